@@ -9,7 +9,8 @@ Widest first also keeps every word aligned.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from gnnqlab.bits.row import ParamBytes
 
-__all__ = ["Layout", "Share", "lay_out"]
+__all__ = ["Layout", "Part", "Share", "lay_out"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,23 @@ class Share:
     rows: int
     payload_bytes: int
     param_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The rows of a message that one routine writes: those of a width alone, or all that are narrower."""
+
+    width: int
+    """Their width, or the widest that they may have."""
+    rows: slice
+    """Which rows of the message, in wire order."""
+    params: slice
+    """Bytes of their parameters in the message."""
+    payload: slice
+    """Bytes in which their payload is."""
+    bits: int | Tensor
+    offsets: Tensor | None
+    """First byte of each row in ``payload``, int64; ``None`` if rows follow at one width."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +63,9 @@ class Layout:
     param_bytes: int
     payload_bytes: int
     shares: tuple[Share, ...]
+    _parts: dict[tuple[int, ...], tuple[Part, ...]] = field(default_factory=dict, init=False, repr=False)
 
-    @property
+    @cached_property
     def num_bytes(self) -> int:
         return self.param_bytes + self.payload_bytes
 
@@ -66,6 +85,33 @@ class Layout:
     def rows_of(self, bits: int) -> int:
         """Return how many rows have this width."""
         return sum(share.rows for share in self.shares if share.bits == bits)
+
+    def parts(self, alone: tuple[int, ...] = (32, 16)) -> tuple[Part, ...]:
+        """Return the rows of a message by the routine that writes them, in wire order; found once.
+
+        Args:
+            alone: widths that have a routine of their own, widest first; one writes all that are narrower.
+        """
+        if alone not in self._parts:
+            self._parts[alone] = tuple(self._cut(alone))
+        return self._parts[alone]
+
+    def _cut(self, alone: tuple[int, ...]) -> Iterator[Part]:
+        row, param, byte = 0, 0, self.param_bytes
+        for width in alone:
+            for share in self.shares:
+                if share.bits == width and share.rows:
+                    ends = row + share.rows, param + share.param_bytes, byte + share.payload_bytes
+                    yield Part(width, slice(row, ends[0]), slice(param, ends[1]), slice(byte, ends[2]), width, None)
+                    row, param, byte = ends
+        if row == self.num_rows:
+            return
+        bits, offsets = self.bits, self.offsets
+        if row:
+            assert isinstance(bits, Tensor) and offsets is not None
+            bits, offsets = bits[row:], offsets[row:]
+        whole = slice(self.param_bytes, self.num_bytes)  # offsets are counted from its beginning
+        yield Part(alone[-1] // 2, slice(row, self.num_rows), slice(param, self.param_bytes), whole, bits, offsets)
 
     def split(self, segment: Tensor) -> tuple[Tensor, Tensor]:
         """Return views of a uint8 segment: its parameters and its payload, both still bytes."""

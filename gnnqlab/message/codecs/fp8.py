@@ -19,11 +19,9 @@ from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.codec.rows import note_non_finite
 from gnnqlab.kernels.noise import uniform16
 from gnnqlab.kernels.reference.codec import SMALLEST_RANGE
-from gnnqlab.message.codecs.codec import Codec, Noise
-from gnnqlab.message.codecs.parts import counted_from, parts_of
+from gnnqlab.message.codecs.codec import Noise, PartCodec, PartRows
 from gnnqlab.message.codecs.wide import decode_32, row_norms
 from gnnqlab.message.direction import of_direction
-from gnnqlab.message.wire import Layout
 from gnnqlab.settings import OneOf, Range, check
 
 __all__ = ["FP8", "MXFP8"]
@@ -55,9 +53,11 @@ ROUNDINGS = OneOf(("nearest", "stochastic"))
 RECEIVERS = OneOf(("receiver", "node"))
 
 
-class _ByBlock(Codec, ABC):
+class _ByBlock(PartCodec, ABC):
     """What both codecs do alike: eight bits an element, and scales that each says in its own way."""
 
+    alone: ClassVar[tuple[int, ...]] = (EXACT, 8)
+    aligned: ClassVar[bool] = False
     integer_codes: ClassVar[bool] = True
     """Each element is a byte: they can be counted, though they are floats."""
     elements: str
@@ -118,56 +118,42 @@ class _ByBlock(Codec, ABC):
                 )
         return ""
 
-    def encode(
-        self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
-    ) -> Tensor | None:
-        """Write scales and codes; the norms of rows are noted.
+    def notes(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return the norms of rows."""
+        return row_norms(x, rows)
+
+    def encode_part(self, part: PartRows, x: Tensor, noted: Tensor, noise: Noise) -> None:
+        """Write scales and codes of one part.
 
         Raises:
             NonFiniteRow: if a row holds NaN or Inf, or an element above 2^127.
         """
-        scales = layout.split(segment)[0]
-        for part in parts_of(layout, segment, alone=(EXACT,)):
-            found = x.index_select(0, rows[part.rows])
-            with counted_from(part.rows.start):
-                _check_finite(found)
-            if part.width == EXACT:
-                part.payload.copy_(found.view(torch.uint8).flatten())
-                continue
-            blocks = _blocks(found, self._width)
-            said, scale_mB = self._scales(blocks.abs().amax(2))
-            scales.copy_(said.view(torch.uint8).flatten())
-            scaled = (blocks / scale_mB.where(scale_mB > 0, torch.inf)[:, :, None]).flatten(1)[:, : layout.columns]
-            kind = _FORMATS[self.elements]
-            if self.rounding == "stochastic":
-                of = uniform16(ids[part.rows], layout.columns, **noise.key(self.noise))
-                scaled = _rounded_by_noise(scaled, kind, of)
-            codes = scaled.clamp(-kind.largest, kind.largest).to(kind.dtype)
-            part.payload.copy_(codes.view(torch.uint8).flatten())
-        return row_norms(x, rows)
+        found = x.index_select(0, part.rows)
+        _check_finite(found)
+        if part.width == EXACT:
+            part.payload.copy_(found.view(torch.uint8).flatten())
+            return
+        blocks = _blocks(found, self._width)
+        said, scale_mB = self._scales(blocks.abs().amax(2))
+        part.params.copy_(said.view(torch.uint8).flatten())
+        scaled = (blocks / scale_mB.where(scale_mB > 0, torch.inf)[:, :, None]).flatten(1)[:, : found.shape[1]]
+        kind = _FORMATS[self.elements]
+        if self.rounding == "stochastic":
+            assert part.ids is not None
+            scaled = _rounded_by_noise(scaled, kind, uniform16(part.ids, found.shape[1], **noise.key(self.noise)))
+        codes = scaled.clamp(-kind.largest, kind.largest).to(kind.dtype)
+        part.payload.copy_(codes.view(torch.uint8).flatten())
 
-    def decode(
-        self: Any,
-        segment: Tensor,
-        layout: Layout,
-        out: Tensor,
-        rows: Tensor,
-        *,
-        accumulate: bool,
-        ids: Tensor | None = None,
-        noise: Noise | None = None,
-    ) -> None:
-        scales = layout.split(segment)[0]
-        for part in parts_of(layout, segment, alone=(EXACT,)):
-            of = rows[part.rows]
-            if part.width == EXACT:
-                decode_32(part.payload.clone(), out, of, accumulate=accumulate)  # scales of one byte leave it unaligned
-                continue
-            codes = part.payload.view(_FORMATS[self.elements].dtype).view(of.numel(), layout.columns)
-            values = _blocks(codes.float(), self._width) * self._said(scales).view(of.numel(), -1, 1)
+    def decode_part(self, part: PartRows, out: Tensor, noise: Noise | None, *, accumulate: bool) -> None:
+        if part.width == EXACT:
             decode_32(
-                values.flatten(1)[:, : layout.columns].contiguous().view(torch.uint8), out, of, accumulate=accumulate
-            )
+                part.payload.clone(), out, part.rows, accumulate=accumulate
+            )  # scales of one byte leave it unaligned
+            return
+        rows = part.rows
+        codes = part.payload.view(_FORMATS[self.elements].dtype).view(rows.numel(), out.shape[1])
+        values = _blocks(codes.float(), self._width) * self._said(part.params).view(rows.numel(), -1, 1)
+        decode_32(values.flatten(1)[:, : out.shape[1]].contiguous().view(torch.uint8), out, rows, accumulate=accumulate)
 
 
 @dataclass(frozen=True, kw_only=True)

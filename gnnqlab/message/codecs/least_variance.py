@@ -22,9 +22,8 @@ from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.codec.rotate import decode_rotated, encode_rotated
 from gnnqlab.kernels.codec.row_errors import ERROR_WIDTHS, NOTED, row_errors
 from gnnqlab.kernels.codec.rows import decode_rows, encode_rows, row_bytes
-from gnnqlab.message.codecs.codec import Codec, Noise, Stochastic
+from gnnqlab.message.codecs.codec import Noise, PartCodec, PartRows, Stochastic
 from gnnqlab.message.codecs.lloyd_max import relative_error
-from gnnqlab.message.codecs.parts import Part, counted_from, parts_of
 from gnnqlab.message.wire import Layout
 from gnnqlab.settings import OneOf, Range, check
 
@@ -43,7 +42,7 @@ columns on it was a twentieth, and a sixth of such."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeastVariance(Codec):
+class LeastVariance(PartCodec):
     """Stochastic codes between a row's ends or codes of its rotation, whichever has the smaller variance for that row.
 
     At 1, 2 and 4 bits the variance of codes between ends is ``S^2 sum f (1 - f)``, f the fraction of a step of each
@@ -81,6 +80,8 @@ class LeastVariance(Codec):
         ([False, True, False], True, 15)
     """
 
+    alone: ClassVar[tuple[int, ...]] = (32, 16, 8)
+    undecodable: ClassVar[str] = "rows that may be rotated"
     integer_codes: ClassVar[bool] = True
     """Its payload is integer codes of the rows' widths, which can be counted: those of both kinds together."""
 
@@ -102,9 +103,6 @@ class LeastVariance(Codec):
     @property
     def _wide(self) -> Stochastic:
         return Stochastic(noise=self.noise)
-
-    def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
-        return self._wide.rows(num_rows, columns, device)
 
     def row_variance(self, columns: int) -> RowVariance:
         """Return the lesser of both variances at 1, 2 and 4 bits, each noted of a row; of wider ones that of its range.
@@ -135,107 +133,77 @@ class LeastVariance(Codec):
             NonFiniteRow: if a row holds NaN or Inf, or its range, or a sum of its elements where it is rotated,
                 overflows.
         """
-        noted = torch.empty(layout.num_rows, NOTED, device=x.device)
-        row_errors(x, rows, noted)
-        for part, params in self._parts(layout, segment):
-            of = part.rows
-            with counted_from(of.start):
-                if part.width in ERROR_WIDTHS:
-                    self._encode_narrow(part, x, rows[of], ids[of], params.view(torch.int32), noted[of], noise)
-                else:
-                    ranges = torch.empty(of.stop - of.start, device=x.device)
-                    self._wide.encode_part(part, x, rows[of], ids[of], params.view(-1, 2), ranges, noise)
+        noted = super().encode(x, rows, ids, layout, segment, noise)
+        assert noted is not None
         return torch.cat([least_errors(noted, layout.columns)[:, [1, 0, 2]], noted[:, 4:]], dim=1)
+
+    def notes(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return the errors of rows in each code, by which the code of a row is chosen."""
+        noted = torch.empty(rows.numel(), NOTED, device=x.device)
+        row_errors(x, rows, noted)
+        return noted
 
     def rotated(self, segment: Tensor, layout: Layout) -> Tensor:
         """Return which of a message's rows of 1, 2 and 4 bits are rotated, bool, in wire order."""
-        said = [params for part, params in self._parts(layout, segment) if part.width in ERROR_WIDTHS]
-        return torch.cat([_is_rotated(words.view(torch.int32)) for words in said]) if said else torch.zeros(0) > 0
+        parts = [part for part in layout.parts(self.alone) if part.width in ERROR_WIDTHS]
+        words = [segment[part.params].view(torch.int32) for part in parts]
+        return torch.cat([_is_rotated(each) for each in words]) if words else torch.zeros(0) > 0
 
-    def _encode_narrow(
-        self, part: Part, x: Tensor, rows: Tensor, ids: Tensor, words: Tensor, noted: Tensor, noise: Noise
-    ) -> None:
-        """Write rows of at most 4 bits, and their words of four bytes, int32."""
+    def encode_part(self, part: PartRows, x: Tensor, noted: Tensor, noise: Noise) -> None:
+        if part.width not in ERROR_WIDTHS:
+            self._wide.encode_part(part, x, torch.empty(part.rows.numel(), device=x.device), noise)
+            return
+        rows, ids, payload, words = part.rows, part.ids, part.payload, part.params.view(torch.int32)
+        assert ids is not None
         if not x.shape[1]:
             words.zero_()
             return
         rotated, key = by_rotation(noted, part.bits, x.shape[1]), noise.key(self.noise)
         for some in _split(~rotated):
             own, (bits, offsets) = rows[some], _places(part, some, x.shape[1])
-            params = torch.empty(own.numel(), 2, dtype=torch.bfloat16, device=x.device)
+            ends = torch.empty(own.numel(), 2, dtype=torch.bfloat16, device=x.device)
             with _numbered(some):
-                encode_rows(x, own, ids[some], bits, offsets, part.payload, params, ranges=None, **key)
-            words[some] = params.view(torch.int32)[:, 0]
+                encode_rows(x, own, ids[some], bits, offsets, payload, ends, ranges=None, **key)
+            words[some] = ends.view(torch.int32)[:, 0]
         for some in _split(rotated):
             own, (bits, offsets) = rows[some], _places(part, some, x.shape[1])
             scales, spreads = torch.empty(own.numel(), device=x.device), torch.empty(own.numel(), 2, device=x.device)
             with _numbered(some):
                 encode_rotated(
-                    x, own, ids[some], bits, offsets, part.payload, scales, spreads, rotations=self.rotations, **key
+                    x, own, ids[some], bits, offsets, payload, scales, spreads, rotations=self.rotations, **key
                 )
             words[some] = scales.view(torch.int32) | _SIGN
         for some in _split(noted[:, 3] == 0, whole=False):  # its scale is minus its magnitude, its first code its sign
             first, magnitude = _starts(part, some, x.shape[1]), words[some] & ~_SIGN
-            negative = (part.payload[first] & 1).to(torch.int32) * _SIGN
+            negative = (payload[first] & 1).to(torch.int32) * _SIGN
             words[some] = negative | _EXPONENT | (magnitude >> 8)
-            part.payload[first] = (magnitude & 0xFF).to(torch.uint8)
+            payload[first] = (magnitude & 0xFF).to(torch.uint8)
 
-    def decode(
-        self,
-        segment: Tensor,
-        layout: Layout,
-        out: Tensor,
-        rows: Tensor,
-        *,
-        accumulate: bool,
-        ids: Tensor | None = None,
-        noise: Noise | None = None,
-    ) -> None:
-        """Put the rows of a segment at ``out[rows]``, or add them there.
-
-        Raises:
-            ValueError: without the ids and the noise with which the rows were encoded: they are the rotation.
-        """
-        if ids is None or noise is None:
-            raise ValueError(
-                "rows that may be rotated are decoded with the ids and the noise of their message, got none; give both"
-            )
-        for part, params in self._parts(layout, segment):
-            of = part.rows
-            if part.width in ERROR_WIDTHS:
-                self._decode_narrow(part, params.view(torch.int32), out, rows[of], ids[of], accumulate, noise)
-            else:
-                self._wide.decode_part(part, params.view(-1, 2), out, rows[of], accumulate=accumulate)
-
-    def _decode_narrow(
-        self, part: Part, words: Tensor, out: Tensor, rows: Tensor, ids: Tensor, accumulate: bool, noise: Noise
-    ) -> None:
+    def decode_part(self, part: PartRows, out: Tensor, noise: Noise | None, *, accumulate: bool) -> None:
+        if part.width not in ERROR_WIDTHS:
+            self._wide.decode_part(part, out, noise, accumulate=accumulate)
+            return
+        rows, ids, payload, words = part.rows, part.ids, part.payload, part.params.view(torch.int32)
         if not out.shape[1]:
             return
+        assert ids is not None and noise is not None
         constant, rotated = (words & _EXPONENT) == _EXPONENT, _is_rotated(words)
         for some in _split(~(constant | rotated)):
             bits, offsets = _places(part, some, out.shape[1])
-            params = words[some].view(torch.bfloat16).view(-1, 2)
-            decode_rows(part.payload, params, bits, offsets, out, rows[some], accumulate=accumulate)
+            ends = words[some].view(torch.bfloat16).view(-1, 2)
+            decode_rows(payload, ends, bits, offsets, out, rows[some], accumulate=accumulate)
         for some in _split(rotated):
             bits, offsets = _places(part, some, out.shape[1])
             scales = (words[some] & ~_SIGN).view(torch.float32)
             decode_rotated(
-                part.payload, scales, bits, offsets, out, rows[some], ids[some], accumulate=accumulate,
+                payload, scales, bits, offsets, out, rows[some], ids[some], accumulate=accumulate,
                 rotations=self.rotations, **noise.key(self.noise),
             )  # fmt: skip
         for some in _split(constant, whole=False):
-            last = part.payload[_starts(part, some, out.shape[1])].to(torch.int32)
+            last = payload[_starts(part, some, out.shape[1])].to(torch.int32)
             magnitude = ((words[some] & _MANTISSA) << 8 | last).view(torch.float32)
             values = torch.where(words[some] < 0, -magnitude, magnitude)[:, None].expand(-1, out.shape[1])
             (out.index_add_ if accumulate else out.index_copy_)(0, rows[some], values)
-
-    def _parts(self, layout: Layout, segment: Tensor) -> Iterator[tuple[Part, Tensor]]:
-        """Yield part and parameters, float32, of what one routine writes."""
-        floats, wide = layout.split(segment)[0].view(torch.float32), 2 * (layout.rows_of(16) + layout.rows_of(8))
-        for part in parts_of(layout, segment, alone=(32, 16, 8)):
-            narrow = part.width in ERROR_WIDTHS
-            yield part, floats[wide:] if narrow else floats[2 * part.params.start : 2 * part.params.stop]
 
 
 def by_rotation(noted: Tensor, bits: int | Tensor, columns: int) -> Tensor:
@@ -308,7 +276,7 @@ def _split(chosen: Tensor, *, whole: bool = True) -> Iterator[Any]:
         yield slice(None) if whole and places.numel() == chosen.numel() else places
 
 
-def _places(part: Part, some: Any, columns: int) -> tuple[int | Tensor, Tensor | None]:
+def _places(part: PartRows, some: Any, columns: int) -> tuple[int | Tensor, Tensor | None]:
     """Return widths and first payload bytes of some rows of a part."""
     if isinstance(part.bits, Tensor):
         assert part.offsets is not None
@@ -316,7 +284,7 @@ def _places(part: Part, some: Any, columns: int) -> tuple[int | Tensor, Tensor |
     return part.bits, None if isinstance(some, slice) else _starts(part, some, columns)
 
 
-def _starts(part: Part, some: Tensor, columns: int) -> Tensor:
+def _starts(part: PartRows, some: Tensor, columns: int) -> Tensor:
     """Return the first payload byte of some rows of a part."""
     if part.offsets is not None:
         return part.offsets[some]

@@ -10,16 +10,14 @@ from torch import Tensor
 
 from gnnqlab.kernels.codec.linear import encode_linear
 from gnnqlab.kernels.codec.rows import decode_rows
-from gnnqlab.message.codecs.codec import Codec, Noise
-from gnnqlab.message.codecs.parts import counted_from, parts_of
+from gnnqlab.message.codecs.codec import Noise, PartCodec, PartRows
 from gnnqlab.message.codecs.wide import decode_32, encode_32
-from gnnqlab.message.wire import Layout
 
 __all__ = ["Linear"]
 
 
 @dataclass(frozen=True)
-class Linear(Codec):
+class Linear(PartCodec):
     """Linear integer quantization, rounded to the nearest level (CDFGNN Eqs. 22 and 23).
 
     ``q = min(floor((m - Z) / S + 1/2), 2^B - 1)``, ``Z = min``, ``S = (max - min) / 2^B``; decoding gives ``q S + Z``.
@@ -41,6 +39,7 @@ class Linear(Codec):
         [[0.0, 1.0, 3.0]]
     """
 
+    aligned: ClassVar[bool] = False
     integer_codes: ClassVar[bool] = True
     """Its payload is integer codes of the rows' widths, which can be counted."""
 
@@ -71,44 +70,16 @@ class Linear(Codec):
     def param_bytes(self, bits: int, columns: int) -> int:
         return 0 if bits == 32 else 8
 
-    def encode(
-        self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
-    ) -> Tensor | None:
-        """Quantize and pack rows; their ranges are found on the way.
+    def encode_part(self, part: PartRows, x: Tensor, noted: Tensor, noise: Noise) -> None:
+        if part.width == 32:
+            encode_32(x, part.rows, part.payload, noted)
+        else:
+            ends = part.params.view(torch.float32).view(-1, 2)
+            encode_linear(x, part.rows, part.bits, part.offsets, part.payload, ends, noted)
 
-        Raises:
-            NonFiniteRow: if a row holds NaN or Inf, or its range overflows.
-        """
-        ranges = torch.empty(layout.num_rows, device=x.device)
-        params = self._parameters(layout, segment)
-        for part in parts_of(layout, segment):
-            of = part.rows
-            with counted_from(of.start):
-                if part.width == 32:
-                    encode_32(x, rows[of], part.payload, ranges[of])
-                else:
-                    encode_linear(x, rows[of], part.bits, part.offsets, part.payload, params[part.params], ranges[of])
-        return ranges
-
-    def decode(
-        self,
-        segment: Tensor,
-        layout: Layout,
-        out: Tensor,
-        rows: Tensor,
-        *,
-        accumulate: bool,
-        ids: Tensor | None = None,
-        noise: Noise | None = None,
-    ) -> None:
-        params = self._parameters(layout, segment)
-        for part in parts_of(layout, segment):
-            target = rows[part.rows]
-            if part.width == 32:
-                decode_32(part.payload, out, target, accumulate=accumulate)
-            else:
-                own = params[part.params]
-                decode_rows(part.payload, own, part.bits, part.offsets, out, target, accumulate=accumulate)
-
-    def _parameters(self, layout: Layout, segment: Tensor) -> Tensor:
-        return layout.split(segment)[0].view(torch.float32).view(-1, 2)
+    def decode_part(self, part: PartRows, out: Tensor, noise: Noise | None, *, accumulate: bool) -> None:
+        if part.width == 32:
+            decode_32(part.payload, out, part.rows, accumulate=accumulate)
+        else:
+            ends = part.params.view(torch.float32).view(-1, 2)
+            decode_rows(part.payload, ends, part.bits, part.offsets, out, part.rows, accumulate=accumulate)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -13,18 +12,16 @@ from gnnqlab.bits.policy import WIDTHS
 from gnnqlab.bits.variance import RowVariance
 from gnnqlab.kernels.codec.rotate import ROTATED_WIDTHS, decode_rotated, encode_rotated
 from gnnqlab.kernels.reference.codec import SMALLEST_RANGE
-from gnnqlab.message.codecs.codec import Codec, Noise, Stochastic
+from gnnqlab.message.codecs.codec import Noise, PartCodec, PartRows, Stochastic
 from gnnqlab.message.codecs.lloyd_max import relative_error
-from gnnqlab.message.codecs.parts import Part, counted_from, parts_of
 from gnnqlab.message.codecs.wide import row_norms
-from gnnqlab.message.wire import Layout
 from gnnqlab.settings import OneOf, Range, check
 
 __all__ = ["Rotated"]
 
 
 @dataclass(frozen=True)
-class Rotated(Codec):
+class Rotated(PartCodec):
     """Randomized Hadamard rotation, Lloyd-Max levels, an unbiasing scale (DRIVE, NeurIPS 2021; EDEN, ICML 2022).
 
     ``x' = S R' q``: q are the levels nearest to ``R x`` over its root mean square, ``S = |x|^2 / <R x, q>``. Whatever a
@@ -50,6 +47,8 @@ class Rotated(Codec):
         ([[2.5, 2.5, 2.5]], 5)
     """
 
+    alone: ClassVar[tuple[int, ...]] = (32, 16, 8)
+    undecodable: ClassVar[str] = "rotated rows"
     integer_codes: ClassVar[bool] = True
     """Its payload is integer codes of the rows' widths, which can be counted."""
 
@@ -72,9 +71,6 @@ class Rotated(Codec):
     def _wide(self) -> Stochastic:
         return Stochastic(noise=self.noise)
 
-    def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
-        return self._wide.rows(num_rows, columns, device)
-
     def row_variance(self, columns: int) -> RowVariance:
         """Return ``|x|^2`` times :func:`gnnqlab.message.codecs.lloyd_max.relative_error` at 1 to 4 bits (EDEN).
 
@@ -85,67 +81,29 @@ class Rotated(Codec):
         shares |= {width: (0.0, wide.unit * wide.shares[width][0]) for width in self.widths if width not in shares}
         return RowVariance(1.0, shares, ("norm", "range"))
 
-    def encode(
-        self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
-    ) -> Tensor | None:
-        """Rotate and pack rows; their norms, 0 of constant ones, and their ranges are found on the way.
+    def notes(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return where encoding notes norms, 0 of constant rows, and ranges, ``(n, 2)``."""
+        return torch.empty(rows.numel(), 2, device=x.device)
 
-        Raises:
-            NonFiniteRow: if a row holds NaN or Inf, or its range or a sum of its elements overflows.
-        """
-        spreads = torch.empty(layout.num_rows, 2, device=x.device)
-        for of, part, params in self._parts(layout, segment):
-            with counted_from(of.start):
-                if part.width in ROTATED_WIDTHS:
-                    encode_rotated(
-                        x, rows[of], ids[of], part.bits, part.offsets, part.payload, params, spreads[of],
-                        **self._key(noise),
-                    )  # fmt: skip
-                else:
-                    ranges = torch.empty(of.stop - of.start, device=x.device)
-                    self._wide.encode_part(part, x, rows[of], ids[of], params.view(-1, 2), ranges, noise)
-                    norms = row_norms(x, rows[of])
-                    spreads[of, 0], spreads[of, 1] = norms.where(ranges >= SMALLEST_RANGE, 0.0), ranges
-        return spreads
+    def encode_part(self, part: PartRows, x: Tensor, noted: Tensor, noise: Noise) -> None:
+        if part.width in ROTATED_WIDTHS:
+            assert part.ids is not None
+            rows, ids, scales = part.rows, part.ids, part.params.view(torch.float32)
+            encode_rotated(x, rows, ids, part.bits, part.offsets, part.payload, scales, noted, **self._key(noise))
+            return
+        ranges = torch.empty(part.rows.numel(), device=x.device)
+        self._wide.encode_part(part, x, ranges, noise)
+        norms = row_norms(x, part.rows)
+        noted[:, 0], noted[:, 1] = norms.where(ranges >= SMALLEST_RANGE, 0.0), ranges
 
-    def decode(
-        self,
-        segment: Tensor,
-        layout: Layout,
-        out: Tensor,
-        rows: Tensor,
-        *,
-        accumulate: bool,
-        ids: Tensor | None = None,
-        noise: Noise | None = None,
-    ) -> None:
-        """Put the rows of a segment at ``out[rows]``, or add them there.
-
-        Raises:
-            ValueError: without the ids and the noise with which the rows were encoded: they are the rotation.
-        """
-        if ids is None or noise is None:
-            raise ValueError(
-                "rotated rows are decoded with the ids and the noise of their message, got none; give both"
-            )
-        for of, part, params in self._parts(layout, segment):
-            if part.width in ROTATED_WIDTHS:
-                decode_rotated(
-                    part.payload, params, part.bits, part.offsets, out, rows[of], ids[of], accumulate=accumulate,
-                    **self._key(noise),
-                )  # fmt: skip
-            else:
-                self._wide.decode_part(part, params.view(-1, 2), out, rows[of], accumulate=accumulate)
-
-    def _parts(self, layout: Layout, segment: Tensor) -> Iterator[tuple[slice, Part, Tensor]]:
-        """Yield rows, part and parameters, float32, of what one routine writes."""
-        floats, wide = layout.split(segment)[0].view(torch.float32), 2 * (layout.rows_of(16) + layout.rows_of(8))
-        for part in parts_of(layout, segment, alone=(32, 16, 8)):
-            if part.width in ROTATED_WIDTHS:
-                params = floats[wide:]
-            else:
-                params = floats[2 * part.params.start : 2 * part.params.stop]
-            yield part.rows, part, params
+    def decode_part(self, part: PartRows, out: Tensor, noise: Noise | None, *, accumulate: bool) -> None:
+        if part.width not in ROTATED_WIDTHS:
+            self._wide.decode_part(part, out, noise, accumulate=accumulate)
+            return
+        assert part.ids is not None and noise is not None
+        rows, ids, scales = part.rows, part.ids, part.params.view(torch.float32)
+        key = self._key(noise)
+        decode_rotated(part.payload, scales, part.bits, part.offsets, out, rows, ids, accumulate=accumulate, **key)
 
     def _key(self, noise: Noise) -> dict[str, int]:
         return {"rotations": self.rotations, **noise.key(self.noise)}

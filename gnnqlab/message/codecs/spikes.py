@@ -5,7 +5,7 @@ Letters: n rows of a message, m of one part of it, D columns, K spikes of a row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 import torch
@@ -14,10 +14,9 @@ from torch import Tensor
 from gnnqlab.bits.policy import USUAL
 from gnnqlab.bits.variance import RowVariance, min_max
 from gnnqlab.kernels.reference.codec import SMALLEST_RANGE
-from gnnqlab.message.codecs.codec import Codec, Noise, Stochastic
-from gnnqlab.message.codecs.parts import counted_from, parts_of
+from gnnqlab.message.codecs.codec import Noise, PartCodec, PartRows, Stochastic
 from gnnqlab.message.codecs.wide import encode_32
-from gnnqlab.message.wire import Layout, lay_out
+from gnnqlab.message.wire import Layout, Part, lay_out
 from gnnqlab.settings import OneOf, Range, check
 
 __all__ = ["Spikes", "split_spikes"]
@@ -29,7 +28,7 @@ _EXPONENT = 0x7F800000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spikes(Codec):
+class Spikes(PartCodec):
     """The largest magnitudes of a row in float16 with their places, the rest in stochastic codes between its ends.
 
     A spike x_p travels as ``v U``: ``v = float16((x_p - c) / U)``, c the middle of the rest's range, U the power of two
@@ -81,9 +80,6 @@ class Spikes(Codec):
     def param_bytes(self, bits: int, columns: int) -> int:
         return 0 if bits == 32 else 12 + 4 * self._count(columns)
 
-    def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
-        return self._rest.rows(num_rows, columns, device)
-
     def row_variance(self, columns: int) -> RowVariance:
         """Return ``D · range^2 / 6 / (2^b - 1)^2`` of the range of the rest (AdaQP Theorem 1)."""
         between_ends = min_max(columns)
@@ -101,60 +97,41 @@ class Spikes(Codec):
             )
         return lay_out(widths, num_rows, columns, param_bytes=self.param_bytes)
 
-    def encode(
-        self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
-    ) -> Tensor | None:
-        """Write spikes and codes; the ranges of the rest are found on the way.
+    def encode_part(self, part: PartRows, x: Tensor, noted: Tensor, noise: Noise) -> None:
+        columns = x.shape[1]
+        if part.width == 32:
+            encode_32(x, part.rows, part.payload, noted)
+        found = split_spikes(x.index_select(0, part.rows), self._count(columns))
+        rest, part_units, part_places, part_values = found
+        if part.width == 32:
+            noted.copy_(_range(rest))
+            return
+        ends, units, places, values = part.params
+        every = torch.arange(rest.shape[0], device=x.device)
+        self._rest.encode_part(replace(part, params=ends, rows=every), rest, noted, noise)
+        units.copy_(part_units)
+        values.copy_(part_values)
+        places.copy_(part_places.to(torch.int16))
 
-        Raises:
-            NonFiniteRow: if a row holds NaN or Inf, or the range of its rest overflows.
-        """
-        ranges = torch.empty(layout.num_rows, device=x.device)
-        params, units, places, values = self._parameters(layout, segment)
-        for part in parts_of(layout, segment):
-            of, own = part.rows, part.params
-            with counted_from(of.start):
-                if part.width == 32:
-                    encode_32(x, rows[of], part.payload, ranges[of])
-                found = split_spikes(x.index_select(0, rows[of]), self._count(layout.columns))
-                rest, part_units, part_places, part_values = found
-                if part.width == 32:
-                    ranges[of] = _range(rest)
-                    continue
-                every = torch.arange(rest.shape[0], device=x.device)
-                self._rest.encode_part(part, rest, every, ids[of], params[own], ranges[of], noise)
-                units[own], values[own], places[own] = part_units, part_values, part_places.to(torch.int16)
-        return ranges
+    def decode_part(self, part: PartRows, out: Tensor, noise: Noise | None, *, accumulate: bool) -> None:
+        ends, units, places, values = part.params
+        self._rest.decode_part(replace(part, params=ends), out, noise, accumulate=accumulate)
+        if part.width < 32:
+            at = part.rows[:, None], places.long() & 0xFFFF
+            out.index_put_(at, values.float() * units[:, None], accumulate=True)
 
-    def decode(
-        self,
-        segment: Tensor,
-        layout: Layout,
-        out: Tensor,
-        rows: Tensor,
-        *,
-        accumulate: bool,
-        ids: Tensor | None = None,
-        noise: Noise | None = None,
-    ) -> None:
-        params, units, places, values = self._parameters(layout, segment)
-        for part in parts_of(layout, segment):
-            of, own = rows[part.rows], part.params
-            self._rest.decode_part(part, params[own], out, of, accumulate=accumulate)
-            if part.width < 32:
-                at = of[:, None], places[own].long() & 0xFFFF
-                out.index_put_(at, values[own].float() * units[own, None], accumulate=True)
-
-    def _parameters(self, layout: Layout, segment: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return (Z, S), U, places and values of all rows with parameters."""
-        count, spikes = layout.num_rows - layout.rows_of(32), self._count(layout.columns)
+    def part_parameters(self, layout: Layout, segment: Tensor, part: Part) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return (Z, S), U, places and values of the rows of a part, each of which all rows have side by side."""
+        exact, spikes = layout.rows_of(32), self._count(layout.columns)
+        count = layout.num_rows - exact
         ends = [8 * count, 4 * count, 2 * count * spikes, 2 * count * spikes]
         params, units, places, values = layout.split(segment)[0].split(ends)
+        own = slice(0, 0) if part.width == 32 else slice(part.rows.start - exact, part.rows.stop - exact)
         return (
-            params.view(torch.float32).view(count, 2),
-            units.view(torch.float32),
-            places.view(torch.int16).view(count, spikes),
-            values.view(torch.float16).view(count, spikes),
+            params.view(torch.float32).view(count, 2)[own],
+            units.view(torch.float32)[own],
+            places.view(torch.int16).view(count, spikes)[own],
+            values.view(torch.float16).view(count, spikes)[own],
         )
 
 

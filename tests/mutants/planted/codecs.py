@@ -102,8 +102,8 @@ FAULTS = (
     Fault(
         name="the range of whole rows noted, spikes and all",
         file="message/codecs/spikes.py",
-        before="                    ranges[of] = _range(rest)",
-        after="                    ranges[of] = _range(x[rows[of]])",
+        before="noted.copy_(_range(rest))",
+        after="noted.copy_(_range(x[part.rows]))",
         test="message/test_spikes.py::test_rows_of_every_width_in_one_message",
         why="exact rows would look as if they needed more bits than any other, and keep theirs for ever",
     ),
