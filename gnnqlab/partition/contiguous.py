@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import numpy as np
 import torch
 
 from gnnqlab.partition.block_shard import BlockShard, block_sizes, build_block_shard
-from gnnqlab.partition.cut import NodeCut, Partitioner
+from gnnqlab.partition.cut import NodeCut, Partitioner, check_workers
 from gnnqlab.settings import Range, check
 
 if TYPE_CHECKING:
@@ -30,16 +28,6 @@ class BlockCut(NodeCut):
 
     def shard(self, graph: Graph, rank: int) -> BlockShard:
         return build_block_shard(graph, self.owner, rank, self.workers, self.replication)
-
-    def save(self, path: Path) -> None:
-        with path.open("wb") as file:
-            np.savez(file, owner=self.owner.numpy(), workers=self.workers, library="", replication=self.replication)
-
-    @classmethod
-    def load(cls, path: Path) -> BlockCut:
-        with np.load(path, allow_pickle=False) as file:
-            owner, replication = torch.from_numpy(file["owner"]), int(file["replication"])
-            return cls(owner=owner, workers=int(file["workers"]), replication=replication)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +57,7 @@ class Contiguous(Partitioner):
         Raises:
             ValueError: if there are more workers than nodes, or the square of the replication does not divide them.
         """
-        if not 1 <= workers <= max(graph.num_nodes, 1):
-            raise ValueError(f"workers must be between 1 and the number of nodes ({graph.num_nodes}), got {workers}")
+        check_workers(graph, workers)
         c = self.replication
         if workers % c**2:
             raise ValueError(

@@ -8,9 +8,9 @@ that answer the questions that :class:`~gnnqlab.partition.shard.Shard` answers o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from gnnqlab.partition.shard import Shard, build_shard
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
 
-__all__ = ["Cut", "NodeCut", "Partitioner", "on_hosts"]
+__all__ = ["Cut", "NodeCut", "Partitioner", "check_workers", "on_hosts"]
 
 Part = TypeVar("Part", bound=AxisPart)
 
@@ -44,9 +44,20 @@ class Cut(ABC):
     def shard(self, graph: Graph, rank: int) -> Shard:
         """Return one worker's share of the graph that was cut."""
 
-    @abstractmethod
     def save(self, path: Path) -> None:
-        """Write the cut as an ``.npz`` with the field ``library``; its class reads it again by ``load(path)``."""
+        """Write the fields of the cut, a dataclass of tensors, numbers and words, as an ``.npz`` without pickles."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        with path.open("wb") as file:
+            np.savez(file, **{name: "" if value is None else value for name, value in values.items()})  # type: ignore[arg-type]
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what :meth:`save` wrote."""
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        return cls(
+            **{name: torch.from_numpy(array) if array.ndim else array.item() or None for name, array in arrays.items()}
+        )
 
 
 class Partitioner(AxisPart, ABC):
@@ -66,6 +77,16 @@ class Partitioner(AxisPart, ABC):
     @abstractmethod
     def cut(self, graph: Graph, workers: int) -> Cut:
         """Share a graph out among workers."""
+
+
+def check_workers(graph: Graph, workers: int) -> None:
+    """Refuse numbers of workers that a graph cannot be shared out among.
+
+    Raises:
+        ValueError: if there are no workers, or more workers than nodes.
+    """
+    if not 1 <= workers <= max(graph.num_nodes, 1):
+        raise ValueError(f"workers must be between 1 and the number of nodes ({graph.num_nodes}), got {workers}")
 
 
 def on_hosts(part: Part, hosts: int) -> Part:
@@ -117,15 +138,3 @@ class NodeCut(Cut):
             ValueError: if another graph was cut.
         """
         return build_shard(graph, self.owner, rank, self.workers)
-
-    def save(self, path: Path) -> None:
-        """Write the cut as an ``.npz`` without pickles."""
-        with path.open("wb") as file:
-            np.savez(file, owner=self.owner.numpy(), workers=self.workers, library=self.library or "")
-
-    @classmethod
-    def load(cls, path: Path) -> NodeCut:
-        """Read what :meth:`save` wrote."""
-        with np.load(path, allow_pickle=False) as file:
-            owner, library = torch.from_numpy(file["owner"]), str(file["library"]) or None
-            return cls(owner=owner, workers=int(file["workers"]), library=library)

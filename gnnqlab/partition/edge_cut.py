@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from gnnqlab.partition.cut import NodeCut, Partitioner
+from gnnqlab.partition.cut import NodeCut, Partitioner, check_workers
 from gnnqlab.partition.metis import Edges, metis_library
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class METIS(Partitioner):
             >>> cut.library in ("pymetis", "dgl"), cut.owner.unique().tolist()
             (True, [0, 1, 2, 3])
         """
-        _check_workers(graph, workers)
+        check_workers(graph, workers)
         if workers == 1:
             return NodeCut(owner=torch.zeros(graph.num_nodes, dtype=torch.int64), workers=1)
         source, destination = graph.indices, torch.repeat_interleave(graph.in_degrees).to(torch.int32)
@@ -89,7 +89,7 @@ class Random(Partitioner):
             >>> Random(seed=0).cut(gq.load("sbm:10,2,3"), 2).owner.bincount().tolist()
             [5, 5]
         """
-        _check_workers(graph, workers)
+        check_workers(graph, workers)
         generator = torch.Generator().manual_seed(self.seed)
         shuffled = torch.randperm(graph.num_nodes, generator=generator)
         owner = torch.empty(graph.num_nodes, dtype=torch.int64)
@@ -99,8 +99,3 @@ class Random(Partitioner):
     def assign(self, graph: Graph, workers: int) -> Tensor:
         """Return the owners alone, int64 ``(N,)``."""
         return self.cut(graph, workers).owner
-
-
-def _check_workers(graph: Graph, workers: int) -> None:
-    if not 1 <= workers <= max(graph.num_nodes, 1):
-        raise ValueError(f"workers must be between 1 and the number of nodes ({graph.num_nodes}), got {workers}")

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from gnnqlab.kernels.sparse.vertex_cut import Ends, choose_masters, empty_copies
+from gnnqlab.partition.cut import check_workers
 from gnnqlab.partition.vertex_cut import VertexCut
 
 if TYPE_CHECKING:
@@ -96,7 +97,6 @@ def check_hosts(graph: Graph, workers: int, hosts: int = 1) -> None:
     Raises:
         ValueError: if there are no workers, more workers than nodes, or no equal number on each host.
     """
-    if not 1 <= workers <= max(graph.num_nodes, 1):
-        raise ValueError(f"workers must be between 1 and the number of nodes ({graph.num_nodes}), got {workers}")
+    check_workers(graph, workers)
     if hosts < 1 or workers % hosts:
         raise ValueError(f"workers must be a multiple of the hosts, got {workers} worker(s) on {hosts} host(s)")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -55,21 +53,3 @@ class VertexCut(Cut):
         from gnnqlab.partition.replica_shard import build_replica_shard
 
         return build_replica_shard(graph, self, rank)
-
-    def save(self, path: Path) -> None:
-        """Write the cut as an ``.npz`` without pickles."""
-        with path.open("wb") as file:
-            np.savez(
-                file, part=self.part.numpy(), owner=self.owner.numpy(), workers=self.workers, library=self.library or ""
-            )
-
-    @classmethod
-    def load(cls, path: Path) -> VertexCut:
-        """Read what :meth:`save` wrote."""
-        with np.load(path, allow_pickle=False) as file:
-            return cls(
-                part=torch.from_numpy(file["part"]),
-                owner=torch.from_numpy(file["owner"]),
-                workers=int(file["workers"]),
-                library=str(file["library"]) or None,
-            )
