@@ -7,12 +7,21 @@ from typing import Any
 
 from torch import Tensor
 
-from gnnqlab.graph.edge_columns import named_features, take_features
-from gnnqlab.graph.edge_data import WEIGHTS, take_weights
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.edges import SelfLoops
 from gnnqlab.graph.graph import Graph
-from gnnqlab.graph.node_values import FEATURES, LABELS, MASKS, as_mask_column, as_targets, node_values
+from gnnqlab.graph.library_values import (
+    FEATURES,
+    LABELS,
+    MASKS,
+    WEIGHTS,
+    as_mask_column,
+    as_targets,
+    named_features,
+    node_values,
+    take_features,
+    take_weights,
+)
 
 __all__ = ["edges_of_dgl", "edges_of_pyg", "from_dgl", "from_pyg", "to_dgl"]
 
@@ -63,11 +72,10 @@ def from_dgl(
         labels=labels,
         edge_weights=edge_weights,
         edge_features=edge_features,
-        name=name,
-        num_classes=num_classes,
         split=split,
         drop_edge_data=drop_edge_data,
     )
+    edges.name, edges.num_classes = name, num_classes
     return edges.build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
 
 
@@ -139,11 +147,10 @@ def from_pyg(
         data,
         edge_weights=edge_weights,
         edge_features=edge_features,
-        name=name,
-        num_classes=num_classes,
         split=split,
         drop_edge_data=drop_edge_data,
     )
+    edges.name, edges.num_classes = name, num_classes
     return edges.build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
 
 
@@ -154,8 +161,6 @@ def edges_of_dgl(
     labels: str | Tensor | None = None,
     edge_weights: str | Tensor | None = None,
     edge_features: str | Sequence[str] | Tensor | None = None,
-    name: str = "dgl",
-    num_classes: int | None = None,
     split: int = 0,
     drop_edge_data: bool = False,
 ) -> EdgeList:
@@ -171,7 +176,7 @@ def edges_of_dgl(
     masks = [as_mask_column(graph.ndata.get(key), split) for key in MASKS]
     keys, column = list(graph.ndata), graph.ndata.__getitem__
     return EdgeList(
-        name=name,
+        name="dgl",
         src=src.cpu(),
         dst=dst.cpu(),
         num_nodes=int(graph.num_nodes()),
@@ -182,7 +187,6 @@ def edges_of_dgl(
         train_idx=masks[0],
         val_idx=masks[1],
         test_idx=masks[2],
-        num_classes=num_classes,
     )
 
 
@@ -191,8 +195,6 @@ def edges_of_pyg(
     *,
     edge_weights: str | Tensor | None = None,
     edge_features: str | Sequence[str] | Tensor | None = None,
-    name: str = "pyg",
-    num_classes: int | None = None,
     split: int = 0,
     drop_edge_data: bool = False,
 ) -> EdgeList:
@@ -214,7 +216,7 @@ def edges_of_pyg(
         num_nodes = x.shape[0] if x is not None else int(edge_index.max()) + 1 if edge_index.numel() else 0
     masks = [as_mask_column(getattr(data, key, None), split) for key in MASKS]
     return EdgeList(
-        name=name,
+        name="pyg",
         src=src,
         dst=dst,
         num_nodes=int(num_nodes),
@@ -225,7 +227,6 @@ def edges_of_pyg(
         train_idx=masks[0],
         val_idx=masks[1],
         test_idx=masks[2],
-        num_classes=num_classes,
     )
 
 

@@ -9,12 +9,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from gnnqlab.graph.edge_columns import named_features, take_features
-from gnnqlab.graph.edge_data import take_weights
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.edges import SelfLoops
 from gnnqlab.graph.graph import Graph
-from gnnqlab.graph.node_values import FEATURES, LABELS, MASKS, as_targets, node_values
+from gnnqlab.graph.library_values import (
+    FEATURES,
+    LABELS,
+    MASKS,
+    as_targets,
+    named_features,
+    node_values,
+    take_features,
+    take_weights,
+)
 
 __all__ = ["edges_of_networkx", "from_networkx"]
 
@@ -72,10 +79,9 @@ def from_networkx(
         labels=labels,
         edge_weights=edge_weights,
         edge_features=edge_features,
-        name=name,
-        num_classes=num_classes,
         drop_edge_data=drop_edge_data,
     )
+    edges.name, edges.num_classes = name or edges.name, num_classes
     return edges.build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
 
 
@@ -86,8 +92,6 @@ def edges_of_networkx(
     labels: object = None,
     edge_weights: str | None = None,
     edge_features: str | Sequence[str] | None = None,
-    name: str | None = None,
-    num_classes: int | None = None,
     drop_edge_data: bool = False,
 ) -> EdgeList:
     """What a networkx graph holds, before edge rules and a split are applied; see ``from_networkx``."""
@@ -115,7 +119,7 @@ def edges_of_networkx(
     masks = [column(key).to(torch.bool) if key in keys else None for key in MASKS]
     of = "the nodes' attributes"
     return EdgeList(
-        name=name or str(graph.name) or "networkx",
+        name=str(graph.name) or "networkx",
         src=src,
         dst=dst,
         num_nodes=len(nodes),
@@ -126,7 +130,6 @@ def edges_of_networkx(
         train_idx=masks[0],
         val_idx=masks[1],
         test_idx=masks[2],
-        num_classes=num_classes,
         both_ways=not graph.is_directed(),
     )
 

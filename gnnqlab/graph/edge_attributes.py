@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["EdgeAttributes", "as_edge_features", "as_edge_weights"]
+__all__ = ["EdgeAttributes", "as_array", "as_edge_features", "as_edge_weights"]
 
 
 @dataclass
@@ -88,6 +88,11 @@ class EdgeAttributes:
         return weights, None if self.features is None else torch.from_numpy(self.features[place])
 
 
+def as_array(values: object) -> np.ndarray:
+    """Return a tensor, or anything array-like, as an array in main memory."""
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+
+
 def as_edge_weights(weights: object, source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Return weights as float32 ``(M,)``.
 
@@ -95,9 +100,7 @@ def as_edge_weights(weights: object, source: np.ndarray, target: np.ndarray) -> 
         TypeError: if they are not numbers.
         ValueError: if there is not one an edge, or one is negative, NaN or, as float32, infinite.
     """
-    if isinstance(weights, Tensor):
-        weights = weights.detach().cpu().numpy()
-    given = np.asarray(weights)
+    given = as_array(weights)
     if given.dtype.kind not in "biuf":
         raise TypeError(f"edge weights must be numbers, got {type(weights).__name__} that holds {given.dtype}")
     flat = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
@@ -123,9 +126,7 @@ def as_edge_features(features: object, source: np.ndarray, target: np.ndarray) -
         TypeError: if they are not numbers.
         ValueError: if there is not a row an edge, rows are empty, or a value is NaN or, as float32, infinite.
     """
-    if isinstance(features, Tensor):
-        features = features.detach().cpu().numpy()
-    given = np.asarray(features)
+    given = as_array(features)
     if given.dtype.kind not in "biuf":
         raise TypeError(f"edge features must be numbers, got {type(features).__name__} that holds {given.dtype}")
     rows = given[:, None] if given.ndim == 1 else given

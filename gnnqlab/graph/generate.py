@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnqlab.graph.arguments import as_mask
 from gnnqlab.graph.edges import build_csr
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.split import random_split
 
-__all__ = ["assemble", "class_features", "require", "rmat", "sbm"]
+__all__ = ["assemble", "require", "rmat", "sbm"]
 
 
 def sbm(
@@ -104,10 +105,8 @@ def sbm(
         chosen[hit] = strays[rng.integers(strays.size, size=int(hit.sum()))]
     v[follows] = chosen[follows]
 
-    indptr, indices, *_ = build_csr(u, v, num_nodes=nodes)
-    x = class_features(label, classes, features, signal, rng)
     name = name or f"sbm:{nodes},{classes},{degree:g}"
-    return assemble(name, indptr, indices, x, label, classes, seed)
+    return assemble(name, u, v, label, classes, features=features, signal=signal, rng=rng, seed=seed)
 
 
 def rmat(
@@ -189,11 +188,10 @@ def rmat(
     v[moved] = (v[moved] & ~low) | (label_of[u[moved]] ^ pattern[v[moved]])
 
     new_id = rng.permutation(nodes).astype(np.int32)
-    indptr, indices, *_ = build_csr(new_id[u], new_id[v], num_nodes=nodes)
     label = np.empty(nodes, dtype=np.int64)
     label[new_id] = label_of
-    x = class_features(label, classes, features, signal, rng)
-    return assemble(name or f"rmat:{scale},{degree:g}", indptr, indices, x, label, classes, seed)
+    name, (u, v) = name or f"rmat:{scale},{degree:g}", (new_id[u], new_id[v])
+    return assemble(name, u, v, label, classes, features=features, signal=signal, rng=rng, seed=seed)
 
 
 def class_features(label: np.ndarray, classes: int, features: int, signal: float, rng: np.random.Generator) -> Tensor:
@@ -207,24 +205,31 @@ def class_features(label: np.ndarray, classes: int, features: int, signal: float
 
 
 def assemble(
-    name: str, indptr: Tensor, indices: Tensor, x: Tensor, label: np.ndarray, classes: int, seed: int
+    name: str,
+    u: np.ndarray,
+    v: np.ndarray,
+    label: np.ndarray,
+    classes: int,
+    *,
+    features: int,
+    signal: float,
+    rng: np.random.Generator,
+    seed: int,
 ) -> Graph:
-    """Put a generated graph together, with a random 60/20/20 split."""
-    nodes = x.shape[0]
-    masks = []
-    for part in random_split(torch.arange(nodes), seed=seed):
-        mask = torch.zeros(nodes, dtype=torch.bool)
-        mask[part] = True
-        masks.append(mask)
+    """Put a generated graph together from its undirected edges ``u - v``, with a random 60/20/20 split."""
+    nodes = len(label)
+    indptr, indices, *_ = build_csr(u, v, num_nodes=nodes)
+    x = class_features(label, classes, features, signal, rng)  # after the sorting of edges, which takes most memory
+    train, val, test = (as_mask("", part, nodes) for part in random_split(torch.arange(nodes), seed=seed))
     graph = Graph(
         name=name,
         indptr=indptr,
         indices=indices,
         features=x,
         labels=torch.from_numpy(label),
-        train_mask=masks[0],
-        val_mask=masks[1],
-        test_mask=masks[2],
+        train_mask=train,
+        val_mask=val,
+        test_mask=test,
         num_classes=classes,
     )
     graph.__dict__["is_symmetric"] = True

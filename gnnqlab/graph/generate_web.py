@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnnqlab.graph.edges import build_csr
-from gnnqlab.graph.generate import assemble, class_features, require
+from gnnqlab.graph.generate import assemble, require
 from gnnqlab.graph.graph import Graph
 
 __all__ = ["web"]
@@ -72,7 +71,5 @@ def web(
     distance = np.exp(rng.random(drawn) * np.log(nodes / 2)).astype(np.int64)
     near = (u + np.where(rng.random(drawn) < 0.5, distance, -distance)) % nodes
     v = np.where(rng.random(drawn) < local, near, far)
-    indptr, indices, *_ = build_csr(u, v, num_nodes=nodes)
-    label = np.arange(nodes, dtype=np.int64) * classes // nodes
-    x = class_features(label, classes, features, signal, rng)
-    return assemble(name or f"web:{nodes},{degree:g}", indptr, indices, x, label, classes, seed)
+    label, name = np.arange(nodes, dtype=np.int64) * classes // nodes, name or f"web:{nodes},{degree:g}"
+    return assemble(name, u, v, label, classes, features=features, signal=signal, rng=rng, seed=seed)

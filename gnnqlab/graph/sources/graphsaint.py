@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from gnnqlab.graph.edge_list import EdgeList
-from gnnqlab.graph.sources.scipy_file import read_adjacency
+from gnnqlab.graph.sources.reddit import read_adjacency
 
 __all__ = ["FILES", "read_graphsaint", "standardize"]
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gnnqlab.graph.convert import edges_of_dgl
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import reddit
 from gnnqlab.graph.sources.arrays import read_npz
-from gnnqlab.graph.sources.dgl_file import read_dgl_file
 from gnnqlab.graph.sources.graphsaint import read_graphsaint
 from gnnqlab.graph.sources.ogb import is_ogb_folder, read_ogb
 from gnnqlab.graph.sources.planetoid import planetoid_names, read_planetoid
@@ -57,7 +57,7 @@ def read_path(
 
 def _read_file(path: Path, taken: dict[str, Any]) -> EdgeList | Graph:
     if path.suffix == ".bin":
-        return read_dgl_file(path, **taken)
+        return _read_dgl_file(path, **taken)
     if path.suffix in SUFFIXES:
         return edges_of_tables(path, **taken)
     _expect_no_names(path, taken)
@@ -68,6 +68,33 @@ def _read_file(path: Path, taken: dict[str, Any]) -> EdgeList | Graph:
     if path.name.startswith("ind.") and path.name.count(".") >= 2:
         return read_planetoid(path.parent, path.name.split(".")[1])
     raise ValueError(f"a graph path must be one of: {READABLE}; got the file {path}")
+
+
+def _read_dgl_file(
+    path: Path, *, edge_features: str | Sequence[str] | None = None, drop_edge_data: bool = False
+) -> EdgeList:
+    """Read the one graph of a ``.bin`` file; features, labels and masks as ``from_dgl`` finds them.
+
+    Raises:
+        RuntimeError: without DGL.
+        ValueError: if the file holds no graph, or several, or edges carry values.
+    """
+    try:
+        import dgl
+    except ImportError as error:
+        raise RuntimeError(
+            f"reading {path} needs DGL, which is not installed here: {error}; on a machine with DGL, "
+            "gnnqlab.load(path).save(folder) makes a copy that needs none"
+        ) from error
+    try:
+        graphs, _ = dgl.load_graphs(str(path))
+    except dgl.DGLError as error:
+        raise ValueError(f"{path} must be a file written by dgl.save_graphs: {str(error).splitlines()[0]}") from error
+    if len(graphs) != 1:
+        raise ValueError(f"a DGL file must hold one graph, {path} holds {len(graphs)}; save the one you mean alone")
+    edges = edges_of_dgl(graphs[0], edge_features=edge_features, drop_edge_data=drop_edge_data)
+    edges.name = path.stem
+    return edges
 
 
 def _read_folder(path: Path, taken: dict[str, Any]) -> EdgeList | Graph:

@@ -1,15 +1,15 @@
-"""Reddit posts (GraphSAGE's split) in the files of DGL's archive."""
+"""Reddit posts (GraphSAGE's split) in the files of DGL's archive; adjacency matrices of scipy, read without pickle."""
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
 
 from gnnqlab.graph.edge_list import EdgeList
-from gnnqlab.graph.sources.scipy_file import read_adjacency
 
-__all__ = ["FILES", "read_reddit"]
+__all__ = ["FILES", "read_adjacency", "read_reddit"]
 
 FILES = ("reddit_graph.npz", "reddit_data.npz")
 
@@ -34,3 +34,33 @@ def read_reddit(folder: Path) -> EdgeList:
         val_idx=role == 2,
         test_idx=role == 3,
     )
+
+
+def read_adjacency(path: Path) -> tuple[np.ndarray, np.ndarray, int]:
+    """Edges of a square sparse matrix: entry ``(u, v)`` is the edge ``u -> v``.
+
+    Returns:
+        ``src``, ``dst`` and the number of nodes. Explicit zeros are no edges.
+
+    Raises:
+        ValueError: if the file is no such matrix.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {key: archive[key] for key in archive.files}
+        kind = arrays["format"].item()
+        kind = kind.decode() if isinstance(kind, bytes) else str(kind)
+        rows, columns = (int(length) for length in arrays["shape"])
+        if kind == "coo":
+            src, dst = arrays["row"], arrays["col"]
+        else:
+            row = np.repeat(np.arange(len(arrays["indptr"]) - 1, dtype=np.int32), np.diff(arrays["indptr"]))
+            src, dst = (arrays["indices"], row) if kind == "csc" else (row, arrays["indices"])
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(f"adjacency file {path} must be a sparse matrix saved by scipy: {error}") from error
+    if rows != columns or kind not in ("coo", "csr", "csc"):
+        raise ValueError(
+            f"adjacency file {path} must hold a square coo, csr or csc matrix, got {kind} {rows} x {columns}"
+        )
+    kept = arrays["data"] != 0
+    return (src, dst, rows) if kept.all() else (src[kept], dst[kept], rows)
