@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
 from gnnqlab.graph import load
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers
 from gnnqlab.systems import vanilla
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.tune.probe import Probe
@@ -52,3 +54,19 @@ def timing(workers: int = 2) -> Timing:
 def written_down(workers: int = 2) -> Probe:
     config = RunConfig(graph=GRAPH, model=MODEL, workers=workers, system=replace(vanilla(), partition=Random()))
     return Probe(config=config, trace=seen(workers), timing=timing(workers), wire=timing(workers).wire)
+
+
+def sent_bytes(threads: ThreadedWorkers) -> tuple[int, int]:
+    """Return the payload and the parameters that all workers have sent so far."""
+    channels = [channel for trainer in threads.trainers for channel in trainer.exchange.channels]
+    return sum(channel.bytes_payload for channel in channels), sum(channel.bytes_params for channel in channels)
+
+
+def sent_by_epoch(threads: ThreadedWorkers, epochs: int) -> Iterator[int]:
+    """Train; yield the bytes that each epoch sends, parameters included."""
+    before = 0
+    for epoch in range(epochs):
+        threads.step(epoch)
+        after = sum(sent_bytes(threads))
+        yield after - before
+        before = after

@@ -18,7 +18,7 @@ from gnnqlab.tune.cut_counts import CutCounts
 from gnnqlab.tune.formula import epoch_bytes
 from gnnqlab.tune.wire import GOODPUT, WITHIN_HOST
 from tests.cases import each
-from tests.tune.probes import GAMMA, GRAPH, MODEL, PHASES, RATE, seen, timing, written_down
+from tests.tune.probes import GAMMA, GRAPH, MODEL, PHASES, RATE, seen, sent_bytes, timing, written_down
 
 SYSTEMS = ("vanilla", "fixed-bits", "adaqp-p", "pipegcn", "bns-gcn", "varco", "sar")
 """All rows of a layer have one width."""
@@ -58,8 +58,7 @@ def test_bytes_are_those_of_the_formula_and_of_training(workers):
         assert said == epoch_bytes(recipe, MODEL, sizes, features=graph.num_features, classes=graph.num_classes) > 0
         threads = ThreadedWorkers(graph, cut, recipe, MODEL, TrainSettings())
         threads.step(0)
-        sent = [sum(one.bytes_payload + one.bytes_params for one in t.exchange.channels) for t in threads.trainers]
-        assert said == sum(sent)
+        assert said == sum(sent_bytes(threads))
 
 
 def test_every_part_by_hand():

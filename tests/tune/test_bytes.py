@@ -27,7 +27,7 @@ from gnnqlab.train.loop.trainer import worker_trainer
 from gnnqlab.tune.trace import trace
 from tests.exchange.random_edges import EdgesAtRandom
 from tests.ranks import run_ranks
-from tests.tune.probes import GRAPH, MODEL, SHAPE, seen, written_down
+from tests.tune.probes import GRAPH, MODEL, SHAPE, seen, sent_by_epoch, sent_bytes, written_down
 
 EPOCHS = 3
 """So long AdaQP sends its first width and SYLVIE stands on its first base: all bytes are known beforehand."""
@@ -93,8 +93,7 @@ def _sent(workers: int, name: str, settings: dict[str, Any], bits: Any) -> int:
         graph, Random().cut(graph, workers), _system(name, settings), MODEL, TrainSettings(), bits=bits
     )
     threads.step(0)
-    channels = [channel for trainer in threads.trainers for channel in trainer.exchange.channels]
-    return sum(channel.bytes_payload + channel.bytes_params for channel in channels)
+    return sum(sent_bytes(threads))
 
 
 @pytest.mark.parametrize("workers", [2, 3])
@@ -134,9 +133,7 @@ def test_each_direction_has_its_own_codec_and_widths(workers: int) -> None:
         load(GRAPH), Random().cut(load(GRAPH), workers), replace(recipe, bits=other.recipe.bits), MODEL, TrainSettings()
     )
     threads.step(0)
-    channels = [channel for trainer in threads.trainers for channel in trainer.exchange.channels]
-    assert sum(channel.bytes_payload for channel in channels) == found.bytes_payload == other.bytes_payload
-    assert sum(channel.bytes_params for channel in channels) == found.bytes_params == other.bytes_params
+    assert sent_bytes(threads) == (found.bytes_payload, found.bytes_params) == (other.bytes_payload, other.bytes_params)
     assert found.base == 8 and "forward: a base width of 8" in found.assumes and set(found.rows) == {4, 8, 16}
 
 
@@ -147,9 +144,7 @@ def test_three_bits_take_what_was_predicted(bits: Any) -> None:
     found = written_down().forecast(system=recipe, epoch=0)
     threads = ThreadedWorkers(load(GRAPH), Random().cut(load(GRAPH), 2), recipe, MODEL, TrainSettings())
     threads.step(0)
-    channels = [channel for trainer in threads.trainers for channel in trainer.exchange.channels]
-    assert sum(channel.bytes_payload for channel in channels) == found.bytes_payload
-    assert sum(channel.bytes_params for channel in channels) == found.bytes_params
+    assert sent_bytes(threads) == (found.bytes_payload, found.bytes_params)
     if isinstance(bits, Fixed):
         messages = written_down().trace.messages
         assert found.bytes_sent == sum(each.num_rows * (-(-3 * each.columns // 8) + 4) for each in messages)
@@ -190,15 +185,11 @@ def test_predicted_bytes_are_sent_bytes_over_all_rounds(workers: int) -> None:
         probe = replace(written_down(workers), config=config, trace=trace_of)
         for name in REPLICAS:
             threads = ThreadedWorkers(graph, cut, _replicas(name), shape, TrainSettings())
-            before = 0
-            for epoch in range(2):
-                threads.step(epoch)
-                channels = [channel for trainer in threads.trainers for channel in trainer.exchange.channels]
-                sent = sum(channel.bytes_payload + channel.bytes_params for channel in channels)
+            for epoch, sent in enumerate(sent_by_epoch(threads, 2)):
                 found = probe.forecast(system=_replicas(name), epoch=epoch)
-                assert found.bytes_sent == sent - before, (model, name, epoch)
-                before = sent
-            assert {channel.round for channel in channels} == {0, 1}
+                assert found.bytes_sent == sent, (model, name, epoch)
+            rounds = {channel.round for trainer in threads.trainers for channel in trainer.exchange.channels}
+            assert rounds == {0, 1}
 
 
 def test_every_round_takes_its_own_time() -> None:
@@ -268,11 +259,6 @@ def test_predicted_bytes_are_sent_bytes_of_blocks(model: str) -> None:
     probe = replace(written_down(3), config=config, trace=trace(graph, shape, base, workers=3, epochs=3))
     for name, system in BLOCKS.items():
         threads = ThreadedWorkers(graph, system.partition.cut(graph, 3), system, shape, TrainSettings())
-        before = 0
-        for epoch in range(4):
-            threads.step(epoch)
-            channels = [channel for trainer in threads.trainers for channel in trainer.exchange.channels]
-            sent = sum(channel.bytes_payload + channel.bytes_params for channel in channels)
-            assert probe.forecast(system=system, epoch=epoch).bytes_sent == sent - before > 0, (name, epoch)
-            before = sent
+        for epoch, sent in enumerate(sent_by_epoch(threads, 4)):
+            assert probe.forecast(system=system, epoch=epoch).bytes_sent == sent > 0, (name, epoch)
     assert "every block travels" in repr(probe.forecast(system=sancus()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 
 import pytest
@@ -16,6 +15,7 @@ from gnnqlab.systems import cagnet, cdfgnn, make_system, sancus, sancus_q
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.tune.formula import epoch_bytes
 from tests.exchange.random_edges import EdgesAtRandom
+from tests.tune.probes import sent_by_epoch
 
 GRAPH = "sbm:121,3,6"
 RANDOM = gq.Random()
@@ -39,12 +39,7 @@ def counted(system, shape, workers, epochs=4):
     """Return payload and parameters of each epoch, and the sizes of the cut."""
     graph = load(GRAPH)
     threads = ThreadedWorkers(graph, system.partition.cut(graph, workers), system, shape, TrainSettings())
-    sent = [0]
-    for epoch in range(epochs):
-        threads.step(epoch)
-        channels = [channel for trainer in threads.trainers for channel in trainer.exchange.channels]
-        sent.append(sum(each.bytes_payload + each.bytes_params for each in channels))
-    return [now - then for then, now in itertools.pairwise(sent)], Sizes.of(threads.shards)
+    return list(sent_by_epoch(threads, epochs)), Sizes.of(threads.shards)
 
 
 def by_formula(system, shape, sizes, epochs=4):
