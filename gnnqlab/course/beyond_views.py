@@ -166,12 +166,10 @@ def draw_parts(found: DataFrame, *, dark: bool = False) -> Bundle:
         raise ValueError(f"between 1 and 4 systems can be drawn, got {len(names)}")
     table = found.set_index(["system", "workers"])[list(_PARTS)]
     shares = 100 * table.div(table.sum(axis=1), axis=0)
-    labels = {part: label for part, (label, _) in _PARTS.items()}
-    looks = {part: look for part, (_, look) in _PARTS.items()}
     of_epoch = {"title_text": "of an epoch (%)", "range": [0, 100]}
     charts = {
         name: bars(
-            shares.xs(name, level="system"), y=labels, styles=looks, stacked=True, x_axis="workers P", y_axis=of_epoch
+            shares.xs(name, level="system"), y=_PARTS, stacked=True, x_axis="workers P", y_axis=of_epoch
         )
         for name in names
     }  # fmt: skip
@@ -237,11 +235,6 @@ def draw_gain(table: DataFrame, *, system: str, dark: bool = False) -> Bundle:
     counts = mine["workers"].unique()
     if not 1 <= len(counts) <= len(_LINKS):
         raise ValueError(f"{system} must have 1 to {len(_LINKS)} numbers of workers to be drawn, got {len(counts)}")
-    ends = ((count, rows.iloc[0], rows.iloc[-1]) for count, rows in mine.groupby("workers"))
-    told = "; ".join(
-        f"{count} workers {first['gain']:.2f} × over {first['link']}, {last['gain']:.2f} × over {last['link']}"
-        for count, first, last in ends
-    )
     links = mine.drop_duplicates("bits_per_s").sort_values("bits_per_s")
     ticks = {"tickvals": links["bits_per_s"].tolist(), "ticktext": links["link"].tolist()}
     figure = lines(
@@ -257,7 +250,6 @@ def draw_gain(table: DataFrame, *, system: str, dark: bool = False) -> Bundle:
         y_axis={"title_text": "epoch of Vanilla over epoch (×)", **_factors(mine["gain"])},
         log="xy",
         title=f"Where {system} stops helping",
-        caption=f"{system}: {told}.",
         dark=dark,
         height=420,
     )

@@ -139,9 +139,6 @@ def draw_variance(frame: DataFrame, *, dark: bool = False) -> Bundle:
     """
     if frame.empty:
         raise ValueError("shares of at least one width are needed, got none; see variance_shares")
-    caption = "Exact variance of a decoded row over D S² / 6: " + "; ".join(
-        f"{kind} " + ", ".join(f"{value:.2f}" for value in frame[kind]) for kind in frame
-    )
     figure = bars(
         frame.rename(index=human_bits),
         y=list(frame),
@@ -150,7 +147,6 @@ def draw_variance(frame: DataFrame, *, dark: bool = False) -> Bundle:
         x_axis="bits of an element",
         y_axis={"title_text": "variance over D S² / 6", "range": [0, 1.7]},
         title="What Theorem 1 calls the variance",
-        caption=f"{caption}.",
         dark=dark,
         height=370,
     )
@@ -195,11 +191,6 @@ def draw_descent(frame: DataFrame, *, dark: bool = False) -> Bundle:
     """
     if frame.empty:
         raise ValueError("widths of at least one epoch are needed, got none; see descent")
-    last = frame.iloc[-1]
-    caption = (
-        f"While the loss falls from {frame['loss'].iloc[0]:.2f} to {last['loss']:.2f}, SYLVIE's rule ends at "
-        f"{human_bits(last['as written'])} as written and at {last['opposite sign']:.0f} with the opposite sign."
-    )
     widths = lines(
         frame,
         y=["as written", "opposite sign"],
@@ -217,7 +208,6 @@ def draw_descent(frame: DataFrame, *, dark: bool = False) -> Bundle:
         sizes=[0.4, 0.6],
         gap=0.08,
         title="More bits or fewer, when training slows down?",
-        caption=caption,
         dark=dark,
         height=430,
     )

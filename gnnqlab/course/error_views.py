@@ -145,15 +145,20 @@ def variance_chart(
         + "; average 1/6 = 0.167, worst case 1/4."
     )
     rows = table.rename(index=human_bits)
-    limits = {"worst": "worst case, 1/4", "average": "average over uniform fractions, 1/6"}
-    values = {"exact": "exact, for these very rows", "measured": f"measured, {draws} messages"}
+    limits = {
+        "worst": ("worst case, 1/4", "grey dash"),
+        "average": ("average over uniform fractions, 1/6", "orange dot"),
+    }
+    values = {
+        "exact": ("exact, for these very rows", "vermillion x"),
+        "measured": (f"measured, {draws} messages", "blue circle-open"),
+    }
     figure = scatter(
         rows,
         y=values,
-        styles=["vermillion x", "blue circle-open"],
         size=13,
         error={"measured": "± two"},
-        figure=lines(rows, y=limits, styles=["grey dash", "orange dot"], mode="lines"),
+        figure=lines(rows, y=limits, mode="lines"),
         x_axis={"title_text": "bits of an element", "type": "category"},
         y_axis={"title_text": "variance of a row, in units of D S²", "range": [0, 0.28]},
         title="Theorem 1 and what is measured",
@@ -222,8 +227,6 @@ def averaging_chart(message: RealMessage, *, bits: int = 2, draws: int = 128, da
         mean = error.cumsum(dim=0)[[count - 1 for count in counts]]
         table[rule] = [float((line / count).norm(dim=1).mean()) for line, count in zip(mean, counts)]
     frame = pd.DataFrame(table, index=pd.Index(counts, name="times sent"))
-    ends = ", ".join(f"{rule} {frame[rule].iloc[0]:.3f} → {frame[rule].iloc[-1]:.3f}" for rule in RULES)
-    caption = f"Length of a row's mean error in {human_bits(bits)}, sent once and sent {counts[-1]} times: {ends}."
     figure = lines(
         frame,
         y=RULES,
@@ -232,8 +235,7 @@ def averaging_chart(message: RealMessage, *, bits: int = 2, draws: int = 128, da
         log="y",
         x_axis={"title_text": "times sent", **value_ticks(counts)},
         y_axis="mean error of a row, its length",
-        title="What is left when a row is sent again",
-        caption=caption,
+        title=f"Mean error of a row sent again, {human_bits(bits)}",
         dark=dark,
         height=370,
         legend_rows=2,

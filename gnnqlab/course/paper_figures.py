@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.charts import scatter
 
 __all__ = ["REPORTED", "Reported", "beside"]
 
@@ -181,7 +181,6 @@ def beside(
         ValueError: if the topic is unknown, or nothing was measured.
     """
     import pandas as pd
-    import plotly.graph_objects as go
 
     from gnnqlab.theory.intervals import interval
 
@@ -199,40 +198,37 @@ def beside(
         rows.append(
             (setting, "here", mean - half, mean + half, where + (f", {len(values)} runs" if len(values) > 1 else ""))
         )
-    figure = go.Figure()
-    for kind, words, color, symbol in (
-        ("paper", "reported by a paper", OKABE_ITO["grey"], "diamond-open"),
-        ("here", "measured here", OKABE_ITO["vermillion"], "circle"),
-    ):
-        some = [row for row in rows if row[1] == kind]
-        figure.add_scatter(
-            x=[(row[2] + row[3]) / 2 for row in some],
-            y=[_line(row) for row in some],
-            mode="markers",
-            error_x={
-                "type": "data",
-                "array": [(row[3] - row[2]) / 2 or None for row in some],
-                "thickness": 2,
-                "width": 5,
-            },
-            marker={"symbol": symbol, "size": 12, "color": color, "line": {"width": 2, "color": color}},
-            name=words,
-            customdata=[row[4] for row in some],
-            hovertemplate="%{x:.3g}<br>%{customdata}<extra>%{y}</extra>",
-        )
-    figure.update_xaxes(title_text=_UNITS[topic])
-    figure.update_yaxes(
-        categoryorder="array", categoryarray=[_line(row) for row in rows], autorange="reversed", title_text="setting"
+    frame = pd.DataFrame(rows, columns=["setting", "reported or measured", "from", "to", "source"])
+    shown = frame.assign(
+        line=frame["setting"] + " (" + frame["reported or measured"] + ")",
+        middle=(frame["from"] + frame["to"]) / 2,
+        half=[half or None for half in (frame["to"] - frame["from"]) / 2],
     )
     words = ", ".join(f"{setting} {value:.3g}" for setting, value in means.items())
     low, high = min(each.low for each in REPORTED[topic]), max(each.high for each in REPORTED[topic])
     span = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
     caption = f"{_UNITS[topic][0].upper()}{_UNITS[topic][1:]}: papers report {span}; {where}: {words}."
     title = f"{topic[0].upper()}{topic[1:]}: papers and here"
-    finish(figure, title=title, caption=caption, dark=dark, height=170 + 30 * len(rows))
-    frame = pd.DataFrame(rows, columns=["setting", "reported or measured", "from", "to", "source"]).set_index("setting")
-    return Bundle(figure, frame)
-
-
-def _line(row: tuple[str, str, float, float, str]) -> str:
-    return f"{row[0]} ({row[1]})"
+    figure = scatter(
+        shown,
+        x="middle",
+        y="line",
+        by="reported or measured",
+        names={"paper": "reported by a paper", "here": "measured here"},
+        styles={"paper": "grey diamond-open", "here": "vermillion circle"},
+        size=12,
+        details="source",
+        hover="%{y}: %{x:.3g}<br>%{customdata}",
+        x_axis=_UNITS[topic],
+        y_axis={
+            "title_text": "setting", "categoryorder": "array", "categoryarray": list(shown["line"]),
+            "autorange": "reversed",
+        },
+        title=title,
+        caption=caption,
+        dark=dark,
+        height=170 + 30 * len(rows),
+    )  # fmt: skip
+    for trace, (_, some) in zip(figure.data, shown.groupby("reported or measured", sort=False)):
+        trace.error_x = {"type": "data", "array": some["half"].tolist(), "thickness": 2, "width": 5}
+    return Bundle(figure, frame.set_index("setting"))

@@ -37,15 +37,16 @@ def bound_chart(check: TheoryCheck, *, dark: bool = False) -> Bundle:
     # A variance of R passes has itself a standard error; two of them either way, at least.
     error = 2 * (2 / max(check.repeats - 1, 1)) ** 0.5
     columns = {
-        "worst": "worst case, D S²/4", "bound": "bound of Theorem 3, D S²/6",
-        "measured": "measured, every message quantized", "own": "measured, only the messages it counts",
-    }  # fmt: skip
+        "worst": ("worst case, D S²/4", "grey line-ew-open"),
+        "bound": ("bound of Theorem 3, D S²/6", "orange triangle-down"),
+        "measured": ("measured, every message quantized", "blue circle-open"),
+        "own": ("measured, only the messages it counts", "vermillion x"),
+    }
     figure = scatter(
         frame.assign(half=error * frame["measured"], place=names),
         x="place",
         y=columns,
         error={"measured": "half"},
-        styles=["grey line-ew-open", "orange triangle-down", "blue circle-open", "vermillion x"],
         size=14,
         log="y",
         x_axis={"title_text": "weight matrix", "type": "category"},
@@ -138,8 +139,7 @@ def descent_chart(descent: ConvergenceCheck, *, dark: bool = False) -> Bundle:
     figure = lines(
         frame.assign(T=frame["epoch"] + 1),
         x="T",
-        y={column: name for column, (name, _) in curves.items()},
-        styles={column: style for column, (_, style) in curves.items()},
+        y=curves,
         size=7,
         log="y",
         x_axis="epochs T",

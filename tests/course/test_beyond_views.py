@@ -45,7 +45,6 @@ def test_counts_are_drawn_as_they_are():
     lines = {(trace.name, trace.yaxis): list(trace.y) for trace in drawn.figure.data}
     assert lines["one", "y"] == [0.5, 1.0] and lines["one", "y2"] == [25.0, 12.5] and lines["other", "y3"] == [60, 40]
     assert drawn.frame.loc[("other", 4), "held_rows"] == 40
-    assert "one at 4: 1.00 halo rows a node, 12.5 % of the edges wait for nobody" in drawn.figure.layout.meta["caption"]
     with pytest.raises(ValueError, match="one or 2 graphs can be drawn, got 0"):
         views.draw_counted({})
 
@@ -64,7 +63,6 @@ def test_predicted_stands_beside_measured(monkeypatch):
     marks = {trace.name: (list(trace.x), list(trace.y)) for trace in drawn.data}
     assert marks["vanilla"] == ([2, 8], [400, 200]) and marks["vanilla, measured"] == ([2], [500])
     assert "off by 60 % (median), 100 % (worst)" in drawn.layout.meta["caption"]
-    assert "Predicted at 8 workers: vanilla 200 ms, adaqp 200 ms" in drawn.layout.meta["caption"]
     with pytest.raises(ValueError, match="an epoch at least is needed"):
         views.draw_epochs(FOUND.iloc[:0], title="any")
 
@@ -73,7 +71,6 @@ def test_parts_are_shares_of_an_epoch():
     drawn = views.draw_parts(FOUND)
     assert drawn.frame.sum(axis=1).tolist() == pytest.approx([100] * 4)
     assert drawn.frame.loc[("adaqp", 2), "wire_s"] == 50 and len(drawn.figure.data) == 2 * 5
-    assert "At 8 workers: vanilla 50 % wire, 10 % sum of gradients" in drawn.figure.layout.meta["caption"]
     with pytest.raises(ValueError, match="between 1 and 4 systems can be drawn, got 0"):
         views.draw_parts(FOUND.iloc[:0])
 
@@ -85,7 +82,6 @@ def test_gains_are_factors_over_the_same_place():
     assert set(table["system"]) == {"adaqp"} and set(table["bits_per_s"]) == {1e9, 1e10}
     drawn = views.draw_gain(table, system="adaqp").figure
     assert [list(trace.y) for trace in drawn.data] == [[2, 0.5], [1, 2]]
-    assert "2 workers 2.00 × over 1gbit, 0.50 × over 10gbit" in drawn.layout.meta["caption"]
     with pytest.raises(ValueError, match="must have 1 to 4 numbers of workers to be drawn, got 0"):
         views.draw_gain(table, system="vanilla")
     with pytest.raises(ValueError, match=r"over must be one of \['adaqp'\], got 'vanilla'"):

@@ -74,7 +74,6 @@ def test_every_row_is_a_point_of_its_code_and_the_slider_moves_epochs() -> None:
     data, moved = slider.steps[0].args
     assert list(map(list, data["y"][:2])) == [[0.3], [3.0]]
     assert list(moved) == list(range(6)), "the legend's own points stay"
-    assert "forward layer 0: 50%; forward layer 1: 50%; backward layer 1: 100%" in figure.layout.meta["caption"]
     for wrong, said in (({"bits": 8}, r"in the frame, \[1, 2, 4\], got 8"), ({"start": 3}, r"\[0, 7\], got 3")):
         with pytest.raises(ValueError, match=said):
             draw_choices(_choices(), **wrong)

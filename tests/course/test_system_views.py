@@ -62,7 +62,6 @@ def test_lines_are_found_and_open_marks_measured() -> None:
     marks = [trace for trace in drawn.data if trace.mode == "markers"]
     assert [list(trace.x) for trace in lines] == [[2, 4], [1, 2]]
     assert [list(trace.y) for trace in marks] == [[10.0], [5.0]]
-    assert "Sent in an epoch at 4 workers: SAR 30 B" in drawn.layout.meta["caption"]
     with pytest.raises(ValueError, match="between 1 and 7 systems"):
         draw_scale(FOUND.iloc[:0])
 

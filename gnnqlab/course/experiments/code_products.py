@@ -181,12 +181,6 @@ def draw_update_error(frame: DataFrame, *, bits: int, dark: bool = False) -> Bun
     """
     if frame.empty:
         raise ValueError("errors of at least one draw are needed, got none; see update_error")
-    first, last = frame.iloc[0] * 100, frame.iloc[-1] * 100
-    caption = (
-        f"Error of the mean weight gradient in {human_bits(bits)}, after 1 epoch and after {frame.index[-1]}: "
-        + ", ".join(f"{name} {first[name]:.3g} → {last[name]:.3g} %" for name in _LOOKS)
-        + "."
-    )
     figure = lines(
         100 * frame,
         y=list(_LOOKS),
@@ -195,10 +189,9 @@ def draw_update_error(frame: DataFrame, *, bits: int, dark: bool = False) -> Bun
         log="y",
         x_axis={"title_text": "epochs averaged", **value_ticks(frame.index)},
         y_axis="error of the mean update (% of its length)",
-        caption=caption,
         dark=dark,
         height=370,
-        title=f"The mean of the weight update, {human_bits(bits)}",
+        title=f"Error (%) of the mean weight update, {human_bits(bits)}",
     )
     return Bundle(figure, frame)
 

@@ -171,16 +171,8 @@ def draw_depth(table: DataFrame, *, bits: int = 2, dark: bool = False) -> Bundle
         )
         for what in ("output", "gradient")
     }  # fmt: skip
-    low, high = depths[0], depths[-1]
-    words = ", ".join(
-        f"{model} {table.loc[(model, low), 'output (%)']:.2g} → {table.loc[(model, high), 'output (%)']:.2g} %"
-        for model in rows["model"].unique()
-    )
-    caption = (
-        f"By how much {human_bits(bits)} change{'s' if bits == 1 else ''} the output, at depth {low} → {high}: {words}."
-    )
-    title = f"Error against depth, {human_bits(bits)}"
-    figure = panels(charts, gap=0.12, title=title, caption=caption, dark=dark, height=420, legend_below=True)
+    title = f"Error (%) against depth, {human_bits(bits)}"
+    figure = panels(charts, gap=0.12, title=title, dark=dark, height=420, legend_below=True)
     return Bundle(figure, table.reset_index("depth"))
 
 

@@ -117,8 +117,7 @@ def draw_connections(several: Mapping[str, Parts], *, dark: bool = False) -> Bun
     title = "Connections within and between hosts"
     figure = bars(
         table,
-        y={"inner": "inner connections", "outer": "outer connections"},
-        styles=["sky", "vermillion /"],
+        y={"inner": ("inner connections", "sky"), "outer": ("outer connections", "vermillion /")},
         horizontal=True,
         x_axis="rows that the busiest worker sends in one synchronisation",
         title=title,
@@ -143,21 +142,14 @@ def draw_by_gamma(table: DataFrame, *, dark: bool = False) -> Bundle:
     """
     if table.empty:
         raise ValueError("connections for at least one γ are needed, got none; see connections_by_gamma")
-    first, last = table.iloc[0], table.iloc[-1]
-    caption = "; ".join(
-        f"{name}: {first[tier]:,.0f} rows at γ = {table.index[0]:g}, {last[tier]:,.0f} at {table.index[-1]:g}"
-        for tier, (name, _) in _LOOKS.items()
-    )
     figure = lines(
         table,
-        y={tier: name for tier, (name, _) in _LOOKS.items()},
+        y=_LOOKS,
         zero="y",
         size=9,
-        styles={tier: style for tier, (_, style) in _LOOKS.items()},
         x_axis="γ, weight of the hosts in Eq. 24",
         y_axis="rows in a synchronisation",
         title="What γ moves from slow links to fast ones",
-        caption=f"{caption}.",
         dark=dark,
         height=380,
     )

@@ -131,7 +131,6 @@ def draw_losses(found: DataFrame, *, title: str = "The loss in several precision
     if not 1 <= len(names) <= len(_STYLES):
         raise ValueError(f"between 1 and {len(_STYLES)} precisions can be drawn, got {len(names)}")
     means = found.pivot_table(index="epoch", columns="compute", values="loss")[names]
-    ends = "; ".join(f"{name} {means[name].iloc[-1]:.3g}" for name in names)
     figure = lines(
         means,
         y=names,
@@ -140,7 +139,6 @@ def draw_losses(found: DataFrame, *, title: str = "The loss in several precision
         y_axis="training loss (nats)",
         log="y",
         title=title,
-        caption=f"Loss at epoch {means.index[-1]}: {ends}.",
         dark=dark,
         height=380,
         legend_rows=1 if len(names) < 4 else 2,

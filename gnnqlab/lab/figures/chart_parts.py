@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 __all__ = [
-    "STYLES", "Axis", "Page", "Series", "Styles", "begin_chart", "end_chart", "hover_of", "panel_axis",
+    "STYLES", "Axis", "Page", "Series", "Styles", "begin_chart", "end_chart", "hover_of", "named_styles", "panel_axis",
     "panel_reference", "series_of", "styled",
 ]  # fmt: skip
 
@@ -72,8 +72,15 @@ def begin_chart(
     return go.Figure() if figure is None else figure, settings(x_axis, along), settings(y_axis, y)
 
 
+def named_styles(y: Any, styles: Styles) -> tuple[Any, Styles]:
+    """Return the columns with their names, and the styles, of a mapping of columns to names with a style each."""
+    if not isinstance(y, Mapping) or not all(isinstance(name, tuple) for name in y.values()):
+        return y, styles
+    return {key: name for key, (name, _) in y.items()}, {key: style for key, (_, style) in y.items()}
+
+
 def series_of(
-    frame: DataFrame, x: str | None, y: str | Sequence[str] | Mapping[Any, str], by: str | None, names: Any
+    frame: DataFrame, x: str | None, y: str | Sequence[str] | Mapping[Any, Any], by: str | None, names: Any
 ) -> Iterator[Series]:
     """Yield the series of a table: one a column of ``y``, or one a value of ``by``, in the order of the table."""
     if by is None:

@@ -20,6 +20,7 @@ from gnnqlab.lab.figures.chart_parts import (
     begin_chart,
     end_chart,
     hover_of,
+    named_styles,
     panel_axis,
     panel_reference,
     series_of,
@@ -38,7 +39,7 @@ def lines(
     frame: DataFrame,
     *,
     x: str | None = None,
-    y: str | Sequence[str] | Mapping[Any, str],
+    y: str | Sequence[str] | Mapping[Any, str | tuple[str, str]],
     by: str | None = None,
     names: Mapping[Any, str] | str = "{}",
     styles: Styles = STYLES,
@@ -64,7 +65,7 @@ def lines(
     Args:
         frame: the table.
         x: column along the page; by default the index.
-        y: column of values; or columns, one a series, with their names where it is a mapping.
+        y: column of values; or columns, one a series, in a mapping with their names, or names and styles.
         by: column that tells the series of one column apart.
         names: of the series by value of ``by``, or a pattern for it: ``"{} workers"``.
         styles: colour, dash and marker of each series, such as ``"blue dash square"``; or a function of its name.
@@ -95,6 +96,7 @@ def lines(
         >>> figure.layout.yaxis.title.text, figure.layout.meta["caption"]
         ('loss (nats)', 'A descent: loss 2 to 1.')
     """
+    y, styles = named_styles(y, styles)
     figure, x_set, y_set = begin_chart(frame, x, y, x_axis, y_axis, figure)
     logarithmic = "y" in log or "log" in (y_set.get("type"), figure.layout.yaxis.type)
     values = hover or f"{_plain(y_set)} %{{y:.4g}}, {_plain(x_set)} %{{x}}"
@@ -136,7 +138,7 @@ def bars(
     frame: DataFrame,
     *,
     x: str | None = None,
-    y: str | Sequence[str] | Mapping[Any, str],
+    y: str | Sequence[str] | Mapping[Any, str | tuple[str, str]],
     by: str | None = None,
     names: Mapping[Any, str] | str = "{}",
     styles: Styles = STYLES,
@@ -171,6 +173,7 @@ def bars(
         >>> figure.layout.barmode, [bar.name for bar in figure.data]
         ('stack', ['codes', 'scales'])
     """
+    y, styles = named_styles(y, styles)
     words, amounts = (y_axis, x_axis) if horizontal else (x_axis, y_axis)
     figure, word_set, amount_set = begin_chart(frame, x, y, words, amounts, figure)
     nested = x is None and frame.index.nlevels > 1

@@ -29,7 +29,6 @@ def test_fewer_bits_err_more(small) -> None:
 def test_a_line_for_every_model(small) -> None:
     table = depth_error(small, models=("gcn",), depths=(2,), bits=2, hidden=8)
     figure = draw_depth(table).figure.to_dict()
-    assert "gcn" in figure["layout"]["meta"]["caption"]
     assert figure["layout"]["yaxis"]["title"]["text"].endswith("(%)")
 
 
@@ -56,6 +55,5 @@ def test_columns_are_those_of_the_table() -> None:
 def test_bars_say_their_bytes() -> None:
     bundle = draw_kinds(kinds_of_bytes({"a": RECORDS}, {"a": TRAFFIC}))
     assert [bar.text[0] for bar in bundle.figure.data] == ["1 kB", "500 B", "50 B"]
-    assert "a: 1.5 kB of messages, 50 B of weight gradients, 30 times" in bundle.figure.layout.meta["caption"]
     with pytest.raises(ValueError, match="bytes of at least one run"):
         draw_kinds(bundle.frame.iloc[:0])

@@ -41,7 +41,6 @@ def test_both_tiers_of_both_kinds_of_cut_are_drawn():
     assert {trace.name: list(trace.x) for trace in drawn.figure.data} == {
         f"{tier} connections": table[tier].tolist() for tier in ("inner", "outer")
     }
-    assert all(name in drawn.figure.layout.meta["caption"] for name in several)
 
 
 TABLE = pd.DataFrame({"inner": [100, 160], "outer": [80, 50]}, index=pd.Index([0.0, 0.1], name="γ"))

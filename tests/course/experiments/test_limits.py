@@ -114,12 +114,6 @@ def test_bars_are_what_was_measured_beside_its_limit() -> None:
     assert list(bundle.frame.index) == list(TABLE.index)
 
 
-def test_the_caption_has_the_numbers() -> None:
-    caption = draw_limits(TABLE).figure.layout.meta["caption"]
-    assert "An epoch took 13 ms; its limit is 6 ms (2.2 ×)." in caption
-    assert "neighbour sums 4 beside 0.5 ms (31 %); products 5 beside 4 ms (38 %); wire 3 beside 6 ms (23 %)" in caption
-
-
 def test_a_table_without_the_epoch_is_refused() -> None:
     with pytest.raises(ValueError, match="the table must have a row 'epoch', got"):
         draw_limits(TABLE.drop("epoch"))

@@ -70,7 +70,6 @@ def test_pictures_name_their_axes_and_say_the_numbers(small) -> None:
     runs = pd.DataFrame([(0.0, 0, 80.0, 1.0, 0.0), (1.0, 0, 90.0, 0.5, 2.0), (1.0, 1, 92.0, 0.7, 2.0)], columns=columns)
     shares = draw_shares(runs)
     assert shares.frame.loc[1.0, "accuracy (%)"] == 91.0
-    assert "p = 1: 91.0 %, loss 0.6, 2 MB" in shares.figure.layout.meta["caption"]
     titles = [shares.figure.layout[axis].title.text for axis in ("yaxis", "yaxis2", "yaxis3")]
     assert titles == ["test accuracy (%)", "training loss at the end", "sent (MB an epoch)"]
     with pytest.raises(ValueError, match="a line for each run"):

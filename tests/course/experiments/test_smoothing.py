@@ -38,8 +38,6 @@ def test_a_panel_for_each_kind_and_the_unsmoothed_run_in_all() -> None:
         ("x", "fresh rows"), ("x", "γ = 0"), ("x", "γ = 0.5"), ("x", "γ = 0.95"),
         ("x2", "fresh rows"), ("x2", "γ = 0"), ("x2", "γ = 0.5"),
     ]  # fmt: skip
-    caption = figure["layout"]["meta"]["caption"]
-    assert "fresh rows 0.1, unsmoothed 0.5, features γ = 0.5: 0.4" in caption
     assert figure["layout"]["yaxis"]["title"]["text"] == "training loss (cross-entropy)"
 
 

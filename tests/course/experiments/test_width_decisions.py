@@ -192,18 +192,7 @@ def test_the_picture_adds_bytes_up() -> None:
     assert len(figure["data"]) == 6
     by_bytes = next(line for line in figure["data"] if line["name"] == "a" and line["xaxis"] == "x3")
     assert list(by_bytes["x"]) == [2.0, 4.0] and list(by_bytes["y"]) == [1.0, 0.5]
-    assert "a: 4.88 bits, 4 MB, loss 0.5" in figure["layout"]["meta"]["caption"]
     assert figure["layout"]["xaxis3"]["title"]["text"] == "sent so far (MB)"
-
-
-def test_a_figure_can_be_called_otherwise() -> None:
-    bundle = draw_plan({"a": _records((1.0, 0.5))}, {"a": TRAFFIC}, title="By δ")
-    assert bundle.figure.layout.title.text == "By δ"
-
-
-def test_a_mean_of_one_is_one_bit() -> None:
-    bundle = draw_plan({"narrow": _records((1.0, 0.5))}, {"narrow": TRAFFIC.assign(bits=1)})
-    assert "the end: narrow: 1 bit, 4 MB" in bundle.figure.layout.meta["caption"]
 
 
 def test_runs_must_match() -> None:

@@ -32,6 +32,10 @@ def test_columns_are_series_with_names_and_styles_in_words() -> None:
     few, every = figure.data
     assert (few.name, few.line.color, few.line.dash, few.marker.symbol) == ("few bits", OKABE_ITO["green"], "dash", "x")
     assert every.name == "all" and list(every.y) == [8.0, 4.0] and figure.layout.xaxis.title.text == "workers"
+    both = {"adaqp": ("few bits", "green dash x"), "vanilla": ("all", "sky")}
+    assert charts.lines(wide, y=both).data[0] == few
+    bars = charts.bars(wide, y={"adaqp": ("few bits", "green x"), "vanilla": ("all", "sky")}).data
+    assert [bar.marker.pattern.shape for bar in bars] == ["x", ""]
 
 
 def test_a_logarithmic_axis_leaves_out_what_has_no_logarithm() -> None:
