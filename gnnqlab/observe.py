@@ -7,7 +7,8 @@ keeps one clones it. Letters: n rows of a message, D columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,7 +20,8 @@ from gnnqlab.errors import ObserverFailed
 
 __all__ = [
     "NO_OBSERVERS", "Aggregated", "DecisionMade", "EpochEnded", "MessageDecoded", "MessageEncoded", "NeighboursSummed",
-    "Observer", "Observers", "OperationEnded", "OperationStarted", "PhaseEnded", "observer_name", "observers_named",
+    "Observer", "Observers", "OperationEnded", "OperationStarted", "PhaseEnded", "TensorAllocated", "TensorSaved",
+    "observer_name", "observers_named",
 ]  # fmt: skip
 
 Event = TypeVar("Event")
@@ -137,6 +139,27 @@ class OperationEnded:
     """Rows; of ``activate_both`` a pair, of ``prepare`` the rows and the context of the aggregation."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorAllocated:
+    """Memory for rows of other workers or their gradients, before anything is written there."""
+
+    rank: int
+    epoch: int
+    purpose: str
+    """One of those of ``run.memory``: ``halo``."""
+    tensor: Tensor
+    """Kept as long as the training keeps it; hold it by a weak reference."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorSaved:
+    """A tensor that the forward pass saves for the backward pass."""
+
+    rank: int
+    epoch: int
+    tensor: Tensor
+
+
 @dataclass(frozen=True, slots=True)
 class PhaseEnded:
     """A stretch of one phase of the epoch; phases exclude each other."""
@@ -205,6 +228,12 @@ class Observer:
     def on_operation_ended(self, event: OperationEnded) -> None:
         """Receive an operation of the model and its result."""
 
+    def on_tensor_allocated(self, event: TensorAllocated) -> None:
+        """Receive memory for rows of other workers or their gradients."""
+
+    def on_tensor_saved(self, event: TensorSaved) -> None:
+        """Receive a tensor that is saved for the backward pass."""
+
     def on_phase_ended(self, event: PhaseEnded) -> None:
         """Receive a stretch of a phase."""
 
@@ -230,16 +259,31 @@ class Observers:
     """
 
     def __init__(self, observers: Iterable[Observer] = (), rank: int = 0) -> None:
-        self.all = tuple(observers)
         self.rank = rank
         self.epoch = 0
         """The epoch that is trained now; whoever trains sets it."""
+        self._sort(tuple(observers))
+
+    @contextmanager
+    def joined_by(self, observer: Observer) -> Iterator[None]:
+        """Let one more observer receive the events inside the block."""
+        before = self.all
+        self._sort((*before, observer))
+        try:
+            yield
+        finally:
+            self._sort(before)
+
+    def _sort(self, observers: tuple[Observer, ...]) -> None:
+        self.all = observers
         self.message_encoded = self._listeners("on_message_encoded")
         self.message_decoded = self._listeners("on_message_decoded")
         self.aggregated = self._listeners("on_aggregated")
         self.neighbours_summed = self._listeners("on_neighbours_summed")
         self.operation_started = self._listeners("on_operation_started")
         self.operation_ended = self._listeners("on_operation_ended")
+        self.tensor_allocated = self._listeners("on_tensor_allocated")
+        self.tensor_saved = self._listeners("on_tensor_saved")
         self.phase_ended = self._listeners("on_phase_ended")
         self.decision_made = self._listeners("on_decision_made")
         self.epoch_ended = self._listeners("on_epoch_ended")

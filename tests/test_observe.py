@@ -24,6 +24,8 @@ from gnnqlab.observe import (
     OperationEnded,
     OperationStarted,
     PhaseEnded,
+    TensorAllocated,
+    TensorSaved,
     observers_named,
 )
 from gnnqlab.systems import fixed_bits, sancus, vanilla
@@ -123,6 +125,40 @@ def test_operations_of_a_pass_are_reported_in_order() -> None:
     assert seen.started == ["convolve 0", "  prepare 0", "activate 1", *layer_1]
     assert seen.ended == ["prepare", "convolve", "activate", "dropout", "linear", "prepare", "aggregate"]
     assert seen.depth == 0
+
+
+class Memory(gq.Observer):
+    """Bytes of saved tensors, and shapes of rows of other workers."""
+
+    def __init__(self) -> None:
+        self.saved, self.halo = 0, []
+
+    def on_tensor_saved(self, event: TensorSaved) -> None:
+        self.saved += event.tensor.numel() * event.tensor.element_size()
+
+    def on_tensor_allocated(self, event: TensorAllocated) -> None:
+        assert event.purpose == "halo"
+        self.halo.append(tuple(event.tensor.shape))
+
+
+def test_memory_of_other_rows_is_reported_once_and_saved_tensors_in_each_epoch() -> None:
+    graph = random_graph(features=6, seed=3)
+    halo = [shard.num_halo for shard in gq.partition(graph, RANDOM, workers=2).shards]
+    one, two = (
+        gq.simulate(graph, "vanilla", observers=[Memory], epochs=epochs, workers=2, partition=RANDOM, **SHAPE)
+        for epochs in (1, 2)
+    )
+    for num_halo, (first,), (second,) in zip(halo, one.observers, two.observers, strict=True):
+        # Layer 0 has the raw features, which stay; the other layer's rows are as wide as there are classes.
+        assert sorted(second.halo) == sorted(first.halo) == [(num_halo, 4), (num_halo, 6)]
+        assert second.saved == 2 * first.saved > 0
+
+
+def test_an_observer_may_join_for_a_while() -> None:
+    observer, observers = Memory(), Observers()
+    with observers.joined_by(observer):
+        assert observers.all == (observer,) and observers.tensor_saved
+    assert observers.all == () and not observers.tensor_saved
 
 
 class Sums(gq.Observer):

@@ -36,7 +36,7 @@ from gnnqlab.message.transport.transport import Transfer
 from gnnqlab.message.wire import Layout
 from gnnqlab.nn.message_passing import WorkerGraph
 from gnnqlab.nn.models.registry import ModelSettings
-from gnnqlab.observe import NO_OBSERVERS, Observers
+from gnnqlab.observe import Observers
 from gnnqlab.partition.cut import Cut
 from gnnqlab.simulation.joined_threads import PATIENCE_S, JoinedThreads, PeerGone
 from gnnqlab.simulation.whole_graph import SmoothStack, build_network, exact_trainer
@@ -241,7 +241,7 @@ class ThreadedWorkers:
         settings.expect_workers(cut.workers)
         self._mail = Mail(cut.workers)
         self._joined = JoinedThreads(cut.workers) if joined else None
-        of_worker = list(observers) or [NO_OBSERVERS] * cut.workers
+        of_worker = list(observers) or [Observers(rank=rank) for rank in range(cut.workers)]
         self._clocks = [Clock(timer=time.thread_time, observers=each) for each in of_worker]
         self.seconds: list[dict[str, float]] = []
         """Processor time of each worker in the last pass, by phase: about what it would be in processes."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from gnnqlab.nn import ModelSettings
+from gnnqlab.observe import TensorSaved
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import make_system
 from gnnqlab.train.config.run_config import TrainSettings
@@ -40,7 +41,12 @@ def test_what_autograd_keeps_is_told_apart():
     ledger = Ledger()
     weight = torch.ones(8, 8, requires_grad=True)
     ledger.enter(weight, "weights", fixed=True)
-    with ledger, torch.autograd.graph.saved_tensors_hooks(ledger.keep, lambda kept: kept):
+
+    def saved(tensor: torch.Tensor) -> torch.Tensor:
+        ledger.on_tensor_saved(TensorSaved(0, 0, tensor))
+        return tensor.detach()
+
+    with ledger, torch.autograd.graph.saved_tensors_hooks(saved, lambda kept: kept):
         rows = torch.ones(50, 8)
         product = (rows @ weight).exp()
         assert ledger.live["kept"] == 2 * 1600, "rows for the weight's gradient, exp for its own"

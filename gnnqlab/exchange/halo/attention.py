@@ -59,7 +59,7 @@ class AttendForward:
     def post(self, round: int) -> Incoming:
         layer, hop, z = self.layer, self.layer.hop, self.z.flatten(1)
         halo = z.new_empty(layer.boundary.sampling.num_rows(layer.sample), z.shape[1])  # kept for the backward pass
-        layer.boundary.see(halo)
+        layer.boundary.seen(halo)
         channel, plan = layer.boundary.channel(hop, "forward"), layer.plan("forward", layer.sample)
         return channel.post(z, halo, epoch=hop.epoch, plan=plan, sampled_in=layer.sample)
 
@@ -150,7 +150,7 @@ class AttendBackward:
                 self.halo_gradient, d_source = self._columns(self.halo, self.halo_source, columns)
             else:
                 self.halo_gradient, d_source = self._sampled(self.sampled_in)
-            boundary.see(self.halo_gradient)
+            boundary.seen(self.halo_gradient)
             self.d_a_source = (d_source.unsqueeze(-1) * self.layer.products.dense(self.halo)).sum(0)
             self.halo_gradient += d_source.unsqueeze(-1) * self.a_source
             if self.sampled_in is not None and boundary.sampling.attention == "input":

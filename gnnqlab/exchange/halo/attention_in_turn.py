@@ -143,7 +143,7 @@ class _Backward:
         """Put the gradients of some halo rows where the rows are; the first is that of a column of the matrix."""
         logits = (rows * self.a_source).sum(-1)
         gradient, d_source = self._columns(rows, logits, (column, column + rows.shape[0]))
-        self.layer.boundary.see(gradient)
+        self.layer.boundary.seen(gradient)
         self.d_a_source += (d_source.unsqueeze(-1) * rows).sum(0)
         torch.add(gradient, d_source.unsqueeze(-1) * self.a_source, out=rows)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -22,14 +21,11 @@ from gnnqlab.message.channels.channel import ByteBuffers, Channel
 from gnnqlab.message.channels.wires import Wires
 from gnnqlab.message.place import Place
 from gnnqlab.message.transport.ahead import Ahead
+from gnnqlab.observe import TensorAllocated
 from gnnqlab.partition.plan import Plan
 from gnnqlab.partition.shard import Shard
 
 __all__ = ["Boundary", "LayerPlan", "plan_layer"]
-
-
-def _nobody(tensor: Tensor) -> None:
-    pass
 
 
 class Boundary:
@@ -68,8 +64,6 @@ class Boundary:
         in_turn = in_turn and shard.workers > 1
         self.turns = Turns(self._plans, num_owned=owned, num_central=central) if in_turn else None
         """Whose rows come when, where those of one worker come at a time."""
-        self.see: Callable[[Tensor], None] = _nobody
-        """Told of memory for halo rows and their gradients when it is asked for."""
         self._bytes: ByteBuffers = {}
         """Memory of messages of which no two are under way at once: all, or evaluation's where rows outlive a step."""
         self._ahead = None if lag or self.turns is not None else Ahead(self._bytes)
@@ -133,8 +127,9 @@ class Boundary:
         return self.seen(self.wires.codec_of("forward").rows(turn.num_rows, like.shape[1], like.device))
 
     def seen(self, halo: Tensor) -> Tensor:
-        """Return halo rows, or their gradients, after telling who watches that they are there."""
-        self.see(halo)
+        """Return memory for halo rows or their gradients; report it."""
+        if (to := self.wires.observers).tensor_allocated:
+            to.emit(to.tensor_allocated, TensorAllocated(to.rank, to.epoch, "halo", halo))
         return halo
 
     def halo_ids(self, sampled_in: int | None) -> Tensor:

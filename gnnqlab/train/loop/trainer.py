@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
 import torch
@@ -33,7 +33,7 @@ from gnnqlab.message.transport.transport import make_transport
 from gnnqlab.nn.message_passing import ModelGraph, WorkerGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
 from gnnqlab.nn.timed import timed
-from gnnqlab.observe import NO_OBSERVERS, Observers
+from gnnqlab.observe import Observers, TensorSaved
 from gnnqlab.partition.link_share import LinkShare
 from gnnqlab.partition.shard import Shard
 from gnnqlab.seat import Seat
@@ -84,7 +84,7 @@ class Trainer:
         distributed: bool = False,
         clock: Clock | None = None,
         adaptives: Sequence[Adaptive] = (),
-        observers: Observers = NO_OBSERVERS,
+        observers: Observers | None = None,
         joined: Joined | None = None,
     ) -> None:
         self.adaptives = {adaptive.name: adaptive for adaptive in adaptives}
@@ -102,9 +102,7 @@ class Trainer:
         self.graph, self.objective, self.model, self.settings = graph, objective, model.to(graph.device), settings
         self.exchange, self.distributed = exchange, distributed
         self.clock = clock or Clock()
-        self.observers = graph.observers = observers
-        self.see_kept: Callable[[Tensor], object] | None = None
-        """Told of each tensor kept for the backward pass where others are made again."""
+        self.observers = graph.observers = observers or Observers()
         if not getattr(model, "takes_sparse_input", False):
             graph.densify_features()
         slots = self._wanted.slots
@@ -166,8 +164,15 @@ class Trainer:
 
     def _remakes(self) -> AbstractContextManager[Remakes | None]:
         """Return what is open around a forward pass and decides what it keeps."""
-        keep = self.settings.keep_for_backward
-        return nullcontext() if keep == "all" else Remakes(keep, self.see_kept)
+        keep, to = self.settings.keep_for_backward, self.observers
+
+        def report(tensor: Tensor) -> Tensor:
+            to.emit(to.tensor_saved, TensorSaved(to.rank, to.epoch, tensor))
+            return tensor.detach()
+
+        if keep != "all":
+            return Remakes(keep, report if to.tensor_saved else None)
+        return _reported_to(report) if to.tensor_saved else nullcontext()
 
     def _count(self, logits: Tensor) -> None:
         """Tell who wants to know how many rows the training pass got right."""
@@ -220,6 +225,12 @@ class Trainer:
             return self.objective.scores(logits, graph.look(logits), distributed=self.distributed)
 
 
+@contextmanager
+def _reported_to(report: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    with torch.autograd.graph.saved_tensors_hooks(report, lambda saved: saved):
+        yield
+
+
 def seat_of(shard: Shard, settings: TrainSettings, device: torch.device | str = "cpu") -> Seat:
     """Return where a worker's parts run: who it is, and what it knows of its nodes."""
     return Seat(
@@ -257,7 +268,7 @@ def worker_trainer(
     pacer: Pacer | None = None,
     control: Steering | None = None,
     counting: Counting | None = None,
-    observers: Observers = NO_OBSERVERS,
+    observers: Observers | None = None,
     task: TaskSettings | None = None,
     links: LinkShare | None = None,
 ) -> Trainer:
@@ -285,7 +296,7 @@ def worker_trainer(
     expect_edges(model, system, edge_features)
     if model.attends and shard.edge_weights is not None:
         refuse_attention(f"model {model.name}")
-    clock = clock or Clock()
+    clock, observers = clock or Clock(), observers or Observers(rank=shard.rank)
     distributed = shard.workers > 1 and dist.is_initialized()
     seat = seat_of(shard, settings, device)
     bits = by_direction(system.bits, lambda part: in_force(part, seat))

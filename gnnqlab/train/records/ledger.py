@@ -7,7 +7,7 @@ an epoch the one with the most bytes is kept, purpose by purpose, and the most t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +17,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from gnnqlab.observe import Observer, TensorAllocated, TensorSaved
 from gnnqlab.train.records.json_lines import JsonLines, read_lines
 from gnnqlab.train.records.recorder import Recorder
-from gnnqlab.train.records.standing import standing, watched
+from gnnqlab.train.records.standing import standing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +39,7 @@ MEMORY_COLUMNS = ("epoch", "rank", "purpose", "bytes", "peak_bytes")
 most that it ever had in the epoch."""
 
 
-class Ledger(TorchDispatchMode):
+class Ledger(TorchDispatchMode, Observer):
     """Counts the bytes of live tensors by purpose while it is open, in the thread that opened it.
 
     Example:
@@ -92,11 +93,12 @@ class Ledger(TorchDispatchMode):
         if fixed:
             self._fixed.add(key)
 
-    def keep(self, tensor: Tensor) -> Tensor:
-        """Count what autograd keeps of rows, as a hook that packs saved tensors."""
-        if self._entries.get(id(tensor.untyped_storage()), ("rows", 0))[0] == "rows":
-            self.enter(tensor, "kept")
-        return tensor.detach()
+    def on_tensor_allocated(self, event: TensorAllocated) -> None:
+        self.enter(event.tensor, event.purpose)
+
+    def on_tensor_saved(self, event: TensorSaved) -> None:
+        if self._entries.get(id(event.tensor.untyped_storage()), ("rows", 0))[0] == "rows":
+            self.enter(event.tensor, "kept")
 
     def close(self) -> None:
         """Count no longer; what was counted stays."""
@@ -151,18 +153,9 @@ def counting(trainer: Trainer) -> tuple[ExitStack, Ledger]:
         for tensor in tensors:
             ledger.enter(tensor, purpose, fixed=True)
     stack.callback(ledger.close)
-    for part in watched(trainer):
-        stack.callback(setattr, part, "see", part.see)
-        part.see = _halo(ledger)
-    stack.callback(setattr, trainer, "see_kept", trainer.see_kept)
-    trainer.see_kept = ledger.keep
-    stack.enter_context(torch.autograd.graph.saved_tensors_hooks(ledger.keep, lambda kept: kept))
+    stack.enter_context(trainer.observers.joined_by(ledger))
     stack.enter_context(ledger)
     return stack, ledger
-
-
-def _halo(ledger: Ledger) -> Callable[[Tensor], None]:
-    return lambda tensor: ledger.enter(tensor, "halo")
 
 
 def read_memory(folder: Path) -> pd.DataFrame:

@@ -23,7 +23,7 @@ from gnnqlab.kernels.sparse.adjacency import Adjacency
 if TYPE_CHECKING:
     from gnnqlab.train.loop.trainer import Trainer
 
-__all__ = ["standing", "watched"]
+__all__ = ["standing"]
 
 _ROWS_OF_SHARDS = ("features", "labels", "train_mask", "val_mask", "test_mask")
 _UNDER_WAY = ("transport", "_transport", "exact_transport")
@@ -68,11 +68,6 @@ def standing(trainer: Trainer) -> dict[str, list[Tensor]]:
             known.add(memory)
             found[purpose].append(tensor)
     return found
-
-
-def watched(trainer: Trainer) -> list[Any]:
-    """Return the parts that tell in ``see`` of memory for rows of other workers when it is asked for."""
-    return [part for part, _ in _walk(trainer) if hasattr(part, "see")]
 
 
 def _kind(tensor: Tensor) -> str:
