@@ -89,7 +89,7 @@ def cache_error(
         gradient = exact.parameters.gradients.double()
         cached.threads.set_weights(weights)
         epsilon = cached.epsilon
-        _, off = cached.gradients(epoch)
+        off = cached.gradients(epoch)
         sent, offered = cached.sent()
         rows.append(
             {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from gnnqlab.graph.graph import Graph
-from gnnqlab.message.caches.adaptive_cache import CacheAtWork, Threshold
+from gnnqlab.message.caches.adaptive_cache import CacheAtWork
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.partition.edge_cut import Random
 from gnnqlab.partition.parts import cut_graph
@@ -44,28 +44,23 @@ class CachedWorkers:
     ) -> None:
         system = system.on_hosts(hosts)
         cut = cut_graph(graph, system.partition, workers)
-        self.threads = ThreadedWorkers(graph, cut, system, shape, settings)
-        self._thresholds = [Threshold(cache) for cache in self.threads.caches if isinstance(cache, CacheAtWork)]
-        for trainer, threshold in zip(self.threads.trainers, self._thresholds):
-            trainer.adaptives = {threshold.name: threshold}
+        self.threads = ThreadedWorkers(graph, cut, system, shape, settings, joined=True)
         self._before = (0, 0)
 
     @property
     def epsilon(self) -> float | None:
         """The threshold in force; ``None`` for a cache without one."""
-        return self._thresholds[0].cache.epsilon if self._thresholds else None
+        cache = self.threads.caches[0]
+        return cache.epsilon if isinstance(cache, CacheAtWork) else None
 
-    def gradients(self, epoch: int) -> tuple[float, Tensor]:
-        """Run one training pass and move ε; return the loss and the flat gradient of the whole graph."""
-        loss, gradient = self.threads.gradients(epoch)
-        self._move(epoch, loss)
-        return loss, gradient
+    def gradients(self, epoch: int) -> Tensor:
+        """Train one epoch and move ε; return the flat gradient of the whole graph, before the step."""
+        self.step(epoch)
+        return self.threads.trainers[0].parameters.gradients.clone()
 
     def step(self, epoch: int) -> float:
         """Train one epoch and move ε; return its loss (before the step)."""
-        loss = self.threads.step(epoch)
-        self._move(epoch, loss)
-        return loss
+        return self.threads.step(epoch)
 
     def sent(self) -> tuple[int, int]:
         """Return the rows sent and offered since the last call, all workers."""
@@ -73,12 +68,6 @@ class CachedWorkers:
         now = (sum(each.rows_sent for each in channels), sum(each.rows_offered for each in channels))
         before, self._before = self._before, now
         return now[0] - before[0], now[1] - before[1]
-
-    def _move(self, epoch: int, loss: float) -> None:
-        said = [threshold.says(None) for threshold in self._thresholds]
-        counts = {name: sum(float(each[name] or 0.0) for each in said) for name in ("right", "rows")}
-        for threshold in self._thresholds:
-            threshold.after_epoch(epoch, loss, counts)
 
 
 def train_cached(

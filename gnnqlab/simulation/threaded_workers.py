@@ -311,18 +311,16 @@ class ThreadedWorkers:
 
     def gradients(self, epoch: int) -> tuple[float, Tensor]:
         """Run one training pass; return the loss and the flat gradient of the whole graph."""
-
-        def one(trainer: Trainer) -> tuple[float, dict[str, float]]:
-            trainer.clock.take()  # each pass runs in a thread of its own, whose time begins at 0
-            return trainer.gradients(epoch), summed(trainer.clock.take())
-
-        results = self.run(one)
-        self.seconds = [seconds for _, seconds in results]
+        losses = self._timed(lambda trainer: trainer.gradients(epoch))
+        if self._joined is not None:
+            return losses[0], self.trainers[0].parameters.gradients.clone()
         gradients = torch.stack([trainer.parameters.gradients for trainer in self.trainers])
-        return sum(loss for loss, _ in results), gradients.sum(0)
+        return sum(losses), gradients.sum(0)
 
     def step(self, epoch: int) -> float:
         """Train one epoch, every worker with the gradient of the whole graph; return its loss (before the step)."""
+        if self._joined is not None:
+            return self._timed(lambda trainer: trainer.epoch(epoch))[0]
         loss, gradient = self.gradients(epoch)
         for trainer in self.trainers:
             trainer.parameters.gradients.copy_(gradient)
@@ -343,6 +341,15 @@ class ThreadedWorkers:
                     f"{tuple(weights.shape)}; take them from trainer.parameters.values"
                 )
             values.copy_(weights)
+
+    def _timed(self, work: Callable[[Trainer], float]) -> list[float]:
+        def one(trainer: Trainer) -> tuple[float, dict[str, float]]:
+            trainer.clock.take()  # each pass runs in a thread of its own, whose time begins at 0
+            return work(trainer), summed(trainer.clock.take())
+
+        results = self.run(one)
+        self.seconds = [seconds for _, seconds in results]
+        return [loss for loss, _ in results]
 
     def _run_one(self, rank: int, work: Callable[[Trainer], Result]) -> Result:
         try:

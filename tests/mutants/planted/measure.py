@@ -108,6 +108,14 @@ FAULTS = (
         why="the wire would seem quicker than its rate",
     ),
     Fault(
+        name="simulated workers take the mean of their shares",
+        file="simulation/joined_threads.py",
+        before="for each in self._parameters]).sum(0)",
+        after="for each in self._parameters]).mean(0)",
+        test="test_observe.py::test_simulated_losses_are_those_of_a_launched_run",
+        why="simulated losses would be another training's, and counts that caches go by would be too small",
+    ),
+    Fault(
         name="noise measured on the cut of one host",
         file="simulation/gradient_noise.py",
         before='(system or make_system("vanilla")).on_hosts(hosts)',
