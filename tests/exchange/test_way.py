@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch.distributed as dist
 
 import gnnqlab
-from gnnqlab.exchange import Overlapped, Synchronous
+from gnnqlab.bits import Fixed
+from gnnqlab.exchange import Hop, Overlapped, Synchronous
+from gnnqlab.kernels import native
+from gnnqlab.message import Stochastic
 from gnnqlab.message.channels.wires import Wires
 from gnnqlab.partition import Random
 from tests.exchange.test_halo import worker_graph
@@ -18,6 +23,11 @@ from tests.ranks import run_ranks
 
 PACKAGE = Path(gnnqlab.__file__).parent
 MOST_FRAMES, MOST_FILES = 8, 7
+MOST_FRAMES_TO_BYTES = 10
+"""From the call of an exchange to the call of the codec's kernel, both ends counted."""
+MOST_CALLS, MOST_OWN_CALLS = 210, 122
+"""Calls of functions of gnnqlab in one aggregation: all, and those of the rooms `exchange` and `message`. Most others
+are checks of arguments in the kernels of the two sums, of encoding and of decoding."""
 
 
 def frames() -> list[tuple[str, str]]:
@@ -50,6 +60,46 @@ def test_from_aggregate_to_the_wire(schedule):
             assert way[0][1] == "aggregate"
             assert len(way) <= MOST_FRAMES, way
             assert len({file for file, _ in way}) <= MOST_FILES, way
+
+
+def costs_on_rank(rank, workers, graph, owner):
+    """Return calls by room in the second aggregation of an epoch, and frames at each call of a codec's kernel."""
+    wires = {"codec": Stochastic(), "bits": Fixed(bits=2), "run": 1}
+    shard, exchange, worker = worker_graph(rank, workers, graph, owner, **wires)
+    x, adjacency, calls, ways = graph.features[shard.owned].clone().requires_grad_(), worker.adjacency("sum"), [], []
+    kernel = native.Kernel.__call__
+
+    def encoded(self, *arguments):
+        if self.name == "encode_rows":
+            ways.append(frames())
+        return kernel(self, *arguments)
+
+    def called(frame, event, _):
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.is_relative_to(PACKAGE):
+            calls.append(path.relative_to(PACKAGE).parts[0])
+
+    for epoch in range(4):
+        first = exchange.aggregate(adjacency, x, Hop(0, epoch=epoch, training=True))
+        hop = Hop(1, epoch=epoch, training=True)
+        if epoch == 3:
+            native.Kernel.__call__ = encoded
+        sys.setprofile(called if epoch == 2 else None)
+        second = exchange.aggregate(adjacency, first, hop)
+        sys.setprofile(None)
+        native.Kernel.__call__ = kernel
+        second.sum().backward()
+    return Counter(calls), ways
+
+
+def test_an_aggregation_makes_few_calls_and_few_frames():
+    graph = random_graph(seed=8)
+    for calls, ways in run_ranks(costs_on_rank, 2, graph, Random(seed=1).assign(graph, 2)):
+        assert 0 < calls["exchange"] + calls["message"] <= MOST_OWN_CALLS, calls
+        assert calls.total() <= MOST_CALLS, calls
+        for way in ways:
+            assert way[0] == ("exchange.py", "aggregate")
+            assert len(way) <= MOST_FRAMES_TO_BYTES, way
 
 
 def test_what_makes_channels_is_small():

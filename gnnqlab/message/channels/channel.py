@@ -28,7 +28,6 @@ from gnnqlab.message.codecs.entropy import Counting
 from gnnqlab.message.place import Phases, Place, at_once, no_phases
 from gnnqlab.message.report import Sent, report_encoded
 from gnnqlab.message.transport.ahead import Ahead, Expected
-from gnnqlab.message.transport.header import Header, Headers
 from gnnqlab.message.transport.transport import Transport
 from gnnqlab.observe import NO_OBSERVERS, Observers
 from gnnqlab.partition.plan import Plan, Route
@@ -199,7 +198,7 @@ class Channel:
                         raise self._refusal(error, ids) from error
                     self._note(message, route, spreads, noise)
                 block = message if self._slot is not None else None
-            headers = self._headers(laid, epoch) if expected is None else expected.headers
+            headers = laid.headers(self.place, self._run, epoch) if expected is None else expected.headers
         how: dict[str, Any] = {"expected": expected}
         if expected is None:
             receive, landed = self._landing(laid, out, x.device)
@@ -212,7 +211,16 @@ class Channel:
         self._launch(transfer.start)
         self._epoch, self._device = epoch, x.device
         read = None if self._ahead is None else partial(self._ahead.read, self, epoch)
-        posted = Posted(laid, transfer, receive, landed, headers, sampled_in, partial(self._noise_from, epoch), read)
+        posted = Posted(
+            laid,
+            transfer,
+            receive,
+            landed,
+            headers,
+            sampled_in,
+            partial(self._noise, epoch, receiver=self.plan.rank),
+            read,
+        )
         return Incoming(posted, out, self.place, self._codec, self.selection, self._phases, self._received)
 
     def expect(self, epoch: int) -> bool:
@@ -241,7 +249,7 @@ class Channel:
         if expect is None or self.selection.bounded:
             return _NOTHING
         receive, landed = self._landing(laid, out, device)
-        return expect(receive, self._headers(laid, epoch)), landed
+        return expect(receive, laid.headers(self.place, self._run, epoch)), landed
 
     def as_received(self, x: Tensor) -> None:
         """Put the rows of the last message into ``x`` as their receivers decode them, before the next one is written.
@@ -271,9 +279,6 @@ class Channel:
         behind = (receiver - sender - 1) % plan.workers if forward and not (plan.to_all or plan.parts) else 0
         return Noise(self._seed, epoch, of, behind)
 
-    def _noise_from(self, epoch: int, sender: int) -> Noise:
-        return self._noise(epoch, sender, self.plan.rank)
-
     def _outgoing(self, x: Tensor, route: Route, laid: MessageLayouts, epoch: int, *, still: bool) -> Outgoing:
         """Return the message to one peer: its rows as they are in memory where possible, else what is to be encoded."""
         selection, key = self.selection, ("send", route.peer)
@@ -286,7 +291,7 @@ class Channel:
         if lying is not None:
             self.bytes_payload += lying.numel()  # such rows have no parameters
             return Outgoing(x, route.rows, route.ids, None, lying)
-        buffer = self._buffer(*key, selection.length(layout), x.device)
+        buffer = self._buffer(*key, laid.lengths[key], x.device)
         how: dict[str, Any] = {"epoch": epoch, "widths": laid.widths[key], "codec": self._codec}
         message = selection.outgoing(x, route, layout, buffer, **how)
         self._count(message, route)
@@ -348,22 +353,9 @@ class Channel:
             if target is not None:
                 landed.add(route.peer)
             else:
-                size = self.selection.length(laid.layouts["receive", route.peer])
-                target = self._buffer("receive", route.peer, size, device)
+                target = self._buffer("receive", route.peer, laid.lengths["receive", route.peer], device)
             receive[route.peer] = target
         return receive, landed
-
-    def _headers(self, laid: MessageLayouts, epoch: int) -> Headers | None:
-        if self._run is None:
-            return None
-        rank, sent, expected = self.plan.rank, dict[int, Header](), dict[int, Header]()
-        of = partial(Header, direction=self.direction, run=self._run, epoch=epoch, layer=self.layer, round=self.round)
-        for (side, peer), layout in laid.layouts.items():
-            sender, receiver, headers = (rank, peer, sent) if side == "send" else (peer, rank, expected)
-            if layout.num_bytes:
-                of_body = partial(of, columns=laid.columns, length=self.selection.length(layout), layout=layout.digest)
-                headers[peer] = of_body(sender=sender, receiver=receiver)
-        return Headers(sent, expected)
 
     def _refusal(self, error: NonFiniteRow, ids: Tensor) -> NonFiniteMessage:
         node = int(ids[error.position])
@@ -384,7 +376,8 @@ class Channel:
             if self._run is not None:
                 for layout in layouts.values():
                     _ = layout.digest  # headers need it
-        self._laid = MessageLayouts(plan, columns, version, widths, layouts)
+        lengths = {key: self.selection.length(layout) for key, layout in layouts.items()}
+        self._laid = MessageLayouts(plan, columns, version, widths, layouts, lengths)
         return self._laid
 
     def _buffer(self, side: str, peer: int, size: int, device: torch.device) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import torch
 from torch import Tensor
@@ -146,7 +147,7 @@ class Incoming:
         if out is None:
             out = self._out if isinstance(self._out, Tensor) else self._zeros(self._out)
         with self._phases("decode"):
-            for route in sorted(posted.laid.plan.receive, key=_peer):
+            for route in sorted(posted.laid.plan.receive, key=_PEER):
                 out = self._put(route, out, first=first)
         if posted.read is not None and first:
             posted.read()
@@ -188,5 +189,4 @@ class Incoming:
         return torch.zeros(size, device=next((body.device for body in bodies), None))
 
 
-def _peer(route: Route) -> int:
-    return route.peer
+_PEER = attrgetter("peer")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor
 
 from gnnqlab.bits.policy import BitPolicy, Rows
 from gnnqlab.message.codecs.codec import Codec
 from gnnqlab.message.place import Place
+from gnnqlab.message.transport.header import Header, Headers
 from gnnqlab.message.wire import Layout
 from gnnqlab.partition.plan import Plan
 
@@ -35,10 +37,25 @@ class MessageLayouts:
     """Which assignment of widths is in force."""
     widths: Widths
     layouts: Layouts
+    lengths: Mapping[tuple[str, int], int]
+    """Most bytes of each message: those of its buffer and in its header."""
 
     def fit(self, plan: Plan, columns: int, version: int) -> bool:
         """Return True if messages of these rows and columns are laid out so."""
         return plan is self.plan and columns == self.columns and version == self.version
+
+    def headers(self, place: Place, run: int | None, epoch: int) -> Headers | None:
+        """Return the headers of the messages of an epoch; ``None``: a run without a number sends none."""
+        if run is None:
+            return None
+        rank, sent, expected = self.plan.rank, dict[int, Header](), dict[int, Header]()
+        of = partial(Header, direction=place.direction, run=run, epoch=epoch, layer=place.layer, round=place.round)
+        for (side, peer), layout in self.layouts.items():
+            sender, receiver, headers = (rank, peer, sent) if side == "send" else (peer, rank, expected)
+            if layout.num_bytes:
+                of_body = partial(of, columns=self.columns, length=self.lengths[side, peer], layout=layout.digest)
+                headers[peer] = of_body(sender=sender, receiver=receiver)
+        return Headers(sent, expected)
 
 
 def widths_in_force(place: Place, plan: Plan, bits: BitPolicy, *, seed: int, epoch: int) -> Widths:

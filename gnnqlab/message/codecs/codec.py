@@ -115,20 +115,16 @@ class Stochastic(PartCodec):
         return USUAL
 
     def param_bytes(self, bits: int, columns: int) -> int:
-        return 0 if bits == 32 else 2 * self._parameter_dtype.itemsize
+        return 0 if bits == 32 else 2 * _PARAMETERS[self.parameters].itemsize
 
     def row_variance(self, columns: int) -> RowVariance:
         """Return ``D · range^2 / 6 / (2^b - 1)^2`` (AdaQP Theorem 1), whatever type parameters travel in."""
         return min_max(columns)
 
-    @property
-    def _parameter_dtype(self) -> torch.dtype:
-        return _PARAMETERS[self.parameters]
-
     def encode_part(self, part: PartRows, x: Tensor, noted: Tensor, noise: Noise) -> None:
         rows, ids, payload, key = part.rows, part.ids, part.payload, noise.key(self.noise)
         assert ids is not None
-        sent = part.params.view(self._parameter_dtype).view(-1, 2)
+        sent = part.params.view(_PARAMETERS[self.parameters]).view(-1, 2)
         params = torch.empty(sent.shape, device=x.device) if self.parameters == "bfloat16-after" else sent
         if part.width == 32:
             encode_32(x, rows, payload, noted)
@@ -140,7 +136,7 @@ class Stochastic(PartCodec):
             sent.copy_(params)
 
     def decode_part(self, part: PartRows, out: Tensor, noise: Noise | None, *, accumulate: bool) -> None:
-        rows, payload, params = part.rows, part.payload, part.params.view(self._parameter_dtype).view(-1, 2)
+        rows, payload, params = part.rows, part.payload, part.params.view(_PARAMETERS[self.parameters]).view(-1, 2)
         if part.width == 32:
             decode_32(payload, out, rows, accumulate=accumulate)
         elif part.width == 16:

@@ -22,7 +22,7 @@ FAULTS = (
     Fault(
         name="bfloat16 parameters counted as float32",
         file="message/codecs/codec.py",
-        before="0 if bits == 32 else 2 * self._parameter_dtype.itemsize",
+        before="0 if bits == 32 else 2 * _PARAMETERS[self.parameters].itemsize",
         after="0 if bits == 32 else 8",
         test="message/test_codec.py::test_both_kinds_of_bfloat16_take_the_same_bytes",
         why="at one bit most of a row are parameters: twice their bytes hides the gain",

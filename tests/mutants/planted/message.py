@@ -198,8 +198,8 @@ FAULTS = (
     Fault(
         name="the receiver draws a rotation of its own",
         file="message/channels/channel.py",
-        before="return self._noise(epoch, sender, self.plan.rank)",
-        after="return self._noise(epoch, self.plan.rank, sender)",
+        before="partial(self._noise, epoch, receiver=self.plan.rank)",
+        after="partial(self._noise, epoch, self.plan.rank)",
         test="message/test_rotated.py::test_both_ends_of_an_exchange_draw_the_same_rotation_whatever_the_workers",
         why="rotated gradients would come as noise of the right size",
     ),
