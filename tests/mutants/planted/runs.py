@@ -32,7 +32,7 @@ FAULTS = (
         file="train/records/left.py",
         before="size < 0 or (ended and size == 0)",
         after="size < 0",
-        test="launch/test_run.py::test_a_run_without_the_records_of_a_rank_is_not_finished",
+        test="run/test_run.py::test_a_run_without_the_records_of_a_rank_is_not_finished",
         why="half the bytes would be all of them",
     ),
     Fault(
@@ -40,7 +40,7 @@ FAULTS = (
         file="run/folder.py",
         before="return min(said, key=rank)",
         after="return max(said, key=rank)",
-        test="launch/test_run.py::test_the_status_of_a_run_is_that_of_all_its_machines",
+        test="run/test_run.py::test_the_status_of_a_run_is_that_of_all_its_machines",
         why="a run of which one machine failed would be finished",
     ),
     Fault(

@@ -1,23 +1,24 @@
-"""The life of a launched run that nothing goes wrong with, and of its handle."""
+"""The life of a launched run that nothing goes wrong with, and what is refused before it starts."""
 
+import importlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+import torch
 
-from gnnqlab.errors import WorkerFailed
-from gnnqlab.launch import Run, cleanup, launch, runs
+from gnnqlab.kernels import native
+from gnnqlab.launch import Run, launch, local, runs
 from gnnqlab.run import folder as files
-from gnnqlab.run import processes
 from gnnqlab.run.progress import Progress
-from gnnqlab.train.heartbeat import Heartbeat
-from gnnqlab.train.records.left import without_records
+from tests.cases import each
 from tests.launch.conftest import FAKE, REPOSITORY, Bench, config, wait_until
-from tests.run.folders import run_folder
 from tests.slow_down import HANG_S, in_time
 
 
@@ -124,106 +125,67 @@ def test_the_bench_sees_shared_memory_that_its_own_processes_leave(bench: Bench)
     assert bench.shared_memory() == []
 
 
-def test_a_handle_needs_a_run_folder(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"a run folder must hold config.json, got .*; runs\(\) lists the runs"):
-        Run(tmp_path)
-    assert runs(tmp_path) == [] and runs(tmp_path / "nowhere") == []
-
-
-def made(root: Path, **status: object) -> Run:
-    """A run folder without processes."""
-    return run_folder(root, "20260101-000000-made-0000", config(2), **{"state": "running", "epoch": 3, **status})
-
-
-def test_a_run_that_never_got_its_guard_is_no_running_run(tmp_path: Path) -> None:
-    run = made(tmp_path, state="starting", time=time.time() - 60)
-    assert run.status == "failed"
-    with pytest.raises(WorkerFailed, match="ended before the guard had started"):
-        run.wait()
-
-
-def test_a_run_whose_workers_train_is_running_though_its_guard_has_not_looked_yet(tmp_path: Path) -> None:
-    run = made(tmp_path, state="starting", epoch=-1, time=time.time())
-    heartbeats = [Heartbeat(run.folder / "heartbeat" / f"rank{rank}", rank) for rank in range(2)]
-    assert run.status == "starting" and run.epoch == -1
-    for heartbeat in heartbeats:
-        heartbeat.phase("compute", epoch=0)
-    assert run.status == "running" and run.epoch == 0 and "running, epoch 0" in repr(run)
-
-
-def test_a_run_of_another_machine_is_believed(tmp_path: Path) -> None:
-    run = made(tmp_path)
-    guard = {"place": {"host": "elsewhere"}, "guard": [1, 1], "agent": [1, 1], "workers": {}}
-    files.write_json(run.folder / "guard.json", guard)
-    assert run.status == "running" and run.epoch == 3 and cleanup(tmp_path) == []
-
-
-def test_a_run_without_the_records_of_a_rank_is_not_finished(tmp_path: Path) -> None:
-    run = made(tmp_path, state="finished")
-    assert run.status == "finished"  # nothing that trains has written there
-    (run.folder / "facts.json").write_text("{}")
-    assert run.status == "failed" and "got none of rank(s) 0, 1" in run.cause
-    (run.folder / "records-rank0.jsonl").write_text('{"epoch":0,"rank":0,"loss":1.0}\n')
-    (run.folder / "records-rank1.jsonl").touch()
-    text = r"a run must have the records of its 2 workers, got none of rank\(s\) 1 in .*machines of one run must share"
-    assert run.status == "failed" and run.errors[0].rank == -1
-    with pytest.raises(WorkerFailed, match=text):
-        run.wait()
-    assert without_records(run.folder, 2, ended=False) == ""  # while it trains, the second may write a moment later
-    (run.folder / "records-rank1.jsonl").unlink()
-    with pytest.raises(RuntimeError, match=text):
-        assert run.summary
-    (run.folder / "records-rank1.jsonl").write_text('{"epoch":0,"rank":1,"loss":1.0}\n')
-    assert run.status == "finished" and run.cause == ""
-
-
-def test_the_status_of_a_run_is_that_of_all_its_machines(tmp_path: Path) -> None:
-    run = made(tmp_path, state="finished", cause="")
-    second = run.folder / "status-node1.json"
-    files.write_json(second, {"state": "running", "epoch": 3, "cause": "", "errors": []})
-    assert run.status == "running"
-    files.write_json(second, {"state": "failed", "cause": "rank 1 was killed", "errors": [], "epoch": 3})
-    assert (run.status, run.cause) == ("failed", "rank 1 was killed")
-    lost = {"cause": "rank 0 lost its connection", "rank": 0, "phase": "wait", "epoch": 3, "consequence": True}
-    files.write_json(run.folder / "status.json", {"state": "failed", "cause": lost["cause"], "errors": [lost]})
-    assert run.cause == "rank 1 was killed"
-    (run.folder / "status.json").unlink()  # a folder that the first machine does not see
-    assert run.status == "failed"
-
-
-def test_cleanup_ends_strays_and_only_them(tmp_path: Path) -> None:
-    run = made(tmp_path)
-    stray, stranger = (subprocess.Popen(["sleep", "3600"]) for _ in range(2))
-    try:
-        guard = {
-            "place": processes.place(),
-            "guard": [stray.pid, 1],  # a number that somebody else has now
-            "agent": [stray.pid, processes.start_time(stray.pid)],
-            "workers": {"0": [stranger.pid, processes.start_time(stranger.pid) - 1]},
-        }
-        files.write_json(run.folder / "guard.json", guard)
-        assert run.status == "failed" and "the guard of the run was killed" in run.errors[0].cause
-        (found,) = cleanup(tmp_path)
-        assert (found.run, found.role, found.pid) == (run.id, "agent", stray.pid)
-        assert stray.wait(timeout=HANG_S) == -signal.SIGKILL and stranger.poll() is None
-        assert cleanup(tmp_path) == []
-    finally:
-        stray.kill(), stranger.kill()
-        stray.wait(), stranger.wait()
-
-
-def test_a_repr_never_raises(tmp_path: Path) -> None:
-    run = made(tmp_path, cause="<b>rank 1</b> was killed", state="failed")
-    assert "&lt;b&gt;rank 1" in run._repr_html_() and "2 (cpu, gloo)" in run._repr_html_()
-    (run.folder / "config.json").write_text("{")
-    (run.folder / "status.json").write_text('{"state": 3}')
-    assert "made" in repr(run) and "made" in run._repr_html_()
-
-
-def test_a_report_that_is_not_there_is_said_so(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="has no report yet, got status finished"):
-        made(tmp_path, state="finished").open_report()
-
-
 def test_waiting_for_the_run_within_launch(bench: Bench) -> None:
     assert launch(config(1), root=bench.root / "runs", wait=True, fit=FAKE).status == "finished"
+
+
+@each("place", ["/proc/gnnqlab-runs", "file/runs"])
+def test_a_place_that_cannot_be_written_is_named(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("no folder")
+    said = f"the folder of a run must be writable, got .*{place}.*pass out=.*GNNQLAB_RUNS"
+    with pytest.raises(RuntimeError, match=said):
+        launch(config(), root=place)
+
+
+def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a CUDA device")
+    with pytest.raises(ValueError, match="device must be one that PyTorch .* finds here, got 'cuda'; choose 'cpu'"):
+        launch(config(device="cuda"), root=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_slow_kernels_that_nobody_asked_for_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GNNQLAB_KERNELS", raising=False)
+    assert local._slow_kernels("cpu") == ""
+    reason = "no library was built; run make kernels"
+    missing = {"backend": "reference", "reason": reason, "cuda_reason": "built without"}
+    monkeypatch.setattr(native, "status", lambda: missing)
+    said = "several times slower than compiled ones: no library was built; run make kernels"
+    assert said in local._slow_kernels("cpu")
+    assert "plain PyTorch on the GPU, several times slower than compiled ones: built" in local._slow_kernels("cuda")
+    monkeypatch.setattr(native, "status", lambda: {"backend": "reference", "reason": None, "cuda_reason": None})
+    assert local._slow_kernels("cpu") == local._slow_kernels("cuda") == ""
+    monkeypatch.setattr(native, "status", lambda: missing)
+    monkeypatch.setenv("GNNQLAB_KERNELS", "reference")
+    assert local._slow_kernels("cpu") == "", "who turned them off is not told that they are off"
+
+
+def test_kernels_and_gpus_that_are_not_there_are_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GNNQLAB_KERNELS", "foo")
+    with pytest.raises(ValueError, match="GNNQLAB_KERNELS must be one of .*, got 'foo'"):
+        launch(config(), root=tmp_path / "runs")
+    monkeypatch.delenv("GNNQLAB_KERNELS")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ValueError, match=r"'nccl' takes a GPU for each worker, got 3 workers and 1 GPU\(s\); choose"):
+        launch(config(device="cuda", backend="nccl"), root=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_disk_without_room_is_named_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Usage(NamedTuple):
+        free: int = 12345
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage())
+    with pytest.raises(RuntimeError, match="needs 64 MB of free space, got 12345 bytes under .*runs"):
+        launch(config(), root=tmp_path / "runs")
+    assert not list((tmp_path / "runs").iterdir())
+
+
+def test_modules_that_moved_to_the_room_run_are_deprecated_aliases() -> None:
+    with pytest.warns(DeprecationWarning, match=r"gnnqlab\.launch\.folder is gnnqlab\.run\.folder now"):
+        assert importlib.import_module("gnnqlab.launch").folder is files
