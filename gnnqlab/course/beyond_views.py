@@ -10,6 +10,7 @@ from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
 from gnnqlab.lab.figures.log_ticks import value_ticks
 from gnnqlab.lab.figures.theme import Style, style_of
+from gnnqlab.train.link import parse_link
 from gnnqlab.tune.timing import spent
 
 if TYPE_CHECKING:
@@ -206,8 +207,6 @@ def gains(by_link: Mapping[str, DataFrame], *, over: str = "vanilla") -> DataFra
         ValueError: if the system to be held against is not there.
     """
     import pandas as pd
-
-    from gnnqlab.train.link import parse_link
 
     rows = []
     for link, found in by_link.items():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.charts import add_slider, lines, panels, scatter
 from gnnqlab.lab.training.cache_view import draw_cache, sent_by_layer
+from gnnqlab.theory.intervals import interval
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -31,8 +32,6 @@ def compare_caches(found: DataFrame) -> DataFrame:
         {'rows kept (%)': 50.0, 'score (%)': 60.0, 'beside none (points)': 10.0, '±': 0.0}
     """
     import pandas as pd
-
-    from gnnqlab.theory.intervals import interval
 
     scores = 100 * found.pivot(index="seed", columns="cache", values="score")
     kept = 100 * found.groupby("cache", sort=False)["kept"].mean()

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor
+
 from gnnqlab.bits.in_words import human_bits
+from gnnqlab.bits.row import row_bytes
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.charts import add_slider, lines, panels, scatter
 from gnnqlab.lab.figures.log_ticks import value_ticks
+from gnnqlab.message.codecs.codec import Noise
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
-    from torch import Tensor
 
     from gnnqlab.message.codecs.codec import Codec
 
@@ -194,10 +198,6 @@ def sent_often(row: Tensor, codec: Codec, bits: int, *, draws: int = 8) -> Tenso
         >>> sent_often(torch.tensor([0.0, 1.0]), Stochastic(), 1, draws=2).tolist()
         [[0.0, 1.0], [0.0, 1.0]]
     """
-    import torch
-
-    from gnnqlab.message.codecs.codec import Noise
-
     rows, first = row.unsqueeze(0), torch.tensor([0])
     layout, found = codec.layout(bits, *rows.shape), []
     for epoch in range(draws):
@@ -220,8 +220,6 @@ def row_through(
         draws: messages whose elements are drawn over each other.
     """
     import pandas as pd
-
-    from gnnqlab.bits.row import row_bytes
 
     scale = float(row.square().mean().sqrt()) or 1.0
     ends, table, charts = [float(row.min()) / scale, float(row.max()) / scale], [], {}

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gnnqlab.bits.in_words import human_bits
+from gnnqlab.course.errata import MEASUREMENTS
+from gnnqlab.course.experiments.moving_widths import replay
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
 
@@ -53,8 +55,6 @@ def factors() -> DataFrame:
         (True, 8.0)
     """
     import pandas as pd
-
-    from gnnqlab.course.errata import MEASUREMENTS
 
     rows = [
         {"id": name, "paper": _PAPERS[name[:2]][0], "what": what, "factor": of(MEASUREMENTS[name]().figures)}
@@ -122,8 +122,6 @@ def variance_shares() -> DataFrame:
     """
     import pandas as pd
 
-    from gnnqlab.course.errata import MEASUREMENTS
-
     figures = MEASUREMENTS["AQ-15"]().figures
     widths = (1, 2, 4, 8)
     kinds = {"N(0, 1)": "normal", "after ReLU": "relu"}
@@ -173,8 +171,6 @@ def descent(losses: Sequence[float]) -> DataFrame:
         [1, 8]
     """
     import pandas as pd
-
-    from gnnqlab.course.experiments.moving_widths import replay
 
     if not losses:
         raise ValueError("losses of at least one epoch are needed, got none")

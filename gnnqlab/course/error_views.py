@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import torch
+
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.course.players.message_walk import MessageWalk
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.charts import lines, panels, scatter
 from gnnqlab.lab.figures.log_ticks import value_ticks
+from gnnqlab.theory.variance import decoded_moments, step_widths
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -33,8 +36,6 @@ def decoded_draws(message: RealMessage, bits: int, draws: int) -> Tensor:
 
     Every draw is a real message: the bytes are written and read by the codec.
     """
-    import torch
-
     node = int(message.ids[0])
     return torch.stack([MessageWalk.of(message, bits=bits, node=node, draw=draw).received for draw in range(draws)])
 
@@ -96,9 +97,6 @@ def variance_table(
         ValueError: if the message has no such row.
     """
     import pandas as pd
-    import torch
-
-    from gnnqlab.theory.variance import decoded_moments, step_widths
 
     known = message.ids.tolist()
     if node is not None and node not in known:
@@ -191,8 +189,6 @@ def decoded_by(rule: str, message: RealMessage, bits: int, draws: int) -> Tensor
     Raises:
         ValueError: if there is no such rule, or it does not know the width.
     """
-    import torch
-
     if rule not in RULES:
         raise ValueError(f"a rule must be one of {tuple(RULES)}, got {rule!r}")
     if rule == "stochastic":

@@ -10,6 +10,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch.nn import functional
+
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.charts import lines, panels
 
@@ -59,8 +62,6 @@ def train_both(
         ValueError: if there is no epoch.
     """
     import pandas as pd
-    import torch
-    from torch.nn import functional
 
     if epochs < 1:
         raise ValueError(f"epochs must be at least 1, got {epochs}")

@@ -6,6 +6,7 @@ say so, and how to measure it.
 
 from __future__ import annotations
 
+import html
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -42,8 +43,6 @@ class Notice:
         return self.text
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        import html
-
         words = re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(self.text))
         return {"text/plain": self.text, "text/html": f"<p><strong>{words}</strong></p>"}
 

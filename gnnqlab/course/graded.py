@@ -7,19 +7,26 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from gnnqlab.bits.in_words import human_bits
+from gnnqlab.bits.policy import Fixed
 from gnnqlab.course.codec_views import sent_often
+from gnnqlab.graph.sources import load
 from gnnqlab.message.codecs.codec import Stochastic
+from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.simulation.codec_error import codec_error
+from gnnqlab.simulation.gradient_noise import gradient_noise, trained_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from gnnqlab.bits.policy import BitPolicy
     from gnnqlab.graph.graph import Graph
     from gnnqlab.message.codecs.codec import Codec, Noise
     from gnnqlab.message.wire import Layout
-    from gnnqlab.nn.models.registry import ModelSettings
     from gnnqlab.simulation.gradient_noise import GradientNoise
 
 __all__ = ["grade_codec", "grade_policy", "grade_rounding", "grade_widths", "is_made", "kinds_of_rows"]
@@ -90,10 +97,6 @@ def grade_codec(codec: Codec | None, bits: int, *, rows: Tensor | None = None, m
         Right: 4 kinds of rows come back, on average as they were sent, in 40, 40, 40 and 9 bytes a row.
         True
     """
-    import torch
-
-    from gnnqlab.simulation.codec_error import codec_error
-
     if not is_made(codec, "codec"):
         return False
     assert codec is not None
@@ -151,8 +154,6 @@ class _Weighed(Stochastic):
 
 def _noise(policy: BitPolicy, graph: str) -> tuple[float, GradientNoise]:
     """Bytes of a pass, and the noise of its gradient."""
-    from gnnqlab.simulation.gradient_noise import gradient_noise
-
     loaded, shape, weights = _trained(graph)
     codec = _Weighed()
     noise = gradient_noise(loaded, policy, shape, workers=_WORKERS, repeats=_REPEATS, weights=weights, codec=codec)
@@ -161,25 +162,17 @@ def _noise(policy: BitPolicy, graph: str) -> tuple[float, GradientNoise]:
 
 @cache
 def _fixed(bits: int, graph: str) -> tuple[float, GradientNoise]:
-    from gnnqlab.bits.policy import Fixed
-
     return _noise(Fixed(bits=bits), graph)
 
 
 @cache
 def _trained(graph: str) -> tuple[Graph, ModelSettings, Tensor]:
-    from gnnqlab.graph.sources import load
-    from gnnqlab.nn.models.registry import ModelSettings
-    from gnnqlab.simulation.gradient_noise import trained_weights
-
     loaded, shape = load(graph), ModelSettings(layers=3, hidden=64, dropout=0.0)
     return loaded, shape, trained_weights(loaded, shape, _EPOCHS)
 
 
 def kinds_of_rows() -> dict[str, Tensor]:
     """Rows of every kind that is met, by name."""
-    import torch
-
     normal = torch.randn(6, 128, generator=torch.Generator().manual_seed(0))
     spiky = 0.01 * normal
     spiky[:, 3] = 1.0
@@ -210,8 +203,6 @@ def grade_rounding(choose: Callable[[Tensor, int, Tensor], Tensor] | None, *, bi
         Not yet: a constant row has codes that are no numbers. What does it divide by?
         False
     """
-    import torch
-
     if not _is_function(choose):
         return False
     assert choose is not None
@@ -251,8 +242,6 @@ def grade_rounding(choose: Callable[[Tensor, int, Tensor], Tensor] | None, *, bi
 
 def _wrong_codes(draws: Sequence[object], row: Tensor, top: int) -> str:
     """What is wrong with codes before they are decoded; empty if nothing is."""
-    import torch
-
     for codes in draws:
         if not isinstance(codes, torch.Tensor) or codes.shape != row.shape:
             shape = tuple(codes.shape) if isinstance(codes, torch.Tensor) else type(codes).__name__
@@ -280,8 +269,6 @@ def grade_widths(choose: Callable[[Sequence[float], int, int], Sequence[int]] | 
         Not yet: of rows that weigh alike the widths take 2400 bytes, 1920 there are. Which rows can do with fewer bits?
         False
     """
-    import numpy as np
-
     if not _is_function(choose):
         return False
     assert choose is not None
@@ -320,8 +307,6 @@ def grade_widths(choose: Callable[[Sequence[float], int, int], Sequence[int]] | 
 
 def _least_variance(beta: NDArray, most: int) -> float:
     """The least there is: row by row, the best for each number of bytes, in steps of what two bits take more."""
-    import numpy as np
-
     unit = _row_bytes(4) - _row_bytes(2)
     room = (most - len(beta) * _row_bytes(2)) // unit
     best = np.zeros(room + 1)

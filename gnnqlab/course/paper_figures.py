@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.charts import scatter
+from gnnqlab.theory.intervals import interval
 
 __all__ = ["REPORTED", "Reported", "beside"]
 
@@ -181,8 +182,6 @@ def beside(
         ValueError: if the topic is unknown, or nothing was measured.
     """
     import pandas as pd
-
-    from gnnqlab.theory.intervals import interval
 
     if topic not in REPORTED:
         raise ValueError(f"a topic must be one of {tuple(REPORTED)}, got {topic!r}")

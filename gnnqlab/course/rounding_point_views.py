@@ -138,14 +138,12 @@ def draw_gains(frame: DataFrame, *, dark: bool = False) -> Bundle:
     figure = scatter(
         one.assign(gained=(1e3 * one["gained"]).map(_rounded)),
         x="exact",
-        y={"gained": "each seed"},
-        styles=["sky x-thin-open"],
+        y={"gained": ("each seed", "sky x-thin-open")},
         size=9,
     )
     scatter(
         (1e3 * table).map(_rounded),
-        y={"mean": "mean, 95 % interval"},
-        styles=["vermillion"],
+        y={"mean": ("mean, 95 % interval", "vermillion")},
         size=10,
         error="half",
         levels={"": 0.0},

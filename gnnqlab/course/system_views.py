@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.log_ticks import value_ticks
 from gnnqlab.lab.figures.theme import finish
 from gnnqlab.lab.training.memory_view import memory_figure
+from gnnqlab.systems.system import SYSTEMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,9 +39,6 @@ class SystemTable:
         return str(self.frame.to_string())
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        import html
-        import re
-
         first = self.frame.iloc[0]
         page = table_html(self.frame, caption="Systems as choices along the axes; bold: unlike the first")
         for axis in self.frame.columns[:-1]:
@@ -57,8 +57,6 @@ def systems_by_axes() -> SystemTable:
         ('float32', 'overlapped')
     """
     import pandas as pd
-
-    from gnnqlab.systems.system import SYSTEMS
 
     lines = {}
     for name, recipe in SYSTEMS.items():

@@ -97,8 +97,7 @@ def bounds_by_width(checks: Mapping[int, TheoryCheck], *, dark: bool = False) ->
     figure = lines(rows, y=names, styles=["orange dash triangle-down", "blue circle-open"], size=12)
     lines(
         rows,
-        y={"norm": "squared gradient"},
-        styles=["grey dot"],
+        y={"norm": ("squared gradient", "grey dot")},
         mode="lines",
         figure=figure,
         log="y",

@@ -10,19 +10,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
 from gnnqlab.bits.in_words import human_bits
+from gnnqlab.compute import Int8Products
+from gnnqlab.compute.bit_rule import EPSILON, relative_error
+from gnnqlab.compute.products import PassRows
+from gnnqlab.kernels.codec.quantize import Noise, quantize
+from gnnqlab.kernels.noise import stream
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.kernels.sparse.attention import sddmm_add, segment_softmax, weighted_sum
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.chart_parts import STYLES
 from gnnqlab.lab.figures.charts import add_slider, lines
 from gnnqlab.lab.figures.log_ticks import value_ticks
+from gnnqlab.nn import LocalGraph
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-    from torch import Tensor
 
     from gnnqlab.compute.edge_products import EdgeProducts
     from gnnqlab.graph import Graph
-    from gnnqlab.kernels.sparse.adjacency import Adjacency
 
 __all__ = [
     "PAPER", "draw_bit_rule", "draw_update_error", "error_by_width", "first_layer_output", "toy_edges", "toy_layer",
@@ -32,11 +42,6 @@ __all__ = [
 
 def first_layer_output(graph: Graph, *, hidden: int = 32, seed: int = 0) -> Tensor:
     """Return what the first layer of an untrained GCN puts out, ``A X W``, float32 ``(N, hidden)``."""
-    import torch
-    from torch import Tensor, nn
-
-    from gnnqlab.nn import LocalGraph
-
     local = LocalGraph(graph)
     local.densify_features()
     assert isinstance(local.features, Tensor)
@@ -65,11 +70,6 @@ def error_by_width(
         0.0
     """
     import pandas as pd
-    import torch
-
-    from gnnqlab.compute.bit_rule import relative_error
-    from gnnqlab.kernels.codec.quantize import Noise, quantize
-    from gnnqlab.kernels.noise import stream
 
     noise = Noise(torch.arange(x.shape[0]), 0, 0, stream("operand", 0))
     table: dict[float, list[float]] = {epsilon: [] for epsilon in epsilons}
@@ -92,8 +92,6 @@ def draw_bit_rule(frame: DataFrame, *, start: float | None = None, target: float
     Raises:
         ValueError: if ``start`` is not among the ε.
     """
-    from gnnqlab.compute.bit_rule import EPSILON
-
     known = frame.columns.tolist()
     start = (EPSILON if EPSILON in known else known[0]) if start is None else start
     if start not in known:
@@ -146,12 +144,6 @@ def update_error(graph: Graph, *, bits: int = 4, draws: int = 64, scale: str = "
         ([1, 2, 4], 1)
     """
     import pandas as pd
-    import torch
-    from torch import Tensor
-    from torch.nn import functional
-
-    from gnnqlab.compute import Int8Products
-    from gnnqlab.compute.products import PassRows
 
     if draws < 1:
         raise ValueError(f"draws must be at least 1, got {draws}")
@@ -223,10 +215,6 @@ def toy_edges() -> Adjacency:
         >>> toy_edges().indices.tolist()
         [1, 3, 1, 0, 2]
     """
-    import torch
-
-    from gnnqlab.kernels.sparse.adjacency import Adjacency
-
     sources = torch.tensor([1, 3, 1, 0, 2], dtype=torch.int32)
     return Adjacency(torch.tensor([0, 1, 2, 3, 5]), sources, num_columns=4)
 
@@ -240,7 +228,6 @@ def toy_layer(products: EdgeProducts | None = None) -> dict[str, Tensor]:
     import torch
 
     from gnnqlab.compute.edge_products import EdgeAdd, WeightedSum
-    from gnnqlab.kernels.sparse.attention import sddmm_add, segment_softmax, weighted_sum
 
     edges, heads = toy_edges(), torch.block_diag(*(torch.tensor(a).view(2, 1) for a in A_SOURCE))
     projected, gradient = _rows(PROJECTED), _rows(GRADIENT)
@@ -271,8 +258,6 @@ def toy_table(**settings: object) -> DataFrame:
     """
     import pandas as pd
 
-    from gnnqlab.compute import Int8Products
-
     chosen: dict[str, object] = {"scale": "tensor", "rounding": "nearest", **settings}
     exact = toy_layer()
     codes = toy_layer(Int8Products(**chosen).build())  # type: ignore[arg-type]
@@ -290,8 +275,6 @@ def toy_table(**settings: object) -> DataFrame:
 
 
 def _rows(known: Mapping[int, tuple[float, ...]]) -> Tensor:
-    import torch
-
     return torch.tensor([known.get(node, (0.0,) * 4) for node in range(4)])
 
 

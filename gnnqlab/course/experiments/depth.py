@@ -89,7 +89,6 @@ def depth_error(
 
 
 def _workers(parts: Parts, model: ModelSettings, bits: int, seed: int) -> ThreadedWorkers:
-
     system = make_system("vanilla") if bits == 32 else make_system("fixed-bits", bits=bits)
     settings = TrainSettings(seed=seed)
     return ThreadedWorkers(parts.graph, parts.cut, system, model, settings)

@@ -18,11 +18,17 @@ from torch import Tensor
 from gnnqlab.bits.assigner.assemble import Message, assemble
 from gnnqlab.bits.assigner.problem import Problem
 from gnnqlab.bits.assigner.solver import solve
+from gnnqlab.graph.generate import rmat, sbm
 from gnnqlab.kernels.codec.rows import decode_rows, encode_rows
 from gnnqlab.kernels.sparse.aggregate import spmm
 from gnnqlab.message.codecs.codec import Noise, Stochastic
+from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.partition.edge_cut import Random
+from gnnqlab.simulation.theory_check import gradient_variance
+from gnnqlab.systems.system import make_system
 from gnnqlab.theory.cost import LinkCost
 from gnnqlab.theory.variance import decoded_moments, received_variance, step_widths
+from gnnqlab.train.config.run_config import TrainSettings
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -287,30 +293,21 @@ def theta_left_out() -> Effect:
 @cache
 def _small_check(bits: int, *, smooth: bool, repeats: int = 32) -> DataFrame:
     """Theorem 3 on a small graph, two workers."""
-    from gnnqlab.graph.generate import sbm
-    from gnnqlab.nn.models.registry import ModelSettings
-    from gnnqlab.simulation.theory_check import gradient_variance
-
     shape = ModelSettings(name="gcn", layers=2, hidden=32, norm="none")
     graph = sbm(200, 4, 8, features=16)
     return gradient_variance(graph, _quantized(bits), shape, workers=2, repeats=repeats, smooth=smooth)
 
 
 def _quantized(bits: int) -> System:
-    from gnnqlab.partition.edge_cut import Random
-    from gnnqlab.systems.system import make_system
-
     return replace(make_system("fixed-bits", bits=bits), partition=Random())
 
 
 @cache
 def _power_law_pass() -> dict[str, Tensor]:
     """What layer 0 of a GCN makes of each message of a power-law graph, four workers; one entry a halo row."""
-    from gnnqlab.graph.generate import rmat
     from gnnqlab.nn.models.registry import ModelSettings
     from gnnqlab.simulation.gradient_trace import traced_workers
     from gnnqlab.systems.system import make_system
-    from gnnqlab.train.config.run_config import TrainSettings
 
     graph: Graph = rmat(11, 8, features=16)
     system = _quantized(8)

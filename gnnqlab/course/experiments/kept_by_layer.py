@@ -16,15 +16,22 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from gnnqlab.compute import Float32Products
 from gnnqlab.compute.remade import KEEPS, Remakes
+from gnnqlab.nn import LocalGraph, build_model
 from gnnqlab.observe import Observer, Observers, OperationEnded, OperationStarted
+from gnnqlab.partition.parts import cut_graph
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers
+from gnnqlab.systems import vanilla
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.node_labels import label_objective
+from gnnqlab.train.loop.trainer import Trainer
 from gnnqlab.train.records.standing import standing
 
 if TYPE_CHECKING:
     from gnnqlab.compute.products import Compute
     from gnnqlab.graph import Graph
     from gnnqlab.nn import ModelSettings
-    from gnnqlab.train.loop.trainer import Trainer
 
 __all__ = ["KINDS", "kept_by_layer", "kept_of_pass", "remade_seconds"]
 
@@ -77,15 +84,6 @@ def kept_by_layer(
         >>> found[0, "sums"] == 400 * 16 * 4, found[0, "norms"] == 400 * (16 + 2) * 4
         (True, True)
     """
-    from gnnqlab.compute import Float32Products
-    from gnnqlab.nn import LocalGraph, build_model
-    from gnnqlab.partition.parts import cut_graph
-    from gnnqlab.simulation.threaded_workers import ThreadedWorkers
-    from gnnqlab.systems import vanilla
-    from gnnqlab.train.config.run_config import TrainSettings
-    from gnnqlab.train.loop.node_labels import label_objective
-    from gnnqlab.train.loop.trainer import Trainer
-
     compute = compute or Float32Products()
     settings = TrainSettings(keep_for_backward=keep)
     if workers == 1:
@@ -220,11 +218,6 @@ def remade_seconds(graph: Graph, shape: ModelSettings, *, epochs: int = 5) -> di
         >>> {keep: len(seconds) for keep, seconds in found.items()}
         {'all': 2, 'sums': 2, 'nothing': 2}
     """
-    from gnnqlab.nn import LocalGraph, build_model
-    from gnnqlab.train.config.run_config import TrainSettings
-    from gnnqlab.train.loop.node_labels import label_objective
-    from gnnqlab.train.loop.trainer import Trainer
-
     if epochs < 1:
         raise ValueError(f"epochs must be at least 1, got {epochs}")
     trainers = {

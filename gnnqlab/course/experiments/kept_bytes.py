@@ -6,6 +6,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from gnnqlab.compute import Float32Products
+from gnnqlab.nn import LocalGraph, build_model
+from gnnqlab.partition.parts import cut_graph
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers
+from gnnqlab.systems import vanilla
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.node_labels import label_objective
+from gnnqlab.train.loop.trainer import Trainer
+from gnnqlab.train.records.ledger import counting
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -13,7 +25,6 @@ if TYPE_CHECKING:
     from gnnqlab.compute.products import Compute
     from gnnqlab.graph import Graph
     from gnnqlab.nn import ModelSettings
-    from gnnqlab.train.loop.trainer import Trainer
 
 __all__ = ["PURPOSES", "by_purpose", "kept_of", "live_matrices", "live_of"]
 
@@ -31,9 +42,6 @@ def by_purpose(graph: Graph, shape: ModelSettings, products: Products) -> dict[s
 
     Parameters, raw features and the indices of the graph are left out: they are there anyway.
     """
-    from gnnqlab.nn import LocalGraph, build_model
-    from gnnqlab.train.loop.node_labels import label_objective
-
     model = build_model(shape, graph.num_features, graph.num_classes, seed=0)
     local = LocalGraph(graph, products=products)
     if not getattr(model, "takes_sparse_input", False):
@@ -69,8 +77,6 @@ def _nodes(root: Any) -> Iterator[Any]:
 
 
 def _tensors(node: Any) -> Iterator[Tensor]:
-    import torch
-
     kept = list(getattr(node, "saved_tensors", ()))
     kept += [getattr(node, name) for name in dir(node) if name.startswith("_saved_")]
     for each in kept:
@@ -104,15 +110,6 @@ def live_matrices(
         >>> live_matrices(graph, shape, "nothing") < live_matrices(graph, shape, "all")
         True
     """
-    from gnnqlab.compute import Float32Products
-    from gnnqlab.nn import LocalGraph, build_model
-    from gnnqlab.partition.parts import cut_graph
-    from gnnqlab.simulation.threaded_workers import ThreadedWorkers
-    from gnnqlab.systems import vanilla
-    from gnnqlab.train.config.run_config import TrainSettings
-    from gnnqlab.train.loop.node_labels import label_objective
-    from gnnqlab.train.loop.trainer import Trainer
-
     compute = compute or Float32Products()
     settings = TrainSettings(keep_for_backward=keep)
     if workers == 1:
@@ -130,8 +127,6 @@ def live_matrices(
 
 def live_of(trainer: Trainer, hidden: int) -> float:
     """Return the same of the next pass of one trainer; weights do not move."""
-    from gnnqlab.train.records.ledger import counting
-
     stack, ledger = counting(trainer)
     before = sum(ledger.live[purpose] for purpose in ("weights", "adjacency", "rows"))
     with stack:

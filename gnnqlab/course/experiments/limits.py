@@ -20,9 +20,14 @@ from gnnqlab.course.experiments.counted import Work, count
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.charts import bars
 from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.partition.edge_cut import Random
+from gnnqlab.partition.parts import cut_graph
 from gnnqlab.simulation.threaded_workers import one_thread
+from gnnqlab.systems.system import make_system
 from gnnqlab.theory.cost import epoch_s
 from gnnqlab.theory.limits import Product
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.clock import Clock
 from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 
 if TYPE_CHECKING:
@@ -205,12 +210,6 @@ def measure_limits(
     """
     import pandas as pd
 
-    from gnnqlab.partition.edge_cut import Random
-    from gnnqlab.partition.parts import cut_graph
-    from gnnqlab.systems.system import make_system
-    from gnnqlab.train.config.run_config import TrainSettings
-    from gnnqlab.train.loop.clock import Clock
-
     if epochs <= _SETTLING:
         raise ValueError(f"epochs must be at least {_SETTLING + 1}, the first {_SETTLING} are left out, got {epochs}")
     shape = ModelSettings(name=model, layers=layers, hidden=hidden)
@@ -257,8 +256,7 @@ def draw_limits(table: DataFrame, *, title: str = "An epoch beside its limits", 
     room = [0, 1.12 * float(parts[["measured (ms)", "limit (ms)"]].max().max())]
     figure = bars(
         parts.assign(times=[_times(ratio) for ratio in parts["measured / limit"]]),
-        styles=["blue"],
-        y={"measured (ms)": "measured"},
+        y={"measured (ms)": ("measured", "blue")},
         text="times",
         horizontal=True,
         x_axis={"title_text": "time an epoch (ms)", "range": room},
@@ -266,8 +264,7 @@ def draw_limits(table: DataFrame, *, title: str = "An epoch beside its limits", 
     )
     figure = bars(
         limited,
-        y={"limit (ms)": "limit"},
-        styles=["orange /"],
+        y={"limit (ms)": ("limit", "orange /")},
         horizontal=True,
         figure=figure,
         title=title,

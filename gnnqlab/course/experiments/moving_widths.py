@@ -10,7 +10,7 @@ import torch
 
 from gnnqlab.bits.assigner.descent import Descent
 from gnnqlab.bits.in_words import human_bits
-from gnnqlab.bits.orchestrator import Orchestrated, OrchestratedWidths
+from gnnqlab.bits.orchestrator import Orchestrated, OrchestratedWidths, by_importance
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
 from gnnqlab.lab.figures.frames import by_epoch
@@ -99,8 +99,6 @@ def importance_table(parts: Parts) -> DataFrame:
     """
     import pandas as pd
 
-    from gnnqlab.bits.orchestrator import by_importance
-
     ids, p = _boundary(parts)
     table = pd.DataFrame(
         {"in-degree": parts.graph.in_degrees[ids].tolist(), "p": p.tolist()},
@@ -122,8 +120,6 @@ def draw_importance(parts: Parts, *, base: int = 1, dark: bool = False) -> Bundl
 
 
 def _boundary(parts: Parts) -> tuple[Any, Any]:
-    import torch
-
     ids = torch.cat([shard.halo for shard in parts.shards]).unique()
     known = torch.zeros(parts.graph.num_nodes)
     for shard in parts.shards:
@@ -194,16 +190,14 @@ def draw_decisions(run: Run, *, dark: bool = False) -> Bundle:
     )
     rates = lines(
         table,
-        y={"rate": "descent rate", "earlier": earlier},
-        styles=["blue", "orange dash"],
+        y={"rate": ("descent rate", "blue"), "earlier": (earlier, "orange dash")},
         mode="lines",
         y_axis="loss a second",
     )
     widths = scatter(
         decided,
         x="epoch",
-        y={"base": "decision (its reason on hover)"},
-        styles=["vermillion diamond"],
+        y={"base": ("decision (its reason on hover)", "vermillion diamond")},
         details="why",
         hover="epoch %{x}: %{customdata[0]}<br>%{customdata[1]}",
         figure=lines(base.to_frame(), y="base width", styles=["vermillion"], mode="lines", shape="hv"),

@@ -135,7 +135,6 @@ def variance_by_share(
 
 def _matrix(shard: Shard) -> Tensor:
     """GCN's sums over a worker's neighbours, dense ``(V, V + H)``."""
-
     counts = shard.indptr.diff()
     dense = torch.zeros(shard.num_owned, shard.num_owned + shard.num_halo)
     places = (torch.arange(shard.num_owned).repeat_interleave(counts), shard.indices.long())

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.graph.sources import load
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.charts import lines, panels, scatter
+from gnnqlab.simulation.gradient_noise import gradient_noise
 from gnnqlab.theory.intervals import interval
+from gnnqlab.tune.probe import probe
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -83,10 +86,6 @@ def group_size_table(
     """
     import pandas as pd
 
-    from gnnqlab.graph.sources import load
-    from gnnqlab.simulation.gradient_noise import gradient_noise
-    from gnnqlab.tune.probe import probe
-
     whole = load(graph)
     rows = []
     for seed in seeds:
@@ -161,8 +160,7 @@ def sensitivity_chart(
         exponents = 0 < (table["mean"] + table["half"]).max() < 1e-2  # those of powers are too small to read
         lines(
             table,
-            y={"mean": "mean, 95 % interval"},
-            styles=["blue solid square"],
+            y={"mean": ("mean, 95 % interval", "blue solid square")},
             size=9,
             error="half",
             y_axis={

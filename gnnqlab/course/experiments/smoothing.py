@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.exchange.schedules.pipeline import Pipelined
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.charts import lines, panels
+from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.launch.start import launch
 
 if TYPE_CHECKING:
@@ -63,7 +64,6 @@ def train_smoothed(
     Returns:
         Finished runs by what is smoothed and γ; ``("nothing", 0.0)`` is the unsmoothed one.
     """
-
     systems = {UNSMOOTHED: replace(smoothed(system, "both", 0.0), name="pipegcn")}
     systems |= {(one, gamma): smoothed(system, one, gamma) for one in what for gamma in gammas}
     return {key: launch(graph, system=made, **settings).wait() for key, made in systems.items()}
@@ -97,8 +97,6 @@ def draw_smoothing(
         ValueError: if no smoothed run is there.
     """
     import pandas as pd
-
-    from gnnqlab.lab.figures.frames import by_epoch
 
     parts = [what for what in WHAT if any(key[0] == what for key in records)]
     if not parts:

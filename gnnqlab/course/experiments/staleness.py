@@ -146,7 +146,6 @@ def _rows_by_epoch(
     graph: Graph, ids: Tensor, layer: int, model: ModelSettings, undropped: bool, lr: float, epochs: int, seed: int
 ) -> list[Tensor]:
     """The rows that one layer aggregates, epoch by epoch: before dropout, or behind it."""
-
     network = build_model(model, graph.num_features, graph.num_classes, seed=seed)
     local = LocalGraph(graph, seed=seed)
     rows = AggregatedRows(layer, ids)
@@ -199,8 +198,6 @@ class _Came:
     def wait(self) -> None: ...
 
     def decode(self, out: Tensor | None = None) -> Tensor:
-        import torch
-
         return torch.tensor(float(self._epoch))
 
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import cycle
+from itertools import cycle, product
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from gnnqlab.bits.assigner.pareto import front_over_lam
+from gnnqlab.bits.assigner.reference import brute_force, solve_reference
+from gnnqlab.bits.assigner.solver import solve
+from gnnqlab.bits.policy import BitPolicy, Fixed, UniformRandom
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.charts import lines, scatter
+from gnnqlab.simulation.gradient_noise import gradient_noise
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -97,9 +102,6 @@ def variance_at_equal_bytes(
         ``times``, that variance over the assigned one's.
     """
     import pandas as pd
-
-    from gnnqlab.bits.policy import BitPolicy, Fixed, UniformRandom
-    from gnnqlab.simulation.gradient_noise import gradient_noise
 
     ours = at_equal_bytes(probe, most_bytes=most_bytes, group_size=group_size, widths=widths)
     chance = probe.forecast(system="random-bits", among=widths)
@@ -215,12 +217,7 @@ def assignments_chart(problem: Problem, *, dark: bool = False) -> Bundle:
     Raises:
         ValueError: if there are more than eight groups.
     """
-    from itertools import product
-
-    import numpy as np
     import pandas as pd
-
-    from gnnqlab.bits.assigner.pareto import front_over_lam
 
     groups = problem.group_rows.size
     if groups > 8:
@@ -254,8 +251,7 @@ def assignments_chart(problem: Problem, *, dark: bool = False) -> Bundle:
         x="exchange (ms)",
         text="said",
         size=12,
-        y={"variance": "chosen by some λ"},
-        styles=["vermillion star"],
+        y={"variance": ("chosen by some λ", "vermillion star")},
         figure=figure,
         log="y",
         x_axis={"title_text": "exchange (ms)", "range": room},
@@ -281,9 +277,6 @@ def solvers_table(problem: Problem, *, highs: bool = True) -> DataFrame:
         highs: whether HiGHS is asked; it may take long where there are many groups.
     """
     import pandas as pd
-
-    from gnnqlab.bits.assigner.reference import brute_force, solve_reference
-    from gnnqlab.bits.assigner.solver import solve
 
     rows = []
     if problem.group_rows.size <= 8:

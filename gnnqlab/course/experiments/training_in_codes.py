@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import torch
+
+from gnnqlab.compute import Int8Products
 from gnnqlab.compute.products import Compute
 from gnnqlab.graph.graph import Graph
+from gnnqlab.kernels.codec.quantize import quantize
+from gnnqlab.kernels.sparse.int8_edges import int8_sddmm_dot, int8_weighted_sum
+from gnnqlab.kernels.sparse.sddmm import sddmm_dot, weighted_sum
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.charts import bars, lines
 from gnnqlab.nn.message_passing import LocalGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
+from gnnqlab.theory.intervals import interval
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.node_labels import label_objective
 from gnnqlab.train.loop.trainer import Trainer
@@ -105,8 +113,6 @@ def compare_precisions(found: DataFrame, *, beside: str = "float32") -> DataFram
     """
     import pandas as pd
 
-    from gnnqlab.theory.intervals import interval
-
     last = found[found["epoch"] == found["epoch"].max()]
     scores = 100 * last.pivot(index="seed", columns="compute", values="score")
     if beside not in scores:
@@ -167,12 +173,6 @@ def time_products(adjacency: Adjacency, *, heads: int = 4, features: int = 32, r
         ValueError: if nothing is to be measured.
     """
     import pandas as pd
-    import torch
-
-    from gnnqlab.compute import Int8Products
-    from gnnqlab.kernels.codec.quantize import quantize
-    from gnnqlab.kernels.sparse.int8_edges import int8_sddmm_dot, int8_weighted_sum
-    from gnnqlab.kernels.sparse.sddmm import sddmm_dot, weighted_sum
 
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, got {repeats}")
@@ -273,8 +273,6 @@ def draw_kept(table: DataFrame, *, dark: bool = False) -> Bundle:
 
 
 def _median_s(run: Callable[[], object], repeats: int) -> float:
-    import statistics
-
     run()
     seconds = []
     for _ in range(repeats):
