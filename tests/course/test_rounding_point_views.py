@@ -18,6 +18,7 @@ from gnnqlab.course.rounding_point_views import (
     price_table,
     shares,
 )  # fmt: skip
+from tests.course.records import training_records
 
 NOISE = pd.DataFrame(
     [
@@ -28,17 +29,6 @@ NOISE = pd.DataFrame(
     ],
     columns=["epoch", "seed", "point", "relative"],
 )
-
-
-def _records(losses: tuple[float, ...], sent: tuple[int, ...]) -> pd.DataFrame:
-    lines = [
-        (epoch, rank, loss, 0.1, payload, 100)
-        for epoch, (loss, payload) in enumerate(zip(losses, sent, strict=True))
-        for rank in (0, 1)
-    ]
-    columns = ["epoch", "rank", "loss", "epoch_s", "bytes_payload", "bytes_params"]
-    none = float("nan")
-    return pd.DataFrame(lines, columns=columns).assign(train_score=none, val_score=none, test_score=none)
 
 
 def test_rows_are_drawn_beside_their_error_in_one_scale() -> None:
@@ -75,8 +65,8 @@ def test_gains_are_thousandths_and_nothing_is_where_they_begin() -> None:
 
 def test_runs_are_held_against_one_and_bytes_are_of_all_workers() -> None:
     runs = {
-        "coded": SimpleNamespace(records=_records((1.1, 1.2), (900, 900))),
-        "Vanilla": SimpleNamespace(records=_records((1.0, 1.0), (9900, 9900))),
+        "coded": SimpleNamespace(records=training_records((1.1, 1.2), bytes_payload=900, bytes_params=100)),
+        "Vanilla": SimpleNamespace(records=training_records((1.0, 1.0), bytes_payload=9900, bytes_params=100)),
     }
     bundle = draw_since(runs, 1, beside="Vanilla")  # type: ignore[arg-type]
     assert list(bundle.figure.data[0].y) == [10.0, 20.0] and list(bundle.figure.data[1].y) == [2.0, 2.0]

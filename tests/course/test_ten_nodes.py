@@ -7,14 +7,9 @@ from gnnqlab import course
 from gnnqlab.course.exercises import EXERCISES, check
 
 
-@pytest.fixture(scope="module")
-def parts():
-    return gq.partition(course.ten_nodes(), course.Halves(), workers=2)
-
-
-def test_the_rows_that_travel_are_those_of_the_drawing(parts) -> None:
-    assert parts.quality.halo_rows.tolist() == [[0, 2], [2, 0]]
-    assert parts.quality.edge_cut == 6, "three edges, both ways"
+def test_the_rows_that_travel_are_those_of_the_drawing(small) -> None:
+    assert small.quality.halo_rows.tolist() == [[0, 2], [2, 0]]
+    assert small.quality.edge_cut == 6, "three edges, both ways"
 
 
 def test_metis_cuts_about_as_few_edges_as_the_halves() -> None:
@@ -23,8 +18,8 @@ def test_metis_cuts_about_as_few_edges_as_the_halves() -> None:
     assert quality.edge_cut <= 10, "five edges, both ways"
 
 
-def test_the_drawing_shows_owners_kinds_and_cut_edges(parts) -> None:
-    shown = course.draw(parts)
+def test_the_drawing_shows_owners_kinds_and_cut_edges(small) -> None:
+    shown = course.draw(small)
     assert (
         shown.frame["kind"].tolist() == ["central"] * 3 + ["marginal"] * 3 + ["central", "marginal"] + ["central"] * 2
     )

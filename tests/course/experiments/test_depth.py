@@ -5,14 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from gnnqlab import course
 from gnnqlab.course.experiments.depth import SEVEN, depth_error, draw_depth, draw_kinds, kinds_of_bytes, train_models
-from gnnqlab.partition.parts import partition
-
-
-@pytest.fixture(scope="module")
-def small():
-    return partition(course.ten_nodes(), course.Halves(), workers=2)
 
 
 def test_exact_messages_err_by_rounding_alone(small) -> None:

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from gnnqlab import course
 from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.course.experiments.moving_widths import (
@@ -19,7 +18,6 @@ from gnnqlab.course.experiments.moving_widths import (
     replay,
     rows_by_width,
 )
-from gnnqlab.partition.parts import partition
 
 LEVELS_OFF = [0.2 + 0.9**epoch for epoch in range(61)]
 
@@ -44,11 +42,6 @@ def _run(bits: object = None) -> SimpleNamespace:
         read_traffic=lambda epochs: traffic[traffic["epoch"].isin(epochs)],
         config=settings,
     )
-
-
-@pytest.fixture(scope="module")
-def small():
-    return partition(course.ten_nodes(), course.Halves(), workers=2)
 
 
 def test_importance_of_the_ten_nodes(small) -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 import gnnqlab as gq
-from gnnqlab import course
 from gnnqlab.course.experiments.one_epoch import OneEpoch, train_one_epoch
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.simulation.threaded_workers import exact_trainer
@@ -15,17 +14,12 @@ from gnnqlab.systems import fixed_bits, vanilla
 
 
 @pytest.fixture(scope="module")
-def parts():
-    return gq.partition(course.ten_nodes(), course.Halves(), workers=2)
+def exact(small) -> OneEpoch:
+    return train_one_epoch(small, vanilla(), epochs=2)
 
 
-@pytest.fixture(scope="module")
-def exact(parts) -> OneEpoch:
-    return train_one_epoch(parts, vanilla(), epochs=2)
-
-
-def test_shares_add_up_to_what_one_process_has(parts, exact: OneEpoch) -> None:
-    one = exact_trainer(parts.graph, ModelSettings(hidden=8, layers=2, dropout=0.0))
+def test_shares_add_up_to_what_one_process_has(small, exact: OneEpoch) -> None:
+    one = exact_trainer(small.graph, ModelSettings(hidden=8, layers=2, dropout=0.0))
     for epoch in range(2):
         one.epoch(epoch)
     before = one.parameters.values.clone()
@@ -45,21 +39,21 @@ def test_rows_are_those_of_the_plan_and_bytes_those_of_the_layout(exact: OneEpoc
         assert rows.num_bytes == 2 * 4 * rows.columns and rows.columns == (8, 2)[rows.place.layer]
 
 
-def test_two_bits_take_their_bytes_and_their_parameters(parts) -> None:
-    for rows in train_one_epoch(parts, fixed_bits(bits=2), epochs=1).sent:
+def test_two_bits_take_their_bytes_and_their_parameters(small) -> None:
+    for rows in train_one_epoch(small, fixed_bits(bits=2), epochs=1).sent:
         assert rows.bits == (2, 2) and rows.num_bytes == 2 * (8 + -(-rows.columns * 2 // 8))
 
 
-def test_the_order_of_a_schedule_changes_no_sum(parts, exact: OneEpoch) -> None:
-    overlapped = train_one_epoch(parts, replace(vanilla(), schedule=gq.Overlapped()), epochs=2)
+def test_the_order_of_a_schedule_changes_no_sum(small, exact: OneEpoch) -> None:
+    overlapped = train_one_epoch(small, replace(vanilla(), schedule=gq.Overlapped()), epochs=2)
     assert overlapped.losses == exact.losses and overlapped.gradients == exact.gradients
     kinds = [[span.what for span in found.spans[0][:5]] for found in (exact, overlapped)]
     assert kinds[0] == ["encode", "post", "wait", "decode", "central"]
     assert kinds[1] == ["encode", "post", "central", "wait", "decode"]
 
 
-def test_a_cache_leaves_rows_at_home(parts) -> None:
-    found = train_one_epoch(parts, replace(vanilla(), cache=gq.Unchanged(tolerance=0.1)), epochs=3).sent
+def test_a_cache_leaves_rows_at_home(small) -> None:
+    found = train_one_epoch(small, replace(vanilla(), cache=gq.Unchanged(tolerance=0.1)), epochs=3).sent
     assert len(found) == 8 and all(rows.offered == 2 for rows in found)
     assert 0 < sum(len(rows.nodes) for rows in found) < 16
     for rows in found:

@@ -6,18 +6,11 @@ import pandas as pd
 import pytest
 import torch
 
-from gnnqlab import course
 from gnnqlab.course.experiments.sampled_rows import draw_shares, draw_sums, left_out, sampled_sums, variance_by_share
 from gnnqlab.lab.figures.graph_drawing import draw_shards
 from gnnqlab.message.sampler import BoundarySampling
-from gnnqlab.partition.parts import partition
 
 ROWS = torch.arange(1.0, 11.0)
-
-
-@pytest.fixture(scope="module")
-def small():
-    return partition(course.ten_nodes(), course.Halves(), workers=2)
 
 
 def test_rows_left_out_are_drawn_as_such(small) -> None:

@@ -8,13 +8,12 @@ import pytest
 from gnnqlab.course.experiments.smoothing import draw_smoothing, smoothed
 from gnnqlab.systems import pipegcn
 from tests.cases import each
+from tests.course.records import training_records
 
 
 def _records(end: float) -> pd.DataFrame:
-    """Three epochs on two workers whose loss falls from 1 to ``end``."""
-    lines = [(epoch, rank, loss, 0.1) for epoch, loss in enumerate((1.0, (1 + end) / 2, end)) for rank in (0, 1)]
-    frame = pd.DataFrame(lines, columns=["epoch", "rank", "loss", "epoch_s"])
-    return frame.assign(train_score=float("nan"), val_score=float("nan"), test_score=float("nan"))
+    """Three epochs whose loss falls from 1 to ``end``."""
+    return training_records((1.0, (1 + end) / 2, end))
 
 
 @each(("what", "rows", "gradients"), [("features", 0.9, 0), ("gradients", 0, 0.9), ("both", 0.9, 0.9)])

@@ -14,11 +14,6 @@ from gnnqlab.partition.parts import partition
 FALLING = [10.0 - epoch for epoch in range(9)]
 
 
-@pytest.fixture(scope="module")
-def small():
-    return partition(course.ten_nodes(), course.Halves(), workers=2)
-
-
 def test_ages_follow_the_schedule() -> None:
     assert ages(Overlapped(), FALLING)["age"].tolist() == [0] * 9
     assert ages(Pipelined(), FALLING)["age"].tolist() == [0] + [1] * 8

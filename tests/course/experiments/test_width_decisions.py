@@ -29,6 +29,7 @@ from gnnqlab.simulation.threaded_workers import ThreadedWorkers
 from gnnqlab.systems import fixed_bits, vanilla
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.clock import PHASES
+from tests.course.records import training_records
 from tests.graphs import random_graph
 
 WORKERS = 3
@@ -167,10 +168,7 @@ TRAFFIC = pd.DataFrame([(0, 1, 30), (0, 4, 10), (1, 8, 40)], columns=["epoch", "
 
 
 def _records(losses: tuple[float, ...]) -> pd.DataFrame:
-    lines = [(epoch, rank, loss, 0.1, 900_000, 100_000) for epoch, loss in enumerate(losses) for rank in (0, 1)]
-    columns = ["epoch", "rank", "loss", "epoch_s", "bytes_payload", "bytes_params"]
-    none = float("nan")
-    return pd.DataFrame(lines, columns=columns).assign(train_score=none, val_score=none, test_score=none)
+    return training_records(losses, bytes_payload=900_000, bytes_params=100_000)
 
 
 class _Run:

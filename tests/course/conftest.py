@@ -1,0 +1,14 @@
+"""Fixtures of the course's tests: the ten nodes on two workers."""
+
+from __future__ import annotations
+
+import pytest
+
+from gnnqlab import course
+from gnnqlab.partition.parts import Parts, partition
+
+
+@pytest.fixture(scope="module")
+def small() -> Parts:
+    """The first five of the ten nodes on worker 0, the others on worker 1."""
+    return partition(course.ten_nodes(), course.Halves(), workers=2)
