@@ -49,17 +49,9 @@ def errata(*, measure: bool = True) -> DataFrame:
     rows = []
     for entry in ERRATA:
         measured = measure and entry.id in MEASUREMENTS
-        rows.append(
-            {
-                "id": entry.id,
-                "where": entry.where,
-                "what": entry.what,
-                "effect": MEASUREMENTS[entry.id]().text if measured else "not measured",
-                "measured": measured,
-                "rule": entry.rule,
-            }
-        )
-    return pd.DataFrame(rows).set_index("id")
+        effect = MEASUREMENTS[entry.id]().text if measured else "not measured"
+        rows.append((entry.id, entry.where, entry.what, effect, measured, entry.rule))
+    return pd.DataFrame(rows, columns=["id", "where", "what", "effect", "measured", "rule"]).set_index("id")
 
 
 ERRATA = tuple(

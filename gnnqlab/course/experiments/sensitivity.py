@@ -48,16 +48,9 @@ def sweep_table(runs: dict[Any, Sequence[Run]], *, knob: str) -> DataFrame:
         for run in some:
             summary = run.summary
             score = summary.get("test_accuracy", summary.get("test_f1_micro"))
-            rows.append(
-                {
-                    knob: value,
-                    "seed": run.config.train.seed,
-                    "accuracy": float("nan") if score is None else float(score),
-                    "epoch_s": summary["epoch_s"],
-                    "bytes_sent": summary["bytes_sent"],
-                }
-            )
-    return pd.DataFrame(rows)
+            accuracy = float("nan") if score is None else float(score)
+            rows.append((value, run.config.train.seed, accuracy, summary["epoch_s"], summary["bytes_sent"]))
+    return pd.DataFrame(rows, columns=[knob, "seed", "accuracy", "epoch_s", "bytes_sent"])
 
 
 def group_size_table(
