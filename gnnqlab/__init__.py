@@ -19,7 +19,7 @@ from gnnqlab.by_name import near
 __version__ = "0.1.0"
 
 attach({
-    "run.export": "gnnqlab.lab.training.export:export",
+    "run.export": "gnnqlab.lab.training.report:export",
     "run.live": "gnnqlab.lab.training.live:LiveView",
     "run.resume": "gnnqlab.launch.continuation:resume",
     "runs.browse": "gnnqlab.lab.listing.browser:RunBrowser",
@@ -90,7 +90,7 @@ _HOMES = {
     "errata": "gnnqlab.course.errata",
     "exact_at": "gnnqlab.systems",
     "exchange_rows": "gnnqlab.exchange",
-    "export": "gnnqlab.lab.training.export",
+    "export": "gnnqlab.lab.training.report",
     "export_trace": "gnnqlab.lab.training.trace",
     "from_dgl": "gnnqlab.graph",
     "from_networkx": "gnnqlab.graph",

@@ -37,7 +37,7 @@ from gnnqlab.lab.figures import charts as charts
 from gnnqlab.lab.figures.graph_map import draw as draw
 from gnnqlab.lab.training.compare import compare as compare
 from gnnqlab.lab.training.critical_path import critical_path as critical_path
-from gnnqlab.lab.training.export import export as export
+from gnnqlab.lab.training.report import export as export
 from gnnqlab.lab.training.trace import export_trace as export_trace
 from gnnqlab.lab.tuner.tuner import Tuner as Tuner
 from gnnqlab.launch.continuation import resume as resume

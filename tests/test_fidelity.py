@@ -140,8 +140,8 @@ ITEMS = {
     "AQ-T5, T9": Item(
         "lab.training.comparison_table:seconds_to course.paper_figures:beside bits.assigner.assigned:Assigner",
         "AdaQP Tables 5 and 9",
-        "lab/training/test_target.py::test_the_first_epoch_that_gets_there_counts_with_all_before_it "
-        "lab/training/test_target.py::test_assignment_counts_and_evaluation_does_not "
+        "lab/training/test_comparison_table.py::test_the_first_epoch_that_gets_there_counts_with_all_before_it "
+        "lab/training/test_comparison_table.py::test_assignment_counts_and_evaluation_does_not "
         "course/experiments/test_sensitivity.py::test_total_times_and_one_server_are_those_of_the_printed_tables "
         "bits/test_assigner.py::test_background_installs_one_epoch_after_blocking",
         (("08", "AdaQP, Tables 5 and 9"), ("08", "assignment, share of wall-clock")),

@@ -67,6 +67,42 @@ class AssignerModel(WalkModel):
         )
 
 
+class _AssignerControls(StepControls):
+    def __init__(self, model: AssignerModel) -> None:
+        super().__init__(model, order="widths are found")
+        import ipywidgets as widgets
+
+        self.model = model
+        walk = model.walk
+        self.lam = widgets.FloatSlider(
+            walk.settings.lam, min=0, max=1, step=0.05, description="λ", continuous_update=False,
+            tooltip="0 to 1: 0 minds only time, 1 only variance",
+        )  # fmt: skip
+        self.group_size = widgets.SelectionSlider(
+            options=sorted({*_GROUPS, walk.settings.group_size}), value=walk.settings.group_size,
+            description="Group size", continuous_update=False, tooltip="Rows that share a width",
+        )  # fmt: skip
+        choices = sorted({*_CHOICES, walk.settings.among})
+        self.widths = widgets.Dropdown(
+            options=[(", ".join(map(str, some)), some) for some in choices], value=walk.settings.among,
+            description="Widths", tooltip="Bits an element to choose from",
+        )  # fmt: skip
+        self.message = widgets.Dropdown(
+            options=[(f"layer {key[0] + 1}, {key[1]}, {key[2]} → {key[3]}", key) for key in model.messages],
+            value=(*walk.place, walk.sender, walk.receiver), description="Message",
+            tooltip="Which message is followed; those of its layer and direction are assigned together",
+        )  # fmt: skip
+        knobs = widgets.HBox([self.lam, self.group_size, tipped(self.widths), tipped(self.message)], layout=KNOBS)
+        self.stand(knobs, follows=[self.lam, self.group_size, self.widths, self.message])
+
+    def apply(self) -> None:
+        layer, direction, sender, receiver = self.message.value
+        self.model.change(
+            lam=self.lam.value, group_size=self.group_size.value, widths=self.widths.value,
+            layer=layer, direction=direction, sender=sender, receiver=receiver,
+        )  # fmt: skip
+
+
 class AssignerPlayer(Player):
     """Walk one assignment of bit-widths through its six steps, on ranges that real epochs have left.
 
@@ -87,6 +123,8 @@ class AssignerPlayer(Player):
     Raises:
         ValueError: if a value is out of range, there is no such message, or a link or settings come with a probe.
     """
+
+    controls = _AssignerControls
 
     def __init__(
         self,
@@ -134,42 +172,3 @@ class AssignerPlayer(Player):
             f"AssignerPlayer(layer {walk.layer + 1}, {walk.direction}, worker {walk.sender} to worker "
             f"{walk.receiver}: {walk.message.num_rows} rows, λ {walk.settings.lam:g})"
         )
-
-
-class _AssignerControls(StepControls):
-    def __init__(self, model: AssignerModel) -> None:
-        super().__init__(model, order="widths are found")
-        import ipywidgets as widgets
-
-        self.model = model
-        walk = model.walk
-        self.lam = widgets.FloatSlider(
-            walk.settings.lam, min=0, max=1, step=0.05, description="λ", continuous_update=False,
-            tooltip="0 to 1: 0 minds only time, 1 only variance",
-        )  # fmt: skip
-        self.group_size = widgets.SelectionSlider(
-            options=sorted({*_GROUPS, walk.settings.group_size}), value=walk.settings.group_size,
-            description="Group size", continuous_update=False, tooltip="Rows that share a width",
-        )  # fmt: skip
-        choices = sorted({*_CHOICES, walk.settings.among})
-        self.widths = widgets.Dropdown(
-            options=[(", ".join(map(str, some)), some) for some in choices], value=walk.settings.among,
-            description="Widths", tooltip="Bits an element to choose from",
-        )  # fmt: skip
-        self.message = widgets.Dropdown(
-            options=[(f"layer {key[0] + 1}, {key[1]}, {key[2]} → {key[3]}", key) for key in model.messages],
-            value=(*walk.place, walk.sender, walk.receiver), description="Message",
-            tooltip="Which message is followed; those of its layer and direction are assigned together",
-        )  # fmt: skip
-        knobs = widgets.HBox([self.lam, self.group_size, tipped(self.widths), tipped(self.message)], layout=KNOBS)
-        self.stand(knobs, follows=[self.lam, self.group_size, self.widths, self.message])
-
-    def apply(self) -> None:
-        layer, direction, sender, receiver = self.message.value
-        self.model.change(
-            lam=self.lam.value, group_size=self.group_size.value, widths=self.widths.value,
-            layer=layer, direction=direction, sender=sender, receiver=receiver,
-        )  # fmt: skip
-
-
-AssignerPlayer.controls = _AssignerControls

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
 
+    from gnnqlab.tune.traced import TracedMessage
+
 __all__ = ["ASSIGNER_STEPS", "draw_assignment"]
 
 _NAMED = 0.05
@@ -97,15 +99,7 @@ def _draw_cost(walk: AssignerWalk, panel: bool) -> Figure:
     import pandas as pd
 
     rows = [
-        (
-            bits,
-            f"{message.sender} → {message.receiver}",
-            1e3 * float(walk.cost.gamma_s[message.sender, message.receiver])
-            + 1e3
-            * float(walk.cost.theta_s_per_byte[message.sender, message.receiver])
-            * message.num_rows
-            * walk.row_bytes(bits),
-        )
+        (bits, _name(message), walk.transfer_ms(message, bits))
         for bits in walk.settings.among
         for message in walk.messages
     ]
@@ -160,12 +154,7 @@ def _draw_problem(walk: AssignerWalk, panel: bool) -> Figure:
 
 def _draw_widths(walk: AssignerWalk, panel: bool) -> Figure:
     """Draw rows of each message by the width that its sender tells its receiver."""
-    import pandas as pd
-
-    names = [f"{message.sender} → {message.receiver}" for message in walk.messages]
-    counts = pd.DataFrame(
-        {bits: [int((rows == bits).sum()) for rows in walk.widths] for bits in walk.settings.among}, index=names
-    )
+    counts = _counts(walk)
     counts = counts.loc[:, counts.any()]
     least = _NAMED * max(len(rows) for rows in walk.widths)
     figure = bars(
@@ -251,10 +240,8 @@ def _say_groups(walk: AssignerWalk) -> str:
 def _say_cost(walk: AssignerWalk) -> str:
     theta = float(walk.cost.theta_s_per_byte[walk.sender, walk.receiver])
     gamma = float(walk.cost.gamma_s[walk.sender, walk.receiver])
-    rows = walk.message.num_rows
     times = ", ".join(
-        f"{1e3 * (gamma + theta * rows * walk.row_bytes(bits)):.3g} ms in {human_bits(bits)}"
-        for bits in walk.settings.among
+        f"{walk.transfer_ms(walk.message, bits):.3g} ms in {human_bits(bits)}" for bits in walk.settings.among
     )
     return (
         f"Over {walk.wire.name} a byte takes θ = {1e9 * theta:.3g} ns and a message γ = {1e3 * gamma:.2g} ms. "
@@ -299,11 +286,8 @@ def _cost_frame(walk: AssignerWalk) -> DataFrame:
     for message in walk.messages:
         theta = float(walk.cost.theta_s_per_byte[message.sender, message.receiver])
         gamma = float(walk.cost.gamma_s[message.sender, message.receiver])
-        times = {
-            f"ms in {human_bits(b)}": 1e3 * (gamma + theta * message.num_rows * walk.row_bytes(b))
-            for b in walk.settings.among
-        }
-        name = f"{message.sender} → {message.receiver}"
+        times = {f"ms in {human_bits(bits)}": walk.transfer_ms(message, bits) for bits in walk.settings.among}
+        name = _name(message)
         rows.append(
             {"message": name, "rows": message.num_rows, "θ (ns/byte)": 1e9 * theta, "γ (ms)": 1e3 * gamma, **times}
         )
@@ -324,16 +308,19 @@ def _problem_frame(walk: AssignerWalk) -> DataFrame:
 
 
 def _widths_frame(walk: AssignerWalk) -> DataFrame:
+    return _counts(walk).rename(columns=human_bits)
+
+
+def _counts(walk: AssignerWalk) -> DataFrame:
+    """Return rows of each message by width."""
     import pandas as pd
 
-    rows = [
-        {
-            "message": f"{message.sender} → {message.receiver}",
-            **{human_bits(bits): int((widths == bits).sum()) for bits in walk.settings.among},
-        }
-        for message, widths in zip(walk.messages, walk.widths, strict=True)
-    ]
-    return pd.DataFrame(rows).set_index("message")
+    counts = {bits: [int((rows == bits).sum()) for rows in walk.widths] for bits in walk.settings.among}
+    return pd.DataFrame(counts, index=pd.Index([_name(message) for message in walk.messages], name="message"))
+
+
+def _name(message: TracedMessage) -> str:
+    return f"{message.sender} → {message.receiver}"
 
 
 def _columns(*names: str) -> Callable[[AssignerWalk], DataFrame]:

@@ -224,6 +224,12 @@ class AssignerWalk:
 
         return row_bytes(bits, self.message.columns, self.desk.codec_of("forward").param_bytes)
 
+    def transfer_ms(self, message: TracedMessage, bits: int) -> float:
+        """Return milliseconds that a message takes over the link if all its rows have one width."""
+        pair = message.sender, message.receiver
+        theta, gamma = float(self.cost.theta_s_per_byte[pair]), float(self.cost.gamma_s[pair])
+        return 1e3 * (gamma + theta * message.num_rows * self.row_bytes(bits))
+
     def to_frame(self) -> DataFrame:
         """Return the rows of the message: ``node, use, range, beta, group, bits``, in wire order."""
         import pandas as pd

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.atomic import write_text
-from gnnqlab.lab.figures.offline import PAGE_POLICY, page_script, plotly_element, script_json
+from gnnqlab.lab.figures.offline import page
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -75,33 +75,16 @@ def write_page(
     )
     switch = f"<fieldset><legend hidden>Way to train</legend>{chosen}</fieldset>" if chosen else ""
     pace = _PACE if any("times" in way for way in ways.values()) else ""
-    write_text(
-        path,
-        f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{PAGE_POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>One epoch · gnnqlab</title>
-<style>{_STYLE}</style>
-</head>
-<body>
-<h1>{html.escape(title)}</h1>
+    body = f"""<h1>{html.escape(title)}</h1>
 {switch}
 <div id="moves">
 <button id="back">← Back</button><button id="play">Play</button><button id="next">Next →</button>
 <input id="step" type="range" min="0" value="0" aria-label="Step">{pace}
 </div>
 <p id="words" role="status"></p>
-<div id="figure" role="img"></div>
-<script type="application/json" id="epoch">{script_json(ways)}</script>
-{plotly_element()}
-<script>{page_script(Path(__file__).with_name("epoch_page.js"))}</script>
-</body>
-</html>
-""",
-    )
+<div id="figure" role="img"></div>"""
+    script = Path(__file__).with_name("epoch_page.js")
+    write_text(path, page(script, body, title="One epoch", style=_STYLE, name="epoch", values=ways))
     return path
 
 

@@ -181,6 +181,30 @@ class RunModel(Stepped):
         return self.walk.steps[self.number - 1]
 
 
+class _EpochControls(StepControls):
+    def __init__(self, model: EpochModel | RunModel) -> None:
+        super().__init__(model, order=model.order, play_ms=model.step_ms)
+        import ipywidgets as widgets
+
+        self.model = model
+        if not isinstance(model, EpochModel):
+            self.stand(follows=[])
+            return
+        self.way = widgets.ToggleButtons(
+            options=[(way.label, name) for name, way in WAYS.items()],
+            value=model.way,
+            description="Way",
+            tooltips=[way.about for way in WAYS.values()],
+            layout=BESIDE,
+            style={"button_width": "96px", "description_width": "40px"},
+        )
+        self.stand(self.way, follows=[self.way])
+
+    def apply(self) -> None:
+        if isinstance(self.model, EpochModel):
+            self.model.change(self.way.value)
+
+
 class EpochPlayer(Player):
     """Play one training epoch: rows on their way between workers, and what workers do meanwhile.
 
@@ -213,6 +237,8 @@ class EpochPlayer(Player):
         >>> EpochPlayer(partition(course.ten_nodes(), course.Halves(), workers=2), epochs=1)
         EpochPlayer(10 nodes on 2 workers, vanilla, 28 steps, 320 bytes of rows)
     """
+
+    controls = _EpochControls
 
     def __init__(
         self,
@@ -275,30 +301,3 @@ class EpochPlayer(Player):
     def whole(self) -> Bundle:
         """Return the epoch as one figure that plays without a kernel."""
         return self.film()
-
-
-class _EpochControls(StepControls):
-    def __init__(self, model: EpochModel | RunModel) -> None:
-        super().__init__(model, order=model.order, play_ms=model.step_ms)
-        import ipywidgets as widgets
-
-        self.model = model
-        if not isinstance(model, EpochModel):
-            self.stand(follows=[])
-            return
-        self.way = widgets.ToggleButtons(
-            options=[(way.label, name) for name, way in WAYS.items()],
-            value=model.way,
-            description="Way",
-            tooltips=[way.about for way in WAYS.values()],
-            layout=BESIDE,
-            style={"button_width": "96px", "description_width": "40px"},
-        )
-        self.stand(self.way, follows=[self.way])
-
-    def apply(self) -> None:
-        if isinstance(self.model, EpochModel):
-            self.model.change(self.way.value)
-
-
-EpochPlayer.controls = _EpochControls

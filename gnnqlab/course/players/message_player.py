@@ -53,39 +53,6 @@ class PlayerModel(WalkModel):
         self.walk = MessageWalk.of(self.message, bits=walk.bits, node=walk.node, draw=walk.draw + 1)
 
 
-class MessagePlayer(Player):
-    """Walk one real message through quantize, pack, wire and unpack, step by step.
-
-    At the end of a notebook cell it shows the player; where no kernel runs, the whole walk as one figure.
-
-    Args:
-        source: a message, or a partition: then a small model is trained first, and worker 0 sends to worker 1.
-        bits: 1, 2, 4 or 8 bits an element.
-        node: the row to follow; by default that with the most different values.
-        **settings: see `trained_message`, for a partition.
-
-    Raises:
-        ValueError: if the row or width is none, or settings come with a message.
-    """
-
-    def __init__(self, source: RealMessage | Parts, *, bits: int = 2, node: int | None = None, **settings: Any) -> None:
-        if isinstance(source, RealMessage):
-            if settings:
-                raise ValueError(f"a ready message takes no settings, got {sorted(settings)}; pass a partition instead")
-            message = source
-        else:
-            message = trained_message(source, **settings)
-        self.model = PlayerModel(message, bits=bits, node=node)
-
-    def whole(self) -> Bundle:
-        """Return the whole walk as one figure."""
-        return draw_walk(self.model.walk)
-
-    def __repr__(self) -> str:
-        walk = self.model.walk
-        return f"MessagePlayer({self.model.message!r}, row {walk.node} in {walk.width})"
-
-
 class _MessageControls(StepControls):
     def __init__(self, model: PlayerModel) -> None:
         super().__init__(model, order="a message is made and read")
@@ -124,4 +91,36 @@ class _MessageControls(StepControls):
         self.draw()
 
 
-MessagePlayer.controls = _MessageControls
+class MessagePlayer(Player):
+    """Walk one real message through quantize, pack, wire and unpack, step by step.
+
+    At the end of a notebook cell it shows the player; where no kernel runs, the whole walk as one figure.
+
+    Args:
+        source: a message, or a partition: then a small model is trained first, and worker 0 sends to worker 1.
+        bits: 1, 2, 4 or 8 bits an element.
+        node: the row to follow; by default that with the most different values.
+        **settings: see `trained_message`, for a partition.
+
+    Raises:
+        ValueError: if the row or width is none, or settings come with a message.
+    """
+
+    controls = _MessageControls
+
+    def __init__(self, source: RealMessage | Parts, *, bits: int = 2, node: int | None = None, **settings: Any) -> None:
+        if isinstance(source, RealMessage):
+            if settings:
+                raise ValueError(f"a ready message takes no settings, got {sorted(settings)}; pass a partition instead")
+            message = source
+        else:
+            message = trained_message(source, **settings)
+        self.model = PlayerModel(message, bits=bits, node=node)
+
+    def whole(self) -> Bundle:
+        """Return the whole walk as one figure."""
+        return draw_walk(self.model.walk)
+
+    def __repr__(self) -> str:
+        walk = self.model.walk
+        return f"MessagePlayer({self.model.message!r}, row {walk.node} in {walk.width})"

@@ -9,7 +9,7 @@ import html
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gnnqlab.lab.figures.bundle import Bundle, left_by, table_html
 from gnnqlab.lab.figures.controls import TABLE, WIDTH, make_access, shows_static
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
 
-__all__ = ["Player", "Shown", "Step", "StepControls", "Stepped", "WalkModel", "draw_step", "titled_charts"]
+__all__ = ["Player", "Step", "StepControls", "Stepped", "WalkModel", "draw_step", "titled_charts"]
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,14 @@ class Stepped:
         """Show the step before; whether there was one."""
         return self._move(-1)
 
+    def say(self) -> str:
+        """Return the step in words."""
+        raise NotImplementedError
+
+    def bundle(self, *, dark: bool = False) -> Bundle:
+        """Return the step as a figure with its numbers."""
+        raise NotImplementedError
+
     def _move(self, by: int) -> bool:
         number = self.number + by
         if not 1 <= number <= len(self.steps):
@@ -126,31 +134,14 @@ class WalkModel(Stepped):
         """The numbers that are shown."""
 
     def say(self) -> str:
-        """Return the step in words."""
         return self._kinds[self.step].say(self.walk)
 
     def bundle(self, *, dark: bool = False) -> Bundle:
-        """Return the step as a figure with its numbers."""
         return draw_step(self._kinds, self.walk, self.step, dark=dark)
 
     def bundle_of(self, name: str) -> Bundle:
         """Return a step by its name."""
         return draw_step(self._kinds, self.walk, name)
-
-
-class Shown(Protocol):
-    """A model that controls can show: steps, and each as words, figure and numbers."""
-
-    steps: tuple[str, ...]
-
-    @property
-    def number(self) -> int: ...
-
-    def go(self, number: int) -> None: ...
-
-    def say(self) -> str: ...
-
-    def bundle(self, *, dark: bool = False) -> Bundle: ...
 
 
 class StepControls:
@@ -164,7 +155,7 @@ class StepControls:
         play_ms: milliseconds of a step when it plays by itself; ``None``: it cannot.
     """
 
-    def __init__(self, model: Shown, *, order: str, play_ms: int | None = None) -> None:
+    def __init__(self, model: Stepped, *, order: str, play_ms: int | None = None) -> None:
         import ipywidgets as widgets
 
         self.shown, count = model, len(model.steps)
@@ -216,8 +207,8 @@ class StepControls:
 class Player:
     """A walk at the end of a notebook cell: its controls; where no kernel runs, all of it as one figure."""
 
-    controls: ClassVar[Callable[[Any], StepControls]]
-    """Makes the controls of a model."""
+    controls: ClassVar[type[Any]]
+    """Class of the controls, which takes the model."""
     model: Any
 
     @property

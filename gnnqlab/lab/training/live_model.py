@@ -309,24 +309,22 @@ class LiveModel:
     @property
     def ages(self) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """Column -> epochs and values of rank 0: staleness, ε; empty for a system with neither."""
-        records, found = self.records[0], {}
-        for column in AGES:
-            known = ~np.isnan(records[column])
-            if known.any():
-                found[column] = (records["epoch"][known], records[column][known])
+        found = {column: pair for column in AGES if (pair := self._known(column))}
         if self.lag and "staleness" not in found:
-            found["staleness"] = (records["epoch"], self._scheduled_age(records["epoch"]))
+            epochs = self.records[0]["epoch"]
+            found["staleness"] = (epochs, self._scheduled_age(epochs))
         return found
 
     @property
     def sent(self) -> dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """Layer -> epochs and the share of its rows that rank 0 sent; empty for a system without a cache."""
-        records, found = self.records[0], {}
-        for layer, column in enumerate(SENT):
-            known = ~np.isnan(records[column])
-            if known.any():
-                found[layer] = (records["epoch"][known], records[column][known])
-        return found
+        return {layer: pair for layer, column in enumerate(SENT) if (pair := self._known(column))}
+
+    def _known(self, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Epochs and values of rank 0 where a column has one; ``None`` where it has none at all."""
+        records = self.records[0]
+        known = ~np.isnan(records[column])
+        return (records["epoch"][known], records[column][known]) if known.any() else None
 
     def _scheduled_age(self, epochs: NDArray[np.float64]) -> NDArray[np.float64]:
         """Age as the schedule has it: fresh rows in the first epoch, and where the system asked for them."""

@@ -12,14 +12,14 @@ from typing import Any
 
 from gnnqlab.atomic import write_text
 from gnnqlab.lab.figures.frames import human_bytes
-from gnnqlab.lab.figures.offline import PAGE_POLICY, page_script, plotly_element, script_json
+from gnnqlab.lab.figures.offline import page
 from gnnqlab.lab.figures.theme import styles_of, template
 from gnnqlab.lab.training.comparison_table import comparison_frame, equally_often, said, seconds_to, usual_target
 from gnnqlab.lab.training.report_figures import ReportFigures
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, graph_name, labels, origin_html, take
 from gnnqlab.train.loop.scores import also_in, score_in, score_label
 
-__all__ = ["write_report"]
+__all__ = ["export", "write_report"]
 
 _FEW = 4
 """Most runs whose values stand beside each other on a phone."""
@@ -49,6 +49,31 @@ def write_report(runs: Sequence[RunLike], path: str | Path, *, target: float | N
     return path
 
 
+def export(runs: RunLike | Sequence[RunLike], path: str | Path) -> Path:
+    """Write runs as one HTML page that holds all it needs: figures, tables, configuration, the command that repeats it.
+
+    Runs may still train; the page shows them as they stand. It may be sent by mail, and opens from a disk, on a phone
+    and in the dark. Long runs are drawn with fewer points, so that the page stays below 5 MB.
+
+    Args:
+        runs: one run, or several; the others are compared with the first.
+        path: the file to write, ``.html``; an existing one is replaced as a whole.
+
+    Returns:
+        The path that was written.
+
+    Raises:
+        ValueError: if there is no run, or the file has another ending.
+
+    Example:
+        ``gq.export(gq.runs()[-2:], "comparison.html")``
+    """
+    path = Path(path)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"a report is a page, its name must end in .html, got {path.name!r}")
+    return write_report(list(runs) if isinstance(runs, Sequence) else [runs], path)
+
+
 def _page(runs: Sequence[Snapshot], target: float | None) -> str:
     here = Path(__file__).parent
     names = labels(runs)
@@ -60,27 +85,9 @@ def _page(runs: Sequence[Snapshot], target: float | None) -> str:
         _section("Configuration", "".join(_configuration(name, run) for name, run in zip(names, runs))),
     ]
     drawn = {"figures": figures.drawn, "templates": {"light": template(), "dark": template(dark=True)}}
-    title = _title(runs, names)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{PAGE_POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{html.escape(title)} · gnnqlab</title>
-<style>{(here / "report.css").read_text(encoding="utf-8")}</style>
-</head>
-<body>
-<main>
-{"".join(sections)}
-</main>
-<footer>Written by gnnqlab. This page holds all it needs and fetches nothing.</footer>
-<script type="application/json" id="figures">{script_json(drawn)}</script>
-{plotly_element()}
-<script>{page_script(here / "report.js")}</script>
-</body>
-</html>
-"""
+    footer = "<footer>Written by gnnqlab. This page holds all it needs and fetches nothing.</footer>"
+    body, style = f"<main>\n{''.join(sections)}\n</main>\n{footer}", (here / "report.css").read_text(encoding="utf-8")
+    return page(here / "report.js", body, title=_title(runs, names), style=style, name="figures", values=drawn)
 
 
 def _title(runs: Sequence[Snapshot], names: Sequence[str]) -> str:

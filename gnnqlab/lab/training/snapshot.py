@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gnnqlab.lab.training.sweep import flat
 from gnnqlab.run.folder import read_json
 
 if TYPE_CHECKING:
@@ -88,24 +89,15 @@ def labels(runs: Sequence[Snapshot]) -> list[str]:
     names = list(systems)
     for system in set(systems):
         same = [number for number, name in enumerate(systems) if name == system]
-        settings = [dict(_settings(runs[number].config)) for number in same]
+        # Where processes run is no property of the training, and a recipe repeats its parts.
+        configs = [{**runs[number].config, "launch": {}, "recipe": {}} for number in same]
+        settings = [dict(flat(config)) for config in configs]
         differ = [key for key in settings[0] if len({str(one.get(key)) for one in settings}) > 1]
         for number, one in zip(same, settings):
             if differ:
                 words = ", ".join(f"{key.rpartition('.')[2]} {one.get(key)}" for key in differ[:3])
                 names[number] = f"{system} ({words})"
     return [name if names.count(name) == 1 else f"{name} #{number}" for number, name in enumerate(names, start=1)]
-
-
-def _settings(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every setting by its path; where processes run is no property of the training, and a recipe repeats its parts."""
-    for key, value in config.items():
-        if prefix + key in ("launch", "recipe"):
-            continue
-        if isinstance(value, Mapping):
-            yield from _settings(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
 
 
 def graph_name(summary: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["ABSENT", "Differing", "differing", "settings_of", "OUTCOMES", "Outcome", "Sweep", "explained"]
+__all__ = ["ABSENT", "Differing", "differing", "flat", "settings_of", "OUTCOMES", "Outcome", "Sweep", "explained"]
 
 ABSENT = "not used"
 """Stands for a setting that a run's system does not have."""
@@ -65,7 +65,7 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
     launch = config.get("launch") or {}
     plain = {**config, "launch": {name: launch.get(name) for name in _WHERE}}
     plain.pop("recipe", None)
-    return dict(_flat(plain))
+    return {path: value for path, value in flat(plain) if path.rpartition(".")[2] != "seed"}
 
 
 def differing(settings: Sequence[Mapping[str, Any]]) -> list[Differing]:
@@ -137,11 +137,12 @@ def _order(value: Any) -> tuple[int, float, str]:
     return (2 if value == ABSENT else 1), 0.0, _said(value)
 
 
-def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every setting of a configuration by its path."""
     for name, each in value.items():
         if isinstance(each, Mapping):
-            yield from _flat(each, f"{prefix}{name}.")
-        elif name != "seed":  # a random partitioner has the run's
+            yield from flat(each, f"{prefix}{name}.")
+        else:
             yield prefix + name, each
 
 

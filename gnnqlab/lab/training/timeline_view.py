@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import Bundle
@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
     from plotly.graph_objects import Figure
 
-__all__ = ["hidden_share", "layer_timeline", "shown_layer", "timeline_chart"]
+__all__ = [
+    "common_epoch", "epoch_seconds", "exposed_table", "hidden_share", "layer_timeline", "median_epoch", "shown_layer",
+    "timeline_chart",
+]  # fmt: skip
+
+
+_Spans = list[tuple[float, float]]
 
 
 def layer_timeline(
@@ -30,7 +36,7 @@ def layer_timeline(
     Raises:
         ValueError: if nothing of that layer and direction was recorded, or not in that epoch.
     """
-    here = timeline[(timeline["layer"] == layer) & (timeline["direction"] == direction)]
+    here = _exchange_of(timeline, layer, direction)
     if here.empty:
         raise ValueError(
             f"nothing was recorded of layer {layer}, {direction}; launch with timeline_every=5, and look at layers "
@@ -38,7 +44,7 @@ def layer_timeline(
         )
     known = sorted(set(here["epoch"]))
     if epoch is None:
-        epoch = _median_epoch(_took(here))
+        epoch = median_epoch(epoch_seconds(here))
     if epoch not in known:
         raise ValueError(f"epoch must be one that was recorded, {known}, got {epoch}")
     some = here[here["epoch"] == epoch]
@@ -50,28 +56,25 @@ def layer_timeline(
     return found.sort_values(["rank", "start (ms)"], ignore_index=True)
 
 
-def _took(here: DataFrame) -> Series:
-    """Seconds of the exchange by epoch."""
-    by_epoch = here.groupby("epoch")
+def epoch_seconds(parts: DataFrame) -> Series:
+    """Return the seconds from the first begin to the last end of some parts of a timeline, by epoch."""
+    by_epoch = parts.groupby("epoch")
     took: Series = by_epoch["end_s"].max() - by_epoch["start_s"].min()
     return took
 
 
-def _median_epoch(took: Series) -> int:
+def median_epoch(took: Series) -> int:
+    """Return the epoch whose length is the median, the earlier of two."""
     return int(took.sort_values(kind="stable").index[(len(took) - 1) // 2])
 
 
-def _common_epoch(timelines: Mapping[str, DataFrame], layer: int, direction: str) -> int | None:
-    """The epoch to show of all runs; ``None`` if they recorded none in common."""
+def common_epoch(each: Sequence[Series]) -> int | None:
+    """Return the epoch to show of several runs by their :func:`epoch_seconds`; ``None`` if they have none in common."""
     import pandas as pd
 
-    each = [
-        _took(timeline[(timeline["layer"] == layer) & (timeline["direction"] == direction)])
-        for timeline in timelines.values()
-    ]
     # Beside its own median, so that a slow run does not decide alone.
     together = pd.concat([took / took.median() for took in each], axis=1, join="inner").sum(axis=1)
-    return _median_epoch(together) if len(together) else None
+    return median_epoch(together) if len(together) else None
 
 
 def shown_layer(timeline: DataFrame) -> int | None:
@@ -101,6 +104,61 @@ def hidden_share(timeline: DataFrame) -> float:
     waited = waits.groupby(place)["seconds"].sum().reindex(spans.index, fill_value=0.0)
     under_way = (spans["end"] - spans["start"]).sum()
     return max(0.0, 1.0 - float(waited.sum() / under_way)) if under_way > 0 else 0.0
+
+
+def exposed_table(timeline: DataFrame) -> DataFrame:
+    """Return, for each worker, how long messages to it were under way, and how much of that it waited.
+
+    Transfers that overlap count once. Under way while the worker waits is *exposed*, under way while it does something
+    else is *hidden*; the two add up.
+
+    Args:
+        timeline: ``run.timeline``, of one epoch.
+
+    Returns:
+        Milliseconds by worker: ``under way, exposed, hidden``.
+
+    Example:
+        >>> import pandas as pd
+        >>> parts = [(0, "transfer", 0.000, 0.010), (0, "central", 0.000, 0.004), (0, "wait", 0.004, 0.010)]
+        >>> timeline = pd.DataFrame(parts, columns=["rank", "what", "start_s", "end_s"])
+        >>> exposed_table(timeline).round(6).loc["worker 0"].tolist()
+        [10.0, 6.0, 4.0]
+    """
+    import pandas as pd
+
+    rows = {}
+    for rank in sorted(set(timeline["rank"])):
+        mine = timeline[timeline["rank"] == rank]
+        way = _union(_spans(mine, "transfer"))
+        total, exposed = _length(way), _length(_common(way, _union(_spans(mine, "wait"))))
+        rows[f"worker {rank}"] = [1e3 * total, 1e3 * exposed, 1e3 * (total - exposed)]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["under way", "exposed", "hidden"]).rename_axis("ms")
+
+
+def _spans(timeline: DataFrame, what: str) -> _Spans:
+    some = timeline[timeline["what"] == what]
+    return list(zip(some["start_s"].tolist(), some["end_s"].tolist()))
+
+
+def _union(spans: Iterable[tuple[float, float]]) -> _Spans:
+    found: _Spans = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((start, end))
+    return found
+
+
+def _common(one: _Spans, other: _Spans) -> _Spans:
+    """Return what two unions share."""
+    shared = ((max(a, c), min(b, d)) for a, b in one for c, d in other)
+    return [(start, end) for start, end in shared if start < end]
+
+
+def _length(spans: _Spans) -> float:
+    return sum(end - start for start, end in spans)
 
 
 def timeline_chart(
@@ -133,7 +191,8 @@ def timeline_chart(
 
     if not timelines:
         raise ValueError("a figure needs at least one timeline, got none; pass {label: run.timeline}")
-    shown_epoch = _common_epoch(timelines, layer, direction) if epoch is None else epoch
+    each = [epoch_seconds(_exchange_of(timeline, layer, direction)) for timeline in timelines.values()]
+    shown_epoch = common_epoch(each) if epoch is None else epoch
     frames = {
         label: layer_timeline(timeline, layer=layer, direction=direction, epoch=shown_epoch)
         for label, timeline in timelines.items()
@@ -165,6 +224,10 @@ def timeline_chart(
     figure.update_xaxes(showticklabels=True, rangemode="tozero")
     table = pd.concat(frames, names=["run"]).reset_index(level=0).set_index("run")
     return Bundle(figure, table)
+
+
+def _exchange_of(timeline: DataFrame, layer: int, direction: str) -> DataFrame:
+    return timeline[(timeline["layer"] == layer) & (timeline["direction"] == direction)]
 
 
 def _exchange(frame: DataFrame) -> Figure:

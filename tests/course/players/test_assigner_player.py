@@ -11,7 +11,6 @@ from gnnqlab.course.players.assigner_player import AssignerModel, AssignerPlayer
 from gnnqlab.course.players.assigner_views import ASSIGNER_STEPS, draw_assignment
 from gnnqlab.course.players.assigner_walk import AssignerWalk
 from gnnqlab.course.players.stepped import draw_step
-from gnnqlab.lab.figures import bundle
 from gnnqlab.lab.figures.graph_drawing import draw_bits
 from gnnqlab.partition.parts import Parts
 from tests.cases import each
@@ -115,14 +114,6 @@ def test_all_steps_at_once(walk: AssignerWalk) -> None:
     titles = [note.text for note in shown.figure.layout.annotations]
     assert titles[0].startswith("1 · ") and titles[-1].startswith("6 · ")
     assert {trace.name for trace in shown.figure.data if trace.xaxis == "x4"} == {"2 bits", "4 bits", "8 bits"}
-
-
-def test_without_a_kernel_all_steps_show(player: AssignerPlayer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GNNQLAB_STATIC", "1")
-    monkeypatch.setattr(bundle, "svg_of", lambda figure: "<svg/>")
-    outputs, metadata = player._repr_mimebundle_()
-    assert "image/svg+xml" in outputs and "application/vnd.jupyter.widget-view+json" not in outputs
-    assert "tells worker 1 the widths" in metadata["image/svg+xml"]["alt"]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:ipywidgets")

@@ -1,9 +1,19 @@
-"""A figure for every reader: live, a picture, or a table; and never an exception."""
+"""A figure for every reader, in Colab too: live, a picture, or a table; and what a view leaves in a notebook."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterator
 
 import pandas as pd
+import plotly.graph_objects as go
 import pytest
 
 from gnnqlab.lab.figures import bundle, still
+from gnnqlab.lab.figures.bundle import VIEW, Bundle, in_colab, left_by
+from gnnqlab.lab.figures.controls import make_access
+from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.training import compare
 from gnnqlab.lab.training.plots import convergence
 from tests.lab.synthetic import make_run
@@ -78,3 +88,83 @@ def test_a_comparison_shows_its_table_and_its_figures() -> None:
 def test_comparing_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one run, got none"):
         compare([])
+
+
+@pytest.fixture
+def allowed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """How often its manager of widgets was turned on."""
+    calls: list[str] = []
+    output = types.ModuleType("google.colab.output")
+    output.enable_custom_widget_manager = lambda: calls.append("on")  # type: ignore[attr-defined]
+    colab = types.ModuleType("google.colab")
+    colab.output = output  # type: ignore[attr-defined]
+    for name, module in {"google.colab": colab, "google.colab.output": output}.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setitem(sys.modules, "google", types.ModuleType("google"))
+    sys.modules["google"].colab = colab  # type: ignore[attr-defined]
+    yield calls
+
+
+def one_bar() -> Bundle:
+    figure = go.Figure(go.Bar(x=["a"], y=[1.0])).update_layout(meta={"caption": "One bar."})
+    return Bundle(figure, pd.DataFrame({"y": [1.0]}, index=["a"]))
+
+
+def test_elsewhere_figures_are_plotlys_json() -> None:
+    assert not in_colab()
+    outputs, _ = one_bar()._repr_mimebundle_()
+    assert "application/vnd.plotly.v1+json" in outputs and "Plotly.newPlot" not in outputs.get("text/html", "")
+
+
+def test_figures_come_as_html_that_draws_itself(allowed: list[str]) -> None:
+    outputs, _ = one_bar()._repr_mimebundle_()
+    assert "Plotly.newPlot" in outputs["text/html"] and "<html" not in outputs["text/html"]
+    assert outputs["text/plain"] == "One bar." and "image/svg+xml" not in outputs
+    assert len(outputs["text/html"]) < 20_000, "the script of Plotly is fetched by the page"
+
+
+def test_anywidget_turns_on_what_widgets_need(allowed: list[str]) -> None:
+    view, access = FigureView(), make_access()
+    assert set(allowed) == {"on"}
+    view.close()
+    access.close()
+
+
+class _Widget:
+    """Stands for one of ipywidgets."""
+
+    def _repr_mimebundle_(self) -> dict[str, object]:
+        return {"text/plain": "VBox(children=...)", VIEW: {"model_id": "a"}}
+
+
+class _Place(_Widget):
+    plotly, source = {"id": "b"}, "c"
+
+
+class _Box(_Widget):
+    def __init__(self, *children: _Widget) -> None:
+        self.children = children
+
+
+def test_a_saved_widget_leaves_its_numbers_for_whoever_has_no_kernel() -> None:
+    drawn = bundle.show(convergence({"vanilla": RUN.records}), pd.DataFrame({"x": [12.5]}))
+    data, metadata = left_by(_Widget(), "a figure", lambda: drawn)
+    assert data[VIEW] == {"model_id": "a"} and "12.5" in data["text/html"]
+    assert data["text/plain"].startswith("Validation accuracy by epoch")
+    assert metadata == {"gnnqlab": {"view": {"model_id": "a"}}}
+    assert left_by(_Widget(), "a < b")[0]["text/html"] == "<p>a &lt; b</p>"
+    assert left_by(_Widget(), "runs", table="<table>")[0]["text/html"] == "<table>"
+
+
+def test_numbers_that_fail_leave_the_words() -> None:
+    drawn = bundle.show(convergence({"vanilla": RUN.records}), pd.DataFrame({"x": [12.5]}))
+    data, _ = left_by(_Widget(), "a figure", lambda: bundle.Bundle(drawn.figure, None))
+    assert data["text/html"] == "<p>a figure</p>" and "no numbers" in data["text/plain"] and VIEW in data
+
+
+def test_the_first_figure_inside_is_named_or_the_one_that_is_asked_for() -> None:
+    other = _Place()
+    other.source = "d"
+    box = _Box(_Widget(), _Box(_Place()), other)
+    assert left_by(box, "words")[1]["gnnqlab"]["figure"] == "c"
+    assert left_by(box, "words", figure=other)[1]["gnnqlab"]["figure"] == "d"

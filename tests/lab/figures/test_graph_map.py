@@ -1,8 +1,6 @@
 """A real graph drawn: what nodes say is what a search over all edges finds, and the picture stays small."""
 
 import json
-import struct
-import zlib
 
 import numpy as np
 import pytest
@@ -16,6 +14,7 @@ from gnnqlab.lab.figures.grid_places import LARGEST_WHOLE, neighbourhood, places
 from gnnqlab.lab.figures.waiting import travelling, waiting_of
 from gnnqlab.simulation.coding_errors import coding_errors
 from tests.cases import each
+from tests.lab.figures.test_still import read_indexed
 
 GRAPH = gq.load("sbm:120,3,6")
 
@@ -184,25 +183,10 @@ def test_the_drawn_digits_are_their_images_in_few_bytes(digits) -> None:
 def test_a_picture_has_the_pixels_that_it_was_given() -> None:
     pixels = np.arange(6, dtype=np.uint8).reshape(2, 3)
     palette = [(10 * n, 20 * n, 30 * n, 50 * n) for n in range(6)]
-    width, height, colors, opacity, lines = _read_png(write_png(pixels, palette))
-    assert (width, height) == (3, 2)
-    assert [(*colors[3 * n : 3 * n + 3], opacity[n]) for n in range(6)] == palette
-    assert lines == bytes([0, 0, 1, 2, 0, 3, 4, 5]), "each line after the number of its filter, none"
+    picture = read_indexed(write_png(pixels, palette))
+    assert picture.shape == (2, 3, 4) and [tuple(pixel) for pixel in picture.reshape(-1, 4).tolist()] == palette
     with pytest.raises(ValueError, match="pixels must be numbers of 5 colours, got 5"):
         write_png(pixels, palette[:5])
-
-
-def _read_png(picture: bytes) -> tuple[int, int, bytes, bytes, bytes]:
-    """Its chunks, each with the checksum that the format asks for."""
-    held, at = {}, 8
-    while at < len(picture):
-        (size,) = struct.unpack(">I", picture[at : at + 4])
-        name, body = picture[at + 4 : at + 8], picture[at + 8 : at + 8 + size]
-        assert struct.unpack(">I", picture[at + 8 + size : at + 12 + size])[0] == zlib.crc32(name + body)
-        held[name], at = body, at + 12 + size
-    width, height, depth, kind, *_ = struct.unpack(">IIBBBBB", held[b"IHDR"])
-    assert (depth, kind) == (8, 3)
-    return width, height, held[b"PLTE"], held[b"tRNS"], zlib.decompress(held[b"IDAT"])
 
 
 @each(

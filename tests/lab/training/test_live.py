@@ -1,4 +1,4 @@
-"""The live view on a page: it follows a run, ends with it, and is a picture where no kernel runs."""
+"""The live view on a page: it follows a run at its pace, ends with it, and is a picture where no kernel runs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import gnnqlab as gq
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.theme import PHASES
 from gnnqlab.lab.training.live import LiveView
+from gnnqlab.lab.training.live_panel import Pace
 from gnnqlab.lab.training.live_views import draw_live, live_values
 from gnnqlab.run.run import Run
 from tests.lab.synthetic_folder import Folder
@@ -151,3 +152,49 @@ def test_a_real_run_grows_is_found_again_and_stopped(tmp_path: Path) -> None:
     forward = draw_live(view.model).data[4 + 2 * len(PHASES)]
     assert forward.name == "forward" and set(forward.y) == {4.0}
     assert values[0]["x"][0] == 0 and len(values[0]["x"]) >= 5
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _pace(clock: Clock) -> Pace:
+    return Pace(share=0.005, credit_s=0.1, least_s=1.0, most_s=10.0, clock=clock)
+
+
+def test_the_first_drawings_come_every_second_then_the_share_is_kept() -> None:
+    clock = Clock()
+    pace = _pace(clock)
+    begun, spent, waits = clock.now, 0.0, []
+    for _ in range(200):
+        spent += 0.03
+        waits.append(pace.after(0.03))
+        clock.now += waits[-1]
+    assert waits[:3] == [1.0, 1.0, 1.0]
+    assert spent <= 0.1 + 0.005 * (clock.now - begun) + 1e-9
+    assert round(waits[-1], 6) == 6.0  # 0.03 s at half a per cent
+
+
+def test_no_drawing_waits_longer_than_the_most() -> None:
+    clock = Clock()
+    pace = _pace(clock)
+    assert pace.after(3.0) == 10.0, "a slow drawing, as of a long run that was just opened"
+    clock.now += 10.0
+    assert pace.after(0.02) == 4.0, "the next ones are not billed for it"
+    clock.now += 4.0
+    assert pace.after(3.0) == 10.0
+
+
+def test_a_page_just_opened_moves_at_once() -> None:
+    clock = Clock()
+    pace = _pace(clock)
+    pace.after(3.0)
+    pace.refill()
+    assert pace.after(0.03) == 1.0
+    clock.now += 1e6
+    pace.after(0.09)
+    assert pace.after(0.09) == 10.0, "no more than the credit is saved"

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from gnnqlab.lab.tuner.controls import control_of
+from gnnqlab.lab.tuner.settings import knobs_of
 from gnnqlab.lab.tuner.tuner import Tuner
 from gnnqlab.lab.tuner.views import HERE
 from gnnqlab.systems import SYSTEMS
@@ -171,3 +173,16 @@ def test_trouble_is_said_and_the_panel_lives_on(tuner: Tuner, monkeypatch: pytes
     _until(lambda: not tuner.panel.train.disabled and tuner.panel.stop.disabled)  # after what is said
     tuner.panel.controls["lam"].slider.value = 0.3
     _until(lambda: _drawn(tuner) == 0.3 and "no room" not in tuner.panel.status.value)
+
+
+def test_several_numbers_are_typed_with_commas_between() -> None:
+    asked: list[tuple[str, Any]] = []
+    knob = knobs_of("sylvie")["thresholds"]
+    control = control_of("thresholds", knob, (0.5, 0.75), lambda name, value: asked.append((name, value)))
+    assert control.box.value == "0.5, 0.75"
+    control.box.value = "0.9, 0.95,0.99"
+    assert asked == [("thresholds", (0.9, 0.95, 0.99))]
+    control.box.value = "nine tenths"
+    assert asked[1:] == [("thresholds", "nine tenths")], "refused where all else is"
+    control.show((0.1, 0.2))
+    assert control.box.value == "0.1, 0.2" and len(asked) == 2

@@ -30,7 +30,7 @@ FAULTS = (
     Fault(
         name="panels side by side show unequal moments",
         file="lab/training/timeline_view.py",
-        before="shown_epoch = _common_epoch(timelines, layer, direction) if epoch is None else epoch",
+        before="shown_epoch = common_epoch(each) if epoch is None else epoch",
         after="shown_epoch = epoch",
         test="lab/training/test_timeline_view.py::test_runs_side_by_side_show_the_same_epoch_and_say_which",
         why="a slow epoch of one run beside a quick one of another looks like a difference of systems",
@@ -40,7 +40,7 @@ FAULTS = (
         file="lab/training/snapshot.py",
         before='"instruction set": _joined([machine.get("instruction_set"),',
         after='"instruction set": _joined(["avx512",',
-        test="lab/training/test_origin.py::test_it_is_what_the_run_wrote_down",
+        test="lab/training/test_snapshot.py::test_it_is_what_the_run_wrote_down",
         why="on the machine that trained both are the same",
     ),
     Fault(
@@ -157,7 +157,7 @@ FAULTS = (
     ),
     Fault(
         name="exposed communication told as hidden",
-        file="lab/training/paths.py",
+        file="lab/training/timeline_view.py",
         before="1e3 * exposed, 1e3 * (total - exposed)]",
         after="1e3 * (total - exposed), 1e3 * exposed]",
         test="lab/training/test_critical_path.py::test_exposed_and_hidden_communication_is_told",
@@ -229,10 +229,10 @@ FAULTS = (
     ),
     Fault(
         name="the run beside which another stands told as the shorter one",
-        file="lab/training/paths.py",
+        file="lab/training/critical_path.py",
         before='table["difference"] = table.iloc[:, 0] - table.iloc[:, 1]',
         after='table["difference"] = table.iloc[:, 1] - table.iloc[:, 0]',
-        test="lab/training/test_paths_beside.py::test_what_is_exposed_and_hidden_is_told_of_both",
+        test="lab/training/test_critical_path.py::test_what_is_exposed_and_hidden_is_told_of_both",
         why="a wait that overlap took away would be told as one that it made",
     ),
     Fault(
@@ -240,7 +240,7 @@ FAULTS = (
         file="lab/figures/still.py",
         before="nearest[closer] = len(taken)",
         after="nearest[closer] = len(taken) - 1",
-        test="lab/figures/test_indexed_png.py::test_of_more_colors_each_pixel_gets_the_nearest_that_is_kept",
+        test="lab/figures/test_still.py::test_of_more_colors_each_pixel_gets_the_nearest_that_is_kept",
         why="a figure looks nearly right, with rims of wrong colour round letters",
     ),
     Fault(
@@ -248,7 +248,7 @@ FAULTS = (
         file="lab/figures/still.py",
         before="return np.cumsum(written, axis=0, dtype=np.uint8)",
         after="return written",
-        test="lab/figures/test_indexed_png.py::test_few_colors_stay_as_they_are",
+        test="lab/figures/test_still.py::test_few_colors_stay_as_they_are",
         why="nobody looks at a saved picture until somebody else opens it",
     ),
     Fault(

@@ -80,7 +80,7 @@ FAULTS = (
         file="train/records/pauses.py",
         before="for later in range(1, lag + 1)}",
         after="for later in range(1, lag)}",
-        test="lab/training/test_target.py::test_an_epoch_that_an_evaluation_made_shorter_counts_as_its_neighbours",
+        test="lab/training/test_comparison_table.py::test_an_epoch_that_an_evaluation_made_shorter_counts_as_its_neighbours",
         why="pipelines evaluated after every epoch would look quicker than their bytes",
     ),
     Fault(
