@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.engine.rows import row
-from benchmarks.kernels.pinned import Pair, by_threads, compare, interleaved, median, pair_rows
+from benchmarks.kernels.pinned import Pair, by_threads, compare, interleaved, median, next_epochs, pair_rows
 
 __all__ = ["nodewise"]
 
@@ -166,8 +166,6 @@ def _joins(repeats: int, rows: int, columns: int) -> list[dict[str, Any]]:
 
 def _joined_epochs(repeats: int, graph: str, jump: str, columns: int) -> list[dict[str, Any]]:
     """Return the row of an epoch of JKNet beside one that differs in its join alone."""
-    import itertools
-
     import torch
 
     from gnnqlab.compute.float32 import PlainProducts
@@ -181,21 +179,16 @@ def _joined_epochs(repeats: int, graph: str, jump: str, columns: int) -> list[di
             with apart():
                 return super().join(layers, how, mask=mask)
 
-    def epochs_of(trainer: Any) -> Callable[[], object]:
-        numbers = itertools.count()
-        return lambda: trainer.epoch(next(numbers))
-
     whole, shape = load(graph), JKNetSettings(layers=LAYERS, hidden=columns, jump=jump)
-    contestants: dict[str, Callable[[], object]] = {}
-    for name, products in (("one pass", PlainProducts()), ("in steps", JoinsInSteps())):
-        contestants[name] = epochs_of(exact_trainer(whole, shape, products=products))
+    trainers = {
+        name: exact_trainer(whole, shape, products=products)
+        for name, products in (("one pass", PlainProducts()), ("in steps", JoinsInSteps()))
+    }
     case = f"{graph}, jknet {jump} {LAYERS} x {columns}, one worker, {torch.get_num_threads()} thread(s)"
-    return compare(case, contestants, [Pair("epoch", "one pass", "in steps", "its joins in steps")], repeats)
+    return compare(case, next_epochs(trainers), [Pair("epoch", "one pass", "in steps", "its joins in steps")], repeats)
 
 
 def _epochs(repeats: int, graph: str, model: str, columns: int, pass_s: float) -> list[dict[str, Any]]:
-    import itertools
-
     import torch
 
     from gnnqlab.graph import load
@@ -203,9 +196,8 @@ def _epochs(repeats: int, graph: str, model: str, columns: int, pass_s: float) -
     from gnnqlab.simulation.whole_graph import exact_trainer
 
     shape = ModelSettings(name=model, layers=LAYERS, hidden=columns)
-    trainer, numbers = exact_trainer(load(graph), shape), itertools.count()
-
-    seconds = interleaved(_beside_steps({"one pass": lambda: trainer.epoch(next(numbers))}), repeats)
+    trainers = {"one pass": exact_trainer(load(graph), shape)}
+    seconds = interleaved(_beside_steps(next_epochs(trainers)), repeats)
     case = f"{graph}, {model} {LAYERS} x {columns}, one worker, {torch.get_num_threads()} thread(s)"
     lines = pair_rows(case, seconds, [Pair("epoch", "one pass", "one pass, in steps", STEPS, FASTER)])
     if model == "gcn":

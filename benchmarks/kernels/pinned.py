@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 import json
 import os
 import random
@@ -19,7 +20,18 @@ from typing import Any, NamedTuple
 
 from benchmarks.engine.rows import row
 
-__all__ = ["Pair", "by_threads", "compare", "interleaved", "median", "pair_rows", "run_each", "run_pinned", "spread"]
+__all__ = [
+    "Pair",
+    "by_threads",
+    "compare",
+    "interleaved",
+    "median",
+    "next_epochs",
+    "pair_rows",
+    "run_each",
+    "run_pinned",
+    "spread",
+]
 
 Contestants = Mapping[str, Callable[[], object]]
 """Calls to be timed, by name."""
@@ -159,6 +171,26 @@ def interleaved(contestants: Contestants, repeats: int) -> dict[str, list[float]
             run()
             seconds[name].append(time.perf_counter() - start)
     return seconds
+
+
+def next_epochs(trainers: Mapping[str, Any]) -> dict[str, Callable[[], object]]:
+    """Return a call for each trainer that trains its next epoch; all have the same numbers, and so the same masks.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> calls = next_epochs({name: SimpleNamespace(epoch=print) for name in "ab"})
+        >>> calls["b"](), calls["a"](), calls["a"]()
+        1
+        1
+        2
+        (None, None, None)
+    """
+
+    def call(trainer: Any) -> Callable[[], object]:
+        numbers = itertools.count(1)
+        return lambda: trainer.epoch(next(numbers))
+
+    return {name: call(trainer) for name, trainer in trainers.items()}
 
 
 def median(seconds: list[float]) -> float:

@@ -8,7 +8,6 @@ forward pass for the backward pass, parameters and features left out. Scores are
 
 from __future__ import annotations
 
-import itertools
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.engine.graphs import graph_or_digits
 from benchmarks.engine.rows import paired, row
 from benchmarks.engine.trained import scores_of, study_rows, train_here
-from benchmarks.kernels.pinned import Pair, by_threads, compare
+from benchmarks.kernels.pinned import Pair, by_threads, compare, next_epochs
 from benchmarks.studies.accuracy import BESIDE, POINTS
 from benchmarks.studies.accuracy import MODELS as DEPTHS
 
@@ -126,12 +125,10 @@ def _of_model(graph: Graph, source: str, model: str, repeats: int, epochs: int, 
     case = f"{Path(source).stem}, {model}"
     wide = {name: _trainer(graph, model, name, 0, WIDE) for name in ("bfloat16", "float32")}
     kept = {name: _kept_bytes(trainer) for name, trainer in wide.items()}
-    number = itertools.count(1).__next__
-    epochs_of = {name: _epochs(trainer, number) for name, trainer in wide.items()}
     shape = f"{case} {DEPTHS[model]['layers']} x {WIDE['hidden']}, {torch.get_num_threads()} thread(s), "
     shape += instructions()
     rows = [
-        *compare(shape, epochs_of, [Pair("epoch", "bfloat16", "float32")], repeats),
+        *compare(shape, next_epochs(wide), [Pair("epoch", "bfloat16", "float32")], repeats),
         row(
             shape, "kept for the backward pass", kept["bfloat16"], "B", "float32", kept["float32"],
             kept["float32"] / kept["bfloat16"],
@@ -175,10 +172,6 @@ def _trainer(graph: Graph, model: str, precision: str, seed: int, more: dict[str
 
     shape = ModelSettings(name=model, **{**DEPTHS[model], **more})
     return exact_trainer(graph, shape, seed=seed, lr=BESIDE["lr"], products=PARTS["compute"][precision]().build())
-
-
-def _epochs(trainer: Trainer, number: Callable[[], int]) -> Callable[[], object]:
-    return lambda: trainer.epoch(number())
 
 
 def _kept_bytes(trainer: Trainer) -> int:

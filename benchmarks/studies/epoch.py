@@ -34,7 +34,7 @@ GOALS = {("dgl.nn", "sparse input"): 1.8, ("dgl.nn", "dense input"): 1.8, ("dgl.
 EXPLAINED = "share of the epoch that named phases explain"
 
 
-class Contestant(NamedTuple):
+class Contender(NamedTuple):
     """One side of a race of epochs, in a process of its own."""
 
     dgl: bool = False
@@ -124,10 +124,10 @@ def _one_worker(name: str, path: str, repeats: int, models: tuple[str, ...] = MO
 
 def _side_by_side(name: str, path: str, model: str, taken: str, repeats: int) -> list[dict[str, Any]]:
     sparse = taken == "sparse input"
-    contestants = {"ours": Contestant(sparse=sparse)}
+    contestants = {"ours": Contender(sparse=sparse)}
     if importlib.util.find_spec("dgl") is not None:
-        contestants["dgl.nn"] = Contestant(dgl=True, sparse=sparse, pages=False)
-        contestants["dgl.nn, pages kept"] = Contestant(dgl=True, sparse=sparse)
+        contestants["dgl.nn"] = Contender(dgl=True, sparse=sparse, pages=False)
+        contestants["dgl.nn, pages kept"] = Contender(dgl=True, sparse=sparse)
     seconds = _in_turn(contestants, path, model, repeats)
     case = f"{name}, {model}, {taken}, one worker, {len(os.sched_getaffinity(0))} thread(s)"
     ours, rows = statistics.median(seconds["ours"]), []
@@ -145,7 +145,7 @@ def _span(seconds: list[float]) -> str:
     return f"{min(seconds):.3g} to {max(seconds):.3g} s"
 
 
-def _in_turn(contestants: Mapping[str, Contestant], path: str, model: str, repeats: int) -> dict[str, list[float]]:
+def _in_turn(contestants: Mapping[str, Contender], path: str, model: str, repeats: int) -> dict[str, list[float]]:
     """Return seconds of each contestant's epochs, taken in turn, each in a process of its own, after two warm-ups."""
     from gnnqlab.train.memory import large_pages
 
@@ -170,7 +170,7 @@ def _in_turn(contestants: Mapping[str, Contestant], path: str, model: str, repea
     return seconds
 
 
-def _contest(contestant: Contestant, path: str, model: str, line: Any) -> None:
+def _contest(contestant: Contender, path: str, model: str, line: Any) -> None:
     from gnnqlab.train.memory import keep_pages
 
     if contestant.pages:

@@ -8,7 +8,6 @@ before its first epoch; parameters, graph and features are there by then.
 from __future__ import annotations
 
 import gc
-import itertools
 import re
 import statistics
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 from benchmarks.engine.graphs import find_graphs
 from benchmarks.engine.rows import counted, paired, row
 from benchmarks.engine.trained import scores_of, train_each, train_here
-from benchmarks.kernels.pinned import Pair, interleaved, pair_rows, run_each
+from benchmarks.kernels.pinned import Pair, interleaved, next_epochs, pair_rows, run_each
 from benchmarks.studies.accuracy import BESIDE
 from gnnqlab.course.experiments.kept_bytes import PURPOSES, by_purpose
 
@@ -95,8 +94,7 @@ def _rows(source: str, model: str, repeats: int, epochs: int, seeds: range, trai
 
     loaded = load(source)
     wide = {name: _trainer(loaded, model, settings, 0) for name, settings in _contestants().items()}
-    number = itertools.count(1).__next__
-    seconds = interleaved({name: _epoch(trainer, number) for name, trainer in wide.items()}, repeats)
+    seconds = interleaved(next_epochs(wide), repeats)
     kept = {name: by_purpose(loaded, _shape(model), _products(settings)) for name, settings in _contestants().items()}
     peaks = {
         name: run_each(__name__ + ":measure_peak", threads=(1,), source=source, model=model, settings=settings)[0]
@@ -144,10 +142,6 @@ def _trainer(graph: Any, model: str, settings: dict[str, Any] | None, seed: int)
     from gnnqlab.simulation.whole_graph import exact_trainer
 
     return exact_trainer(graph, _shape(model), seed=seed, lr=BESIDE["lr"], products=_products(settings))
-
-
-def _epoch(trainer: Any, number: Any) -> Any:
-    return lambda: trainer.epoch(number())
 
 
 def _scores(graph: Any, source: str, model: str, epochs: int, seeds: range, trainings: str) -> dict[str, list[float]]:

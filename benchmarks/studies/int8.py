@@ -19,14 +19,13 @@ bits. Here sums over neighbours read two codes a byte; each line says how many b
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
-from benchmarks.kernels.pinned import Pair, by_threads, compare
+from benchmarks.kernels.pinned import Pair, by_threads, compare, next_epochs
 from benchmarks.studies.tango import CODES, EPOCHS, GRAPH, MODELS, SHAPE, make_dgl, make_trainer, tango
 
 if TYPE_CHECKING:
@@ -293,12 +292,9 @@ def _epoch_rows(graph: Graph, case: str, model: str, repeats: int) -> list[dict[
 
     from gnnqlab.kernels.dense.int8_mm import int8_instructions
 
-    contestants: dict[str, Callable[[], object]] = {}
-    number = itertools.count(1).__next__
-    for name, settings in {**CODES, "float32": None}.items():
-        contestants[name] = _epochs(make_trainer(graph, model, settings, 0), number)
+    trainers = {name: make_trainer(graph, model, settings, 0) for name, settings in {**CODES, "float32": None}.items()}
     try:
-        contestants["DGL"] = _epochs(make_dgl(graph, model, 0), number)
+        trainers["DGL"] = make_dgl(graph, model, 0)
     except ImportError as error:
         print(f"bench int8: DGL does not import ({error}), so its rows are left out", flush=True)
     shape = f"{case} {SHAPE[model]['layers']} x 256, dense features, {torch.get_num_threads()} thread(s), "
@@ -307,10 +303,6 @@ def _epoch_rows(graph: Graph, case: str, model: str, repeats: int) -> list[dict[
         Pair(f"epoch, {name}", name, rival, f"{rival} epoch", goal)
         for name in CODES
         for rival, goal in goals.items()
-        if rival in contestants
+        if rival in trainers
     ]
-    return compare(shape + int8_instructions(), contestants, pairs, repeats)
-
-
-def _epochs(trainer: Any, number: Callable[[], int]) -> Callable[[], object]:
-    return lambda: trainer.epoch(number())
+    return compare(shape + int8_instructions(), next_epochs(trainers), pairs, repeats)

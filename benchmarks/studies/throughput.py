@@ -283,7 +283,7 @@ def _of_the_same_training(case: str, name: str, found: Mapping[str, Sequence[Mea
 
 
 def _beside_its_bound(name: str, runs: Sequence[Measured], alone_s: float) -> tuple[str, float, str, float]:
-    """Return what a system's epoch is called, its seconds, what bounds it, and the seconds of that."""
+    """Return the name of a system's epoch in the table, its seconds, the name of its bound, and the bound's seconds."""
     if CONTESTANTS[name].decides:
         epoch_s = statistics.median(statistics.fmean(one.epochs_s) for one in runs)
         limit_s = statistics.median(statistics.fmean(max(alone_s, each) for each in one.links_s) for one in runs)

@@ -1,4 +1,4 @@
-"""What all measurements answer with, and how a test calls one in its own process."""
+"""Columns of every row, and a call of a measurement in the process of its test."""
 
 from __future__ import annotations
 

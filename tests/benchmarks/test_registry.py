@@ -1,4 +1,4 @@
-"""Every measurement has a name, and refuses what it cannot measure before anything is trained or timed."""
+"""Every measurement has a name, and refuses wrong options before anything is trained or timed."""
 
 from __future__ import annotations
 
