@@ -12,7 +12,7 @@ import torch
 from gnnqlab.exchange.timeline import Span
 from gnnqlab.message.place import Place
 from gnnqlab.nn.models.registry import ModelSettings
-from gnnqlab.observe import MessageEncoded, Observer, Observers
+from gnnqlab.observe import MessageEncoded, Observer, Observers, PhaseEnded
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import Trainer
@@ -84,10 +84,16 @@ class OneEpoch:
 
 
 class _Sent(Observer):
-    """The messages that one worker sends in training passes."""
+    """The messages that one worker sends in training passes, and when it has summed its gradients."""
 
     def __init__(self) -> None:
         self.by_epoch: dict[int, list[SentRows]] = {}
+        self.reduced: dict[int, float] = {}
+        """By epoch, seconds of ``time.perf_counter``."""
+
+    def on_phase_ended(self, event: PhaseEnded) -> None:
+        if event.phase == "reduce":  # the last stretch of an epoch counts
+            self.reduced[event.epoch] = time.perf_counter()
 
     def on_message_encoded(self, event: MessageEncoded) -> None:
         self.by_epoch.setdefault(event.epoch, []).append(SentRows.from_message(event))
@@ -146,10 +152,10 @@ def train_one_epoch(
     next_loss = workers.gradients(epochs + 1)[0]
     return OneEpoch(
         epoch=epochs,
-        spans=tuple(look.spans for look in looks),
-        reduced=tuple(look.reduced for look in looks),
+        spans=tuple(spans for _, spans in looks),
+        reduced=tuple(each.reduced[epochs] for each in observers),
         sent=tuple(itertools.chain.from_iterable(each.by_epoch.get(epochs, ()) for each in observers)),
-        losses=tuple(look.loss for look in looks),
+        losses=tuple(loss for loss, _ in looks),
         gradients=tuple(float(each.norm()) for each in gradients),
         gradient=float(gradients.sum(0).norm()),
         moved=float((after - before).norm()),
@@ -158,28 +164,9 @@ def train_one_epoch(
     )
 
 
-@dataclass(frozen=True)
-class _Look:
-    loss: float
-    spans: tuple[Span, ...]
-    reduced: float
-
-
-def _look(trainer: Trainer, epoch: int) -> _Look:
-    """Run one training pass in this thread and note its parts."""
+def _look(trainer: Trainer, epoch: int) -> tuple[float, tuple[Span, ...]]:
+    """Run one training pass in this thread; return its loss and the spans of its timeline."""
     exchange: Any = trainer.exchange
-    ready: list[float] = []
-    release = exchange.release
-
-    def note() -> None:
-        ready.append(time.perf_counter())
-        release()
-
-    exchange.release = note
     exchange.timeline.begin()
-    try:
-        loss = trainer.gradients(epoch)
-    finally:
-        exchange.release = release
-    spans = sorted(exchange.timeline.take(), key=lambda span: span.start)
-    return _Look(loss, tuple(spans), ready[0])
+    loss = trainer.gradients(epoch)
+    return loss, tuple(sorted(exchange.timeline.take(), key=lambda span: span.start))
