@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from gnnqlab.graph.graph import Graph
-    from gnnqlab.message.transport.transport import Transfer
+    from gnnqlab.message.transport.transport import Transfer, Transport
     from gnnqlab.train.config.run_config import RunConfig
     from gnnqlab.train.heartbeat import Heartbeat
 
@@ -214,18 +214,17 @@ def wire_itself(
 
 def fit_alone(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Heartbeat) -> None:
     """Train with every message of a training pass left out; what comes out is of no use but for its time."""
-    from gnnqlab.message.transport import transport
+    from gnnqlab.message.transport.transport import make_transport
     from gnnqlab.train.loop.fit import fit
 
-    transport.TRANSPORTS[config.train.transport] = Silent
-    fit(config, folder, rank, workers, heartbeat)
+    def silent(name: str, rank: int, workers: int) -> Transport:
+        return Silent() if name == config.train.transport else make_transport(name, rank, workers)
+
+    fit(config, folder, rank, workers, heartbeat, transports=silent)
 
 
 class Silent:
     """Moves nothing."""
-
-    def __init__(self, rank: int, workers: int, group: Any = None) -> None:
-        pass
 
     def post(
         self, send: Mapping[int, Tensor], receive: Mapping[int, Tensor], headers: Any = None, *, bounded: bool = False

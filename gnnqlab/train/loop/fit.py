@@ -14,6 +14,7 @@ import torch.distributed as dist
 from gnnqlab.atomic import write_text
 from gnnqlab.message.codecs.entropy import Counting
 from gnnqlab.message.transport.paced import Pacer
+from gnnqlab.message.transport.transport import Transport, make_transport
 from gnnqlab.observe import Observers, observers_named
 from gnnqlab.partition.shard import Shard
 from gnnqlab.train.checkpoints.model_file import ModelFile
@@ -54,6 +55,7 @@ def fit(
     heartbeat: Heartbeat,
     *,
     watch: Callable[[Trainer], object] | None = None,
+    transports: Callable[[str, int, int], Transport] = make_transport,
 ) -> None:
     """Train one worker's share of a run from its first to its last epoch.
 
@@ -64,6 +66,7 @@ def fit(
         workers: P.
         heartbeat: told about every change of phase.
         watch: given the trainer before its first epoch, for measurements that look into it.
+        transports: makes a transport of a name, a rank and a number of workers.
     """
     settings = config.train
     assert settings.evaluate_every is not None
@@ -103,6 +106,7 @@ def fit(
         observers=observers,
         task=task,
         links=None if held is None else own_links(folder, rank),
+        transports=transports,
     )
     if watch is not None:
         watch(trainer)

@@ -29,7 +29,7 @@ from gnnqlab.message.direction import by_direction, of_direction
 from gnnqlab.message.transport.header import run_number
 from gnnqlab.message.transport.links import sizes_up_to, time_transfers
 from gnnqlab.message.transport.paced import Paced, Pacer
-from gnnqlab.message.transport.transport import make_transport
+from gnnqlab.message.transport.transport import Transport, make_transport
 from gnnqlab.nn.message_passing import ModelGraph, WorkerGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
 from gnnqlab.nn.timed import timed
@@ -271,6 +271,7 @@ def worker_trainer(
     observers: Observers | None = None,
     task: TaskSettings | None = None,
     links: LinkShare | None = None,
+    transports: Callable[[str, int, int], Transport] = make_transport,
 ) -> Trainer:
     """Return the trainer of one worker; ``torch.distributed`` must be initialised if there are several.
 
@@ -286,6 +287,7 @@ def worker_trainer(
         observers: receive events of its messages, aggregations and epochs; those of phases are the clock's.
         task: what is learnt; by default classes of nodes.
         links: this worker's, where they are learnt.
+        transports: makes a transport of a name, a rank and a number of workers.
 
     Raises:
         ValueError: if the shard has nothing to learn from, so many workers cannot do what the settings ask, or the
@@ -301,8 +303,8 @@ def worker_trainer(
     seat = seat_of(shard, settings, device)
     bits = by_direction(system.bits, lambda part: in_force(part, seat))
     cache = at_work(system.cache)
-    transport = make_transport(settings.transport, shard.rank, shard.workers)
-    exact = make_transport("direct", shard.rank, shard.workers)
+    transport = transports(settings.transport, shard.rank, shard.workers)
+    exact = transports("direct", shard.rank, shard.workers)
     if pacer is not None:
         transport, exact = Paced(transport, pacer), Paced(exact, pacer)
     number = run_number(run) if _with_headers(settings.headers) else None
