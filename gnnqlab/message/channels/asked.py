@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gnnqlab.errors import NonFiniteMessage, NonFiniteRow
-from gnnqlab.kernels.noise import stream
-from gnnqlab.message.codecs.codec import Codec, Noise
+from gnnqlab.bits.policy import Fixed
+from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.codecs.codec import Codec
 from gnnqlab.message.transport.transport import Transport
-from gnnqlab.message.wire import Layout
+from gnnqlab.partition.plan import Plan, Route
 
 __all__ = ["AskedRows", "Sent"]
 
@@ -71,12 +71,23 @@ class AskedRows:
             )
         if bits not in codec.widths:
             raise ValueError(f"bits must be one of {codec.widths}, which the codec writes, got {bits}")
-        self._rows, self._owner, self._seed = rows, owner, seed
+        self._rows, self._owner = rows, owner
         self._place = torch.full(owner.shape, -1)
         self._place[owned] = torch.arange(len(owned))
         self._rank, self._peers = rank, [peer for peer in range(workers) if peer != rank]
-        self._workers, self._codec, self._bits, self._transport = workers, codec, bits, transport
+        self._workers, self._codec, self._transport = workers, codec, transport
         self.sent = Sent()
+        nobody = dict.fromkeys(self._peers, torch.empty(0, dtype=torch.int64))
+        self._channel = Channel(
+            layer=0,
+            direction="forward",
+            plan=self._plan(nobody, nobody, nobody),
+            codec=codec,
+            bits=Fixed(bits=bits),
+            transport=transport,
+            seed=seed,
+            keeps_buffers=False,
+        )
 
     @property
     def columns(self) -> int:
@@ -99,46 +110,31 @@ class AskedRows:
         here = (owner == self._rank).nonzero().flatten()
         out.index_copy_(0, here, self._own(ids[here]))
         places = {peer: (owner == peer).nonzero().flatten() for peer in self._peers}
-        wanted = {peer: ids[places[peer]].int() for peer in self._peers}
-        asked = self._ask(wanted)
-        layouts = {peer: self._layout(len(wanted[peer])) for peer in self._peers}
-        received = {peer: _bytes(layouts[peer].num_bytes) for peer in self._peers}
-        sent = {peer: self._encode(asked[peer].long(), peer, step) for peer in self._peers}
-        self.sent.rows += sum(map(len, sent.values()))
-        self._move(sent, received)
-        for peer in self._peers:
-            at, noise = places[peer], self._noise(peer, self._rank, step)
-            self._codec.decode(received[peer], layouts[peer], out, at, accumulate=False, ids=ids[at], noise=noise)
+        wanted = {peer: ids[places[peer]] for peer in self._peers}
+        plan = self._plan(self._ask(wanted), wanted, places)
+        self._channel.post(self._rows, out, epoch=step, plan=plan).decode()
+        self._channel.arrivals.clear()
+        self.sent.rows = self._channel.bytes_payload + self._channel.bytes_params
         return out
 
     def _own(self, ids: Tensor) -> Tensor:
         return self._rows.index_select(0, self._place[ids])
 
     def _ask(self, wanted: Mapping[int, Tensor]) -> dict[int, Tensor]:
-        """Return the ids, int32, that each peer wants of this worker."""
+        """Return the ids that each peer wants of this worker."""
         counts = {peer: torch.tensor([len(ids)]).view(torch.uint8) for peer, ids in wanted.items()}
         told = {peer: _bytes(COUNT_BYTES) for peer in self._peers}
         self._move(counts, told)
         asked = {peer: torch.empty(int(told[peer].view(torch.int64)), dtype=torch.int32) for peer in self._peers}
-        self._move(_as_bytes(wanted), _as_bytes(asked))
+        self._move(_as_bytes({peer: ids.int() for peer, ids in wanted.items()}), _as_bytes(asked))
         self.sent.asked += sum(COUNT_BYTES + ID_BYTES * len(ids) for ids in wanted.values())
-        return asked
+        return {peer: ids.long() for peer, ids in asked.items()}
 
-    def _encode(self, ids: Tensor, peer: int, step: int) -> Tensor:
-        layout = self._layout(len(ids))
-        segment = _bytes(layout.num_bytes)
-        try:
-            self._codec.encode(self._rows, self._place[ids], ids, layout, segment, self._noise(self._rank, peer, step))
-        except NonFiniteRow as error:
-            node = int(ids[error.position])
-            raise NonFiniteMessage(rank=self._rank, layer=0, direction="forward", node=node) from error
-        return segment
-
-    def _layout(self, num_rows: int) -> Layout:
-        return self._codec.layout(self._bits, num_rows, self.columns)
-
-    def _noise(self, sender: int, receiver: int, step: int) -> Noise:
-        return Noise(self._seed, step, stream("forward", 0), (receiver - sender - 1) % self._workers)
+    def _plan(self, asked: Mapping[int, Tensor], wanted: Mapping[int, Tensor], places: Mapping[int, Tensor]) -> Plan:
+        """Return who sends which rows to whom; those that are wanted go to these places of the result."""
+        send = tuple(Route(peer, self._place[ids], ids, None) for peer, ids in asked.items())
+        receive = tuple(Route(peer, places[peer], ids, None) for peer, ids in wanted.items())
+        return Plan(self._rank, self._workers, send, receive, accumulate=False)
 
     def _move(self, send: Mapping[int, Tensor], receive: Mapping[int, Tensor]) -> None:
         self._transport.post(send, receive).wait()

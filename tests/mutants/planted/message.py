@@ -206,8 +206,8 @@ FAULTS = (
     Fault(
         name="fetched rows err alike in every step",
         file="message/channels/asked.py",
-        before="return Noise(self._seed, step, stream(",
-        after="return Noise(self._seed, 0, stream(",
+        before="post(self._rows, out, epoch=step, plan=plan)",
+        after="post(self._rows, out, epoch=0, plan=plan)",
         test="message/test_asked.py::test_codes_are_unbiased_and_own_rows_stay",
         why="an error that never changes does not average out over batches",
     ),
