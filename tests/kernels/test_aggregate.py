@@ -11,15 +11,7 @@ from torch import Tensor
 from gnnqlab.kernels import native
 from gnnqlab.kernels.sparse.aggregate import Adjacency, QuantizedRows, aggregate, quantize_rows, spmm
 from tests.cases import each
-
-HAS_NATIVE = native.status()["library"] is not None
-BACKENDS = [("reference", None)] + [("native", isa) for isa in native.status()["isas"]]
-
-
-@pytest.fixture(params=BACKENDS, ids=lambda choice: choice[1] or choice[0])
-def backend(request: pytest.FixtureRequest):
-    with native.use(request.param[0], isa=request.param[1]):
-        yield request.param
+from tests.kernels.backends import AVAILABLE
 
 
 def matrix(
@@ -59,7 +51,7 @@ def assert_summed(
 
 @each("columns", [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 40, 64, 127, 129, 256, 300, 602])
 @each("weighted", [True, False])
-def test_every_width_and_row_type(backend: tuple[str, str | None], columns: int, weighted: bool) -> None:
+def test_every_width_and_row_type(backend: str, columns: int, weighted: bool) -> None:
     adj = matrix(23, 31, 200, seed=columns, weighted=weighted)
     x = torch.randn(31, columns, generator=torch.Generator().manual_seed(1))
     assert_summed(spmm(adj, x), adj, x)
@@ -72,7 +64,7 @@ def test_every_width_and_row_type(backend: tuple[str, str | None], columns: int,
 
 @each("kind", ["float32", "bfloat16", "int8"])
 @each("weighted", [True, False])
-def test_halo_in_its_own_buffer(backend: tuple[str, str | None], kind: str, weighted: bool) -> None:
+def test_halo_in_its_own_buffer(backend: str, kind: str, weighted: bool) -> None:
     adj = matrix(20, 40, 300, seed=3, weighted=weighted)
     x = torch.randn(40, 37, generator=torch.Generator().manual_seed(1))
     padded = torch.full((15, 48), torch.nan)
@@ -89,7 +81,7 @@ def test_halo_in_its_own_buffer(backend: tuple[str, str | None], kind: str, weig
         assert torch.equal(spmm(adj, x[:25].to(dtype), padded.to(dtype)[:, :37]), spmm(adj, x.to(dtype)))
 
 
-def test_row_ranges_out_and_accumulate(backend: tuple[str, str | None]) -> None:
+def test_row_ranges_out_and_accumulate(backend: str) -> None:
     adj = matrix(30, 30, 200, seed=4)
     x = torch.randn(30, 21, generator=torch.Generator().manual_seed(1))
     whole = spmm(adj, x)
@@ -105,7 +97,7 @@ def test_row_ranges_out_and_accumulate(backend: tuple[str, str | None]) -> None:
     assert torch.equal(spmm(adj, x, out=turned), whole)
 
 
-def test_rows_without_halo_columns_need_no_halo(backend: tuple[str, str | None]) -> None:
+def test_rows_without_halo_columns_need_no_halo(backend: str) -> None:
     adj = Adjacency(torch.tensor([0, 2, 3]), torch.tensor([0, 1, 2], dtype=torch.int32), num_columns=3)
     x, halo = torch.tensor([[1.0], [2.0]]), torch.tensor([[4.0]])
     assert spmm(adj, x, rows=(0, 1)).item() == 3.0
@@ -151,7 +143,7 @@ def test_random_matrices(
         torch.set_num_threads(before)
 
 
-def test_transpose_is_exact_and_stable(backend: tuple[str, str | None]) -> None:
+def test_transpose_is_exact_and_stable(backend: str) -> None:
     adj = matrix(50, 30, 400, seed=5)
     turned = adj.transposed
     assert torch.equal(dense(turned), dense(adj).T)
@@ -162,7 +154,7 @@ def test_transpose_is_exact_and_stable(backend: tuple[str, str | None]) -> None:
     assert adj.transposed is turned
 
 
-@pytest.mark.skipif(not HAS_NATIVE, reason="compiled kernels are not built")
+@pytest.mark.skipif(not AVAILABLE, reason="compiled kernels are not built")
 def test_same_bits_for_any_threads_and_repeats() -> None:
     adj = matrix(3000, 3000, 120_000, seed=6, hub=True)
     x = torch.randn(3000, 70, generator=torch.Generator().manual_seed(1))
@@ -182,11 +174,9 @@ def test_same_bits_for_any_threads_and_repeats() -> None:
 @pytest.mark.parametrize("kind", ["float32", "bfloat16", "int8"])
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("lines", [2, 1])
-def test_rows_beyond_the_cache_give_the_same_bits(
-    backend: tuple[str, str | None], kind: str, weighted: bool, lines: int
-) -> None:
+def test_rows_beyond_the_cache_give_the_same_bits(backend: str, kind: str, weighted: bool, lines: int) -> None:
     """Large products go a few lines at a time through a packed copy; columns and edges keep their order."""
-    if backend[0] == "reference":
+    if backend == "reference":
         pytest.skip("the reference has one way only")
     # Two lines of each row fit the 13 MB that packing may take, or one line only; no width is a multiple of a line.
     num_columns = 9000 if lines == 2 else 110_000
@@ -221,7 +211,7 @@ def test_same_bits_from_avx2_and_avx512(columns: int) -> None:
         assert torch.equal(*sums)
 
 
-def test_gradient_of_aggregate(backend: tuple[str, str | None]) -> None:
+def test_gradient_of_aggregate(backend: str) -> None:
     adj = matrix(12, 17, 60, seed=8)
     x = torch.randn(17, 9, generator=torch.Generator().manual_seed(1), requires_grad=True)
     grad = torch.randn(12, 9, generator=torch.Generator().manual_seed(2))
@@ -238,7 +228,7 @@ def test_gradient_checks_in_float64() -> None:
     assert torch.autograd.gradgradcheck(lambda rows: aggregate(adj, rows), x, fast_mode=True)
 
 
-def test_gradient_keeps_the_type_of_x(backend: tuple[str, str | None]) -> None:
+def test_gradient_keeps_the_type_of_x(backend: str) -> None:
     adj = matrix(5, 6, 12, seed=9)
     x = torch.randn(6, 3).bfloat16().requires_grad_()
     out = aggregate(adj, x)
@@ -248,7 +238,7 @@ def test_gradient_keeps_the_type_of_x(backend: tuple[str, str | None]) -> None:
 
 
 @each("needs_grad", [True, False])
-def test_operator_passes_opcheck(backend: tuple[str, str | None], needs_grad: bool) -> None:
+def test_operator_passes_opcheck(backend: str, needs_grad: bool) -> None:
     adj = matrix(5, 6, 12, seed=9)
     x = torch.randn(6, 3, requires_grad=needs_grad)
     turned = adj.transposed.csr if needs_grad else (None, None, None)
@@ -275,7 +265,7 @@ def test_compiled_layer_equals_eager() -> None:
     assert torch.equal(results[0][1], results[1][1])
 
 
-def test_sparse_features_times_dense_weight(backend: tuple[str, str | None]) -> None:
+def test_sparse_features_times_dense_weight(backend: str) -> None:
     features = matrix(40, 90, 150, seed=10)
     weight = torch.randn(90, 16, generator=torch.Generator().manual_seed(1), requires_grad=True)
     out = aggregate(features, weight)

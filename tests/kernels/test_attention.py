@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gnnqlab.kernels import native
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.kernels.sparse.attention import (
     attend,
@@ -22,16 +21,9 @@ from gnnqlab.kernels.sparse.attention import (
     weighted_sum,
 )
 from tests.cases import each
+from tests.kernels.backends import AVAILABLE
 
-HAS_NATIVE = native.status()["library"] is not None
-BACKENDS = [("reference", None)] + [("native", isa) for isa in native.status()["isas"]]
 SHAPES = [(1, 1), (1, 5), (2, 8), (3, 17), (4, 64), (8, 8), (1, 150), (1, 602), (2, 300)]
-
-
-@pytest.fixture(params=BACKENDS, ids=lambda choice: choice[1] or choice[0])
-def backend(request: pytest.FixtureRequest):
-    with native.use(request.param[0], isa=request.param[1]):
-        yield request.param
 
 
 class Case:
@@ -90,7 +82,7 @@ def assert_near(got: list[Tensor], exact: list[Tensor]) -> None:
 
 
 @each(("heads", "features"), SHAPES)
-def test_attention_and_its_gradients(backend: tuple[str, str | None], heads: int, features: int) -> None:
+def test_attention_and_its_gradients(backend: str, heads: int, features: int) -> None:
     case = Case(heads, features, seed=heads + features)
     exact = case.attended(torch.float64)
     got = case.attended()
@@ -100,7 +92,7 @@ def test_attention_and_its_gradients(backend: tuple[str, str | None], heads: int
 
 
 @each(("heads", "features"), SHAPES)
-def test_parts_and_their_gradients(backend: tuple[str, str | None], heads: int, features: int) -> None:
+def test_parts_and_their_gradients(backend: str, heads: int, features: int) -> None:
     case = Case(heads, features, seed=heads + features)
     assert_near(case.by_parts(), case.by_parts(torch.float64))
 
@@ -127,7 +119,7 @@ def test_random_graphs(heads: int, features: int, owned: int, halo: int, rows: i
     assert_near(case.by_parts(), case.by_parts(torch.float64))
 
 
-def test_attention_sums_to_one_and_is_stable(backend: tuple[str, str | None]) -> None:
+def test_attention_sums_to_one_and_is_stable(backend: str) -> None:
     case = Case(2, 1)
     ones, halo_ones = torch.ones(12, 2, 1), torch.ones(5, 2, 1)
     for scale in (1.0, 50.0, 1e4, 1e30):
@@ -135,7 +127,7 @@ def test_attention_sums_to_one_and_is_stable(backend: tuple[str, str | None]) ->
         assert torch.allclose(out[:-1], torch.ones(9, 2, 1), atol=1e-6)
 
 
-def test_non_finite_values_are_not_hidden(backend: tuple[str, str | None]) -> None:
+def test_non_finite_values_are_not_hidden(backend: str) -> None:
     case = Case(1, 4)
     broken = int(case.adj.indices[0])
     case.source = torch.cat((case.source, case.halo_source))
@@ -144,7 +136,7 @@ def test_non_finite_values_are_not_hidden(backend: tuple[str, str | None]) -> No
     assert attend(case.adj, values, case.source, case.target)[0].isnan().all()
 
 
-def test_halo_equals_one_buffer(backend: tuple[str, str | None]) -> None:
+def test_halo_equals_one_buffer(backend: str) -> None:
     case = Case(3, 20)
     values, source = torch.cat((case.values, case.halo_values)), torch.cat((case.source, case.halo_source))
     whole = attend(case.adj, values, source, case.target)
@@ -154,7 +146,7 @@ def test_halo_equals_one_buffer(backend: tuple[str, str | None]) -> None:
     assert torch.equal(attend(case.adj, case.values, case.source, case.target, halo, case.halo_source), whole)
 
 
-def test_row_and_column_ranges_make_the_whole(backend: tuple[str, str | None]) -> None:
+def test_row_and_column_ranges_make_the_whole(backend: str) -> None:
     """What a distributed caller does: rows in two steps, owned and halo gradients apart, target gradients last."""
     case = Case(2, 7)
     sources = (case.values, case.source, case.target, case.halo_values, case.halo_source)
@@ -168,7 +160,7 @@ def test_row_and_column_ranges_make_the_whole(backend: tuple[str, str | None]) -
     assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(got, case.attended(), strict=True))
 
 
-@pytest.mark.skipif(not HAS_NATIVE, reason="compiled kernels are not built")
+@pytest.mark.skipif(not AVAILABLE, reason="compiled kernels are not built")
 def test_same_bits_for_any_threads_and_repeats() -> None:
     case = Case(4, 16, owned=2000, halo=100, rows=1500, edges=60_000)
     before, seen = torch.get_num_threads(), []
@@ -201,7 +193,7 @@ def test_mistakes_are_explained() -> None:
 
 @each("halo", [True, False])
 @each("needs_grad", [True, False])
-def test_operator_passes_opcheck(backend: tuple[str, str | None], halo: bool, needs_grad: bool) -> None:
+def test_operator_passes_opcheck(backend: str, halo: bool, needs_grad: bool) -> None:
     case = Case(2, 3, halo=5 if halo else 0)
     operands = [tensor.detach().requires_grad_(needs_grad) for tensor in case.operands(torch.float32)]
     if not halo:

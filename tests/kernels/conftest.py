@@ -1,0 +1,15 @@
+"""A backend that a test of kernels runs on, each in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kernels.backends import EVERY, use
+
+
+@pytest.fixture(params=EVERY)
+def backend(request: pytest.FixtureRequest) -> Iterator[str]:
+    with use(request.param):
+        yield request.param
