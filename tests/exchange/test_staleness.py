@@ -148,7 +148,7 @@ def ages_on_rank(rank, workers, graph, owner, shape, schedule, fresh):
         def waited(round, came):
             wait(round, came)
             came_as = [struct.unpack_from("<4sHHQq", each.numpy())[4] for each in came.headers.receive.values()]
-            found.append((place.direction, place.layer, step.call.hop.epoch, set(came_as)))
+            found.append((place.direction, place.layer, step.layer.hop.epoch, set(came_as)))
 
         step.wait = waited
         run(step, place)

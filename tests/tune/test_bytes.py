@@ -204,7 +204,7 @@ def test_every_round_takes_its_own_time() -> None:
         for channel in trainer.exchange.channels:
             into = sent.setdefault(channel.place, torch.zeros(3, 3))
             for route in channel.plan.send:
-                into[channel.plan.rank, route.peer] = channel._layouts["send", route.peer].num_bytes
+                into[channel.plan.rank, route.peer] = channel.layouts["send", route.peer].num_bytes
     assert found.wire_s == pytest.approx(sum(probe.wire.exchange_s(each.double().numpy()) for each in sent.values()))
     with pytest.raises(ValueError, match="bits Assigned are those of halo rows"):
         probe.forecast(lam=0.5)
