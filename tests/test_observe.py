@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from gnnqlab.observe import (
     TensorSaved,
     observers_named,
 )
-from gnnqlab.systems import fixed_bits, sancus, vanilla
+from gnnqlab.systems import cagnet, fixed_bits, sancus, vanilla
 from gnnqlab.train.loop.clock import Clock
 from tests.graphs import random_graph
 from tests.observers import Bytes, Events, Failing
@@ -89,6 +90,12 @@ def test_sampled_messages_name_the_rows_that_were_skipped() -> None:
 def test_skipped_blocks_of_a_broadcast_are_not_reported() -> None:
     messages = events_of(sancus(), MessageEncoded, epochs=1, partition=None)
     assert messages and all(len(each.node_ids) for each in messages)
+
+
+def test_a_block_of_a_broadcast_is_reported_for_each_receiver() -> None:
+    messages = events_of(cagnet(), MessageEncoded, epochs=1, workers=3, partition=None)
+    pairs = Counter((each.rank, each.receiver) for each in messages)
+    assert set(pairs) == {(a, b) for a in range(3) for b in range(3) if a != b} and len(set(pairs.values())) == 1
 
 
 def test_aggregations_and_phases_are_reported() -> None:

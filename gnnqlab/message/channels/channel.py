@@ -183,7 +183,7 @@ class Channel:
         with self._phases("encode"):
             for route in plan.send:
                 if block is not None:  # written once, for its first receiver
-                    send[route.peer] = self._again(block, route, plan.send[0].peer)
+                    send[route.peer] = self._again(block, route, plan.send[0].peer, epoch)
                     continue
                 message = self._outgoing(x, route, laid, epoch, still=still)
                 send[route.peer] = message.segment
@@ -308,9 +308,10 @@ class Channel:
             self.rows_sent += 0 if layout is None else layout.num_rows
             self.rows_offered += route.num_rows
 
-    def _again(self, message: Outgoing, route: Route, first: int) -> Tensor:
+    def _again(self, message: Outgoing, route: Route, first: int, epoch: int) -> Tensor:
         """Return the bytes of the block that the first peer gets, for another."""
         self._count(message, route)
+        self._report(message, route.peer, self._noise(epoch, self.plan.rank, first))
         if first in self.spreads:
             self.spreads[route.peer] = self.spreads[first]
         return message.segment
@@ -319,14 +320,7 @@ class Channel:
         """Report a message that was encoded, keep what encoding noted of its rows, and update what receivers have."""
         layout, peer = message.layout, route.peer
         assert layout is not None
-        if self._observers.message_encoded and (offered := self.plan.to_peer(peer)).num_rows:
-            rows, ids, body = (
-                layout.arranged(message.rows),
-                layout.arranged(message.ids),
-                message.segment[message.head :],
-            )
-            sent = Sent(self.place, self.plan.rank, peer, ids, self._codec, layout, body, noise)
-            report_encoded(self._observers, sent, values=message.x[rows], offered_ids=offered.ids)
+        self._report(message, peer, noise)
         if spreads is not None:
             if layout.order is not None:
                 spreads = torch.empty_like(spreads).index_copy_(0, layout.order, spreads)
@@ -338,6 +332,17 @@ class Channel:
                     self.spreads[peer] = spreads.new_zeros(shape)
                 self.spreads[peer][message.places] = spreads
         self.selection.encoded(message, route, self._codec, noise)
+
+    def _report(self, message: Outgoing, peer: int, noise: Noise) -> None:
+        """Emit the event of an encoded message; a block has one event for each receiver."""
+        layout = message.layout
+        if not self._observers.message_encoded or layout is None:
+            return
+        if (offered := self.plan.to_peer(peer)).num_rows:
+            ids, values = layout.arranged(message.ids), message.x[layout.arranged(message.rows)]
+            body = message.segment[message.head :]
+            sent = Sent(self.place, self.plan.rank, peer, ids, self._codec, layout, body, noise)
+            report_encoded(self._observers, sent, values=values, offered_ids=offered.ids)
 
     def _landing(
         self, laid: MessageLayouts, out: Tensor | torch.Size, device: torch.device
