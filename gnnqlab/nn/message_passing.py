@@ -30,7 +30,7 @@ from gnnqlab.graph.features import SparseRows
 from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.noise import stream
 from gnnqlab.kernels.sparse.adjacency import Adjacency
-from gnnqlab.nn.reported import reported
+from gnnqlab.nn.reported import reporting
 from gnnqlab.nn.row_passes import RowPasses
 from gnnqlab.nn.sparse_input import SparseInput, project
 from gnnqlab.nn.timed import PassClock, timed
@@ -94,7 +94,8 @@ class ModelGraph(ABC):
         """
         if observers is None:
             observers = self.observers if training else NO_OBSERVERS
-        return GraphPass(self, epoch, training, clock, remakes, observers)
+        kind = _ReportingPass if observers.operation_started or observers.operation_ended else GraphPass
+        return kind(self, epoch, training, clock, remakes, observers)
 
     def adjacency(self, alpha: str) -> Adjacency:
         """Return the aggregation matrix with weights α, made once for each kind of α."""
@@ -144,7 +145,6 @@ class GraphPass(RowPasses):
     def _keeps_rows(self) -> bool:
         return self.graph.exchange.keeps_rows
 
-    @reported("linear")
     def linear(
         self, x: Tensor | SparseInput, weight: Tensor, bias: Tensor | None = None, *, exact: bool = False
     ) -> Tensor:
@@ -163,7 +163,6 @@ class GraphPass(RowPasses):
         """Return rows as exact products take them: who has several of the same rows asks once."""
         return widened(x) if isinstance(x, Tensor) else x
 
-    @reported("affine")
     def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
         """Return ``beta base + alpha x weight``, float32 ``(N, O)``; with ``x`` as its own base that is one product."""
         if base is x:
@@ -175,7 +174,6 @@ class GraphPass(RowPasses):
 
         return self._made(timed(self.clock, "products", run, base, x), run, base, x)
 
-    @reported("aggregate")
     def aggregate(self, x: Tensor, *, alpha: str = "symmetric", dropout: float = 0.0, exact: bool = False) -> Tensor:
         """Return ``y_v = sum over u in N(v) of α(u, v) x_u`` (AdaQP Eq. 3, without its self term).
 
@@ -192,9 +190,11 @@ class GraphPass(RowPasses):
             float32 ``(N, D)``.
         """
         x, hop = self._look(x, dropout, exact)
-        return self._report(x, self._sum(alpha, self.graph.adjacency(alpha), x.contiguous(), hop), hop)
+        rows = x.contiguous()
+        sums = self.graph.exchange.aggregate(self.graph.adjacency(alpha), rows, hop)
+        self._report_sums(alpha, rows, sums, hop)
+        return self._report(x, sums, hop)
 
-    @reported("convolve")
     def convolve(
         self,
         x: Tensor,
@@ -224,7 +224,6 @@ class GraphPass(RowPasses):
             return self._report(x, convolve_in_steps(in_steps, *operands), hop)
         return self._report(x, graph.exchange.convolve(*operands), hop)
 
-    @reported("attend")
     def attend(
         self, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float = 0.2, exact: bool = False
     ) -> Tensor:
@@ -265,10 +264,6 @@ class GraphPass(RowPasses):
     def dropout(self, x: Tensor | SparseInput, p: float) -> Tensor | SparseInput: ...
     def dropout(self, x: Tensor | SparseInput, p: float) -> Tensor | SparseInput:
         """Drop each element with probability p and rescale the others; nothing outside training."""
-        return self._dropped(x, p)
-
-    @reported("dropout")
-    def _dropped(self, x: Tensor | SparseInput, p: float) -> Tensor | SparseInput:
         drop = self._next_drop(p)
         if drop is None:
             return x
@@ -291,12 +286,15 @@ class GraphPass(RowPasses):
         return dropped and self.graph.exchange.looks_first
 
     def _sum(self, alpha: str, adjacency: Adjacency, x: Tensor, hop: Hop) -> Tensor:
-        """Return the sums over neighbours; report them."""
-        sums, to = self.graph.exchange.aggregate(adjacency, x, hop), self.observers
-        if to.neighbours_summed:
-            event = NeighboursSummed(to.rank, self.epoch, hop.layer, alpha, x, sums)
-            to.emit(to.neighbours_summed, event)
+        """Return the sums over neighbours of a convolution in steps; report them."""
+        sums = self.graph.exchange.aggregate(adjacency, x, hop)
+        self._report_sums(alpha, x, sums, hop)
         return sums
+
+    def _report_sums(self, alpha: str, x: Tensor, sums: Tensor, hop: Hop) -> None:
+        if self.observers.neighbours_summed:
+            event = NeighboursSummed(self.observers.rank, self.epoch, hop.layer, alpha, x, sums)
+            self.observers.emit(self.observers.neighbours_summed, event)
 
     def _report(self, input: Tensor, output: Tensor, hop: Hop) -> Tensor:
         """Return the result of an aggregation; report it, and the first of a training pass to the products."""
@@ -308,7 +306,6 @@ class GraphPass(RowPasses):
             self.observers.emit(self.observers.aggregated, event)
         return output
 
-    @reported("prepare")
     def _look(self, x: Tensor, p: float, exact: bool) -> tuple[Tensor, Hop]:
         """Return the rows for a look at neighbours that drops their elements: before dropout where it is the hop's."""
         drop = self._next_drop(p)
@@ -337,6 +334,9 @@ class GraphPass(RowPasses):
         self._hops += 1
         static = x is self.graph.features
         return Hop(self._hops - 1, self.epoch, self.training, static=static, exact=exact, remakes=self._remakes)
+
+
+_ReportingPass = reporting(GraphPass)
 
 
 @dataclass

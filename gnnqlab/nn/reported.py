@@ -1,20 +1,31 @@
-"""Reports of a pass's operations to the observers of the pass."""
+"""Passes that report their operations to observers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from torch import Tensor, nn
 
 from gnnqlab.nn.sparse_input import SparseInput
 from gnnqlab.observe import Observers, OperationEnded, OperationStarted
 
-__all__ = ["reported"]
+__all__ = ["reporting"]
 
-P = ParamSpec("P")
-Result = TypeVar("Result")
+OPERATIONS = {
+    "linear": "linear",
+    "affine": "affine",
+    "aggregate": "aggregate",
+    "convolve": "convolve",
+    "attend": "attend",
+    "activate": "activate",
+    "activate_both": "activate_both",
+    "join": "join",
+    "dropout": "dropout",
+    "_look": "prepare",
+}
+"""Method of a pass -> name of the operation in its events."""
 
 
 class _Pass(Protocol):
@@ -23,29 +34,26 @@ class _Pass(Protocol):
     _hops: int
 
 
-Self = TypeVar("Self", bound=_Pass)
+Kind = TypeVar("Kind")
 
 
-def reported(
-    operation: str,
-) -> Callable[[Callable[Concatenate[Self, P], Result]], Callable[Concatenate[Self, P], Result]]:
-    """Decorate a method of a pass: observers receive an event before and after it; without one it is called alone."""
+def reporting(kind: type[Kind]) -> type[Kind]:
+    """Return a subclass of a pass that reports each operation: a pass without observers makes no call for them."""
+    methods = {name: _reported(getattr(kind, name), operation) for name, operation in OPERATIONS.items()}
+    return type(f"Reporting{kind.__name__}", (kind,), methods)
 
-    def around(method: Callable[Concatenate[Self, P], Result]) -> Callable[Concatenate[Self, P], Result]:
-        @wraps(method)
-        def run(self: Self, *args: P.args, **kwargs: P.kwargs) -> Result:
-            to = self.observers
-            if not (to.operation_started or to.operation_ended):
-                return method(self, *args, **kwargs)
-            inputs = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor | SparseInput | nn.Module)]
-            place = to.rank, self.epoch, self._hops, operation, tuple(inputs)
-            if to.operation_started:
-                to.emit(to.operation_started, OperationStarted(*place))
-            output = method(self, *args, **kwargs)
-            if to.operation_ended:
-                to.emit(to.operation_ended, OperationEnded(*place, output))
-            return output
 
-        return run
+def _reported(method: Callable[..., Any], operation: str) -> Callable[..., Any]:
+    @wraps(method)
+    def run(self: _Pass, *args: Any, **kwargs: Any) -> Any:
+        to = self.observers
+        inputs = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor | SparseInput | nn.Module)]
+        place = to.rank, self.epoch, self._hops, operation, tuple(inputs)
+        if to.operation_started:
+            to.emit(to.operation_started, OperationStarted(*place))
+        output = method(self, *args, **kwargs)
+        if to.operation_ended:
+            to.emit(to.operation_ended, OperationEnded(*place, output))
+        return output
 
-    return around
+    return run

@@ -14,7 +14,6 @@ from gnnqlab.compute import Products
 from gnnqlab.compute.remade import Remakes
 from gnnqlab.exchange.hop import Ahead, Drop
 from gnnqlab.kernels.rowwise.nodewise import Mask, Norm
-from gnnqlab.nn.reported import reported
 from gnnqlab.nn.timed import PassClock, timed
 from gnnqlab.observe import Observers
 
@@ -69,7 +68,6 @@ class RowPasses(ABC):
         joined, again = timed(self.clock, "elementwise", run, x, first)
         return self._made(joined, partial(torch.lerp, weight=share), x, first), again
 
-    @reported("join")
     def join(self, layers: Sequence[Tensor], how: str, *, dropout: float = 0.0) -> Tensor:
         """Return ``dropout(join(layers))``: layers ``(N, D)`` side by side, or the largest of each element.
 
@@ -84,7 +82,6 @@ class RowPasses(ABC):
         run = partial(_joined, self._products, how, _mask_of(self._next_drop(dropout)))
         return self._made(timed(self.clock, "elementwise", run, *layers), run, *layers)
 
-    @reported("activate")
     def activate(
         self,
         y: Tensor,
@@ -118,7 +115,6 @@ class RowPasses(ABC):
         h = timed(self.clock, "elementwise", partial(run, inplace=inplace), y, _affine(norm))
         return self._made(h, run, y, _affine(norm))
 
-    @reported("activate_both")
     def activate_both(
         self, y: Tensor, norm: nn.LayerNorm | None = None, *, activation: str = "relu", dropout: float = 0.0
     ) -> tuple[Tensor, Tensor]:

@@ -311,7 +311,8 @@ class Channel:
     def _again(self, message: Outgoing, route: Route, first: int, epoch: int) -> Tensor:
         """Return the bytes of the block that the first peer gets, for another."""
         self._count(message, route)
-        self._report(message, route.peer, self._noise(epoch, self.plan.rank, first))
+        if self._observers.message_encoded:
+            self._report(message, route.peer, self._noise(epoch, self.plan.rank, first))
         if first in self.spreads:
             self.spreads[route.peer] = self.spreads[first]
         return message.segment
@@ -320,7 +321,8 @@ class Channel:
         """Report a message that was encoded, keep what encoding noted of its rows, and update what receivers have."""
         layout, peer = message.layout, route.peer
         assert layout is not None
-        self._report(message, peer, noise)
+        if self._observers.message_encoded:
+            self._report(message, peer, noise)
         if spreads is not None:
             if layout.order is not None:
                 spreads = torch.empty_like(spreads).index_copy_(0, layout.order, spreads)
@@ -335,10 +337,8 @@ class Channel:
 
     def _report(self, message: Outgoing, peer: int, noise: Noise) -> None:
         """Emit the event of an encoded message; a block has one event for each receiver."""
-        layout = message.layout
-        if not self._observers.message_encoded or layout is None:
-            return
-        if (offered := self.plan.to_peer(peer)).num_rows:
+        layout, offered = message.layout, self.plan.to_peer(peer)
+        if layout is not None and offered.num_rows:
             ids, values = layout.arranged(message.ids), message.x[layout.arranged(message.rows)]
             body = message.segment[message.head :]
             sent = Sent(self.place, self.plan.rank, peer, ids, self._codec, layout, body, noise)
