@@ -149,10 +149,9 @@ def _kernel(arguments: list[str]) -> int:
     """Run a notebook's kernel, which finds the modules that one started from nothing would find."""
     from ipykernel.kernelapp import IPKernelApp
 
-    own = {str(Path(__file__).parent), str(Path(__file__).parent.parent)} - set(
-        os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    )
-    sys.path[:] = [folder for folder in sys.path if folder not in own]
+    here = Path(__file__).parent
+    others = [folder for folder in sys.path if folder not in (str(here), str(here.parent))]
+    sys.path[:] = [*others, str(here.parent)]  # last, as the editable installation has it
     sys.argv[1:] = arguments
     IPKernelApp.launch_instance()
     return 0
