@@ -27,10 +27,9 @@ SHOWN_EVERY_S = 20.0
 
 
 def lanes(cores: int, load: float, quota: float | None = None) -> int:
-    """Return the number of lanes for a machine: two more than processors, fewer beside the load of others.
+    """Return the number of lanes for a machine: one more than processors, fewer beside the load of others.
 
-    A lane waits for a third of its time: for workers, which wait for one another, and for pages of a browser. The
-    summary shows how many processes wanted a processor at once: at most one more than there are.
+    The summary shows how many processes wanted a processor at once: a test may keep several busy.
 
     Args:
         cores: processors that this process may use.
@@ -39,9 +38,9 @@ def lanes(cores: int, load: float, quota: float | None = None) -> int:
 
     Example:
         >>> lanes(2, 0.1), lanes(2, 4.0), lanes(64, 0.0, quota=2.0)
-        (4, 2, 4)
+        (3, 2, 3)
     """
-    return max(2, usable(cores, quota) + 2 - int(load))
+    return max(2, usable(cores, quota) + 1 - int(load))
 
 
 def usable(cores: int, quota: float | None) -> int:
