@@ -69,7 +69,7 @@ class Adaptive:
     wants_accuracy: ClassVar[bool] = False
     """Whether it is told how much of this worker's training rows each training pass got right."""
     by_seconds: ClassVar[bool] = False
-    """Whether it decides by measured seconds, so that no simulation repeats its decisions."""
+    """True if it decides by measured seconds, so that no simulation repeats its decisions."""
     wants: Mapping[str, Sharing] = MappingProxyType({})
     """What it wants to know of all workers: name -> ``sum``, or ``max``."""
 

@@ -241,7 +241,7 @@ def grade_rounding(choose: Callable[[Tensor, int, Tensor], Tensor] | None, *, bi
 
 
 def _wrong_codes(draws: Sequence[object], row: Tensor, top: int) -> str:
-    """What is wrong with codes before they are decoded; empty if nothing is."""
+    """Error of the codes before they are decoded; empty if there is none."""
     for codes in draws:
         if not isinstance(codes, torch.Tensor) or codes.shape != row.shape:
             shape = tuple(codes.shape) if isinstance(codes, torch.Tensor) else type(codes).__name__

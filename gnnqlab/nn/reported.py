@@ -38,7 +38,7 @@ Kind = TypeVar("Kind")
 
 
 def reporting(kind: type[Kind]) -> type[Kind]:
-    """Return a subclass of a pass that reports each operation: a pass without observers makes no call for them."""
+    """Return a subclass of a pass that reports each operation; the pass itself makes no extra call."""
     methods = {name: _reported(getattr(kind, name), operation) for name, operation in OPERATIONS.items()}
     return type(f"Reporting{kind.__name__}", (kind,), methods)
 

@@ -99,7 +99,9 @@ def kept_by_layer(
 def kept_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str], int]:
     """Return the same of one trainer's next forward pass; all workers of a graph call it at once."""
     keep = trainer.settings.keep_for_backward
-    watch = _Kept([trainer.graph.ids, *(tensor for tensors in standing(trainer).values() for tensor in tensors)])
+    watch = _SavedTensors(
+        [trainer.graph.ids, *(tensor for tensors in standing(trainer).values() for tensor in tensors)]
+    )
     with ExitStack() as stack:
         remakes: Remakes | None = None
         if keep == "all":
@@ -117,8 +119,8 @@ def kept_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str], int]
     return found
 
 
-class _Kept(Observer):
-    """What is kept while the operations of a pass run."""
+class _SavedTensors(Observer):
+    """Record the tensors that autograd saves while the operations of a pass run."""
 
     def __init__(self, standing: Iterable[Tensor]) -> None:
         self._standing = [tensor.untyped_storage() for tensor in standing]

@@ -113,7 +113,7 @@ def _page_way(walk: EpochWalk) -> dict[str, Any]:
 
 
 class RunModel(Stepped):
-    """Which step of a recorded epoch is shown.
+    """Hold the step of a recorded epoch that is shown.
 
     Args:
         run: with a timeline.

@@ -183,7 +183,7 @@ class Channel:
         with self._phases("encode"):
             for route in plan.send:
                 if block is not None:  # written once, for its first receiver
-                    send[route.peer] = self._again(block, route, plan.send[0].peer, epoch)
+                    send[route.peer] = self._share_block(block, route, plan.send[0].peer, epoch)
                     continue
                 message = self._outgoing(x, route, laid, epoch, still=still)
                 send[route.peer] = message.segment
@@ -308,7 +308,7 @@ class Channel:
             self.rows_sent += 0 if layout is None else layout.num_rows
             self.rows_offered += route.num_rows
 
-    def _again(self, message: Outgoing, route: Route, first: int, epoch: int) -> Tensor:
+    def _share_block(self, message: Outgoing, route: Route, first: int, epoch: int) -> Tensor:
         """Return the bytes of the block that the first peer gets, for another."""
         self._count(message, route)
         if self._observers.message_encoded:

@@ -1,7 +1,7 @@
-"""Which rows of a route are in a message, and how a receiver puts them together; here: all of them.
+"""Select the rows of a message and put received rows into their places; here: all rows of a route.
 
-A channel asks its selection for what it encodes, and tells it when the bytes are written; a receiver asks it what a
-message holds. Letters: n rows of a route, k of them in a message, D columns.
+A channel encodes the rows that its selection returns and calls it again once the bytes are written; a receiver reads
+the rows of a message through it. Letters: n rows of a route, k of them in a message, D columns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Outgoing:
     """One message before it is encoded."""
 
     x: Tensor
-    """What is encoded: ``x[rows]``."""
+    """The matrix whose ``x[rows]`` are encoded."""
     rows: Tensor
     """Int64 ``(k,)``, in plan order."""
     ids: Tensor
@@ -62,13 +62,13 @@ class AllRowsOfRoute:
     """Every row of a route is in its message: the selection of channels without a cache."""
 
     bounded: ClassVar[bool] = False
-    """Whether a message may be shorter than its buffer; transports are told."""
+    """True if a message may be shorter than its buffer; the transport receives it as ``bounded``."""
     encodes_rows: ClassVar[bool] = True
-    """Whether what is encoded is the rows themselves, not what became of them since."""
+    """True if the rows themselves are encoded, and not their changes since the last message."""
     in_place: ClassVar[bool] = True
-    """Whether rows that are bytes of a message already may be sent from where they lie."""
+    """True if rows that are bytes of a message already may be sent from their place in memory."""
     counts_rows: ClassVar[bool] = False
-    """Whether rows that are sent, and could have been, are counted."""
+    """True if sent rows and offered rows are counted."""
     epsilon: float | None = None
     """Threshold by which the rows of the last message were selected; ``None``: there is none."""
     held_bytes: int = 0
@@ -93,7 +93,7 @@ class AllRowsOfRoute:
         return Outgoing(x, route.rows, route.ids, layout, buffer)
 
     def encoded(self, message: Outgoing, route: Route, codec: Codec, noise: Noise) -> None:
-        """Take note of a message whose bytes are written."""
+        """Update the state of the selection after the bytes of a message are written."""
 
     def receives_as(self, route: Route) -> Tensor | None:
         """Return the rows of a route as their receiver has them, ``(n, D)``; ``None``: as the last message decodes."""

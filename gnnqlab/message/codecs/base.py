@@ -213,7 +213,7 @@ class PartCodec(Codec, ABC):
     aligned: ClassVar[bool] = True
     """Whether rows are decoded to the beginnings of cache lines, where kernels write fastest."""
     undecodable: ClassVar[str] = ""
-    """Which rows mean nothing without the ids and the noise that they were encoded with; empty: none."""
+    """Name of the rows that decode only with the ids and the noise of their message; empty: none."""
 
     def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
         stride = -(-columns // _LINE) * _LINE if self.aligned else columns
