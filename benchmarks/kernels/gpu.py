@@ -74,6 +74,11 @@ def _missing() -> str | None:
     return reason
 
 
+def _of(kernel: str, variant: str, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add the two columns by which charts group and name the rows of one case."""
+    return [line | {"kernel": kernel, "variant": variant} for line in lines]
+
+
 def _code_rows(adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
     rows = FLOATS // COLUMNS // 4
     lines = _quantize_rows(repeats, rows)
@@ -130,7 +135,7 @@ def _codec_rows(repeats: int) -> list[dict[str, Any]]:
         seconds = event_seconds(contestants, repeats)
         raise_refused(x.device)
         copied = 2 * x.numel() * 4 / median(seconds["copy"]) / 1e9
-        case = f"codec, D = {columns}, {count} of {num_rows} rows"
+        case, found = f"codec, D = {columns}, {count} of {num_rows} rows", []
         for bits, payload in payloads.items():
             packed, floats = payload.numel() + params.numel() * 4, count * columns * 4
             moved = {
@@ -143,9 +148,10 @@ def _codec_rows(repeats: int) -> list[dict[str, Any]]:
                 metric, detail = f"{name}, bytes read and written", f" ({spread(seconds[name])})"
                 goal = None if "added" in name else COPY_GOAL
                 beside = ("device copy", copied, value / copied, goal)
-                lines.append(row(case, metric, value, "GB/s", *beside, detail=detail))
+                found.append(row(case, metric, value, "GB/s", *beside, detail=detail))
             name = f"encode {bits} bit"
-            lines += pair_rows(case, seconds, [Pair(name, name, "index_select", "index_select float32")])
+            found += pair_rows(case, seconds, [Pair(name, name, "index_select", "index_select float32")])
+        lines += _of("codec", f"D = {columns}", found)
     return lines
 
 
@@ -175,7 +181,8 @@ def _noise_rows(repeats: int) -> list[dict[str, Any]]:
         Pair("2-bit rounding, noise fused", "encode", "in torch", "torch operations with rand_like", NOISE_GOAL),
         Pair("dropout", "dropout", "torch dropout"),
     ]
-    return compare(f"noise, {num_rows} x {COLUMNS}", contestants, pairs, repeats, timed=event_seconds)
+    case = f"noise, {num_rows} x {COLUMNS}"
+    return _of("noise", "", compare(case, contestants, pairs, repeats, timed=event_seconds))
 
 
 def _sum_rows(name: str, adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
@@ -201,7 +208,7 @@ def _sum_rows(name: str, adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
         rival = "cuSPARSE, backward" if "backward" in kind else "cuSPARSE"
         goal = SUM_GOALS.get(kind.removesuffix(", backward"))
         pairs.append(Pair(f"{kind} rows, weighted", kind, rival, f"cached {rival}, float32", goal))
-    return compare(case, contestants, pairs, repeats, timed=event_seconds)
+    return _of("sums", name, compare(case, contestants, pairs, repeats, timed=event_seconds))
 
 
 def cusparse(adj: Adjacency, x: Tensor, out: Tensor) -> Callable[[], Tensor]:
@@ -246,7 +253,7 @@ def _attention_rows(adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
         Pair("attention forward", "forward", "in torch", "plain PyTorch"),
         Pair("attention forward and backward, rival forward only", "both", "in torch", "plain PyTorch"),
     ]
-    return compare(case, contestants, pairs, max(repeats // 3, 1), timed=event_seconds)
+    return _of("attention", "", compare(case, contestants, pairs, max(repeats // 3, 1), timed=event_seconds))
 
 
 def _quantize_rows(repeats: int, rows: int) -> list[dict[str, Any]]:
@@ -273,7 +280,7 @@ def _quantize_rows(repeats: int, rows: int) -> list[dict[str, Any]]:
         case, metric = f"int8, D = {COLUMNS}, {rows} rows", f"quantize, {name}, bytes read and written"
         detail = f" ({spread(seconds[name])})"
         lines.append(row(case, metric, value, "GB/s", "device copy", ceiling, value / ceiling, detail=detail))
-    return lines
+    return _of("int8", f"D = {COLUMNS}", lines)
 
 
 def _dense_rows(repeats: int, rows: int, width: int) -> list[dict[str, Any]]:
@@ -312,7 +319,7 @@ def _dense_rows(repeats: int, rows: int, width: int) -> list[dict[str, Any]]:
         Pair("X^T dY of codes, one scale", "over", "float32 over", own),
         Pair("X^T dY of codes, a scale a row", "over scaled", "float32 over", own),
     ]
-    return compare(case, contestants, pairs, repeats, timed=event_seconds)
+    return _of("int8", f"D = {width}", compare(case, contestants, pairs, repeats, timed=event_seconds))
 
 
 def _edge_rows(repeats: int, adj: Adjacency) -> list[dict[str, Any]]:
@@ -358,4 +365,4 @@ def _edge_rows(repeats: int, adj: Adjacency) -> list[dict[str, Any]]:
         Pair(on_the_way, "incidence", "incidence float32", "float32 sums"),
         Pair(on_the_way, "incidence", "incidence in two", "codes written, summed"),
     ]
-    return compare(case, contestants, pairs, repeats, timed=event_seconds)
+    return _of("int8", "", compare(case, contestants, pairs, repeats, timed=event_seconds))

@@ -81,10 +81,8 @@ def draw_kernels(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
     if rows.empty:
         return _nothing("gpu-kernels")
     device = str(rows["device"].iloc[0])
-    cases = [str(case).removeprefix(f"{device}, ") for case in rows["case"]]
     rows = rows.assign(
-        kind=[case.partition(",")[0] for case in cases],
-        name=[_short(case, str(figure)) for case, figure in zip(cases, rows["figure"])],
+        name=[", ".join(filter(None, names)) for names in zip(rows["metric"], rows["variant"].fillna(""))],
         said=[
             f"{value:.4g} {unit}, {rival} {its:.4g}"
             for value, unit, rival, its in zip(rows["value"], rows["unit"], rows["rival"], rows["rival_value"])
@@ -103,7 +101,7 @@ def draw_kernels(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
         rows,
         x="name",
         y="ratio",
-        by="kind",
+        by="kernel",
         styles=_KINDS,
         horizontal=True,
         details="said",
@@ -125,13 +123,6 @@ def draw_kernels(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
     figure.add_vline(x=1, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1})
     columns = ["case", "figure", "value", "unit", "rival", "rival_value", "ratio"]
     return Bundle(figure, rows[columns].set_index("case"))
-
-
-def _short(case: str, figure: str) -> str:
-    """``codec, D = 256`` of a case, and a figure without its spread."""
-    kept = case.partition(":")[0].split(", ")
-    kept = [word for word in kept[1:] if " of " not in word and word not in ("power law", "weighted")]
-    return ", ".join([figure.partition(" (")[0], *kept[:2]])
 
 
 def training_table(results: DataFrame) -> DataFrame:

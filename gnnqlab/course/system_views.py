@@ -86,7 +86,7 @@ def verdict(results: DataFrame, *, services: bool = True) -> DataFrame:
 
     Example:
         >>> import pandas as pd
-        >>> rows = {"part": "systems", "case": "cora, gcn, 2 workers", "figure": ["vanilla", "adaqp"], "unit": "s"}
+        >>> rows = {"part": "systems", "graph": "cora", "model": "gcn", "figure": ["vanilla", "adaqp"], "unit": "s"}
         >>> kept = pd.DataFrame({**rows, "value": [3.0, 2.0], "points": 0.5, "half_interval": 0.1})
         >>> table = verdict(kept, services=False)
         >>> table.loc["adaqp"].tolist(), table.attrs["points"].loc["adaqp"].tolist()
@@ -100,8 +100,8 @@ def verdict(results: DataFrame, *, services: bool = True) -> DataFrame:
         raise ValueError("totals of gnnqlab bench systems are needed, got none; keep them with --keep systems")
     cells: dict[str, dict[str, float]] = {}
     points: dict[str, dict[str, float]] = {}
-    for case, rows in chosen.groupby("case", sort=False):
-        name = ", ".join(str(case).split(", ")[:2])
+    for (graph, model), rows in chosen.groupby(["graph", "model"], sort=False):
+        name = f"{graph}, {model}"
         by_system = rows.set_index(rows["figure"].str.removesuffix("+"))
         cells[name] = (by_system.loc["vanilla", "value"] / by_system["value"]).to_dict()
         certain = by_system["points"].abs() > by_system["half_interval"]

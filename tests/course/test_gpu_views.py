@@ -21,13 +21,13 @@ from tests.cases import each
 
 DEVICE = "Made-up GPU"
 KERNELS = [
-    row(f"{DEVICE}, codec, D = 256, 524288 of 1048576 rows", "encode 2 bit, bytes read and written (1.0 ms, 1 %)",
-        2400.0, "GB/s", "device copy", 3000.0, 0.8, 0.8),
+    row(f"{DEVICE}, codec, D = 256, 524288 of 1048576 rows", "encode 2 bit, bytes read and written",
+        2400.0, "GB/s", "device copy", 3000.0, 0.8, 0.8, kernel="codec", variant="D = 256"),
     row(f"{DEVICE}, codec, D = 256, 524288 of 1048576 rows", "encode 2 bit", 0.001, "s", "index_select float32", 0.002,
-        2.0),
+        2.0, kernel="codec", variant="D = 256"),
     row(f"{DEVICE}, sums, power law, 200 k nodes: 200000 nodes, 9300000 edges, D = 256",
-        "float32 rows, weighted (2 ms, 1 %; rival 2 ms, 1 %)", 0.002, "s", "cached cuSPARSE, float32",
-        0.0022, 1.1, 1.2),
+        "float32 rows, weighted", 0.002, "s", "cached cuSPARSE, float32",
+        0.0022, 1.1, 1.2, kernel="sums", variant="200 k nodes"),
 ]  # fmt: skip
 CASE = {"graph": "sbm, generated at the shape of reddit", "backend": "gloo", "device": "cuda"}
 TRAINING = [

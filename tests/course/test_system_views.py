@@ -13,7 +13,7 @@ from gnnqlab.course.system_views import agreement, draw_held, draw_scale, draw_v
 
 
 def _rows(figures: list[str], values: list[float], points: list[float]) -> pd.DataFrame:
-    facts = {"part": "systems", "case": "cora, gcn, 2 workers over 1mbit", "unit": "s"}
+    facts = {"part": "systems", "graph": "cora", "model": "gcn", "unit": "s"}
     return pd.DataFrame({**facts, "figure": figures, "value": values, "points": points, "half_interval": 0.5})
 
 
