@@ -12,7 +12,8 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
@@ -21,8 +22,10 @@ from benchmarks.engine.trained import Options, mean_of, study_rows
 from benchmarks.studies.accuracy import CASE
 
 if TYPE_CHECKING:
+    from gnnqlab.message.caches.adaptive_cache import AdaptiveCache
     from gnnqlab.message.channels.channel import Channel
-    from gnnqlab.message.channels.chosen import ChosenRows
+    from gnnqlab.message.place import Place
+    from gnnqlab.partition.plan import Plan
     from gnnqlab.study import RunResult
     from gnnqlab.systems.system import System
 
@@ -156,8 +159,6 @@ def cost_of_choosing(num_nodes: int = 20_000, *, epochs: int = 12) -> list[dict[
     """
     from gnnqlab.exchange.schedules.schedule import Synchronous
     from gnnqlab.graph import load
-    from gnnqlab.message.caches.adaptive_cache import AdaptiveCache
-    from gnnqlab.message.channels.chosen import ChosenRows
     from gnnqlab.nn.models.registry import ModelSettings
     from gnnqlab.partition.edge_cut import Random
     from gnnqlab.partition.parts import cut_graph
@@ -166,36 +167,19 @@ def cost_of_choosing(num_nodes: int = 20_000, *, epochs: int = 12) -> list[dict[
     from gnnqlab.train.config.run_config import TrainSettings
 
     graph = load(f"sbm:{num_nodes},10,10")
-    system = System(partition=Random(), schedule=Synchronous(), cache=AdaptiveCache(rule="fixed"))
+    spent: dict[str, list[float]] = {"choose": [], "encoded": []}
+    system = System(partition=Random(), schedule=Synchronous(), cache=_timed_cache(spent))
     shape = ModelSettings(layers=2, hidden=64, dropout=0.0)
     threads = ThreadedWorkers(graph, cut_graph(graph, Random(), 2), system, shape, TrainSettings())
-    spent: dict[str, list[float]] = {"choose": [], "encoded": []}
-    plain = {name: getattr(ChosenRows, name) for name in spent}
-
-    def timed(name: str) -> Callable[..., Any]:
-        def call(selection: ChosenRows, *arguments: Any) -> Any:
-            begun = time.thread_time()
-            found = plain[name](selection, *arguments)
-            spent[name].append(time.thread_time() - begun)
-            return found
-
-        return call
-
     shares: dict[str, list[float]] = {"choose": [], "both": []}
-    try:
-        for name in spent:
-            setattr(ChosenRows, name, timed(name))
-        for epoch in range(epochs):
-            for each in spent.values():
-                each.clear()
-            threads.step(epoch)
-            whole = sum(sum(seconds.values()) for seconds in threads.seconds)
-            if epoch > 1:
-                shares["choose"].append(100 * sum(spent["choose"]) / whole)
-                shares["both"].append(100 * sum(map(sum, spent.values())) / whole)
-    finally:
-        for name, method in plain.items():
-            setattr(ChosenRows, name, method)
+    for epoch in range(epochs):
+        for each in spent.values():
+            each.clear()
+        threads.step(epoch)
+        whole = sum(sum(seconds.values()) for seconds in threads.seconds)
+        if epoch > 1:
+            shares["choose"].append(100 * sum(spent["choose"]) / whole)
+            shares["both"].append(100 * sum(map(sum, spent.values())) / whole)
     case = f"sbm of {num_nodes} nodes, gcn 2 x 64, 2 random parts, one thread a worker"
     found = []
     for name, figure in (("choose", "choosing rows"), ("both", "choosing rows and keeping what is held")):
@@ -206,6 +190,37 @@ def cost_of_choosing(num_nodes: int = 20_000, *, epochs: int = 12) -> list[dict[
     most = max(channel.selection.held_bytes / _buffer_bytes(channel) for channel in channels)
     figure = "what is held, of a layer and direction"
     return [*found, row(case, figure, most, "buffers", "at most", BUFFERS, BUFFERS / most, 1.0)]
+
+
+def _timed_cache(spent: Mapping[str, list[float]]) -> AdaptiveCache:
+    """Return CDFGNN's cache with a fixed threshold; its calls append their seconds of processor time to ``spent``."""
+    from gnnqlab.message.caches.adaptive_cache import AdaptiveCache, CacheAtWork
+    from gnnqlab.message.channels.chosen import ChosenRows
+
+    @contextmanager
+    def timed(name: str) -> Iterator[None]:
+        started = time.thread_time()
+        yield
+        spent[name].append(time.thread_time() - started)
+
+    class TimedRows(ChosenRows):
+        def choose(self, *arguments: Any) -> Any:
+            with timed("choose"):
+                return super().choose(*arguments)
+
+        def encoded(self, *arguments: Any) -> None:
+            with timed("encoded"):
+                super().encoded(*arguments)
+
+    class TimedCacheAtWork(CacheAtWork):
+        def selection_at(self, place: Place, plan: Plan) -> TimedRows:
+            return TimedRows(self.build(), self.held_at(place))
+
+    class TimedCache(AdaptiveCache):
+        def at_work(self) -> TimedCacheAtWork:
+            return TimedCacheAtWork(self)
+
+    return TimedCache(rule="fixed")
 
 
 def _buffer_bytes(channel: Channel) -> float:
