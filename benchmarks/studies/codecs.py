@@ -194,7 +194,7 @@ def _noise(graph: Graph, shape: ModelSettings, weights: Tensor, bits: int, repea
 
 def _in_time(of: str, graph: Graph, shape: ModelSettings, epochs: int) -> list[dict[str, Any]]:
     """Measure differences and error feedback over the last epochs of a training."""
-    from gnnqlab.course.experiments.late_messages import late_error, late_rows
+    from benchmarks.studies.late_messages import late_error, late_rows
     from gnnqlab.message.caches.cache import NoCache
     from gnnqlab.message.caches.difference import Difference
     from gnnqlab.message.caches.feedback import Feedback

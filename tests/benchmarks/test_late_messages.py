@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import gnnqlab as gq
-from gnnqlab.course.experiments.late_messages import late_error, late_rows
+from benchmarks.studies.late_messages import late_error, late_rows
 from gnnqlab.graph import load
 from gnnqlab.message import Difference, Feedback, Linear, NoCache, Stochastic
 from gnnqlab.nn.models.registry import ModelSettings
