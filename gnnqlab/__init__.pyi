@@ -25,11 +25,11 @@ from gnnqlab.exchange.schedules.sequential import Sequential as Sequential
 from gnnqlab.exchange.standalone.halo_plan import HaloPlan as HaloPlan
 from gnnqlab.exchange.standalone.halo_rows import exchange_rows as exchange_rows
 from gnnqlab.exchange.vertex_cut.exchange import Replicas as Replicas
-from gnnqlab.graph.convert import from_dgl as from_dgl
-from gnnqlab.graph.convert import from_pyg as from_pyg
-from gnnqlab.graph.convert import to_dgl as to_dgl
-from gnnqlab.graph.convert_networkx import from_networkx as from_networkx
-from gnnqlab.graph.convert_scipy import from_scipy as from_scipy
+from gnnqlab.graph.convert.frameworks import from_dgl as from_dgl
+from gnnqlab.graph.convert.frameworks import from_pyg as from_pyg
+from gnnqlab.graph.convert.frameworks import to_dgl as to_dgl
+from gnnqlab.graph.convert.networkx_graphs import from_networkx as from_networkx
+from gnnqlab.graph.convert.scipy_matrices import from_scipy as from_scipy
 from gnnqlab.graph.graph import Graph as Graph
 from gnnqlab.graph.sources.catalogue import load as load
 from gnnqlab.graph.sources.tables import from_tables as from_tables

@@ -169,8 +169,12 @@ def compile_kernels(state: State, sets: tuple[str, ...], *, cuda: bool) -> None:
 
 
 def install_package(state: State) -> None:
-    """Install the package itself as editable; its kernels are there already."""
-    inputs = checksum(ROOT / "pyproject.toml")
+    """Install the package itself as editable; its kernels are there already.
+
+    An editable install lists the modules that there are, so it is made anew where a module was moved.
+    """
+    modules = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "gnnqlab").rglob("*.py"))
+    inputs = checksum(ROOT / "pyproject.toml", *modules)
     if state.done("package", inputs):
         return
     with step("install gnnqlab itself"):

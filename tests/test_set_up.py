@@ -52,6 +52,17 @@ def test_second_set_up_does_nothing_until_an_input_changes(done: list[str]) -> N
     assert done and not any("cmake -" in work for work in done)
 
 
+def test_a_module_that_moved_is_installed_where_it_is(done: list[str]) -> None:
+    module = set_up.ROOT / "gnnqlab" / "convert.py"
+    module.touch()
+    set_up.main(["demo"])
+    done.clear()
+    module.with_suffix("").mkdir()
+    module.rename(module.with_suffix("") / "__init__.py")
+    set_up.main(["demo"])
+    assert [work.split()[0] for work in done] == ["install"] and "--editable" in done[0]
+
+
 def test_demo_installs_only_what_the_package_needs(done: list[str]) -> None:
     set_up.main(["demo"])
     text = "\n".join(done)

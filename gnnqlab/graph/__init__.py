@@ -1,8 +1,8 @@
 """Graphs: the checked ``Graph``, generators, and readers by name or path."""
 
-from gnnqlab.graph.convert import from_dgl, from_pyg, to_dgl
-from gnnqlab.graph.convert_networkx import from_networkx
-from gnnqlab.graph.convert_scipy import from_scipy
+from gnnqlab.graph.convert.frameworks import from_dgl, from_pyg, to_dgl
+from gnnqlab.graph.convert.networkx_graphs import from_networkx
+from gnnqlab.graph.convert.scipy_matrices import from_scipy
 from gnnqlab.graph.features import Features, SparseRows
 from gnnqlab.graph.generate import rmat, sbm
 from gnnqlab.graph.generate_web import web

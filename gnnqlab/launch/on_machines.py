@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.graph.given import GraphLike
+from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.launch.cluster import shared_folder, slurm_script, torchrun_command
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.run.folder import default_root, new_id

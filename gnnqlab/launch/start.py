@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gnnqlab.graph.given import GraphLike
+from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.launch import local
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.run.run import Run

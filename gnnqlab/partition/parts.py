@@ -30,7 +30,7 @@ from gnnqlab.partition.shard import Shard
 from gnnqlab.partition.vertex_cut import VertexCut
 
 if TYPE_CHECKING:
-    from gnnqlab.graph.given import GraphLike
+    from gnnqlab.graph.convert.given import GraphLike
     from gnnqlab.graph.graph import Graph
 
 __all__ = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.graph.given import GraphLike
+from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.graph.sources import load
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.observe import Observer, Observers

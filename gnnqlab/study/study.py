@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.graph.given import GraphLike
+from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.run.folder import default_root
 from gnnqlab.study.cells import Case, Cell, CellResults, Contestant, code_in_use, content_of, contestants_of, linked

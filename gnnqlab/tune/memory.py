@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from gnnqlab.bits.assigner.assignment import Trace, largest_sent, traces_of
-from gnnqlab.graph.given import GraphLike
+from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.graph.sources import load
 from gnnqlab.message.direction import of_direction
 from gnnqlab.message.transport.links import held_bytes, sizes_up_to

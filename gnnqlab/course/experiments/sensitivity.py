@@ -15,7 +15,7 @@ from gnnqlab.tune.probe import probe
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from gnnqlab.graph.given import GraphLike
+    from gnnqlab.graph.convert.given import GraphLike
     from gnnqlab.run.run import Run
 
 __all__ = ["group_size_table", "repeated", "sensitivity_chart", "sweep_table"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from gnnqlab.bits.policy import BitPolicy
-    from gnnqlab.graph.given import GraphLike
+    from gnnqlab.graph.convert.given import GraphLike
 
 __all__ = ["MOST_PARTS", "PARTITIONERS", "ExplorerModel"]
 

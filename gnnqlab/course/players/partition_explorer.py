@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from gnnqlab.bits.policy import BitPolicy
     from gnnqlab.course.players.cut_model import ExplorerModel
-    from gnnqlab.graph.given import GraphLike
+    from gnnqlab.graph.convert.given import GraphLike
     from gnnqlab.partition.parts import Parts
 
 __all__ = ["CutControls", "PARTITIONERS", "ExplorerModel", "PartitionExplorer"]

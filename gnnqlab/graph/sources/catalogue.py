@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gnnqlab.graph.convert.given import GraphLike, edges_of
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.edges import SelfLoops
 from gnnqlab.graph.generate import rmat, sbm
 from gnnqlab.graph.generate_web import web
-from gnnqlab.graph.given import GraphLike, edges_of
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import downloads
 from gnnqlab.graph.sources.digits import read_digits

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gnnqlab.graph.convert import edges_of_dgl
+from gnnqlab.graph.convert.frameworks import edges_of_dgl
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import reddit

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from gnnqlab.graph.convert.values import as_targets, named_features, take_features, take_weights
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.edges import SelfLoops
 from gnnqlab.graph.graph import Graph
-from gnnqlab.graph.library_values import as_targets, named_features, take_features, take_weights
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.graph.given import GraphLike
+from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
 from gnnqlab.lab.tuner.settings import LOOPBACK, PRESETS, TunerSettings

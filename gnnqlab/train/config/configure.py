@@ -6,8 +6,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.graph.edge_data import refuse_attention
-from gnnqlab.graph.given import GraphLike
 from gnnqlab.graph.sources.catalogue import expect, load
 from gnnqlab.nn.models.registry import MODELS, ModelSettings, settings_class
 from gnnqlab.observe import observer_name

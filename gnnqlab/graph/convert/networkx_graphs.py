@@ -9,10 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gnnqlab.graph.edge_list import EdgeList
-from gnnqlab.graph.edges import SelfLoops
-from gnnqlab.graph.graph import Graph
-from gnnqlab.graph.library_values import (
+from gnnqlab.graph.convert.values import (
     FEATURES,
     LABELS,
     MASKS,
@@ -22,6 +19,9 @@ from gnnqlab.graph.library_values import (
     take_features,
     take_weights,
 )
+from gnnqlab.graph.edge_list import EdgeList
+from gnnqlab.graph.edges import SelfLoops
+from gnnqlab.graph.graph import Graph
 
 __all__ = ["edges_of_networkx", "from_networkx"]
 

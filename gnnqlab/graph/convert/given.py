@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gnnqlab.graph.convert import edges_of_dgl, edges_of_pyg
-from gnnqlab.graph.convert_networkx import edges_of_networkx
-from gnnqlab.graph.convert_scipy import edges_of_scipy
+from gnnqlab.graph.convert.frameworks import edges_of_dgl, edges_of_pyg
+from gnnqlab.graph.convert.networkx_graphs import edges_of_networkx
+from gnnqlab.graph.convert.scipy_matrices import edges_of_scipy
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.graph import Graph
 
