@@ -50,6 +50,7 @@ from gnnqlab.message.caches.cache import Unchanged as Unchanged
 from gnnqlab.message.caches.difference import Difference as Difference
 from gnnqlab.message.caches.feedback import Feedback as Feedback
 from gnnqlab.message.caches.stale_blocks import StaleBlocks as StaleBlocks
+from gnnqlab.message.codecs.bfloat16 import BFloat16 as BFloat16
 from gnnqlab.message.codecs.codec import Float32 as Float32
 from gnnqlab.message.codecs.codec import Stochastic as Stochastic
 from gnnqlab.message.codecs.fp8 import FP8 as FP8
@@ -57,7 +58,6 @@ from gnnqlab.message.codecs.fp8 import MXFP8 as MXFP8
 from gnnqlab.message.codecs.least_variance import LeastVariance as LeastVariance
 from gnnqlab.message.codecs.linear import Linear as Linear
 from gnnqlab.message.codecs.rotated import Rotated as Rotated
-from gnnqlab.message.codecs.short import BFloat16 as BFloat16
 from gnnqlab.message.codecs.spikes import Spikes as Spikes
 from gnnqlab.message.sampler import BoundarySampling as BoundarySampling
 from gnnqlab.nn.dgl import tango as tango

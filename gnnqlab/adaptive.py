@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from torch import Tensor
 
 from gnnqlab.axis_part import Running, complete
-from gnnqlab.seat import Seat
+from gnnqlab.worker_context import WorkerContext
 
 __all__ = ["ASSIGNMENTS", "DECISIONS", "Adaptive", "Entry", "Follower", "Sharing", "State", "Training", "adaptives_of"]
 
@@ -173,7 +173,7 @@ class Training:
     Fields that hold things of rooms above are typed loosely, so that parts of every room can be told of them.
     """
 
-    seat: Seat
+    worker: WorkerContext
     parts: Mapping[str, Any] = field(default_factory=dict)
     """Axis -> what runs of its part here, in the order of the axes; some may be pairs, see :meth:`part`."""
     of_direction: Callable[[Any, str], Any] = _whole
@@ -199,7 +199,7 @@ class Training:
             axis: the part's.
             direction: the one that is meant where each has its own; by default that of the seat.
         """
-        return self.of_direction(self.parts[axis], direction or self.seat.direction or "forward")
+        return self.of_direction(self.parts[axis], direction or self.worker.direction or "forward")
 
 
 def adaptives_of(training: Training) -> dict[str, list[Adaptive]]:
@@ -229,5 +229,5 @@ def _halves(training: Training, axis: str) -> list[tuple[Any, Training]]:
     forward, backward = (training.part(axis, direction) for direction in ("forward", "backward"))
     if forward is backward:
         return [(forward, training)]
-    seats = [dataclasses.replace(training.seat, direction=direction) for direction in ("forward", "backward")]
-    return [(built, dataclasses.replace(training, seat=seat)) for built, seat in zip((forward, backward), seats)]
+    seats = [dataclasses.replace(training.worker, direction=direction) for direction in ("forward", "backward")]
+    return [(built, dataclasses.replace(training, worker=worker)) for built, worker in zip((forward, backward), seats)]

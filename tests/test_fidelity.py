@@ -119,11 +119,11 @@ ITEMS = {
     ),
     "AQ-F5..8": Item(
         "lab.training.timeline_view:timeline_chart course.players.assigner_player:AssignerPlayer "
-        "exchange.stages:stages_on message.transport.transport:Ring",
+        "exchange.cuda_streams:stages_on message.transport.transport:Ring",
         "AdaQP's three stages (section 3.2, Fig. 7)",
         "lab/training/test_timeline_view.py::test_a_panel_a_run_and_two_lines_a_worker "
         "course/players/test_assigner_player.py::test_every_step_has_axes_caption_and_numbers "
-        "exchange/test_stages.py::test_three_stages_apart_from_each_other nn/test_law.py::test_every_transport_obeys",
+        "exchange/test_cuda_streams.py::test_three_stages_apart_from_each_other nn/test_law.py::test_every_transport_obeys",
         (("07", "Fig. 5"), ("06", "AdaQP's Figure 6")),
     ),
     "AQ-T4, F9, F12": Item(
@@ -220,7 +220,7 @@ ITEMS = {
         (("11", "SYLVIE section V-B, Fig. 8"),),
     ),
     "SY-V-C": Item(
-        "bits.assigner.descent:Watch bits.orchestrator:Orchestrator exchange.schedules.switch:Switch",
+        "bits.assigner.descent:Watch bits.orchestrator:Orchestrator exchange.schedules.staleness_switch:StalenessSwitch",
         "sections V-A to V-C",
         "train/test_coordinator.py::test_every_decision_says_when_and_why "
         "train/test_coordinator.py::test_all_workers_decide_alike",
@@ -342,7 +342,7 @@ ITEMS = {
         (("12", "two rounds: gather and scatter"),),
     ),
     "CD-A2": Item(
-        "message.caches.adaptive_cache:AdaptiveCache kernels.rowwise.moves:row_moves kernels.rowwise.moves:row_changes",
+        "message.caches.adaptive_cache:AdaptiveCache kernels.rowwise.row_change:row_moves kernels.rowwise.row_change:row_changes",
         "CDFGNN's Algorithm 2",
         "exchange/test_adaptive_cache.py::test_it_is_the_dense_training_that_skips_the_same_rows "
         "exchange/test_adaptive_cache.py::test_both_ends_hold_the_same_bit_for_bit_whatever_the_codec "
@@ -372,14 +372,14 @@ ITEMS = {
         (("13", "Eqs. 22, 23"),),
     ),
     "CD-F7": Item(
-        "lab.training.cache_view:draw_cache lab.training.compare:Comparison.cache train.records.cached:read_cache",
+        "lab.training.cache_view:draw_cache lab.training.compare:Comparison.cache train.records.cache_stats:read_cache",
         "CDFGNN Fig. 7",
         "lab/training/test_cache_view.py::test_the_picture_is_what_was_recorded "
         "lab/training/test_cache_view.py::test_a_comparison_draws_the_cache_of_the_run_that_is_asked_for",
         (("13", "CDFGNN's Figure 7"),),
     ),
     "TG-E1,E2": Item(
-        "kernels.codec.quantize:quantize compute.largest:largest_of_all kernels.dense.code_rows:PairedRows",
+        "kernels.codec.quantize:quantize compute.amax:largest_of_all kernels.dense.code_rows:PairedRows",
         "TANGO Eqs. 1 to 3",
         "kernels/test_quantize.py::test_an_element_is_off_by_less_than_a_step_and_codes_stay_in_their_range "
         "kernels/test_code_rows.py::test_rows_are_quantized_into_the_pairs_of_their_codes "
@@ -445,7 +445,7 @@ ITEMS = {
         (("15", "SDDMM add"),),
     ),
     "TG-3.3": Item(
-        "compute.codes:Quantized compute.kept:keep",
+        "compute.codes:Quantized compute.saved:save_operands",
         "(TANGO section 3.3, reuse)",
         "compute/test_int8.py::test_operands_are_quantized_once_and_kept_as_codes "
         "nn/test_dgl.py::test_operators_that_share_an_input_share_its_codes "
@@ -467,7 +467,7 @@ ITEMS = {
         (("15", "seconds to float32's accuracy, beside EXACT"),),
     ),
     "TG-F9": Item(
-        "train.mini_batch:MiniBatchTrainer train.gradient_codes:AsCodes message.channels.asked:AskedRows "
+        "train.mini_batch:MiniBatchTrainer train.gradient_codes:AsCodes message.channels.remote_rows:RemoteRows "
         "benchmarks.studies.parallel_batches:minibatch benchmarks.kernels.dgl_batches:DglLoop",
         "(TANGO, SC 2023, section 4, Fig. 9)",
         "train/test_mini_batch.py::test_workers_equal_one_process "
@@ -535,8 +535,8 @@ ITEMS = {
         "exchange/test_broadcast.py::test_sums_and_gradients_are_those_of_the_dense_matrices "
         "exchange/test_broadcast.py::test_a_worker_without_train_nodes_takes_part "
         "exchange/test_broadcast.py::test_a_block_is_written_once_and_lands_in_two_buffers_that_take_turns "
-        "tune/test_formula.py::test_the_formula_of_cagnet_is_written_down "
-        "tune/test_formula.py::test_replicated_blocks_move_what_the_formula_says",
+        "tune/test_predicted_volume.py::test_the_formula_of_cagnet_is_written_down "
+        "tune/test_predicted_volume.py::test_replicated_blocks_move_what_the_formula_says",
         (("17", "| CAGNET, SANCUS (broadcast) |"),),
     ),
     "SANCUS": Item(
@@ -554,7 +554,7 @@ ITEMS = {
     ),
     "SAR": Item(
         "systems.recipes.sar:sar exchange.schedules.sequential:Sequential "
-        "exchange.halo.attention_in_turn:AttendInTurn exchange.halo.turns:Turns "
+        "exchange.halo.attention_in_turn:AttendInTurn exchange.halo.peer_schedule:PeerSchedule "
         "benchmarks.studies.memory:memory",
         "(SAR, Mostafa, MLSys 2022, its case 2)",
         "exchange/test_sequential.py::test_workers_and_depths_obey "

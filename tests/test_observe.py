@@ -30,7 +30,7 @@ from gnnqlab.observe import (
     observers_named,
 )
 from gnnqlab.systems import cagnet, fixed_bits, sancus, vanilla
-from gnnqlab.train.loop.clock import Clock
+from gnnqlab.train.loop.phase_timer import PhaseTimer
 from tests.graphs import random_graph
 from tests.observers import Bytes, Events, Failing
 
@@ -194,7 +194,7 @@ def test_sums_over_neighbours_are_reported_with_their_gradients() -> None:
 
 def test_phases_of_a_clock_follow_each_other() -> None:
     observer, now = Events(), [0.0]
-    clock = Clock(timer=lambda: now[0], observers=Observers([observer], rank=1))
+    clock = PhaseTimer(timer=lambda: now[0], observers=Observers([observer], rank=1))
     with clock("dense"):
         now[0] += 1
         with clock("wait"):
@@ -211,7 +211,7 @@ def test_no_event_is_made_without_a_listener(monkeypatch: pytest.MonkeyPatch) ->
         "message.report": ("MessageEncoded", "MessageDecoded"),
         "nn.message_passing": ("Aggregated", "NeighboursSummed"),
         "nn.reported": ("OperationEnded", "OperationStarted"),
-        "train.loop.clock": ("PhaseEnded",),
+        "train.loop.phase_timer": ("PhaseEnded",),
         "train.loop.recorders": ("DecisionMade", "EpochEnded"),
     }
     for module, names in places.items():

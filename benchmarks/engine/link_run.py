@@ -103,8 +103,8 @@ def measure_run(config: RunConfig, *, alone: bool = False) -> Measured:
         config: of the run.
         alone: leave every message out, and the link with them: what computation alone takes.
     """
-    from gnnqlab.launch.entry import FIT
     from gnnqlab.launch.local import launch
+    from gnnqlab.launch.worker_target import FIT
 
     if alone:
         launched = replace(config.launch, hosts=1, link=None, vanilla_share=None)
@@ -119,7 +119,7 @@ def measure_run(config: RunConfig, *, alone: bool = False) -> Measured:
 
 def _measured(run: Any, config: RunConfig) -> Measured:
     from gnnqlab.launch.calibrate import sent_by_host
-    from gnnqlab.train.records.pauses import epoch_seconds
+    from gnnqlab.train.records.evaluation_pauses import epoch_seconds
 
     summary, records = run.summary, run.records
     settled = records[records["epoch"] > 0]

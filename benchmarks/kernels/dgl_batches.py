@@ -20,7 +20,7 @@ from gnnqlab.train.batches import Batches, MiniBatchSettings
 
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
-    from gnnqlab.message.channels.asked import AskedRows
+    from gnnqlab.message.channels.remote_rows import RemoteRows
     from gnnqlab.nn import ModelSettings
     from gnnqlab.train.config.run_config import TrainSettings
 
@@ -42,7 +42,7 @@ class DglLoop:
     def __init__(
         self,
         graph: Graph,
-        features: AskedRows,
+        features: RemoteRows,
         model: ModelSettings,
         settings: TrainSettings,
         batches: MiniBatchSettings,

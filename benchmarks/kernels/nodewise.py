@@ -138,7 +138,7 @@ def _joins(repeats: int, rows: int, columns: int) -> list[dict[str, Any]]:
     """Return the rows of JKNet's joins and dropout of them, forward and backward."""
     import torch
 
-    from gnnqlab.kernels.rowwise.joins import join
+    from gnnqlab.kernels.rowwise.jumping_knowledge import join
     from gnnqlab.kernels.rowwise.nodewise import Mask
 
     layers = [torch.randn(rows, columns) for _ in range(LAYERS)]

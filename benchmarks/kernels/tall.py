@@ -50,7 +50,7 @@ def tall(
 def _products(repeats: int, rows: int, inner: int, columns: int) -> list[dict[str, Any]]:
     import torch
 
-    from gnnqlab.kernels.dense.tall import tall_mm
+    from gnnqlab.kernels.dense.tall_skinny import tall_mm
 
     x, w, gradient = torch.randn(rows, inner), torch.randn(inner, columns), torch.randn(rows, columns)
     y, dx, dw, bias = torch.empty(rows, columns), torch.empty(rows, inner), torch.empty(inner, columns), w[0].clone()
@@ -78,7 +78,7 @@ def _epoch(repeats: int, graph: str, model: str) -> list[dict[str, Any]]:
     import torch
 
     from gnnqlab.graph import load
-    from gnnqlab.kernels.dense.tall import own_products
+    from gnnqlab.kernels.dense.tall_skinny import own_products
     from gnnqlab.nn import ModelSettings
     from gnnqlab.simulation.whole_graph import exact_trainer
 

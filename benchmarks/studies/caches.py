@@ -24,7 +24,7 @@ from benchmarks.studies.accuracy import CASE
 if TYPE_CHECKING:
     from gnnqlab.message.caches.adaptive_cache import AdaptiveCache
     from gnnqlab.message.channels.channel import Channel
-    from gnnqlab.message.place import Place
+    from gnnqlab.message.exchange_key import ExchangeKey
     from gnnqlab.partition.plan import Plan
     from gnnqlab.study import RunResult
     from gnnqlab.systems.system import System
@@ -195,7 +195,7 @@ def cost_of_choosing(num_nodes: int = 20_000, *, epochs: int = 12) -> list[dict[
 def _timed_cache(spent: Mapping[str, list[float]]) -> AdaptiveCache:
     """Return CDFGNN's cache with a fixed threshold; its calls append their seconds of processor time to ``spent``."""
     from gnnqlab.message.caches.adaptive_cache import AdaptiveCache, CacheAtWork
-    from gnnqlab.message.channels.chosen import ChosenRows
+    from gnnqlab.message.channels.selected_rows import SelectedRows
 
     @contextmanager
     def timed(name: str) -> Iterator[None]:
@@ -203,7 +203,7 @@ def _timed_cache(spent: Mapping[str, list[float]]) -> AdaptiveCache:
         yield
         spent[name].append(time.thread_time() - started)
 
-    class TimedRows(ChosenRows):
+    class TimedRows(SelectedRows):
         def choose(self, *arguments: Any) -> Any:
             with timed("choose"):
                 return super().choose(*arguments)
@@ -213,7 +213,7 @@ def _timed_cache(spent: Mapping[str, list[float]]) -> AdaptiveCache:
                 super().encoded(*arguments)
 
     class TimedCacheAtWork(CacheAtWork):
-        def selection_at(self, place: Place, plan: Plan) -> TimedRows:
+        def selection_at(self, place: ExchangeKey, plan: Plan) -> TimedRows:
             return TimedRows(self.build(), self.held_at(place))
 
     class TimedCache(AdaptiveCache):

@@ -223,7 +223,7 @@ def _two_workers(name: str, path: str) -> list[dict[str, Any]]:
 
 def _explained(case: str, records: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the share of every named phase in the epoch, and of all together."""
-    from gnnqlab.train.loop.clock import PARTS, PHASES
+    from gnnqlab.train.loop.phase_timer import PARTS, PHASES
 
     named = [part for phase in PHASES for part in PARTS.get(phase, (phase,)) if part not in ("evaluate", "other")]
     whole = float(records["epoch_s"].sum())

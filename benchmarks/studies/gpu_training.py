@@ -36,7 +36,7 @@ def shaped_graph(name: str, size: float = 1.0) -> tuple[str, str]:
         size: share of its nodes, at most 1; degrees stay.
     """
     from gnnqlab.graph.generate import rmat, sbm
-    from gnnqlab.train.prepare import cache_folder
+    from gnnqlab.train.shard_cache import cache_folder
 
     shape = SHAPES[name]
     label = f"{shape['kind']}, generated at the shape of {name}" + ("" if size == 1.0 else f", x {size:g}")

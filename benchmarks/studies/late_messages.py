@@ -14,14 +14,14 @@ from torch import Tensor
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.graph.graph import Graph
 from gnnqlab.message.caches.cache import at_work
-from gnnqlab.message.channels.wires import Wires
+from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.message.codecs.codec import Codec
-from gnnqlab.message.place import Place
+from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.observe import MessageEncoded, Observer
 from gnnqlab.partition.plan import Plan, Route
 from gnnqlab.simulation.codec_error import Rows, observed_workers
-from gnnqlab.simulation.threaded_workers import LoopBack, Mail
+from gnnqlab.simulation.threaded_workers import LoopbackTransport, Mailbox
 from gnnqlab.systems.system import System
 
 __all__ = ["LateError", "late_error", "late_rows"]
@@ -117,14 +117,16 @@ def late_error(cache: Any, codec: Codec, rows: Tensor, bits: int) -> LateError:
         True
     """
     epochs, count, columns = rows.shape
-    places, mail = torch.arange(count), Mail(2)
+    places, mail = torch.arange(count), Mailbox(2)
     ends = []
     for rank in range(2):
         route = Route(peer=1 - rank, rows=places, ids=places, first=0 if rank else None)
         to, of = ((), (route,)) if rank else ((route,), ())
         plan = Plan(rank=rank, workers=2, send=to, receive=of, accumulate=False)
-        wires = Wires(transport=LoopBack(mail, rank), codec=codec, bits=Fixed(bits=bits), cache=at_work(cache))
-        ends.append(wires.channel(Place(0, "forward"), plan))
+        wires = ChannelFactory(
+            transport=LoopbackTransport(mail, rank), codec=codec, bits=Fixed(bits=bits), cache=at_work(cache)
+        )
+        ends.append(wires.channel(ExchangeKey(0, "forward"), plan))
     squared, energy, total = 0.0, 0.0, torch.zeros(count, columns, dtype=torch.float64)
     for epoch, sent in enumerate(rows):
         coming = [end.post(sent.contiguous(), torch.zeros(count, columns), epoch=epoch) for end in ends]

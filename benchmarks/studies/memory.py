@@ -1,7 +1,7 @@
 """Live tensors by purpose, SAR's beside Vanilla's: halo rows at their peak, and all purposes together; and for every
 recipe what a trial foresees beside what launched workers count.
 
-Bytes are counted by each worker itself, see :mod:`gnnqlab.train.records.ledger`; a line is the worst worker of the last
+Bytes are counted by each worker itself, see :mod:`gnnqlab.train.records.memory_tracker`; a line is the worst worker of the last
 epoch. The graph is cut at random, so that each worker needs rows of nearly all nodes. What bounds attention's: of H_k
 rows of one owner, Vanilla holds 9 H_k at the peak of three layers and four workers (two whole halos, and one of
 gradients); SAR ``1 + depth`` times H_k, and an eighth of H_k gradients on their way to the places of their rows.
@@ -102,7 +102,7 @@ def memory(
 
 def live(models: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """Return rows of live matrices at the peak by model and by what is kept; the rival is what ``all`` takes."""
-    from gnnqlab.compute.remade import KEEPS
+    from gnnqlab.compute.recompute import KEEPS
     from gnnqlab.course.experiments.kept_bytes import live_matrices
     from gnnqlab.graph.generate import sbm
     from gnnqlab.nn import ModelSettings
@@ -143,7 +143,7 @@ def kept_layers(graph: Graph, shapes: list[ModelSettings], *, epochs: int = 5) -
     same; then all layers together and seconds of an epoch, the median of epochs that take turns, ``"sums"`` and
     ``"nothing"`` beside ``"all"`` of the same run.
     """
-    from gnnqlab.compute.remade import KEEPS
+    from gnnqlab.compute.recompute import KEEPS
     from gnnqlab.course.experiments.kept_by_layer import kept_by_layer, remade_seconds
 
     rows = []

@@ -132,7 +132,7 @@ def _loop(
     plan: Mapping[str, Any], name: str, config: RunConfig, graph: Any, transport: Any, rank: int, workers: int
 ) -> Any:
     """Return a contestant's loop on this worker; every seed has random owners of its own."""
-    from gnnqlab.message.channels.asked import AskedRows
+    from gnnqlab.message.channels.remote_rows import RemoteRows
     from gnnqlab.message.codecs.codec import Float32
     from gnnqlab.partition.edge_cut import Random
     from gnnqlab.train.batches import MiniBatchSettings
@@ -146,7 +146,7 @@ def _loop(
         return MiniBatchTrainer(graph, rows, owner, config.model, config.train, batches, transport=transport, **place)
     from benchmarks.kernels.dgl_batches import DglLoop
 
-    features = AskedRows(rows, owner, codec=Float32(), bits=32, transport=transport, **place)
+    features = RemoteRows(rows, owner, codec=Float32(), bits=32, transport=transport, **place)
     return DglLoop(graph, features, config.model, config.train, batches, **place)
 
 

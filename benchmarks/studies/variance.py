@@ -45,13 +45,13 @@ def _rows(name: str, path: str, epochs: int, repeats: int) -> list[dict[str, Any
     from gnnqlab.graph.sources import load
     from gnnqlab.nn.models.registry import ModelSettings
     from gnnqlab.simulation.gradient_noise import gradient_noise, trained_weights
-    from gnnqlab.tune.assign import Desk, Widths
+    from gnnqlab.tune.offline_assigner import OfflineAssigner, Widths
     from gnnqlab.tune.trace import trace
     from gnnqlab.tune.wire import Wire
 
     graph, model = load(path), ModelSettings(dropout=0.0)
     weights = trained_weights(graph, model, epochs)
-    desk = Desk(trace(graph, model, workers=2, epochs=epochs, theorem=False))
+    desk = OfflineAssigner(trace(graph, model, workers=2, epochs=epochs, theorem=False))
     index = len(desk.trace.epochs) - 1
     cost = Wire(workers=2, theta_s_per_byte=1e-8).cost()
 

@@ -1,5 +1,5 @@
 // The largest of several layers, element by element, and which layer it came from.
-// gnnqlab/kernels/reference/joins.py is the definition.
+// gnnqlab/kernels/reference/jumping_knowledge.py is the definition.
 #pragma once
 
 #include "core/port.h"

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from gnnqlab.adaptive import Adaptive, Training
 from gnnqlab.axis_part import complete, missing
-from gnnqlab.bits.outlook import Foreseen, Outlook
 from gnnqlab.bits.policy import BitPolicy, Bits, Fixed, Rows, in_force
+from gnnqlab.bits.policy_preview import PolicyPreview, PreviewedWidths
 from gnnqlab.bits.row import EXACT
-from gnnqlab.seat import Seat
 from gnnqlab.settings import Range, check
+from gnnqlab.worker_context import WorkerContext
 
 __all__ = ["DIRECTIONS", "ExactAt", "ExactFrom", "point_of"]
 
@@ -118,9 +118,9 @@ class ExactAt(Bits):
         own = tuple(point for point in self.at if direction is None or point_of(point)[0] == direction)
         return replace(self, of=other, at=own) if own else other
 
-    def build(self, seat: Seat) -> ExactFrom:
+    def build(self, worker: WorkerContext) -> ExactFrom:
         """Return the policy in force on one worker, around what is in force of the other."""
-        return ExactFrom(self, in_force(self.of, seat))
+        return ExactFrom(self, in_force(self.of, worker))
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -167,13 +167,13 @@ class ExactAt(Bits):
         reason: str = self.of.refuses(system)
         return reason
 
-    def foresee(self, outlook: Outlook) -> Foreseen:
+    def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
         """Return what the other policy is going to choose, and 32 bits at the points; by default once they are exact.
 
         Raises:
             ValueError: if the other policy cannot be predicted.
         """
-        seen: Foreseen = self.of.foresee(outlook)
+        seen: PreviewedWidths = self.of.foresee(outlook)
         if outlook.epoch is not None and outlook.epoch < self.since:
             return seen
         exact = {
@@ -216,7 +216,7 @@ class ExactFrom(BitPolicy):
             return EXACT
         return self.other.widths(rows, epoch)
 
-    def expect_points(self) -> None:
+    def require_points(self) -> None:
         """Refuse a point at which no rows were sent so far; where none were sent at all, there is nothing to be exact.
 
         Raises:
@@ -231,7 +231,7 @@ class ExactFrom(BitPolicy):
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
         """Return what adapts of the other policy, and who looks whether there are such points."""
-        return [*self.other.adaptives(training), _Look(training.seat.named(self.settings.name), self)]
+        return [*self.other.adaptives(training), _Look(training.worker.named(self.settings.name), self)]
 
 
 class _Look(Adaptive):
@@ -244,7 +244,7 @@ class _Look(Adaptive):
 
     def observe(self, arrivals: Sequence[Any]) -> None:
         if not self._looked:
-            self._policy.expect_points()
+            self._policy.require_points()
             self._looked = True
 
 

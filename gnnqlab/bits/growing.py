@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gnnqlab.bits.outlook import Foreseen, Outlook
-from gnnqlab.bits.policy import WIDTHS, Bits, Period, Rows, Steered, Widths, some_of
-from gnnqlab.seat import Seat
+from gnnqlab.bits.policy import WIDTHS, Bits, Period, Rows, Steered, Widths, check_subset
+from gnnqlab.bits.policy_preview import PolicyPreview, PreviewedWidths
 from gnnqlab.settings import check
+from gnnqlab.worker_context import WorkerContext
 
 __all__ = ["Growing"]
 
@@ -37,12 +37,12 @@ class Growing(Bits):
     """Epochs in a period."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "among", some_of(WIDTHS, self.among))
+        object.__setattr__(self, "among", check_subset(WIDTHS, self.among))
         if list(self.among) != sorted(self.among):
             raise ValueError(f"widths of a growing plan must not shrink, got {self.among}")
         check(self)
 
-    def build(self, seat: Seat) -> Steered:
+    def build(self, worker: WorkerContext) -> Steered:
         """Return the policy in force on one worker."""
         return Steered(self)
 
@@ -56,10 +56,10 @@ class Growing(Bits):
     def widths(self, rows: Rows, epoch: int) -> int:
         return self.among[self.round(epoch)]
 
-    def foresee(self, outlook: Outlook) -> Foreseen:
+    def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
         """Return the width of an epoch; by default of the first one, where the plan is narrowest."""
         epoch = outlook.epoch or 0
         assumes: tuple[str, ...] = ()
         if outlook.epoch is None and len(self.choices) > 1:
             assumes = (f"the width of epoch 0, {self.among[0]}, which grows to {self.among[-1]}",)
-        return Foreseen(widths=outlook.ask(self, epoch), epoch=epoch, assumes=assumes)
+        return PreviewedWidths(widths=outlook.ask(self, epoch), epoch=epoch, assumes=assumes)

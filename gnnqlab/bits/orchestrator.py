@@ -15,10 +15,10 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from gnnqlab.adaptive import Adaptive, Entry, State, Training
 from gnnqlab.bits.assigner.descent import Watch
-from gnnqlab.bits.outlook import Foreseen, Outlook
-from gnnqlab.bits.policy import BitPolicy, Bits, Period, Rows, some_of
-from gnnqlab.seat import Seat
+from gnnqlab.bits.policy import BitPolicy, Bits, Period, Rows, check_subset
+from gnnqlab.bits.policy_preview import PolicyPreview, PreviewedWidths
 from gnnqlab.settings import OneOf, Option, Range, check
+from gnnqlab.worker_context import WorkerContext
 
 __all__ = ["HALVES", "QUARTERS", "Orchestrated", "OrchestratedWidths", "Orchestrator", "by_importance"]
 
@@ -55,7 +55,7 @@ class Orchestrated(Bits):
     """Whether nodes that matter more get wider messages; else all get the base (SYLVIE's time-adaptive half)."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "among", tuple(sorted(some_of(_WIDTHS, self.among))))
+        object.__setattr__(self, "among", tuple(sorted(check_subset(_WIDTHS, self.among))))
         object.__setattr__(self, "thresholds", tuple(self.thresholds))
         check(self)
         if sorted(self.thresholds) != list(self.thresholds) or len(self.thresholds) < len(self.among) - 1:
@@ -64,9 +64,9 @@ class Orchestrated(Bits):
                 f"{self.thresholds}; for instance {HALVES[: len(self.among) - 1]}"
             )
 
-    def build(self, seat: Seat) -> OrchestratedWidths:
+    def build(self, worker: WorkerContext) -> OrchestratedWidths:
         """Return the widths in force on one worker, which adapt as the orchestrator says."""
-        return OrchestratedWidths(self, seat.ids, seat.importance)
+        return OrchestratedWidths(self, worker.ids, worker.importance)
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -91,7 +91,7 @@ class Orchestrated(Bits):
     def widths(self, rows: Rows, epoch: int) -> int:
         return self.among[0]
 
-    def foresee(self, outlook: Outlook) -> Foreseen:
+    def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
         """Return the widths that stand on a base; by default on the smallest, with which training starts.
 
         Raises:
@@ -102,7 +102,7 @@ class Orchestrated(Bits):
             raise ValueError(f"base must be one of the widths to choose from, {self.among}, got {base}")
         epoch = outlook.epoch or 0
         where = ", where it starts; nobody knows how the loss will move it" if outlook.base is None else ""
-        return Foreseen(
+        return PreviewedWidths(
             widths=outlook.ask(_AtBase(self, base, outlook), epoch),
             epoch=epoch,
             base=base,
@@ -116,7 +116,7 @@ class _AtBase(BitPolicy):
 
     settings: Orchestrated
     base: int
-    outlook: Outlook
+    outlook: PolicyPreview
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -184,7 +184,7 @@ class OrchestratedWidths(BitPolicy):
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
         watch = Watch.of(self.settings, training)
-        return [watch, Orchestrator(self, watch, name=training.seat.named("base-width"))]
+        return [watch, Orchestrator(self, watch, name=training.worker.named("base-width"))]
 
     @property
     def choices(self) -> tuple[int, ...]:

@@ -17,14 +17,14 @@ from torch import Tensor
 
 from gnnqlab.adaptive import Adaptive, Follower, Training
 from gnnqlab.axis_part import AxisPart, Running, complete, not_predicted
-from gnnqlab.bits.outlook import Foreseen, Outlook
+from gnnqlab.bits.policy_preview import PolicyPreview, PreviewedWidths
 from gnnqlab.kernels.noise import stream, uniform16
-from gnnqlab.seat import Seat
 from gnnqlab.settings import OneOf, Option, Range, check
+from gnnqlab.worker_context import WorkerContext
 
 __all__ = [
     "USUAL", "WIDTHS", "BitPolicy", "Bits", "Fixed", "Period", "Rows", "Steered", "UniformRandom", "Widths", "in_force",
-    "some_of",
+    "check_subset",
 ]  # fmt: skip
 
 WIDTHS = (1, 2, 3, 4, 8, 16, 32)
@@ -55,7 +55,7 @@ class Rows:
     """Which exchange of the layer and direction, from 0."""
 
 
-def some_of(known: Sequence[int], among: Any, *, to: str = "choose") -> tuple[int, ...]:
+def check_subset(known: Sequence[int], among: Any, *, to: str = "choose") -> tuple[int, ...]:
     """Return the widths that a policy was told to choose from, or draw from.
 
     Raises:
@@ -63,7 +63,7 @@ def some_of(known: Sequence[int], among: Any, *, to: str = "choose") -> tuple[in
         ValueError: if there are none, or one is not known.
 
     Example:
-        >>> some_of((2, 4, 8), [8, 2])
+        >>> check_subset((2, 4, 8), [8, 2])
         (8, 2)
     """
     if isinstance(among, str) or not isinstance(among, Iterable):
@@ -97,7 +97,7 @@ class BitPolicy(Running, ABC):
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
         """Return one width for all rows, or a uint8 tensor ``(n,)``."""
 
-    def expect_points(self) -> None:
+    def require_points(self) -> None:
         """Refuse points of a training at which no rows were sent; ablations call it after a run."""
 
 
@@ -131,25 +131,25 @@ class Bits(AxisPart, BitPolicy):
         """Return the width of rows before a first assignment."""
         return max(self.choices)
 
-    def build(self, seat: Seat) -> BitPolicy:
+    def build(self, worker: WorkerContext) -> BitPolicy:
         """Return the policy in force on one worker; by default the part, with settings that can be replaced."""
         return Steered(self)
 
-    def foresee(self, outlook: Outlook) -> Foreseen:
+    def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
         """Return the widths of an epoch as they can be known before it; forecasts call it."""
         raise not_predicted("bits", self, "foresee")
 
 
-def in_force(part: Bits, seat: Seat) -> BitPolicy:
+def in_force(part: Bits, worker: WorkerContext) -> BitPolicy:
     """Return the policy in force on one worker: what a part builds there.
 
     Example:
-        >>> seat = Seat(rank=0, workers=1, seed=0, ids=torch.arange(2), importance=torch.zeros(2))
-        >>> in_force(Fixed(bits=4), seat).choices
+        >>> worker = WorkerContext(rank=0, workers=1, seed=0, ids=torch.arange(2), importance=torch.zeros(2))
+        >>> in_force(Fixed(bits=4), worker).choices
         (4,)
     """
     complete(part, Bits)
-    policy = part.build(seat)
+    policy = part.build(worker)
     complete(policy, BitPolicy)
     return policy
 
@@ -176,7 +176,7 @@ class Steered(BitPolicy):
         self._changes = 0
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
-        return [Follower(training.seat.named("bits"), self)]
+        return [Follower(training.worker.named("bits"), self)]
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -207,7 +207,7 @@ class Fixed(Bits):
     def __post_init__(self) -> None:
         check(self)
 
-    def build(self, seat: Seat) -> Steered:
+    def build(self, worker: WorkerContext) -> Steered:
         """Return the policy in force on one worker."""
         return Steered(self)
 
@@ -221,10 +221,10 @@ class Fixed(Bits):
     def widths(self, rows: Rows, epoch: int) -> int:
         return self.bits
 
-    def foresee(self, outlook: Outlook) -> Foreseen:
+    def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
         """Return the one width there is."""
         epoch = outlook.epoch or 0
-        return Foreseen(widths=outlook.ask(self, epoch), epoch=epoch)
+        return PreviewedWidths(widths=outlook.ask(self, epoch), epoch=epoch)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,10 +242,10 @@ class UniformRandom(Bits):
     """Epochs between draws."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "among", some_of(WIDTHS, self.among, to="draw"))
+        object.__setattr__(self, "among", check_subset(WIDTHS, self.among, to="draw"))
         check(self)
 
-    def build(self, seat: Seat) -> Steered:
+    def build(self, worker: WorkerContext) -> Steered:
         """Return the policy in force on one worker."""
         return Steered(self)
 
@@ -263,8 +263,8 @@ class UniformRandom(Bits):
         table = torch.tensor(self.among, dtype=torch.uint8, device=rows.ids.device)
         return table[(draw.long() * len(self.among)) >> 16]
 
-    def foresee(self, outlook: Outlook) -> Foreseen:
+    def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
         """Return the draw of an epoch, which is known beforehand; by default the first one."""
         epoch = outlook.epoch or 0
         assumes = ("the widths drawn for epoch 0",) if outlook.epoch is None else ()
-        return Foreseen(widths=outlook.ask(self, epoch), epoch=epoch, assumes=assumes)
+        return PreviewedWidths(widths=outlook.ask(self, epoch), epoch=epoch, assumes=assumes)

@@ -99,7 +99,7 @@ class Bench:
     """End standard output with one JSON object."""
 
     def run(self) -> dict[str, Any]:
-        from gnnqlab.results import HERE, expect_joinable
+        from gnnqlab.results import HERE, require_joinable
 
         if self.name == "results":
             return self._show_kept()
@@ -111,7 +111,7 @@ class Bench:
         if self.results is not None and self.keep is None:
             raise ValueError(f"a folder of kept tables needs the name of one, got --results {self.results}; add --keep")
         if self.keep is not None:
-            expect_joinable(self.keep, folder=self.results or HERE)  # before hours of measuring, not after them
+            require_joinable(self.keep, folder=self.results or HERE)  # before hours of measuring, not after them
         given = {name: value for name in _SINGLE + _LISTS if (value := getattr(self, name)) is not None}
         options = {name: tuple(value.split(",")) if name in _LISTS else value for name, value in given.items()}
         if self.workers is not None:

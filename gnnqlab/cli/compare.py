@@ -85,7 +85,7 @@ class Compare(Options):
                 options = dataclasses.replace(self, graph=graph, model=model)
                 configs = [options.configure(choice.name, **choice.settings) for choice in chosen]
                 if self.mini_batch:
-                    configs[0].expect_nodes("--mini-batch")
+                    configs[0].require_nodes("--mini-batch")
                 fields.append(_Field(graph, model, chosen, _evaluated_alike(configs)))
         return fields
 

@@ -80,17 +80,19 @@ class Runs(_List):
     memory that no run of the folder names."""
 
     def run(self) -> dict[str, Any]:
-        from gnnqlab.run import kept
+        from gnnqlab.run import disk_usage
         from gnnqlab.run.run import runs
 
         if self.delete is None and self.older_than is None and not self.prune_cache:
             return self._show([_row(run) for run in runs(self.out)], "runs")
-        chosen = {} if self.delete is None else {run.id: run for run in kept.named(self.delete.split(","), self.out)}
+        chosen = (
+            {} if self.delete is None else {run.id: run for run in disk_usage.named(self.delete.split(","), self.out)}
+        )
         if self.older_than is not None:
-            chosen |= {run.id: run for run in kept.ended_before(self.older_than, self.out)}
-        rows = [{"deleted": name, "size": in_words(kept.delete_run(run))} for name, run in chosen.items()]
+            chosen |= {run.id: run for run in disk_usage.ended_before(self.older_than, self.out)}
+        rows = [{"deleted": name, "size": in_words(disk_usage.delete_run(run))} for name, run in chosen.items()]
         if self.prune_cache:
-            pruned = kept.prune_cache(self.out)
+            pruned = disk_usage.prune_cache(self.out)
             rows += [{"deleted": f"{kind} of the cache", "size": in_words(size)} for kind, size in pruned.items()]
         return self._show(rows, "deleted")
 
@@ -109,7 +111,7 @@ def _row(run: Run) -> dict[str, Any]:
     """Return what a run is and how it went; of a folder that cannot be read, why not: the others are still listed."""
     blank = dict.fromkeys(("system", "graph", "workers", "epochs", "test", "size"), "")
     row: dict[str, Any] = {"run": run.id, "status": "unreadable", **blank}
-    from gnnqlab.run.kept import bytes_under
+    from gnnqlab.run.disk_usage import bytes_under
 
     try:
         row |= {"size": in_words(bytes_under(run.folder))}

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.prepared import PreparedProducts
-from gnnqlab.compute.products import Compute, Operand, Products, Range, turned, widened
+from gnnqlab.compute.products import Compute, Operand, Products, Range, to_float32, turned
 from gnnqlab.kernels.dense.dense import bfloat16_mm
 from gnnqlab.kernels.rowwise import nodewise
 from gnnqlab.kernels.rowwise.nodewise import Mask, Norm
@@ -61,7 +61,7 @@ class BFloat16Products(PreparedProducts):
         return PLAIN
 
     def rowwise(self, compute: Callable[..., Tensor], *rows: Tensor) -> Tensor:
-        return compute(*map(widened, rows))
+        return compute(*map(to_float32, rows))
 
     def nodewise(
         self, x: Tensor, norm: Norm | None, *, activation: str, mask: Mask | None, inplace: bool = False

@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gnnqlab.compute.codes import Codes
-from gnnqlab.compute.kept import keep, kept
 from gnnqlab.compute.prepared import PreparedProducts
 from gnnqlab.compute.products import Operand
+from gnnqlab.compute.saved import save_operands, saved_operands
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.kernels.sparse.head_sums import head_sums
 from gnnqlab.kernels.sparse.int8_edges import int8_sddmm_add, int8_sddmm_dot
@@ -76,13 +76,13 @@ class WeightedSum(torch.autograd.Function):
     def forward(ctx: Any, weights: Tensor, x: Tensor, adjacency: Adjacency, products: EdgeProducts) -> Tensor:
         rows = products.operand(x.contiguous())
         ctx.adjacency, ctx.products = adjacency, products
-        keep(ctx, weights, rows)
+        save_operands(ctx, weights, rows)
         return products.weighted_sum(adjacency, weights, rows)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (weights, rows), products, adjacency = kept(ctx), ctx.products, ctx.adjacency
+        (weights, rows), products, adjacency = saved_operands(ctx), ctx.products, ctx.adjacency
         gradient, of_weights = products.operand(gradients[0].contiguous()), None
         if ctx.needs_input_grad[0]:
             of_weights = products.edge_dot(adjacency, rows, gradient)
@@ -99,13 +99,13 @@ class EdgeDot(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, y: Tensor, adjacency: Adjacency, products: EdgeProducts) -> Tensor:
         of_columns, of_rows = products.operand(x.contiguous()), products.operand(y.contiguous())
         ctx.adjacency, ctx.products = adjacency, products
-        keep(ctx, of_columns, of_rows)
+        save_operands(ctx, of_columns, of_rows)
         return products.edge_dot(adjacency, of_columns, of_rows)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (of_columns, of_rows), products, adjacency = kept(ctx), ctx.products, ctx.adjacency
+        (of_columns, of_rows), products, adjacency = saved_operands(ctx), ctx.products, ctx.adjacency
         gradient = gradients[0].contiguous()
         turned = gradient[adjacency.transposed_edges.long()]
         dx = products.weighted_sum(adjacency.transposed, turned, of_rows) if ctx.needs_input_grad[0] else None

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.compute.products import Compute, Operand, PassRows, Products, Range
-from gnnqlab.kernels.dense import tall
+from gnnqlab.kernels.dense import tall_skinny
 from gnnqlab.kernels.sparse import aggregate as sparse
 from gnnqlab.kernels.sparse import attention
 from gnnqlab.kernels.sparse.adjacency import Adjacency
@@ -67,7 +67,7 @@ class PlainProducts(Products):
         return torch.addmm(base, x, weight, beta=beta, alpha=alpha)
 
     def mixed(self, x: Tensor, weight: Tensor, *, beta: float, alpha: float) -> Tensor:
-        if not tall.many(x):
+        if not tall_skinny.many(x):
             return self.affine(x, x, weight, beta=beta, alpha=alpha)
         # As x (beta I + alpha weight) it is one product forward and one backward, without passes that scale and add.
         own = torch.eye(weight.shape[0], dtype=weight.dtype, device=weight.device)
@@ -90,20 +90,20 @@ class Affine(torch.autograd.Function):
     def forward(ctx: Any, base: Tensor | None, x: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.by_row = base is not None and base.dim() == 2
-        return tall.tall_mm(x, weight, base=base)
+        return tall_skinny.tall_mm(x, weight, base=base)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (x, weight), gradient = ctx.saved_tensors, gradients[0].contiguous()
         of_base, of_x, of_weight = ctx.needs_input_grad
         base = (gradient if ctx.by_row else gradient.sum(0)) if of_base else None
-        own = not torch.is_grad_enabled() and tall.pays(gradient, weight.t())
-        of_rows = tall.tall_mm if own else torch.mm
+        own = not torch.is_grad_enabled() and tall_skinny.pays(gradient, weight.t())
+        of_rows = tall_skinny.tall_mm if own else torch.mm
         return base, of_rows(gradient, weight.t()) if of_x else None, x.t() @ gradient if of_weight else None
 
 
 def _pays(x: Tensor, weight: Tensor) -> bool:
-    return not torch.compiler.is_compiling() and tall.pays(x, weight)
+    return not torch.compiler.is_compiling() and tall_skinny.pays(x, weight)
 
 
 PLAIN = PlainProducts()

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gnnqlab.compute.kept import keep, kept
 from gnnqlab.compute.products import Products
+from gnnqlab.compute.saved import save_operands, saved_operands
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.kernels.sparse.attention import pack_rows, segment_sum
 
@@ -34,13 +34,13 @@ class Linear(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, products: Products) -> Tensor:
         a, b = products.operand(x), products.weight(weight)
         ctx.products = products
-        keep(ctx, products.saved(a), b)
+        save_operands(ctx, products.saved(a), b)
         return products.mm(a, b)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (a, b), products = kept(ctx), ctx.products
+        (a, b), products = saved_operands(ctx), ctx.products
         gradient = products.operand(gradients[0].contiguous())
         dx = products.mm(gradient, b, transposed="b") if ctx.needs_input_grad[0] else None
         return dx, products.mm(a, gradient, transposed="a") if ctx.needs_input_grad[1] else None, None
@@ -60,13 +60,13 @@ class LinearByType(torch.autograd.Function):
             if start < stop:
                 products.mm(products.part(rows, (start, stop)), matrix, out=out[start:stop])
         ctx.lengths, ctx.products, ctx.shape = lengths, products, weights.shape
-        keep(ctx, products.saved(rows), *matrices)
+        save_operands(ctx, products.saved(rows), *matrices)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (rows, *matrices), products = kept(ctx), ctx.products
+        (rows, *matrices), products = saved_operands(ctx), ctx.products
         gradient = products.operand(gradients[0].contiguous())
         dx = gradients[0].new_empty(gradients[0].shape[0], ctx.shape[1]) if ctx.needs_input_grad[0] else None
         dw = gradients[0].new_zeros(ctx.shape) if ctx.needs_input_grad[1] else None
@@ -113,13 +113,13 @@ class Attend(torch.autograd.Function):
         values = products.operand(z)  # after the logits, as among workers: operands have their noise by number
         out, stats = products.attend_rows(adjacency, values, source, target, slope=slope)
         ctx.adjacency, ctx.slope, ctx.products = adjacency, slope, products
-        keep(ctx, products.saved(values), a_source, a_target, source, target, products.saved(out), stats)
+        save_operands(ctx, products.saved(values), a_source, a_target, source, target, products.saved(out), stats)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (values, a_source, a_target, source, target, out, stats), products = kept(ctx), ctx.products
+        (values, a_source, a_target, source, target, out, stats), products = saved_operands(ctx), ctx.products
         gradient = products.operand(gradients[0].contiguous())
         edge_gradients = source.new_empty(ctx.adjacency.num_edges, source.shape[1])
         d_z, d_source = products.attend_columns(

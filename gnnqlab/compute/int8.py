@@ -35,11 +35,11 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from gnnqlab.adaptive import Adaptive, Training
+from gnnqlab.compute.amax import WHOLE, Largest
 from gnnqlab.compute.bit_rule import CHOICES, BitChoice, relative_error
 from gnnqlab.compute.codes import Codes, Numbers, Quantized, check_packing, rows_to_sum
 from gnnqlab.compute.edge_products import EdgeProducts
 from gnnqlab.compute.float32 import PLAIN
-from gnnqlab.compute.largest import WHOLE, Largest
 from gnnqlab.compute.products import Compute, Operand, PassRows, Products, Range
 from gnnqlab.kernels.codec.quantize import SCALES, WIDTHS, Noise, check_bits, quantize
 from gnnqlab.kernels.dense.code_rows import QuantizedRows
@@ -156,22 +156,22 @@ class QuantizedProducts(EdgeProducts):
         Raises:
             ValueError: if there are others, and no process group to agree in.
         """
-        if self.settings.scale == WHOLE and training.seat.workers > 1:
+        if self.settings.scale == WHOLE and training.worker.workers > 1:
             if not training.distributed:
                 raise ValueError(
-                    f"scale 'whole' needs a process group, got {training.seat.workers} workers without; choose 'row'"
+                    f"scale 'whole' needs a process group, got {training.worker.workers} workers without; choose 'row'"
                 )
             self._largest.group = dist.new_group()
         if self.settings.bits != AUTO:
             return ()
         shard, self._choice = training.shard, BitChoice(self)
-        self._owned = torch.isin(shard.row_ids, shard.owned).nonzero().squeeze(1).to(training.seat.device)
+        self._owned = torch.isin(shard.row_ids, shard.owned).nonzero().squeeze(1).to(training.worker.device)
         return (self._choice,)
 
-    def again(self, elements: int) -> None:
+    def note_requantized(self, elements: int) -> None:
         self.quantized.twice += elements
 
-    def looked(self, output: Tensor) -> None:
+    def on_first_aggregation(self, output: Tensor) -> None:
         if self._choice is None or self._owned is None or self._choice.settled:
             return
         x, errors = output.flatten(1), dict.fromkeys(CHOICES, 0.0)

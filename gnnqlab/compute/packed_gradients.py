@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gnnqlab.compute.kept import keep, kept
 from gnnqlab.compute.products import Operand, Products
+from gnnqlab.compute.saved import save_operands, saved_operands
 from gnnqlab.kernels.rowwise.signs import pack_positive, unpack_positive
 
 __all__ = ["Affine", "LayerNorm", "Rectifier"]
@@ -29,13 +29,13 @@ class Affine(torch.autograd.Function):
         ctx: Any, base: Tensor, x: Tensor, weight: Tensor, beta: float, alpha: float, products: Products
     ) -> Tensor:
         ctx.products, ctx.beta, ctx.alpha, ctx.base_shape = products, beta, alpha, base.shape
-        keep(ctx, products.saved(x), weight)
+        save_operands(ctx, products.saved(x), weight)
         return torch.addmm(base, x, weight, beta=beta, alpha=alpha)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (x, weight), products, needed = kept(ctx), ctx.products, ctx.needs_input_grad
+        (x, weight), products, needed = saved_operands(ctx), ctx.products, ctx.needs_input_grad
         gradient = gradients[0]
         of_base = (ctx.beta * gradient).sum_to_size(ctx.base_shape) if needed[0] else None
         scaled = gradient if ctx.alpha == 1.0 else ctx.alpha * gradient
@@ -58,13 +58,13 @@ class LayerNorm(torch.autograd.Function):
     ) -> Tensor:
         out, mean, reciprocal = torch.native_layer_norm(x, x.shape[1:], weight, bias, eps)
         ctx.products = products
-        keep(ctx, saved(x), mean, reciprocal, weight, bias)
+        save_operands(ctx, saved(x), mean, reciprocal, weight, bias)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x, mean, reciprocal, weight, bias = kept(ctx)
+        x, mean, reciprocal, weight, bias = saved_operands(ctx)
         x, needed = ctx.products.dense(x), list(ctx.needs_input_grad[:3])
         gradient = gradients[0].contiguous()
         found = torch.ops.aten.native_layer_norm_backward(

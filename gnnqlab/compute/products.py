@@ -19,14 +19,14 @@ from torch import Tensor
 
 from gnnqlab.axis_part import AxisPart, Running
 from gnnqlab.compute.codes import Quantized
-from gnnqlab.kernels.dense import tall
-from gnnqlab.kernels.rowwise import joins, nodewise, residual
+from gnnqlab.kernels.dense import tall_skinny
+from gnnqlab.kernels.rowwise import jumping_knowledge, nodewise, residual
 from gnnqlab.kernels.rowwise.nodewise import Mask, Norm
 from gnnqlab.kernels.sparse import aggregate as sparse
 from gnnqlab.kernels.sparse import attention
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 
-__all__ = ["Compute", "Operand", "PassRows", "Products", "Range", "turned", "widened"]
+__all__ = ["Compute", "Operand", "PassRows", "Products", "Range", "turned", "to_float32"]
 
 Operand = Any
 """What a kind of products makes of a float32 matrix: a tensor, or a dataclass of tensors with a ``shape``."""
@@ -34,12 +34,12 @@ Range = tuple[int, int]
 """``(start, stop)``."""
 
 
-def widened(x: Tensor) -> Tensor:
+def to_float32(x: Tensor) -> Tensor:
     """Return rows of bfloat16 in float32, for whoever takes no others; differentiable. Other rows stay as they are.
 
     Example:
         >>> x = torch.ones(2, 3)
-        >>> widened(x) is x, widened(x.bfloat16()).dtype
+        >>> to_float32(x) is x, to_float32(x.bfloat16()).dtype
         (True, torch.float32)
     """
     return x.float() if x.dtype == torch.bfloat16 else x
@@ -166,10 +166,10 @@ class Products(Running, ABC):
         """
         return operand
 
-    def again(self, elements: int) -> None:  # most round nothing
+    def note_requantized(self, elements: int) -> None:  # most round nothing
         """Take note that so many elements, which a codec rounded on their way, are to be multiplied."""
 
-    def looked(self, output: Tensor) -> None:  # most have nothing to decide
+    def on_first_aggregation(self, output: Tensor) -> None:  # most have nothing to decide
         """Take what the first look at neighbours of a training pass came to, ``(N, ...)``: for who decides by it."""
 
     def rowwise(self, compute: Callable[..., Tensor], *rows: Tensor) -> Tensor:
@@ -182,7 +182,7 @@ class Products(Running, ABC):
         """Return ``drop(activation(norm(x)))`` as :func:`gnnqlab.kernels.rowwise.nodewise.nodewise`; differentiable.
 
         What comes out is an operand already where a kind of products has one of rows as narrow: other passes take it as
-        it is, or :func:`widened`.
+        it is, or :func:`to_float32`.
         """
         return nodewise.nodewise(x, norm, activation=activation, mask=mask, inplace=inplace)
 
@@ -198,8 +198,8 @@ class Products(Running, ABC):
         return residual.residual(x, first, share)
 
     def join(self, layers: Sequence[Tensor], how: str, *, mask: Mask | None) -> Tensor:
-        """Return layers side by side or the largest of each element, dropped, in float32, as `kernels.joins.join`."""
-        return joins.join([widened(layer) for layer in layers], how, mask=mask)
+        """Return layers side by side or the largest of each element, dropped, in float32, as `kernels.jumping_knowledge.join`."""
+        return jumping_knowledge.join([to_float32(layer) for layer in layers], how, mask=mask)
 
     @abstractmethod
     def part(self, operand: Operand, rows: Range) -> Operand:
@@ -278,8 +278,8 @@ class Products(Running, ABC):
     def _product(self, base: Tensor | None, a: Operand, b: Operand, transposed: str, out: Tensor | None) -> Tensor:
         """Multiply as `mm` does, without a ``base``, or as `addmm` does."""
         a, b = turned(self._factor(a), self._factor(b), transposed)
-        if tall.pays(a, b):
-            return tall.tall_mm(a, b, base=base, out=out)
+        if tall_skinny.pays(a, b):
+            return tall_skinny.tall_mm(a, b, base=base, out=out)
         return torch.mm(a, b, out=out) if base is None else torch.addmm(base, a, b, out=out)
 
     def _factor(self, operand: Operand) -> Tensor:

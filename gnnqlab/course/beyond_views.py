@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
 from gnnqlab.lab.figures.log_ticks import value_ticks
 from gnnqlab.lab.figures.theme import Style, style_of
@@ -37,7 +37,7 @@ _PARTS = {
 _LINKS = ("grey solid circle", "sky dash square", "blue dot diamond", "vermillion dashdot triangle-up")
 
 
-def draw_counted(tables: Mapping[str, DataFrame], *, dark: bool = False) -> Bundle:
+def draw_counted(tables: Mapping[str, DataFrame], *, dark: bool = False) -> FigureData:
     """Draw halo rows a node, edges that need no other worker, and rows that a worker holds, against workers.
 
     Args:
@@ -66,7 +66,7 @@ def draw_counted(tables: Mapping[str, DataFrame], *, dark: bool = False) -> Bund
         for graph, table in tables.items()
     )
     title = "What a cut into P parts costs, counted"
-    return Bundle(panels(charts, gap=0.09, title=title, caption=f"{told}.", dark=dark, height=380), table)
+    return FigureData(panels(charts, gap=0.09, title=title, caption=f"{told}.", dark=dark, height=380), table)
 
 
 def beside_measured(found: DataFrame, runs: Mapping[tuple[str, int], Run]) -> DataFrame:
@@ -98,7 +98,7 @@ def beside_measured(found: DataFrame, runs: Mapping[tuple[str, int], Run]) -> Da
 
 def draw_epochs(
     found: DataFrame, measured: DataFrame | None = None, *, title: str, per: str = "", dark: bool = False
-) -> Bundle:
+) -> FigureData:
     """Draw predicted epochs against the number of workers, both axes logarithmic, measured ones as open marks.
 
     Args:
@@ -148,7 +148,7 @@ def draw_epochs(
         height=420,
         legend_rows=1 if measured is None else 2,
     )
-    return Bundle(figure, found if measured is None else measured)
+    return FigureData(figure, found if measured is None else measured)
 
 
 def _open(name: str) -> Style:
@@ -156,7 +156,7 @@ def _open(name: str) -> Style:
     return replace(style, symbol=f"{style.symbol}-open")
 
 
-def draw_parts(found: DataFrame, *, dark: bool = False) -> Bundle:
+def draw_parts(found: DataFrame, *, dark: bool = False) -> FigureData:
     """Draw what an epoch goes to, in percent, against the number of workers: a panel a system.
 
     Raises:
@@ -190,7 +190,7 @@ def draw_parts(found: DataFrame, *, dark: bool = False) -> Bundle:
         height=430,
         legend_rows=3,
     )
-    return Bundle(figure, shares.round(2))
+    return FigureData(figure, shares.round(2))
 
 
 def gains(by_link: Mapping[str, DataFrame], *, over: str = "vanilla") -> DataFrame:
@@ -220,7 +220,7 @@ def gains(by_link: Mapping[str, DataFrame], *, over: str = "vanilla") -> DataFra
     return pd.DataFrame(rows)
 
 
-def draw_gain(table: DataFrame, *, system: str, dark: bool = False) -> Bundle:
+def draw_gain(table: DataFrame, *, system: str, dark: bool = False) -> FigureData:
     """Draw the gain of a system against the rate of the links, a line a number of workers.
 
     Args:
@@ -252,7 +252,7 @@ def draw_gain(table: DataFrame, *, system: str, dark: bool = False) -> Bundle:
         dark=dark,
         height=420,
     )
-    return Bundle(figure, mine)
+    return FigureData(figure, mine)
 
 
 def beyond_counted(

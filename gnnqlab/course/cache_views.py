@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import add_slider, lines, panels, scatter
 from gnnqlab.lab.training.cache_view import draw_cache, sent_by_layer
 from gnnqlab.theory.intervals import interval
@@ -41,7 +41,7 @@ def compare_caches(found: DataFrame) -> DataFrame:
     return table.loc[kept.index].round(2)
 
 
-def draw_sweep(found: DataFrame, *, dark: bool = False) -> Bundle:
+def draw_sweep(found: DataFrame, *, dark: bool = False) -> FigureData:
     """Draw kept rows and test score against a fixed ε, with a slider that reads one ε off.
 
     Args:
@@ -65,10 +65,10 @@ def draw_sweep(found: DataFrame, *, dark: bool = False) -> Bundle:
         for epsilon, line in means.iterrows()
     }
     add_slider(figure, steps, start=next(iter(steps)), prefix="ε = ", traces=[1, 3])
-    return Bundle(figure, means.round(1))
+    return FigureData(figure, means.round(1))
 
 
-def draw_bound(found: DataFrame, *, dark: bool = False) -> Bundle:
+def draw_bound(found: DataFrame, *, dark: bool = False) -> FigureData:
     """Draw the mean of ``||∇L||²`` and both readings of its bound (CDFGNN Theorem 1).
 
     Args:
@@ -99,4 +99,4 @@ def draw_bound(found: DataFrame, *, dark: bool = False) -> Bundle:
         dark=dark,
         height=420,
     )
-    return Bundle(figure, found)
+    return FigureData(figure, found)

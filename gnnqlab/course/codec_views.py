@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.row import row_bytes
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import add_slider, lines, panels, scatter
 from gnnqlab.lab.figures.log_ticks import value_ticks
 from gnnqlab.message.codecs.codec import Noise
@@ -46,7 +46,7 @@ def shares(frame: DataFrame) -> DataFrame:
     return frame.groupby(["epoch", "direction", "layer", "bits"])["rotated"].mean().unstack("bits")
 
 
-def draw_choices(frame: DataFrame, *, bits: int = 2, start: int | None = None, dark: bool = False) -> Bundle:
+def draw_choices(frame: DataFrame, *, bits: int = 2, start: int | None = None, dark: bool = False) -> FigureData:
     """Draw every row as a point, a panel a direction and layer, with a slider over epochs.
 
     Across: how peaked it is. Up: how much more codes between its ends err than rotated ones; above 1 it is rotated.
@@ -119,10 +119,10 @@ def draw_choices(frame: DataFrame, *, bits: int = 2, start: int | None = None, d
         ends = {"x": "peak", "y": "ratio"}
         steps[epoch] = {axis: [each[column].tolist() for each in drawn] for axis, column in ends.items()}
     add_slider(figure, steps, start=start, prefix="epoch ", traces=moved)
-    return Bundle(figure, table.rename("share rotated").reset_index().round(3))
+    return FigureData(figure, table.rename("share rotated").reset_index().round(3))
 
 
-def draw_shares(frame: DataFrame, *, dark: bool = False) -> Bundle:
+def draw_shares(frame: DataFrame, *, dark: bool = False) -> FigureData:
     """Draw the share of rows that are rotated over epochs, a panel a direction and layer, a line a width.
 
     Args:
@@ -161,7 +161,7 @@ def draw_shares(frame: DataFrame, *, dark: bool = False) -> Bundle:
         height=560,
         legend_rows=2,
     )
-    return Bundle(figure, table.round(3).reset_index())
+    return FigureData(figure, table.round(3).reset_index())
 
 
 def cells_of(frame: DataFrame) -> dict[tuple[str, int], str]:
@@ -211,7 +211,7 @@ def sent_often(row: Tensor, codec: Codec, bits: int, *, draws: int = 8) -> Tenso
 
 def row_through(
     row: Tensor, codecs: Mapping[str, Codec], *, bits: int = 2, draws: int = 8, dark: bool = False
-) -> Bundle:
+) -> FigureData:
     """Draw what arrives of a row over what was sent, a panel a codec; on the diagonal nothing is lost.
 
     Args:
@@ -250,10 +250,10 @@ def row_through(
     caption = f"One row of {row.shape[0]} elements in {human_bits(bits)}, sent {draws} times; it is off by: {words}."
     figure = panels(charts, share_y=True, gap=0.03, title="One row through each codec", caption=caption, dark=dark)
     off, left = "off by (% of its norm)", f"mean of {draws} messages (% off)"
-    return Bundle(figure, pd.DataFrame(table, columns=["codec", "bytes", off, left]).set_index("codec").round(1))
+    return FigureData(figure, pd.DataFrame(table, columns=["codec", "bytes", off, left]).set_index("codec").round(1))
 
 
-def draw_codecs(frame: DataFrame, *, start: int | None = None, dark: bool = False) -> Bundle:
+def draw_codecs(frame: DataFrame, *, start: int | None = None, dark: bool = False) -> FigureData:
     """Draw the error of a message over the bytes of a row, a panel a direction and layer, with a slider over epochs.
 
     Lower and further left is better. Points of a codec are its widths.
@@ -305,7 +305,7 @@ def draw_codecs(frame: DataFrame, *, start: int | None = None, dark: bool = Fals
     for epoch in epochs:
         drawn = [trace for place, title in cells.items() if title for trace in chart(*place, epoch).data]
         steps[epoch] = {key: [list(trace[key]) for trace in drawn] for key in ("x", "y", "customdata")}
-    return Bundle(add_slider(figure, steps, start=start, prefix="epoch "), frame.drop(columns="bias").round(4))
+    return FigureData(add_slider(figure, steps, start=start, prefix="epoch "), frame.drop(columns="bias").round(4))
 
 
 def cheapest(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.course.errata import MEASUREMENTS
 from gnnqlab.course.experiments.moving_widths import replay
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def factors() -> DataFrame:
     return pd.DataFrame(rows).set_index("id").sort_values("factor")
 
 
-def draw_factors(frame: DataFrame, *, dark: bool = False) -> Bundle:
+def draw_factors(frame: DataFrame, *, dark: bool = False) -> FigureData:
     """Draw :func:`factors`, a line each on a logarithmic axis, a colour and a mark for each paper.
 
     Raises:
@@ -107,7 +107,7 @@ def draw_factors(frame: DataFrame, *, dark: bool = False) -> Bundle:
         height=150 + 44 * len(frame),
     )
     figure.update_traces(textposition="middle right")
-    return Bundle(figure, frame)
+    return FigureData(figure, frame)
 
 
 def variance_shares() -> DataFrame:
@@ -129,7 +129,7 @@ def variance_shares() -> DataFrame:
     return pd.DataFrame(table, index=pd.Index(widths, name="bits"))
 
 
-def draw_variance(frame: DataFrame, *, dark: bool = False) -> Bundle:
+def draw_variance(frame: DataFrame, *, dark: bool = False) -> FigureData:
     """Draw :func:`variance_shares`: a group of bars a width, a line at what the theorem says and one at the worst case.
 
     Raises:
@@ -148,7 +148,7 @@ def draw_variance(frame: DataFrame, *, dark: bool = False) -> Bundle:
         dark=dark,
         height=370,
     )
-    return Bundle(figure, frame)
+    return FigureData(figure, frame)
 
 
 def descent(losses: Sequence[float]) -> DataFrame:
@@ -179,7 +179,7 @@ def descent(losses: Sequence[float]) -> DataFrame:
     return pd.DataFrame({"loss": list(losses), "as written": written, "opposite sign": opposite}, index=written.index)
 
 
-def draw_descent(frame: DataFrame, *, dark: bool = False) -> Bundle:
+def draw_descent(frame: DataFrame, *, dark: bool = False) -> FigureData:
     """Draw :func:`descent`: the loss above, widths by both signs below.
 
     Raises:
@@ -207,4 +207,4 @@ def draw_descent(frame: DataFrame, *, dark: bool = False) -> Bundle:
         dark=dark,
         height=430,
     )
-    return Bundle(figure, frame)
+    return FigureData(figure, frame)

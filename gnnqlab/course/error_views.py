@@ -12,7 +12,7 @@ import torch
 
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.course.players.message_walk import MessageWalk
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, panels, scatter
 from gnnqlab.lab.figures.log_ticks import value_ticks
 from gnnqlab.theory.variance import decoded_moments, step_widths
@@ -40,7 +40,7 @@ def decoded_draws(message: RealMessage, bits: int, draws: int) -> Tensor:
     return torch.stack([MessageWalk.of(message, bits=bits, node=node, draw=draw).received for draw in range(draws)])
 
 
-def error_clouds(message: RealMessage, *, widths: Sequence[int] = _WIDTHS, dark: bool = False) -> Bundle:
+def error_clouds(message: RealMessage, *, widths: Sequence[int] = _WIDTHS, dark: bool = False) -> FigureData:
     """Draw the error of the message's elements over their value, a panel for each width on one scale.
 
     Zeros are left out: a row whose smallest value is zero sends them without error.
@@ -75,7 +75,7 @@ def error_clouds(message: RealMessage, *, widths: Sequence[int] = _WIDTHS, dark:
     figure.update_yaxes(range=[-1.1 * largest, 1.1 * largest])
     figure.update_layout(margin={"t": 104})
     columns = ["bits", "elements", "mean error", "spread", "largest"]
-    return Bundle(figure, pd.DataFrame(table, columns=columns).set_index("bits"))
+    return FigureData(figure, pd.DataFrame(table, columns=columns).set_index("bits"))
 
 
 def variance_table(
@@ -130,7 +130,7 @@ def variance_chart(
     widths: Sequence[int] = _WIDTHS,
     draws: int = 300,
     dark: bool = False,
-) -> Bundle:
+) -> FigureData:
     """Draw the measured variance of decoded rows between Theorem 1's exact value, average and worst case."""
     table = variance_table(message, node=node, widths=widths, draws=draws)
     which = "all rows of the message" if node is None else f"row {node}"
@@ -165,7 +165,7 @@ def variance_chart(
         height=370,
         legend_rows=2,
     )
-    return Bundle(figure, table)
+    return FigureData(figure, table)
 
 
 RULES = {
@@ -208,7 +208,7 @@ def decoded_by(rule: str, message: RealMessage, bits: int, draws: int) -> Tensor
     return (rows / scale + noise).floor().clamp(-largest, largest) * scale
 
 
-def averaging_chart(message: RealMessage, *, bits: int = 2, draws: int = 128, dark: bool = False) -> Bundle:
+def averaging_chart(message: RealMessage, *, bits: int = 2, draws: int = 128, dark: bool = False) -> FigureData:
     """Draw what is left of a row's error when it is sent again and again, a line for each rule.
 
     Training sends nearly the same row in every epoch: an error that is drawn anew cancels over epochs, one that is
@@ -236,4 +236,4 @@ def averaging_chart(message: RealMessage, *, bits: int = 2, draws: int = 128, da
         height=370,
         legend_rows=2,
     )
-    return Bundle(figure, frame)
+    return FigureData(figure, frame)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import functional
 
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, panels
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def gain_table(found: Mapping[str, DataFrame]) -> DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").round(2)
 
 
-def draw_gain(found: Mapping[str, DataFrame], *, dark: bool = False) -> Bundle:
+def draw_gain(found: Mapping[str, DataFrame], *, dark: bool = False) -> FigureData:
     """Draw the loss of each model over the seconds that it took, as it is and inside the block.
 
     Raises:
@@ -141,4 +141,6 @@ def draw_gain(found: Mapping[str, DataFrame], *, dark: bool = False) -> Bundle:
     told = "; ".join(f"{name} {row['times as fast']:.2f} times as fast" for name, row in table.iterrows())
     caption = f"All epochs, {INSIDE} beside the model as it is: {told}. Indicative, measured in this notebook."
     title = "The same model, the same lines of DGL"
-    return Bundle(panels(charts, share_y=True, gap=0.06, title=title, caption=caption, dark=dark, height=390), table)
+    return FigureData(
+        panels(charts, share_y=True, gap=0.06, title=title, caption=caption, dark=dark, height=390), table
+    )

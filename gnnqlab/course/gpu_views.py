@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.theme import OKABE_ITO
@@ -75,7 +75,7 @@ def measured(results: DataFrame) -> DataFrame:
     return pd.DataFrame(lines, columns=["part", "what", "rows", "device", "date", "command"]).set_index("part")
 
 
-def draw_kernels(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
+def draw_kernels(results: DataFrame, *, dark: bool = False) -> FigureData | Notice:
     """Draw every kernel's speed beside that of its ceiling or rival, and the goals; a bar a figure."""
     rows = _part(results, "gpu-kernels")
     if rows.empty:
@@ -122,7 +122,7 @@ def draw_kernels(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
     )
     figure.add_vline(x=1, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1})
     columns = ["case", "figure", "value", "unit", "rival", "rival_value", "ratio"]
-    return Bundle(figure, rows[columns].set_index("case"))
+    return FigureData(figure, rows[columns].set_index("case"))
 
 
 def training_table(results: DataFrame) -> DataFrame:
@@ -141,7 +141,7 @@ def training_table(results: DataFrame) -> DataFrame:
     return table
 
 
-def draw_training(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
+def draw_training(results: DataFrame, *, dark: bool = False) -> FigureData | Notice:
     """Draw the epoch of every system, a panel a graph, a bar a number of workers."""
     rows = _part(results, "gpu-train")
     if rows.empty or "epoch_s" not in rows:
@@ -184,10 +184,10 @@ def draw_training(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
         height=140 + 280 * len(graphs),
         legend_below=True,
     )
-    return Bundle(figure, training_table(results))
+    return FigureData(figure, training_table(results))
 
 
-def draw_overlap(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
+def draw_overlap(results: DataFrame, *, dark: bool = False) -> FigureData | Notice:
     """Draw which share of central rows was computed while a message was under way, by layer, direction and system."""
     rows = _part(results, "gpu-overlap")
     if rows.empty or "hidden_share" not in rows:
@@ -207,14 +207,14 @@ def draw_overlap(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
         dark=dark,
         height=400,
     )
-    return Bundle(figure, table)
+    return FigureData(figure, table)
 
 
 _STEPS = {32: 100, 40: 75, 48: 62.5, 64: 50}
 """Registers a thread -> warps that fit (%), for blocks of eight warps."""
 
 
-def draw_compiled(table: DataFrame, *, architecture: str = "90", dark: bool = False) -> Bundle | Notice:
+def draw_compiled(table: DataFrame, *, architecture: str = "90", dark: bool = False) -> FigureData | Notice:
     """Draw the registers of each kernel, a line a kernel, a mark a variant of types and sizes, a colour a source file.
 
     Dotted lines say up to where how many warps fit.
@@ -273,4 +273,4 @@ def draw_compiled(table: DataFrame, *, architecture: str = "90", dark: bool = Fa
         dark=dark,
         height=240 + 18 * count,
     )
-    return Bundle(figure, table)
+    return FigureData(figure, table)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gnnqlab.bits.policy import BitPolicy
     from gnnqlab.graph.graph import Graph
     from gnnqlab.message.codecs.codec import Codec, Noise
-    from gnnqlab.message.wire import Layout
+    from gnnqlab.message.layout import Layout
     from gnnqlab.simulation.gradient_noise import GradientNoise
 
 __all__ = ["grade_codec", "grade_policy", "grade_rounding", "grade_widths", "is_made", "kinds_of_rows"]

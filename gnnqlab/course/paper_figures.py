@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import scatter
 from gnnqlab.theory.intervals import interval
 
@@ -169,7 +169,7 @@ _UNITS = {
 
 def beside(
     topic: str, measured: Mapping[str, float | Sequence[float]], *, link: str = "", dark: bool = False
-) -> Bundle:
+) -> FigureData:
     """Set figures of the papers beside measured ones.
 
     Args:
@@ -230,4 +230,4 @@ def beside(
     )  # fmt: skip
     for trace, (_, some) in zip(figure.data, shown.groupby("reported or measured", sort=False)):
         trace.error_x = {"type": "data", "array": some["half"].tolist(), "thickness": 2, "width": 5}
-    return Bundle(figure, frame.set_index("setting"))
+    return FigureData(figure, frame.set_index("setting"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.course.experiments.rounding_cost import EVERYTHING, NOTHING, spread
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, panels, scatter
 from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
@@ -27,7 +27,7 @@ _EPOCHS = ("blue circle", "orange square", "vermillion diamond", "green triangle
 _RUNS = ("blue dash", "vermillion solid", "grey dot", "green dashdot")
 
 
-def draw_rows(message: RoundedRows, *, rows: int = 12, columns: int = 32, dark: bool = False) -> Bundle:
+def draw_rows(message: RoundedRows, *, rows: int = 12, columns: int = 32, dark: bool = False) -> FigureData:
     """Draw the first rows of a message at a point: as they were sent, as they arrived, and what is between the two.
 
     Args:
@@ -65,7 +65,7 @@ def draw_rows(message: RoundedRows, *, rows: int = 12, columns: int = 32, dark: 
     )
     finish(figure, title=f"Rows at {message.point} in epoch {message.epoch}", caption=caption, dark=dark, height=380)
     lengths = {name: tensor[some[0]].norm(dim=1).tolist() for name, tensor in panels.items()}
-    return Bundle(figure, pd.DataFrame(lengths, index=pd.Index(names, name="node")).round(5))
+    return FigureData(figure, pd.DataFrame(lengths, index=pd.Index(names, name="node")).round(5))
 
 
 def shares(frame: DataFrame, epoch: int) -> DataFrame:
@@ -86,7 +86,7 @@ def shares(frame: DataFrame, epoch: int) -> DataFrame:
     return spread(alone.assign(share=100 * alone["relative"] / total), "point", "share")
 
 
-def draw_variance(frame: DataFrame, *, dark: bool = False) -> Bundle:
+def draw_variance(frame: DataFrame, *, dark: bool = False) -> FigureData:
     """Draw the share of the gradient's variance that each point alone brings, by epoch, with intervals over seeds.
 
     Args:
@@ -122,10 +122,10 @@ def draw_variance(frame: DataFrame, *, dark: bool = False) -> Bundle:
     whole = frame[frame["point"] == EVERYTHING].groupby("epoch")["relative"].mean()
     lines = shown.rename(columns={"mean": "share (%)", "half": "±"}).round(1)
     lines["variance / squared gradient"] = [whole[epoch] for epoch, _ in lines.index]
-    return Bundle(figure, lines)
+    return FigureData(figure, lines)
 
 
-def draw_gains(frame: DataFrame, *, dark: bool = False) -> Bundle:
+def draw_gains(frame: DataFrame, *, dark: bool = False) -> FigureData:
     """Draw what the loss at the end gains where a point is exact, with intervals over seeds and each seed's value.
 
     Args:
@@ -156,10 +156,10 @@ def draw_gains(frame: DataFrame, *, dark: bool = False) -> Bundle:
         caption=f"Thousandths by which the loss at the end ({whole:.4f} where all is in codes) is lower: {words}.",
     )
     shown = (1e3 * table).rename(columns={"mean": "gained (thousandths)", "half": "±"}).round(2)
-    return Bundle(figure, shown)
+    return FigureData(figure, shown)
 
 
-def draw_since(runs: Mapping[str, Run], since: int, *, beside: str, dark: bool = False) -> Bundle:
+def draw_since(runs: Mapping[str, Run], since: int, *, beside: str, dark: bool = False) -> FigureData:
     """Draw by epoch how far each run's loss is above that of one of them, and what it sends.
 
     Args:
@@ -224,7 +224,9 @@ def draw_since(runs: Mapping[str, Run], since: int, *, beside: str, dark: bool =
         legend_below=True,
     )
     columns = ["above before (%)", "above after (%)", "kB at first", "kB at last"]
-    return Bundle(figure, pd.DataFrame.from_dict(shown, orient="index", columns=columns).rename_axis("run").round(2))
+    return FigureData(
+        figure, pd.DataFrame.from_dict(shown, orient="index", columns=columns).rename_axis("run").round(2)
+    )
 
 
 def price_table(gradient: DataFrame, sent: DataFrame, epoch: int) -> DataFrame:

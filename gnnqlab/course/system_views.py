@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.bundle import Bundle, table_html
+from gnnqlab.lab.figures.bundle import FigureData, table_html
 from gnnqlab.lab.figures.byte_axis import log_byte_ticks
 from gnnqlab.lab.figures.charts import lines, panels, scatter
 from gnnqlab.lab.figures.frames import human_bytes
@@ -111,7 +111,7 @@ def verdict(results: DataFrame, *, services: bool = True) -> DataFrame:
     return table
 
 
-def draw_verdict(table: DataFrame, *, dark: bool = False) -> Bundle:
+def draw_verdict(table: DataFrame, *, dark: bool = False) -> FigureData:
     """Draw :func:`verdict` as cells, blue where sooner than Vanilla and orange where later.
 
     Raises:
@@ -156,7 +156,7 @@ def draw_verdict(table: DataFrame, *, dark: bool = False) -> Bundle:
         "Points are told where a 95 % interval leaves zero out."
     )
     finish(figure, title="All systems, total time beside Vanilla", caption=caption, dark=dark, height=430)
-    return Bundle(figure, table.round(2))
+    return FigureData(figure, table.round(2))
 
 
 _STYLES = (
@@ -207,7 +207,7 @@ def agreement(found: DataFrame, measured: DataFrame) -> DataFrame:
     return ratio.rename(columns={"memory_bytes": "memory"}).round(3)
 
 
-def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: bool = False) -> Bundle:
+def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: bool = False) -> FigureData:
     """Draw bytes and memory against the number of workers, a line a system, both axes logarithmic.
 
     Args:
@@ -262,10 +262,10 @@ def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: boo
     figure = panels(
         charts, gap=0.12, title="Who moves and keeps how much", caption=caption, dark=dark, height=440, legend_rows=2
     )
-    return Bundle(figure, found)
+    return FigureData(figure, found)
 
 
-def draw_held(runs: Mapping[str, Run]) -> Bundle:
+def draw_held(runs: Mapping[str, Run]) -> FigureData:
     """Draw what runs held at their peak, by purpose, as stacked bars; the frame has the most of each purpose.
 
     Args:
@@ -279,7 +279,7 @@ def draw_held(runs: Mapping[str, Run]) -> Bundle:
     memories = {name: run.memory for name, run in runs.items()}
     figure = memory_figure(memories)
     most = {name: memory.groupby("purpose", sort=False)["peak_bytes"].max() for name, memory in memories.items()}
-    return Bundle(figure, pd.DataFrame(most).T.rename_axis("system"))
+    return FigureData(figure, pd.DataFrame(most).T.rename_axis("system"))
 
 
 def _ticks(found: DataFrame, measured: DataFrame | None, panel: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.graph_drawing import draw_partition
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Halves:
         return NodeCut(owner=torch.arange(graph.num_nodes) * workers // graph.num_nodes, workers=workers)
 
 
-def draw(parts: Parts) -> Bundle:
+def draw(parts: Parts) -> FigureData:
     """Draw the ten nodes as they are cut: colour is the owner, a diamond is a marginal node, a dashed edge is cut.
 
     Raises:

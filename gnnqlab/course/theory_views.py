@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gnnqlab.bits.in_words import human_bits
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, scatter
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["bound_chart", "bounds_by_width", "descent_chart"]
 
 
-def bound_chart(check: TheoryCheck, *, dark: bool = False) -> Bundle:
+def bound_chart(check: TheoryCheck, *, dark: bool = False) -> FigureData:
     """Draw Theorem 3's bound and the measured gradient variance of every weight matrix.
 
     *Own* is what the theorem speaks of: only the messages that it counts for this weight are quantized. *Measured* has
@@ -61,10 +61,10 @@ def bound_chart(check: TheoryCheck, *, dark: bool = False) -> Bundle:
     shown = frame[["own", "measured", "bound", "worst", "ratio", "bias", "standard_error", "norm"]].copy()
     shown.index = [name.replace("<br>", " ") for name in names]
     shown.index.name = "weight"
-    return Bundle(figure, shown)
+    return FigureData(figure, shown)
 
 
-def bounds_by_width(checks: Mapping[int, TheoryCheck], *, dark: bool = False) -> Bundle:
+def bounds_by_width(checks: Mapping[int, TheoryCheck], *, dark: bool = False) -> FigureData:
     """Draw bound and measured variance of all weights together over the width of the messages.
 
     Args:
@@ -107,10 +107,10 @@ def bounds_by_width(checks: Mapping[int, TheoryCheck], *, dark: bool = False) ->
         caption=f"Gradient variance of all weights together by width: {words}; the squared gradient is {norm:.1e}.",
         dark=dark,
     )
-    return Bundle(figure, frame)
+    return FigureData(figure, frame)
 
 
-def descent_chart(descent: ConvergenceCheck, *, dark: bool = False) -> Bundle:
+def descent_chart(descent: ConvergenceCheck, *, dark: bool = False) -> FigureData:
     """Draw Theorem 2's two terms over a real descent, and the mean squared gradient that they bound.
 
     Raises:
@@ -151,4 +151,4 @@ def descent_chart(descent: ConvergenceCheck, *, dark: bool = False) -> Bundle:
     )
     figure.update_traces(marker={"maxdisplayed": 9})
     columns = ["loss", "gradient_square", "mean_square", "descent", "noise", "bound", "noise_square"]
-    return Bundle(figure, frame.set_index("epoch")[columns])
+    return FigureData(figure, frame.set_index("epoch")[columns])

@@ -1,8 +1,8 @@
 """Which rows travel, to whom, and in which order."""
 
+from gnnqlab.exchange.aggregation_context import AggregationContext
 from gnnqlab.exchange.broadcast.exchange import Broadcast, BroadcastExchange
 from gnnqlab.exchange.halo.exchange import Halo, HaloExchange
-from gnnqlab.exchange.hop import Hop
 from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.schedules.schedule import Overlapped, Schedule, Synchronous
@@ -19,7 +19,7 @@ __all__ = [
     "Halo",
     "HaloExchange",
     "HaloPlan",
-    "Hop",
+    "AggregationContext",
     "Overlapped",
     "Pipelined",
     "ReplicaExchange",

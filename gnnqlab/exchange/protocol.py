@@ -11,15 +11,15 @@ from torch import Tensor
 from gnnqlab.axis_part import AxisPart, Running, not_predicted
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
-from gnnqlab.exchange.formula import Looked, Moved, Sizes
-from gnnqlab.exchange.hop import Hop
+from gnnqlab.exchange.aggregation_context import AggregationContext
+from gnnqlab.exchange.cuda_streams import stages_on
 from gnnqlab.exchange.schedules.schedule import Runner, Schedule, Synchronous, runner_of
-from gnnqlab.exchange.stages import stages_on
 from gnnqlab.exchange.timeline import Timeline
+from gnnqlab.exchange.traffic_model import AggregationCall, MessageVolumes, PartitionSizes
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.message.channels.channel import Channel
-from gnnqlab.message.channels.wires import Wires
-from gnnqlab.message.place import Phases, no_phases
+from gnnqlab.message.channels.channel_factory import ChannelFactory
+from gnnqlab.message.exchange_key import Phases, no_phases
 
 __all__ = ["Exchange", "ExchangePart", "WorkerExchange", "rows_before_dropout"]
 
@@ -46,7 +46,7 @@ class ExchangePart(AxisPart, ABC):
     def join(
         self,
         shard: Any,
-        wires: Wires,
+        wires: ChannelFactory,
         schedule: Schedule,
         products: Products = PLAIN,
         *,
@@ -64,7 +64,7 @@ class ExchangePart(AxisPart, ABC):
             phases: the epoch's clock.
         """
 
-    def moved(self, look: Looked, sizes: Sizes) -> Moved:
+    def moved(self, look: AggregationCall, sizes: PartitionSizes) -> MessageVolumes:
         """Return the rows that one aggregation moves; the formula of an epoch's bytes calls it."""
         raise not_predicted("exchange", self, "moved")
 
@@ -81,9 +81,9 @@ class Exchange(Protocol):
 
     lag: int
     """Epochs between the post of a row and its use, at most."""
-    keeps_rows: bool
+    uses_stale_rows: bool
     """Whether a receiver may use a row in another epoch than that of its post: then it makes dropout's mask itself."""
-    looks_first: bool
+    aggregates_before_projection: bool
     """Whether it does so too where rows would be narrower once projected, and are therefore summed first."""
     schedule: Runner
     """Runs the steps of training passes."""
@@ -98,20 +98,33 @@ class Exchange(Protocol):
     def channels(self) -> list[Channel]:
         """The channels of training passes; evaluation has its own, which count nowhere."""
 
-    def aggregate(self, adjacency: Adjacency, x: Tensor, hop: Hop) -> Tensor:
+    def aggregate(self, adjacency: Adjacency, x: Tensor, context: AggregationContext) -> Tensor:
         """Return weighted sums over neighbours, ``(N, D)``."""
 
     def convolve(
-        self, adjacency: Adjacency, x: Tensor, weight: Tensor, bias: Tensor, self_weight: Tensor | None, hop: Hop
+        self,
+        adjacency: Adjacency,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        self_weight: Tensor | None,
+        context: AggregationContext,
     ) -> Tensor:
         """Return ``aggregate(x) weight + x self_weight + bias``, ``(N, O)``."""
 
     def attend(
-        self, adjacency: Adjacency, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float, hop: Hop
+        self,
+        adjacency: Adjacency,
+        z: Tensor,
+        a_source: Tensor,
+        a_target: Tensor,
+        *,
+        slope: float,
+        context: AggregationContext,
     ) -> Tensor:
         """Return attention-weighted sums over neighbours, ``(N, K, F)``."""
 
-    def extend(self, x: Tensor, hop: Hop) -> Tensor:
+    def extend(self, x: Tensor, context: AggregationContext) -> Tensor:
         """Return the rows of this worker with those of its neighbours elsewhere behind them."""
 
     def release(self) -> None:
@@ -134,8 +147,8 @@ class WorkerExchange(Running, ABC):
         phases: the epoch's clock.
     """
 
-    keeps_rows = False
-    looks_first = False
+    uses_stale_rows = False
+    aggregates_before_projection = False
 
     def __init__(
         self,
@@ -170,11 +183,11 @@ class WorkerExchange(Running, ABC):
         for channel in self.channels:
             channel.forget()
 
-    def _runner(self, hop: Hop) -> Runner:
+    def _runner(self, context: AggregationContext) -> Runner:
         """Return what runs the steps of a pass: outside training all rows are received before they are used."""
-        return self.schedule if hop.training or self.in_turn else Synchronous()
+        return self.schedule if context.training or self.in_turn else Synchronous()
 
 
-def rows_before_dropout(x: Tensor, hop: Hop) -> Tensor | None:
+def rows_before_dropout(x: Tensor, context: AggregationContext) -> Tensor | None:
     """Return the rows that are sent, where these are not those that are summed: rows before dropout."""
-    return None if hop.drop is None else x
+    return None if context.drop is None else x

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
-from gnnqlab.exchange.stages import Stages
-from gnnqlab.message.channels.incoming import Arrival
-from gnnqlab.message.place import Phases, Place, no_phases
+from gnnqlab.exchange.cuda_streams import Stages
+from gnnqlab.message.channels.incoming import MessageRecord
+from gnnqlab.message.exchange_key import ExchangeKey, Phases, no_phases
 
 __all__ = ["WHATS", "Span", "Timeline", "transfers"]
 
@@ -53,7 +53,7 @@ class Timeline:
         self.stages = stages or Stages()
         self._parts: list[_Part] | None = None
 
-    def __call__(self, what: str, place: Place | None = None) -> AbstractContextManager[object]:
+    def __call__(self, what: str, place: ExchangeKey | None = None) -> AbstractContextManager[object]:
         """Run a part of the exchange of a place; of none, it is not recorded."""
         phase = self._phases(_PHASE_OF.get(what, what))
         if what not in WHATS:
@@ -68,7 +68,7 @@ class Timeline:
             yield
 
     @contextmanager
-    def _noted(self, what: str, place: Place, phase: AbstractContextManager[object]) -> Iterator[None]:
+    def _noted(self, what: str, place: ExchangeKey, phase: AbstractContextManager[object]) -> Iterator[None]:
         assert self._parts is not None
         with self.stages.part(what):
             start = self.stages.mark()
@@ -93,16 +93,16 @@ class Timeline:
         return spans + _transfers_on_device(spans) if self.stages.on_device else spans
 
 
-_Part = tuple[Place, str, Callable[[], float], Callable[[], float]]
-"""Place, what, and what tells begin and end."""
+_Part = tuple[ExchangeKey, str, Callable[[], float], Callable[[], float]]
+"""ExchangeKey, what, and what tells begin and end."""
 
 
 def _transfers_on_device(spans: list[Span]) -> list[Span]:
     """Transfers that were posted and waited for in the same epoch."""
     found: list[Span] = []
-    posted: dict[Place, float] = {}
+    posted: dict[ExchangeKey, float] = {}
     for span in spans:
-        place = Place(span.layer, span.direction, span.round)
+        place = ExchangeKey(span.layer, span.direction, span.round)
         if span.what == "post":
             posted[place] = span.end
         elif span.what == "wait" and place in posted:
@@ -110,7 +110,7 @@ def _transfers_on_device(spans: list[Span]) -> list[Span]:
     return found
 
 
-def transfers(arrivals: Iterable[Arrival]) -> list[Span]:
+def transfers(arrivals: Iterable[MessageRecord]) -> list[Span]:
     """Return the transfers of messages that came, by the host's clock."""
     return [
         Span(one.layer, one.direction, "transfer", one.sender, one.posted, one.posted + one.seconds, one.round)

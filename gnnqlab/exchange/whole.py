@@ -9,20 +9,20 @@ from torch import Tensor
 
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
-from gnnqlab.exchange.hop import Hop
+from gnnqlab.exchange.aggregation_context import AggregationContext
 from gnnqlab.exchange.schedules.schedule import Runner, Synchronous
 from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.message.channels.channel import Channel
 
-__all__ = ["WholeGraph", "convolve_in_steps"]
+__all__ = ["LocalExchange", "convolve_in_steps"]
 
 
-class WholeGraph:
+class LocalExchange:
     """Every neighbour is here: the products alone, which exchanges are held against."""
 
     lag = 0
-    keeps_rows = looks_first = False
+    uses_stale_rows = aggregates_before_projection = False
 
     def __init__(self, products: Products = PLAIN) -> None:
         self.products = products
@@ -31,24 +31,37 @@ class WholeGraph:
         self.adjacencies: dict[int, Adjacency] = {}
         self.channels: list[Channel] = []
 
-    def aggregate(self, adjacency: Adjacency, x: Tensor, hop: Hop) -> Tensor:
-        products, own = _products(self, hop), hop.own(x)
+    def aggregate(self, adjacency: Adjacency, x: Tensor, context: AggregationContext) -> Tensor:
+        products, own = _products(self, context), context.own(x)
         sums = products.aggregate(adjacency, own)
-        if hop.remakes is not None:
-            hop.remakes.summed(sums, partial(products.spmm, adjacency), own)
+        if context.remakes is not None:
+            context.remakes.summed(sums, partial(products.spmm, adjacency), own)
         return sums
 
     def convolve(
-        self, adjacency: Adjacency, x: Tensor, weight: Tensor, bias: Tensor, self_weight: Tensor | None, hop: Hop
+        self,
+        adjacency: Adjacency,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        self_weight: Tensor | None,
+        context: AggregationContext,
     ) -> Tensor:
-        return convolve_in_steps(self, adjacency, x, weight, bias, self_weight, hop)
+        return convolve_in_steps(self, adjacency, x, weight, bias, self_weight, context)
 
     def attend(
-        self, adjacency: Adjacency, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float, hop: Hop
+        self,
+        adjacency: Adjacency,
+        z: Tensor,
+        a_source: Tensor,
+        a_target: Tensor,
+        *,
+        slope: float,
+        context: AggregationContext,
     ) -> Tensor:
-        return _products(self, hop).attend(adjacency, z, a_source, a_target, slope=slope)
+        return _products(self, context).attend(adjacency, z, a_source, a_target, slope=slope)
 
-    def extend(self, x: Tensor, hop: Hop) -> Tensor:
+    def extend(self, x: Tensor, context: AggregationContext) -> Tensor:
         return x
 
     def release(self) -> None:
@@ -64,7 +77,7 @@ class WholeGraph:
 class _Aggregates(Protocol):
     products: Products
 
-    def aggregate(self, adjacency: Adjacency, x: Tensor, hop: Hop) -> Tensor: ...
+    def aggregate(self, adjacency: Adjacency, x: Tensor, context: AggregationContext) -> Tensor: ...
 
 
 def convolve_in_steps(
@@ -74,17 +87,17 @@ def convolve_in_steps(
     weight: Tensor,
     bias: Tensor,
     self_weight: Tensor | None,
-    hop: Hop,
+    context: AggregationContext,
 ) -> Tensor:
     """Return ``aggregate(x) weight + x self_weight + bias``, sum and products one after the other."""
-    products = _products(exchange, hop)
-    sums = exchange.aggregate(adjacency, x, hop)
-    own = None if self_weight is None else hop.own(x)
+    products = _products(exchange, context)
+    sums = exchange.aggregate(adjacency, x, context)
+    own = None if self_weight is None else context.own(x)
     y = _projected(products, sums, weight, bias, own, self_weight)
-    if hop.remakes is not None:
+    if context.remakes is not None:
         if own is not None:
-            hop.remakes.fix(own)
-        hop.remakes.made(y, partial(_projected, products), sums, weight, bias, own, self_weight)
+            context.remakes.fix(own)
+        context.remakes.made(y, partial(_projected, products), sums, weight, bias, own, self_weight)
     return y
 
 
@@ -95,5 +108,5 @@ def _projected(
     return y if own is None or self_weight is None else products.affine(y, own, self_weight)
 
 
-def _products(exchange: _Aggregates, hop: Hop) -> Products:
-    return exchange.products.exact if hop.exact else exchange.products
+def _products(exchange: _Aggregates, context: AggregationContext) -> Products:
+    return exchange.products.exact if context.exact else exchange.products

@@ -49,7 +49,7 @@ class EdgeAttributes:
             columns.append(self.weights[place])
         return np.lexsort((*columns, key))
 
-    def expect_equal(self, key: np.ndarray, place: np.ndarray, again: np.ndarray, shift: int) -> None:
+    def require_equal(self, key: np.ndarray, place: np.ndarray, again: np.ndarray, shift: int) -> None:
         """Refuse sorted edges of which one is repeated with another weight or other features.
 
         Args:

@@ -121,7 +121,7 @@ def build_csr(
     key, place = key[order], place[order]
     if deduplicate:
         again = _repeated(key)
-        attributes.expect_equal(key, place, again, shift)
+        attributes.require_equal(key, place, again, shift)
         key, place = _selected(key, ~again), _selected(place, ~again)
     return CSR(*_compressed(key, num_nodes, shift), *attributes.at(place))
 

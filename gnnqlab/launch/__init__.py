@@ -12,7 +12,7 @@ from gnnqlab.callable_module import make_callable
 _HOMES = {
     "Run": "gnnqlab.run.run",
     "Stray": "gnnqlab.run.run",
-    "WorkerError": "gnnqlab.run.verdict",
+    "WorkerError": "gnnqlab.run.failure_report",
     "cleanup": "gnnqlab.launch.leftovers",
     "launch": "gnnqlab.launch.local",
     "resume": "gnnqlab.launch.continuation",

@@ -9,18 +9,18 @@ import os
 import sys
 import warnings
 
-from gnnqlab.launch.collected import tell
-from gnnqlab.launch.entry import follow, named
+from gnnqlab.launch.exit_codes import report_exit_codes
+from gnnqlab.launch.worker_target import apply_search_path, target_of
 
 __all__ = ["main"]
 
 
 def main(arguments: list[str]) -> int:
     """Run torchrun; its exit code."""
-    tell()
-    follow()
+    report_exit_codes()
+    apply_search_path()
     if "--start-method=fork" in arguments:
-        for module in ("gnnqlab.train.config.run_config", named(arguments)):
+        for module in ("gnnqlab.train.config.run_config", target_of(arguments)):
             try:
                 importlib.import_module(module.partition(":")[0])
             except Exception as error:  # the workers meet it again and report it properly

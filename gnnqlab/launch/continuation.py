@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 
 from gnnqlab.launch.local import launch
-from gnnqlab.launch.past import carry_over
+from gnnqlab.launch.run_history import carry_over
 from gnnqlab.run.folder import other_machines
 from gnnqlab.run.run import LIVE, Run
 from gnnqlab.train.checkpoints.checkpoint import newest_checkpoint

@@ -34,7 +34,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gnnqlab.launch.entry import import_path
+from gnnqlab.launch.worker_target import import_path
 from gnnqlab.run import processes
 from gnnqlab.train.link import INTERFACE, MOST_HOSTS, parse_link
 

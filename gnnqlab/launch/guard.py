@@ -20,14 +20,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gnnqlab.launch.collected import VARIABLE
+from gnnqlab.launch.exit_codes import VARIABLE
 from gnnqlab.launch.hosts import RunLink
-from gnnqlab.launch.past import carry_over, checkpoints
+from gnnqlab.launch.rank_monitor import RankMonitor
+from gnnqlab.launch.run_history import carry_over, checkpoints
 from gnnqlab.launch.stall import Rules, Stall, StallWatch
-from gnnqlab.launch.witness import Witness
 from gnnqlab.run import folder as files
 from gnnqlab.run import processes
-from gnnqlab.run.verdict import WorkerError, order, signal_name
+from gnnqlab.run.failure_report import WorkerError, order, signal_name
 from gnnqlab.train.records.machine import NODE
 
 __all__ = ["Guard", "main"]
@@ -75,7 +75,7 @@ class Guard:
         self._link = link
         self.state, self.cause = "starting", ""
         self._agent_log = folder / "logs" / files.node_name("agent", node, ".log")
-        self._witness = Witness(
+        self._witness = RankMonitor(
             folder, local_workers=local_workers, node=node, agent_log=self._agent_log, appeared=self._appeared
         )
         self._watch = StallWatch(rules)
@@ -110,7 +110,7 @@ class Guard:
             return self._set("stopped", f"stopped by {signal_name(self._signal)}")
         if self._launcher_gone():
             return self._set("stopped", "the process that launched the run has ended")
-        self._witness.look()
+        self._witness.poll()
         if self._witness.all_done:
             return self._set("finished")
         if self._witness.errors or self._agent_status is not None:

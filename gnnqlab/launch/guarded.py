@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.launch.entry import FIT, argument, import_path, search_path
+from gnnqlab.launch.worker_target import FIT, argument, import_path, search_path
 from gnnqlab.run import folder as files
 from gnnqlab.run import processes
 from gnnqlab.run.run import Run

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnqlab.launch.entry import FIT
 from gnnqlab.launch.guarded import begin
+from gnnqlab.launch.worker_target import FIT
 from gnnqlab.run.run import Run
 
 if TYPE_CHECKING:
@@ -46,14 +46,14 @@ def launch(
         RuntimeError: if the folder cannot be written, or the guard does not start.
     """
     _expect_device(config)
-    from gnnqlab.train.room import expect_room
+    from gnnqlab.train.preflight import require_memory
 
-    expect_room(config)
+    require_memory(config)
     if config.launch.comm_share is not None:
         from gnnqlab.launch.calibrate import settle
 
         [config] = settle([config])
-    from gnnqlab.train.records.pauses import advice
+    from gnnqlab.train.records.evaluation_pauses import advice
 
     if said := advice(config.system, config.workers, config.train.evaluate_every):
         warnings.warn(said, stacklevel=2)

@@ -13,7 +13,7 @@ from gnnqlab.run.folder import default_root, new_id
 from gnnqlab.run.run import Run
 from gnnqlab.systems.system import System
 from gnnqlab.train.config.configure import configure
-from gnnqlab.train.prepare import keep_graph
+from gnnqlab.train.shard_cache import keep_graph
 
 if TYPE_CHECKING:
     from gnnqlab.train.config.run_config import RunConfig

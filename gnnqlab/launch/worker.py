@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from gnnqlab.atomic import replacing
-from gnnqlab.launch.entry import follow, load, named
 from gnnqlab.launch.hosts import enter
+from gnnqlab.launch.worker_target import apply_search_path, load, target_of
 from gnnqlab.run import processes
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.link import Link
@@ -36,7 +36,7 @@ _GROUP_S = 1800.0
 def main(folder: Path, fit: str) -> None:
     """Run ``fit``, ``module:function``, as the rank that torchrun's environment names."""
     _bind_to_parent()
-    follow()
+    apply_search_path()
     rank, node = int(os.environ["RANK"]), this_node()
     _redirect(folder / "logs" / f"rank{rank}.log")
     with open(folder / "errors" / f"rank{rank}.trace", "w") as trace:
@@ -203,4 +203,4 @@ def _device(name: str, backend: str, local_rank: int) -> Any:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), named(sys.argv[2:]))
+    main(Path(sys.argv[1]), target_of(sys.argv[2:]))

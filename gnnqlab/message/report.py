@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from gnnqlab.message.codecs.codec import Codec, Noise
-from gnnqlab.message.place import Place
-from gnnqlab.message.wire import Layout
+from gnnqlab.message.exchange_key import ExchangeKey
+from gnnqlab.message.layout import Layout
 from gnnqlab.observe import MessageDecoded, MessageEncoded, Observers
 
 __all__ = ["Sent", "report_decoded", "report_encoded"]
@@ -19,7 +19,7 @@ __all__ = ["Sent", "report_decoded", "report_encoded"]
 class Sent:
     """A message in bytes, and what it takes to decode it."""
 
-    place: Place
+    place: ExchangeKey
     sender: int
     receiver: int
     ids: Tensor

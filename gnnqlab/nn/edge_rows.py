@@ -18,7 +18,7 @@ from gnnqlab.kernels.sparse.attention import sddmm_add, segment_softmax, weighte
 from gnnqlab.nn.message_passing import GraphPass
 from gnnqlab.nn.timed import timed
 
-__all__ = ["attend_edges", "edge_features", "edge_means", "expect_width"]
+__all__ = ["attend_edges", "edge_features", "edge_means", "require_width"]
 
 
 def edge_features(g: GraphPass) -> Tensor:
@@ -100,7 +100,7 @@ def attend_edges(
     return timed(g.clock, "products", run, rows, z, edge_logits)
 
 
-def expect_width(model: str, width: int, g: GraphPass) -> None:
+def require_width(model: str, width: int, g: GraphPass) -> None:
     """Refuse a pass over edges that have other features than a model was built for.
 
     Raises:

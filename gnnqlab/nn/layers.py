@@ -35,7 +35,7 @@ class GraphConvolution(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_features))
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput, *, dropout: float = 0.0, exact: bool = False) -> Tensor:
-        if self.projects_first and not g.looks_first(x, dropout):
+        if self.projects_first and not g.aggregates_before_projection(x, dropout):
             projected = g.linear(g.dropout(x, dropout), self.weight, exact=exact)
             sums = g.aggregate(projected, alpha="symmetric", exact=exact)
             return g.rowwise(torch.add, sums, self.bias)
@@ -72,7 +72,7 @@ class SageConvolution(nn.Module):
         return g.rowwise(torch.add, y, (edge_means(g) @ self.weight_edge).to(y.dtype))
 
     def _of_nodes(self, g: GraphPass, x: Tensor | SparseInput, dropout: float, exact: bool) -> Tensor:
-        if self.projects_first and not g.looks_first(x, dropout):
+        if self.projects_first and not g.aggregates_before_projection(x, dropout):
             x = g.dropout(x, dropout)
             x = g.exactly(x) if exact else x
             projected = g.linear(x, self.weight_neighbour, exact=exact)

@@ -20,11 +20,11 @@ from torch import Tensor
 
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
-from gnnqlab.compute.products import PassRows, widened
-from gnnqlab.compute.remade import Remakes
-from gnnqlab.exchange.hop import Drop, Hop
+from gnnqlab.compute.products import PassRows, to_float32
+from gnnqlab.compute.recompute import RecomputeContext
+from gnnqlab.exchange.aggregation_context import AggregationContext, Drop
 from gnnqlab.exchange.protocol import Exchange
-from gnnqlab.exchange.whole import WholeGraph, convolve_in_steps
+from gnnqlab.exchange.whole import LocalExchange, convolve_in_steps
 from gnnqlab.graph.edge_data import refuse_attention
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.graph.graph import Graph
@@ -78,7 +78,7 @@ class ModelGraph(ABC):
         *,
         training: bool,
         clock: PassClock | None = None,
-        remakes: Remakes | None = None,
+        remakes: RecomputeContext | None = None,
         observers: Observers | None = None,
     ) -> GraphPass:
         """Open one pass of a model over this graph.
@@ -120,7 +120,7 @@ class GraphPass(RowPasses):
         epoch: int,
         training: bool,
         clock: PassClock | None = None,
-        remakes: Remakes | None = None,
+        remakes: RecomputeContext | None = None,
         observers: Observers = NO_OBSERVERS,
     ) -> None:
         if remakes is not None and not graph.exchange.products.remade:
@@ -143,7 +143,7 @@ class GraphPass(RowPasses):
 
     @property
     def _keeps_rows(self) -> bool:
-        return self.graph.exchange.keeps_rows
+        return self.graph.exchange.uses_stale_rows
 
     def linear(
         self, x: Tensor | SparseInput, weight: Tensor, bias: Tensor | None = None, *, exact: bool = False
@@ -161,7 +161,7 @@ class GraphPass(RowPasses):
 
     def exactly(self, x: Tensor | SparseInput) -> Tensor | SparseInput:
         """Return rows as exact products take them: who has several of the same rows asks once."""
-        return widened(x) if isinstance(x, Tensor) else x
+        return to_float32(x) if isinstance(x, Tensor) else x
 
     def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
         """Return ``beta base + alpha x weight``, float32 ``(N, O)``; with ``x`` as its own base that is one product."""
@@ -189,11 +189,11 @@ class GraphPass(RowPasses):
         Returns:
             float32 ``(N, D)``.
         """
-        x, hop = self._look(x, dropout, exact)
+        x, context = self._look(x, dropout, exact)
         rows = x.contiguous()
-        sums = self.graph.exchange.aggregate(self.graph.adjacency(alpha), rows, hop)
-        self._report_sums(alpha, rows, sums, hop)
-        return self._report(x, sums, hop)
+        sums = self.graph.exchange.aggregate(self.graph.adjacency(alpha), rows, context)
+        self._report_sums(alpha, rows, sums, context)
+        return self._report(x, sums, context)
 
     def convolve(
         self,
@@ -217,12 +217,12 @@ class GraphPass(RowPasses):
             float32 ``(N, O)``.
         """
         graph = self.graph
-        x, hop = self._look(x, dropout, exact)
-        operands = graph.adjacency(alpha), x.contiguous(), weight, bias, self_weight, hop
+        x, context = self._look(x, dropout, exact)
+        operands = graph.adjacency(alpha), x.contiguous(), weight, bias, self_weight, context
         if self.observers.neighbours_summed:
             in_steps = _InSteps(graph.exchange.products, partial(self._sum, alpha))
-            return self._report(x, convolve_in_steps(in_steps, *operands), hop)
-        return self._report(x, graph.exchange.convolve(*operands), hop)
+            return self._report(x, convolve_in_steps(in_steps, *operands), context)
+        return self._report(x, graph.exchange.convolve(*operands), context)
 
     def attend(
         self, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float = 0.2, exact: bool = False
@@ -246,17 +246,19 @@ class GraphPass(RowPasses):
         graph = self.graph
         if graph.weighted:
             refuse_attention("GraphPass.attend")
-        hop = self._next_hop(z, exact)
+        context = self._next_context(z, exact)
         adjacency = graph.adjacency("sum")
-        return self._report(z, graph.exchange.attend(adjacency, z, a_source, a_target, slope=slope, hop=hop), hop)
+        return self._report(
+            z, graph.exchange.attend(adjacency, z, a_source, a_target, slope=slope, context=context), context
+        )
 
     def extend(self, x: Tensor) -> Tensor:
         """Return the rows of owned nodes with those of halo nodes behind them, for anything else."""
-        return self.graph.exchange.extend(widened(x).contiguous(), self._next_hop(x))
+        return self.graph.exchange.extend(to_float32(x).contiguous(), self._next_context(x))
 
-    def look(self, x: Tensor) -> Hop:
+    def next_aggregation(self, x: Tensor) -> AggregationContext:
         """Return the look at neighbours that comes next, for who exchanges such rows without a graph."""
-        return self._next_hop(x)
+        return self._next_context(x)
 
     @overload
     def dropout(self, x: Tensor, p: float) -> Tensor: ...
@@ -275,7 +277,7 @@ class GraphPass(RowPasses):
             return dropped
         return self._made(drop.own(x), drop.rows, x, self.ids)
 
-    def looks_first(self, x: Tensor | SparseInput, dropout: float) -> bool:
+    def aggregates_before_projection(self, x: Tensor | SparseInput, dropout: float) -> bool:
         """Return whether rows must be looked at before they are projected, though they were narrower projected.
 
         So it is where receivers drop their elements: a projected row has its mask inside, that of the epoch it is from,
@@ -283,40 +285,40 @@ class GraphPass(RowPasses):
         thousands of columns wide.
         """
         dropped = self.training and dropout > 0.0 and x is not self.graph.features
-        return dropped and self.graph.exchange.looks_first
+        return dropped and self.graph.exchange.aggregates_before_projection
 
-    def _sum(self, alpha: str, adjacency: Adjacency, x: Tensor, hop: Hop) -> Tensor:
+    def _sum(self, alpha: str, adjacency: Adjacency, x: Tensor, context: AggregationContext) -> Tensor:
         """Return the sums over neighbours of a convolution in steps; report them."""
-        sums = self.graph.exchange.aggregate(adjacency, x, hop)
-        self._report_sums(alpha, x, sums, hop)
+        sums = self.graph.exchange.aggregate(adjacency, x, context)
+        self._report_sums(alpha, x, sums, context)
         return sums
 
-    def _report_sums(self, alpha: str, x: Tensor, sums: Tensor, hop: Hop) -> None:
+    def _report_sums(self, alpha: str, x: Tensor, sums: Tensor, context: AggregationContext) -> None:
         if self.observers.neighbours_summed:
-            event = NeighboursSummed(self.observers.rank, self.epoch, hop.layer, alpha, x, sums)
+            event = NeighboursSummed(self.observers.rank, self.epoch, context.layer, alpha, x, sums)
             self.observers.emit(self.observers.neighbours_summed, event)
 
-    def _report(self, input: Tensor, output: Tensor, hop: Hop) -> Tensor:
+    def _report(self, input: Tensor, output: Tensor, context: AggregationContext) -> Tensor:
         """Return the result of an aggregation; report it, and the first of a training pass to the products."""
         if self.training and not self._looked:
             self._looked = True
-            self._products.looked(output.detach())
+            self._products.on_first_aggregation(output.detach())
         if self.observers.aggregated:
-            event = Aggregated(self.observers.rank, self.epoch, hop.layer, input.detach(), output.detach())
+            event = Aggregated(self.observers.rank, self.epoch, context.layer, input.detach(), output.detach())
             self.observers.emit(self.observers.aggregated, event)
         return output
 
-    def _look(self, x: Tensor, p: float, exact: bool) -> tuple[Tensor, Hop]:
+    def _look(self, x: Tensor, p: float, exact: bool) -> tuple[Tensor, AggregationContext]:
         """Return the rows for a look at neighbours that drops their elements: before dropout where it is the hop's."""
         drop = self._next_drop(p)
         ahead, self._ahead = self._ahead, None
-        x = widened(x) if exact else x
+        x = to_float32(x) if exact else x
         if drop is None:
-            return x, self._next_hop(x, exact)
-        if self.graph.exchange.keeps_rows:
-            return x, replace(self._next_hop(x, exact), drop=drop, ahead=ahead)
+            return x, self._next_context(x, exact)
+        if self.graph.exchange.uses_stale_rows:
+            return x, replace(self._next_context(x, exact), drop=drop, ahead=ahead)
         x = self._made(drop.own(x), drop.rows, x, self.ids)
-        return x, self._next_hop(x, exact)
+        return x, self._next_context(x, exact)
 
     def _next_drop(self, p: float) -> Drop | None:
         drop = self._drop_to_come(p)
@@ -330,10 +332,12 @@ class GraphPass(RowPasses):
         around = partial(timed, self.clock, "elementwise")
         return Drop(ids=self.ids, p=p, seed=self.graph.seed, epoch=self.epoch, stream=key, around=around)
 
-    def _next_hop(self, x: Tensor, exact: bool = False) -> Hop:
+    def _next_context(self, x: Tensor, exact: bool = False) -> AggregationContext:
         self._hops += 1
         static = x is self.graph.features
-        return Hop(self._hops - 1, self.epoch, self.training, static=static, exact=exact, remakes=self._remakes)
+        return AggregationContext(
+            self._hops - 1, self.epoch, self.training, static=static, exact=exact, remakes=self._remakes
+        )
 
 
 _ReportingPass = reporting(GraphPass)
@@ -344,7 +348,7 @@ class _InSteps:
     """An exchange whose convolutions sum first, and multiply the sums."""
 
     products: Products
-    aggregate: Callable[[Adjacency, Tensor, Hop], Tensor]
+    aggregate: Callable[[Adjacency, Tensor, AggregationContext], Tensor]
 
 
 class LocalGraph(ModelGraph):
@@ -353,7 +357,7 @@ class LocalGraph(ModelGraph):
     def __init__(
         self, graph: Graph, *, seed: int = 0, device: torch.device | str = "cpu", products: Products = PLAIN
     ) -> None:
-        super().__init__(graph.features, WholeGraph(products), device)
+        super().__init__(graph.features, LocalExchange(products), device)
         self.ids = torch.arange(graph.num_nodes, device=device)
         self.seed = seed
         self.weighted, self.edge_features = graph.edge_weights is not None, graph.edge_features

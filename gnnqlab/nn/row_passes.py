@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from gnnqlab.compute import Products
-from gnnqlab.compute.remade import Remakes
-from gnnqlab.exchange.hop import Ahead, Drop
+from gnnqlab.compute.recompute import RecomputeContext
+from gnnqlab.exchange.aggregation_context import Drop, PrecomputedDropout
 from gnnqlab.kernels.rowwise.nodewise import Mask, Norm
 from gnnqlab.nn.timed import PassClock, timed
 from gnnqlab.observe import Observers
@@ -28,14 +28,14 @@ class RowPasses(ABC):
     epoch: int
     _hops: int
     _products: Products
-    _remakes: Remakes | None
+    _remakes: RecomputeContext | None
 
     @property
     @abstractmethod
     def _keeps_rows(self) -> bool:
         """Whether rows travel, and are kept, as they are before dropout."""
 
-    _ahead: Ahead | None = None
+    _ahead: PrecomputedDropout | None = None
     """What the latest :meth:`activate` has dropped already for the look that comes next."""
 
     @abstractmethod
@@ -73,7 +73,7 @@ class RowPasses(ABC):
 
         Args:
             layers: float32 ``(N, D)``.
-            how: one of ``gnnqlab.kernels.rowwise.joins.JOINS``.
+            how: one of ``gnnqlab.kernels.rowwise.jumping_knowledge.JOINS``.
             dropout: of the join; nothing outside training.
 
         Example:
@@ -140,7 +140,7 @@ class RowPasses(ABC):
     def _activate_ahead(self, y: Tensor, norm: nn.LayerNorm | None, activation: str, drop: Drop) -> Tensor:
         run = partial(self._products.nodewise_both, activation=activation, mask=_mask_of(drop))
         whole, dropped = timed(self.clock, "elementwise", run, y, _affine(norm))
-        self._ahead = Ahead(whole, dropped, drop)
+        self._ahead = PrecomputedDropout(whole, dropped, drop)
         return whole
 
     def _mask(self, p: float, looked_at: bool) -> Mask | None:

@@ -23,12 +23,12 @@ _TIMED = "_gnnqlab_timed"
 
 
 class PassClock(Protocol):
-    """The clock of an epoch, as far as a pass uses it; ``gnnqlab.train.loop.clock.Clock`` is one."""
+    """The clock of an epoch, as far as a pass uses it; ``gnnqlab.train.loop.phase_timer.PhaseTimer`` is one."""
 
-    def turn(self, phase: str) -> str:
+    def enter(self, phase: str) -> str:
         """Open a phase from here on; return the one that was open."""
 
-    def turner(self, phase: str) -> Callable[[object], None]:
+    def enter_hook(self, phase: str) -> Callable[[object], None]:
         """Return what opens a phase from then on, whatever it is given."""
 
 
@@ -46,14 +46,14 @@ def timed(clock: PassClock | None, phase: str, compute: Callable[..., T], *input
     for x in inputs:
         # What made a timed input opens its own phase. Of a parameter a hook would stay for good.
         if isinstance(x, Tensor) and x.grad_fn is not None and not hasattr(x, _TIMED):
-            x.grad_fn.register_prehook(clock.turner("other"))
-    around = clock.turn(phase)
+            x.grad_fn.register_prehook(clock.enter_hook("other"))
+    around = clock.enter(phase)
     try:
         out = compute(*inputs)
     finally:
-        clock.turn(around)
+        clock.enter(around)
     for each in out if isinstance(out, tuple) else (out,):
         if isinstance(each, Tensor) and each.grad_fn is not None:
-            each.grad_fn.register_prehook(clock.turner(phase))
+            each.grad_fn.register_prehook(clock.enter_hook(phase))
             setattr(each, _TIMED, True)
     return out

@@ -13,7 +13,7 @@ from gnnqlab.atomic import write_text
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["HERE", "bench_results", "expect_joinable", "join", "keep", "load", "markdown"]
+__all__ = ["HERE", "bench_results", "require_joinable", "join", "keep", "load", "markdown"]
 
 HERE = Path(__file__).parent
 """The package's own tables, which are part of the repository."""
@@ -75,7 +75,7 @@ def join(part: str, rows: Sequence[dict[str, Any]], *, command: str, folder: Pat
     path = Path(folder) / f"{part}.json"
     if not path.exists():
         return keep(part, rows, command=command, folder=folder)
-    expect_joinable(part, folder=folder)
+    require_joinable(part, folder=folder)
     table = json.loads(path.read_text())
     said = {"date": table["date"], "command": table["command"]}
     new = {_key(row): {**row, "date": _now(), "command": command} for row in rows}
@@ -87,7 +87,7 @@ def join(part: str, rows: Sequence[dict[str, Any]], *, command: str, folder: Pat
     return _write(path, {**table, "date": _now(), "command": commands, "machine": machine(), "rows": joined})
 
 
-def expect_joinable(part: str, *, folder: Path | str = HERE) -> None:
+def require_joinable(part: str, *, folder: Path | str = HERE) -> None:
     """Refuse to join what this machine measures to a table of another one.
 
     Raises:

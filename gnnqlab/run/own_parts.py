@@ -8,16 +8,16 @@ from gnnqlab.graph.link_split import split_links
 from gnnqlab.graph.sources import load
 from gnnqlab.partition.cut import NodeCut
 from gnnqlab.partition.parts import Parts, has_shards, owner_of, partition, shard_folder
-from gnnqlab.train.prepare import kept_shards
+from gnnqlab.train.shard_cache import kept_shards
 
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
-    from gnnqlab.run.written import Written
+    from gnnqlab.run.run_data import RunData
 
 __all__ = ["parts_of"]
 
 
-def parts_of(run: Written) -> Parts:
+def parts_of(run: RunData) -> Parts:
     """Return the partition that a run's workers were given.
 
     Shards are kept under the content of graph and partitioner, and a run notes where: so it is known whether the graph
@@ -46,7 +46,7 @@ def parts_of(run: Written) -> Parts:
     return partition(graph, partitioner, hosts=hosts, per_host=config.workers // hosts)
 
 
-def _graph_of(run: Written) -> Graph:
+def _graph_of(run: RunData) -> Graph:
     """Return the graph that was cut: without the links that were held back, where there are some."""
     config = run.config
     try:

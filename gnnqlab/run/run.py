@@ -15,14 +15,14 @@ from gnnqlab.attached import attached
 from gnnqlab.errors import WorkerFailed
 from gnnqlab.run import folder as files
 from gnnqlab.run import processes
+from gnnqlab.run.failure_report import WorkerError
 from gnnqlab.run.folder import LIVE
 from gnnqlab.run.progress import Progress
-from gnnqlab.run.trained import Trained
-from gnnqlab.run.verdict import WorkerError
+from gnnqlab.run.trained_run import TrainedRun
 from gnnqlab.train.config.config_file import NAME as CONFIG
 from gnnqlab.train.config.config_file import read_config
 from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
-from gnnqlab.train.records.left import without_records
+from gnnqlab.train.records.missing_ranks import without_records
 
 __all__ = ["LIVE", "Run", "Runs", "Stray", "end_strays", "runs"]
 
@@ -30,7 +30,7 @@ _POLL_S = 0.05
 _START_S = 20.0
 
 
-class Run(Trained):
+class Run(TrainedRun):
     """A launched run.
 
     Used with ``with``, it is stopped at the end of the block if it still trains.

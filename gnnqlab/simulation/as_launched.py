@@ -14,7 +14,7 @@ from gnnqlab.observe import Observers
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
 from gnnqlab.systems.system import System
 from gnnqlab.train.config.run_config import TrainSettings
-from gnnqlab.train.loop.trainer import seat_of
+from gnnqlab.train.loop.trainer import worker_context
 
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
@@ -37,7 +37,7 @@ def threads_as_launched(
         ValueError: if they adapt, which threads of one process do not.
     """
     shard = cut.shard(graph, 0)
-    policy = by_direction(system.bits, partial(in_force, seat=seat_of(shard, settings)))
+    policy = by_direction(system.bits, partial(in_force, worker=worker_context(shard, settings)))
     adapting = [
         type(of_direction(system.bits, direction)).__name__
         for direction in DIRECTIONS

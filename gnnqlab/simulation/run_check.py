@@ -17,7 +17,7 @@ from gnnqlab.simulation.gradient_noise import trained_weights
 from gnnqlab.simulation.theory_check import gradient_variance
 from gnnqlab.train.checkpoints.checkpoint import newest_checkpoint
 from gnnqlab.train.config.run_config import RunConfig
-from gnnqlab.train.records.installed import load_widths
+from gnnqlab.train.records.active_bit_widths import load_widths
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -124,7 +124,7 @@ def check(
         ('4 bits', ['0.weight', '1.weight', 'all'])
     """
     config = run if isinstance(run, RunConfig) else run.config
-    config.expect_nodes("gq.theory.check")
+    config.require_nodes("gq.theory.check")
     if config.train.layer0 == "once":
         raise ValueError(
             "the check sends the rows of layer 0 in every pass, this run sent them once; use a configuration with "

@@ -22,7 +22,7 @@ from gnnqlab.simulation.gradient_trace import LayerMeans, traced_workers
 from gnnqlab.simulation.threaded_workers import FrozenBits, exact_trainer
 from gnnqlab.simulation.weight_terms import Place, WeightTerms, weight_terms
 from gnnqlab.systems.system import System, make_system
-from gnnqlab.systems.unbiased import expect_unbiased
+from gnnqlab.systems.unbiased import require_unbiased
 from gnnqlab.theory.variance import AVERAGE, WORST
 from gnnqlab.train.config.run_config import TrainSettings
 
@@ -172,7 +172,7 @@ class _Passes:
     ) -> None:
         if (cuts := system.partition.cuts) != "nodes":
             raise ValueError(f"Theorem 3 is about rows of nodes, got a cut of {cuts}; choose METIS() or Random()")
-        expect_unbiased(system, "Theorem 3's bound", bits)
+        require_unbiased(system, "Theorem 3's bound", bits)
         _expect_codes_between_ends(system)
         self._bits = system.bits if bits is None else bits
         self._graph, self._system, self._smooth = graph, system, smooth

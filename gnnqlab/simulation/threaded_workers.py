@@ -32,8 +32,8 @@ from gnnqlab.graph.graph import Graph
 from gnnqlab.message.caches.cache import at_work
 from gnnqlab.message.codecs.codec import Codec, Float32, Noise
 from gnnqlab.message.direction import ByDirection, by_direction, of_direction
+from gnnqlab.message.layout import Layout
 from gnnqlab.message.transport.transport import Transfer
-from gnnqlab.message.wire import Layout
 from gnnqlab.nn.message_passing import WorkerGraph
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.observe import Observers
@@ -43,19 +43,19 @@ from gnnqlab.simulation.whole_graph import SmoothStack, build_network, exact_tra
 from gnnqlab.systems.join import join
 from gnnqlab.systems.system import System
 from gnnqlab.train.config.run_config import TrainSettings
-from gnnqlab.train.loop.clock import Clock, summed
 from gnnqlab.train.loop.node_labels import label_objective
-from gnnqlab.train.loop.trainer import Trainer, parts_at_work, seat_of
+from gnnqlab.train.loop.phase_timer import PhaseTimer, summed
+from gnnqlab.train.loop.trainer import Trainer, parts_at_work, worker_context
 
 __all__ = [
-    "FrozenBits", "LoopBack", "Mail", "OrExact", "PeerGone", "SmoothStack", "ThreadedWorkers",
+    "FrozenBits", "LoopbackTransport", "Mailbox", "AllowFloat32", "PeerGone", "SmoothStack", "ThreadedWorkers",
     "exact_trainer", "one_thread",
 ]  # fmt: skip
 
 Result = TypeVar("Result")
 
 
-class Mail:
+class Mailbox:
     """The queues between every pair of workers, in order of posting."""
 
     def __init__(self, workers: int) -> None:
@@ -81,10 +81,10 @@ class Mail:
         return message
 
 
-class LoopBack:
+class LoopbackTransport:
     """A transport between threads: a message is a copy in a queue."""
 
-    def __init__(self, mail: Mail, rank: int) -> None:
+    def __init__(self, mail: Mailbox, rank: int) -> None:
         self.mail, self.rank = mail, rank
         self._awaited: Counter[int] = Counter()
         self._taken: Counter[int] = Counter()
@@ -113,7 +113,7 @@ class LoopBack:
 
 
 class _LoopBackTransfer(Transfer):
-    def __init__(self, transport: LoopBack, send: Mapping[int, Tensor], receive: Mapping[int, Tensor]) -> None:
+    def __init__(self, transport: LoopbackTransport, send: Mapping[int, Tensor], receive: Mapping[int, Tensor]) -> None:
         super().__init__()
         self._transport, self._receive = transport, receive
         self._send = send  # lives as long as the transfer, as it does where bytes take their time
@@ -152,7 +152,7 @@ class FrozenBits(BitPolicy):
 
 
 @dataclass(frozen=True)
-class OrExact(Codec):
+class AllowFloat32(Codec):
     """A codec that also takes messages wholly in 32 bits, whatever the system's own can write."""
 
     codec: Codec
@@ -193,7 +193,7 @@ class OrExact(Codec):
     ) -> None:
         self._for(layout).decode(segment, layout, out, rows, accumulate=accumulate, ids=ids, noise=noise)
 
-    def landing(self, out: Tensor) -> Tensor | None:
+    def receive_view(self, out: Tensor) -> Tensor | None:
         return None
 
     def _for(self, layout: Layout) -> Codec:
@@ -238,11 +238,11 @@ class ThreadedWorkers:
         joined: bool = False,
         observers: Sequence[Observers] = (),
     ) -> None:
-        settings.expect_workers(cut.workers)
-        self._mail = Mail(cut.workers)
+        settings.require_workers(cut.workers)
+        self._mail = Mailbox(cut.workers)
         self._joined = JoinedThreads(cut.workers) if joined else None
         of_worker = list(observers) or [Observers(rank=rank) for rank in range(cut.workers)]
-        self._clocks = [Clock(timer=time.thread_time, observers=each) for each in of_worker]
+        self._clocks = [PhaseTimer(timer=time.thread_time, observers=each) for each in of_worker]
         self.seconds: list[dict[str, float]] = []
         """Processor time of each worker in the last pass, by phase: about what it would be in processes."""
         self.trainers: list[Trainer] = []
@@ -251,31 +251,34 @@ class ThreadedWorkers:
         """What runs of the system's cache on each worker."""
         self.adaptives: dict[str, list[Adaptive]] = {}
         """What adapts on the last worker, by axis; nothing unless the workers are joined."""
-        either: Any = ByDirection(*(OrExact(of_direction(system.codec, each)) for each in ("forward", "backward")))
+        either: Any = ByDirection(*(AllowFloat32(of_direction(system.codec, each)) for each in ("forward", "backward")))
         quiet = system if as_launched else replace(system, codec=either, schedule=Synchronous())
         for shard, cache in zip(self.shards, self.caches, strict=True):
             in_use: Any = quiet.bits if bits is None else bits
             if as_launched and bits is None:
-                in_use = by_direction(quiet.bits, partial(in_force, seat=seat_of(shard, settings)))
+                in_use = by_direction(quiet.bits, partial(in_force, worker=worker_context(shard, settings)))
             exchange = join(
                 quiet,
                 shard,
                 bits=in_use,
                 cache=cache,
-                transport=LoopBack(self._mail, shard.rank),
+                transport=LoopbackTransport(self._mail, shard.rank),
                 seed=settings.seed,
                 keep_static=settings.layer0 == "once",
                 phases=self._clocks[shard.rank],
                 observers=of_worker[shard.rank],
             )
             if cut.workers > 1:  # its rows stay as wide, though none is old
-                exchange.keeps_rows, exchange.looks_first = system.keeps_rows, system.looks_first
+                exchange.uses_stale_rows, exchange.aggregates_before_projection = (
+                    system.uses_stale_rows,
+                    system.aggregates_before_projection,
+                )
             view = WorkerGraph(shard, exchange, seed=settings.seed)
             network = build_network(model, graph, settings.seed, smooth)
             clock = self._clocks[shard.rank]
             if joined:
                 training = Training(
-                    seat=seat_of(shard, settings),
+                    worker=worker_context(shard, settings),
                     parts=parts_at_work(quiet, exchange, bits=in_use, cache=cache),
                     of_direction=of_direction,
                     shard=shard,

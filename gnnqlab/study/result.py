@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.train.loop.scores import score_in, score_key
-from gnnqlab.train.records.pauses import by_epoch, epoch_seconds
+from gnnqlab.train.records.evaluation_pauses import by_epoch, epoch_seconds
 
 if TYPE_CHECKING:
     from gnnqlab.run.run import Run

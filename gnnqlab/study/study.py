@@ -17,7 +17,7 @@ from gnnqlab.study.metrics import metric_rows
 from gnnqlab.study.result import RunResult, read_result
 from gnnqlab.study.tables import convergence, latex, summarize, wide_table
 from gnnqlab.train.config.configure import configure
-from gnnqlab.train.records.pauses import usual_every
+from gnnqlab.train.records.evaluation_pauses import usual_every
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,9 +8,9 @@ import torch
 
 from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.message.caches.cache import at_work
-from gnnqlab.message.channels.wires import Wires
+from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.message.codecs.entropy import Counting
-from gnnqlab.message.place import Phases, no_phases
+from gnnqlab.message.exchange_key import Phases, no_phases
 from gnnqlab.message.transport.transport import Transport
 from gnnqlab.observe import NO_OBSERVERS, Observers
 from gnnqlab.partition.shard import Shard
@@ -42,7 +42,7 @@ def join(
         shard: the worker's share of the graph.
         bits: widths in force on this worker, one policy or one by direction.
         cache: what runs of the system's cache here; by default what runs of it without anybody who adapts.
-        transport, exact_transport, seed, run, keep_static: as for :class:`Wires`.
+        transport, exact_transport, seed, run, keep_static: as for :class:`ChannelFactory`.
         device: where it trains.
         phases: the epoch's clock.
         counting: says whether the codes of messages that come are counted; by default they are not.
@@ -50,7 +50,7 @@ def join(
     """
     counting = counting or Counting()
     counting.observers = observers
-    wires = Wires(
+    wires = ChannelFactory(
         codec=system.codec,
         bits=bits,
         cache=at_work(system.cache) if cache is None else cache,

@@ -30,12 +30,12 @@ from gnnqlab.message.caches.cache import Cache, NoCache, Unchanged
 from gnnqlab.message.caches.difference import Difference
 from gnnqlab.message.caches.feedback import Feedback
 from gnnqlab.message.caches.stale_blocks import StaleBlocks
+from gnnqlab.message.codecs.bfloat16 import BFloat16
 from gnnqlab.message.codecs.codec import Codec, Float32, Stochastic
 from gnnqlab.message.codecs.fp8 import FP8, MXFP8
 from gnnqlab.message.codecs.least_variance import LeastVariance
 from gnnqlab.message.codecs.linear import Linear
 from gnnqlab.message.codecs.rotated import Rotated
-from gnnqlab.message.codecs.short import BFloat16
 from gnnqlab.message.codecs.spikes import Spikes
 from gnnqlab.message.direction import ByDirection
 from gnnqlab.message.sampler import AllRows, BoundarySampling, Sampler

@@ -23,19 +23,19 @@ from gnnqlab.partition.cut import Partitioner, on_hosts
 from gnnqlab.partition.edge_cut import METIS
 from gnnqlab.systems.parts import BY_DIRECTION, PARTS, check_part, part_from_json, part_to_json
 
-__all__ = ["SYSTEMS", "Said", "System", "make_system", "register_system", "settings_for"]
+__all__ = ["SYSTEMS", "RecipeCall", "System", "make_system", "register_system", "settings_for"]
 
 _ANY_COLUMNS = 64
 """A codec has the variance of a row whatever its columns, or of none."""
 
 
 @dataclass(frozen=True)
-class Said:
+class RecipeCall:
     """A recipe by name, with the settings it was given; its defaults are its own affair.
 
     Example:
-        >>> Said.from_json(Said("random-bits", {"among": (2, 8)}).to_json())
-        Said(name='random-bits', settings={'among': (2, 8)})
+        >>> RecipeCall.from_json(RecipeCall("random-bits", {"among": (2, 8)}).to_json())
+        RecipeCall(name='random-bits', settings={'among': (2, 8)})
     """
 
     name: str
@@ -80,7 +80,7 @@ class System:
     """When rows move, relative to computation."""
     compute: Compute = Float32Products()
     """In which precision the products run."""
-    recipe: Said | None = field(default=None, init=False, compare=False, repr=False)
+    recipe: RecipeCall | None = field(default=None, init=False, compare=False, repr=False)
     """The registered recipe that made it, with the settings given; none after ``replace``."""
 
     def __post_init__(self) -> None:
@@ -105,21 +105,21 @@ class System:
                     raise ValueError(f"{axis} {type(part).__name__} cannot work in this system: {reason}")
 
     @property
-    def keeps_rows(self) -> bool:
+    def uses_stale_rows(self) -> bool:
         """Whether a receiver may use a row in another epoch than that of its post.
 
         Example:
             >>> from gnnqlab.systems import pipegcn, vanilla
-            >>> pipegcn().keeps_rows, vanilla().keeps_rows
+            >>> pipegcn().uses_stale_rows, vanilla().uses_stale_rows
             (True, False)
         """
         dropped_before = self.exchange.drops_before
         return self.schedule.lag > 0 or (self.cache.build() is not None and not dropped_before)
 
     @property
-    def looks_first(self) -> bool:
+    def aggregates_before_projection(self) -> bool:
         """Whether dropped rows are summed before they are projected, so that their receiver can drop them."""
-        return self.keeps_rows and self.schedule.dropped_by == "receiver"
+        return self.uses_stale_rows and self.schedule.dropped_by == "receiver"
 
     def on_hosts(self, hosts: int) -> System:
         """Return the system as it is on so many hosts, each with equally many consecutive workers.
@@ -241,7 +241,7 @@ def make_system(system: str | System, **settings: Any) -> System:
 def _made(system: System, name: str, settings: dict[str, Any]) -> System:
     """Return a system under its recipe's name that knows what made it."""
     named = dataclasses.replace(system, name=name)
-    object.__setattr__(named, "recipe", Said(name, settings))
+    object.__setattr__(named, "recipe", RecipeCall(name, settings))
     return named
 
 

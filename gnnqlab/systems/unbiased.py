@@ -13,7 +13,7 @@ from gnnqlab.bits.row import EXACT
 from gnnqlab.message.direction import of_direction
 from gnnqlab.systems.system import System
 
-__all__ = ["biased", "expect_unbiased", "refuse_biased"]
+__all__ = ["biased", "require_unbiased", "refuse_biased"]
 
 
 def biased(system: System, bits: Any = None) -> str:
@@ -44,7 +44,7 @@ def biased(system: System, bits: Any = None) -> str:
     return ""
 
 
-def expect_unbiased(system: System, what: str, bits: Any = None) -> None:
+def require_unbiased(system: System, what: str, bits: Any = None) -> None:
     """Refuse a system of which a theorem about unbiased messages is asked.
 
     Args:

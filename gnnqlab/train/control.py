@@ -21,7 +21,7 @@ from gnnqlab.adaptive import Adaptive, State
 from gnnqlab.atomic import locked, write_text
 from gnnqlab.systems.parts import PARTS
 from gnnqlab.systems.system import System
-from gnnqlab.train.records.json_lines import tell
+from gnnqlab.train.records.json_lines import log_event
 
 __all__ = ["CHECKPOINT_NOW", "CONTROL", "Control", "steered", "write_control"]
 
@@ -169,7 +169,7 @@ class Control(Adaptive):
                 raise ValueError(f'{CONTROL} must hold {{"version": number, "settings": object}}')
             steered(self._system, news[1])
         except (TypeError, ValueError) as error:
-            tell(self._folder, "control refused", cause=str(error))
+            log_event(self._folder, "control refused", cause=str(error))
             return False
         self._news = news if news[0] != self.version else None
         return self._news is not None
@@ -189,7 +189,7 @@ class Control(Adaptive):
             return
         self.adopt(*news)
         if self._rank == 0:
-            tell(self._folder, "control", epoch=epoch + 1, version=self.version, settings=self.settings)
+            log_event(self._folder, "control", epoch=epoch + 1, version=self.version, settings=self.settings)
 
     def adopt(self, version: int, settings: dict[str, Any]) -> None:
         """Put settings in force that are known to hold water."""

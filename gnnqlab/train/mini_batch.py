@@ -27,7 +27,7 @@ from torch.nn import functional
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.noise import dropout, stream
-from gnnqlab.message.channels.asked import AskedRows
+from gnnqlab.message.channels.remote_rows import RemoteRows
 from gnnqlab.message.codecs.codec import Float32, Stochastic
 from gnnqlab.message.transport.transport import Transport, make_transport
 from gnnqlab.nn.blocks import MODELS, forward
@@ -95,7 +95,7 @@ class MiniBatchTrainer:
         assert isinstance(network, ConvolutionStack)
         self.model: ConvolutionStack = network
         self.batches = Batches(graph, batches, seed=settings.seed, rank=rank, workers=workers)
-        self.features = AskedRows(
+        self.features = RemoteRows(
             rows,
             owner,
             rank=rank,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gnnqlab.exchange.formula import Sizes
+from gnnqlab.exchange.traffic_model import PartitionSizes
 from gnnqlab.graph.graph import Graph
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.systems.system import System
-from gnnqlab.tune.formula import epoch_bytes
 from gnnqlab.tune.memory import foreseen_memory
+from gnnqlab.tune.predicted_volume import epoch_bytes
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -57,14 +57,14 @@ def by_workers(
 
     if not systems or not workers:
         raise ValueError(f"systems and numbers of workers must be given, got {len(systems)} and {len(workers)}")
-    sizes: dict[tuple[object, int], Sizes] = {}
+    sizes: dict[tuple[object, int], PartitionSizes] = {}
     rows = []
     for name, system in systems.items():
         for count in workers:
             place = system.partition, count
             if place not in sizes:
                 cut = cut_graph(graph, system.partition, count)
-                sizes[place] = Sizes.of(cut.shard(graph, rank) for rank in range(count))
+                sizes[place] = PartitionSizes.of(cut.shard(graph, rank) for rank in range(count))
             sent = epoch_bytes(system, model, sizes[place], features=graph.num_features, classes=graph.num_classes)
             held = float("nan")
             if count <= tried_up_to:

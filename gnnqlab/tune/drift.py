@@ -17,7 +17,7 @@ import numpy as np
 
 from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.theory.cost import LinkCost, exchange_s
-from gnnqlab.tune.assign import Desk, Widths
+from gnnqlab.tune.offline_assigner import OfflineAssigner, Widths
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -70,7 +70,7 @@ class Drift:
         return pd.DataFrame({"age": self.ages, "loss": self.loss})
 
 
-def drift(desk: Desk, settings: Assigned, cost: LinkCost, *, transport: str) -> Drift:
+def drift(desk: OfflineAssigner, settings: Assigned, cost: LinkCost, *, transport: str) -> Drift:
     """Hold every traced epoch's assignment against all later ones.
 
     Args:
@@ -90,7 +90,9 @@ def drift(desk: Desk, settings: Assigned, cost: LinkCost, *, transport: str) -> 
     return Drift(ages=ages, loss=tuple(max(0.0, float(np.mean(seen[age]))) for age in ages))
 
 
-def _objective(desk: Desk, settings: Assigned, cost: LinkCost, widths: Widths, index: int, transport: str) -> float:
+def _objective(
+    desk: OfflineAssigner, settings: Assigned, cost: LinkCost, widths: Widths, index: int, transport: str
+) -> float:
     """Return the normalised objective of widths at a traced epoch, summed over layers and directions."""
     variance, sent = desk.variance(widths, index), desk.sent_bytes(widths)
     total = 0.0

@@ -12,7 +12,7 @@ import os
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.link import Link
-from gnnqlab.tune.assign import Desk
+from gnnqlab.tune.offline_assigner import OfflineAssigner
 from gnnqlab.tune.timing import Spent, Timing
 from gnnqlab.tune.traced import Trace
 from gnnqlab.tune.wire import GOODPUT, Wire
@@ -46,7 +46,7 @@ def estimate_timing(config: RunConfig, seen: Trace) -> Timing:
     phases = {name: shared * seconds for name, seconds in seen.phases.items()}
     phases["reduce"] = phases.get("reduce", 0.0) + _GAMMA_S + theta * wire.reduce_bytes(gradient_bytes)
     copied = {name: (_COPY if name in ("encode", "decode") else 1.0) * value for name, value in phases.items()}
-    desk = Desk(seen)
+    desk = OfflineAssigner(seen)
 
     def spent(bits: int, each: dict[str, float]) -> Spent:
         sent = desk.sent_bytes(desk.chosen(Fixed(bits=bits)))

@@ -21,7 +21,7 @@ from gnnqlab.simulation.threaded_workers import ThreadedWorkers
 from gnnqlab.systems.system import System
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import Trainer
-from gnnqlab.train.records.ledger import PURPOSES, Ledger, counting
+from gnnqlab.train.records.memory_tracker import PURPOSES, MemoryTracker, counting
 
 __all__ = ["foreseen_memory"]
 
@@ -80,7 +80,7 @@ class _Found:
 
 
 def _counted(trainer: Trainer) -> _Found:
-    opened: tuple[ExitStack, Ledger] = counting(trainer)
+    opened: tuple[ExitStack, MemoryTracker] = counting(trainer)
     stack, ledger = opened
     with stack:
         trainer.gradients(1)

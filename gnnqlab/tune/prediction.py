@@ -15,16 +15,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gnnqlab.bits.outlook import Foreseen, Place, Widths
+from gnnqlab.bits.policy_preview import Place, PreviewedWidths, Widths
 from gnnqlab.bits.row import EXACT
 from gnnqlab.message.direction import of_direction
 from gnnqlab.systems.system import System
 from gnnqlab.systems.unbiased import biased
 from gnnqlab.theory.variance import AVERAGE
-from gnnqlab.tune.ahead import Ahead
-from gnnqlab.tune.assign import Desk
 from gnnqlab.tune.forecast import Forecast
+from gnnqlab.tune.offline_assigner import OfflineAssigner
 from gnnqlab.tune.timing import Spent, Timing
+from gnnqlab.tune.trace_preview import TracePreview
 from gnnqlab.tune.traced import Trace, untraced
 from gnnqlab.tune.volume import Volume, volume
 from gnnqlab.tune.wire import Wire
@@ -35,7 +35,9 @@ _ON_THE_LINK = "reduce"
 """The phase whose bytes cross the same links as rows."""
 
 
-def foreseen(desk: Desk, wire: Wire, system: System, *, epoch: int | None = None, base: int | None = None) -> Foreseen:
+def foreseen(
+    desk: OfflineAssigner, wire: Wire, system: System, *, epoch: int | None = None, base: int | None = None
+) -> PreviewedWidths:
     """Return the widths that a system's policy is going to choose.
 
     Args:
@@ -48,7 +50,9 @@ def foreseen(desk: Desk, wire: Wire, system: System, *, epoch: int | None = None
     Raises:
         ValueError: if the policy cannot be predicted, or has no base.
     """
-    outlook = Ahead(desk=desk.writing(system.codec), cost=wire.cost(), transport=wire.transport, epoch=epoch, base=base)
+    outlook = TracePreview(
+        desk=desk.writing(system.codec), cost=wire.cost(), transport=wire.transport, epoch=epoch, base=base
+    )
     parts = [of_direction(system.bits, direction) for direction in ("forward", "backward")]
     answers = [part.foresee(outlook) for part in dict.fromkeys(parts)]
     found = _joined(answers[0], answers[-1])
@@ -59,12 +63,12 @@ def foreseen(desk: Desk, wire: Wire, system: System, *, epoch: int | None = None
     return found
 
 
-def _joined(forward: Foreseen, backward: Foreseen) -> Foreseen:
+def _joined(forward: PreviewedWidths, backward: PreviewedWidths) -> PreviewedWidths:
     """Return what two policies choose, one for rows and one for their gradients."""
     if forward is backward:
         return forward
     of = {"forward": forward, "backward": backward}
-    return Foreseen(
+    return PreviewedWidths(
         widths={place: of[place[1]].widths[place] for place in forward.widths},
         epoch=max(forward.epoch, backward.epoch),
         base=forward.base if backward.base is None else backward.base,
@@ -76,7 +80,7 @@ def _joined(forward: Foreseen, backward: Foreseen) -> Foreseen:
 class Prediction:
     """One system on one trace, timing and link."""
 
-    desk: Desk
+    desk: OfflineAssigner
     timing: Timing
     wire: Wire
     system: System
@@ -86,7 +90,7 @@ class Prediction:
     """Base width to assume; ``None``: the one that training starts with."""
 
     @cached_property
-    def foreseen(self) -> Foreseen:
+    def foreseen(self) -> PreviewedWidths:
         return foreseen(self.desk, self.wire, self.system, epoch=self.epoch, base=self.base)
 
     @cached_property
@@ -204,7 +208,7 @@ def _marginal_share(seen: Trace, share: float) -> float:
     return left / whole if whole else 1.0
 
 
-def _untraced(desk: Desk, widths: Widths) -> str:
+def _untraced(desk: OfflineAssigner, widths: Widths) -> str:
     """Say why the variance of rows is not known by their trace; rows of 32 bits have none, whatever their codec."""
     for place, parts in widths.items():
         if any(bool((rows != EXACT).any()) for rows in parts):
@@ -214,7 +218,7 @@ def _untraced(desk: Desk, widths: Widths) -> str:
     return ""
 
 
-def _bounds(desk: Desk, widths: Widths) -> tuple[dict[str, float], float | None]:
+def _bounds(desk: OfflineAssigner, widths: Widths) -> tuple[dict[str, float], float | None]:
     """Return Theorem 3's bounds at the last traced epoch, and their sum over the squared gradient."""
     seen, theorem = desk.trace, desk.trace.theorem
     if theorem is None:
@@ -226,7 +230,7 @@ def _bounds(desk: Desk, widths: Widths) -> tuple[dict[str, float], float | None]
     return bounds, sum(bounds.values()) / squared if squared > 0 else None
 
 
-def _pair_bits(desk: Desk, widths: Widths) -> NDArray[np.float64]:
+def _pair_bits(desk: OfflineAssigner, widths: Widths) -> NDArray[np.float64]:
     workers = desk.trace.workers
     bits, elements = np.zeros((workers, workers)), np.zeros((workers, workers))
     for place, parts in widths.items():

@@ -20,13 +20,13 @@ from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.train.config.configure import configure
 from gnnqlab.train.config.run_config import RunConfig
-from gnnqlab.tune.assign import Desk, Widths
 from gnnqlab.tune.drift import Drift, drift
 from gnnqlab.tune.estimate import estimate_timing
 from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.memory import foreseen_memory
-from gnnqlab.tune.past import median_error, past
+from gnnqlab.tune.offline_assigner import OfflineAssigner, Widths
 from gnnqlab.tune.prediction import Prediction, foreseen
+from gnnqlab.tune.prediction_error import median_error, past
 from gnnqlab.tune.timing import PROBED, Timing, kept_timing, measure_timing, probed
 from gnnqlab.tune.trace import trace
 from gnnqlab.tune.traced import Trace
@@ -55,14 +55,14 @@ class Probe:
     """The link that is predicted for; the one that was probed unless `over` was asked for another."""
     error: float | None = None
     """Median relative error of predictions in finished runs."""
-    _desk: Desk = field(init=False, repr=False)
-    _kept_desk: Desk = field(init=False, repr=False)
+    _desk: OfflineAssigner = field(init=False, repr=False)
+    _kept_desk: OfflineAssigner = field(init=False, repr=False)
     """For systems that sum dropped rows before they project them."""
     _kept: dict[Any, Any] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_desk", Desk(self.trace))
-        object.__setattr__(self, "_kept_desk", Desk(self.trace.kept))
+        object.__setattr__(self, "_desk", OfflineAssigner(self.trace))
+        object.__setattr__(self, "_kept_desk", OfflineAssigner(self.trace.kept))
 
     def forecast(
         self,
@@ -160,7 +160,7 @@ class Probe:
         return self._prediction(forecast.recipe, forecast.epoch, forecast.base)
 
     def past(self, root: Path | str | None = None) -> DataFrame:
-        """Return predicted and measured epochs of finished runs like this; see :func:`gnnqlab.tune.past.past`."""
+        """Return predicted and measured epochs of finished runs like this; see :func:`gnnqlab.tune.prediction_error.past`."""
         return past(self.config, lambda system: self.forecast(system=system), root)
 
     def over(self, link: str, *, hosts: int = 2) -> Probe:
@@ -228,8 +228,8 @@ class Probe:
         desk = self._desk_of(recipe)
         return Prediction(desk=desk, timing=self.timing, wire=self.wire, system=recipe, epoch=epoch, base=base)
 
-    def _desk_of(self, recipe: System) -> Desk:
-        return self._kept_desk if recipe.looks_first else self._desk
+    def _desk_of(self, recipe: System) -> OfflineAssigner:
+        return self._kept_desk if recipe.aggregates_before_projection else self._desk
 
 
 def probe(
@@ -317,7 +317,7 @@ def _vanilla(
         config = graph
     else:
         config = configure(graph, model=model, system=system, workers=workers, **settings)
-    config.expect_nodes("gq.probe")
+    config.require_nodes("gq.probe")
     config = replace(config, system=probed(make_system("vanilla"), config.system))
     return settle([config])[0] if config.launch.comm_share is not None else config
 

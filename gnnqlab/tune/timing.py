@@ -204,7 +204,7 @@ def spent(run: Run, *, quantile: float = 0.5) -> Spent:
 
 
 def _phases(records: pd.DataFrame) -> list[str]:
-    from gnnqlab.train.loop.clock import PHASES
+    from gnnqlab.train.loop.phase_timer import PHASES
 
     return [name for name in PHASES if f"{name}_s" in records.columns]
 

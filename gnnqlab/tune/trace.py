@@ -179,7 +179,7 @@ def _with_kept_columns(
     """Run a pass as if receivers kept rows and dropped all, and note how wide these are."""
     for trainer in threads.trainers:
         assert trainer.exchange is not None
-        trainer.exchange.keeps_rows = trainer.exchange.looks_first = True
+        trainer.exchange.uses_stale_rows = trainer.exchange.aggregates_before_projection = True
     threads.gradients(epoch)
     columns = {
         (channel.layer, channel.direction): channel.columns

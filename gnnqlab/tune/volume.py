@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnqlab.bits.outlook import Place, Widths
+from gnnqlab.bits.policy_preview import Place, Widths
 from gnnqlab.bits.row import EXACT
 from gnnqlab.message.caches.cache import Cache
 from gnnqlab.message.codecs.codec import Float32
 from gnnqlab.message.direction import of_direction
 from gnnqlab.message.sampler import Sampler
 from gnnqlab.systems.system import System
-from gnnqlab.tune.assign import Desk, as_asked
+from gnnqlab.tune.offline_assigner import OfflineAssigner, as_asked
 from gnnqlab.tune.traced import TracedMessage
 
 __all__ = ["Volume", "cached_share", "volume"]
@@ -58,7 +58,7 @@ class Volume:
         return float(sum(sent.sum() for sent in self.params.values()))
 
 
-def volume(desk: Desk, system: System, widths: Widths, epoch: int | None) -> Volume:
+def volume(desk: OfflineAssigner, system: System, widths: Widths, epoch: int | None) -> Volume:
     """Return what the workers send each other in one epoch.
 
     Args:

@@ -10,7 +10,7 @@ from benchmarks.studies import epoch as bench
 from gnnqlab.graph import Graph
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.nn import ModelSettings
-from gnnqlab.train.loop.clock import PARTS, PHASES
+from gnnqlab.train.loop.phase_timer import PARTS, PHASES
 from tests.cases import each
 from tests.graphs import random_graph
 

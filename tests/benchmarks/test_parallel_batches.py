@@ -24,7 +24,7 @@ ALL = MiniBatchSettings(fanouts=(1000, 1000), batch_size=8)
 def dgl_weights(rank, workers, graph):
     """Train with DGL's loop, with every neighbour and no dropout: nothing is drawn but the order."""
     from benchmarks.kernels.dgl_batches import DglLoop
-    from gnnqlab.message.channels.asked import AskedRows
+    from gnnqlab.message.channels.remote_rows import RemoteRows
     from gnnqlab.message.codecs.codec import Float32
     from gnnqlab.message.transport.transport import make_transport
     from gnnqlab.partition import Random
@@ -32,7 +32,7 @@ def dgl_weights(rank, workers, graph):
 
     owner, place = Random(seed=3).assign(graph, workers), {"rank": rank, "workers": workers}
     transport = make_transport("direct", rank, workers)
-    features = AskedRows(own_rows(graph, owner, rank), owner, codec=Float32(), bits=32, transport=transport, **place)
+    features = RemoteRows(own_rows(graph, owner, rank), owner, codec=Float32(), bits=32, transport=transport, **place)
     model = ModelSettings(name="graphsage", layers=2, hidden=8, dropout=0.0)
     loop = DglLoop(graph, features, model, TrainSettings(seed=1), ALL, **place)
     losses = [loop.epoch(epoch) for epoch in range(2)]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gnnqlab.bits.assigner.assemble import Message, assemble
-from gnnqlab.bits.assigner.both_ends import solve_both_ends
+from gnnqlab.bits.assigner.full_duplex import solve_full_duplex
 from gnnqlab.bits.assigner.problem import Problem
 from gnnqlab.bits.assigner.reference import brute_force, solve_reference
 from gnnqlab.bits.assigner.relaxation import dual_bound
@@ -73,7 +73,7 @@ def check(workers, groups, seed, lam, widths, dense):
     best = truth.min()
     both = problem.pair_far_link is not None
     # Few open groups are tried one and all; the integer program, which is there for many, must say the same.
-    for ours in (solve(problem), *([solve_both_ends(problem, most_tried=0)] if both else [])):
+    for ours in (solve(problem), *([solve_full_duplex(problem, most_tried=0)] if both else [])):
         place = (every == np.searchsorted(widths, ours.widths)).all(axis=1).argmax()
         assert ours.objective == pytest.approx(truth[place], abs=1e-9), "not the objective"
         assert ours.objective <= best + FEASIBLE, (seed, ours.objective, best)
@@ -169,7 +169,7 @@ def test_a_price_is_paid_at_both_ends():
 def test_what_is_refused():
     _, _, _, problem = drawn(3, 1, 3, lam=0.5)
     with pytest.raises(ValueError, match="transfers must queue at both ends, got links at one end only; use solve"):
-        solve_both_ends(from_messages(2, 3, transport="direct"))
+        solve_full_duplex(from_messages(2, 3, transport="direct"))
     with pytest.raises(ValueError, match="the ends of a pair must be two links"):
         replace(problem, pair_far_link=np.append(problem.pair_link[:1], problem.pair_far_link[1:]))
     with pytest.raises(ValueError, match="pair_far_link must have 6 entries"):

@@ -14,10 +14,10 @@ from gnnqlab.bits.policy import in_force
 from gnnqlab.message import Stochastic
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random
-from gnnqlab.seat import Seat
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.node_labels import label_objective
 from gnnqlab.train.loop.trainer import Trainer
+from gnnqlab.worker_context import WorkerContext
 from tests.agreement import assert_same_training
 from tests.cases import each
 from tests.exchange.test_sampling import EPOCHS, on_rank_in_turn, train
@@ -105,16 +105,16 @@ def test_a_round_is_new_whenever_widths_are(epoch):
     assert changes == [5, 7, 10]
 
 
-def seat():
-    return Seat(rank=0, workers=2, seed=0, ids=torch.arange(5), importance=torch.zeros(5))
+def worker():
+    return WorkerContext(rank=0, workers=2, seed=0, ids=torch.arange(5), importance=torch.zeros(5))
 
 
 def test_a_point_that_is_none_ends_the_training_with_those_that_are():
-    policy = in_force(ExactAt(of=TWO, at=("backward 7", "forward")), seat())
-    look = policy.adaptives(Training(seat=seat()))[-1]
+    policy = in_force(ExactAt(of=TWO, at=("backward 7", "forward")), worker())
+    look = policy.adaptives(Training(worker=worker()))[-1]
     look.observe([])  # alone nobody sends rows, so nothing is wrong
-    policy = in_force(ExactAt(of=TWO, at=("backward 7", "forward")), seat())
-    look = policy.adaptives(Training(seat=seat()))[-1]
+    policy = in_force(ExactAt(of=TWO, at=("backward 7", "forward")), worker())
+    look = policy.adaptives(Training(worker=worker()))[-1]
     for place in (("forward", 0), ("backward", 1), ("forward", 1)):
         policy.widths(rows(*place), 0)
     with pytest.raises(ValueError, match="got 'backward 7'; this training has forward 0, forward 1, backward 1"):

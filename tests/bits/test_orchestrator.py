@@ -11,8 +11,8 @@ import torch
 
 from gnnqlab.bits.orchestrator import HALVES, QUARTERS, Orchestrated, OrchestratedWidths, by_importance
 from gnnqlab.bits.policy import Rows
-from gnnqlab.seat import Seat
 from gnnqlab.systems import System, make_system
+from gnnqlab.worker_context import WorkerContext
 from tests.cases import each
 
 
@@ -20,7 +20,9 @@ def rows(ids):
     return Rows(layer=0, direction="forward", sender=0, receiver=1, ids=torch.tensor(ids), seed=0)
 
 
-SEAT = Seat(rank=0, workers=2, seed=0, ids=torch.tensor([7, 3, 9, 5]), importance=torch.tensor([0.0, 0.6, 0.8, 1.0]))
+SEAT = WorkerContext(
+    rank=0, workers=2, seed=0, ids=torch.tensor([7, 3, 9, 5]), importance=torch.tensor([0.0, 0.6, 0.8, 1.0])
+)
 
 
 def policy(**settings):

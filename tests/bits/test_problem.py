@@ -12,7 +12,7 @@ from gnnqlab.bits.assigner.assemble import Message, assemble
 from gnnqlab.bits.assigner.problem import Problem
 from gnnqlab.bits.assigner.reference import brute_force, solve_reference
 from gnnqlab.bits.row import row_bytes, two_parameters
-from gnnqlab.message.wire import lay_out
+from gnnqlab.message.layout import make_layout
 from gnnqlab.theory.cost import LinkCost, exchange_s
 from tests.bits.problems import from_messages, irregular
 from tests.cases import each
@@ -39,7 +39,7 @@ def small() -> Problem:
 def test_bytes_are_those_of_the_wire(columns):
     widths = torch.tensor([2, 8, 4, 1, 2], dtype=torch.uint8)
     for parameter in (2, 4):
-        layout = lay_out(widths, 5, columns, param_bytes=two_parameters(parameter))
+        layout = make_layout(widths, 5, columns, param_bytes=two_parameters(parameter))
         assert layout.num_bytes == sum(row_bytes(int(width), columns, two_parameters(parameter)) for width in widths)
 
 

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gnnqlab.bits.assigner import transfers as transfers_module
-from gnnqlab.bits.assigner.transfers import Transfers, clock_offsets, machine, refreshed, samples
+from gnnqlab.bits.assigner import link_samples as transfers_module
+from gnnqlab.bits.assigner.link_samples import Transfers, clock_offsets, machine, refreshed, samples
 from gnnqlab.bits.row import two_parameters
-from gnnqlab.message.channels.incoming import Arrival
-from gnnqlab.message.wire import lay_out
+from gnnqlab.message.channels.incoming import MessageRecord
+from gnnqlab.message.layout import make_layout
 from gnnqlab.theory.cost import LinkCost, all_at_once_s
 from tests.ranks import run_ranks
 
@@ -21,8 +21,8 @@ PLACE = (1, "backward")
 
 
 def arrival(sender, receiver, size, *, posted, came):
-    layout = lay_out(8, size, 1, param_bytes=two_parameters(0))
-    return Arrival(*PLACE, sender, receiver, layout, came - posted if size else 0.0, posted)
+    layout = make_layout(8, size, 1, param_bytes=two_parameters(0))
+    return MessageRecord(*PLACE, sender, receiver, layout, came - posted if size else 0.0, posted)
 
 
 def exchange(sizes, *, posted, theta, offsets=None):

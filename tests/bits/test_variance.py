@@ -19,7 +19,7 @@ from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.simulation.codec_error import trained_rows
 from gnnqlab.simulation.gradient_noise import trained_weights
 from gnnqlab.theory.cost import LinkCost
-from gnnqlab.tune.assign import Desk
+from gnnqlab.tune.offline_assigner import OfflineAssigner
 from gnnqlab.tune.traced import Trace, TracedMessage
 from tests.cases import each
 
@@ -31,7 +31,7 @@ LONG = 64
 def noted(codec: Codec, rows: torch.Tensor, widths: int | torch.Tensor = 8) -> torch.Tensor:
     """What encoding notes of rows, in their order."""
     every, layout = torch.arange(len(rows)), codec.layout(widths, *rows.shape)
-    order = layout.arranged(every)
+    order = layout.to_wire_order(every)
     segment = torch.empty(layout.num_bytes, dtype=torch.uint8)
     spreads = codec.encode(rows, order, order, layout, segment, Noise(0, 0, 0))
     assert spreads is not None
@@ -41,7 +41,7 @@ def noted(codec: Codec, rows: torch.Tensor, widths: int | torch.Tensor = 8) -> t
 def measured(codec: Codec, rows: torch.Tensor, widths: int | torch.Tensor) -> float:
     """Sum of the squared errors of rows, mean of some messages."""
     layout = codec.layout(widths, *rows.shape)
-    order = layout.arranged(torch.arange(len(rows)))
+    order = layout.to_wire_order(torch.arange(len(rows)))
     segment, out, found = torch.empty(layout.num_bytes, dtype=torch.uint8), torch.empty_like(rows), 0.0
     for epoch in range(DRAWS):
         noise = Noise(0, epoch, 0)
@@ -105,7 +105,7 @@ def test_the_variance_of_traced_messages_is_the_measured_one():
     assert checked
 
 
-def desk_of(rows: torch.Tensor, codec: Codec) -> Desk:
+def desk_of(rows: torch.Tensor, codec: Codec) -> OfflineAssigner:
     """A desk of one message."""
     found = torch.empty(1, len(rows), NOTED)
     row_errors(rows, torch.arange(len(rows)), found[0])
@@ -118,7 +118,7 @@ def desk_of(rows: torch.Tensor, codec: Codec) -> Desk:
         epochs=(0,), messages=(message,), shards=(), losses=(0.0,), weights=torch.zeros(0), theorem=None, phases={},
         seed=0,
     )  # fmt: skip
-    return Desk(trace, codec)
+    return OfflineAssigner(trace, codec)
 
 
 def test_spikes_get_the_bits_that_the_codec_needs_for_them():

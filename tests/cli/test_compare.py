@@ -18,7 +18,7 @@ from gnnqlab.cli.console import grid_table
 from gnnqlab.errors import WorkerFailed
 from gnnqlab.launch import local
 from gnnqlab.train.config.run_config import RunConfig
-from gnnqlab.train.records.pauses import advice
+from gnnqlab.train.records.evaluation_pauses import advice
 from tests.lab.synthetic import make_run
 
 _BEST = {"gcn": 0.9, "sgc": 0.8}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from gnnqlab.compute.float32 import PLAIN
-from gnnqlab.kernels.dense.tall import own_products
+from gnnqlab.kernels.dense.tall_skinny import own_products
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import vanilla

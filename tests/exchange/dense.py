@@ -18,9 +18,9 @@ def dense_of(adjacency):
 class Instead:
     """The exchange of a whole graph with other sums over neighbours in the place of its own."""
 
-    def __init__(self, exchange, aggregate, attend=None, *, keeps_rows=False):
+    def __init__(self, exchange, aggregate, attend=None, *, uses_stale_rows=False):
         self._exchange, self.aggregate = exchange, aggregate
-        self.keeps_rows = self.looks_first = keeps_rows
+        self.uses_stale_rows = self.aggregates_before_projection = uses_stale_rows
         if attend is not None:
             self.attend = attend
 
@@ -39,14 +39,14 @@ class StaleProduct(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, x, inside, across, graph, hop):
-        ctx.saved = inside, across, graph, hop
-        seen = graph.before("rows", hop.layer, x.detach().clone(), hop.epoch)
-        return inside @ hop.own(x) + across @ hop.own(seen)
+    def forward(ctx, x, inside, across, graph, context):
+        ctx.saved = inside, across, graph, context
+        seen = graph.before("rows", context.layer, x.detach().clone(), context.epoch)
+        return inside @ context.own(x) + across @ context.own(seen)
 
     @staticmethod
     def backward(ctx, dy):
-        inside, across, graph, hop = ctx.saved
+        inside, across, graph, context = ctx.saved
         # What travels is m A_bd^T dy of the epoch before.
-        home = graph.before("gradients", hop.layer, hop.own(across.T @ dy), hop.epoch)
-        return hop.own(inside.T @ dy) + home, None, None, None, None
+        home = graph.before("gradients", context.layer, context.own(across.T @ dy), context.epoch)
+        return context.own(inside.T @ dy) + home, None, None, None, None

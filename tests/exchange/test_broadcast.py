@@ -10,17 +10,17 @@ import torch
 
 import gnnqlab as gq
 from gnnqlab.bits.assigner.assigned import Assigned
-from gnnqlab.exchange.hop import Hop
+from gnnqlab.exchange.aggregation_context import AggregationContext
 from gnnqlab.exchange.schedules.pipeline import Pipelined
 from gnnqlab.exchange.schedules.schedule import Overlapped
 from gnnqlab.message.caches.cache import Unchanged
 from gnnqlab.nn import LocalGraph, ModelSettings
 from gnnqlab.nn.models.registry import MODELS
-from gnnqlab.seat import Seat
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer
 from gnnqlab.systems import cagnet, make_system, sancus, sancus_q
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import worker_trainer
+from gnnqlab.worker_context import WorkerContext
 from tests.agreement import assert_same_training
 from tests.cases import each
 from tests.graphs import random_graph
@@ -114,13 +114,13 @@ def one_look(rank, workers, graph, system):
     found = {"ids": ids}
     for layer, kind in enumerate(("aggregate", "convolve")):
         x = drawn(graph.num_nodes, 6, seed=1)[ids].requires_grad_()
-        hop = Hop(layer, 0, training=True)
+        context = AggregationContext(layer, 0, training=True)
         weights = [drawn(6, 5, seed=2).requires_grad_(), drawn(5, seed=3).requires_grad_()]
         weights.append(drawn(6, 5, seed=4).requires_grad_())
         if kind == "aggregate":
-            y = trainer.exchange.aggregate(adjacency, x, hop)
+            y = trainer.exchange.aggregate(adjacency, x, context)
         else:
-            y = trainer.exchange.convolve(adjacency, x, *weights, hop)
+            y = trainer.exchange.convolve(adjacency, x, *weights, context)
         y.backward(drawn(graph.num_nodes, y.shape[1], seed=5)[ids] * mine)
         found[kind] = y.detach(), x.grad, [each.grad for each in weights]
     trainer.close()
@@ -161,7 +161,9 @@ def looks(rank, workers, graph, systems, epochs):
         trainer = worker_trainer(shard, system, shape("gcn"), SETTINGS)
         adjacency = trainer.graph.adjacency("symmetric")
         found[case] = [
-            trainer.exchange.aggregate(adjacency, moved(epoch, graph.num_nodes)[shard.row_ids], Hop(0, epoch, True))
+            trainer.exchange.aggregate(
+                adjacency, moved(epoch, graph.num_nodes)[shard.row_ids], AggregationContext(0, epoch, True)
+            )
             for epoch in range(epochs)
         ]
         trainer.close()
@@ -312,15 +314,19 @@ def test_a_worker_without_train_nodes_takes_part():
 def test_held_blocks_survive_a_checkpoint():
     threads = trained(sancus_q(bits=4, epsilon=NEVER))
     caches = [trainer.exchange.blocks.wires.cache for trainer in threads.trainers]
-    seats = [Seat(rank=rank, workers=3, seed=0, ids=torch.arange(0), importance=torch.zeros(0)) for rank in range(3)]
+    seats = [
+        WorkerContext(rank=rank, workers=3, seed=0, ids=torch.arange(0), importance=torch.zeros(0)) for rank in range(3)
+    ]
 
-    def kept(cache, seat):
-        return cache.adaptives(SimpleNamespace(seat=seat))[0]
+    def kept(cache, worker):
+        return cache.adaptives(SimpleNamespace(worker=worker))[0]
 
-    tensors = {name: rows for cache, seat in zip(caches, seats) for name, rows in kept(cache, seat).state().own.items()}
-    for cache, seat in zip(caches, seats):
+    tensors = {
+        name: rows for cache, worker in zip(caches, seats) for name, rows in kept(cache, worker).state().own.items()
+    }
+    for cache, worker in zip(caches, seats):
         other = cache.settings.build()
-        kept(other, seat).load({}, tensors)
+        kept(other, worker).load({}, tensors)
         assert other.since == cache.since and other.held.keys() == cache.held.keys()
         for place, held in cache.held.items():
             for end, rows in held.items():

@@ -10,7 +10,7 @@ import torch
 from gnnqlab.course.experiments.kept_bytes import live_matrices, live_of
 from gnnqlab.errors import NonFiniteMessage
 from gnnqlab.exchange import Overlapped, Pipelined, Replicas
-from gnnqlab.message.channels.wires import Wires
+from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.message.codecs.codec import Float32
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
@@ -18,7 +18,7 @@ from gnnqlab.partition.parts import cut_graph
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
 from gnnqlab.systems import vanilla
 from gnnqlab.train.config.run_config import TrainSettings
-from gnnqlab.train.records.ledger import standing
+from gnnqlab.train.records.memory_tracker import persistent_tensors
 from tests.cases import each
 from tests.exchange.random_edges import EdgesAtRandom
 from tests.graphs import random_graph
@@ -78,7 +78,7 @@ def test_what_is_sent_from_where_it_lies_is_the_same_training(model, monkeypatch
         losses = [found.step(epoch) for epoch in range(3)]
         sent = [channel.bytes_payload for one in found.trainers for channel in one.exchange.channels]
         passes.append((losses, sent, found.trainers[0].parameters.values.clone()))
-        monkeypatch.setattr(Float32, "departing", lambda self, x: None)
+        monkeypatch.setattr(Float32, "send_view", lambda self, x: None)
     (losses, sent, weights), (other_losses, other_sent, other_weights) = passes
     assert losses == other_losses
     assert sent == other_sent
@@ -96,10 +96,10 @@ def test_copies_of_a_node_have_the_same_memory_for_messages_in_every_layer(model
         losses = [found.step(epoch) for epoch in range(3)]
         found.run(lambda trainer: trainer.evaluate(3))
         passes.append((losses, found.trainers[0].parameters.values.clone()))
-        memory = {each.untyped_storage().data_ptr() for each in standing(found.trainers[0])["buffers"]}
+        memory = {each.untyped_storage().data_ptr() for each in persistent_tensors(found.trainers[0])["buffers"]}
         assert (len(memory) == 2) == shared
         for name in ("channel", "exact_channel"):
-            monkeypatch.setattr(Wires, name, _with_buffers_of_its_own(getattr(Wires, name)))
+            monkeypatch.setattr(ChannelFactory, name, _with_buffers_of_its_own(getattr(ChannelFactory, name)))
     assert passes[0][0] == passes[1][0] and torch.equal(passes[0][1], passes[1][1])
 
 
@@ -130,6 +130,6 @@ def test_rows_of_a_codec_that_encodes_otherwise_are_encoded():
             return super().encode(2 * x, rows, ids, layout, segment, noise)
 
     rows = torch.ones(3, 2)
-    assert Doubled().departing(rows) is None
-    sent = Float32().departing(rows)
+    assert Doubled().send_view(rows) is None
+    sent = Float32().send_view(rows)
     assert sent is not None and sent.data_ptr() == rows.data_ptr()

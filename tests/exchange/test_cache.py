@@ -11,11 +11,11 @@ import gnnqlab as gq
 from gnnqlab.exchange import Overlapped, Pipelined, Synchronous
 from gnnqlab.message import BoundarySampling, Stochastic, Unchanged
 from gnnqlab.message.channels.channel import Channel
-from gnnqlab.message.channels.chosen import ChosenRows
-from gnnqlab.message.channels.places import most_bytes, read_places, write_places
+from gnnqlab.message.channels.channel_factory import ChannelFactory
+from gnnqlab.message.channels.row_index import decode_row_index, encode_row_index, max_index_bytes
+from gnnqlab.message.channels.selected_rows import SelectedRows
 from gnnqlab.message.channels.selection import AllRowsOfRoute
-from gnnqlab.message.channels.wires import Wires
-from gnnqlab.message.place import Place
+from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import SYSTEMS, System, fixed_bits, vanilla
@@ -39,27 +39,27 @@ def test_places_come_back_whatever_they_are():
     for num_rows in (0, 1, 2, 254, 255, 256, 511, 3000):
         for share in (0.0, 0.001, 0.1, 0.5, 1.0):
             places = (torch.rand(num_rows, generator=generator) < share).nonzero().flatten()
-            told = write_places(places, num_rows)
-            assert told.numel() <= most_bytes(num_rows) and told.numel() % 16 == 0
+            told = encode_row_index(places, num_rows)
+            assert told.numel() <= max_index_bytes(num_rows) and told.numel() % 16 == 0
             rest = torch.full((40,), 7, dtype=torch.uint8)
-            found, begin = read_places(torch.cat([told, rest]), num_rows)
+            found, begin = decode_row_index(torch.cat([told, rest]), num_rows)
             assert begin == told.numel()
             assert (found is None and places.numel() == num_rows) or torch.equal(found, places)
 
 
 @pytest.mark.parametrize("places", [[2999], [0], [255], [256, 2000, 2999]])
 def test_a_gap_of_any_length_is_told(places):
-    found, _ = read_places(write_places(torch.tensor(places), 3000), 3000)
+    found, _ = decode_row_index(encode_row_index(torch.tensor(places), 3000), 3000)
     assert found.tolist() == places
 
 
 def test_what_is_no_list_of_places_is_refused():
-    told = write_places(torch.tensor([1, 4]), 6)
+    told = encode_row_index(torch.tensor([1, 4]), 6)
     with pytest.raises(ValueError, match="at most its route's 1 rows, got 2 told in"):
-        read_places(told, 1)
+        decode_row_index(told, 1)
     told[8] = 200
     with pytest.raises(ValueError, match="2 places below 6 must be told, got 2 that end at"):
-        read_places(told, 6)
+        decode_row_index(told, 6)
 
 
 # --- Against a dense training that skips the same rows ---
@@ -93,14 +93,14 @@ class SkippingProduct(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, x, before, dense, owner, held, hop):
-        ctx.saved = dense, owner, held, hop.layer
+    def forward(ctx, x, before, dense, owner, held, context):
+        ctx.saved = dense, owner, held, context.layer
         out = torch.empty(dense.shape[0], x.shape[1])
         for worker in range(WORKERS):
             mine = owner == worker
             needed = (dense[mine] != 0).any(0) & ~mine
-            rows = held.after(("rows", hop.layer, worker, x.shape[1]), before, needed)
-            out[mine] = dense[mine] @ torch.where(mine[:, None], x, hop.own(rows))
+            rows = held.after(("rows", context.layer, worker, x.shape[1]), before, needed)
+            out[mine] = dense[mine] @ torch.where(mine[:, None], x, context.own(rows))
         return out
 
     @staticmethod
@@ -122,12 +122,12 @@ class SkippingProduct(torch.autograd.Function):
 def skipping(exchange, owner, held):
     """The exchange of one process that pretends to be several workers with a cache."""
 
-    def aggregate(adjacency, x, hop):
-        if not hop.training:
-            return exchange.aggregate(adjacency, x, hop)
-        return SkippingProduct.apply(hop.own(x), x.detach(), dense_of(adjacency), owner, held, hop)
+    def aggregate(adjacency, x, context):
+        if not context.training:
+            return exchange.aggregate(adjacency, x, context)
+        return SkippingProduct.apply(context.own(x), x.detach(), dense_of(adjacency), owner, held, context)
 
-    return Instead(exchange, aggregate, keeps_rows=True)
+    return Instead(exchange, aggregate, uses_stale_rows=True)
 
 
 def train(trainer, epochs=EPOCHS):
@@ -235,7 +235,7 @@ def drift_on_rank(rank, workers):
 
     cache = Unchanged(tolerance=0.0, differences=True)
     channel = Channel(
-        selection=ChosenRows(cache.build()), layer=0, direction="forward", plan=plan_between(rank, 50),
+        selection=SelectedRows(cache.build()), layer=0, direction="forward", plan=plan_between(rank, 50),
         codec=Stochastic(), bits=gq.Fixed(bits=2), transport=make_transport("direct", rank, workers), seed=1, run=1,
     )  # fmt: skip
     other = plan_between(1 - rank, 50).send[0].rows
@@ -253,7 +253,7 @@ def drift_on_rank(rank, workers):
 
 def test_nothing_is_held_where_there_is_no_cache():
     shard = gq.partition(random_graph(), Random(), workers=2).shards[0]
-    channel = Wires(transport=None).channel(Place(0, "forward"), shard.plan("forward"))
+    channel = ChannelFactory(transport=None).channel(ExchangeKey(0, "forward"), shard.plan("forward"))
     assert type(channel.selection) is AllRowsOfRoute
 
 

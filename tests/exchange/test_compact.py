@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from gnnqlab.exchange.halo.compact import first_columns, kept_columns
+from gnnqlab.exchange.halo.sampled_matrices import first_columns, kept_columns
 from gnnqlab.exchange.halo.sampling import Sampling
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.kernels.sparse.aggregate import spmm

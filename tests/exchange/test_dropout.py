@@ -13,8 +13,8 @@ import torch
 from torch.nn import functional
 
 from gnnqlab.exchange import AdaptivePipeline, Overlapped, Pipelined
+from gnnqlab.exchange.aggregation_context import Drop
 from gnnqlab.exchange.halo.boundary import Boundary, LayerPlan
-from gnnqlab.exchange.hop import Drop
 from gnnqlab.kernels.noise import stream
 from gnnqlab.kernels.reference.noise import uniform16
 from gnnqlab.message import BoundarySampling, Unchanged

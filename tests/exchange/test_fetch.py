@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from gnnqlab.bits.policy import Fixed
-from gnnqlab.exchange.hop import Hop
-from gnnqlab.exchange.standalone.fetch import Fetch, Wanted
-from gnnqlab.message.channels.wires import Wires
+from gnnqlab.exchange.aggregation_context import AggregationContext
+from gnnqlab.exchange.standalone.row_gather import GatherPlan, RowGather
+from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.message.codecs.codec import Float32, Stochastic
-from gnnqlab.simulation.threaded_workers import LoopBack, Mail
+from gnnqlab.simulation.threaded_workers import LoopbackTransport, Mailbox
 
 WORKERS, NODES, COLUMNS = 3, 20, 5
 OWNER = torch.tensor([0, 1, 2, 0, 1, 1, 0, 2, 2, 1, 0, 2, 1, 0, 0, 2, 1, 2, 0, 1], dtype=torch.int32)
@@ -25,20 +25,20 @@ def owned(rank: int) -> torch.Tensor:
     return (OWNER == rank).nonzero().flatten().flip(0)  # in no order that ids have
 
 
-def fetch_of(rank: int, mail: Mail, bits: int = 32) -> Fetch:
+def fetch_of(rank: int, mail: Mailbox, bits: int = 32) -> RowGather:
     def part(needing: int, owning: int) -> torch.Tensor:
         return torch.tensor([node for node in NEEDS[needing] if OWNER[node] == owning], dtype=torch.int64)
 
-    wanted = Wanted(
+    wanted = GatherPlan(
         send=[part(peer, rank) for peer in range(WORKERS)], receive=[part(rank, peer) for peer in range(WORKERS)]
     )
     codec = Float32() if bits == 32 else Stochastic()
-    wires = Wires(transport=LoopBack(mail, rank), codec=codec, bits=Fixed(bits=bits))
-    return Fetch(owned(rank), OWNER, wanted, wires, rank=rank, workers=WORKERS)
+    wires = ChannelFactory(transport=LoopbackTransport(mail, rank), codec=codec, bits=Fixed(bits=bits))
+    return RowGather(owned(rank), OWNER, wanted, wires, rank=rank, workers=WORKERS)
 
 
 def all_ranks(work: Any, bits: int = 32) -> list[Any]:
-    mail = Mail(WORKERS)
+    mail = Mailbox(WORKERS)
     with ThreadPoolExecutor(WORKERS) as pool:
         return list(pool.map(lambda rank: work(rank, fetch_of(rank, mail, bits)), range(WORKERS)))
 
@@ -48,11 +48,11 @@ def test_rows_come_as_they_are_and_gradients_go_home_whole():
     weight = torch.randn(NODES, COLUMNS, generator=torch.Generator().manual_seed(1))
     pools = [torch.tensor([4, 17, 3, 8]), torch.tensor([1, 0, 2]), torch.tensor([19, 18, 4])]
 
-    def work(rank: int, fetch: Fetch) -> torch.Tensor:
+    def work(rank: int, fetch: RowGather) -> torch.Tensor:
         home = torch.zeros(NODES, COLUMNS)
         for epoch, pool in enumerate(pools):
             rows = table[owned(rank)].requires_grad_()
-            came = fetch(rows, pool, Hop(2, epoch, training=True))
+            came = fetch(rows, pool, AggregationContext(2, epoch, training=True))
             needed = torch.tensor(NEEDS[rank], dtype=torch.int64)
             ids = torch.cat([owned(rank), needed, pool])
             at = torch.cat([fetch.places(owned(rank)), fetch.places(needed), came.shared])
@@ -75,11 +75,11 @@ def test_rows_come_as_they_are_and_gradients_go_home_whole():
 def test_bytes_are_those_of_the_formula_and_evaluation_counts_nowhere():
     pool = torch.tensor([4, 17, 3, 8])
 
-    def work(rank: int, fetch: Fetch) -> tuple[int, int, int]:
+    def work(rank: int, fetch: RowGather) -> tuple[int, int, int]:
         rows = torch.ones(owned(rank).numel(), COLUMNS, requires_grad=True)
-        fetch(rows, pool, Hop(2, 0, training=False))
+        fetch(rows, pool, AggregationContext(2, 0, training=False))
         assert fetch.channels == []
-        fetch(rows, pool, Hop(2, 0, training=True)).rows.sum().backward()
+        fetch(rows, pool, AggregationContext(2, 0, training=True)).rows.sum().backward()
         channels = fetch.channels
         assert [channel.direction for channel in channels] == ["forward", "backward"]
         return tuple(channel.bytes_payload for channel in channels) + (sum(c.bytes_params for c in channels),)
@@ -97,15 +97,15 @@ def test_where_wires_round_only_what_is_fetched_each_time_is_coded():
     table = torch.randn(NODES, COLUMNS, generator=torch.Generator().manual_seed(0))
     pool = torch.tensor([4, 17, 3, 8])
 
-    def work(rank: int, fetch: Fetch) -> Any:
+    def work(rank: int, fetch: RowGather) -> Any:
         rows = table[owned(rank)].requires_grad_()
         needed = torch.tensor(NEEDS[rank], dtype=torch.int64)
         others = torch.tensor([node for node in pool.tolist() if node not in NEEDS[rank]])
-        exact = fetch(rows, pool, Hop(2, 0, training=False))
+        exact = fetch(rows, pool, AggregationContext(2, 0, training=False))
         assert torch.equal(exact.rows[fetch.places(needed)], table[needed]) and fetch.channels == []
         means = torch.zeros(len(needed), COLUMNS)
         for epoch in range(200):
-            came = fetch(rows, pool, Hop(2, epoch, training=True))
+            came = fetch(rows, pool, AggregationContext(2, epoch, training=True))
             places = dict(zip(pool.tolist(), came.shared.tolist(), strict=True))
             assert torch.equal(came.rows[[places[node] for node in others.tolist()]], table[others])
             found = came.rows[fetch.places(needed)]
@@ -136,6 +136,6 @@ def test_where_wires_round_only_what_is_fetched_each_time_is_coded():
 
 
 def test_a_row_that_is_not_fetched_has_no_place():
-    fetch = fetch_of(0, Mail(WORKERS))
+    fetch = fetch_of(0, Mailbox(WORKERS))
     with pytest.raises(ValueError, match="rank 0: rows must be its own or fetched each time, got node 5 of rank 1"):
         fetch.places(torch.tensor([0, 1, 5]))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gnnqlab.exchange import HaloExchange, Hop, Overlapped, Pipelined, Synchronous
-from gnnqlab.message.channels.wires import Wires
-from gnnqlab.message.place import Place
+from gnnqlab.exchange import AggregationContext, HaloExchange, Overlapped, Pipelined, Synchronous
+from gnnqlab.message.channels.channel_factory import ChannelFactory
+from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.message.transport.transport import make_transport
 from gnnqlab.nn import LocalGraph, ModelSettings, WorkerGraph
 from gnnqlab.partition import Random, build_shard
@@ -21,7 +21,7 @@ from tests.ranks import run_ranks
 def worker_graph(rank, workers, graph, owner, **changes):
     shard = build_shard(graph, owner, rank, workers)
     schedule = changes.pop("schedule", Synchronous())
-    wires = Wires(**{"transport": make_transport("direct", rank, workers), **changes})
+    wires = ChannelFactory(**{"transport": make_transport("direct", rank, workers), **changes})
     exchange = HaloExchange(shard, wires, schedule)
     return shard, exchange, WorkerGraph(shard, exchange)
 
@@ -110,7 +110,7 @@ def posted_by_kind(rank, workers, graph, owner):
     adjacency, x = worker.adjacency("symmetric"), graph.features[shard.owned]
     counts = []
     for epoch, evaluates, static in ((0, False, False), (0, True, False), (1, False, True), (2, False, True)):
-        y = exchange.aggregate(adjacency, x, Hop(0, epoch, training=not evaluates, static=static))
+        y = exchange.aggregate(adjacency, x, AggregationContext(0, epoch, training=not evaluates, static=static))
         counts.append((training.posted, exact.posted))
     return counts, shard.owned, y
 
@@ -142,7 +142,7 @@ class Recorder:
 
 def verbs_of(schedule, *rounds):
     step = Recorder(*rounds)
-    schedule.build().run(step, Place(0, "forward"))
+    schedule.build().run(step, ExchangeKey(0, "forward"))
     return step.verbs
 
 
@@ -163,7 +163,7 @@ def test_the_next_round_travels_while_one_is_used_unless_it_sends_what_that_make
 
 
 def test_rounds_are_pipelined_one_by_one():
-    pipeline, place = Pipelined().build(), Place(0, "forward")
+    pipeline, place = Pipelined().build(), ExchangeKey(0, "forward")
     pipeline.run(Recorder(2, True), place)
     later = Recorder(2, True)
     pipeline.run(later, place)

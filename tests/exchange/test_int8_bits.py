@@ -80,8 +80,8 @@ def test_the_errors_are_those_of_the_first_output() -> None:
     graph = random_graph(nodes=60, edges=200, features=24, seed=4)
     trainer = _trainer(0, 1, graph, ("halo", "gcn"))
     seen: list[torch.Tensor] = []
-    looked = trainer.exchange.products.looked
-    trainer.exchange.products.looked = lambda y: (seen.append(y), looked(y))
+    looked = trainer.exchange.products.on_first_aggregation
+    trainer.exchange.products.on_first_aggregation = lambda y: (seen.append(y), looked(y))
     said = _overheard(trainer.adaptives["product-bits"])
     trainer.gradients(0)
     (y,), (taken,) = seen, said

@@ -15,7 +15,7 @@ from gnnqlab.graph import load
 from gnnqlab.lab.figures.frames import by_tier
 from gnnqlab.nn import ModelSettings
 from gnnqlab.nn.models.registry import MODELS
-from gnnqlab.partition.meeting import meeting, representatives
+from gnnqlab.partition.host_aggregation import meeting, representatives
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
 from gnnqlab.systems import vanilla
 from gnnqlab.train.config.run_config import TrainSettings

@@ -10,7 +10,7 @@ import torch
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.exchange import AdaptivePipeline, Pipelined
 from gnnqlab.message.codecs.codec import Stochastic
-from gnnqlab.message.place import Place
+from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import vanilla
@@ -36,26 +36,26 @@ class StaleGraph(LocalGraph):
 
     def __init__(self, graph, owner, *, seed, features=0.0, gradients=0.0, fresh=()):
         super().__init__(graph, seed=seed)
-        self.exchange = Instead(self.exchange, self._aggregate, keeps_rows=True)
+        self.exchange = Instead(self.exchange, self._aggregate, uses_stale_rows=True)
         self.owner, self.rows, self.gradients, self.fresh = owner, {}, {}, set(fresh)
         self.smoothing = features, gradients
         self.means = {}
 
-    def _aggregate(self, adjacency, x, hop):
+    def _aggregate(self, adjacency, x, context):
         dense = dense_of(adjacency)
         across = self.owner[:, None] != self.owner[None, :]
-        if not hop.training:
+        if not context.training:
             return dense @ x
-        return StaleProduct.apply(x, dense * ~across, dense * across, self, hop)
+        return StaleProduct.apply(x, dense * ~across, dense * across, self, context)
 
-    def before(self, kind, hop, now, epoch):
+    def before(self, kind, context, now, epoch):
         """What edges between workers see, and keep what the next epoch sees."""
         store, smoothing = (self.rows, self.smoothing[0]) if kind == "rows" else (self.gradients, self.smoothing[1])
-        seen = now if hop not in store or epoch in self.fresh else store[hop]
+        seen = now if context not in store or epoch in self.fresh else store[context]
         if smoothing and seen is not now:
-            mean = self.means.get((kind, hop))
-            seen = self.means[kind, hop] = seen if mean is None else smoothing * mean + (1 - smoothing) * seen
-        store[hop] = now
+            mean = self.means.get((kind, context))
+            seen = self.means[kind, context] = seen if mean is None else smoothing * mean + (1 - smoothing) * seen
+        store[context] = now
         return seen
 
 
@@ -166,7 +166,7 @@ def test_gradients_of_rows_leave_once_those_of_weights_are_summed():
     log, pipeline = [], Pipelined().build()
     for epoch in range(2):
         for direction in ("forward", "backward"):
-            pipeline.run(Said(log, direction), Place(0, direction))
+            pipeline.run(Said(log, direction), ExchangeKey(0, direction))
         log.append("weights")
         pipeline.release()
         if epoch == 0:

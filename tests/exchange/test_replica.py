@@ -14,7 +14,7 @@ from gnnqlab.exchange.schedules.schedule import Overlapped, Synchronous
 from gnnqlab.exchange.vertex_cut.exchange import Replicas
 from gnnqlab.exchange.vertex_cut.sums import Synchronised
 from gnnqlab.message.caches.cache import Unchanged
-from gnnqlab.message.place import Place
+from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.nn import ModelSettings
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.systems import vanilla
@@ -67,8 +67,8 @@ def recorded(rank, workers, graph, cut, systems):
 
     def dependent(step, round):
         whole(step, round)
-        if round == step.look.last and step.look.hop.training:
-            found[now["case"], step.look.hop.epoch, step.look.hop.layer, step.direction] = step.rows.clone()
+        if round == step.look.last and step.look.context.training:
+            found[now["case"], step.look.context.epoch, step.look.context.layer, step.direction] = step.rows.clone()
 
     Synchronised.dependent = dependent
     try:
@@ -124,7 +124,7 @@ def noises(rank, workers, graph, cut):
         mirrors = exchange.mirrors
         plans = {"sum": mirrors.legs[0].plan, "side by side": mirrors.legs[0].side_by_side}
         for layer, (kind, plan) in enumerate(plans.items()):
-            channel = mirrors.channel(Place(layer, direction), plan, exact=False)
+            channel = mirrors.channel(ExchangeKey(layer, direction), plan, exact=False)
             if kind == "sum":
                 rows[: shard.num_owned] = 0
                 channel.post(rows, rows, epoch=0).decode()

@@ -42,7 +42,7 @@ class SampledGraph(LocalGraph):
 
     def __init__(self, graph, owner, sampler, *, seed, stale=False, whole_input=False):
         super().__init__(graph, seed=seed)
-        self.exchange = Instead(self.exchange, self._aggregate, self._attend, keeps_rows=stale)
+        self.exchange = Instead(self.exchange, self._aggregate, self._attend, uses_stale_rows=stale)
         self.owner, self.sampler, self.stale, self.whole_input = owner, sampler, stale, whole_input
         self.rows, self.gradients = {}, {}
 
@@ -56,24 +56,24 @@ class SampledGraph(LocalGraph):
             kept[mine] = torch.where(mine, 1.0, row)
         return kept
 
-    def _aggregate(self, adjacency, x, hop):
+    def _aggregate(self, adjacency, x, context):
         dense = dense_of(adjacency)
-        if not hop.training or (self.whole_input and hop.layer == 0):
-            return dense @ hop.own(x)
+        if not context.training or (self.whole_input and context.layer == 0):
+            return dense @ context.own(x)
         across = self.owner[:, None] != self.owner[None, :]
         if self.stale:  # rows of the epoch before are the sample of the epoch before, and so are their gradients
-            drawn = self.factors(max(hop.epoch - 1, 0))
-            return StaleProduct.apply(x, dense * ~across, drawn * dense * across, self, hop)
-        return (dense * self.factors(hop.epoch)) @ x
+            drawn = self.factors(max(context.epoch - 1, 0))
+            return StaleProduct.apply(x, dense * ~across, drawn * dense * across, self, context)
+        return (dense * self.factors(context.epoch)) @ x
 
-    def before(self, kind, hop, now, epoch):
+    def before(self, kind, context, now, epoch):
         store = self.rows if kind == "rows" else self.gradients
-        seen = store.get(hop, now)
-        store[hop] = now
+        seen = store.get(context, now)
+        store[context] = now
         return seen
 
-    def _attend(self, adjacency, z, a_source, a_target, *, slope, hop):
-        factors = self.factors(hop.epoch) if hop.training else torch.ones(self.ids.numel(), self.ids.numel())
+    def _attend(self, adjacency, z, a_source, a_target, *, slope, context):
+        factors = self.factors(context.epoch) if context.training else torch.ones(self.ids.numel(), self.ids.numel())
         kept = (dense_of(adjacency) > 0) & (factors > 0)
         across = self.owner[:, None] != self.owner[None, :]
         if self.sampler.attention == "input":

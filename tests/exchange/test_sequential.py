@@ -22,7 +22,7 @@ from gnnqlab.simulation.threaded_workers import ThreadedWorkers
 from gnnqlab.systems import adaqp, sar, vanilla
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import worker_trainer
-from gnnqlab.train.records.ledger import counting
+from gnnqlab.train.records.memory_tracker import counting
 from tests.cases import each
 from tests.graphs import random_graph
 from tests.nn.test_law import MODELS, assert_all_same, train

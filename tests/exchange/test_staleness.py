@@ -148,7 +148,7 @@ def ages_on_rank(rank, workers, graph, owner, shape, schedule, fresh):
         def waited(round, came):
             wait(round, came)
             came_as = [struct.unpack_from("<4sHHQq", each.numpy())[4] for each in came.headers.receive.values()]
-            found.append((place.direction, place.layer, step.layer.hop.epoch, set(came_as)))
+            found.append((place.direction, place.layer, step.layer.context.epoch, set(came_as)))
 
         step.wait = waited
         run(step, place)
@@ -231,12 +231,12 @@ class StaleAttention(LocalGraph):
         self.across = owner[:, None] != owner[None, :]
         self.rows, self.gradients = {}, {}
 
-    def _attend(self, adjacency, z, a_source, a_target, *, slope, hop):
+    def _attend(self, adjacency, z, a_source, a_target, *, slope, context):
         edge, far = dense_of(adjacency) > 0, z
-        if hop.training:
+        if context.training:
             now = z.detach().clone()
-            far, self.rows[hop.layer] = self.rows.get(hop.layer, now), now
-            far = _Far.apply(z, far.clone(), self, hop.layer)
+            far, self.rows[context.layer] = self.rows.get(context.layer, now), now
+            far = _Far.apply(z, far.clone(), self, context.layer)
         source, far_source = (z * a_source).sum(-1), (far * a_source).sum(-1)
         across = self.across[:, :, None]
         logits = (z * a_target).sum(-1)[:, None] + torch.where(across, far_source, source)
@@ -249,14 +249,14 @@ class _Far(torch.autograd.Function):
     """Stale rows, whose gradients go home to ``z`` an epoch later."""
 
     @staticmethod
-    def forward(ctx, z, far, graph, hop):
-        ctx.graph, ctx.hop = graph, hop
+    def forward(ctx, z, far, graph, context):
+        ctx.graph, ctx.context = graph, context
         return far
 
     @staticmethod
     def backward(ctx, gradient):
-        home = ctx.graph.gradients.get(ctx.hop, gradient)
-        ctx.graph.gradients[ctx.hop] = gradient.clone()
+        home = ctx.graph.gradients.get(ctx.context, gradient)
+        ctx.graph.gradients[ctx.context] = gradient.clone()
         return home, None, None, None
 
 

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from gnnqlab.exchange import Overlapped, Synchronous
 from gnnqlab.exchange.timeline import WHATS, Timeline, transfers
-from gnnqlab.message.place import Place
+from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.message.transport.transport import make_transport
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
@@ -109,9 +109,9 @@ def test_parts_stand_as_the_schedule_says(schedule):
 
 
 def test_phases_pass_through_under_the_clocks_own_names():
-    from gnnqlab.train.loop.clock import Clock
+    from gnnqlab.train.loop.phase_timer import PhaseTimer
 
-    clock = Clock()
+    clock = PhaseTimer()
     timeline = Timeline(clock)
     with timeline("post"):
         time.sleep(0.001)
@@ -123,7 +123,7 @@ def test_what_belongs_to_no_layer_is_not_recorded():
     timeline.begin()
     with timeline("wait"):
         pass
-    with timeline("wait", Place(3, "backward")):
+    with timeline("wait", ExchangeKey(3, "backward")):
         pass
     (span,) = timeline.take()
     assert (span.layer, span.direction, span.what, span.peer) == (3, "backward", "wait", -1)

@@ -12,10 +12,10 @@ import torch.distributed as dist
 
 import gnnqlab
 from gnnqlab.bits import Fixed
-from gnnqlab.exchange import Hop, Overlapped, Synchronous
+from gnnqlab.exchange import AggregationContext, Overlapped, Synchronous
 from gnnqlab.kernels import native
 from gnnqlab.message import Stochastic
-from gnnqlab.message.channels.wires import Wires
+from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.partition import Random
 from tests.exchange.test_halo import worker_graph
 from tests.graphs import random_graph
@@ -80,12 +80,12 @@ def costs_on_rank(rank, workers, graph, owner):
             calls.append(path.relative_to(PACKAGE).parts[0])
 
     for epoch in range(4):
-        first = exchange.aggregate(adjacency, x, Hop(0, epoch=epoch, training=True))
-        hop = Hop(1, epoch=epoch, training=True)
+        first = exchange.aggregate(adjacency, x, AggregationContext(0, epoch=epoch, training=True))
+        context = AggregationContext(1, epoch=epoch, training=True)
         if epoch == 3:
             native.Kernel.__call__ = encoded
         sys.setprofile(called if epoch == 2 else None)
-        second = exchange.aggregate(adjacency, first, hop)
+        second = exchange.aggregate(adjacency, first, context)
         sys.setprofile(None)
         native.Kernel.__call__ = kernel
         second.sum().backward()
@@ -103,4 +103,4 @@ def test_an_aggregation_makes_few_calls_and_few_frames():
 
 
 def test_what_makes_channels_is_small():
-    assert len(inspect.signature(Wires).parameters) <= 10
+    assert len(inspect.signature(ChannelFactory).parameters) <= 10

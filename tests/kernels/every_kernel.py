@@ -17,10 +17,10 @@ from gnnqlab.kernels.codec.rotate import ROTATED_WIDTHS, decode_rotated, encode_
 from gnnqlab.kernels.codec.row_errors import NOTED, row_errors
 from gnnqlab.kernels.dense.code_rows import pack_pairs
 from gnnqlab.kernels.dense.int8_mm import int8_mm, int8_mm_scaled, int8_mm_transposed
-from gnnqlab.kernels.rowwise.joins import JOINS, join
-from gnnqlab.kernels.rowwise.moves import row_changes
+from gnnqlab.kernels.rowwise.jumping_knowledge import JOINS, join
 from gnnqlab.kernels.rowwise.nodewise import ACTIVATIONS, Mask, Norm, nodewise, nodewise_both
 from gnnqlab.kernels.rowwise.residual import residual
+from gnnqlab.kernels.rowwise.row_change import row_changes
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.kernels.sparse.aggregate import aggregate, quantize_rows, spmm
 from gnnqlab.kernels.sparse.attention import attend, sddmm_add, sddmm_dot, segment_softmax, weighted_sum

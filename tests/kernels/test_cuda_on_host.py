@@ -22,7 +22,7 @@ from gnnqlab.kernels.codec import rows as codec
 from gnnqlab.kernels.codec.linear import encode_linear
 from gnnqlab.kernels.codec.rotate import decode_rotated
 from gnnqlab.kernels.dense import int8_mm
-from gnnqlab.kernels.rowwise import moves, nodewise
+from gnnqlab.kernels.rowwise import nodewise, row_change
 from tests.cases import each, one_case
 from tests.kernels import every_kernel, test_gpu, test_gpu_int8, test_joins, test_nodewise, test_residual
 from tests.kernels.backends import AVAILABLE
@@ -194,8 +194,8 @@ def test_moved_rows_are_those_of_the_reference(launched, columns):
     x[11, -1] = torch.nan
     for epsilon in (0.0, 0.1, 0.3):
         with native.use("reference"):
-            expected = moves.row_moves(x, rows, held, epsilon)
-        assert torch.equal(moves._marked(x, rows, held, epsilon).nonzero().flatten(), expected)
+            expected = row_change.row_moves(x, rows, held, epsilon)
+        assert torch.equal(row_change._marked(x, rows, held, epsilon).nonzero().flatten(), expected)
     assert set(launched) == {"moved_rows"}
 
 
@@ -292,7 +292,7 @@ def test_every_kernel_has_run(launched, monkeypatch):
     for name, few in (("COLUMNS", (9,)), ("HEADS", ((2, 7),)), ("EDGES", 200)):
         monkeypatch.setattr(every_kernel, name, few)
     every_kernel.every_kernel("cpu")
-    moves._marked(*walked(9), 0.1)
+    row_change._marked(*walked(9), 0.1)
     exported = set()
     for path in SOURCES.glob("cuda/*.cu"):
         exported |= set(re.findall(r"^GNNQLAB_CUDA_EXPORT\((\w+)\)", path.read_text(), re.MULTILINE))

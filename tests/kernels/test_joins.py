@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from gnnqlab.kernels import native, noise
-from gnnqlab.kernels.reference import joins as reference
-from gnnqlab.kernels.rowwise.joins import JOINS, MOST, join
+from gnnqlab.kernels.reference import jumping_knowledge as reference
+from gnnqlab.kernels.rowwise.jumping_knowledge import JOINS, MOST, join
 from gnnqlab.kernels.rowwise.nodewise import Mask, apart
-from gnnqlab.train.records.ledger import Ledger
+from gnnqlab.train.records.memory_tracker import MemoryTracker
 from tests.cases import each
 
 from .backends import AVAILABLE, EVERY, on_native, use
@@ -105,7 +105,7 @@ def test_of_the_largest_one_byte_an_element_is_kept_and_of_columns_nothing(backe
 @each("how", JOINS)
 def test_a_pass_back_makes_a_matrix_a_layer(backend, how):
     """And a pass there makes the join alone, with a byte an element of the largest."""
-    layers, mask, ledger = _layers(3, 50, 40), _mask(50, 0.5), Ledger()
+    layers, mask, ledger = _layers(3, 50, 40), _mask(50, 0.5), MemoryTracker()
     sizes, enter = {}, ledger.enter
 
     def note(tensor, *more, **settings):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gnnqlab.kernels import native
-from gnnqlab.kernels.rowwise.moves import row_changes, row_moves
+from gnnqlab.kernels.rowwise.row_change import row_changes, row_moves
 
 
 def walked(columns: int, *, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

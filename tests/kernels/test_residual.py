@@ -8,7 +8,7 @@ import torch
 from gnnqlab.kernels import native
 from gnnqlab.kernels.reference.residual import residual_backward
 from gnnqlab.kernels.rowwise.residual import residual
-from gnnqlab.train.records.ledger import Ledger
+from gnnqlab.train.records.memory_tracker import MemoryTracker
 from tests.cases import each
 
 from .backends import AVAILABLE, EVERY, on_native, use
@@ -61,7 +61,7 @@ def test_a_layer_back_makes_two_matrices(backend):
     with use(backend):
         twice = residual(*residual(x, first, 0.1), 0.1)[0]
         assert not any(node.saved_tensors for node in (twice.grad_fn, twice.grad_fn.next_functions[0][0]))
-        made, (ledger, gradient) = [], (Ledger(), torch.ones(50, 40))
+        made, (ledger, gradient) = [], (MemoryTracker(), torch.ones(50, 40))
         enter = ledger.enter
         ledger.enter = lambda tensor, *more, **how: (made.append(tensor.data_ptr()), enter(tensor, *more, **how))[1]
         with ledger:

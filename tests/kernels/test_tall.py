@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from gnnqlab.kernels import native
-from gnnqlab.kernels.dense import tall
-from gnnqlab.kernels.dense.tall import own_products, pays, tall_mm
+from gnnqlab.kernels.dense import tall_skinny
+from gnnqlab.kernels.dense.tall_skinny import own_products, pays, tall_mm
 from tests.cases import each
 
 SIZES = ((1, 1, 1), (5, 3, 7), (13, 300, 33), (40, 16, 256), (600, 256, 16), (1030, 64, 130), (7, 0, 5), (0, 4, 4))
@@ -77,11 +77,11 @@ def test_own_products_are_for_many_rows_of_float32_on_processors_of_other_makers
     with own_products(False):
         assert not pays(x, w)
     for text, other in (("vendor_id : AuthenticAMD", True), ("vendor_id : GenuineIntel", False), ("Model", False)):
-        monkeypatch.setattr(tall.Path, "read_text", lambda path, text=text: text)
-        tall._of_another_maker.cache_clear()
+        monkeypatch.setattr(tall_skinny.Path, "read_text", lambda path, text=text: text)
+        tall_skinny._of_another_maker.cache_clear()
         assert pays(x, w) is other
     monkeypatch.undo()
-    tall._of_another_maker.cache_clear()
+    tall_skinny._of_another_maker.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -91,5 +91,5 @@ class Folder:
         if epochs:
             self.write(epochs)
         model = self.model
-        model.look()
+        model.poll()
         return model

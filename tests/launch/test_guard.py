@@ -13,7 +13,7 @@ from gnnqlab.launch.hosts import RunLink
 from gnnqlab.launch.stall import Rules
 from gnnqlab.run import folder as files
 from gnnqlab.run import processes
-from gnnqlab.run.verdict import WorkerError
+from gnnqlab.run.failure_report import WorkerError
 from tests.launch.conftest import config
 
 

@@ -157,7 +157,7 @@ def test_scores_are_shown_by_their_names(runs: dict[str, gq.Run], tmp_path: Path
     page = write_report([run], tmp_path / "report.html").read_text()
     assert "Test AUC" in page and "Test MRR" in page
     model = LiveModel(run)
-    model.look()
+    model.poll()
     figure = draw_live(model)
     assert "AUC and MRR" in [note.text for note in figure.layout.annotations]
     assert {"validation MRR", "test MRR"} <= {trace.name for trace in figure.data}

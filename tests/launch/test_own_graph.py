@@ -11,7 +11,7 @@ import torch
 
 import gnnqlab as gq
 from gnnqlab.launch.start import launch
-from gnnqlab.run import kept
+from gnnqlab.run import disk_usage
 from gnnqlab.train.inference import logits
 from tests.launch.conftest import Bench
 
@@ -35,11 +35,11 @@ def test_a_graph_of_dgl_trains_as_the_graph_it_is(bench: Bench) -> None:
     # Of one content, each by its own name: in the run's summary, in tables, and in what is kept.
     assert [Path(run.summary["graph"]).name for run in (one, other)] == ["dgl", "sbm"]
     assert {Path(run.summary["graph"]).parent.name for run in (one, other)} == {whole().content_hash}
-    kept.prune_cache(folder)
+    disk_usage.prune_cache(folder)
     assert gq.load(one.summary["graph"]).content_hash == gq.load(other.summary["graph"]).content_hash
-    kept.delete_run(one)
-    kept.delete_run(other)
-    assert kept.prune_cache(folder)["graphs"] > 0 and not any((bench.root / "cache" / "graphs").iterdir())
+    disk_usage.delete_run(one)
+    disk_usage.delete_run(other)
+    assert disk_usage.prune_cache(folder)["graphs"] > 0 and not any((bench.root / "cache" / "graphs").iterdir())
 
 
 def test_features_of_edges_train_and_predict(bench: Bench) -> None:

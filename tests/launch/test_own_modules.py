@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import gnnqlab as gq
-from gnnqlab.launch.entry import VARIABLE, follow, search_path
+from gnnqlab.launch.worker_target import VARIABLE, apply_search_path, search_path
 from gnnqlab.nn.models import registry
 from gnnqlab.train.config.run_config import RunConfig
 from tests.slow_down import HANG_S
@@ -91,10 +91,10 @@ def test_workers_look_where_the_launching_process_does_and_in_its_order(monkeypa
     said = search_path()
     assert json.loads(said[VARIABLE]) == [os.getcwd(), f"{os.getcwd()}/mods", "/usr/lib/python3", "/late"]
     monkeypatch.setattr(sys, "path", ["/other", "/late", "/usr/lib/python3"])
-    follow()
+    apply_search_path()
     assert sys.path == ["/other", "/late", "/usr/lib/python3"]  # nobody has told
     monkeypatch.setenv(VARIABLE, said[VARIABLE])
-    follow(), follow()
+    apply_search_path(), apply_search_path()
     assert sys.path == [os.getcwd(), f"{os.getcwd()}/mods", "/usr/lib/python3", "/late", "/other"]
 
 

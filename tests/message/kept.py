@@ -11,10 +11,10 @@ from torch import Tensor
 from benchmarks.kernels.exchange import plan_between
 from gnnqlab.message.caches.cache import at_work
 from gnnqlab.message.channels.channel import Channel
-from gnnqlab.message.channels.wires import Wires
+from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.message.codecs.codec import Codec
-from gnnqlab.message.place import Place
-from gnnqlab.simulation.threaded_workers import LoopBack, Mail
+from gnnqlab.message.exchange_key import ExchangeKey
+from gnnqlab.simulation.threaded_workers import LoopbackTransport, Mailbox
 
 ROWS = 30
 """Of each worker; half of its rows go to the other."""
@@ -24,13 +24,13 @@ class Two:
     """What runs of a cache on two workers, and the channel of one place on each."""
 
     def __init__(self, cache: Any, codec: Codec, bits: Any, *, direction: str = "forward", seed: int = 1) -> None:
-        mail = Mail(2)
+        mail = Mailbox(2)
         self.caches = [at_work(cache) for _ in range(2)]
         self.plans = [plan_between(rank, ROWS // 2) for rank in range(2)]
         self.channels: list[Channel] = [
-            Wires(transport=LoopBack(mail, rank), codec=codec, bits=bits, cache=self.caches[rank], seed=seed).channel(
-                Place(0, direction), self.plans[rank]
-            )
+            ChannelFactory(
+                transport=LoopbackTransport(mail, rank), codec=codec, bits=bits, cache=self.caches[rank], seed=seed
+            ).channel(ExchangeKey(0, direction), self.plans[rank])
             for rank in range(2)
         ]
 

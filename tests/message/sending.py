@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.message.codecs.codec import Codec, Noise
-from gnnqlab.message.wire import Layout
+from gnnqlab.message.layout import Layout
 
 
 def send(
@@ -25,7 +25,7 @@ def send(
     and the layout."""
     count = x.shape[0]
     layout = codec.layout(widths, count, x.shape[1])
-    order = layout.arranged(torch.arange(count).flip(0))
+    order = layout.to_wire_order(torch.arange(count).flip(0))
     ids, noise = torch.arange(count) if ids is None else ids, Noise(5, epoch, 2)
     segment = torch.full((layout.num_bytes,), 7, dtype=torch.uint8)
     noted = codec.encode(x, order, ids[order], layout, segment, noise)

@@ -13,10 +13,10 @@ from gnnqlab.adaptive import DECISIONS
 from gnnqlab.exchange import Pipelined
 from gnnqlab.message import AdaptiveCache, BoundarySampling
 from gnnqlab.message.caches.adaptive_cache import Threshold
-from gnnqlab.message.place import Place
-from gnnqlab.seat import Seat
+from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.systems import vanilla
 from gnnqlab.train.control import steered
+from gnnqlab.worker_context import WorkerContext
 
 
 def after(cache, accuracies):
@@ -75,17 +75,19 @@ def test_it_goes_on_from_a_checkpoint():
 
 def test_held_rows_come_back_at_both_ends():
     """Receivers' rows are kept once; a sender takes those of its peer."""
-    seats = [Seat(rank=rank, workers=2, seed=0, ids=torch.arange(2), importance=torch.zeros(2)) for rank in range(2)]
-    before = [Threshold(AdaptiveCache().at_work(), seat) for seat in seats]
+    seats = [
+        WorkerContext(rank=rank, workers=2, seed=0, ids=torch.arange(2), importance=torch.zeros(2)) for rank in range(2)
+    ]
+    before = [Threshold(AdaptiveCache().at_work(), worker) for worker in seats]
     rows = {(sender, direction): torch.randn(3, 2) for sender in range(2) for direction in ("forward", "backward")}
     for rank, threshold in enumerate(before):
         for direction in ("forward", "backward"):
-            held = threshold.cache.held_at(Place(1, direction))
+            held = threshold.cache.held_at(ExchangeKey(1, direction))
             held["send", 1 - rank], held["receive", 1 - rank] = rows[rank, direction], rows[1 - rank, direction]
     kept = [threshold.state().own for threshold in before]
     assert not set(kept[0]) & set(kept[1]), "names of its own"
-    for rank, seat in enumerate(seats):
-        after = Threshold(AdaptiveCache().at_work(), seat)
+    for rank, worker in enumerate(seats):
+        after = Threshold(AdaptiveCache().at_work(), worker)
         after.load({"epsilon": 0.2, "mean": 0.5}, {**kept[0], **kept[1]})
         assert (after.cache.epsilon, after.mean) == (0.2, 0.5)
         assert after.cache.held.keys() == before[rank].cache.held.keys()

@@ -15,7 +15,7 @@ from gnnqlab.message.caches.cache import NoCache
 from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.codecs.codec import Stochastic
 from gnnqlab.message.transport import transport as moving
-from gnnqlab.message.transport.ahead import Ahead
+from gnnqlab.message.transport.preposted_receives import PrepostedReceives
 from gnnqlab.message.transport.transport import make_transport
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
@@ -39,7 +39,7 @@ def sent_to_one_who_is_late(rank, workers):
     store, found = dist.distributed_c10d._get_default_store(), []
     for foreseen in (False, True):
         transport, body = make_transport("direct", rank, workers), torch.full((100,), 7, dtype=torch.uint8)
-        expected = transport.expect({0: body.zero_()}) if rank == 1 and foreseen else None
+        expected = transport.prepost({0: body.zero_()}) if rank == 1 and foreseen else None
         dist.barrier()
         if rank == 0:
             transfer = transport.post({1: body}, {})
@@ -62,7 +62,7 @@ def test_a_message_that_is_expected_leaves_before_its_receiver_posts():
 
 def trained(rank, workers, graph, owner):
     """Losses, bytes and the last weights with receives posted ahead and without, and how many were at once."""
-    real, ahead, found = moving.expect, [], []
+    real, ahead, found = moving.prepost, [], []
 
     def watched(*of_exchange):
         expected = real(*of_exchange)
@@ -70,7 +70,7 @@ def trained(rank, workers, graph, owner):
         return expected
 
     for posts in (watched, lambda *_: None):
-        moving.expect = posts
+        moving.prepost = posts
         shard = build_shard(graph, owner, rank, workers)
         system = replace(fixed_bits(bits=2), schedule=Overlapped())
         trainer = worker_trainer(shard, system, ModelSettings(layers=3, hidden=16), TrainSettings(), run="ahead")
@@ -84,7 +84,7 @@ def trained(rank, workers, graph, owner):
         ]
         found.append((losses, counts, torch.cat([each.detach().flatten() for each in trainer.model.parameters()])))
         right = trainer.exchange.boundary._ahead._right
-    moving.expect = real
+    moving.prepost = real
     return found, ahead, right
 
 
@@ -102,7 +102,7 @@ def in_changing_order(rank, workers, graph, owner, run):
     """Rows that came through three channels with one memory, whose order changes."""
     shard, found = build_shard(graph, owner, rank, workers), []
     plan, transport, buffers = shard.plan("forward"), make_transport("direct", rank, workers), {}
-    for ahead in (Ahead(buffers), None):
+    for ahead in (PrepostedReceives(buffers), None):
         channels = [
             Channel(
                 layer=layer, direction="forward", plan=plan, codec=Stochastic(), bits=Fixed(bits=4),
@@ -133,26 +133,26 @@ def test_without_headers_nothing_is_foreseen_since_bodies_have_one_tag():
     two, told = Two(NoCache(), Stochastic(), Fixed(bits=4)), []
     two.epoch([torch.rand(ROWS, COLUMNS) for _ in range(2)], 0)
     channel = two.channels[0]
-    channel._transport.expect = lambda *of_exchange: told.append(of_exchange) or object()
-    assert not channel.expect(1) and not told
+    channel._transport.prepost = lambda *of_exchange: told.append(of_exchange) or object()
+    assert not channel.prepost(1) and not told
     channel._run = 3
-    assert channel.expect(1) and len(told) == 1
+    assert channel.prepost(1) and len(told) == 1
 
 
 class Told:
-    """A channel that notes what it was told to expect."""
+    """A channel that notes what it was told to prepost."""
 
     def __init__(self):
         self.epochs = []
 
-    def expect(self, epoch):
+    def prepost(self, epoch):
         self.epochs.append(epoch)
         return True
 
 
 def test_what_follows_is_learnt_within_an_epoch_and_forgotten_once_it_was_wrong():
     buffers = {("receive", 0): torch.zeros(1)}
-    ahead, first, second, third = Ahead(buffers), Told(), Told(), Told()
+    ahead, first, second, third = PrepostedReceives(buffers), Told(), Told(), Told()
     for epoch in range(2):
         for channel in (first, second):
             ahead.posts(channel, epoch)
@@ -172,7 +172,7 @@ def test_what_follows_is_learnt_within_an_epoch_and_forgotten_once_it_was_wrong(
 
 def test_evaluation_takes_no_memory_that_is_spoken_for():
     buffers = {("receive", 0): torch.zeros(1)}
-    ahead, first, second = Ahead(buffers), Told(), Told()
+    ahead, first, second = PrepostedReceives(buffers), Told(), Told()
     for epoch in range(2):
         ahead.leave()
         assert buffers

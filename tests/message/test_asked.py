@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gnnqlab.errors import NonFiniteMessage
-from gnnqlab.message.channels.asked import AskedRows
+from gnnqlab.message.channels.remote_rows import RemoteRows
 from gnnqlab.message.codecs.codec import Float32, Stochastic
 from gnnqlab.message.transport.transport import make_transport
 from tests.ranks import run_ranks
@@ -18,7 +18,7 @@ TABLE = torch.randn(NODES, COLUMNS, generator=torch.Generator().manual_seed(1))
 
 def asked_rows(rank, workers=WORKERS, *, table=TABLE, codec=None, bits=32):
     owner = OWNER if workers > 1 else torch.zeros_like(OWNER)
-    return AskedRows(
+    return RemoteRows(
         table[owner == rank], owner, rank=rank, workers=workers, codec=codec or Float32(), bits=bits,
         transport=make_transport("direct", rank, workers), seed=2,
     )  # fmt: skip
@@ -89,7 +89,7 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(
         ValueError, match=r"rows must be float32, one for each of the 40 nodes of rank 0, got .*\(3, 13"
     ):
-        AskedRows(
+        RemoteRows(
             TABLE[:3], torch.zeros(NODES), rank=0, workers=1, codec=Float32(), bits=32,
             transport=make_transport("direct", 0, 1),
         )  # fmt: skip

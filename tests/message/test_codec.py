@@ -26,7 +26,7 @@ def through(x, widths, codec=None, *, epoch=0, accumulate=False, out=None):
     number = x.shape[0]
     layout = codec.layout(widths, number, x.shape[1])
     segment = torch.empty(layout.num_bytes, dtype=torch.uint8)
-    order = layout.arranged(torch.arange(number).flip(0))
+    order = layout.to_wire_order(torch.arange(number).flip(0))
     ranges = codec.encode(x, order, order + 100, layout, segment, Noise(3, epoch, 5))
     out = torch.full_like(x, float("nan")) if out is None else out
     codec.decode(segment, layout, out, order, accumulate=accumulate)
@@ -107,7 +107,7 @@ def test_a_row_that_is_not_finite_is_found_among_all(width, value):
     order[[4, position]] = order[[position, 4]]
     layout = Stochastic().layout(widths, 7, 5)
     segment = torch.empty(layout.num_bytes, dtype=torch.uint8)
-    wire = layout.arranged(order)
+    wire = layout.to_wire_order(order)
     with pytest.raises(NonFiniteRow) as caught:
         Stochastic().encode(x, wire, wire, layout, segment, Noise(0, 0, 0))
     assert int(wire[caught.value.position]) == 4

@@ -24,8 +24,8 @@ from gnnqlab.message import (
     Stochastic,
     Unchanged,
 )  # fmt: skip
-from gnnqlab.seat import Seat
 from gnnqlab.systems import adaqp, cagnet, fixed_bits, sar, vanilla
+from gnnqlab.worker_context import WorkerContext
 from tests.message.kept import ROWS, Two, walk
 
 CODECS = [
@@ -115,17 +115,19 @@ def test_impossible_company_is_refused():
 
 
 def test_held_rows_are_in_checkpoints_once_and_come_back_at_both_ends():
-    seats = [Seat(rank=rank, workers=2, seed=0, ids=torch.arange(2), importance=torch.zeros(2)) for rank in range(2)]
+    seats = [
+        WorkerContext(rank=rank, workers=2, seed=0, ids=torch.arange(2), importance=torch.zeros(2)) for rank in range(2)
+    ]
     codec, bits, rows = Stochastic(), Fixed(bits=2), walk(6)
     straight = Two(Difference(), codec, bits)
     for epoch in range(3):
         straight.epoch(rows(epoch), epoch)
-    kept = [cache.kept(seat) for cache, seat in zip(straight.caches, seats, strict=True)]
+    kept = [cache.kept(worker) for cache, worker in zip(straight.caches, seats, strict=True)]
     assert [list(one) for one in kept] == [["0/forward/0/1/0"], ["0/forward/0/0/1"]], "what receivers have, once"
     kept = {name: value.clone() for one in kept for name, value in one.items()}
     resumed = Two(Difference(), codec, bits)
-    for cache, seat in zip(resumed.caches, seats, strict=True):
-        cache.put_back(kept, seat)
+    for cache, worker in zip(resumed.caches, seats, strict=True):
+        cache.put_back(kept, worker)
     for epoch in range(3, 6):
         for one, other in zip(straight.epoch(rows(epoch), epoch), resumed.epoch(rows(epoch), epoch), strict=True):
             assert torch.equal(one, other)

@@ -14,10 +14,10 @@ from gnnqlab.bits import Fixed, UniformRandom
 from gnnqlab.kernels.reference.codec import pack
 from gnnqlab.message import FP8, MXFP8, Float32, Linear, Rotated, Spikes, Stochastic, Unchanged
 from gnnqlab.message.channels.channel import Channel
-from gnnqlab.message.channels.chosen import ChosenRows
+from gnnqlab.message.channels.selected_rows import SelectedRows
 from gnnqlab.message.codecs.codec import Noise
 from gnnqlab.message.codecs.entropy import Counting, code_counts, code_entropies, entropy_of
-from gnnqlab.simulation.threaded_workers import LoopBack, Mail
+from gnnqlab.simulation.threaded_workers import LoopbackTransport, Mailbox
 from gnnqlab.train.config.run_config import RunConfig, TrainSettings
 
 COLUMNS = 13
@@ -49,7 +49,7 @@ def test_known_entropies():
 def encoded(codec, x, widths):
     layout, places = codec.layout(widths, *x.shape), torch.arange(x.shape[0])
     segment = torch.full((layout.num_bytes,), 7, dtype=torch.uint8)
-    order = layout.arranged(places)
+    order = layout.to_wire_order(places)
     codec.encode(x, order, order, layout, segment, Noise(1, 2, 3))
     return layout, segment
 
@@ -59,7 +59,7 @@ def test_of_mixed_widths_each_has_its_own_and_float32_none():
     codec, x = Stochastic(), torch.randn(60, COLUMNS, generator=torch.Generator().manual_seed(0))
     widths = torch.tensor([1, 2, 4, 8, 16, 32], dtype=torch.uint8).repeat(10)
     layout, segment = encoded(codec, x, widths)
-    out, order = torch.empty_like(x), layout.arranged(torch.arange(60))
+    out, order = torch.empty_like(x), layout.to_wire_order(torch.arange(60))
     codec.decode(segment, layout, out, order, accumulate=False)
     found = code_entropies(layout, segment)
     assert sorted(found) == [1, 2, 4, 8, 16]
@@ -93,12 +93,12 @@ def test_bytes_of_floats_are_counted_too(codec):
 
 def arrivals(counting, codec, bits, cache=None):
     """Both workers send in two epochs what came of it at worker 1."""
-    mail, rows = Mail(2), torch.randn(100, COLUMNS, generator=torch.Generator().manual_seed(4))
+    mail, rows = Mailbox(2), torch.randn(100, COLUMNS, generator=torch.Generator().manual_seed(4))
     channels = []
     for rank in range(2):
         how = {"layer": 1, "direction": "forward", "plan": plan_between(rank, 50), "codec": codec, "bits": bits,
-               "transport": LoopBack(mail, rank), "seed": 1, "counting": counting}  # fmt: skip
-        selection = None if cache is None else ChosenRows(cache.build())
+               "transport": LoopbackTransport(mail, rank), "seed": 1, "counting": counting}  # fmt: skip
+        selection = None if cache is None else SelectedRows(cache.build())
         channels.append(Channel(selection=selection, **how))
     for epoch in range(2):
         coming = [channel.post(rows + epoch, torch.zeros(50, COLUMNS), epoch=epoch) for channel in channels]

@@ -25,9 +25,9 @@ from gnnqlab.message.caches.feedback import FedBack
 from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.channels.selection import AllRowsOfRoute
 from gnnqlab.partition.plan import Plan, Route
-from gnnqlab.seat import Seat
-from gnnqlab.simulation.threaded_workers import LoopBack, Mail
+from gnnqlab.simulation.threaded_workers import LoopbackTransport, Mailbox
 from gnnqlab.systems import adaqp, adaqp_r, cagnet, fixed_bits, sar, vanilla
+from gnnqlab.worker_context import WorkerContext
 from tests.message.kept import ROWS, Two, walk
 
 EPOCHS = 40
@@ -112,14 +112,14 @@ def test_one_message_is_biased_by_what_was_left_and_by_nothing_else():
 
 def test_what_is_left_is_of_each_row_and_receiver_and_waits_for_rows_that_do_not_travel():
     """Under a sampler a row keeps what was left of it until it travels again."""
-    x, mail = torch.tensor([[0.0, 0.4, 4.0], [0.0, 1.3, 4.0], [0.0, 2.2, 4.0]]), Mail(2)
+    x, mail = torch.tensor([[0.0, 0.4, 4.0], [0.0, 1.3, 4.0], [0.0, 2.2, 4.0]]), Mailbox(2)
     whole = Route(peer=1, rows=torch.tensor([2, 0, 1]), ids=torch.tensor([2, 0, 1]), first=None)
     some = Route(peer=1, rows=whole.rows[[1]], ids=whole.ids[[1]], first=None, kept=torch.tensor([1]))
     plans = [Plan(rank=0, workers=2, send=(route,), receive=(), accumulate=False) for route in (whole, some)]
     left: dict = {}
     channel = Channel(
         selection=FedBack(plans[0], left), layer=0, direction="forward", plan=plans[0], codec=Linear(),
-        bits=Fixed(bits=2), transport=LoopBack(mail, 0), seed=0,
+        bits=Fixed(bits=2), transport=LoopbackTransport(mail, 0), seed=0,
     )  # fmt: skip
     channel.post(x, torch.Size([0, 3]), epoch=0).wait()
     # codes 0..3 of width 1: 0.4 -> 0, 1.3 -> 1, 2.2 -> 2, and 4, the largest, is clamped to 3
@@ -144,16 +144,18 @@ def test_directions_and_exact_rows_are_as_without_it():
 
 
 def test_it_goes_on_from_a_checkpoint_bit_for_bit():
-    seats = [Seat(rank=rank, workers=2, seed=0, ids=torch.arange(2), importance=torch.zeros(2)) for rank in range(2)]
+    seats = [
+        WorkerContext(rank=rank, workers=2, seed=0, ids=torch.arange(2), importance=torch.zeros(2)) for rank in range(2)
+    ]
     codec, bits, rows = Linear(), UniformRandom(among=(1, 2, 8), period=1), walk(6)
     straight, resumed, forgetful = (Two(Feedback(), codec, bits) for _ in range(3))
     for epoch in range(3):
         straight.epoch(rows(epoch), epoch)
-    kept = [cache.kept(seat) for cache, seat in zip(straight.caches, seats, strict=True)]
+    kept = [cache.kept(worker) for cache, worker in zip(straight.caches, seats, strict=True)]
     assert [list(one) for one in kept] == [["0/forward/0/0/1"], ["0/forward/0/1/0"]], "what senders keep"
     kept = {name: value.clone() for one in kept for name, value in one.items()}
-    for cache, seat in zip(resumed.caches, seats, strict=True):
-        cache.put_back(kept, seat)
+    for cache, worker in zip(resumed.caches, seats, strict=True):
+        cache.put_back(kept, worker)
     for epoch in range(3, 6):
         ends = [two.epoch(rows(epoch), epoch)[0] for two in (straight, resumed, forgetful)]
         assert torch.equal(ends[0], ends[1])
@@ -182,4 +184,6 @@ def test_company():
     with pytest.raises(ValueError, match="at 1 bit Stochastic"):
         replace(one_bit, cache=Feedback())
     assert replace(fixed_bits(bits=2), cache=Feedback(), schedule=Pipelined())
-    assert not replace(fixed_bits(bits=2), cache=Feedback()).keeps_rows, "rows are dropped by who sends them, as ever"
+    assert not replace(fixed_bits(bits=2), cache=Feedback()).uses_stale_rows, (
+        "rows are dropped by who sends them, as ever"
+    )

@@ -132,7 +132,7 @@ def test_a_row_that_cannot_be_encoded_is_refused(value):
         for widths in (8, torch.tensor([32, 8, 8, 32], dtype=torch.uint8)):
             with pytest.raises(NonFiniteRow) as refused:
                 send(codec, x, widths)
-            order = codec.layout(widths, 4, 20).arranged(torch.arange(4).flip(0))
+            order = codec.layout(widths, 4, 20).to_wire_order(torch.arange(4).flip(0))
             assert int(order[refused.value.position]) == 2
 
 

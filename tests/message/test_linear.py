@@ -18,7 +18,7 @@ NOISE = Noise(0, 0, 0)
 def there_and_back(x, widths):
     codec, count = Linear(), x.shape[0]
     layout = codec.layout(widths, count, x.shape[1])
-    rows = layout.arranged(torch.arange(count))
+    rows = layout.to_wire_order(torch.arange(count))
     segment, out = torch.full((layout.num_bytes,), 7, dtype=torch.uint8), torch.full(x.shape, math.nan)
     codec.encode(x, rows, rows, layout, segment, NOISE)
     codec.decode(segment, layout, out, rows, accumulate=False)

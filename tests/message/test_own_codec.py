@@ -67,7 +67,11 @@ def sent(codec: Codec, x: Tensor, widths: int | Tensor, *, accumulate: bool = Fa
     """What the receiver has of all rows."""
     rows = torch.arange(len(x))
     layout = codec.layout(widths, *x.shape)
-    segment, out, rows = torch.zeros(layout.num_bytes, dtype=torch.uint8), torch.ones_like(x), layout.arranged(rows)
+    segment, out, rows = (
+        torch.zeros(layout.num_bytes, dtype=torch.uint8),
+        torch.ones_like(x),
+        layout.to_wire_order(rows),
+    )
     codec.encode(x, rows, rows, layout, segment, NOISE)
     codec.decode(segment, layout, out, rows, accumulate=accumulate, ids=rows, noise=NOISE)
     return out

@@ -34,19 +34,19 @@ def pacers(workers: int, hosts: int, board: Path, rate: float = 1000.0) -> list[
 def test_messages_leave_one_after_the_other_at_the_rate(clock: list[float], tmp_path: Path) -> None:
     first, second, third = pacers(3, 3, tmp_path / "board")
     assert first.leave({1: 500, 2: 1000}) == pytest.approx(101.5)  # 1500 bytes at 1000 a second
-    assert second.come(0, second.expect(0)) == pytest.approx(100.5)
-    assert third.come(0, third.expect(0)) == pytest.approx(101.5)
+    assert second.come(0, second.prepost(0)) == pytest.approx(100.5)
+    assert third.come(0, third.prepost(0)) == pytest.approx(101.5)
     assert first.leave({1: 500}) == pytest.approx(102.0)  # behind those before it
     clock[0] = 110.0
     assert first.leave({1: 100}) == pytest.approx(110.1)  # a link at rest saves up nothing
-    assert [second.come(0, second.expect(0)) for _ in (500, 100)] == pytest.approx([102.0, 110.1])
+    assert [second.come(0, second.prepost(0)) for _ in (500, 100)] == pytest.approx([102.0, 110.1])
 
 
 def test_a_receiver_takes_no_more_than_its_link_carries(clock: list[float], tmp_path: Path) -> None:
     first, second, third = pacers(3, 3, tmp_path / "board")
     for sender in (second, third):
         assert sender.leave({0: 1000}) == pytest.approx(101.0)
-    come = [first.come(peer, first.expect(peer)) for peer in (1, 2)]
+    come = [first.come(peer, first.prepost(peer)) for peer in (1, 2)]
     assert come == pytest.approx([101.0, 102.0])
 
 
@@ -60,7 +60,7 @@ def test_more_messages_than_slots_keep_their_own_times(clock: list[float], tmp_p
     first, second = pacers(2, 2, tmp_path / "board")
     for _ in range(200):
         left = first.leave({1: 10})
-        assert second.come(0, second.expect(0)) == pytest.approx(left)
+        assert second.come(0, second.prepost(0)) == pytest.approx(left)
     assert left == pytest.approx(102.0)
 
 

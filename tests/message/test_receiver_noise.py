@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gnnqlab.bits import Fixed
-from gnnqlab.exchange.hop import Hop
+from gnnqlab.exchange.aggregation_context import AggregationContext
 from gnnqlab.graph import Graph
 from gnnqlab.message.caches.cache import Unchanged
 from gnnqlab.message.codecs.codec import Stochastic
@@ -31,8 +31,8 @@ def received(graph, system, workers, epoch=0):
     rows = torch.randn(graph.num_nodes, 24, generator=torch.Generator().manual_seed(1))
 
     def extend(trainer):
-        hop = Hop(0, epoch, training=True)
-        return trainer.exchange.extend(rows[trainer.graph.ids], hop)
+        context = AggregationContext(0, epoch, training=True)
+        return trainer.exchange.extend(rows[trainer.graph.ids], context)
 
     found = {}
     for shard, extended in zip(threads.shards, threads.run(extend), strict=True):

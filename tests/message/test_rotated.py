@@ -39,7 +39,7 @@ def there_and_back(x, widths, codec=None, *, noise=NOISE, ids=None, out=None, ac
     """Encode rows in reverse and decode them: what came by row, and the layout."""
     codec, count = codec or Rotated(), x.shape[0]
     layout = codec.layout(widths, count, x.shape[1])
-    order = layout.arranged(torch.arange(count).flip(0))
+    order = layout.to_wire_order(torch.arange(count).flip(0))
     ids = torch.arange(count) if ids is None else ids
     segment = torch.full((layout.num_bytes,), 7, dtype=torch.uint8)
     spreads = codec.encode(x, order, ids[order], layout, segment, noise)

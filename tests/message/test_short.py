@@ -13,7 +13,7 @@ from gnnqlab.errors import NonFiniteRow
 from gnnqlab.message import BFloat16, Float32
 from gnnqlab.message.caches.feedback import FedBack
 from gnnqlab.message.channels.channel import Channel
-from gnnqlab.message.channels.chosen import ChosenRows
+from gnnqlab.message.channels.selected_rows import SelectedRows
 from gnnqlab.message.channels.selection import AllRowsOfRoute
 from gnnqlab.message.codecs.codec import Noise
 from gnnqlab.nn import ModelSettings
@@ -77,7 +77,7 @@ def test_only_a_channel_that_encodes_the_rows_themselves_takes_them_as_they_are(
         return channel
 
     assert of(AllRowsOfRoute, BFloat16()).taken(x) is x
-    for selection, codec in ((AllRowsOfRoute, Float32()), (ChosenRows, BFloat16()), (FedBack, BFloat16())):
+    for selection, codec in ((AllRowsOfRoute, Float32()), (SelectedRows, BFloat16()), (FedBack, BFloat16())):
         assert of(selection, codec).taken(x).dtype == torch.float32
 
 

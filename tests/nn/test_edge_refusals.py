@@ -18,7 +18,7 @@ from gnnqlab.nn.models.registry import _KINDS, MODELS, edges_in, find_model, is_
 from gnnqlab.partition import EBV, Random, build_shard
 from gnnqlab.systems import cagnet, cdfgnn, vanilla
 from gnnqlab.train.batches import Batches, MiniBatchSettings
-from gnnqlab.train.config.edges import expect_edges
+from gnnqlab.train.config.edges import require_edges
 from gnnqlab.train.inference import logits as logits_of
 from gnnqlab.train.loop.trainer import worker_trainer
 from tests.cases import each
@@ -94,10 +94,10 @@ def test_a_model_and_a_graph_must_have_as_many():
 def test_systems_that_cannot_honour_them(name, system, text):
     graph = featured()
     with pytest.raises(ValueError, match=f"{text}.*without_edge_features"):
-        expect_edges(ModelSettings(name=name), system, WIDTH)
+        require_edges(ModelSettings(name=name), system, WIDTH)
     with pytest.raises(ValueError, match=text):
         gq.configure(graph, model=name, system=system)
-    expect_edges(ModelSettings(name=name), system, 0)
+    require_edges(ModelSettings(name=name), system, 0)
 
 
 def test_cuts_that_share_out_edges_refuse_them():

@@ -59,7 +59,7 @@ class DenseGraph(LocalGraph):
         super().__init__(graph)
         self.features = graph.features.double()
         self._dense = coefficients(graph)
-        self.exchange = Instead(self.exchange, lambda matrix, x, hop: matrix @ x)
+        self.exchange = Instead(self.exchange, lambda matrix, x, context: matrix @ x)
 
     def adjacency(self, alpha: str):
         return self._dense[alpha]

@@ -12,7 +12,7 @@ import torch
 import gnnqlab as gq
 from gnnqlab.graph.sources import load
 from gnnqlab.partition.parts import store_shards
-from tests.run.test_trained import made
+from tests.run.test_trained_run import made
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from gnnqlab.launch import Run, cleanup, runs
 from gnnqlab.run import folder as files
 from gnnqlab.run import processes
 from gnnqlab.train.heartbeat import Heartbeat
-from gnnqlab.train.records.left import without_records
+from gnnqlab.train.records.missing_ranks import without_records
 from tests.launch.conftest import config
 from tests.run.folders import run_folder
 from tests.slow_down import HANG_S

@@ -15,7 +15,7 @@ from gnnqlab.partition import Random
 from gnnqlab.simulation.run_check import TheoryCheck, check
 from gnnqlab.systems import adaqp, fixed_bits
 from gnnqlab.train.config.run_config import LaunchSettings, RunConfig, TrainSettings
-from gnnqlab.train.records.installed import load_widths
+from gnnqlab.train.records.active_bit_widths import load_widths
 from tests.course.experiments.priced import Priced
 
 MODEL = ModelSettings(layers=2, hidden=16, norm="none", dropout=0.5)

@@ -19,7 +19,7 @@ from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.simulation import threaded_workers as in_process
 from gnnqlab.simulation.theory_check import gradient_variance
-from gnnqlab.simulation.threaded_workers import LoopBack, Mail, ThreadedWorkers, exact_trainer
+from gnnqlab.simulation.threaded_workers import LoopbackTransport, Mailbox, ThreadedWorkers, exact_trainer
 from gnnqlab.systems import fixed_bits, random_bits, vanilla
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import worker_trainer
@@ -202,7 +202,7 @@ def test_mail_makes_no_queue_while_threads_use_it(monkeypatch):
             return super().__new__(cls)
 
     monkeypatch.setattr(in_process, "queue", SimpleNamespace(SimpleQueue=Counted, Empty=queue.Empty))
-    mail = Mail(2)
+    mail = Mailbox(2)
     before = len(made)
     with ThreadPoolExecutor(2) as pool:
         got = pool.submit(mail.get, 0, 1)
@@ -212,8 +212,8 @@ def test_mail_makes_no_queue_while_threads_use_it(monkeypatch):
 
 
 def test_loop_back_moves_copies():
-    mail = Mail(2)
-    first, second = LoopBack(mail, 0), LoopBack(mail, 1)
+    mail = Mailbox(2)
+    first, second = LoopbackTransport(mail, 0), LoopbackTransport(mail, 1)
     message, empty, landed = torch.tensor([1, 2], dtype=torch.uint8), torch.zeros(0, dtype=torch.uint8), torch.zeros(2)
     landed = landed.byte()
     sending = first.post({1: message}, {1: empty})

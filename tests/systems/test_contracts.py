@@ -26,11 +26,11 @@ AXES = ("partition", "bits", "message", "exchange", "compute", "systems")
 RUNNING = (BitPolicy, Chooser, Cut, Products, Runner, RunningCache)
 # Asked of what is no part of an axis: a solver's result, a shard's own clock, a transport.
 OTHERS = {
-    ("bits/assigner/both_ends.py", "mip_dual_bound"),
+    ("bits/assigner/full_duplex.py", "mip_dual_bound"),
     ("bits/assigner/descent.py", "extract_s"),
     ("bits/assigner/reference.py", "mip_dual_bound"),
-    ("message/channels/channel.py", "expect"),
-    ("message/transport/paced.py", "expect"),
+    ("message/channels/channel.py", "prepost"),
+    ("message/transport/paced.py", "prepost"),
 }
 
 
@@ -54,7 +54,7 @@ def asked() -> Iterator[tuple[str, int, str]]:
 def test_no_member_of_a_part_is_read_by_getattr_or_hasattr() -> None:
     known = {name for base in (*BASES.values(), *RUNNING) for name in members(base)}
     known |= {field.name for kinds in PARTS.values() for kind in kinds.values() for field in fields(kind)}
-    assert {"takes_cuts_of", "weighs_rows", "departing", "dropped_by", "of_blocks", "remade", "cuts", "p"} <= known
+    assert {"takes_cuts_of", "weighs_rows", "send_view", "dropped_by", "of_blocks", "remade", "cuts", "p"} <= known
     assert [each for each in asked() if each[2] in known] == []
 
 

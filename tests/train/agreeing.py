@@ -23,8 +23,8 @@ class Agreeing:
     def choices(self):
         return (2, 8)
 
-    def build(self, seat):
-        return AgreedWidth(self, seat)
+    def build(self, worker):
+        return AgreedWidth(self, worker)
 
     def round(self, epoch):
         return 0
@@ -36,8 +36,8 @@ class Agreeing:
 class AgreedWidth:
     """The width in force on one worker."""
 
-    def __init__(self, settings, seat):
-        self.settings, self.seat, self.bits = settings, seat, 2
+    def __init__(self, settings, worker):
+        self.settings, self.worker, self.bits = settings, worker, 2
 
     def adaptives(self, training):
         return [Sum(self, training)]
@@ -60,7 +60,7 @@ class Sum(Adaptive):
     wants: Mapping[str, Sharing] = {"said": "sum", "latest": "max"}
 
     def __init__(self, width, training):
-        self.width, self.rank = width, training.seat.rank
+        self.width, self.rank = width, training.worker.rank
         self.total, self.said, self.came, self.decided = 0.0, torch.zeros(1), 0, []
 
     def says(self, epoch_s):

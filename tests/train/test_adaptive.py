@@ -18,14 +18,14 @@ from gnnqlab.exchange.schedules.schedule import Synchronous
 from gnnqlab.kernels import native
 from gnnqlab.message.codecs.codec import Float32, Stochastic
 from gnnqlab.nn import ModelSettings
-from gnnqlab.seat import Seat
 from gnnqlab.systems import SYSTEMS, make_system
 from gnnqlab.train.checkpoints.checkpoint import read_checkpoint
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.control import Control, steered
 from gnnqlab.train.loop.reduction import Slots, Summed
-from gnnqlab.train.loop.shared import Wanted
+from gnnqlab.train.loop.scalar_reduction import ScalarReduction
 from gnnqlab.train.loop.trainer import worker_trainer
+from gnnqlab.worker_context import WorkerContext
 from tests.graphs import random_graph
 from tests.run.folders import wait_for
 from tests.slow_down import HANG_S
@@ -120,7 +120,7 @@ class Wants(Adaptive):
 def test_everybody_is_told_what_it_asked_for():
     first = Wants("first", {"a": "sum", "b": "max"}, {"a": 1.0, "b": None})
     second = Wants("second", {"b": "max", "a": "sum"}, {"a": 2.0, "b": 3.0})
-    wanted = Wanted([first, Wants("nothing", {}), second], workers=2)
+    wanted = ScalarReduction([first, Wants("nothing", {}), second], workers=2)
     assert wanted.slots == Slots(sums=2, maxima=2, workers=2) and wanted.slots.count == 2 + 2 * 2 + 2
     assert wanted.say(None) == ([1.0, 2.0], [None, 3.0])
     told = wanted.told(Summed(0.5, False, (10.0, 20.0), (None, 4.0)))
@@ -137,7 +137,7 @@ def test_everybody_is_told_what_it_asked_for():
 )
 def test_what_is_not_said_is_refused(wants, said, text):
     with pytest.raises(ValueError, match=text):
-        Wanted([Wants("toy", wants, said)], workers=1).say(None)
+        ScalarReduction([Wants("toy", wants, said)], workers=1).say(None)
 
 
 class Offers:
@@ -154,13 +154,13 @@ class Quiet:
 
 def test_names_are_taken_once():
     nobody = torch.zeros(0)
-    seat = Seat(rank=0, workers=1, seed=0, ids=nobody.long(), importance=nobody)
+    worker = WorkerContext(rank=0, workers=1, seed=0, ids=nobody.long(), importance=nobody)
     parts = {
         "bits": Offers(Wants("one", {}), Wants("two", {})),
         "codec": Quiet(),
         "schedule": Offers(Wants("three", {})),
     }
-    found = adaptives_of(Training(seat=seat, parts=parts))
+    found = adaptives_of(Training(worker=worker, parts=parts))
     assert {axis: [each.name for each in found[axis]] for axis in found} == {
         "bits": ["one", "two"],
         "codec": [],
@@ -169,7 +169,7 @@ def test_names_are_taken_once():
     for again in ("one", ""):
         parts["schedule"] = Offers(Wants(again, {}))
         with pytest.raises(ValueError, match=f"needs a name of its own, got '{again}' on the axis 'schedule'"):
-            adaptives_of(Training(seat=seat, parts=parts))
+            adaptives_of(Training(worker=worker, parts=parts))
 
 
 @dataclass(frozen=True)

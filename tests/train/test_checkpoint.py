@@ -22,7 +22,7 @@ from gnnqlab.train.checkpoints.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from gnnqlab.train.checkpoints.state import Keeper, config_digest
+from gnnqlab.train.checkpoints.state import CheckpointManager, config_digest
 from gnnqlab.train.heartbeat import Heartbeat
 from tests.run.folders import run_folder, wait_for
 from tests.slow_down import HANG_S, wait_until
@@ -282,7 +282,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
 
 
 def keeper_of(run, config):
-    return Keeper(
+    return CheckpointManager(
         run.folder, config, 0, trainer=None, control=None, heartbeat=Heartbeat(None), model_file=None, cut="this"
     )
 

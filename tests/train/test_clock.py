@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gnnqlab.train.loop.clock import PARTS, PHASES, Clock
+from gnnqlab.train.loop.phase_timer import PARTS, PHASES, PhaseTimer
 
 
 def test_phases_add_up_to_the_wall():
     now = [0.0]
-    clock = Clock(timer=lambda: now[0])
+    clock = PhaseTimer(timer=lambda: now[0])
     clock.take()
     with clock("dense"):
         now[0] += 1
@@ -24,7 +24,7 @@ def test_phases_add_up_to_the_wall():
 
 def test_a_whole_phase_claims_what_is_inside():
     now = [0.0]
-    clock = Clock(timer=lambda: now[0])
+    clock = PhaseTimer(timer=lambda: now[0])
     with clock.whole("evaluate"), clock("central"):
         now[0] += 1
     seconds = clock.take()
@@ -33,7 +33,7 @@ def test_a_whole_phase_claims_what_is_inside():
 
 def test_waiting_is_seen_inside_a_whole_phase():
     beats = []
-    clock = Clock(beats.append)
+    clock = PhaseTimer(beats.append)
     with clock.whole("evaluate"), clock("wait"):
         pass
     assert beats == ["evaluate", "wait", "evaluate", "compute"]
@@ -41,7 +41,7 @@ def test_waiting_is_seen_inside_a_whole_phase():
 
 def test_the_phase_around_opens_again_after_an_error():
     beats = []
-    clock = Clock(beats.append)
+    clock = PhaseTimer(beats.append)
     with pytest.raises(KeyError), clock("encode"):
         raise KeyError
     assert beats[-2:] == ["encode", "compute"]
@@ -49,7 +49,7 @@ def test_the_phase_around_opens_again_after_an_error():
 
 def test_a_clock_may_count_something_else():
     ticks = iter(range(100))
-    clock = Clock(timer=lambda: float(next(ticks)))
+    clock = PhaseTimer(timer=lambda: float(next(ticks)))
     with clock("dense"):
         pass
     assert clock.take()["dense"] == 1.0

@@ -13,7 +13,7 @@ from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.cli import main
 from gnnqlab.settings import settings_in
 from gnnqlab.systems.settings import settings_of
-from gnnqlab.systems.system import SYSTEMS, Said
+from gnnqlab.systems.system import SYSTEMS, RecipeCall
 from gnnqlab.train.config.command import command_of
 from gnnqlab.train.config.presets import ADAQP, SYLVIE
 from gnnqlab.train.config.run_config import LaunchSettings, RunConfig, TrainSettings
@@ -233,7 +233,7 @@ def test_a_run_keeps_what_its_recipe_was_told():
     changed = dataclasses.replace(direct.system, schedule=gq.Synchronous())
     assert gq.configure("digits", system=changed).to_json()["recipe"] is None
     # What JSON cannot hold is not kept: there is no line for it either.
-    assert Said("own", {"codec": gq.Float32()}).to_json() is None
+    assert RecipeCall("own", {"codec": gq.Float32()}).to_json() is None
 
 
 def test_a_file_from_before_recipes_were_kept_has_its_line():

@@ -14,11 +14,11 @@ from gnnqlab.bits.orchestrator import Orchestrated, OrchestratedWidths
 from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
-from gnnqlab.seat import Seat
 from gnnqlab.systems import make_system
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.reduction import Facts, Slots
 from gnnqlab.train.loop.trainer import worker_trainer
+from gnnqlab.worker_context import WorkerContext
 from tests.cases import each
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
@@ -31,8 +31,8 @@ class Coordinator:
         self.settings = Orchestrated(**{"momentum": 0.0, "delta": 1, **settings})
         self.widths = OrchestratedWidths(self.settings, torch.arange(2), torch.ones(2))
         self.pipeline = AdaptivePipeline(bound=bound).build()
-        seat = Seat(rank=0, workers=1, seed=0, ids=torch.arange(2), importance=torch.ones(2))
-        training = Training(seat=seat, parts={"bits": self.widths, "schedule": self.pipeline})
+        worker = WorkerContext(rank=0, workers=1, seed=0, ids=torch.arange(2), importance=torch.ones(2))
+        training = Training(worker=worker, parts={"bits": self.widths, "schedule": self.pipeline})
         self.by_axis = adaptives_of(training)
         self.adaptives = training.adaptives
         self.decisions = []

@@ -8,7 +8,7 @@ import pytest
 
 from gnnqlab.train.records import json_lines
 from gnnqlab.train.records.json_lines import (
-    GrowingLines,
+    JsonLinesTail,
     last_line,
     lines_at,
     parse_lines,
@@ -37,27 +37,27 @@ def test_ends_of_lines_are_read_without_their_middle(tmp_path: Path) -> None:
 
 def test_a_growing_file_is_read_on_from_its_last_whole_line(tmp_path: Path) -> None:
     path = tmp_path / "lines"
-    lines = GrowingLines(path)
-    assert lines.look() == []
+    lines = JsonLinesTail(path)
+    assert lines.poll() == []
     path.write_text('{"a":1}\n{"a":2}\n{"a"')
-    assert lines.look() == [{"a": 1}, {"a": 2}]
-    assert lines.look() == []
+    assert lines.poll() == [{"a": 1}, {"a": 2}]
+    assert lines.poll() == []
     with path.open("a") as file:
         file.write(':3}\n{"a":4}\n')
-    assert lines.look() == [{"a": 3}, {"a": 4}]
+    assert lines.poll() == [{"a": 3}, {"a": 4}]
     path.write_text('{"a":5}\n')
-    assert lines.look() == [{"a": 5}], "a shorter file is another one"
+    assert lines.poll() == [{"a": 5}], "a shorter file is another one"
 
 
 def test_only_the_newest_bytes_are_read_where_that_is_asked(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_text("".join(f'{{"a":{number:3}}}\n' for number in range(100)))
-    lines = GrowingLines(path)
-    assert [line["a"] for line in lines.look(35)] == [97, 98, 99], "35 bytes hold three whole lines of ten"
-    assert lines.look(35) == []
+    lines = JsonLinesTail(path)
+    assert [line["a"] for line in lines.poll(35)] == [97, 98, 99], "35 bytes hold three whole lines of ten"
+    assert lines.poll(35) == []
     with path.open("a") as file:
         file.write('{"a":100}\n')
-    assert lines.look(35) == [{"a": 100}]
+    assert lines.poll(35) == [{"a": 100}]
 
 
 def test_lines_of_a_long_file_are_taken_evenly(tmp_path: Path) -> None:

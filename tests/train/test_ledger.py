@@ -13,13 +13,13 @@ from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import make_system
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import worker_trainer
-from gnnqlab.train.records.ledger import PURPOSES, Ledger, MemoryFile, read_memory
+from gnnqlab.train.records.memory_tracker import PURPOSES, MemoryFile, MemoryTracker, read_memory
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
 
 def test_tensors_count_until_the_last_one_on_their_memory_is_gone():
-    ledger = Ledger()
+    ledger = MemoryTracker()
     with ledger:
         x = torch.zeros(100, 4)
         view = x[:10]
@@ -38,7 +38,7 @@ def test_tensors_count_until_the_last_one_on_their_memory_is_gone():
 
 
 def test_what_autograd_keeps_is_told_apart():
-    ledger = Ledger()
+    ledger = MemoryTracker()
     weight = torch.ones(8, 8, requires_grad=True)
     ledger.enter(weight, "weights", fixed=True)
 

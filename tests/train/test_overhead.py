@@ -14,8 +14,8 @@ from gnnqlab.bits.assigner.descent import Watch
 from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.partition.shard import Shard
-from gnnqlab.seat import Seat
 from gnnqlab.train.records.record import coordination_figures
+from gnnqlab.worker_context import WorkerContext
 from tests.graphs import random_graph
 
 
@@ -25,9 +25,9 @@ def test_extraction_is_timed_and_kept_with_the_shard(tmp_path):
     assert 0 < shard.extract_s
     shard.save(tmp_path / "shard.npz")
     assert Shard.load(tmp_path / "shard.npz").extract_s == shard.extract_s
-    seat = Seat(rank=1, workers=3, seed=0, ids=shard.owned, importance=shard.importance)
+    worker = WorkerContext(rank=1, workers=3, seed=0, ids=shard.owned, importance=shard.importance)
     for known, told in ((shard, 3 * shard.extract_s), (replace(shard, extract_s=math.nan), None)):
-        assert Watch.of(Orchestrated(), Training(seat=seat, shard=known)).notes() == {"extract_s": told}
+        assert Watch.of(Orchestrated(), Training(worker=worker, shard=known)).notes() == {"extract_s": told}
 
 
 def test_the_share_is_that_of_the_worker_who_spent_most(tmp_path):

@@ -16,7 +16,7 @@ from gnnqlab.nn import ModelSettings, message_passing
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import fixed_bits
 from gnnqlab.train.config.run_config import TrainSettings
-from gnnqlab.train.loop.clock import PARTS, PHASES, Clock, summed
+from gnnqlab.train.loop.phase_timer import PARTS, PHASES, PhaseTimer, summed
 from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
@@ -100,7 +100,7 @@ class Decides(Adaptive):
 def _napping_trainer(graph, owner, rank, workers, napping):
     shard = build_shard(graph, owner, rank, workers)
     system = replace(fixed_bits(bits=8), schedule=Synchronous())
-    clock = Clock(timer=napping.now)
+    clock = PhaseTimer(timer=napping.now)
     made = worker_trainer(shard, system, ModelSettings(layers=2, hidden=8), TrainSettings(), clock=clock)
     torch.manual_seed(0)
     model = Plain((graph.num_features, 8, 8, graph.num_classes), napping)
@@ -173,18 +173,18 @@ def test_a_nap_is_found_in_its_column_and_no_other():
 
 def test_a_turn_holds_until_the_next_one_and_ends_with_the_block_around():
     ticks = iter(range(100))
-    clock = Clock(timer=lambda: float(next(ticks)))
+    clock = PhaseTimer(timer=lambda: float(next(ticks)))
     clock.take()
     with clock("other"):
-        clock.turn("products")
+        clock.enter("products")
         with clock("wait"):
             pass
-        clock.turn("elementwise")
+        clock.enter("elementwise")
     seconds = clock.take()
     assert (seconds["products"], seconds["wait"], seconds["elementwise"]) == (2.0, 1.0, 1.0)
     assert clock.take()["other"] == 1.0
     with clock.whole("evaluate"):
-        clock.turn("products")
+        clock.enter("products")
     assert clock.take()["products"] == 0.0
 
 

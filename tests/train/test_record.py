@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import gnnqlab as gq
-from gnnqlab.train.loop.clock import PARTS, PHASES
+from gnnqlab.train.loop.phase_timer import PARTS, PHASES
 from gnnqlab.train.records.json_lines import JsonLines
 from gnnqlab.train.records.record import (
     RECORD_COLUMNS,

@@ -17,8 +17,8 @@ from gnnqlab.simulation.threaded_workers import exact_trainer
 from gnnqlab.systems import make_system
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import worker_trainer
-from gnnqlab.train.records.ledger import PURPOSES
-from gnnqlab.train.records.standing import standing
+from gnnqlab.train.records.memory_tracker import PURPOSES
+from gnnqlab.train.records.persistent_tensors import persistent_tensors
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
@@ -53,7 +53,7 @@ def missed(rank: int, workers: int, graph: Any, cuts: Any) -> dict[tuple[str, st
         for epoch in range(2):
             trainer.epoch(epoch)
             trainer.evaluate(epoch)
-        held = standing(trainer)
+        held = persistent_tensors(trainer)
         known = {id(tensor.untyped_storage()) for tensors in held.values() for tensor in tensors}
         left = [tuple(each.shape) for key, each in memories().items() if key not in known and key not in before]
         found[model, name] = {purpose: sum(map(torch.numel, tensors)) for purpose, tensors in held.items()}, left
@@ -84,7 +84,7 @@ class Part:
 
 def test_parts_of_ones_own_are_looked_into_and_the_same_memory_counts_once() -> None:
     trainer: Any = exact_trainer(random_graph(40), ModelSettings(layers=2, hidden=8))
-    before = {purpose: len(tensors) for purpose, tensors in standing(trainer).items()}
+    before = {purpose: len(tensors) for purpose, tensors in persistent_tensors(trainer).items()}
     rows, places, message, far = torch.zeros(7), torch.arange(7), torch.zeros(7, dtype=torch.uint8), torch.ones(3)
 
     def bound() -> torch.Tensor:
@@ -92,5 +92,5 @@ def test_parts_of_ones_own_are_looked_into_and_the_same_memory_counts_once() -> 
 
     part = Part(held=[(rows, rows[2:])], told=partial(bound), posted={message: deque([bound])})
     trainer.adaptives["mine"] = Part(part=part, far=far, rows=[far], transport=[torch.ones(5)])
-    more = {purpose: len(tensors) - before[purpose] for purpose, tensors in standing(trainer).items()}
+    more = {purpose: len(tensors) - before[purpose] for purpose, tensors in persistent_tensors(trainer).items()}
     assert more == {"weights": 0, "halo": 1, "buffers": 1, "rows": 1, "adjacency": 1}

@@ -8,9 +8,9 @@ import pytest
 
 from gnnqlab.bits.row import two_parameters
 from gnnqlab.exchange.timeline import Timeline
-from gnnqlab.message.channels.incoming import Arrival
-from gnnqlab.message.place import Place
-from gnnqlab.message.wire import lay_out
+from gnnqlab.message.channels.incoming import MessageRecord
+from gnnqlab.message.exchange_key import ExchangeKey
+from gnnqlab.message.layout import make_layout
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.records.recorder import EndedEpoch
 from gnnqlab.train.records.timeline import TIMELINE_COLUMNS, TimelineFile, read_timeline
@@ -26,12 +26,12 @@ class Exchange:
 def written(folder, rank, every, epochs):
     exchange = Exchange()
     file = TimelineFile(folder, rank, exchange, every)
-    layout = lay_out(2, 3, 4, param_bytes=two_parameters(4))
+    layout = make_layout(2, 3, 4, param_bytes=two_parameters(4))
     for epoch in range(epochs):
         file.begin(epoch)
-        with exchange.timeline("encode", Place(1, "forward")):
+        with exchange.timeline("encode", ExchangeKey(1, "forward")):
             pass
-        arrival = Arrival(1, "forward", 1 - rank, rank, layout, 0.25, posted=100.0)
+        arrival = MessageRecord(1, "forward", 1 - rank, rank, layout, 0.25, posted=100.0)
         file.ended(EndedEpoch(epoch, 0.0, {}, [arrival]))
 
 

@@ -13,8 +13,8 @@ from gnnqlab.bits.row import two_parameters
 from gnnqlab.compute import Float32Products
 from gnnqlab.exchange.schedules.schedule import Overlapped, Schedule, Synchronous
 from gnnqlab.message.codecs.codec import Stochastic
-from gnnqlab.message.wire import Layout, lay_out
-from gnnqlab.seat import Seat
+from gnnqlab.message.layout import Layout, make_layout
+from gnnqlab.worker_context import WorkerContext
 
 __all__ = ["Coarse", "Even", "Half", "HalfHidden", "Mute", "Silent", "Thick", "Unforeseen"]
 
@@ -55,7 +55,7 @@ class Thick(Stochastic):
     """Codec: one more parameter a row."""
 
     def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
-        return lay_out(widths, num_rows, columns, param_bytes=two_parameters(6))
+        return make_layout(widths, num_rows, columns, param_bytes=two_parameters(6))
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Unforeseen:
 
     choices: ClassVar[tuple[int, ...]] = (8,)
 
-    def build(self, seat: Seat) -> Steered:
+    def build(self, worker: WorkerContext) -> Steered:
         return Steered(self)
 
     def round(self, epoch: int) -> int:

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 import gnnqlab as gq
-from gnnqlab.exchange.formula import Sizes
+from gnnqlab.exchange.traffic_model import PartitionSizes
 from gnnqlab.partition import Random
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
 from gnnqlab.train.config.run_config import LaunchSettings, TrainSettings
 from gnnqlab.tune.at_scale import at_scale
 from gnnqlab.tune.cut_counts import CutCounts
-from gnnqlab.tune.formula import epoch_bytes
+from gnnqlab.tune.predicted_volume import epoch_bytes
 from gnnqlab.tune.wire import GOODPUT, WITHIN_HOST
 from tests.cases import each
 from tests.tune.probes import GAMMA, GRAPH, MODEL, PHASES, RATE, seen, sent_bytes, timing, written_down
@@ -53,7 +53,7 @@ def test_bytes_are_those_of_the_formula_and_of_training(workers):
     cut = cut_graph(graph, Random(), workers)
     for name in ("vanilla", "fixed-bits"):
         recipe = replace(gq.systems.make_system(name), partition=Random())
-        sizes = Sizes.of(cut.shard(graph, rank) for rank in range(workers))
+        sizes = PartitionSizes.of(cut.shard(graph, rank) for rank in range(workers))
         said = _one(found, system=name)["bytes"]
         assert said == epoch_bytes(recipe, MODEL, sizes, features=graph.num_features, classes=graph.num_classes) > 0
         threads = ThreadedWorkers(graph, cut, recipe, MODEL, TrainSettings())

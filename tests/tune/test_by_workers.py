@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 import gnnqlab as gq
-from gnnqlab.exchange.formula import Sizes
+from gnnqlab.exchange.traffic_model import PartitionSizes
 from gnnqlab.nn import ModelSettings
 from gnnqlab.tune import by_workers as place
 from gnnqlab.tune.by_workers import by_workers
-from gnnqlab.tune.formula import epoch_bytes
+from gnnqlab.tune.predicted_volume import epoch_bytes
 
 SHAPE = ModelSettings(layers=2, hidden=16)
 
@@ -26,7 +26,7 @@ def test_systems_of_one_cut_share_it_and_halo_rows_are_counted(monkeypatch: pyte
     assert [type(cut).__name__ for cut, workers in cuts if workers == 3] == ["METIS", "Contiguous"]
     halo = sum(shard.num_halo for shard in gq.partition(graph, gq.METIS(), workers=3).shards)
     sent = found["bytes"]
-    sizes = Sizes(num_nodes=60, workers=3, copies=halo)
+    sizes = PartitionSizes(num_nodes=60, workers=3, copies=halo)
     expected = epoch_bytes(gq.systems.vanilla(), SHAPE, sizes, features=graph.num_features, classes=3)
     assert sent["Vanilla", 3] == sent["SAR", 3] == expected > 0
     assert sent["CAGNET", 3] == 2 * 60 * 4 * (16 + 16 + 3 + 3) and sent["Vanilla", 1] == 0

@@ -17,7 +17,7 @@ from gnnqlab.systems import make_system, vanilla
 from gnnqlab.systems.system import System
 from gnnqlab.train.config.run_config import RunConfig, TrainSettings
 from gnnqlab.train.loop.trainer import worker_trainer
-from gnnqlab.train.records.ledger import MemoryFile, read_memory
+from gnnqlab.train.records.memory_tracker import MemoryFile, read_memory
 from gnnqlab.tune.memory import foreseen_memory
 from gnnqlab.tune.timing import _digest
 from tests.graphs import random_graph

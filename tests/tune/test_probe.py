@@ -13,10 +13,10 @@ import gnnqlab as gq
 from gnnqlab.bits import Fixed
 from gnnqlab.bits.assigner.solver import solve
 from gnnqlab.train.config.run_config import LaunchSettings
-from gnnqlab.tune import assign
-from gnnqlab.tune.assign import Desk
+from gnnqlab.tune import offline_assigner
 from gnnqlab.tune.drift import Drift
 from gnnqlab.tune.estimate import estimate_timing
+from gnnqlab.tune.offline_assigner import OfflineAssigner
 from gnnqlab.tune.probe import Probe
 from gnnqlab.tune.timing import Timing
 from gnnqlab.tune.wire import GOODPUT
@@ -69,7 +69,7 @@ def test_widths_histogram_and_pairs_agree():
     assert np.isnan(np.diag(found.pair_bits)).all()
     off = found.pair_bits[~np.eye(3, dtype=bool)]
     assert off.min() >= 1 and off.max() <= 8
-    policy = Desk(probe.trace).installed(probe.widths(found))
+    policy = OfflineAssigner(probe.trace).installed(probe.widths(found))
     message = probe.trace.messages[0]
     assert policy.widths(message.rows(0), 0).numel() == message.num_rows
 
@@ -86,7 +86,7 @@ def test_another_link_changes_the_wire_and_the_sum_of_gradients():
 @pytest.mark.parametrize("workers", [2, 3])  # with three a transfer queues at both of its ends: another problem
 def test_forecast_solves_each_place_once_and_is_kept(workers, monkeypatch):
     solved = []
-    monkeypatch.setattr(assign, "solve", lambda problem: (solved.append(problem), solve(problem))[1])
+    monkeypatch.setattr(offline_assigner, "solve", lambda problem: (solved.append(problem), solve(problem))[1])
     probe = written_down(workers)
     first = probe.forecast(lam=0.31)
     assert probe.forecast(lam=0.31) is first and len(solved) == len(probe.trace.places)
@@ -107,7 +107,7 @@ def test_settings_that_do_not_fit_are_refused():
 
 def test_an_assignment_is_never_worse_than_chance_of_the_same_bytes():
     """V at the bytes that λ = 0.5 spends lies below that of rows drawn at random."""
-    desk = Desk(seen())
+    desk = OfflineAssigner(seen())
     probe = written_down()
     adaptive = probe.forecast(lam=0.5, group_size=1)
     chance = probe.forecast(system="random-bits")

@@ -16,7 +16,7 @@ from gnnqlab.simulation.threaded_workers import ThreadedWorkers
 from gnnqlab.systems import fixed_bits, vanilla
 from gnnqlab.theory.variance import AVERAGE
 from gnnqlab.train.config.run_config import TrainSettings
-from gnnqlab.tune.assign import Desk
+from gnnqlab.tune.offline_assigner import OfflineAssigner
 from gnnqlab.tune.trace import trace
 from tests.cases import each
 from tests.tune.probes import GRAPH, MODEL, seen
@@ -40,7 +40,7 @@ def test_messages_hold_the_rows_of_the_shards(workers):
 
 def test_noise_of_a_place_adds_up_to_its_variance():
     """Σ_v Σ_k α² D S² / 6 is the sum of β / (2^b - 1)²: the same messages, by node and by row."""
-    found, desk = seen(3), Desk(seen(3))
+    found, desk = seen(3), OfflineAssigner(seen(3))
     widths = desk.chosen(Fixed(bits=2))
     joined = {place: torch.cat(parts) for place, parts in widths.items()}
     noise = found.noise(joined, 1)
@@ -55,7 +55,7 @@ def test_bounds_are_those_of_the_check(model):
     recipe = replace(vanilla(), partition=Random())
     graph = load(GRAPH)
     found = trace(graph, shape, recipe, workers=2, epochs=2)
-    eight = {place: torch.cat(parts).long() for place, parts in Desk(found).chosen(Fixed(bits=8)).items()}
+    eight = {place: torch.cat(parts).long() for place, parts in OfflineAssigner(found).chosen(Fixed(bits=8)).items()}
     bounds = [each.bound(found.noise(eight, 0), AVERAGE).total for each in found.theorem.terms]
     # The trace looks at the weights of its last epoch, here those after epoch 0.
     system = replace(fixed_bits(bits=8), partition=Random())

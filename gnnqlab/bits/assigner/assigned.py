@@ -13,12 +13,12 @@ from torch import Tensor
 
 from gnnqlab.adaptive import ASSIGNMENTS, Adaptive, Entry, Follower, State, Training
 from gnnqlab.bits.assigner.assignment import JointAssignment, Key
-from gnnqlab.bits.assigner.transfers import Arrival, Transfers
-from gnnqlab.bits.outlook import Foreseen, Outlook
-from gnnqlab.bits.policy import WIDTHS, BitPolicy, Bits, Period, Rows, Widths, some_of
-from gnnqlab.seat import Seat
+from gnnqlab.bits.assigner.link_samples import LinkSample, Transfers
+from gnnqlab.bits.policy import WIDTHS, BitPolicy, Bits, Period, Rows, Widths, check_subset
+from gnnqlab.bits.policy_preview import PolicyPreview, PreviewedWidths
 from gnnqlab.settings import OneOf, Range, check
 from gnnqlab.theory.cost import LinkCost
+from gnnqlab.worker_context import WorkerContext
 
 __all__ = ["Assigned", "AssignedWidths", "Assigner"]
 
@@ -61,10 +61,10 @@ class Assigned(Bits):
     """Weight rows with (Σα)², as the published code does, in place of Σα²."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "among", tuple(sorted(some_of(WIDTHS, self.among))))
+        object.__setattr__(self, "among", tuple(sorted(check_subset(WIDTHS, self.among))))
         check(self)
 
-    def build(self, seat: Seat) -> AssignedWidths:
+    def build(self, worker: WorkerContext) -> AssignedWidths:
         """Return the assignment in force on one worker, which adapts as the assigner says."""
         return AssignedWidths(self)
 
@@ -82,19 +82,19 @@ class Assigned(Bits):
         """Whether the rows of this epoch are weighed for an assignment."""
         return epoch == self.first or (epoch > self.first and (epoch + 1) % self.period == 0)
 
-    def foresee(self, outlook: Outlook) -> Foreseen:
+    def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
         """Return the widths of an epoch, found as the assigner finds them from traced ranges and the link of a probe.
 
         By default those of the first assignment, which are in force after the epochs in ``start`` bits.
         """
         if outlook.epoch is None:
-            return Foreseen(widths=outlook.assign(self, self.first), epoch=self.first)
+            return PreviewedWidths(widths=outlook.assign(self, self.first), epoch=self.first)
         # An assignment in the background is found beside one more epoch.
         last = outlook.epoch - (2 if self.when == "background" else 1)
         if last < self.first:
-            return Foreseen(widths=outlook.ask(self, outlook.epoch), epoch=outlook.epoch)
+            return PreviewedWidths(widths=outlook.ask(self, outlook.epoch), epoch=outlook.epoch)
         weighed = next(epoch for epoch in range(last, -1, -1) if self.assigns_after(epoch))
-        return Foreseen(
+        return PreviewedWidths(
             widths=outlook.assign(self, weighed),
             epoch=outlook.epoch,
             assumes=(f"the widths assigned after epoch {weighed}, from the ranges traced last before it",),
@@ -115,7 +115,7 @@ class AssignedWidths(BitPolicy):
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
         """Return the assigner of this worker; alone it has nobody to send rows to."""
-        named = training.seat.named
+        named = training.worker.named
         return [Assigner.of(self, training)] if training.distributed else [_NoLinks(named("bits"), self)]
 
     @property
@@ -183,10 +183,10 @@ class Assigner(Adaptive):
         self.widths = widths
         """The assignment in force."""
         self.joint = joint
-        self.name = training.seat.named("assignment")
+        self.name = training.worker.named("assignment")
         self.history: list[dict[str, Any]] = []
         """One entry for every assignment that was put in force, until it is read."""
-        self._rank, self._named = training.seat.rank, training.seat.named
+        self._rank, self._named = training.worker.rank, training.worker.named
         self._time_links, self._phases = training.time_links, training.phases
         # Others are seen to arrive when somebody waits for them, and computing would count as transfer.
         self._timed_by_training = training.transport == "direct" and dist.get_backend() == "gloo"
@@ -201,7 +201,7 @@ class Assigner(Adaptive):
         joint = JointAssignment(
             training.shard,
             training.part("exchange"),
-            direction=training.seat.direction,
+            direction=training.worker.direction,
             codec=training.part("codec"),
             ring=training.transport == "ring",
         )
@@ -217,7 +217,7 @@ class Assigner(Adaptive):
             if self.widths.settings.when == "blocking":
                 self._install(epoch)
 
-    def observe(self, arrivals: Sequence[Arrival]) -> None:
+    def observe(self, arrivals: Sequence[LinkSample]) -> None:
         """Take what an epoch's messages took, to refresh the cost model with."""
         if self._timed_by_training:
             self._transfers.observe(arrivals)

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from gnnqlab.bits.assigner.assemble import Message, assemble
 from gnnqlab.bits.assigner.groups import Groups, group, use_of_halo
+from gnnqlab.bits.assigner.link_samples import Place, Witnessed, clock_offsets, machine, refreshed, samples
 from gnnqlab.bits.assigner.solver import solve
-from gnnqlab.bits.assigner.transfers import Place, Witnessed, clock_offsets, machine, refreshed, samples
 from gnnqlab.bits.row import ParamBytes, row_bytes
 from gnnqlab.bits.variance import Weighed
 from gnnqlab.partition.shard import Shard

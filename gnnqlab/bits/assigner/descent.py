@@ -154,8 +154,8 @@ class Watch(Adaptive):
     def of(cls, settings: Comparing, training: Training) -> Watch:
         """Return who watches a training."""
         # Every shard looks at the whole graph for the nodes' importance, one shard after the other.
-        extract_s = getattr(training.shard, "extract_s", math.nan) * training.seat.workers
-        return cls(settings, name=training.seat.named("descent"), extract_s=extract_s)
+        extract_s = getattr(training.shard, "extract_s", math.nan) * training.worker.workers
+        return cls(settings, name=training.worker.named("descent"), extract_s=extract_s)
 
     def says(self, epoch_s: float | None) -> dict[str, float | None]:
         return {"epoch_s": epoch_s}

@@ -2,12 +2,12 @@
 
 1. The linear relaxation, exactly, and its dual bound (:mod:`gnnqlab.bits.assigner.relaxation`).
 2. A window around the best Z of each round, outside of which the relaxation alone is worse than whole groups are.
-3. In the window, the staircases of all links (:mod:`gnnqlab.bits.assigner.staircases`): the Z at which their sum and
+3. In the window, the staircases of all links (:mod:`gnnqlab.bits.assigner.link_stairs`): the Z at which their sum and
    the price of the seconds is least gives the assignment; the same with the bounds gives a lower bound on every other.
-4. If the gap is still too wide and few groups are open, all that links can reach (:mod:`gnnqlab.bits.assigner.fronts`).
+4. If the gap is still too wide and few groups are open, all that links can reach (:mod:`gnnqlab.bits.assigner.pareto_fronts`).
 
 Rounds do not see each other, so all of this is done for every round at once. Where transfers queue at both of their
-ends links do see each other: :mod:`gnnqlab.bits.assigner.both_ends` solves that.
+ends links do see each other: :mod:`gnnqlab.bits.assigner.full_duplex` solves that.
 
 Letters: G groups, L links, R rounds, E stairs.
 """
@@ -19,11 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnqlab.bits.assigner.both_ends import solve_both_ends
-from gnnqlab.bits.assigner.fronts import Front, front_stairs, fronts
+from gnnqlab.bits.assigner.full_duplex import solve_full_duplex
+from gnnqlab.bits.assigner.link_stairs import Even, Stairs, Window, even_links, even_stairs, joined, other_stairs
+from gnnqlab.bits.assigner.pareto_fronts import Front, front_stairs, fronts
 from gnnqlab.bits.assigner.problem import Problem, Solution
 from gnnqlab.bits.assigner.relaxation import Relaxed, Upgrades, dual_bound, relax, upgrades
-from gnnqlab.bits.assigner.staircases import Even, Stairs, Window, even_links, even_stairs, joined, other_stairs
 
 __all__ = ["solve"]
 
@@ -62,7 +62,7 @@ def solve(problem: Problem, *, tolerance: float = 1e-4, most_open: int | None = 
     if problem.group_rows.size <= _FEW:
         tolerance = 0.0
     if problem.pair_far_link is not None:
-        return solve_both_ends(problem, tolerance=tolerance, most_open=_FEW if most_open is None else most_open)
+        return solve_full_duplex(problem, tolerance=tolerance, most_open=_FEW if most_open is None else most_open)
     ups = upgrades(problem)
     relaxed = relax(problem, ups)
     proved = dual_bound(problem, relaxed.multipliers)

@@ -22,7 +22,7 @@ from gnnqlab.kernels.codec.quantize import Noise, quantize
 from gnnqlab.kernels.noise import stream
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.kernels.sparse.attention import sddmm_add, segment_softmax, weighted_sum
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.chart_parts import STYLES
 from gnnqlab.lab.figures.charts import add_slider, lines
 from gnnqlab.lab.figures.log_ticks import value_ticks
@@ -81,7 +81,9 @@ def error_by_width(
     return pd.DataFrame(table, index=pd.Index(list(bits), name="bits"))
 
 
-def draw_bit_rule(frame: DataFrame, *, start: float | None = None, target: float = 0.3, dark: bool = False) -> Bundle:
+def draw_bit_rule(
+    frame: DataFrame, *, start: float | None = None, target: float = 0.3, dark: bool = False
+) -> FigureData:
     """Draw the error by width beside the target, with a slider over ε.
 
     Args:
@@ -113,7 +115,7 @@ def draw_bit_rule(frame: DataFrame, *, start: float | None = None, target: float
         height=440,
     )
     steps = {f"{each:g}": {"y": [frame[each].tolist()]} for each in known}
-    return Bundle(add_slider(figure, steps, start=f"{start:g}", prefix="ε = ", traces=[0]), frame.round(4))
+    return FigureData(add_slider(figure, steps, start=f"{start:g}", prefix="ε = ", traces=[0]), frame.round(4))
 
 
 _LOOKS = {"stochastic": "blue solid circle", "nearest": "vermillion dash square"}
@@ -165,7 +167,7 @@ def update_error(graph: Graph, *, bits: int = 4, draws: int = 64, scale: str = "
     return pd.DataFrame(table, index=pd.Index(counts, name="epochs averaged"))
 
 
-def draw_update_error(frame: DataFrame, *, bits: int, dark: bool = False) -> Bundle:
+def draw_update_error(frame: DataFrame, *, bits: int, dark: bool = False) -> FigureData:
     """Draw :func:`update_error`, a line for each way to round.
 
     Raises:
@@ -185,7 +187,7 @@ def draw_update_error(frame: DataFrame, *, bits: int, dark: bool = False) -> Bun
         height=370,
         title=f"Error (%) of the mean weight update, {human_bits(bits)}",
     )
-    return Bundle(figure, frame)
+    return FigureData(figure, frame)
 
 
 PROJECTED = {0: (0.59, 0.73, 0.51, -0.65), 2: (0.32, 0.41, 0.99, -0.52)}

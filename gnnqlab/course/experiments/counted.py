@@ -1,6 +1,6 @@
 """Float32 products that count what a training pass has to do, and tell the epoch's clock sums from products.
 
-Without them the phases ``central`` and ``marginal`` hold the products that run between sums (``train/loop/clock.py``).
+Without them the phases ``central`` and ``marginal`` hold the products that run between sums (``train/loop/phase_timer.py``).
 With them those two hold sums alone, beside the small change around them, and ``products`` holds every dense product.
 """
 
@@ -151,11 +151,11 @@ class CountedProducts(PlainProducts):
         raise ValueError("the work of attention is not counted, got a model that attends; choose one that sums")
 
     def _in(self, phase: str, run: Callable[..., T], *operands: Any, **settings: Any) -> T:
-        around = self._clock.turn(phase)
+        around = self._clock.enter(phase)
         try:
             return run(*operands, **settings)
         finally:
-            self._clock.turn(around)
+            self._clock.enter(around)
 
     def _count_product(self, a: Tensor, b: Tensor, transposed: str) -> None:
         if not self._counting:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.bits.in_words import human_bits
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.byte_axis import byte_ticks
 from gnnqlab.lab.figures.charts import bars, lines, panels
 from gnnqlab.lab.figures.frames import human_bytes, settled
@@ -158,7 +158,7 @@ _LOOKS = {
 }
 
 
-def draw_depth(table: DataFrame, *, bits: int = 2, dark: bool = False) -> Bundle:
+def draw_depth(table: DataFrame, *, bits: int = 2, dark: bool = False) -> FigureData:
     """Draw `depth_error`: output left, gradient right, a line a model, one colour, dash and marker each."""
     rows = table.reset_index()
     depths = sorted(set(rows["depth"]))
@@ -172,7 +172,7 @@ def draw_depth(table: DataFrame, *, bits: int = 2, dark: bool = False) -> Bundle
     }  # fmt: skip
     title = f"Error (%) against depth, {human_bits(bits)}"
     figure = panels(charts, gap=0.12, title=title, dark=dark, height=420, legend_below=True)
-    return Bundle(figure, table.reset_index("depth"))
+    return FigureData(figure, table.reset_index("depth"))
 
 
 def kinds_of_bytes(records: Mapping[str, DataFrame], traffic: Mapping[str, DataFrame]) -> DataFrame:
@@ -201,7 +201,7 @@ def kinds_of_bytes(records: Mapping[str, DataFrame], traffic: Mapping[str, DataF
     return pd.DataFrame.from_dict(lines, orient="index", columns=columns).rename_axis("model")
 
 
-def draw_kinds(table: DataFrame, *, dark: bool = False) -> Bundle:
+def draw_kinds(table: DataFrame, *, dark: bool = False) -> FigureData:
     """Draw `kinds_of_bytes` as bars.
 
     Raises:
@@ -230,4 +230,4 @@ def draw_kinds(table: DataFrame, *, dark: bool = False) -> Bundle:
         dark=dark,
         height=380,
     )
-    return Bundle(figure, table)
+    return FigureData(figure, table)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.graph.generate import rmat
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import bars, lines
 from gnnqlab.partition.ebv import EBV
 from gnnqlab.partition.parts import partition
@@ -108,7 +108,7 @@ def connection_table(several: Mapping[str, Parts]) -> DataFrame:
     return table
 
 
-def draw_connections(several: Mapping[str, Parts], *, dark: bool = False) -> Bundle:
+def draw_connections(several: Mapping[str, Parts], *, dark: bool = False) -> FigureData:
     """Draw inner and outer connections of the busiest worker, a pair of bars for each partition."""
     table = connection_table(several)
     said = "; ".join(
@@ -125,13 +125,13 @@ def draw_connections(several: Mapping[str, Parts], *, dark: bool = False) -> Bun
         dark=dark,
         height=200 + 45 * len(table),
     )
-    return Bundle(figure, table)
+    return FigureData(figure, table)
 
 
 _LOOKS = {"inner": ("within hosts", "sky solid circle"), "outer": ("between hosts", "vermillion dash square")}
 
 
-def draw_by_gamma(table: DataFrame, *, dark: bool = False) -> Bundle:
+def draw_by_gamma(table: DataFrame, *, dark: bool = False) -> FigureData:
     """Draw rows within hosts and between them over γ, each beside what plain EBV (the first line) has.
 
     Args:
@@ -153,7 +153,7 @@ def draw_by_gamma(table: DataFrame, *, dark: bool = False) -> Bundle:
         dark=dark,
         height=380,
     )
-    return Bundle(figure, table)
+    return FigureData(figure, table)
 
 
 def tier_table(forecasts: Mapping[str, Forecast]) -> DataFrame:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnqlab.compute import Float32Products
-from gnnqlab.compute.remade import KEEPS, Remakes
+from gnnqlab.compute.recompute import KEEPS, RecomputeContext
 from gnnqlab.nn import LocalGraph, build_model
 from gnnqlab.observe import Observer, Observers, OperationEnded, OperationStarted
 from gnnqlab.partition.parts import cut_graph
@@ -26,7 +26,7 @@ from gnnqlab.systems import vanilla
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.node_labels import label_objective
 from gnnqlab.train.loop.trainer import Trainer
-from gnnqlab.train.records.standing import standing
+from gnnqlab.train.records.persistent_tensors import persistent_tensors
 
 if TYPE_CHECKING:
     from gnnqlab.compute.products import Compute
@@ -100,14 +100,14 @@ def kept_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str], int]
     """Return the same of one trainer's next forward pass; all workers of a graph call it at once."""
     keep = trainer.settings.keep_for_backward
     watch = _SavedTensors(
-        [trainer.graph.ids, *(tensor for tensors in standing(trainer).values() for tensor in tensors)]
+        [trainer.graph.ids, *(tensor for tensors in persistent_tensors(trainer).values() for tensor in tensors)]
     )
     with ExitStack() as stack:
-        remakes: Remakes | None = None
+        remakes: RecomputeContext | None = None
         if keep == "all":
             stack.enter_context(torch.autograd.graph.saved_tensors_hooks(watch.saved, lambda kept: kept))
         else:
-            remakes = stack.enter_context(Remakes(keep, watch.note))
+            remakes = stack.enter_context(RecomputeContext(keep, watch.note))
         stack.enter_context(watch.layers(trainer.model))
         graph = trainer.graph.at(epoch, training=True, remakes=remakes, observers=Observers([watch]))
         logits = trainer.model(graph, trainer.graph.features)
@@ -122,8 +122,8 @@ def kept_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str], int]
 class _SavedTensors(Observer):
     """Record the tensors that autograd saves while the operations of a pass run."""
 
-    def __init__(self, standing: Iterable[Tensor]) -> None:
-        self._standing = [tensor.untyped_storage() for tensor in standing]
+    def __init__(self, persistent_tensors: Iterable[Tensor]) -> None:
+        self._standing = [tensor.untyped_storage() for tensor in persistent_tensors]
         self._known = {id(storage) for storage in self._standing}
         self._noted: dict[int, tuple[weakref.ref[Any], int, str]] = {}
         self._kinds, self._rows, self._inside = ["others"], 0, -1

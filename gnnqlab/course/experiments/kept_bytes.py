@@ -16,7 +16,7 @@ from gnnqlab.systems import vanilla
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.node_labels import label_objective
 from gnnqlab.train.loop.trainer import Trainer
-from gnnqlab.train.records.ledger import counting
+from gnnqlab.train.records.memory_tracker import counting
 
 if TYPE_CHECKING:
     from torch import Tensor

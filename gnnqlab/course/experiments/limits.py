@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from gnnqlab.course.experiments.counted import Work, count
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import bars
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.partition.edge_cut import Random
@@ -27,7 +27,7 @@ from gnnqlab.systems.system import make_system
 from gnnqlab.theory.cost import epoch_s
 from gnnqlab.theory.limits import Product
 from gnnqlab.train.config.run_config import TrainSettings
-from gnnqlab.train.loop.clock import Clock
+from gnnqlab.train.loop.phase_timer import PhaseTimer
 from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def measure_limits(
         raise ValueError(f"epochs must be at least {_SETTLING + 1}, the first {_SETTLING} are left out, got {epochs}")
     shape = ModelSettings(name=model, layers=layers, hidden=hidden)
     shard, found = cut_graph(graph, Random(), 1).shard(graph, 0), []
-    clock = Clock(timer=time.thread_time)
+    clock = PhaseTimer(timer=time.thread_time)
     trainer = worker_trainer(shard, make_system("vanilla"), shape, TrainSettings(), clock=clock)
     work = count(trainer)
     with one_thread():
@@ -229,7 +229,7 @@ def measure_limits(
     return limits_table({str(phase): float(each) for phase, each in medians.items()}, least)
 
 
-def draw_limits(table: DataFrame, *, title: str = "An epoch beside its limits", dark: bool = False) -> Bundle:
+def draw_limits(table: DataFrame, *, title: str = "An epoch beside its limits", dark: bool = False) -> FigureData:
     """Draw each part of an epoch: above what it took, below what its work takes at least, and how many times that is.
 
     Args:
@@ -272,7 +272,7 @@ def draw_limits(table: DataFrame, *, title: str = "An epoch beside its limits", 
         dark=dark,
         height=180 + 50 * len(parts),
     )
-    return Bundle(figure, table.round(3))
+    return FigureData(figure, table.round(3))
 
 
 def _times(ratio: float) -> str:

@@ -11,7 +11,7 @@ import torch
 from gnnqlab.bits.assigner.descent import Descent
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.orchestrator import Orchestrated, OrchestratedWidths, by_importance
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
 from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.lab.figures.graph_drawing import draw_bits, message_widths
@@ -110,7 +110,7 @@ def importance_table(parts: Parts) -> DataFrame:
     return table
 
 
-def draw_importance(parts: Parts, *, base: int = 1, dark: bool = False) -> Bundle:
+def draw_importance(parts: Parts, *, base: int = 1, dark: bool = False) -> FigureData:
     """Draw the width of every message as base and importance give it."""
     ids, p = _boundary(parts)
     widths = OrchestratedWidths(Orchestrated(), ids, p)
@@ -161,7 +161,7 @@ def base_by_epoch(run: Run) -> Series:
     return base
 
 
-def draw_decisions(run: Run, *, dark: bool = False) -> Bundle:
+def draw_decisions(run: Run, *, dark: bool = False) -> FigureData:
     """Draw what the Coordinator saw and did: loss, descent rates, base width, and the rows in every width.
 
     Raises:
@@ -231,10 +231,10 @@ def draw_decisions(run: Run, *, dark: bool = False) -> Bundle:
         name = f"legend{number if number > 1 else ''}"
         figure.update_layout({name: {**above, "y": axis.domain[1]}})
         figure.update_traces(legend=name, selector={"yaxis": f"y{number if number > 1 else ''}"})
-    return Bundle(figure, pd.concat([table.drop(columns="base"), base.rename("base")], axis=1))
+    return FigureData(figure, pd.concat([table.drop(columns="base"), base.rename("base")], axis=1))
 
 
-def draw_signs(run: Run, *, dark: bool = False) -> Bundle:
+def draw_signs(run: Run, *, dark: bool = False) -> FigureData:
     """Draw the base width for this run's losses and times with the rate of the text, and with the rate as printed."""
     import pandas as pd
 
@@ -261,7 +261,7 @@ def draw_signs(run: Run, *, dark: bool = False) -> Bundle:
         dark=dark,
         height=430,
     )
-    return Bundle(figure, base)
+    return FigureData(figure, base)
 
 
 _BASE: dict[str, Any] = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gnnqlab.exchange.timeline import Span
-from gnnqlab.message.place import Place
+from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.observe import MessageEncoded, Observer, Observers, PhaseEnded
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
@@ -28,7 +28,7 @@ __all__ = ["OneEpoch", "SentRows", "train_one_epoch"]
 class SentRows:
     """The rows of one message."""
 
-    place: Place
+    place: ExchangeKey
     sender: int
     receiver: int
     nodes: tuple[int, ...]
@@ -45,7 +45,7 @@ class SentRows:
     def from_message(cls, message: MessageEncoded) -> SentRows:
         """Return the rows of an observed message."""
         return cls(
-            place=Place(message.layer, message.direction, message.round),
+            place=ExchangeKey(message.layer, message.direction, message.round),
             sender=message.rank,
             receiver=message.receiver,
             nodes=tuple(message.node_ids.tolist()),

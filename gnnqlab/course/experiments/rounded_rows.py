@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gnnqlab.run.run import Run
 
 __all__ = [
-    "RoundedRows", "expect_repeatable", "points_of", "points_table", "rounded_rows", "rounded_rows_of",
+    "RoundedRows", "require_repeatable", "points_of", "points_table", "rounded_rows", "rounded_rows_of",
 ]  # fmt: skip
 
 _CLOSE = 1e-3
@@ -135,7 +135,7 @@ def rounded_rows(
 
     Raises:
         ValueError: if a point is none of this training's, or training cannot be repeated here so (see
-            :func:`expect_repeatable`).
+            :func:`require_repeatable`).
 
     Example:
         >>> from gnnqlab import course
@@ -166,7 +166,7 @@ def rounded_rows_of(run: Run, at: Sequence[str] = DIRECTIONS, *, epoch: int) -> 
         RuntimeError: if losses differ, by which what is repeated is not the run: it was steered, say.
     """
     config, records = run.config, run.records
-    config.expect_nodes("rounded_rows_of")
+    config.require_nodes("rounded_rows_of")
     losses = {} if records.empty else records.groupby("epoch")["loss"].first().to_dict()
     if epoch not in losses:
         raise ValueError(f"epoch must be one that run {run.id} has trained, got {epoch}; it has {len(losses)} of them")
@@ -221,7 +221,7 @@ def points_table(rows: Sequence[RoundedRows]) -> DataFrame:
     return pd.DataFrame.from_dict(lines, orient="index", columns=columns).rename_axis("point")
 
 
-def expect_repeatable(system: System, workers: int) -> None:
+def require_repeatable(system: System, workers: int) -> None:
     """Refuse a system whose rows cannot be had again by training in this process.
 
     Raises:
@@ -255,7 +255,7 @@ def _looked_at(
     points = (at,) if isinstance(at, str) else tuple(at)
     for point in points:
         point_of(point)
-    expect_repeatable(system, cut.workers)
+    require_repeatable(system, cut.workers)
     observers = [_Rounded() for _ in range(cut.workers)]
     for observer in observers:
         observer.points, observer.epoch = points, epoch
@@ -270,7 +270,7 @@ def _looked_at(
                 f"{known:.6g}; was it steered, or trained on another device?"
             )
     for direction in DIRECTIONS:
-        of_direction(policy, direction).expect_points()
+        of_direction(policy, direction).require_points()
     found = [rows for observer in observers for rows in observer.rows]
     lost = [point for point in points if not any(point in (rows.point, rows.point.split()[0]) for rows in found)]
     if lost:

@@ -144,7 +144,7 @@ def loss_by_point(
 
     Raises:
         ValueError: if training cannot be repeated here so, see
-        :func:`gnnqlab.course.experiments.rounded_rows.expect_repeatable`.
+        :func:`gnnqlab.course.experiments.rounded_rows.require_repeatable`.
     """
     import pandas as pd
 

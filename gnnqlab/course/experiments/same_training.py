@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, panels
 from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.lab.training.snapshot import RunLike, take
@@ -85,7 +85,7 @@ _WIDTHS = (9, 3.5, 2, 1.5)
 _EPSILON = 2.0**-24  # half a unit in the last place of a float32 near 1
 
 
-def draw_agreement(runs: Sequence[RunLike], *, dark: bool = False) -> Bundle:
+def draw_agreement(runs: Sequence[RunLike], *, dark: bool = False) -> FigureData:
     """Draw the losses of runs on each other, and how far each is from the first.
 
     Raises:
@@ -127,4 +127,6 @@ def draw_agreement(runs: Sequence[RunLike], *, dark: bool = False) -> Bundle:
     caption = f"Losses of {', '.join(losses)}. Largest distance from {first} in any epoch: " + ", ".join(
         f"{name} {distance:.0e}" for name, distance in apart.max().items()
     )
-    return Bundle(panels([left, right], gap=0.13, title="The same training?", caption=caption + ".", dark=dark), table)
+    return FigureData(
+        panels([left, right], gap=0.13, title="The same training?", caption=caption + ".", dark=dark), table
+    )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, panels, scatter
 from gnnqlab.launch.start import launch
 from gnnqlab.message.sampler import BoundarySampling
@@ -177,7 +177,7 @@ def compare_shares(
     return pd.DataFrame(lines, columns=["p", "seed", "accuracy (%)", "final loss", "MB an epoch"])
 
 
-def draw_sums(frame: DataFrame, *, node: int | None = None, dark: bool = False) -> Bundle:
+def draw_sums(frame: DataFrame, *, node: int | None = None, dark: bool = False) -> FigureData:
     """Draw `sampled_sums`: a point an epoch, their mean so far, and the sum over all rows."""
     exact, mean = float(frame["all rows"].iloc[-1]), float(frame["mean so far"].iloc[-1])
     which = "" if node is None else f" of node {node}"
@@ -200,10 +200,10 @@ def draw_sums(frame: DataFrame, *, node: int | None = None, dark: bool = False) 
         dark=dark,
         height=340,
     )
-    return Bundle(figure, frame)
+    return FigureData(figure, frame)
 
 
-def draw_shares(frame: DataFrame, *, dark: bool = False) -> Bundle:
+def draw_shares(frame: DataFrame, *, dark: bool = False) -> FigureData:
     """Draw `compare_shares`: accuracy, final loss and bytes against p, every run a point, and their means.
 
     Raises:
@@ -238,4 +238,4 @@ def draw_shares(frame: DataFrame, *, dark: bool = False) -> Bundle:
     runs = int(frame.groupby("p").size().min())
     caption = f"Accuracy, loss and bytes by share of boundary rows, {runs} run{'s' if runs > 1 else ''} each: {words}."
     title = "What a share of the boundary rows buys"
-    return Bundle(panels(charts, gap=0.1, title=title, caption=caption, dark=dark, legend_below=True), means)
+    return FigureData(panels(charts, gap=0.1, title=title, caption=caption, dark=dark, legend_below=True), means)

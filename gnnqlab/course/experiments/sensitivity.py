@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.graph.sources import load
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, panels, scatter
 from gnnqlab.simulation.gradient_noise import gradient_noise
 from gnnqlab.theory.intervals import interval
@@ -118,7 +118,7 @@ def sensitivity_chart(
     values: Sequence[str] = ("accuracy", "epoch_s"),
     baseline: DataFrame | None = None,
     dark: bool = False,
-) -> Bundle:
+) -> FigureData:
     """Draw what a knob changes: a panel a quantity, the mean with its 95 % interval, every run as a faint point.
 
     Args:
@@ -178,4 +178,4 @@ def sensitivity_chart(
         f"mean and 95 % interval: {words}."
     )
     figure = panels(charts, gap=0.14, title=f"What {called} changes", caption=caption, dark=dark, height=350)
-    return Bundle(figure, shown)
+    return FigureData(figure, shown)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.exchange.schedules.pipeline import Pipelined
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, panels
 from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.launch.start import launch
@@ -85,7 +85,7 @@ _COLORS = {0.0: "#56b4e9", 0.5: "#0072b2 dash", 0.95: "#003c5f dash"}
 
 def draw_smoothing(
     records: Mapping[tuple[str, float], DataFrame], *, fresh: DataFrame | None = None, dark: bool = False
-) -> Bundle:
+) -> FigureData:
     """Draw the loss by epoch, a panel for rows, gradients and both, a line for each γ.
 
     Args:
@@ -135,4 +135,4 @@ def draw_smoothing(
         height=380,
         legend_below=True,
     )
-    return Bundle(figure, pd.DataFrame({f"{what}, γ = {gamma:g}": loss for (what, gamma), loss in losses.items()}))
+    return FigureData(figure, pd.DataFrame({f"{what}, γ = {gamma:g}": loss for (what, gamma), loss in losses.items()}))

@@ -12,18 +12,18 @@ from torch import Tensor
 from gnnqlab.adaptive import Training
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.graph.graph import Graph
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lanes, lines, panels
 from gnnqlab.lab.figures.theme import OKABE_ITO
-from gnnqlab.message.place import Place
+from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.nn.message_passing import LocalGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
 from gnnqlab.observe import Aggregated, Observer, Observers
-from gnnqlab.seat import Seat
 from gnnqlab.theory.variance import decoded_moments
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.node_labels import label_objective
 from gnnqlab.train.loop.trainer import Trainer
+from gnnqlab.worker_context import WorkerContext
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -55,13 +55,13 @@ def ages(schedule: Any, losses: Sequence[float], *, epoch_s: float = 1.0) -> Dat
     import pandas as pd
 
     runner, nobody = schedule.build(), torch.zeros(0)
-    training = Training(seat=Seat(rank=0, workers=1, seed=0, ids=nobody.long(), importance=nobody))
+    training = Training(worker=WorkerContext(rank=0, workers=1, seed=0, ids=nobody.long(), importance=nobody))
     adaptives = runner.adaptives(training)
     lines = []
     why: dict[int, str] = {}
     for epoch, loss in enumerate(losses):
         step = _Posted(epoch)
-        runner.run(step, Place(0, "forward"))
+        runner.run(step, ExchangeKey(0, "forward"))
         lines.append((epoch, step.used, epoch - step.used, why.get(epoch, "")))
         for adaptive in adaptives:
             adaptive.after_epoch(epoch, loss, {"epoch_s": epoch_s})
@@ -151,7 +151,7 @@ def _rows_by_epoch(
     rows = AggregatedRows(layer, ids)
     settings = TrainSettings(seed=seed, lr=lr)
     trainer = Trainer(local, label_objective(graph), network, settings, observers=Observers([rows]))
-    local.exchange.keeps_rows = local.exchange.looks_first = undropped
+    local.exchange.uses_stale_rows = local.exchange.aggregates_before_projection = undropped
     for epoch in range(epochs):
         trainer.epoch(epoch)
     return rows.by_epoch
@@ -201,7 +201,7 @@ class _Came:
         return torch.tensor(float(self._epoch))
 
 
-def draw_old_rows(frames: Mapping[str, DataFrame], *, dark: bool = False) -> Bundle:
+def draw_old_rows(frames: Mapping[str, DataFrame], *, dark: bool = False) -> FigureData:
     """Draw `old_rows`, a panel a frame: solid blue for age, dashed green for smoothed, grey dots for few bits."""
     import pandas as pd
 
@@ -225,7 +225,7 @@ def draw_old_rows(frames: Mapping[str, DataFrame], *, dark: bool = False) -> Bun
     figure = panels(
         charts, share_y=True, gap=0.05, title=title, caption=caption, dark=dark, height=420, legend_below=True
     )
-    return Bundle(figure, pd.concat(frames, axis=1))
+    return FigureData(figure, pd.concat(frames, axis=1))
 
 
 def _percent(value: float) -> str:
@@ -248,7 +248,7 @@ def _styles(frame: DataFrame) -> dict[str, str]:
     }
 
 
-def draw_epoch(timelines: Mapping[str, DataFrame], *, rank: int = 0, dark: bool = False) -> Bundle:
+def draw_epoch(timelines: Mapping[str, DataFrame], *, rank: int = 0, dark: bool = False) -> FigureData:
     """Draw one whole epoch of one worker, a panel a run: what it does, and when the bytes that it uses travel.
 
     Bytes left of 0 travelled before the epoch began.
@@ -301,7 +301,7 @@ def draw_epoch(timelines: Mapping[str, DataFrame], *, rank: int = 0, dark: bool 
         height=height,
         legend_below=True,
     )
-    return Bundle(figure, pd.concat(frames, names=["run"]).reset_index(level=0).set_index("run"))
+    return FigureData(figure, pd.concat(frames, names=["run"]).reset_index(level=0).set_index("run"))
 
 
 def _one_epoch(timeline: DataFrame, rank: int) -> DataFrame:

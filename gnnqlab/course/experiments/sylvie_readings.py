@@ -16,7 +16,7 @@ from torch import Tensor
 from gnnqlab.bits.assigner.descent import Watch
 from gnnqlab.bits.orchestrator import HALVES, QUARTERS, Orchestrated, OrchestratedWidths, Orchestrator, by_importance
 from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline
-from gnnqlab.exchange.schedules.switch import Switch
+from gnnqlab.exchange.schedules.staleness_switch import StalenessSwitch
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -64,7 +64,7 @@ def decide(losses: Sequence[float], settings: Orchestrated, *, bound: int = 10, 
     nobody = torch.zeros(0, dtype=torch.int64)
     widths, pipeline = OrchestratedWidths(settings, nobody, nobody), AdaptivePipeline(bound=bound).build()
     watch = Watch(settings)
-    adaptives = watch, Orchestrator(widths, watch), Switch(pipeline, bound, watch)
+    adaptives = watch, Orchestrator(widths, watch), StalenessSwitch(pipeline, bound, watch)
     base, stale = [], []
     for epoch, loss in enumerate(losses):
         base.append(widths.base)

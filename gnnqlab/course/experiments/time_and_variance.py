@@ -13,7 +13,7 @@ from gnnqlab.bits.assigner.pareto import front_over_lam
 from gnnqlab.bits.assigner.reference import brute_force, solve_reference
 from gnnqlab.bits.assigner.solver import solve
 from gnnqlab.bits.policy import BitPolicy, Fixed, UniformRandom
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, scatter
 from gnnqlab.simulation.gradient_noise import gradient_noise
 
@@ -135,7 +135,7 @@ def pareto_chart(
     chosen: Forecast | None = None,
     beside: Mapping[str, Forecast] | None = None,
     dark: bool = False,
-) -> Bundle:
+) -> FigureData:
     """Draw predicted time of an epoch against gradient variance over λ.
 
     Args:
@@ -208,10 +208,10 @@ def pareto_chart(
         height=380,
         legend_rows=2,
     )
-    return Bundle(figure, frame.iloc[: len(rows)])
+    return FigureData(figure, frame.iloc[: len(rows)])
 
 
-def assignments_chart(problem: Problem, *, dark: bool = False) -> Bundle:
+def assignments_chart(problem: Problem, *, dark: bool = False) -> FigureData:
     """Draw every assignment that there is of a small problem, and those that some λ chooses.
 
     Raises:
@@ -264,7 +264,7 @@ def assignments_chart(problem: Problem, *, dark: bool = False) -> Bundle:
     # The line falls, so words above it are clear of it.
     figure.data[1].update(textposition="top right", cliponaxis=False)
     picked = picked.assign(**{"from λ": [min(found[each]) for each in picked.index]})
-    return Bundle(figure, picked)
+    return FigureData(figure, picked)
 
 
 def solvers_table(problem: Problem, *, highs: bool = True) -> DataFrame:

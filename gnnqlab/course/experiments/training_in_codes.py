@@ -16,7 +16,7 @@ from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.codec.quantize import quantize
 from gnnqlab.kernels.sparse.int8_edges import int8_sddmm_dot, int8_weighted_sum
 from gnnqlab.kernels.sparse.sddmm import sddmm_dot, weighted_sum
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import bars, lines
 from gnnqlab.nn.message_passing import LocalGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
@@ -123,7 +123,7 @@ def compare_precisions(found: DataFrame, *, beside: str = "float32") -> DataFram
     return table.loc[found["compute"].unique()].round(2)
 
 
-def draw_losses(found: DataFrame, *, title: str = "The loss in several precisions", dark: bool = False) -> Bundle:
+def draw_losses(found: DataFrame, *, title: str = "The loss in several precisions", dark: bool = False) -> FigureData:
     """Draw the mean loss over epochs, a line for each precision.
 
     Args:
@@ -149,7 +149,7 @@ def draw_losses(found: DataFrame, *, title: str = "The loss in several precision
         height=380,
         legend_rows=1 if len(names) < 4 else 2,
     )
-    return Bundle(figure, means)
+    return FigureData(figure, means)
 
 
 _PARTS = {"float32": "float32", "codes": "product of codes", "quantize": "quantization"}
@@ -204,7 +204,7 @@ def time_products(adjacency: Adjacency, *, heads: int = 4, features: int = 32, r
     return pd.DataFrame.from_dict(found, orient="index")[list(_PARTS)]
 
 
-def draw_times(frame: DataFrame, *, dark: bool = False) -> Bundle:
+def draw_times(frame: DataFrame, *, dark: bool = False) -> FigureData:
     """Draw :func:`time_products`: float32 above, what codes cost with their quantization below."""
     shares = "; ".join(
         f"{name}: {row['quantize'] / (row['codes'] + row['quantize']):.0%}" for name, row in frame.iterrows()
@@ -225,7 +225,7 @@ def draw_times(frame: DataFrame, *, dark: bool = False) -> Bundle:
     for trace, group in zip(figure.data, ("float32", "codes", "codes")):
         trace.offsetgroup = group
     figure.data[2].base = frame["codes"].tolist()
-    return Bundle(figure, frame.round(3))
+    return FigureData(figure, frame.round(3))
 
 
 def kept_table(kept: Mapping[str, Mapping[str, int]]) -> DataFrame:
@@ -246,7 +246,7 @@ def kept_table(kept: Mapping[str, Mapping[str, int]]) -> DataFrame:
     return frame.assign(total=total, **{"times less": total.iloc[0] / total})
 
 
-def draw_kept(table: DataFrame, *, dark: bool = False) -> Bundle:
+def draw_kept(table: DataFrame, *, dark: bool = False) -> FigureData:
     """Draw :func:`kept_table` as bars on each other, a colour a purpose.
 
     Raises:
@@ -269,7 +269,7 @@ def draw_kept(table: DataFrame, *, dark: bool = False) -> Bundle:
         dark=dark,
         height=380,
     )
-    return Bundle(figure, table.round(3))
+    return FigureData(figure, table.round(3))
 
 
 def _median_s(run: Callable[[], object], repeats: int) -> float:

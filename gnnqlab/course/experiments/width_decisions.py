@@ -21,7 +21,7 @@ from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.orchestrator import HALVES, Orchestrated, by_importance
 from gnnqlab.bits.policy import BitPolicy, Rows
 from gnnqlab.graph.graph import Graph
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
 from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.nn.models.registry import ModelSettings
@@ -189,7 +189,7 @@ def _mean_bits(shards: Sequence[Shard], base: int, thresholds: tuple[float, ...]
 _STYLES = dict(zip(MASKS[1:], ("blue circle", "vermillion square", "green diamond"), strict=True))
 
 
-def draw_importance_ablation(tables: Mapping[str, DataFrame], *, dark: bool = False) -> Bundle:
+def draw_importance_ablation(tables: Mapping[str, DataFrame], *, dark: bool = False) -> FigureData:
     """Draw the variance of each mask over that of importance, with intervals; above 1 importance is better.
 
     Args:
@@ -229,7 +229,7 @@ def draw_importance_ablation(tables: Mapping[str, DataFrame], *, dark: bool = Fa
         dark=dark,
         height=400,
     )
-    return Bundle(figure.update_layout(scattermode="group"), shown)
+    return FigureData(figure.update_layout(scattermode="group"), shown)
 
 
 PURPOSES = {
@@ -262,7 +262,7 @@ def overhead(records: DataFrame, *, offline_s: float = 0.0) -> Series:
     return pd.Series({**seconds, "offline": offline_s}, name="seconds").rename_axis("purpose")
 
 
-def draw_overhead(seconds: DataFrame, *, link: str = "", dark: bool = False) -> Bundle:
+def draw_overhead(seconds: DataFrame, *, link: str = "", dark: bool = False) -> FigureData:
     """Draw `overhead` of one or several runs, a column each: shares of the whole as stacked bars.
 
     Args:
@@ -294,7 +294,7 @@ def draw_overhead(seconds: DataFrame, *, link: str = "", dark: bool = False) -> 
         height=210 + 44 * len(shares.columns),
         legend_rows=2,
     )
-    return Bundle(figure, seconds)
+    return FigureData(figure, seconds)
 
 
 _RUN_STYLES = ("vermillion", "blue dash", "green dot", "grey dashdot", "purple longdash", "orange")
@@ -326,7 +326,7 @@ def draw_plan(
     *,
     title: str = "Widths by a plan, and fixed ones",
     dark: bool = False,
-) -> Bundle:
+) -> FigureData:
     """Draw a line a run: mean width of a row and loss by epoch, and the loss by what has been sent so far.
 
     Of runs in fixed widths the last panel is SYLVIE Fig. 6(b), loss by bytes; 6(a), by time, is the convergence by time
@@ -370,4 +370,4 @@ def draw_plan(
     )
     caption = f"Mean bits of a row, bytes in all and the loss at the end: {words}."
     figure = panels(charts, gap=0.13, title=title, caption=caption, dark=dark, height=370, legend_below=True)
-    return Bundle(figure, pd.DataFrame.from_dict(table, orient="index").rename_axis("run"))
+    return FigureData(figure, pd.DataFrame.from_dict(table, orient="index").rename_axis("run"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.course.players.assigner_views import ASSIGNER_STEPS, draw_assignment
 from gnnqlab.course.players.assigner_walk import AssignerWalk, trace_parts
 from gnnqlab.course.players.stepped import Player, StepControls, WalkModel
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.controls import KNOBS, tipped
 from gnnqlab.tune.probe import Probe
 from gnnqlab.tune.wire import Wire
@@ -162,7 +162,7 @@ class AssignerPlayer(Player):
         )
         self.model = AssignerModel(walk)
 
-    def whole(self) -> Bundle:
+    def whole(self) -> FigureData:
         """Return all six steps as one figure."""
         return draw_assignment(self.model.walk)
 

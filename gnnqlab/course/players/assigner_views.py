@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.course.players.assigner_walk import AssignerWalk
 from gnnqlab.course.players.stepped import Step, titled_charts
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
 
 if TYPE_CHECKING:
@@ -195,13 +195,13 @@ def _places(title: str, few: bool) -> dict[str, str]:
     return {"title_text": title, "type": "category" if few else "linear"}
 
 
-def draw_assignment(walk: AssignerWalk, *, dark: bool = False) -> Bundle:
+def draw_assignment(walk: AssignerWalk, *, dark: bool = False) -> FigureData:
     """Draw all six steps at once."""
     charts = titled_charts(ASSIGNER_STEPS, walk, ASSIGNER_STEPS)
     caption = " ".join(step.say(walk) for step in ASSIGNER_STEPS.values())
     figure = panels(charts, rows=3, gap=(0.13, 0.15), title=_title(walk), caption=caption, dark=dark, height=920)
     figure.update_layout(margin={"t": 80}, legend={"y": -0.06, "yanchor": "top"}, bargap=0.1)
-    return Bundle(figure, walk.to_frame())
+    return FigureData(figure, walk.to_frame())
 
 
 def _title(walk: AssignerWalk) -> str:

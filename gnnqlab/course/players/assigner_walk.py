@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.partition.cut import Cut, Partitioner
-from gnnqlab.tune.assign import Desk
+from gnnqlab.tune.offline_assigner import OfflineAssigner
 from gnnqlab.tune.trace import trace
 from gnnqlab.tune.traced import Trace, TracedMessage
 from gnnqlab.tune.wire import Wire
@@ -67,7 +67,7 @@ def trace_parts(
 class AssignerWalk:
     """The assignment of one layer and direction, seen from one of its messages."""
 
-    desk: Desk = field(repr=False)
+    desk: OfflineAssigner = field(repr=False)
     wire: Wire
     settings: Assigned
     """λ, group size and the widths to choose from."""
@@ -110,7 +110,7 @@ class AssignerWalk:
         """
         settings = Assigned(lam=lam, group_size=group_size, among=tuple(widths))
         chosen = max(place[0] for place in seen.places) and 1 if layer is None else layer
-        return cls(Desk(seen), wire, settings, chosen, direction, sender, receiver)._checked()
+        return cls(OfflineAssigner(seen), wire, settings, chosen, direction, sender, receiver)._checked()
 
     def changed(self, **changes: Any) -> AssignerWalk:
         """Return the walk with other settings, or another message; the trace stays.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gnnqlab.bits.policy import UniformRandom
 from gnnqlab.course.players.partition_views import draw_shares, draw_sharing, share_table
 from gnnqlab.graph.sources import load
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.graph_map import SHOWN, draw
 from gnnqlab.lab.figures.grid_places import LARGEST_WHOLE
 from gnnqlab.partition.ebv import EBV
@@ -140,7 +140,7 @@ class ExplorerModel:
         if around is not None and self.around is not None:
             self.around = around
 
-    def map(self, *, dark: bool = False) -> Bundle:
+    def map(self, *, dark: bool = False) -> FigureData:
         """The graph drawn as it is cut, see `gnnqlab.lab.figures.graph_map.draw`."""
         pair = None if self.sender is None or self.receiver is None else (self.sender, self.receiver)
         worker = self.receiver if pair is None and self.show == "halo" else None
@@ -158,11 +158,11 @@ class ExplorerModel:
         hosts = f", hosts={self.hosts}" if self.hosts > 1 else ""
         return f"gq.partition(graph, gq.{PARTITIONERS[self.partitioner].__name__}(), workers={self.number}{hosts})"
 
-    def sharing(self, *, dark: bool = False) -> Bundle:
+    def sharing(self, *, dark: bool = False) -> FigureData:
         """This partition: rows by kind, rows by pair."""
         return draw_sharing(self.parts, dark=dark)
 
-    def shares(self, *, dark: bool = False) -> Bundle:
+    def shares(self, *, dark: bool = False) -> FigureData:
         """Every partitioner that works here, by number of parts."""
         return draw_shares({name: self._table(name) for name in self.known}, parts=self.number, dark=dark)
 

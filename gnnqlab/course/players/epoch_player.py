@@ -18,7 +18,7 @@ from gnnqlab.course.players.run_views import RunDrawing
 from gnnqlab.course.players.run_walk import Moment, RunWalk
 from gnnqlab.course.players.run_words import run_title, say_run_step
 from gnnqlab.course.players.stepped import Player, StepControls, Stepped
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.controls import BESIDE
 
 if TYPE_CHECKING:
@@ -78,15 +78,15 @@ class EpochModel(Stepped):
         """The step in words."""
         return say_step(self.walk, self.walk.steps[self.number - 1])
 
-    def bundle(self, *, dark: bool = False) -> Bundle:
+    def bundle(self, *, dark: bool = False) -> FigureData:
         """The step as a figure with its numbers."""
         return draw_epoch_step(self.walk, self.walk.steps[self.number - 1], dark=dark)
 
-    def bundle_of(self, name: str) -> Bundle:
+    def bundle_of(self, name: str) -> FigureData:
         """A step by its name."""
         return draw_epoch_step(self.walk, self.walk.steps[self.steps.index(name)])
 
-    def film(self, *, dark: bool = False) -> Bundle:
+    def film(self, *, dark: bool = False) -> FigureData:
         """The epoch as one figure that plays without a kernel."""
         return draw_film(self.walk, dark=dark)
 
@@ -136,15 +136,15 @@ class RunModel(Stepped):
         """The step in words."""
         return say_run_step(self.walk, self._moment)
 
-    def bundle(self, *, dark: bool = False) -> Bundle:
+    def bundle(self, *, dark: bool = False) -> FigureData:
         """The step as a figure with its numbers."""
         return self._drawing.step(self._moment, dark=dark)
 
-    def bundle_of(self, name: str) -> Bundle:
+    def bundle_of(self, name: str) -> FigureData:
         """A step by its name."""
         return self._drawing.step(self._named[name])
 
-    def film(self, *, dark: bool = False) -> Bundle:
+    def film(self, *, dark: bool = False) -> FigureData:
         """The epoch as one figure that plays without a kernel."""
         return self._drawing.film(dark=dark)
 
@@ -269,13 +269,13 @@ class EpochPlayer(Player):
                 "gq.launch(graph, timeline_every=5) or gq.partition(graph, workers=2)"
             )
 
-    def __getitem__(self, step: str) -> Bundle:
+    def __getitem__(self, step: str) -> FigureData:
         """One step as a figure: ``player["loss"]``."""
         if step not in self.model.steps:
             raise KeyError(f"a step must be one of {', '.join(self.model.steps)}, got {step!r}")
         return super().__getitem__(step)
 
-    def film(self, *, dark: bool = False) -> Bundle:
+    def film(self, *, dark: bool = False) -> FigureData:
         """Return the epoch as one figure that plays without a kernel."""
         return self.model.film(dark=dark)
 
@@ -298,6 +298,6 @@ class EpochPlayer(Player):
     def __repr__(self) -> str:
         return f"EpochPlayer({self.model!r})"
 
-    def whole(self) -> Bundle:
+    def whole(self) -> FigureData:
         """Return the epoch as one figure that plays without a kernel."""
         return self.film()

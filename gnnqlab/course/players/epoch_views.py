@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.course.players.epoch_words import TITLES, say_step
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lanes
 from gnnqlab.lab.figures.graph_drawing import draw_partition
 from gnnqlab.lab.figures.graph_places import neighbours, places_of
@@ -27,7 +27,7 @@ _GRAPH, _LANE, _ROOM = 300, 30, 190
 """Pixels of the graph, of each line of the lanes, and of everything else."""
 
 
-def draw_epoch_step(walk: EpochWalk, step: EpochPart, *, dark: bool = False) -> Bundle:
+def draw_epoch_step(walk: EpochWalk, step: EpochPart, *, dark: bool = False) -> FigureData:
     """Draw one step: where rows are, which nodes compute, and how far each worker has come.
 
     Args:
@@ -38,10 +38,10 @@ def draw_epoch_step(walk: EpochWalk, step: EpochPart, *, dark: bool = False) -> 
     Raises:
         ValueError: if the graph is too large to be drawn.
     """
-    return Bundle(_figure(walk, step, dark=dark), walk.to_frame(step))
+    return FigureData(_figure(walk, step, dark=dark), walk.to_frame(step))
 
 
-def draw_film(walk: EpochWalk, *, dark: bool = False) -> Bundle:
+def draw_film(walk: EpochWalk, *, dark: bool = False) -> FigureData:
     """Draw the whole epoch as a figure that plays: a frame a step, with a button and a slider of Plotly's own.
 
     It needs no kernel. The words of each step stand in ``layout.meta`` of its frame.
@@ -71,7 +71,7 @@ def make_film(
     labels: Sequence[str],
     step_ms: int,
     below: float = 0.13,
-) -> Bundle:
+) -> FigureData:
     """Give a figure a frame for each step, and under it a button that plays them and a slider.
 
     Args:
@@ -102,7 +102,7 @@ def make_film(
     ]
     _add_play(figure, labels, step_ms=step_ms, below=below)
     index = pd.Index(list(words), name="step")
-    return Bundle(figure, pd.DataFrame({"what happens": list(words.values())}, index=index))
+    return FigureData(figure, pd.DataFrame({"what happens": list(words.values())}, index=index))
 
 
 def _add_play(figure: Figure, labels: Sequence[str], *, step_ms: int, below: float) -> None:

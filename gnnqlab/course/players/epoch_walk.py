@@ -11,7 +11,7 @@ from gnnqlab.course.experiments.one_epoch import OneEpoch, SentRows, train_one_e
 from gnnqlab.exchange.schedules.schedule import Overlapped
 from gnnqlab.exchange.timeline import Span
 from gnnqlab.message.caches.cache import Unchanged
-from gnnqlab.message.place import Place
+from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.systems import fixed_bits, pipegcn, vanilla
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class EpochPart:
 
     what: str
     """``start``, one of ``timeline.WHATS``, ``loss``, ``reduce`` or ``update``."""
-    place: Place | None
+    place: ExchangeKey | None
     """Of which exchange."""
     number: int
     """From 0; on the lanes the step runs from here to one more."""
@@ -126,7 +126,7 @@ class EpochWalk:
     @cached_property
     def steps(self) -> tuple[EpochPart, ...]:
         """All steps in their order; parts of the same kind and exchange in a row are one."""
-        found: list[tuple[str, Place | None, tuple[float, ...]]] = [("start", None, ())]
+        found: list[tuple[str, ExchangeKey | None, tuple[float, ...]]] = [("start", None, ())]
         ranks = [_merged(spans, self.facts.reduced[rank]) for rank, spans in enumerate(self.facts.spans)]
         if any([key for key, _ in rank] != [key for key, _ in ranks[0]] for rank in ranks):
             raise ValueError(
@@ -156,12 +156,12 @@ class EpochWalk:
                 found += [Flight(rows, start - length, end), Flight(rows, start, end + length)]
         return tuple(found)
 
-    def is_old(self, place: Place) -> bool:
+    def is_old(self, place: ExchangeKey) -> bool:
         """Whether the rows used in an exchange left an epoch before."""
         at = {(step.what, step.place): step.number for step in self.steps}
         return at["post", place] > at["wait", place]
 
-    def sent(self, place: Place) -> list[SentRows]:
+    def sent(self, place: ExchangeKey) -> list[SentRows]:
         """Return the messages of an exchange."""
         return [rows for rows in self.facts.sent if rows.place == place]
 
@@ -199,7 +199,7 @@ class EpochWalk:
         return pd.DataFrame(lines, index=pd.Index([f"worker {rank}" for rank in range(len(lines))], name=step.name))
 
 
-_Key = tuple[str, Place | None]
+_Key = tuple[str, ExchangeKey | None]
 
 
 def _merged(spans: Sequence[Span], reduced: float) -> list[tuple[_Key, float]]:
@@ -210,7 +210,7 @@ def _merged(spans: Sequence[Span], reduced: float) -> list[tuple[_Key, float]]:
         if not done and span.start > reduced:
             found.append((("reduce", None), 0.0))
             done = True
-        key = (span.what, Place(span.layer, span.direction, span.round))
+        key = (span.what, ExchangeKey(span.layer, span.direction, span.round))
         took = 1e3 * (span.end - span.start)
         if found and found[-1][0] == key:
             found[-1] = key, found[-1][1] + took

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.course.players.epoch_walk import WAYS, EpochPart, EpochWalk
-from gnnqlab.message.place import Place
+from gnnqlab.message.exchange_key import ExchangeKey
 
 __all__ = ["TITLES", "say_step"]
 
@@ -48,7 +48,7 @@ def _start(walk: EpochWalk) -> str:
     )
 
 
-def _encode(walk: EpochWalk, place: Place) -> str:
+def _encode(walk: EpochWalk, place: ExchangeKey) -> str:
     what = "rows" if place.direction == "forward" else "gradients of the copies"
     told = []
     for rows in walk.sent(place):
@@ -64,7 +64,7 @@ def _encode(walk: EpochWalk, place: Place) -> str:
     return _sentence("; ".join(told))
 
 
-def _post(walk: EpochWalk, place: Place) -> str:
+def _post(walk: EpochWalk, place: ExchangeKey) -> str:
     total = sum(rows.num_bytes for rows in walk.sent(place))
     if not total:
         return "Nothing sets out."
@@ -73,7 +73,7 @@ def _post(walk: EpochWalk, place: Place) -> str:
     return f"{_bytes(total)} set out along the cut edges, a row once however many edges need it."
 
 
-def _wait(walk: EpochWalk, place: Place) -> str:
+def _wait(walk: EpochWalk, place: ExchangeKey) -> str:
     if walk.is_old(place):
         return "The rows that are needed left in the epoch before: they are here, and nobody waits."
     if not any(rows.nodes for rows in walk.sent(place)):
@@ -82,7 +82,7 @@ def _wait(walk: EpochWalk, place: Place) -> str:
     return "What is still under way is waited for." if meanwhile else "Nothing else is done until the bytes are there."
 
 
-def _decode(walk: EpochWalk, place: Place) -> str:
+def _decode(walk: EpochWalk, place: ExchangeKey) -> str:
     age = " They are one epoch old." if walk.is_old(place) else ""
     if place.direction == "backward":
         return f"The gradients are home: each is added to that of its node.{age}"
@@ -90,14 +90,14 @@ def _decode(walk: EpochWalk, place: Place) -> str:
     return f"The copies are filled with what came.{kept}{age}"
 
 
-def _central(walk: EpochWalk, place: Place) -> str:
+def _central(walk: EpochWalk, place: ExchangeKey) -> str:
     nodes = _by_worker(walk, "central")
     if place.direction == "backward":
         return "Every worker computes the gradients of its own rows, for which it needs no other."
     return f"Neighbours are summed where all of them are at home, so no message is needed: {nodes}."
 
 
-def _marginal(walk: EpochWalk, place: Place) -> str:
+def _marginal(walk: EpochWalk, place: ExchangeKey) -> str:
     if place.direction == "backward":
         return f"First the gradients of the copies, since they have to travel: {_by_worker(walk, 'halo')}."
     return f"Nodes with a neighbour elsewhere sum too, with the copies: {_by_worker(walk, 'marginal')}."
@@ -129,7 +129,7 @@ def _update(walk: EpochWalk) -> str:
 _WITHOUT_PLACE: dict[str, Callable[[EpochWalk], str]] = {
     "start": _start, "loss": _loss, "reduce": _reduce, "update": _update,
 }  # fmt: skip
-_WITH_PLACE: dict[str, Callable[[EpochWalk, Place], str]] = {
+_WITH_PLACE: dict[str, Callable[[EpochWalk, ExchangeKey], str]] = {
     "encode": _encode, "post": _post, "wait": _wait, "decode": _decode, "central": _central, "marginal": _marginal,
 }  # fmt: skip
 

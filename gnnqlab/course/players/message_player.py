@@ -12,7 +12,7 @@ from gnnqlab.course.experiments.real_message import RealMessage, trained_message
 from gnnqlab.course.players.message_views import STEPS, draw_walk
 from gnnqlab.course.players.message_walk import MessageWalk
 from gnnqlab.course.players.stepped import Player, StepControls, WalkModel
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.controls import BESIDE, KNOBS, tipped
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class MessagePlayer(Player):
             message = trained_message(source, **settings)
         self.model = PlayerModel(message, bits=bits, node=node)
 
-    def whole(self) -> Bundle:
+    def whole(self) -> FigureData:
         """Return the whole walk as one figure."""
         return draw_walk(self.model.walk)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gnnqlab.course.players.message_walk import MessageWalk
 from gnnqlab.course.players.stepped import Step, titled_charts
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.byte_axis import byte_ticks
 from gnnqlab.lab.figures.charts import bars, lanes, lines, panels, scatter
 from gnnqlab.lab.figures.frames import human_bytes
@@ -286,7 +286,7 @@ def _name_axes(figure: Figure, walk: MessageWalk, panel: bool) -> Figure:
     return figure.update_yaxes(title_text="value", range=[low - room, high + room], showgrid=False)
 
 
-def draw_walk(walk: MessageWalk, *, dark: bool = False) -> Bundle:
+def draw_walk(walk: MessageWalk, *, dark: bool = False) -> FigureData:
     """Draw the whole walk at once: rounding, packing, the wire and what arrives."""
     names = ("round", "pack", "wire", "unpack")
     charts = titled_charts(STEPS, walk, names)
@@ -295,7 +295,7 @@ def draw_walk(walk: MessageWalk, *, dark: bool = False) -> Bundle:
     figure = panels(charts, rows=2, gap=(0.11, 0.2), title=title, caption=caption, dark=dark, height=640)
     figure.update_layout(showlegend=False, legend=None)
     figure.update_layout(margin={"t": 80})
-    return Bundle(figure, walk.to_frame())
+    return FigureData(figure, walk.to_frame())
 
 
 def _say_row(walk: MessageWalk) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from gnnqlab.course.experiments.real_message import RealMessage
-    from gnnqlab.message.wire import Layout
+    from gnnqlab.message.layout import Layout
 
 __all__ = ["MessageWalk", "WireSegment"]
 
@@ -125,9 +125,9 @@ class MessageWalk:
         import torch
 
         message, layout = self.message, self.layout
-        rows = layout.arranged(torch.arange(message.ids.numel()))
+        rows = layout.to_wire_order(torch.arange(message.ids.numel()))
         segment = torch.empty(layout.num_bytes, dtype=torch.uint8)
-        self._codec.encode(message.rows, rows, layout.arranged(message.ids), layout, segment, self._noise)
+        self._codec.encode(message.rows, rows, layout.to_wire_order(message.ids), layout, segment, self._noise)
         return segment
 
     @cached_property
@@ -136,7 +136,7 @@ class MessageWalk:
         import torch
 
         out = torch.empty_like(self.message.rows)
-        rows = self.layout.arranged(torch.arange(self.message.ids.numel()))
+        rows = self.layout.to_wire_order(torch.arange(self.message.ids.numel()))
         self._codec.decode(self.segment, self.layout, out, rows, accumulate=False)
         return out
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.course.players.cut_model import MOST_PARTS, PARTITIONERS, ExplorerModel
-from gnnqlab.lab.figures.bundle import left_by, table_html
+from gnnqlab.lab.figures.bundle import fallback_for, table_html
 from gnnqlab.lab.figures.controls import BESIDE, KNOBS, MARK, TABLE, WIDTH, alert, make_access, shows_static, tipped
 from gnnqlab.lab.figures.figure_view import FigureView
 
@@ -294,4 +294,4 @@ class PartitionExplorer:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         if shows_static():
             return self.model.map()._repr_mimebundle_()
-        return left_by(self.widget, repr(self), self.model.sharing, figure=self._controls.map.widget)
+        return fallback_for(self.widget, repr(self), self.model.sharing, figure=self._controls.map.widget)

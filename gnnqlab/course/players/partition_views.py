@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, panels
 from gnnqlab.lab.figures.log_ticks import value_ticks
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
@@ -77,7 +77,7 @@ def share_table(several: Iterable[Parts]) -> DataFrame:
     return table
 
 
-def draw_pairs(parts: Parts, *, largest: float | None = None, dark: bool = False) -> Bundle:
+def draw_pairs(parts: Parts, *, largest: float | None = None, dark: bool = False) -> FigureData:
     """Draw who sends how many rows to whom in one exchange, as a heat map.
 
     Args:
@@ -95,10 +95,10 @@ def draw_pairs(parts: Parts, *, largest: float | None = None, dark: bool = False
     caption = _say_pairs(parts)
     height = 240 + min(40 * parts.workers, 400)
     finish(figure, title="Rows from worker to worker", caption=caption, dark=dark, height=height, legend_rows=0)
-    return Bundle(figure, table)
+    return FigureData(figure, table)
 
 
-def draw_shares(tables: Mapping[str, DataFrame], *, parts: int | None = None, dark: bool = False) -> Bundle:
+def draw_shares(tables: Mapping[str, DataFrame], *, parts: int | None = None, dark: bool = False) -> FigureData:
     """Draw how the share of marginal nodes and the remote-neighbour ratio grow with the number of parts.
 
     Args:
@@ -134,10 +134,10 @@ def draw_shares(tables: Mapping[str, DataFrame], *, parts: int | None = None, da
     figure = panels(charts, gap=0.12, title="More parts, more messages", caption=caption, dark=dark, height=340)
     if parts is not None:
         figure.add_vline(x=parts, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1.5})
-    return Bundle(figure, shown.reset_index("partitioner"))
+    return FigureData(figure, shown.reset_index("partitioner"))
 
 
-def draw_sharing(parts: Parts, *, dark: bool = False) -> Bundle:
+def draw_sharing(parts: Parts, *, dark: bool = False) -> FigureData:
     """Draw one partition from both sides: the rows of each worker by kind, and who sends how many to whom.
 
     On several hosts lines part the workers of one host from those of the next.
@@ -181,7 +181,7 @@ def draw_sharing(parts: Parts, *, dark: bool = False) -> Bundle:
     finish(figure, title=f"One graph on {parts.workers} workers{on}", caption=caption, dark=dark, height=height)
     legend = {"traceorder": "normal", "yref": "container", "y": 0.0, "yanchor": "bottom"}
     figure.update_layout(legend=legend, margin={"b": 76})
-    return Bundle(figure, table)
+    return FigureData(figure, table)
 
 
 def _add_pairs(

@@ -18,7 +18,7 @@ from gnnqlab.course.players.epoch_views import lane_axis, lane_names, lanes_belo
 from gnnqlab.course.players.run_walk import Message, Moment, RunWalk, place_words
 from gnnqlab.course.players.run_words import run_title, say_message, say_run_step
 from gnnqlab.graph.pictures import data_address, write_png
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.graph_map import draw
 from gnnqlab.lab.figures.grid_places import LARGEST_WHOLE, Grid, neighbourhood, places_on_grid
@@ -155,7 +155,7 @@ class RunDrawing:
             self._still[dark] = self._figure(dark)
         return self._still[dark]
 
-    def step(self, moment: Moment, *, dark: bool = False) -> Bundle:
+    def step(self, moment: Moment, *, dark: bool = False) -> FigureData:
         """Draw one step."""
         import plotly.graph_objects as go
 
@@ -165,9 +165,9 @@ class RunDrawing:
             trace.update(values)
         words = say_run_step(self.walk, moment)
         figure.update_layout(title_text=run_title(self.walk, moment), meta={"caption": words})
-        return Bundle(figure, self.walk.to_frame(moment))
+        return FigureData(figure, self.walk.to_frame(moment))
 
-    def film(self, *, dark: bool = False) -> Bundle:
+    def film(self, *, dark: bool = False) -> FigureData:
         """Draw the epoch as a figure that plays without a kernel, a frame a step."""
         import plotly.graph_objects as go
 

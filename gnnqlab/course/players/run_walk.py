@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gnnqlab.lab.figures.theme import BETWEEN
 from gnnqlab.lab.training.critical_path import recorded_epoch
-from gnnqlab.message.place import Place
+from gnnqlab.message.exchange_key import ExchangeKey
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -33,7 +33,7 @@ class Doing(NamedTuple):
     rank: int
     what: str
     """One of ``timeline.WHATS``, ``between``, ``loss``, ``reduce`` or ``optimizer``."""
-    place: Place | None
+    place: ExchangeKey | None
     start: float
     """Milliseconds since the first part of the epoch, as all times here."""
     end: float
@@ -43,7 +43,7 @@ class Doing(NamedTuple):
 class Message:
     """Rows of one worker for another, from the sender's post until they had come."""
 
-    place: Place
+    place: ExchangeKey
     sender: int
     receiver: int
     rows: tuple[tuple[int, int], ...]
@@ -65,11 +65,11 @@ class Message:
         return share if 0 < share < 1 else None
 
 
-def place_words(place: Place) -> str:
+def place_words(place: ExchangeKey) -> str:
     """Name an exchange; the first of its layer and direction has no number.
 
     Example:
-        >>> place_words(Place(0, "forward")), place_words(Place(1, "backward", 1))
+        >>> place_words(ExchangeKey(0, "forward")), place_words(ExchangeKey(1, "backward", 1))
         ('layer 1, forward', 'layer 2, backward, exchange 2')
     """
     return f"layer {place.layer + 1}, {place.direction}" + (f", exchange {place.round + 1}" if place.round else "")
@@ -288,12 +288,12 @@ def _recorded(traffic: DataFrame) -> Iterator[Message]:
         counts = tuple((int(bits), int(count)) for bits, count in kinds.items() if count)
         size = int(rows["payload_bytes"].sum() + rows["param_bytes"].sum())
         if counts:
-            place, took = Place(int(layer), direction, int(number)), 1e3 * float(rows["seconds"].max())
+            place, took = ExchangeKey(int(layer), direction, int(number)), 1e3 * float(rows["seconds"].max())
             yield Message(place, int(sender), int(receiver), counts, size, 0.0, took, "now")
 
 
-def _place(row: Mapping[Any, Any]) -> Place:
-    return Place(int(row["layer"]), row["direction"], int(row["round"]))
+def _place(row: Mapping[Any, Any]) -> ExchangeKey:
+    return ExchangeKey(int(row["layer"]), row["direction"], int(row["round"]))
 
 
 def _times(row: Mapping[Any, Any], begin: float) -> tuple[float, float]:

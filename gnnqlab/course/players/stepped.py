@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from gnnqlab.lab.figures.bundle import Bundle, left_by, table_html
+from gnnqlab.lab.figures.bundle import FigureData, fallback_for, table_html
 from gnnqlab.lab.figures.controls import TABLE, WIDTH, make_access, shows_static
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.figures.theme import finish
@@ -36,7 +36,7 @@ class Step:
     height: Callable[[Any], int] = lambda walk: 330
 
 
-def draw_step(steps: Mapping[str, Step], walk: Any, name: str, *, dark: bool = False) -> Bundle:
+def draw_step(steps: Mapping[str, Step], walk: Any, name: str, *, dark: bool = False) -> FigureData:
     """Draw one step of a walk.
 
     Args:
@@ -54,7 +54,7 @@ def draw_step(steps: Mapping[str, Step], walk: Any, name: str, *, dark: bool = F
     ((title, figure),) = titled_charts(steps, walk, [name], panel=False).items()
     words, height = step.say(walk), step.height(walk)
     finish(figure, title=title, caption=words, dark=dark, height=height, legend_rows=step.legend_rows)
-    return Bundle(figure, step.frame(walk))
+    return FigureData(figure, step.frame(walk))
 
 
 def titled_charts(
@@ -107,7 +107,7 @@ class Stepped:
         """Return the step in words."""
         raise NotImplementedError
 
-    def bundle(self, *, dark: bool = False) -> Bundle:
+    def bundle(self, *, dark: bool = False) -> FigureData:
         """Return the step as a figure with its numbers."""
         raise NotImplementedError
 
@@ -136,10 +136,10 @@ class WalkModel(Stepped):
     def say(self) -> str:
         return self._kinds[self.step].say(self.walk)
 
-    def bundle(self, *, dark: bool = False) -> Bundle:
+    def bundle(self, *, dark: bool = False) -> FigureData:
         return draw_step(self._kinds, self.walk, self.step, dark=dark)
 
-    def bundle_of(self, name: str) -> Bundle:
+    def bundle_of(self, name: str) -> FigureData:
         """Return a step by its name."""
         return draw_step(self._kinds, self.walk, name)
 
@@ -216,12 +216,12 @@ class Player:
         """What is shown, as numbers."""
         return self.model.walk
 
-    def __getitem__(self, step: str) -> Bundle:
+    def __getitem__(self, step: str) -> FigureData:
         """One step as a figure: ``player["beta"]``."""
-        bundle: Bundle = self.model.bundle_of(step)
+        bundle: FigureData = self.model.bundle_of(step)
         return bundle
 
-    def whole(self) -> Bundle:
+    def whole(self) -> FigureData:
         """Return all steps as one figure."""
         raise NotImplementedError
 
@@ -233,4 +233,4 @@ class Player:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         if shows_static():
             return self.whole()._repr_mimebundle_()
-        return left_by(self.widget, repr(self), self.whole)
+        return fallback_for(self.widget, repr(self), self.whole)

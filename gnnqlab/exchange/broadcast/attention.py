@@ -14,18 +14,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnqlab.compute.kept import keep, kept
-from gnnqlab.exchange.broadcast.blocks import Look
+from gnnqlab.compute.saved import save_operands, saved_operands
+from gnnqlab.exchange.broadcast.blocks import BlockAggregation
 from gnnqlab.exchange.halo.attention import AttendBackward, AttendForward
 from gnnqlab.exchange.halo.boundary import LayerPlan
-from gnnqlab.exchange.schedules.schedule import Came
+from gnnqlab.exchange.schedules.schedule import PendingRows
 
 __all__ = ["Attend"]
 
 
 class _Forward(AttendForward):
     def __init__(
-        self, look: Look, layer: LayerPlan, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float
+        self, look: BlockAggregation, layer: LayerPlan, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float
     ) -> None:
         super().__init__(layer, z, a_source, a_target, slope)
         self._look = look
@@ -35,12 +35,12 @@ class _Forward(AttendForward):
     def rounds(self) -> int:  # type: ignore[override]
         return len(self._look.blocks.stages)
 
-    def post(self, round: int) -> Came:  # type: ignore[override]
+    def post(self, round: int) -> PendingRows:  # type: ignore[override]
         z = self.z.flatten(1)
         block = self._look.blocks.buffer(round, z.shape[1], z.device)
-        return self._look.channel("forward", round).post(z, block, epoch=self._look.hop.epoch)
+        return self._look.channel("forward", round).post(z, block, epoch=self._look.context.epoch)
 
-    def wait(self, round: int, came: Came) -> None:
+    def wait(self, round: int, came: PendingRows) -> None:
         self._block = came.decode()
 
     def dependent(self, round: int) -> None:
@@ -57,18 +57,18 @@ class Attend(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, look: Look, layer: LayerPlan, slope: float
+        ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, look: BlockAggregation, layer: LayerPlan, slope: float
     ) -> Tensor:
         step = _Forward(look, layer, z.contiguous(), a_source, a_target, slope)
         layer.schedule.run(step, layer.places["forward"])
         ctx.layer, ctx.slope = layer, slope
         z, halo = layer.products.operand(step.z), layer.products.operand(step.halo)
         of_rows = (step.source, step.target, halo, step.halo_source, step.out, torch.cat(step.stats))
-        keep(ctx, z, a_source, a_target, *of_rows)
+        save_operands(ctx, z, a_source, a_target, *of_rows)
         return step.out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        step = AttendBackward(ctx.layer, ctx.slope, kept(ctx), gradients[0].contiguous(), None)
+        step = AttendBackward(ctx.layer, ctx.slope, saved_operands(ctx), gradients[0].contiguous(), None)
         ctx.layer.schedule.run(step, ctx.layer.places["backward"])
         return step.out, step.d_a_source, step.d_a_target, None, None, None

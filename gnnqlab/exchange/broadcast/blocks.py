@@ -14,18 +14,18 @@ import torch
 from torch import Tensor
 
 from gnnqlab.compute import Products
-from gnnqlab.exchange.hop import Hop
+from gnnqlab.exchange.aggregation_context import AggregationContext
 from gnnqlab.exchange.schedules.schedule import Runner
 from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.message.caches.cache import NoCache
 from gnnqlab.message.channels.channel import ByteBuffers, Channel
-from gnnqlab.message.channels.wires import Wires
-from gnnqlab.message.place import Phases, Place
+from gnnqlab.message.channels.channel_factory import ChannelFactory
+from gnnqlab.message.exchange_key import ExchangeKey, Phases
 from gnnqlab.partition.block_shard import BlockMatrix, BlockShard
 from gnnqlab.partition.plan import Plan, Route
 
-__all__ = ["Blocks", "Look", "columns_between"]
+__all__ = ["Blocks", "BlockAggregation", "columns_between"]
 
 _SLOTS = 2
 """Buffers that take turns: one block comes while the other is multiplied."""
@@ -37,7 +37,7 @@ class Blocks:
     stands_for: ClassVar[dict[str, str]] = {"_rows": "halo"}
 
     def __init__(
-        self, shard: BlockShard, wires: Wires, *, timeline: Timeline, device: torch.device | str = "cpu"
+        self, shard: BlockShard, wires: ChannelFactory, *, timeline: Timeline, device: torch.device | str = "cpu"
     ) -> None:
         self.shard, self.num_rows, self.wires, self.timeline = shard, shard.block.numel(), wires, timeline
         self.stages = list(shard.stages())
@@ -56,8 +56,8 @@ class Blocks:
         self.sums: dict[int, Tensor] = {}
         """Layer -> sums that are the same in every epoch, found once."""
         self._matrices: dict[Adjacency, dict[str, list[Adjacency]]] = {}
-        self._channels: dict[Place, Channel] = {}
-        self._exact: dict[Place, Channel] = {}
+        self._channels: dict[ExchangeKey, Channel] = {}
+        self._exact: dict[ExchangeKey, Channel] = {}
         self._once: list[Channel] = []
         self._bytes: ByteBuffers = {}
         self._rows: dict[tuple[int, int], Tensor] = {}
@@ -72,7 +72,7 @@ class Blocks:
         """Bytes of the buffers in which blocks land and from which they are sent."""
         return sum(rows.untyped_storage().nbytes() for rows in (*self._rows.values(), *self._bytes.values()))
 
-    def channel(self, place: Place, *, exact: bool, once: bool = False) -> Channel:
+    def channel(self, place: ExchangeKey, *, exact: bool, once: bool = False) -> Channel:
         """Return the channel of a round; an exact one has float32 rows and counts nowhere, unless they travel once."""
         if place.round >= self.first_row_round:
             return self._row_channel(place, exact=exact, once=once)
@@ -93,7 +93,7 @@ class Blocks:
         """Number of the first round in which parts of sums are added up: on all workers behind all blocks."""
         return self.shard.block_splits.numel()
 
-    def _row_channel(self, place: Place, *, exact: bool, once: bool) -> Channel:
+    def _row_channel(self, place: ExchangeKey, *, exact: bool, once: bool) -> Channel:
         plan = self.rows_plans[place.round - self.first_row_round]
         launch = self.timeline.stages.after_launch
         phases: Phases = partial(self.timeline, place=place)
@@ -140,30 +140,30 @@ class Blocks:
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class BlockAggregation:
     """One look at neighbours: the arguments of its steps that are not tensors."""
 
     blocks: Blocks
     adjacency: Adjacency
-    hop: Hop
+    context: AggregationContext
     schedule: Runner
     products: Products
 
     @property
     def keeps(self) -> bool:
         """Whether these sums are the same in every epoch, and their blocks travel once in the whole run."""
-        return self.hop.static and self.hop.drop is None and self.blocks.wires.keep_static
+        return self.context.static and self.context.drop is None and self.blocks.wires.keep_static
 
-    def place(self, direction: str, round: int = 0) -> Place:
-        return Place(self.hop.layer, direction, round)
+    def place(self, direction: str, round: int = 0) -> ExchangeKey:
+        return ExchangeKey(self.context.layer, direction, round)
 
     def part(self, what: str, direction: str, round: int = 0) -> AbstractContextManager[object]:
         """Run a part of a step; unseen outside training."""
-        return self.blocks.timeline(what, self.place(direction, round) if self.hop.training else None)
+        return self.blocks.timeline(what, self.place(direction, round) if self.context.training else None)
 
     def channel(self, direction: str, round: int) -> Channel:
         once = direction == "forward" and self.keeps
-        return self.blocks.channel(self.place(direction, round), exact=not self.hop.training, once=once)
+        return self.blocks.channel(self.place(direction, round), exact=not self.context.training, once=once)
 
 
 def columns_between(adjacency: Adjacency, first: int, last: int) -> Adjacency:

@@ -17,20 +17,20 @@ from torch import Tensor
 
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
-from gnnqlab.compute.products import widened
+from gnnqlab.compute.products import to_float32
+from gnnqlab.exchange.aggregation_context import AggregationContext
 from gnnqlab.exchange.broadcast.attention import Attend
-from gnnqlab.exchange.broadcast.blocks import Blocks, Look
+from gnnqlab.exchange.broadcast.blocks import BlockAggregation, Blocks
 from gnnqlab.exchange.broadcast.sums import Aggregate, Convolve
-from gnnqlab.exchange.formula import Looked, Moved, Sizes
 from gnnqlab.exchange.halo.boundary import Boundary, plan_layer
-from gnnqlab.exchange.hop import Hop
 from gnnqlab.exchange.protocol import ExchangePart, WorkerExchange, rows_before_dropout
 from gnnqlab.exchange.schedules.schedule import Schedule
+from gnnqlab.exchange.traffic_model import AggregationCall, MessageVolumes, PartitionSizes
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.message.channels.channel import Channel
-from gnnqlab.message.channels.wires import Wires
+from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.message.direction import of_direction
-from gnnqlab.message.place import Phases, no_phases
+from gnnqlab.message.exchange_key import Phases, no_phases
 from gnnqlab.partition.block_shard import BlockShard
 
 __all__ = ["Broadcast", "BroadcastExchange"]
@@ -69,7 +69,7 @@ class Broadcast(ExchangePart):
         replication = system.partition.replication
         return _no_softmax(replication) if replication > 1 else ""
 
-    def moved(self, look: Looked, sizes: Sizes) -> Moved:
+    def moved(self, look: AggregationCall, sizes: PartitionSizes) -> MessageVolumes:
         """Return what a look moves: every block to all others, and under replication parts of sums and their totals."""
         c = sizes.replication
         rows = (sizes.workers // c - 1 + 2 * (c - 1)) * sizes.num_nodes
@@ -79,7 +79,7 @@ class Broadcast(ExchangePart):
     def join(
         self,
         shard: BlockShard,
-        wires: Wires,
+        wires: ChannelFactory,
         schedule: Schedule,
         products: Products = PLAIN,
         *,
@@ -96,7 +96,7 @@ class BroadcastExchange(WorkerExchange):
     def __init__(
         self,
         shard: BlockShard,
-        wires: Wires,
+        wires: ChannelFactory,
         schedule: Schedule,
         products: Products = PLAIN,
         *,
@@ -104,7 +104,7 @@ class BroadcastExchange(WorkerExchange):
         phases: Phases = no_phases,
     ) -> None:
         super().__init__(schedule, products, device=device, phases=phases)
-        self.keeps_rows = self.looks_first = shard.workers > 1 and wires.holds_rows
+        self.uses_stale_rows = self.aggregates_before_projection = shard.workers > 1 and wires.holds_rows
         self.blocks = Blocks(shard, wires, timeline=self.timeline, device=device)
         """What travels, and where it lands."""
         self._device = device
@@ -114,7 +114,7 @@ class BroadcastExchange(WorkerExchange):
         home = self.__dict__.get("_boundary")
         return [*self.blocks.channels, *([] if home is None else home.channels)]
 
-    def aggregate(self, adjacency: Adjacency, x: Tensor, hop: Hop) -> Tensor:
+    def aggregate(self, adjacency: Adjacency, x: Tensor, context: AggregationContext) -> Tensor:
         """Return ``A x``, float32 ``(N, D)``, over the blocks of all workers.
 
         Args:
@@ -122,20 +122,37 @@ class BroadcastExchange(WorkerExchange):
             x: rows of this worker's block, float32 ``(N, D)``.
             hop: which look at neighbours this is.
         """
-        x = widened(x)
-        result: Tensor = Aggregate.apply(hop.own(x), rows_before_dropout(x, hop), self._look(adjacency, hop))
+        x = to_float32(x)
+        result: Tensor = Aggregate.apply(
+            context.own(x), rows_before_dropout(x, context), self._look(adjacency, context)
+        )
         return result
 
     def convolve(
-        self, adjacency: Adjacency, x: Tensor, weight: Tensor, bias: Tensor, self_weight: Tensor | None, hop: Hop
+        self,
+        adjacency: Adjacency,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        self_weight: Tensor | None,
+        context: AggregationContext,
     ) -> Tensor:
         """Return ``aggregate(x) weight + x self_weight + bias``, float32 ``(N, O)``; backward rows of O return."""
-        look, x = self._look(adjacency, hop), widened(x)
-        result: Tensor = Convolve.apply(hop.own(x), rows_before_dropout(x, hop), weight, bias, self_weight, look)
+        look, x = self._look(adjacency, context), to_float32(x)
+        result: Tensor = Convolve.apply(
+            context.own(x), rows_before_dropout(x, context), weight, bias, self_weight, look
+        )
         return result
 
     def attend(
-        self, adjacency: Adjacency, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float, hop: Hop
+        self,
+        adjacency: Adjacency,
+        z: Tensor,
+        a_source: Tensor,
+        a_target: Tensor,
+        *,
+        slope: float,
+        context: AggregationContext,
     ) -> Tensor:
         """Return attention-weighted sums over the blocks of all workers, float32 ``(N, K, F)``.
 
@@ -149,12 +166,12 @@ class BroadcastExchange(WorkerExchange):
             ValueError: under replication, where no worker has all terms of a softmax.
         """
         self._refuse("attend needs all terms of a softmax on one worker")
-        look = self._look(adjacency, hop, fixed_weights=False)
-        layer = plan_layer(self._boundary, adjacency, hop, look.schedule, look.products)
+        look = self._look(adjacency, context, fixed_weights=False)
+        layer = plan_layer(self._boundary, adjacency, context, look.schedule, look.products)
         result: Tensor = Attend.apply(z, a_source, a_target, look, layer, slope)
         return result
 
-    def extend(self, x: Tensor, hop: Hop) -> Tensor:
+    def extend(self, x: Tensor, context: AggregationContext) -> Tensor:
         """Refuse: blocks come one by one, and each is gone when the next is there.
 
         Raises:
@@ -174,10 +191,18 @@ class BroadcastExchange(WorkerExchange):
         if self.blocks.shard.replication > 1:
             raise ValueError(f"{why}, got {_no_softmax(self.blocks.shard.replication)}")
 
-    def _look(self, adjacency: Adjacency, hop: Hop, *, fixed_weights: bool = True) -> Look:
-        if hop.training and fixed_weights:
-            self.adjacencies[hop.layer] = adjacency
-        return Look(self.blocks, adjacency, hop, self._runner(hop), self.products.exact if hop.exact else self.products)
+    def _look(
+        self, adjacency: Adjacency, context: AggregationContext, *, fixed_weights: bool = True
+    ) -> BlockAggregation:
+        if context.training and fixed_weights:
+            self.adjacencies[context.layer] = adjacency
+        return BlockAggregation(
+            self.blocks,
+            adjacency,
+            context,
+            self._runner(context),
+            self.products.exact if context.exact else self.products,
+        )
 
 
 def _no_softmax(replication: int) -> str:

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnqlab.compute.kept import keep, kept
-from gnnqlab.exchange.broadcast.blocks import Look
-from gnnqlab.exchange.schedules.schedule import Came
+from gnnqlab.compute.saved import save_operands, saved_operands
+from gnnqlab.exchange.broadcast.blocks import BlockAggregation
+from gnnqlab.exchange.schedules.schedule import PendingRows
 
 __all__ = ["Aggregate", "BlockSum", "Convolve", "RowSum", "summed"]
 
@@ -38,10 +38,10 @@ class BlockSum:
 
     chained = False
 
-    def __init__(self, look: Look, direction: str, x: Tensor, travels: Tensor | None = None) -> None:
+    def __init__(self, look: BlockAggregation, direction: str, x: Tensor, travels: Tensor | None = None) -> None:
         self.look, self.direction, self.x = look, direction, x
         self._travels = x if travels is None else travels
-        self._drop = look.hop.drop if travels is not None else None
+        self._drop = look.context.drop if travels is not None else None
         self._matrices = look.blocks.matrices(look.adjacency, direction)
         self.out = x.new_empty(look.blocks.num_rows, x.shape[1])
 
@@ -52,10 +52,10 @@ class BlockSum:
     def prepare(self) -> None:
         pass
 
-    def post(self, round: int) -> Came:
+    def post(self, round: int) -> PendingRows:
         blocks, columns = self.look.blocks, self.x.shape[1]
         block = blocks.buffer(round, columns, self.x.device)
-        return self.look.channel(self.direction, round).post(self._travels, block, epoch=self.look.hop.epoch)
+        return self.look.channel(self.direction, round).post(self._travels, block, epoch=self.look.context.epoch)
 
     def independent(self) -> None:
         blocks, products = self.look.blocks, self.look.products
@@ -66,7 +66,7 @@ class BlockSum:
             else:
                 self.out.zero_()
 
-    def wait(self, round: int, came: Came) -> None:
+    def wait(self, round: int, came: PendingRows) -> None:
         self._block = came.decode()
 
     def dependent(self, round: int) -> None:
@@ -74,9 +74,9 @@ class BlockSum:
         if blocks.stages[round] == blocks.shard.row:
             return
         with self.look.part("marginal", self.direction, round):
-            if self.direction == "forward" and self.look.hop.training and not self.look.keeps:
+            if self.direction == "forward" and self.look.context.training and not self.look.keeps:
                 if blocks.wires.rounds("forward"):
-                    self.look.products.again(self._block.numel())
+                    self.look.products.note_requantized(self._block.numel())
             block = self._block if self._drop is None else self._drop.rows(self._block, blocks.ids[round])
             self.look.products.spmm(self._matrices[round], block, out=self.out, accumulate=True)
 
@@ -93,15 +93,15 @@ class RowSum:
 
     rounds, chained = 2, True
 
-    def __init__(self, look: Look, direction: str, rows: Tensor) -> None:
+    def __init__(self, look: BlockAggregation, direction: str, rows: Tensor) -> None:
         self.look, self.direction, self.rows = look, direction, rows
 
     def prepare(self) -> None:
         pass
 
-    def post(self, round: int) -> Came:
+    def post(self, round: int) -> PendingRows:
         channel = self.look.channel(self.direction, self.look.blocks.first_row_round + round)
-        came = channel.post(self.rows, self.rows, epoch=self.look.hop.epoch)
+        came = channel.post(self.rows, self.rows, epoch=self.look.context.epoch)
         if round == _TOTALS:
             channel.as_received(self.rows)  # a master's total is what the others decode
         return came
@@ -109,7 +109,7 @@ class RowSum:
     def independent(self) -> None:
         pass
 
-    def wait(self, round: int, came: Came) -> None:
+    def wait(self, round: int, came: PendingRows) -> None:
         self._came = came
         came.wait()
 
@@ -117,7 +117,7 @@ class RowSum:
         self._came.decode()
 
 
-def summed(look: Look, direction: str, x: Tensor, travels: Tensor | None = None) -> Tensor:
+def summed(look: BlockAggregation, direction: str, x: Tensor, travels: Tensor | None = None) -> Tensor:
     """Return the sums of all blocks, by the schedule of the look.
 
     Under replication a worker sums a share of the columns. Forward, parts become totals afterwards. The transpose does
@@ -135,9 +135,9 @@ def summed(look: Look, direction: str, x: Tensor, travels: Tensor | None = None)
     return step.out
 
 
-def _forward(look: Look, x: Tensor, before: Tensor | None) -> Tensor:
+def _forward(look: BlockAggregation, x: Tensor, before: Tensor | None) -> Tensor:
     """Return ``A x``, which of static rows is found once."""
-    layer = look.hop.layer
+    layer = look.context.layer
     if look.keeps and layer in look.blocks.sums:
         return look.blocks.sums[layer].clone()
     sums = summed(look, "forward", x, before)
@@ -150,7 +150,7 @@ class Aggregate(torch.autograd.Function):
     """``A x``, rounds by the schedule of the look."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, before: Tensor | None, look: Look) -> Tensor:
+    def forward(ctx: Any, x: Tensor, before: Tensor | None, look: BlockAggregation) -> Tensor:
         ctx.look = look
         return _forward(look, x, before)
 
@@ -170,7 +170,7 @@ class Convolve(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor,
         self_weight: Tensor | None,
-        look: Look,
+        look: BlockAggregation,
     ) -> Tensor:
         products, ctx.look = look.products, look
         sums = _forward(look, x, before)
@@ -178,14 +178,14 @@ class Convolve(torch.autograd.Function):
         if self_weight is not None:
             y = products.addmm(y, products.operand(x), products.operand(self_weight), out=y)
         of_self = None if self_weight is None else products.operand(self_weight)
-        keep(ctx, products.operand(x), products.operand(weight), of_self, sums if look.keeps else None)
+        save_operands(ctx, products.operand(x), products.operand(weight), of_self, sums if look.keeps else None)
         return y
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        look: Look = ctx.look
+        look: BlockAggregation = ctx.look
         products, gradient = look.products, gradients[0].contiguous()
-        x, weight, self_weight, sums = kept(ctx)
+        x, weight, self_weight, sums = saved_operands(ctx)
         of_y = products.operand(gradient)
         of_self = None if self_weight is None else products.mm(x, of_y, transposed="a")
         if sums is not None:

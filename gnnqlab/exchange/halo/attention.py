@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 
 from gnnqlab.compute.gradients import rounded
-from gnnqlab.compute.kept import keep, kept
 from gnnqlab.compute.products import Operand
+from gnnqlab.compute.saved import save_operands, saved_operands
 from gnnqlab.exchange.halo.boundary import LayerPlan
 from gnnqlab.exchange.halo.sampling import Sampling
-from gnnqlab.exchange.schedules.schedule import Came
+from gnnqlab.exchange.schedules.schedule import PendingRows
 from gnnqlab.exchange.vertex_cut.attention_parts import attend_halves
 from gnnqlab.kernels.sparse.attention import pack_rows, segment_sum
-from gnnqlab.message.channels.incoming import Incoming
+from gnnqlab.message.channels.incoming import PendingReceive
 
 __all__ = ["Attend", "AttendBackward", "AttendForward"]
 
@@ -56,18 +56,18 @@ class AttendForward:
     def prepare(self) -> None:
         pass
 
-    def post(self, round: int) -> Incoming:
-        layer, hop, z = self.layer, self.layer.hop, self.z.flatten(1)
+    def post(self, round: int) -> PendingReceive:
+        layer, context, z = self.layer, self.layer.context, self.z.flatten(1)
         halo = z.new_empty(layer.boundary.sampling.num_rows(layer.sample), z.shape[1])  # kept for the backward pass
         layer.boundary.seen(halo)
-        channel, plan = layer.boundary.channel(hop, "forward"), layer.plan("forward", layer.sample)
-        return channel.post(z, halo, epoch=hop.epoch, plan=plan, sampled_in=layer.sample)
+        channel, plan = layer.boundary.channel(context, "forward"), layer.plan("forward", layer.sample)
+        return channel.post(z, halo, epoch=context.epoch, plan=plan, sampled_in=layer.sample)
 
     def independent(self) -> None:
         with self.layer.part("central", "forward"):
             self._rows(0, self.layer.boundary.num_central)
 
-    def wait(self, round: int, came: Came) -> None:
+    def wait(self, round: int, came: PendingRows) -> None:
         halo, self.sampled_in = self.layer.count_rounded(came.decode()), came.sampled_in
         self.halo = halo.view(halo.shape[0], *self.z.shape[1:])
 
@@ -156,12 +156,12 @@ class AttendBackward:
             if self.sampled_in is not None and boundary.sampling.attention == "input":
                 self.halo_gradient *= boundary.sampling.factor
 
-    def post(self, round: int) -> Incoming:
-        layer, hop = self.layer, self.layer.hop
-        plan, channel = layer.plan("backward", self.sampled_in), layer.boundary.channel(hop, "backward")
+    def post(self, round: int) -> PendingReceive:
+        layer, context = self.layer, self.layer.context
+        plan, channel = layer.plan("backward", self.sampled_in), layer.boundary.channel(context, "backward")
         gradient, size = self.halo_gradient.flatten(1), self.out.flatten(1).shape
         how: dict[str, Any] = {"plan": plan, "sampled_in": self.sampled_in, "still": True}  # nobody else has them
-        return channel.post(gradient, size, epoch=hop.epoch, **how)
+        return channel.post(gradient, size, epoch=context.epoch, **how)
 
     def independent(self) -> None:
         with self.layer.part("central", "backward"):
@@ -175,7 +175,7 @@ class AttendBackward:
             torch.add(d_z, d_source.unsqueeze(-1) * self.a_source, out=self.out)
             self.out += d_target.unsqueeze(-1) * self.a_target
 
-    def wait(self, round: int, came: Came) -> None:
+    def wait(self, round: int, came: PendingRows) -> None:
         came.wait()
         self.came = came
 
@@ -184,21 +184,21 @@ class AttendBackward:
 
     def _sampled(self, epoch: int) -> tuple[Tensor, Tensor]:
         boundary, sampling = self.layer.boundary, self.layer.boundary.sampling
-        kept, central = sampling.kept(self.adjacency, epoch), boundary.num_central
+        saved_operands, central = sampling.kept(self.adjacency, epoch), boundary.num_central
         packed = self.packed[central:].clone()
         packed[:, _RECIPROCAL] *= _weight(sampling)
-        edge_gradients = self.source.new_empty(kept.num_edges, self.source.shape[1])
+        edge_gradients = self.source.new_empty(saved_operands.num_edges, self.source.shape[1])
         gradients = self.layer.products.attend_columns(
-            kept,
+            saved_operands,
             self.halo,
             self.halo_source,
             packed,
             self.layer.products.part(self.gradient, (central, boundary.num_owned)),
             edge_gradients,
-            columns=(0, kept.num_columns),
+            columns=(0, saved_operands.num_columns),
             slope=self.slope,
         )
-        self.through_halo = segment_sum(kept, edge_gradients)
+        self.through_halo = segment_sum(saved_operands, edge_gradients)
         """Gradient of the target logits of marginal rows, through their halo neighbours."""
         return gradients
 
@@ -228,11 +228,11 @@ class Attend(torch.autograd.Function):
         halo = products.saved(step.halo_operand(), ids, like=z)
         out = products.saved(step.out)
         of_rows = (step.source, step.target, halo, step.halo_source, out, torch.cat(step.stats))
-        keep(ctx, z, a_source, a_target, *of_rows)
+        save_operands(ctx, z, a_source, a_target, *of_rows)
         return step.out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        step = AttendBackward(ctx.layer, ctx.slope, kept(ctx), gradients[0].contiguous(), ctx.sampled_in)
+        step = AttendBackward(ctx.layer, ctx.slope, saved_operands(ctx), gradients[0].contiguous(), ctx.sampled_in)
         ctx.layer.schedule.run(step, ctx.layer.places["backward"])
         return step.out, step.d_a_source, step.d_a_target, None, None

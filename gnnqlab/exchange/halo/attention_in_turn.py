@@ -18,14 +18,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnqlab.compute.kept import keep, kept
 from gnnqlab.compute.products import Operand
+from gnnqlab.compute.saved import save_operands, saved_operands
 from gnnqlab.exchange.halo.boundary import LayerPlan
-from gnnqlab.exchange.halo.turns import Turns
-from gnnqlab.exchange.schedules.schedule import Came
+from gnnqlab.exchange.halo.peer_schedule import PeerSchedule
+from gnnqlab.exchange.schedules.schedule import PendingRows
 from gnnqlab.exchange.vertex_cut.attention_parts import attended, finished, merged
 from gnnqlab.kernels.sparse.attention import pack_rows, segment_sum
-from gnnqlab.message.channels.incoming import Incoming
+from gnnqlab.message.channels.incoming import PendingReceive
 
 __all__ = ["AttendInTurn"]
 
@@ -47,7 +47,7 @@ class _Forward:
     def prepare(self) -> None:
         pass
 
-    def post(self, round: int) -> Incoming:
+    def post(self, round: int) -> PendingReceive:
         return _fetched(self.layer, self.z, round)
 
     def independent(self) -> None:
@@ -68,7 +68,7 @@ class _Forward:
             target = self.target[central:]
             self.so_far = attended(owned, values, self.source, target, slope=self.slope, products=products)
 
-    def wait(self, round: int, came: Came) -> None:
+    def wait(self, round: int, came: PendingRows) -> None:
         rows = self.layer.count_rounded(came.decode())
         self.halo = rows.view(rows.shape[0], *self.z.shape[1:])
 
@@ -99,12 +99,12 @@ class _Backward:
         self.packed = pack_rows(target, stats, products.dense(self.gradient), out)
         self.edge_gradients = out.new_empty(layer.adjacency.num_edges, self.source.shape[1])
         self.out = torch.empty_like(gradient)
-        self._homes: deque[Incoming] = deque()
+        self._homes: deque[PendingReceive] = deque()
 
     def prepare(self) -> None:
         pass
 
-    def post(self, round: int) -> Incoming:
+    def post(self, round: int) -> PendingReceive:
         return _fetched(self.layer, self.z, round)
 
     def independent(self) -> None:
@@ -113,7 +113,7 @@ class _Backward:
             self.d_a_source = (d_source.unsqueeze(-1) * self.z).sum(0)
             torch.add(d_z, d_source.unsqueeze(-1) * self.a_source, out=self.out)
 
-    def wait(self, round: int, came: Came) -> None:
+    def wait(self, round: int, came: PendingRows) -> None:
         rows = came.decode()
         self.halo = rows.view(rows.shape[0], *self.z.shape[1:])
 
@@ -124,11 +124,11 @@ class _Backward:
                 self._replace(self.halo[begin:stop], first + turn.first + begin)
         halo_gradient = self.halo
         del self.halo
-        plan, channel = turn.plans["backward"], layer.boundary.channel(layer.hop, "backward")
+        plan, channel = turn.plans["backward"], layer.boundary.channel(layer.context, "backward")
         size, last = self.out.flatten(1).shape, round + 1 == self.rounds
         most = layer.schedule.depth
         self._land(most - 1)  # they have had this turn's products to travel in: their bytes are not needed twice
-        self._homes.append(channel.post(halo_gradient.flatten(1), size, epoch=layer.hop.epoch, plan=plan))
+        self._homes.append(channel.post(halo_gradient.flatten(1), size, epoch=layer.context.epoch, plan=plan))
         del halo_gradient  # what travels is a copy
         self._land(0 if last else most)
         if last:
@@ -180,16 +180,16 @@ def _logits(rows: Tensor, vector: Tensor) -> Tensor:
     return out
 
 
-def _turns(layer: LayerPlan) -> Turns:
+def _turns(layer: LayerPlan) -> PeerSchedule:
     assert layer.turns is not None, "attention in turn needs turns"
     return layer.turns
 
 
-def _fetched(layer: LayerPlan, z: Tensor, round: int) -> Incoming:
+def _fetched(layer: LayerPlan, z: Tensor, round: int) -> PendingReceive:
     """Post the fetch of a turn's rows: the same bytes forward and, in the same epoch, backward."""
     turn, rows = _turns(layer)[round], z.flatten(1)
-    halo, channel = layer.boundary.turn_buffer(turn, rows), layer.boundary.channel(layer.hop, "forward")
-    return channel.post(rows, halo, epoch=layer.hop.epoch, plan=turn.plans["forward"])
+    halo, channel = layer.boundary.turn_buffer(turn, rows), layer.boundary.channel(layer.context, "forward")
+    return channel.post(rows, halo, epoch=layer.context.epoch, plan=turn.plans["forward"])
 
 
 class AttendInTurn(torch.autograd.Function):
@@ -200,7 +200,7 @@ class AttendInTurn(torch.autograd.Function):
         step = _Forward(layer, z.contiguous(), a_source, a_target, slope)
         layer.schedule.run(step, layer.places["forward"])
         ctx.layer, ctx.slope = layer, slope
-        keep(
+        save_operands(
             ctx,
             step.z,
             layer.products.operand(step.z),
@@ -215,6 +215,6 @@ class AttendInTurn(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        step = _Backward(ctx.layer, ctx.slope, kept(ctx), gradients[0].contiguous())
+        step = _Backward(ctx.layer, ctx.slope, saved_operands(ctx), gradients[0].contiguous())
         ctx.layer.schedule.run(step, ctx.layer.places["backward"])
         return step.out, step.d_a_source, step.d_a_target, None, None

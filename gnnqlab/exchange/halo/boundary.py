@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 
 from gnnqlab.compute import Products
+from gnnqlab.exchange.aggregation_context import AggregationContext
+from gnnqlab.exchange.halo.peer_schedule import PeerSchedule, PeerTurn
 from gnnqlab.exchange.halo.sampling import Sampling
-from gnnqlab.exchange.halo.turns import Turn, Turns
-from gnnqlab.exchange.hop import Hop
 from gnnqlab.exchange.schedules.schedule import Runner
 from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.message.channels.channel import ByteBuffers, Channel
-from gnnqlab.message.channels.wires import Wires
-from gnnqlab.message.place import Place
-from gnnqlab.message.transport.ahead import Ahead
+from gnnqlab.message.channels.channel_factory import ChannelFactory
+from gnnqlab.message.exchange_key import ExchangeKey
+from gnnqlab.message.transport.preposted_receives import PrepostedReceives
 from gnnqlab.observe import TensorAllocated
 from gnnqlab.partition.plan import Plan
 from gnnqlab.partition.shard import Shard
@@ -36,7 +36,7 @@ class Boundary:
     def __init__(
         self,
         shard: Shard,
-        wires: Wires,
+        wires: ChannelFactory,
         *,
         lag: int,
         in_turn: bool = False,
@@ -62,13 +62,13 @@ class Boundary:
         """Which rows travel in an epoch, and what they count."""
         owned, central = shard.num_owned, shard.num_central
         in_turn = in_turn and shard.workers > 1
-        self.turns = Turns(self._plans, num_owned=owned, num_central=central) if in_turn else None
+        self.turns = PeerSchedule(self._plans, num_owned=owned, num_central=central) if in_turn else None
         """Whose rows come when, where those of one worker come at a time."""
         self._bytes: ByteBuffers = {}
         """Memory of messages of which no two are under way at once: all, or evaluation's where rows outlive a step."""
-        self._ahead = None if lag or self.turns is not None else Ahead(self._bytes)
-        self._channels: dict[Place, Channel] = {}
-        self._exact: dict[Place, Channel] = {}
+        self._ahead = None if lag or self.turns is not None else PrepostedReceives(self._bytes)
+        self._channels: dict[ExchangeKey, Channel] = {}
+        self._exact: dict[ExchangeKey, Channel] = {}
         self._once: list[Channel] = []
         self._static: dict[int, Tensor] = {}
         self._halos: dict[tuple[int, int, int], Tensor] = {}
@@ -88,16 +88,16 @@ class Boundary:
         """Those of evaluation too."""
         return [*self.channels, *self._exact.values()]
 
-    def channel(self, hop: Hop, direction: str) -> Channel:
+    def channel(self, context: AggregationContext, direction: str) -> Channel:
         """Return the channel of a hop and direction: outside training one of float32 rows, which counts nowhere."""
-        place, opened = Place(hop.layer, direction), self._channels if hop.training else self._exact
-        if not hop.training and self._ahead is not None:
+        place, opened = ExchangeKey(context.layer, direction), self._channels if context.training else self._exact
+        if not context.training and self._ahead is not None:
             self._ahead.leave()
         if place not in opened:
-            opened[place] = self._open(place, training=hop.training)
+            opened[place] = self._open(place, training=context.training)
         return opened[place]
 
-    def _open(self, place: Place, *, training: bool) -> Channel:
+    def _open(self, place: ExchangeKey, *, training: bool) -> Channel:
         plan, stages = self._plans[place.direction], self.timeline.stages
         how: dict[str, Any] = {"launch": stages.after_launch, "keeps_buffers": self.turns is None}
         if not training:
@@ -122,7 +122,7 @@ class Boundary:
             self._halos[key] = self.seen(codec.rows(num_rows + spare, columns, like.device))
         return self._halos[key][:num_rows]
 
-    def turn_buffer(self, turn: Turn, like: Tensor) -> Tensor:
+    def turn_buffer(self, turn: PeerTurn, like: Tensor) -> Tensor:
         """Return memory for the halo rows of a turn, ``(H_k, D)``, which lives as long as they are used."""
         return self.seen(self.wires.codec_of("forward").rows(turn.num_rows, like.shape[1], like.device))
 
@@ -150,7 +150,7 @@ class Boundary:
         """Return the halo rows of a static input; they travel once, in full."""
         if layer not in self._static:
             halo = self.seen(x.new_empty(self.num_halo, x.shape[1]))
-            place = Place(layer, "forward")
+            place = ExchangeKey(layer, "forward")
             phases = partial(self.timeline, place=place)
             once = self.wires.exact_channel(place, self._plans["forward"], phases=phases, keeps_buffers=False)
             self._once.append(once)
@@ -172,14 +172,14 @@ class LayerPlan:
     boundary: Boundary
     adjacency: Adjacency | None
     """``(N, N + H)``, central rows first; ``None`` where rows are received but not multiplied."""
-    hop: Hop
+    context: AggregationContext
     schedule: Runner
     """Runs its steps."""
     products: Products
     """Run its products."""
     sent_once: bool
     """Whether these rows are sent once in the whole run."""
-    turns: Turns | None
+    turns: PeerSchedule | None
     """The owners' rows one after another; ``None``: those of all owners together."""
     rounds: int
     """Number of exchanges."""
@@ -187,23 +187,23 @@ class LayerPlan:
     """Epoch whose sample of rows is sent; ``None``: all rows."""
     drops_gradients: bool
     """Whether the gradients of halo rows are sent with this epoch's dropout mask applied."""
-    places: dict[str, Place]
+    places: dict[str, ExchangeKey]
     """By direction, the exchange key of its first round."""
 
     def dropped(self, halo: Tensor, sampled_in: int | None) -> Tensor:
         """Return halo rows, or their gradients, with this epoch's dropout mask applied."""
-        drop = self.hop.drop
+        drop = self.context.drop
         return halo if drop is None else drop.rows(halo, self.boundary.halo_ids(sampled_in))
 
     def count_rounded(self, rows: Tensor) -> Tensor:
         """Return received rows that are multiplied next; report them to the products if a codec rounded them."""
-        if self.hop.training and not self.sent_once and self.boundary.wires.rounds("forward"):
-            self.products.again(rows.numel())
+        if self.context.training and not self.sent_once and self.boundary.wires.rounds("forward"):
+            self.products.note_requantized(rows.numel())
         return rows
 
     def part(self, what: str, direction: str) -> AbstractContextManager[object]:
         """Open a part of a step on the timeline; it is not recorded outside training."""
-        return self.boundary.timeline(what, self.places[direction] if self.hop.training else None)
+        return self.boundary.timeline(what, self.places[direction] if self.context.training else None)
 
     def plan(self, direction: str, sampled_in: int | None) -> Plan | None:
         """Return the plan with the rows of an epoch's sample, the only rows that a halo then holds; ``None``: all."""
@@ -211,22 +211,22 @@ class LayerPlan:
 
 
 def plan_layer(
-    boundary: Boundary, adjacency: Adjacency | None, hop: Hop, schedule: Runner, products: Products
+    boundary: Boundary, adjacency: Adjacency | None, context: AggregationContext, schedule: Runner, products: Products
 ) -> LayerPlan:
     """Resolve what one aggregation sends, in how many rounds, and who applies dropout."""
-    sent_once = hop.static and adjacency is not None and boundary.wires.keep_static
+    sent_once = context.static and adjacency is not None and boundary.wires.keep_static
     turns = None if sent_once else boundary.turns
-    sampled = hop.training and not sent_once and boundary.sampling.active
+    sampled = context.training and not sent_once and boundary.sampling.active
     return LayerPlan(
         boundary=boundary,
         adjacency=adjacency,
-        hop=hop,
+        context=context,
         schedule=schedule,
-        products=products.exact if hop.exact else products,
+        products=products.exact if context.exact else products,
         sent_once=sent_once,
         turns=turns,
         rounds=1 if turns is None else len(turns.turns),
-        sample=hop.epoch if sampled else None,
-        drops_gradients=hop.drop is not None and not boundary.owners_drop,
-        places={direction: Place(hop.layer, direction) for direction in ("forward", "backward")},
+        sample=context.epoch if sampled else None,
+        drops_gradients=context.drop is not None and not boundary.owners_drop,
+        places={direction: ExchangeKey(context.layer, direction) for direction in ("forward", "backward")},
     )

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnqlab.compute.kept import keep, kept
 from gnnqlab.compute.products import Operand, Products
+from gnnqlab.compute.saved import save_operands, saved_operands
 from gnnqlab.exchange.halo.boundary import LayerPlan
 from gnnqlab.exchange.halo.sums import SumBackward, SumForward
 
@@ -134,18 +134,18 @@ class Convolve(torch.autograd.Function):
         products, with_self = layer.products, self_weight is not None
         sums = products.saved(products.operand(step.out))
         of_self = (products.weight(self_weight), products.saved(products.operand(x))) if with_self else (None, None)
-        keep(ctx, sums, products.weight(weight), *of_self)
-        if layer.hop.remakes is not None:
+        save_operands(ctx, sums, products.weight(weight), *of_self)
+        if layer.context.remakes is not None:
             step.said()
             own = x if with_self else None
             if own is not None:
-                layer.hop.remakes.fix(own)
-            layer.hop.remakes.made(step.y, partial(_projected, layer), step.out, weight, bias, own, self_weight)
+                layer.context.remakes.fix(own)
+            layer.context.remakes.made(step.y, partial(_projected, layer), step.out, weight, bias, own, self_weight)
         return step.y
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        gradient, saved = gradients[0].contiguous(), kept(ctx)
+        gradient, saved = gradients[0].contiguous(), saved_operands(ctx)
         if not ctx.needs_input_grad[0]:  # raw features: nobody needs the gradients of their halo rows
             with ctx.layer.boundary.timeline("central"):  # of no exchange, so of no place
                 return None, None, *of_weights(ctx.layer.products, gradient, saved[0], saved[3]), None

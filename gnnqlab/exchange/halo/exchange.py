@@ -13,20 +13,20 @@ from torch import Tensor
 
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
-from gnnqlab.exchange.formula import Looked, Moved, Sizes
+from gnnqlab.exchange.aggregation_context import AggregationContext
 from gnnqlab.exchange.halo.attention import Attend
 from gnnqlab.exchange.halo.attention_in_turn import AttendInTurn
 from gnnqlab.exchange.halo.boundary import Boundary, LayerPlan, plan_layer
 from gnnqlab.exchange.halo.convolution import Convolve
 from gnnqlab.exchange.halo.extension import Extend
 from gnnqlab.exchange.halo.sums import Aggregate
-from gnnqlab.exchange.hop import Hop
 from gnnqlab.exchange.protocol import ExchangePart, WorkerExchange, rows_before_dropout
 from gnnqlab.exchange.schedules.schedule import Schedule
+from gnnqlab.exchange.traffic_model import AggregationCall, MessageVolumes, PartitionSizes
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.message.channels.channel import Channel
-from gnnqlab.message.channels.wires import Wires
-from gnnqlab.message.place import Phases, no_phases
+from gnnqlab.message.channels.channel_factory import ChannelFactory
+from gnnqlab.message.exchange_key import Phases, no_phases
 from gnnqlab.partition.shard import Shard
 
 __all__ = ["Halo", "HaloExchange"]
@@ -41,7 +41,7 @@ class Halo(ExchangePart):
     takes_turns: ClassVar[bool] = True
     """A sum over neighbours is a sum over their owners."""
 
-    def moved(self, look: Looked, sizes: Sizes) -> Moved:
+    def moved(self, look: AggregationCall, sizes: PartitionSizes) -> MessageVolumes:
         """Return what a look moves: halo rows forward, their gradients back, where the rows learn."""
         back = [("backward", sizes.copies, look.columns)] if look.needs_gradient else []
         return [("forward", sizes.copies, look.columns), *back]
@@ -49,7 +49,7 @@ class Halo(ExchangePart):
     def join(
         self,
         shard: Shard,
-        wires: Wires,
+        wires: ChannelFactory,
         schedule: Schedule,
         products: Products = PLAIN,
         *,
@@ -74,7 +74,7 @@ class HaloExchange(WorkerExchange):
     def __init__(
         self,
         shard: Shard,
-        wires: Wires,
+        wires: ChannelFactory,
         schedule: Schedule,
         products: Products = PLAIN,
         *,
@@ -82,9 +82,9 @@ class HaloExchange(WorkerExchange):
         phases: Phases = no_phases,
     ) -> None:
         super().__init__(schedule, products, device=device, phases=phases)
-        self.keeps_rows = shard.workers > 1 and (self.lag > 0 or wires.holds_rows)
+        self.uses_stale_rows = shard.workers > 1 and (self.lag > 0 or wires.holds_rows)
         """Whether a receiver may use a row in another epoch than that of its post."""
-        self.looks_first = self.keeps_rows and schedule.dropped_by == "receiver"
+        self.aggregates_before_projection = self.uses_stale_rows and schedule.dropped_by == "receiver"
         """Whether dropped rows are summed before they are projected, however narrow that would make them."""
         self.boundary = Boundary(
             shard, wires, lag=self.lag, in_turn=self.in_turn, timeline=self.timeline, device=device
@@ -95,7 +95,7 @@ class HaloExchange(WorkerExchange):
     def channels(self) -> list[Channel]:
         return self.boundary.channels
 
-    def aggregate(self, adjacency: Adjacency, x: Tensor, hop: Hop) -> Tensor:
+    def aggregate(self, adjacency: Adjacency, x: Tensor, context: AggregationContext) -> Tensor:
         """Return ``A [x; halo(x)]`` for owned rows, differentiable in ``x``.
 
         Args:
@@ -106,11 +106,19 @@ class HaloExchange(WorkerExchange):
         Returns:
             float32 ``(N, D)``.
         """
-        result: Tensor = Aggregate.apply(hop.own(x), rows_before_dropout(x, hop), self._plan(adjacency, hop))
+        result: Tensor = Aggregate.apply(
+            context.own(x), rows_before_dropout(x, context), self._plan(adjacency, context)
+        )
         return result
 
     def convolve(
-        self, adjacency: Adjacency, x: Tensor, weight: Tensor, bias: Tensor, self_weight: Tensor | None, hop: Hop
+        self,
+        adjacency: Adjacency,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        self_weight: Tensor | None,
+        context: AggregationContext,
     ) -> Tensor:
         """Return ``A [x; halo(x)] weight + x self_weight + bias`` for owned rows, differentiable in all tensors.
 
@@ -121,12 +129,21 @@ class HaloExchange(WorkerExchange):
         Returns:
             float32 ``(N, O)``.
         """
-        layer = self._plan(adjacency, hop)
-        result: Tensor = Convolve.apply(hop.own(x), rows_before_dropout(x, hop), weight, bias, self_weight, layer)
+        layer = self._plan(adjacency, context)
+        result: Tensor = Convolve.apply(
+            context.own(x), rows_before_dropout(x, context), weight, bias, self_weight, layer
+        )
         return result
 
     def attend(
-        self, adjacency: Adjacency, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float, hop: Hop
+        self,
+        adjacency: Adjacency,
+        z: Tensor,
+        a_source: Tensor,
+        a_target: Tensor,
+        *,
+        slope: float,
+        context: AggregationContext,
     ) -> Tensor:
         """Return attention-weighted sums of ``[z; halo(z)]`` for owned rows, differentiable in z and both vectors.
 
@@ -143,12 +160,12 @@ class HaloExchange(WorkerExchange):
         Returns:
             float32 ``(N, K, F)``.
         """
-        layer = self._plan(adjacency, hop, fixed_weights=False)
+        layer = self._plan(adjacency, context, fixed_weights=False)
         attend = Attend if layer.turns is None else AttendInTurn
         result: Tensor = attend.apply(z, a_source, a_target, layer, slope)
         return result
 
-    def extend(self, x: Tensor, hop: Hop) -> Tensor:
+    def extend(self, x: Tensor, context: AggregationContext) -> Tensor:
         """Return owned rows with halo rows behind them, ``(N + H, D)``, differentiable in ``x``.
 
         Under a sampler halo rows are those that were kept, divided by p, and zeros.
@@ -162,15 +179,17 @@ class HaloExchange(WorkerExchange):
                 "extend holds all halo rows at once, got a schedule that frees those of one worker before those of "
                 "the next; call aggregate or attend, or choose schedule Synchronous() or Overlapped()"
             )
-        if self.lag and hop.training:
+        if self.lag and context.training:
             raise ValueError(
                 f"extend moves the rows of this epoch, got a schedule whose rows are {self.lag} epoch(s) old; call "
                 "aggregate or attend, or choose schedule Synchronous() or Overlapped()"
             )
-        result: Tensor = Extend.apply(x, self._plan(None, hop))
+        result: Tensor = Extend.apply(x, self._plan(None, context))
         return result
 
-    def _plan(self, adjacency: Adjacency | None, hop: Hop, *, fixed_weights: bool = True) -> LayerPlan:
-        if hop.training and adjacency is not None and fixed_weights:
-            self.adjacencies[hop.layer] = adjacency
-        return plan_layer(self.boundary, adjacency, hop, self._runner(hop), self.products)
+    def _plan(
+        self, adjacency: Adjacency | None, context: AggregationContext, *, fixed_weights: bool = True
+    ) -> LayerPlan:
+        if context.training and adjacency is not None and fixed_weights:
+            self.adjacencies[context.layer] = adjacency
+        return plan_layer(self.boundary, adjacency, context, self._runner(context), self.products)

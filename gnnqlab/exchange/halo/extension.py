@@ -18,12 +18,12 @@ class Extend(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, layer: LayerPlan) -> Tensor:
         ctx.layer = layer
-        boundary, hop, sample = layer.boundary, layer.hop, layer.sample
+        boundary, context, sample = layer.boundary, layer.context, layer.sample
         out = x.new_empty(boundary.num_owned + boundary.num_halo, x.shape[1])
         halo = out[boundary.num_owned :]
         into = halo if sample is None else x.new_empty(boundary.sampling.num_rows(sample), x.shape[1])
-        channel, plan = boundary.channel(hop, "forward"), layer.plan("forward", sample)
-        came = channel.post(x, into, epoch=hop.epoch, plan=plan, sampled_in=sample)
+        channel, plan = boundary.channel(context, "forward"), layer.plan("forward", sample)
+        came = channel.post(x, into, epoch=context.epoch, plan=plan, sampled_in=sample)
         out[: boundary.num_owned] = x
         came.decode()
         if sample is not None:
@@ -33,12 +33,12 @@ class Extend(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         layer: LayerPlan = ctx.layer
-        boundary, hop, sample = layer.boundary, layer.hop, layer.sample
+        boundary, context, sample = layer.boundary, layer.context, layer.sample
         gradient = gradients[0]
         out = gradient[: boundary.num_owned].clone()
         halo = gradient[boundary.num_owned :].contiguous()
         if sample is not None:
             halo = halo[boundary.sampling.rows(sample)].mul_(boundary.sampling.factor)
-        channel, plan = boundary.channel(hop, "backward"), layer.plan("backward", sample)
-        came = channel.post(halo, out, epoch=hop.epoch, plan=plan, sampled_in=sample, still=True)
+        channel, plan = boundary.channel(context, "backward"), layer.plan("backward", sample)
+        came = channel.post(halo, out, epoch=context.epoch, plan=plan, sampled_in=sample, still=True)
         return came.decode(), None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from gnnqlab.exchange.halo.compact import first_columns, kept_columns
+from gnnqlab.exchange.halo.sampled_matrices import first_columns, kept_columns
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.message.sampler import Sampler
 from gnnqlab.partition.plan import Plan, Route

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from gnnqlab.compute.products import Operand
 from gnnqlab.exchange.halo.boundary import LayerPlan
-from gnnqlab.exchange.halo.turns import Turn
-from gnnqlab.exchange.schedules.schedule import Came
-from gnnqlab.message.channels.incoming import Incoming
+from gnnqlab.exchange.halo.peer_schedule import PeerTurn
+from gnnqlab.exchange.schedules.schedule import PendingRows
+from gnnqlab.message.channels.incoming import PendingReceive
 
 __all__ = ["Aggregate", "SumBackward", "SumForward"]
 
@@ -50,18 +50,18 @@ class SumForward:
     def prepare(self) -> None:
         pass
 
-    def post(self, round: int) -> Came:
-        layer, hop, sample = self.layer, self.layer.hop, self.layer.sample
+    def post(self, round: int) -> PendingRows:
+        layer, context, sample = self.layer, self.layer.context, self.layer.sample
         if layer.sent_once:
-            return Kept(layer.boundary.halo_sent_once(hop.layer, self._travels, hop.epoch))
-        channel = layer.boundary.channel(hop, "forward")
+            return Kept(layer.boundary.halo_sent_once(context.layer, self._travels, context.epoch))
+        channel = layer.boundary.channel(context, "forward")
         if layer.turns is not None:
             turn = layer.turns[round]
             halo = layer.boundary.turn_buffer(turn, self.x)
-            return channel.post(channel.taken(self._travels), halo, epoch=hop.epoch, plan=turn.plans["forward"])
-        buffer = hop.epoch % 2 if hop.training else _EXACT
-        halo, plan = layer.boundary.halo_buffer(hop.layer, self.x, buffer, sample), layer.plan("forward", sample)
-        return channel.post(channel.taken(self._travels), halo, epoch=hop.epoch, plan=plan, sampled_in=sample)
+            return channel.post(channel.taken(self._travels), halo, epoch=context.epoch, plan=turn.plans["forward"])
+        buffer = context.epoch % 2 if context.training else _EXACT
+        halo, plan = layer.boundary.halo_buffer(context.layer, self.x, buffer, sample), layer.plan("forward", sample)
+        return channel.post(channel.taken(self._travels), halo, epoch=context.epoch, plan=plan, sampled_in=sample)
 
     def independent(self) -> None:
         layer, boundary, products = self.layer, self.layer.boundary, self.layer.products
@@ -78,7 +78,7 @@ class SumForward:
                 owned = layer.turns.owned(self.adjacency)
                 products.spmm(owned, products.operand(self.x), out=self.out[central:])
 
-    def wait(self, round: int, came: Came) -> None:
+    def wait(self, round: int, came: PendingRows) -> None:
         self.halo, self.sampled_in = self.layer.count_rounded(came.decode()), came.sampled_in
 
     def dependent(self, round: int) -> None:
@@ -102,7 +102,7 @@ class SumForward:
 
     def said(self) -> None:
         """Say how the sums are made again, if somebody does that and no row of others is in them."""
-        remakes = self.layer.hop.remakes
+        remakes = self.layer.context.remakes
         if remakes is not None and self.layer.boundary.num_halo == 0:
             remakes.summed(self.out, partial(self.layer.products.spmm, self.adjacency), self.x)
 
@@ -127,7 +127,7 @@ class SumBackward:
         layer, boundary, products = self.layer, self.layer.boundary, self.layer.products
         if layer.turns is not None:
             return
-        self.halo_gradient = boundary.halo_buffer(layer.hop.layer, self.gradient, _HALO_GRADIENTS, self.sampled_in)
+        self.halo_gradient = boundary.halo_buffer(layer.context.layer, self.gradient, _HALO_GRADIENTS, self.sampled_in)
         with layer.part("marginal", "backward"):
             if self.sampled_in is None:
                 rows = (boundary.num_owned, boundary.num_owned + boundary.num_halo)
@@ -139,22 +139,22 @@ class SumBackward:
             if layer.drops_gradients:
                 self.halo_gradient = layer.dropped(self.halo_gradient, self.sampled_in)
 
-    def post(self, round: int) -> Incoming:
-        layer, hop = self.layer, self.layer.hop
-        plan, channel = layer.plan("backward", self.sampled_in), layer.boundary.channel(hop, "backward")
+    def post(self, round: int) -> PendingReceive:
+        layer, context = self.layer, self.layer.context
+        plan, channel = layer.plan("backward", self.sampled_in), layer.boundary.channel(context, "backward")
         if layer.turns is not None:
             turn = layer.turns[round]
             gradient = self._gradient_of(turn)
-            return channel.post(gradient, self.out.shape, epoch=hop.epoch, plan=turn.plans["backward"])
+            return channel.post(gradient, self.out.shape, epoch=context.epoch, plan=turn.plans["backward"])
         how: dict[str, Any] = {"plan": plan, "sampled_in": self.sampled_in, "still": layer.boundary.still}
-        return channel.post(self.halo_gradient, self.out.shape, epoch=hop.epoch, **how)
+        return channel.post(self.halo_gradient, self.out.shape, epoch=context.epoch, **how)
 
     def independent(self) -> None:
         with self.layer.part("central", "backward"):
             rows = (0, self.layer.boundary.num_owned)
             self.layer.products.spmm(self.adjacency, self._operand(), rows=rows, transposed=True, out=self.out)
 
-    def wait(self, round: int, came: Came) -> None:
+    def wait(self, round: int, came: PendingRows) -> None:
         came.wait()
         self.came = came
 
@@ -165,7 +165,7 @@ class SumBackward:
             self.came.decode(self.out)
         del self.came  # and its memory
 
-    def _gradient_of(self, turn: Turn) -> Tensor:
+    def _gradient_of(self, turn: PeerTurn) -> Tensor:
         """Return the gradients of the halo rows of a turn, ``(H_k, D)``."""
         boundary, products = self.layer.boundary, self.layer.products
         out, first = boundary.turn_buffer(turn, self.gradient), boundary.num_owned

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from gnnqlab.adaptive import Adaptive, Training
-from gnnqlab.exchange.schedules.schedule import Came, Overlapped, Runner, Schedule, Step
-from gnnqlab.exchange.schedules.switch import switching
-from gnnqlab.message.place import Place
+from gnnqlab.exchange.schedules.schedule import Overlapped, PendingRows, Runner, Schedule, Step
+from gnnqlab.exchange.schedules.staleness_switch import switching
+from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.settings import OneOf, Option, Range, check
 
 __all__ = ["AdaptivePipeline", "Pipeline", "Pipelined"]
@@ -74,7 +74,7 @@ class Pipelined(Schedule):
 class AdaptivePipeline(Schedule):
     """Yesterday's rows while training goes well, fresh ones when it does not (SYLVIE section V-B).
 
-    :class:`gnnqlab.exchange.schedules.switch.Switch` decides between epochs, on all workers alike. A fresh epoch comes
+    :class:`gnnqlab.exchange.schedules.staleness_switch.StalenessSwitch` decides between epochs, on all workers alike. A fresh epoch comes
     at the latest after ``bound`` others.
     """
 
@@ -121,8 +121,8 @@ class Pipeline(Runner):
         self.fresh = False
         """Whether steps wait for their own rows, as in the first epoch; set between two epochs."""
         self._smoothing = smoothing
-        self._under_way: dict[Place, Came] = {}
-        self._means: dict[Place, Tensor] = {}
+        self._under_way: dict[ExchangeKey, PendingRows] = {}
+        self._means: dict[ExchangeKey, Tensor] = {}
         self._held: list[Callable[[], None]] = []
         self._bound = bound
 
@@ -133,7 +133,7 @@ class Pipeline(Runner):
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
         return [] if self._bound is None else switching(self, self._bound, training)
 
-    def run(self, step: Step, place: Place) -> None:
+    def run(self, step: Step, place: ExchangeKey) -> None:
         if place.direction == "forward":
             self.release()
         step.prepare()
@@ -175,13 +175,13 @@ class Pipeline(Runner):
             came.wait()
         self._under_way.clear()
 
-    def _hold(self, step: Step, at: Place) -> None:
+    def _hold(self, step: Step, at: ExchangeKey) -> None:
         def post() -> None:
             self._under_way[at] = step.post(at.round)
 
         self._held.append(post)
 
-    def _smoothed(self, place: Place, earlier: Came) -> Came:
+    def _smoothed(self, place: ExchangeKey, earlier: PendingRows) -> PendingRows:
         smoothing = self._smoothing[place.direction]
         if smoothing == 0.0:
             return earlier
@@ -194,7 +194,7 @@ class Pipeline(Runner):
 class _Made:
     """Rows made of those that came."""
 
-    def __init__(self, rows: Tensor, of: Came) -> None:
+    def __init__(self, rows: Tensor, of: PendingRows) -> None:
         self._rows, self.sampled_in = rows, of.sampled_in
 
     def wait(self) -> None:

@@ -10,13 +10,13 @@ from typing import ClassVar, Protocol, Self
 from torch import Tensor
 
 from gnnqlab.axis_part import AxisPart, Running, complete, not_predicted
-from gnnqlab.message.place import Place
+from gnnqlab.message.exchange_key import ExchangeKey
 
-__all__ = ["Came", "Overlapped", "Runner", "Schedule", "Step", "Synchronous", "runner_of"]
+__all__ = ["PendingRows", "Overlapped", "Runner", "Schedule", "Step", "Synchronous", "runner_of"]
 
 
-class Came(Protocol):
-    """Rows on their way from other workers; see :class:`gnnqlab.message.channels.incoming.Incoming`."""
+class PendingRows(Protocol):
+    """Rows on their way from other workers; see :class:`gnnqlab.message.channels.incoming.PendingReceive`."""
 
     @property
     def sampled_in(self) -> int | None:
@@ -47,13 +47,13 @@ class Step(Protocol):
     def prepare(self) -> None:
         """Compute what has to travel first."""
 
-    def post(self, round: int) -> Came:
+    def post(self, round: int) -> PendingRows:
         """Encode the rows of a round and start moving them; return what comes from others."""
 
     def independent(self) -> None:
         """Compute what needs nothing from other workers."""
 
-    def wait(self, round: int, came: Came) -> None:
+    def wait(self, round: int, came: PendingRows) -> None:
         """Take what came: for this round of this step, or for that of an earlier epoch."""
 
     def dependent(self, round: int) -> None:
@@ -74,7 +74,7 @@ class Runner(Running, ABC):
         return 0
 
     @abstractmethod
-    def run(self, step: Step, place: Place) -> None:
+    def run(self, step: Step, place: ExchangeKey) -> None:
         """Run the verbs of ``step``."""
 
     @abstractmethod
@@ -158,7 +158,7 @@ class Synchronous(_Stateless):
 
     computes_after: ClassVar[bool] = True
 
-    def run(self, step: Step, place: Place | None = None) -> None:
+    def run(self, step: Step, place: ExchangeKey | None = None) -> None:
         step.prepare()
         for round_ in range(step.rounds):
             step.wait(round_, step.post(round_))
@@ -185,7 +185,7 @@ class Overlapped(_Stateless):
     while a round is used, unless it sends what that makes.
     """
 
-    def run(self, step: Step, place: Place | None = None) -> None:
+    def run(self, step: Step, place: ExchangeKey | None = None) -> None:
         step.prepare()
         came = step.post(0)
         step.independent()

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from gnnqlab.exchange.schedules.schedule import Came, Overlapped, Runner, Schedule, Step, Synchronous
-from gnnqlab.message.place import Place
+from gnnqlab.exchange.schedules.schedule import Overlapped, PendingRows, Runner, Schedule, Step, Synchronous
+from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.settings import Option, Range, check
 
 __all__ = ["Sequential"]
@@ -50,11 +50,11 @@ class Sequential(Schedule, Runner):
     def build(self) -> Sequential:
         return self
 
-    def run(self, step: Step, place: Place | None = None) -> None:
+    def run(self, step: Step, place: ExchangeKey | None = None) -> None:
         step.prepare()
         if self.depth == 0:
             step.independent()
-        under_way: deque[Came] = deque()
+        under_way: deque[PendingRows] = deque()
         posted = 0
         for round_ in range(step.rounds):
             while posted < min(step.rounds, round_ + 1 + self.depth):

@@ -17,7 +17,7 @@ from gnnqlab.bits.row import EXACT
 from gnnqlab.exchange.standalone.halo_lists import Lists, agree
 from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.codecs.codec import Codec, Float32
-from gnnqlab.message.place import Place
+from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.message.transport.header import run_number
 from gnnqlab.message.transport.transport import make_transport
 from gnnqlab.partition.plan import Plan, Route
@@ -88,7 +88,7 @@ class HaloPlan:
         self._coming = self._tell_ids(receive)
         self._firsts = [0, *itertools.accumulate(receive)]
         self._plans: dict[tuple[str, torch.device], Plan] = {}
-        self._channels: dict[tuple[Place, Codec, int, torch.device], Channel] = {}
+        self._channels: dict[tuple[ExchangeKey, Codec, int, torch.device], Channel] = {}
 
     @property
     def halo_ids(self) -> Tensor:
@@ -125,7 +125,7 @@ class HaloPlan:
                 'dist.new_group(backend="gloo")'
             )
 
-    def channel(self, place: Place, codec: Codec, bits: int, device: torch.device) -> Channel:
+    def channel(self, place: ExchangeKey, codec: Codec, bits: int, device: torch.device) -> Channel:
         """Return the channel of a place, made at its first use.
 
         Args:

@@ -18,7 +18,7 @@ from gnnqlab.kernels.noise import check_counter, stream
 from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.codecs.codec import Codec, Stochastic
 from gnnqlab.message.direction import ByDirection, of_direction
-from gnnqlab.message.place import Place
+from gnnqlab.message.exchange_key import ExchangeKey
 
 __all__ = ["exchange_rows"]
 
@@ -71,7 +71,9 @@ def exchange_rows(
     codecs = ByDirection(*codec) if isinstance(codec, tuple) else codec
     widths = ByDirection(*bits) if isinstance(bits, tuple) else ByDirection(bits, EXACT)
     forward, backward = (
-        _channel(x, plan, Place(layer, direction), of_direction(codecs, direction), of_direction(widths, direction))
+        _channel(
+            x, plan, ExchangeKey(layer, direction), of_direction(codecs, direction), of_direction(widths, direction)
+        )
         for direction in ("forward", "backward")
     )
     check_counter(plan.seed, epoch, stream("forward", layer))
@@ -103,7 +105,7 @@ def _moved(channel: Channel, x: Tensor, out: Tensor, epoch: int) -> Tensor:
     return out
 
 
-def _channel(x: Tensor, plan: HaloPlan, place: Place, codec: Codec, bits: int) -> Channel:
+def _channel(x: Tensor, plan: HaloPlan, place: ExchangeKey, codec: Codec, bits: int) -> Channel:
     if bits not in {*codec.widths, EXACT}:
         raise ValueError(
             f"bits must be a width that the codec can write: {type(codec).__name__} writes {sorted(codec.widths)}, got "

@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from gnnqlab.compute.gradients import rounded
-from gnnqlab.compute.kept import keep, kept
 from gnnqlab.compute.products import Operand
-from gnnqlab.exchange.schedules.schedule import Came
-from gnnqlab.exchange.vertex_cut.mirrors import Look
+from gnnqlab.compute.saved import save_operands, saved_operands
+from gnnqlab.exchange.schedules.schedule import PendingRows
+from gnnqlab.exchange.vertex_cut.mirrors import MirrorAggregation
 from gnnqlab.exchange.vertex_cut.sums import Synchronised
 from gnnqlab.kernels.sparse.attention import pack_rows, segment_sum
-from gnnqlab.partition.meeting import Leg
+from gnnqlab.partition.host_aggregation import Leg
 
 __all__ = ["Attend", "joined"]
 
@@ -62,7 +62,7 @@ def joined(
 
 
 class _Forward(Synchronised):
-    def __init__(self, look: Look, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float) -> None:
+    def __init__(self, look: MirrorAggregation, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float) -> None:
         heads, features = z.shape[1:]
         self.wide = heads * features
         super().__init__(look, "forward", z.new_empty(z.shape[0], self.wide + heads))
@@ -87,15 +87,15 @@ class _Forward(Synchronised):
         with self.look.part("central", "forward"):
             self._attend(0, self.look.mirrors.num_central)
 
-    def post(self, round: int) -> Came:
+    def post(self, round: int) -> PendingRows:
         leg = self.look.mirrors.legs[round]
         if not leg.gathers:
             return super().post(round)
         assert leg.joins is not None and leg.side_by_side is not None
         place = self.look.place(self.direction, round)
-        channel = self.look.mirrors.channel(place, leg.side_by_side, exact=not self.look.hop.training)
+        channel = self.look.mirrors.channel(place, leg.side_by_side, exact=not self.look.context.training)
         self.parts = self.rows.new_empty(leg.joins.numel(), self.rows.shape[1])
-        return channel.post(self.rows, self.parts, epoch=self.look.hop.epoch)
+        return channel.post(self.rows, self.parts, epoch=self.look.context.epoch)
 
     def dependent(self, round: int) -> None:
         super().dependent(round)
@@ -128,7 +128,7 @@ class _Forward(Synchronised):
 
 
 class _Backward(Synchronised):
-    def __init__(self, look: Look, slope: float, saved: tuple[Operand, ...], gradient: Tensor) -> None:
+    def __init__(self, look: MirrorAggregation, slope: float, saved: tuple[Operand, ...], gradient: Tensor) -> None:
         super().__init__(look, "backward", gradient.flatten(1).clone(memory_format=torch.contiguous_format))
         self.slope = slope
         self.z, self.a_source, self.a_target, self.source, self.target, self.summed, self.logs = saved
@@ -159,17 +159,19 @@ class Attend(torch.autograd.Function):
     """Attention, by the schedule of the look; see the head of this file."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, look: Look, slope: float) -> Tensor:
+    def forward(
+        ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, look: MirrorAggregation, slope: float
+    ) -> Tensor:
         step = _Forward(look, z, a_source, a_target, slope)
         look.schedule.run(step, look.place("forward"))
         ctx.look, ctx.slope = look, slope
         out, logs, products = step.out.contiguous(), step.logs.contiguous(), look.products
         rows = products.saved(products.operand(z)), a_source, a_target, step.source, step.target
-        keep(ctx, *rows, products.saved(out), logs)
+        save_operands(ctx, *rows, products.saved(out), logs)
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        step = _Backward(ctx.look, ctx.slope, kept(ctx), gradients[0])
+        step = _Backward(ctx.look, ctx.slope, saved_operands(ctx), gradients[0])
         ctx.look.schedule.run(step, ctx.look.place("backward"))
         return step.out, *step.of_vectors, None, None

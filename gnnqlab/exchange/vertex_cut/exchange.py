@@ -19,19 +19,19 @@ from torch import Tensor
 
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
-from gnnqlab.exchange.formula import Looked, Moved, Sizes
-from gnnqlab.exchange.hop import Hop
+from gnnqlab.exchange.aggregation_context import AggregationContext
 from gnnqlab.exchange.protocol import ExchangePart, WorkerExchange
 from gnnqlab.exchange.schedules.schedule import Schedule
+from gnnqlab.exchange.traffic_model import AggregationCall, MessageVolumes, PartitionSizes
 from gnnqlab.exchange.vertex_cut.attention import Attend
-from gnnqlab.exchange.vertex_cut.mirrors import Look, Mirrors
+from gnnqlab.exchange.vertex_cut.mirrors import MirrorAggregation, Mirrors
 from gnnqlab.exchange.vertex_cut.sums import Aggregate
 from gnnqlab.exchange.whole import convolve_in_steps
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.message.channels.channel import Channel
-from gnnqlab.message.channels.wires import Wires
+from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.message.direction import of_direction
-from gnnqlab.message.place import Phases, no_phases
+from gnnqlab.message.exchange_key import Phases, no_phases
 from gnnqlab.partition.replica_shard import ReplicaShard
 
 __all__ = ["ReplicaExchange", "Replicas"]
@@ -88,7 +88,7 @@ class Replicas(ExchangePart):
                 return f"bits {kind} are those of halo rows, got parts of sums; choose bits Fixed() or UniformRandom()"
         return ""
 
-    def moved(self, look: Looked, sizes: Sizes) -> Moved:
+    def moved(self, look: AggregationCall, sizes: PartitionSizes) -> MessageVolumes:
         """Return what a look moves: partial sums of mirrors and their totals, in attention a denominator a head too."""
         back = [("backward", 2 * sizes.copies, look.columns)] if look.needs_gradient else []
         return [("forward", 2 * sizes.copies, look.columns + look.heads), *back]
@@ -96,7 +96,7 @@ class Replicas(ExchangePart):
     def join(
         self,
         shard: ReplicaShard,
-        wires: Wires,
+        wires: ChannelFactory,
         schedule: Schedule,
         products: Products = PLAIN,
         *,
@@ -118,7 +118,7 @@ class ReplicaExchange(WorkerExchange):
     def __init__(
         self,
         shard: ReplicaShard,
-        wires: Wires,
+        wires: ChannelFactory,
         schedule: Schedule,
         products: Products = PLAIN,
         *,
@@ -134,7 +134,7 @@ class ReplicaExchange(WorkerExchange):
     def channels(self) -> list[Channel]:
         return self.mirrors.channels
 
-    def aggregate(self, adjacency: Adjacency, x: Tensor, hop: Hop) -> Tensor:
+    def aggregate(self, adjacency: Adjacency, x: Tensor, context: AggregationContext) -> Tensor:
         """Return ``S A x``, float32 ``(R, D)``: the sums of all edges of a node, at each of its copies.
 
         Args:
@@ -142,22 +142,35 @@ class ReplicaExchange(WorkerExchange):
             x: rows of all copies here, float32 ``(R, D)``.
             hop: which look at neighbours this is.
         """
-        if hop.training:
-            self.adjacencies[hop.layer] = adjacency
-        result: Tensor = Aggregate.apply(hop.own(x), self._look(adjacency, hop))
+        if context.training:
+            self.adjacencies[context.layer] = adjacency
+        result: Tensor = Aggregate.apply(context.own(x), self._look(adjacency, context))
         return result
 
     def convolve(
-        self, adjacency: Adjacency, x: Tensor, weight: Tensor, bias: Tensor, self_weight: Tensor | None, hop: Hop
+        self,
+        adjacency: Adjacency,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        self_weight: Tensor | None,
+        context: AggregationContext,
     ) -> Tensor:
         """Return ``aggregate(x) weight + x self_weight + bias``, float32 ``(R, O)``; products act on totals."""
-        look = self._look(adjacency, hop)
-        if hop.training and not look.keeps and self.mirrors.wires.rounds("forward"):
-            look.products.again(self.mirrors.num_mirrors * x.shape[1])
-        return convolve_in_steps(self, adjacency, x, weight, bias, self_weight, hop)
+        look = self._look(adjacency, context)
+        if context.training and not look.keeps and self.mirrors.wires.rounds("forward"):
+            look.products.note_requantized(self.mirrors.num_mirrors * x.shape[1])
+        return convolve_in_steps(self, adjacency, x, weight, bias, self_weight, context)
 
     def attend(
-        self, adjacency: Adjacency, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float, hop: Hop
+        self,
+        adjacency: Adjacency,
+        z: Tensor,
+        a_source: Tensor,
+        a_target: Tensor,
+        *,
+        slope: float,
+        context: AggregationContext,
     ) -> Tensor:
         """Return attention-weighted sums over all edges of a node, float32 ``(R, K, F)``, at each of its copies.
 
@@ -167,10 +180,10 @@ class ReplicaExchange(WorkerExchange):
             a_source, a_target: the two halves of the attention vector, ``(K, F)``.
             slope: of the leaky rectifier.
         """
-        result: Tensor = Attend.apply(z, a_source, a_target, self._look(adjacency, hop), slope)
+        result: Tensor = Attend.apply(z, a_source, a_target, self._look(adjacency, context), slope)
         return result
 
-    def extend(self, x: Tensor, hop: Hop) -> Tensor:
+    def extend(self, x: Tensor, context: AggregationContext) -> Tensor:
         """Refuse: a node's neighbours lie on several workers.
 
         Raises:
@@ -181,7 +194,11 @@ class ReplicaExchange(WorkerExchange):
             "aggregate or attend, or choose exchange Halo()"
         )
 
-    def _look(self, adjacency: Adjacency, hop: Hop) -> Look:
-        return Look(
-            self.mirrors, adjacency, hop, self._runner(hop), self.products.exact if hop.exact else self.products
+    def _look(self, adjacency: Adjacency, context: AggregationContext) -> MirrorAggregation:
+        return MirrorAggregation(
+            self.mirrors,
+            adjacency,
+            context,
+            self._runner(context),
+            self.products.exact if context.exact else self.products,
         )

@@ -15,22 +15,22 @@ import torch
 from torch import Tensor
 
 from gnnqlab.compute import Products
-from gnnqlab.exchange.hop import Hop
+from gnnqlab.exchange.aggregation_context import AggregationContext
 from gnnqlab.exchange.schedules.schedule import Runner
 from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.message.channels.channel import ByteBuffers, Channel
-from gnnqlab.message.channels.incoming import Incoming
-from gnnqlab.message.channels.wires import Wires
-from gnnqlab.message.place import Place
-from gnnqlab.partition.meeting import apart, meeting
+from gnnqlab.message.channels.channel_factory import ChannelFactory
+from gnnqlab.message.channels.incoming import PendingReceive
+from gnnqlab.message.exchange_key import ExchangeKey
+from gnnqlab.partition.host_aggregation import apart, meeting
 from gnnqlab.partition.plan import Plan
 from gnnqlab.partition.replica_shard import ReplicaShard
 
-__all__ = ["GATHER", "SCATTER", "Look", "Mirrors"]
+__all__ = ["GATHER", "SCATTER", "MirrorAggregation", "Mirrors"]
 
 GATHER, SCATTER = 0, 1
-"""Rounds of a synchronisation of copies that do not meet on hosts; see :mod:`gnnqlab.partition.meeting` for others."""
+"""Rounds of a synchronisation of copies that do not meet on hosts; see :mod:`gnnqlab.partition.host_aggregation` for others."""
 
 
 class Mirrors:
@@ -47,7 +47,7 @@ class Mirrors:
     def __init__(
         self,
         shard: ReplicaShard,
-        wires: Wires,
+        wires: ChannelFactory,
         *,
         timeline: Timeline,
         device: torch.device | str = "cpu",
@@ -61,8 +61,8 @@ class Mirrors:
         """Layer -> sums that are the same in every epoch, found once."""
         self._bytes: ByteBuffers = {}
         """Memory of all messages: rounds follow one another, so those of one round are under way at a time."""
-        self._channels: dict[Place, Channel] = {}
-        self._exact: dict[Place, Channel] = {}
+        self._channels: dict[ExchangeKey, Channel] = {}
+        self._exact: dict[ExchangeKey, Channel] = {}
         self._once: list[Channel] = []
 
     @property
@@ -75,7 +75,7 @@ class Mirrors:
         """Those of evaluation too."""
         return [*self.channels, *self._exact.values()]
 
-    def channel(self, place: Place, plan: Plan, *, exact: bool) -> Channel:
+    def channel(self, place: ExchangeKey, plan: Plan, *, exact: bool) -> Channel:
         """Return the channel of a place; an exact one has float32 rows and counts nowhere."""
         how: dict[str, Any] = {"launch": self.timeline.stages.after_launch, "buffers": self._bytes}
         if exact:
@@ -87,7 +87,7 @@ class Mirrors:
             self._channels[place] = self.wires.channel(place, plan, phases=phases, **how)
         return self._channels[place]
 
-    def once(self, place: Place) -> Channel:
+    def once(self, place: ExchangeKey) -> Channel:
         """Return a new channel of float32 rows that travel once in the run."""
         plan = self.legs[place.round].plan
         phases = partial(self.timeline, place=place)
@@ -96,50 +96,50 @@ class Mirrors:
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class MirrorAggregation:
     """One look at neighbours: the arguments of its steps that are not tensors."""
 
     mirrors: Mirrors
     adjacency: Adjacency
     """``(R, R)``, central rows first; the rows of mirrors, and of masters that have some, are parts of sums."""
-    hop: Hop
+    context: AggregationContext
     schedule: Runner
     products: Products
 
     @property
     def keeps(self) -> bool:
         """Whether these sums are the same in every epoch, and travel once in the whole run."""
-        return self.hop.static and self.mirrors.wires.keep_static
+        return self.context.static and self.mirrors.wires.keep_static
 
-    def place(self, direction: str, round: int = GATHER) -> Place:
-        return Place(self.hop.layer, direction, round)
+    def place(self, direction: str, round: int = GATHER) -> ExchangeKey:
+        return ExchangeKey(self.context.layer, direction, round)
 
     def part(self, what: str, direction: str, round: int = GATHER) -> AbstractContextManager[object]:
         """Run a part of a step; unseen outside training."""
-        return self.mirrors.timeline(what, self.place(direction, round) if self.hop.training else None)
+        return self.mirrors.timeline(what, self.place(direction, round) if self.context.training else None)
 
     def channel(self, direction: str, round: int, plan: Plan | None = None) -> Channel:
         """Return the channel of a round; by default with the plan of its leg."""
         place = self.place(direction, round)
         if direction == "forward" and self.keeps:
             return self.mirrors.once(place)
-        return self.mirrors.channel(place, plan or self.mirrors.legs[round].plan, exact=not self.hop.training)
+        return self.mirrors.channel(place, plan or self.mirrors.legs[round].plan, exact=not self.context.training)
 
     @property
     def last(self) -> int:
         """The round after which all copies have the totals."""
         return len(self.mirrors.legs) - 1
 
-    def gather(self, direction: str, rows: Tensor, round: int = GATHER) -> Incoming:
+    def gather(self, direction: str, rows: Tensor, round: int = GATHER) -> PendingReceive:
         """Post partial sums towards masters; those that come are added to ``rows`` ``(R, D)``."""
-        return self.channel(direction, round).post(rows, rows, epoch=self.hop.epoch)
+        return self.channel(direction, round).post(rows, rows, epoch=self.context.epoch)
 
-    def scatter(self, direction: str, rows: Tensor, round: int = SCATTER) -> Incoming:
+    def scatter(self, direction: str, rows: Tensor, round: int = SCATTER) -> PendingReceive:
         """Post totals away from masters; those that come replace the rows of mirrors.
 
         A master's own total becomes what its mirrors decode, so all copies of a node are equal bit by bit.
         """
         channel = self.channel(direction, round)
-        came = channel.post(rows, rows, epoch=self.hop.epoch)
+        came = channel.post(rows, rows, epoch=self.context.epoch)
         channel.as_received(rows)
         return came

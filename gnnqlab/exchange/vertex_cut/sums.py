@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnqlab.exchange.schedules.schedule import Came
-from gnnqlab.exchange.vertex_cut.mirrors import Look
+from gnnqlab.exchange.schedules.schedule import PendingRows
+from gnnqlab.exchange.vertex_cut.mirrors import MirrorAggregation
 
 __all__ = ["Aggregate", "SumBackward", "SumForward"]
 
@@ -29,15 +29,15 @@ class Synchronised:
 
     chained = True
 
-    def __init__(self, look: Look, direction: str, rows: Tensor) -> None:
+    def __init__(self, look: MirrorAggregation, direction: str, rows: Tensor) -> None:
         self.look, self.direction, self.rows = look, direction, rows
         self.rounds = len(look.mirrors.legs)
 
-    def post(self, round: int) -> Came:
+    def post(self, round: int) -> PendingRows:
         gathers = self.look.mirrors.legs[round].gathers
         return (self.look.gather if gathers else self.look.scatter)(self.direction, self.rows, round)
 
-    def wait(self, round: int, came: Came) -> None:
+    def wait(self, round: int, came: PendingRows) -> None:
         came.wait()
         self._came = came
 
@@ -53,7 +53,7 @@ class Synchronised:
 class SumForward(Synchronised):
     """``y = S A x``."""
 
-    def __init__(self, look: Look, x: Tensor) -> None:
+    def __init__(self, look: MirrorAggregation, x: Tensor) -> None:
         sums = torch.float32 if x.dtype == torch.bfloat16 else x.dtype
         super().__init__(look, "forward", x.new_empty(look.mirrors.num_rows, x.shape[1], dtype=sums))
         self.x = x
@@ -74,7 +74,7 @@ class SumForward(Synchronised):
 class SumBackward(Synchronised):
     """``dx = A^T S dy``."""
 
-    def __init__(self, look: Look, gradient: Tensor) -> None:
+    def __init__(self, look: MirrorAggregation, gradient: Tensor) -> None:
         super().__init__(look, "backward", gradient)
         self.out = torch.empty_like(gradient)
 
@@ -94,8 +94,8 @@ class Aggregate(torch.autograd.Function):
     """``S A x``, by the schedule of the look."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, look: Look) -> Tensor:
-        ctx.look, layer = look, look.hop.layer
+    def forward(ctx: Any, x: Tensor, look: MirrorAggregation) -> Tensor:
+        ctx.look, layer = look, look.context.layer
         if look.keeps and layer in look.mirrors.totals:
             return look.mirrors.totals[layer].clone()
         step = SumForward(look, x)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gnnqlab.kernels import native
 from gnnqlab.kernels.codec.quantize import largest_magnitude
-from gnnqlab.kernels.room import room
+from gnnqlab.kernels.huge_pages import empty_in_huge_pages
 from gnnqlab.kernels.sparse.adjacency import describe
 
 __all__ = ["MOST_TERMS", "int8_instructions", "int8_mm", "int8_mm_scaled", "int8_mm_transposed"]
@@ -176,7 +176,7 @@ def _checked_out(out: Tensor | None, rows: int, columns: int, like: Tensor, accu
     if out is None:
         if accumulate:
             raise ValueError("accumulate adds to out, got out=None; pass the matrix to add to")
-        return room(like, rows, columns)
+        return empty_in_huge_pages(like, rows, columns)
     if out.dtype != torch.float32 or out.shape != (rows, columns) or (columns > 1 and out.stride(1) != 1):
         raise ValueError(f"out must be float32 of shape {(rows, columns)} by rows, got {describe(out)}")
     return out

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from gnnqlab.kernels import native
 from gnnqlab.kernels.dense.code_rows import PairedRows, QuantizedRows, unpack_pairs
+from gnnqlab.kernels.huge_pages import empty_in_huge_pages
 from gnnqlab.kernels.reference import aggregate as reference
-from gnnqlab.kernels.room import room
 from gnnqlab.kernels.sparse.adjacency import Adjacency, Csr, describe
 
 __all__ = ["Adjacency", "PairedRows", "QuantizedRows", "aggregate", "quantize_rows", "spmm"]
@@ -184,7 +184,7 @@ def _sum_rows(
             return summed
         return out.add_(summed) if accumulate else out.copy_(summed)
     if out is None:
-        out = room(x, stop - start, columns)
+        out = empty_in_huge_pages(x, stop - start, columns)
     x, into = _unit_columns(x), _unit_columns(out)
     halo = None if halo is None else _unit_columns(halo)
     indptr, indices, weights = csr

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from gnnqlab.kernels import native
+from gnnqlab.kernels.huge_pages import empty_in_huge_pages
 from gnnqlab.kernels.native import call
 from gnnqlab.kernels.reference import attention as reference
-from gnnqlab.kernels.room import room
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.kernels.sparse.sddmm import head_rows, join, runs_natively, sources
 
@@ -61,7 +61,7 @@ def attend_rows(
         )
         return (summed if out is None else out.copy_(summed)), stats
     if out is None:
-        out = room(values, stop - start, num_heads, num_features)
+        out = empty_in_huge_pages(values, stop - start, num_heads, num_features)
     stats = values.new_empty((stop - start, 2, num_heads))
     values, into = head_rows(values), head_rows(out)
     halo_values = None if halo_values is None else head_rows(halo_values)
@@ -136,7 +136,7 @@ def attend_columns(
         return values_grad, source_grad
     values, grad = head_rows(values), head_rows(grad)
     source_logits, packed = source_logits.contiguous(), packed.contiguous()
-    values_grad = room(values, stop - start, num_heads, num_features)
+    values_grad = empty_in_huge_pages(values, stop - start, num_heads, num_features)
     source_grad = values.new_empty((stop - start, num_heads))
     call(
         _attend_backward,

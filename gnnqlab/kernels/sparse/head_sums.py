@@ -13,7 +13,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from gnnqlab.kernels import native
-from gnnqlab.kernels.room import room
+from gnnqlab.kernels.huge_pages import empty_in_huge_pages
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.kernels.sparse.aggregate import QuantizedRows, spmm
 from gnnqlab.kernels.sparse.int8_edges import int8_weighted_sum
@@ -89,7 +89,7 @@ def _apart(adj: Adjacency, weights: Tensor, x: QuantizedRows, heads: int) -> Ten
     if x.shape[1] % heads or weights.shape != (adj.num_edges, heads):
         return int8_weighted_sum(adj, weights, x, heads=heads)  # says what does not fit
     features = x.shape[1] // heads
-    out = room(x.codes, adj.num_rows, heads, features)
+    out = empty_in_huge_pages(x.codes, adj.num_rows, heads, features)
     for head in range(heads):
         matrix = Adjacency.of_checked(
             adj.indptr, adj.indices, weights[:, head].contiguous(), num_columns=adj.num_columns

@@ -13,9 +13,9 @@ from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
 from gnnqlab.kernels.codec.quantize import SCALES, Noise, check_bits, largest_magnitude, quantize
 from gnnqlab.kernels.codec.rows import raise_or_note, run_noting
+from gnnqlab.kernels.huge_pages import empty_in_huge_pages
 from gnnqlab.kernels.native import call
 from gnnqlab.kernels.reference import attention as reference
-from gnnqlab.kernels.room import room
 from gnnqlab.kernels.sparse.adjacency import Adjacency, describe
 from gnnqlab.kernels.sparse.aggregate import QuantizedRows, spmm
 from gnnqlab.kernels.sparse.attention_passes import attend_columns, attend_rows
@@ -94,7 +94,7 @@ def quantized_sum(
         raise_or_note(~torch.isfinite(x).all(1))
     ids = None if noise is None else noise.ids[adj.indices]
     counter = (0, 0, 0) if noise is None else (noise.seed, noise.epoch, noise.stream)
-    out = room(x, adj.num_rows, x.shape[1])
+    out = empty_in_huge_pages(x, adj.num_rows, x.shape[1])
     refusal = run_noting(
         _quantized_sum, adj.indptr, adj.indices, adj.num_rows, x, x.stride(0), x.shape[1], ids,
         int(ids is not None and ids.dtype == torch.int32), float(2 ** (bits - 1) - 1), largest, int(noise is not None),
@@ -121,7 +121,7 @@ def int8_sddmm_add(adj: Adjacency, x: QuantizedRows, y: QuantizedRows) -> Tensor
     if not _natively(x):
         wide = [_widened(rows, 1)[:, 0] for rows in (x, y)]
         return reference.sddmm_add(adj.indptr, adj.indices, *wide)
-    out = room(x.codes, adj.num_edges, x.shape[1])
+    out = empty_in_huge_pages(x.codes, adj.num_edges, x.shape[1])
     call(_add, adj.indptr, adj.indices, adj.num_rows, x.shape[1], *_source(x), *_fixed(y), out)
     return out
 
@@ -169,7 +169,7 @@ def int8_weighted_sum(adj: Adjacency, weights: Tensor, x: QuantizedRows, *, head
         wide = _widened(x, heads)
         return reference.weighted_sum(adj.indptr, adj.indices, weights, wide)
     weights, features = weights.contiguous(), x.shape[1] // heads
-    out = room(x.codes, adj.num_rows, heads, features)
+    out = empty_in_huge_pages(x.codes, adj.num_rows, heads, features)
     call(_weighted_sum, adj.indptr, adj.indices, adj.num_rows, heads, features, weights, *_source(x), out, x.shape[1])
     return out
 
@@ -197,7 +197,7 @@ def int8_attend_rows(
         raise ValueError(f"rows must satisfy 0 <= start <= stop <= {adj.num_rows}, got ({start}, {stop})")
     features = values.shape[1] // heads
     if out is None:
-        out = room(source_logits, stop - start, heads, features)
+        out = empty_in_huge_pages(source_logits, stop - start, heads, features)
     stats = source_logits.new_empty((stop - start, 2, heads))
     source_logits, target_logits = source_logits.contiguous(), target_logits.contiguous()
     halo_logits = None if halo_logits is None else halo_logits.contiguous()
@@ -232,7 +232,7 @@ def int8_attend_columns(
         )
     turned, features = adj.transposed, values.shape[1] // heads
     source_logits, packed = source_logits.contiguous(), packed.contiguous()
-    values_grad = room(source_logits, stop - start, heads, features)
+    values_grad = empty_in_huge_pages(source_logits, stop - start, heads, features)
     source_grad = source_logits.new_empty((stop - start, heads))
     call(
         _attend_backward, turned.indptr, turned.indices, adj.transposed_edges, start, stop, heads, features,

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gnnqlab.kernels import native
+from gnnqlab.kernels.huge_pages import empty_in_huge_pages
 from gnnqlab.kernels.native import call
 from gnnqlab.kernels.reference import attention as reference
-from gnnqlab.kernels.room import room
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 
 __all__ = ["sddmm_add", "sddmm_dot", "segment_softmax", "segment_sum", "weighted_sum"]
@@ -93,7 +93,7 @@ class _Add(torch.autograd.Function):
     def forward(ctx: Any, adj: Adjacency, source: Tensor, target: Tensor, halo: Tensor | None) -> Tensor:
         ctx.adj, ctx.num_owned, ctx.has_halo = adj, source.shape[0], halo is not None
         source, target, halo = source.contiguous(), target.contiguous(), None if halo is None else halo.contiguous()
-        out = room(source, adj.num_edges, source.shape[1])
+        out = empty_in_huge_pages(source, adj.num_edges, source.shape[1])
         call(
             _sddmm_add,
             adj.indptr,
@@ -173,7 +173,7 @@ def _sum(adj: Adjacency, weights: Tensor, x: Tensor, halo: Tensor | None, *, by_
     """The weighted sum by rows, or by columns with weights still in the order of the rows."""
     matrix, weights = adj.transposed if by_column else adj, weights.contiguous()
     x, halo = head_rows(x), None if halo is None else head_rows(halo)
-    out = room(x, matrix.num_rows, *x.shape[1:])
+    out = empty_in_huge_pages(x, matrix.num_rows, *x.shape[1:])
     places = adj.transposed_edges if by_column else None
     call(
         _weighted_sum,

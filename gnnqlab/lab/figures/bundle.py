@@ -1,6 +1,6 @@
 """A figure that stays visible when nobody runs the kernel: live where Plotly runs, else a picture, else a table.
 
-Plotly's own output is blank in a notebook shown as a plain page. A ``Bundle`` gives every reader something: Plotly's
+Plotly's own output is blank in a notebook shown as a plain page. A ``FigureData`` gives every reader something: Plotly's
 JSON (JupyterLab draws it at once, as wide as the page; Colab is given HTML), a picture where a Chromium is at hand to
 draw it, otherwise the numbers as an HTML table. The picture is SVG, not PNG: beside a PNG JupyterLab shows that, pixel
 by pixel, until a mouse comes.
@@ -17,19 +17,29 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.still import svg_of
+from gnnqlab.lab.figures.static_image import svg_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
 
-__all__ = ["Bundle", "caption_of", "name_links", "show", "table_html", "figure_html", "in_colab", "VIEW", "left_by"]
+__all__ = [
+    "FigureData",
+    "caption_of",
+    "name_links",
+    "show",
+    "table_html",
+    "figure_html",
+    "in_colab",
+    "VIEW",
+    "fallback_for",
+]
 
 _LEFT = ' style="text-align:left"'
 
 
 @dataclass(frozen=True)
-class Bundle:
+class FigureData:
     """A figure together with the numbers it shows."""
 
     figure: Figure
@@ -58,9 +68,9 @@ class Bundle:
         return outputs, metadata
 
 
-def show(figure: Figure, frame: DataFrame) -> Bundle:
+def show(figure: Figure, frame: DataFrame) -> FigureData:
     """The figure and its numbers, ready to stand at the end of a notebook cell."""
-    return Bundle(figure, frame)
+    return FigureData(figure, frame)
 
 
 def caption_of(figure: Figure) -> str:
@@ -124,8 +134,8 @@ VIEW = "application/vnd.jupyter.widget-view+json"
 """What an output that holds a widget's view calls it."""
 
 
-def left_by(
-    widget: Any, words: str, still: Callable[[], Bundle] | None = None, *, table: str = "", figure: Any = None
+def fallback_for(
+    widget: Any, words: str, still: Callable[[], FigureData] | None = None, *, table: str = "", figure: Any = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return data and metadata of a view's output: the view, and for whoever has no kernel what it showed at first.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.theme import PHASES
-from gnnqlab.train.records.pauses import by_epoch, undisturbed
+from gnnqlab.train.records.evaluation_pauses import by_epoch, undisturbed
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bits.in_words import human_bits
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.graph_places import neighbours, places_of
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 
@@ -31,7 +31,7 @@ _EDGE, _FAINT = "#a0a0a0", "#c8ccd0"
 _WIDTHS = {1: "#fee838", 2: "#c9b869", 3: "#a69d75", 4: "#848279", 8: "#2f4a6e", 16: "#1b3660", 32: "#00204d"}
 
 
-def draw_partition(parts: Parts, *, dark: bool = False) -> Bundle:
+def draw_partition(parts: Parts, *, dark: bool = False) -> FigureData:
     """Draw the whole graph as it is cut: who owns what, which nodes are marginal, which edges are cut.
 
     Raises:
@@ -60,10 +60,12 @@ def draw_partition(parts: Parts, *, dark: bool = False) -> Bundle:
     frame = pd.DataFrame({"worker": owner, "kind": kinds}, index=pd.Index(range(counted), name="node"))
     title = f"{_count(counted, 'node')} on {_count(parts.workers, 'worker')}"
     _finish(figure, title=title, caption=caption, dark=dark, height=380)
-    return Bundle(figure, frame)
+    return FigureData(figure, frame)
 
 
-def draw_shards(parts: Parts, *, left_out: Mapping[int, Collection[int]] | None = None, dark: bool = False) -> Bundle:
+def draw_shards(
+    parts: Parts, *, left_out: Mapping[int, Collection[int]] | None = None, dark: bool = False
+) -> FigureData:
     """Draw what each worker holds: its own nodes, and copies of those neighbours that others own.
 
     Args:
@@ -98,10 +100,10 @@ def draw_shards(parts: Parts, *, left_out: Mapping[int, Collection[int]] | None 
     caption = f"What each worker holds: {'; '.join(sentences)}."
     _finish(figure, title="What each worker holds", caption=caption, dark=dark, height=_panels_height(parts))
     table = pd.DataFrame(frame, columns=["worker", "node", "kind", "owner"]).set_index(["worker", "node"]).sort_index()
-    return Bundle(figure, table.reset_index("node"))
+    return FigureData(figure, table.reset_index("node"))
 
 
-def draw_bits(parts: Parts, widths: Mapping[tuple[int, int], int], *, what: str = "", dark: bool = False) -> Bundle:
+def draw_bits(parts: Parts, widths: Mapping[tuple[int, int], int], *, what: str = "", dark: bool = False) -> FigureData:
     """Draw the bit map: in each worker's panel, every halo row in the number of bits that its message takes.
 
     Args:
@@ -162,7 +164,7 @@ def draw_bits(parts: Parts, widths: Mapping[tuple[int, int], int], *, what: str 
     title = "Bits of every message" + (f", {what}" if what else "")
     caption = f"{title}: " + ", ".join(f"{count} rows in {_count(bits, 'bit')}" for bits, count in counts.items()) + "."
     _finish(figure, title=title, caption=caption, dark=dark, height=_panels_height(parts))
-    return Bundle(figure, table)
+    return FigureData(figure, table)
 
 
 def message_widths(

@@ -14,7 +14,7 @@ import numpy as np
 
 from gnnqlab.graph.pictures import LEVELS, data_address, grey_levels, write_png
 from gnnqlab.lab.figures import node_fills
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.graph_drawing import message_widths
 from gnnqlab.lab.figures.grid_places import Grid, neighbourhood, places_on_grid
 from gnnqlab.lab.figures.node_fills import Fill, Filled
@@ -58,7 +58,7 @@ def draw(
     errors: ByCopy | None = None,
     around: int | None = None,
     dark: bool = False,
-) -> Bundle:
+) -> FigureData:
     """Draw a real graph as it is cut, each node on a cell of its own, neighbours near each other.
 
     Nodes of ``digits`` are drawn as their images. Places do not depend on the cut. Where the pointer rests, a node says
@@ -198,7 +198,7 @@ def _by_copy(
 def _drawn(
     parts: Parts, grid: Grid, seen: _Seen, filled: Filled, *, show: str, worker: int | None, around: int | None,
     dark: bool,
-) -> Bundle:  # fmt: skip
+) -> FigureData:  # fmt: skip
     import pandas as pd
     import plotly.graph_objects as go
 
@@ -256,7 +256,7 @@ def _drawn(
     )  # fmt: skip
     counts = filled.counts
     table = pd.DataFrame({"nodes": list(counts.values())}, index=pd.Index(list(counts), name="drawn as"))
-    return Bundle(figure, table)
+    return FigureData(figure, table)
 
 
 def _picture(grid: Grid, filled: Filled, images: NDArray[np.uint8] | None, ink: str) -> tuple[bytes, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.graph_places import places_of
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 
@@ -22,7 +22,7 @@ _DASHES = ("solid", "dash", "dot", "dashdot")
 _SYMBOLS = {"whole": "circle", "copied": "diamond", "copied to several hosts": "square"}
 
 
-def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> Bundle:
+def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> FigureData:
     """Draw the whole graph as its edges are shared out: whose each edge is, which nodes are copied, who is master.
 
     Args:
@@ -112,7 +112,7 @@ def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> Bundle:
         },
         index=pd.Index(range(len(places)), name="node"),
     )
-    return Bundle(figure, frame)
+    return FigureData(figure, frame)
 
 
 def _kind(workers: int, hosts: int) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from gnnqlab.lab.figures.bundle import Bundle, caption_of, left_by, table_html
+from gnnqlab.lab.figures.bundle import FigureData, caption_of, fallback_for, table_html
 from gnnqlab.lab.figures.controls import PAGE, TABLE, alert, make_access, shows_static
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.figures.frames import human_bytes
@@ -26,7 +26,7 @@ from gnnqlab.lab.training.sweep_views import draw_mattered, draw_parallel
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from gnnqlab.lab.figures.bundle import Bundle
+    from gnnqlab.lab.figures.bundle import FigureData
     from gnnqlab.run.run import Run
 
 __all__ = ["RunPanel", "RunBrowser"]
@@ -148,7 +148,7 @@ class RunPanel:
 
     def _delete(self) -> str:
         """Two steps: what would go is said first."""
-        from gnnqlab.run.kept import delete_run
+        from gnnqlab.run.disk_usage import delete_run
 
         names = tuple(self._ticked())
         if names != self._doomed:
@@ -198,7 +198,7 @@ class RunPanel:
         if self._dark_figure is not None:
             self.figure.show(self._dark_figure(self.access.dark))
 
-    def _told(self, draw: Callable[..., Bundle], title: str) -> str:
+    def _told(self, draw: Callable[..., FigureData], title: str) -> str:
         """Show a figure of the ticked runs, or of all, with its table; what it says is said."""
         self._let_go()
         names = self.table.ticked
@@ -268,7 +268,7 @@ class RunBrowser:
 
     def front(
         self, names: Sequence[str] = (), *, cost: Literal["train_s", "bytes_sent"] = "train_s", dark: bool = False
-    ) -> Bundle:
+    ) -> FigureData:
         """Draw the score of settings over total time or bytes of an epoch, seeds together; see :func:`draw_front`.
 
         Args:
@@ -295,7 +295,7 @@ class RunBrowser:
         outcomes = [{name: getattr(row, name) for name in OUTCOMES} for row in rows]
         return Sweep([row.settings for row in rows], outcomes, [row.id for row in rows])
 
-    def parallel(self, names: Sequence[str] = (), *, dark: bool = False) -> Bundle:
+    def parallel(self, names: Sequence[str] = (), *, dark: bool = False) -> FigureData:
         """Draw a line a run through settings that differ, total time, bytes and score; see :func:`draw_parallel`.
 
         Args:
@@ -307,7 +307,7 @@ class RunBrowser:
         """
         return draw_parallel(self.sweep(names), dark=dark)
 
-    def mattered(self, names: Sequence[str] = (), *, dark: bool = False) -> Bundle:
+    def mattered(self, names: Sequence[str] = (), *, dark: bool = False) -> FigureData:
         """Draw which share of the variance of score, time and bytes each setting explains; see :func:`draw_mattered`.
 
         Args:
@@ -349,4 +349,4 @@ class RunBrowser:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         if shows_static():
             return {"text/plain": repr(self), "text/html": rows_html(self.rows)}
-        return left_by(self.widget, repr(self), table=rows_html(self.rows))
+        return fallback_for(self.widget, repr(self), table=rows_html(self.rows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal
 
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish, style_of
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ def unsurpassed(groups: DataFrame, cost: str = "train_s") -> list[bool]:
     ]
 
 
-def draw_front(groups: DataFrame, *, cost: Literal["train_s", "bytes_sent"] = "train_s", dark: bool = False) -> Bundle:
+def draw_front(
+    groups: DataFrame, *, cost: Literal["train_s", "bytes_sent"] = "train_s", dark: bool = False
+) -> FigureData:
     """Draw the score of each group over its cost with 95 % intervals; a line joins those that no other surpasses.
 
     Args:
@@ -96,7 +98,7 @@ def draw_front(groups: DataFrame, *, cost: Literal["train_s", "bytes_sent"] = "t
     )
     table = groups.drop(columns="runs").assign(unsurpassed=best)
     finish(figure, title=f"What a better score costs on {graphs[0]}", caption=caption, dark=dark, height=420)
-    return Bundle(figure, table)
+    return FigureData(figure, table)
 
 
 def _range(values: Series, halves: Series, most: float) -> list[float] | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.training.sweep import settings_of
-from gnnqlab.run.kept import bytes_under
+from gnnqlab.run.disk_usage import bytes_under
 from gnnqlab.theory.intervals import interval
 from gnnqlab.train.config.config_file import NAME as CONFIG
 from gnnqlab.train.config.config_file import read_config

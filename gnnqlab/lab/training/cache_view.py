@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, panels
 from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.lab.training.snapshot import RunLike
@@ -39,7 +39,7 @@ def sent_by_layer(counts: DataFrame) -> DataFrame:
     return (sums["rows_sent"] / sums["rows_offered"]).unstack("layer")
 
 
-def draw_cache(run: CachedRun, *, label: str = "", dark: bool = False) -> Bundle:
+def draw_cache(run: CachedRun, *, label: str = "", dark: bool = False) -> FigureData:
     """Draw the share of rows sent by layer, ε, and the accuracy over epochs (CDFGNN Fig. 7).
 
     A cache that chooses by another rule than a threshold has no panel of ε.
@@ -88,4 +88,4 @@ def draw_cache(run: CachedRun, *, label: str = "", dark: bool = False) -> Bundle
         title=f"What the cache of {label} sends" if label else "What the cache sends",
     )
     figure.update_traces(mode="lines").update_yaxes(rangemode="tozero")
-    return Bundle(figure, shares.assign(**({"epsilon": epsilon} if told else {})))
+    return FigureData(figure, shares.assign(**({"epsilon": epsilon} if told else {})))

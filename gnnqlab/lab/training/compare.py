@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from gnnqlab.lab.figures.bundle import Bundle, name_links, table_html
+from gnnqlab.lab.figures.bundle import FigureData, name_links, table_html
 from gnnqlab.lab.figures.frames import (
     by_epoch,
     by_tier,
@@ -38,7 +38,7 @@ __all__ = ["Comparison", "compare"]
 class Comparison:
     """Runs side by side; the first one is what the others are measured against.
 
-    At the end of a notebook cell it shows its table. The figures come as ``Bundle``: ``.figure`` is Plotly's,
+    At the end of a notebook cell it shows its table. The figures come as ``FigureData``: ``.figure`` is Plotly's,
     ``.frame`` the numbers in it.
     """
 
@@ -61,7 +61,7 @@ class Comparison:
         *,
         against: Literal["epoch", "time"] = "epoch",
         dark: bool = False,
-    ) -> Bundle:
+    ) -> FigureData:
         """Loss or score by epoch or by seconds of training."""
         import pandas as pd
 
@@ -69,25 +69,25 @@ class Comparison:
         last = {label: by_epoch(records).dropna(subset=[value]).tail(1) for label, records in self.records.items()}
         frame = pd.concat(last.values(), keys=last.keys(), names=["system"]).droplevel(1)
         figure = plots.convergence(self.records, value=value, against=against, score=score, dark=dark)
-        return Bundle(self._linked(figure), frame[["epoch", "train_s", value]])
+        return FigureData(self._linked(figure), frame[["epoch", "train_s", value]])
 
-    def breakdown(self, *, per_worker: bool = False) -> Bundle:
+    def breakdown(self, *, per_worker: bool = False) -> FigureData:
         """Where the time of an epoch goes, in seconds."""
         import pandas as pd
 
         frame = pd.concat({label: phase_seconds(one).iloc[0] for label, one in self.records.items()}, axis=1).T
         frame.index.name = "system"
-        return Bundle(self._linked(plots.breakdown(self.records, per_worker=per_worker)), frame.fillna(0.0))
+        return FigureData(self._linked(plots.breakdown(self.records, per_worker=per_worker)), frame.fillna(0.0))
 
-    def volume(self) -> Bundle:
+    def volume(self) -> FigureData:
         """Bytes sent in an epoch by all workers, payload and parameters."""
         import pandas as pd
 
         frame = pd.DataFrame({label: volume_per_epoch(records) for label, records in self.records.items()}).T
         frame.index.name = "system"
-        return Bundle(self._linked(plots.volume(self.records)), frame)
+        return FigureData(self._linked(plots.volume(self.records)), frame)
 
-    def traffic(self, number: int = 0) -> Bundle:
+    def traffic(self, number: int = 0) -> FigureData:
         """Bytes from worker to worker in one of the runs, the first if not said otherwise; all have one scale."""
         run, pairs = (
             self.runs[number],
@@ -99,33 +99,33 @@ class Comparison:
             workers=run.summary.get("workers"),
             largest=most_bytes(pairs),
         )
-        return Bundle(self._linked(figure), pairs[number])
+        return FigureData(self._linked(figure), pairs[number])
 
-    def tiers(self) -> Bundle:
+    def tiers(self) -> FigureData:
         """Bytes and seconds of an epoch within hosts and between them."""
         import pandas as pd
 
         traffic = dict(zip(labels(self.runs), (run.traffic for run in self.runs)))
         frame = pd.concat({label: by_tier(one) for label, one in traffic.items()}, names=["system"])
-        return Bundle(self._linked(plots.tiers(traffic)), frame)
+        return FigureData(self._linked(plots.tiers(traffic)), frame)
 
-    def cache(self, number: int = 0) -> Bundle:
+    def cache(self, number: int = 0) -> FigureData:
         """Rows that the cache of one of the runs sent, ε, and the score beside them (CDFGNN Fig. 7).
 
         Raises:
             ValueError: if that run has no cache.
         """
         bundle = draw_cache(self.runs[number], label=labels(self.runs)[number])
-        return Bundle(self._linked(bundle.figure), bundle.frame)
+        return FigureData(self._linked(bundle.figure), bundle.frame)
 
-    def entropy(self, number: int = 0) -> Bundle:
+    def entropy(self, number: int = 0) -> FigureData:
         """Bits sent for an element in one of the runs, beside the entropy of its codes, by direction and layer.
 
         Raises:
             ValueError: if that run counted no codes; launch it with ``entropy_every``.
         """
         bundle = draw_entropy(self.runs[number], label=labels(self.runs)[number])
-        return Bundle(self._linked(bundle.figure), bundle.frame)
+        return FigureData(self._linked(bundle.figure), bundle.frame)
 
     def sweep(self) -> Sweep:
         """The runs by the settings in which they differ, and what each came to.
@@ -138,11 +138,11 @@ class Comparison:
         ]
         return Sweep([settings_of(run.config) for run in self.runs], outcomes, labels(self.runs))
 
-    def parallel(self) -> Bundle:
+    def parallel(self) -> FigureData:
         """A line a run through settings that differ, total time, bytes and score (``sweep_views.py``)."""
         return draw_parallel(self.sweep())
 
-    def mattered(self) -> Bundle:
+    def mattered(self) -> FigureData:
         """How much of score, total time and bytes each setting explains (``sweep_views.py``).
 
         Raises:

@@ -14,7 +14,7 @@ from gnnqlab.lab.training.timeline_view import common_epoch, epoch_seconds, expo
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-    from gnnqlab.lab.figures.bundle import Bundle
+    from gnnqlab.lab.figures.bundle import FigureData
     from gnnqlab.run.run import Run
 
 __all__ = ["BETWEEN", "CriticalPath", "PathsBeside", "Side", "critical_path", "phases_of", "recorded_epoch"]
@@ -59,7 +59,7 @@ class CriticalPath:
             f"worker {hops} time{'' if hops == 1 else 's'}: {parts}. {exposed}"
         )
 
-    def draw(self, *, dark: bool = False) -> Bundle:
+    def draw(self, *, dark: bool = False) -> FigureData:
         """Draw the chain over what all workers did."""
         return draw_path(self.segments, self.timeline, epoch=self.epoch, words=self.words, dark=dark)
 
@@ -147,7 +147,7 @@ class PathsBeside:
         )
         return " ".join([*parts, f"These differ most: {told}." if told else "No phase differs."])
 
-    def draw(self, *, dark: bool = False) -> Bundle:
+    def draw(self, *, dark: bool = False) -> FigureData:
         """Draw both epochs from their beginning, the same worker's one below the other."""
         sides = [(side.label, side.path.timeline, side.path.segments) for side in (self.one, self.other)]
         return draw_beside(sides, self.by_phase(), words=self.words, dark=dark)

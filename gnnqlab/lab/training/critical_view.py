@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lanes, lines
 from gnnqlab.lab.figures.theme import ACTIVITY_NAMES, ACTIVITY_STYLES, BETWEEN
 
@@ -20,7 +20,7 @@ WORDS = {**{what: ACTIVITY_NAMES[what] for what in STYLES}, "message": "messages
 """What they are in sentences."""
 
 
-def draw_path(segments: DataFrame, timeline: DataFrame, *, epoch: int, words: str, dark: bool = False) -> Bundle:
+def draw_path(segments: DataFrame, timeline: DataFrame, *, epoch: int, words: str, dark: bool = False) -> FigureData:
     """Draw a lane for each worker: in grey all that was recorded of it, in colour what the chain passes through.
 
     Args:
@@ -86,7 +86,7 @@ def draw_path(segments: DataFrame, timeline: DataFrame, *, epoch: int, words: st
         caption=words,
         legend_below=True,
     )
-    return Bundle(figure.update_xaxes(rangemode="tozero"), segments.set_index("worker"))
+    return FigureData(figure.update_xaxes(rangemode="tozero"), segments.set_index("worker"))
 
 
 def _workers(ranks: Iterable[int]) -> list[str]:
@@ -99,7 +99,7 @@ _LANES = 2.6
 
 def draw_beside(
     sides: Sequence[tuple[str, DataFrame, DataFrame]], table: DataFrame, *, words: str, dark: bool = False
-) -> Bundle:
+) -> FigureData:
     """Draw for each worker a lane of either epoch: what it did, above it bytes under way to it, below it the chain.
 
     Args:
@@ -148,4 +148,4 @@ def draw_beside(
         **look,
     )
     figure.update_yaxes(autorange=None, title_text=None, **ticks)
-    return Bundle(figure.update_xaxes(rangemode="tozero"), table)
+    return FigureData(figure.update_xaxes(rangemode="tozero"), table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import bars
 from gnnqlab.lab.training.snapshot import RunLike, take
 
@@ -49,7 +49,7 @@ def entropy_by_place(traffic: DataFrame) -> DataFrame:
     return per_element.sort_index(level=["direction", "layer"], ascending=[False, True]).round(2)
 
 
-def draw_entropy(run: RunLike, *, label: str = "", dark: bool = False) -> Bundle:
+def draw_entropy(run: RunLike, *, label: str = "", dark: bool = False) -> FigureData:
     """Draw bits sent for an element beside the entropy of its codes, by direction and layer.
 
     Args:
@@ -91,7 +91,7 @@ def draw_entropy(run: RunLike, *, label: str = "", dark: bool = False) -> Bundle
     for trace, group in zip(figure.data, ("sent", "sent", "entropy")):
         trace.offsetgroup = group
     figure.data[1].base = table["codes"].tolist()
-    return Bundle(figure.update_layout(bargap=0.3), shown)
+    return FigureData(figure.update_layout(bargap=0.3), shown)
 
 
 def _codecs(config: Mapping[str, Any]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.errors import WorkerFailed
-from gnnqlab.lab.figures.bundle import Bundle, left_by
+from gnnqlab.lab.figures.bundle import FigureData, fallback_for
 from gnnqlab.lab.figures.controls import asked_for_pictures, shows_static
 from gnnqlab.lab.training.live_model import LiveModel
 from gnnqlab.lab.training.live_views import draw_live, live_frame
@@ -43,13 +43,13 @@ class LiveView:
         self.model = LiveModel(run)
         self._lock = threading.Lock()
 
-    def look(self) -> LiveView:
+    def poll(self) -> LiveView:
         """Read what is new, on the screen too."""
         if "panel" in self.__dict__:
             self.panel.updater.ask()
         else:
             with self._lock:
-                self.model.look()
+                self.model.poll()
         return self
 
     @property
@@ -61,7 +61,7 @@ class LiveView:
         """Return a few epochs in numbers, the newest always among them."""
         return live_frame(self.model)
 
-    def show(self, *, worker: int | None = None, dark: bool = False) -> Bundle:
+    def show(self, *, worker: int | None = None, dark: bool = False) -> FigureData:
         """Return the figure as it stands now, with its numbers.
 
         Args:
@@ -73,13 +73,13 @@ class LiveView:
         """
         if worker is not None and worker not in range(self.model.workers):
             raise ValueError(f"worker must be one of 0 to {self.model.workers - 1}, got {worker}")
-        self.look()
-        return Bundle(draw_live(self.model, worker=worker, dark=dark), self.to_frame())
+        self.poll()
+        return FigureData(draw_live(self.model, worker=worker, dark=dark), self.to_frame())
 
     def stop(self) -> None:
         """End the run and all its processes; nothing happens if it has ended already."""
         self.run.stop()
-        self.look()
+        self.poll()
 
     def close(self) -> None:
         """End the view, its thread and its place on the screen; the run goes on."""
@@ -119,4 +119,4 @@ class LiveView:
                 self.run.wait()
         if shows_static():
             return self.show()._repr_mimebundle_()
-        return left_by(self.widget, repr(self))
+        return fallback_for(self.widget, repr(self))

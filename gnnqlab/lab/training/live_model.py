@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from gnnqlab.bits.policy import WIDTHS
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.theme import PHASES
-from gnnqlab.run.doing import Wire, doing
 from gnnqlab.run.folder import read_json
 from gnnqlab.run.run import LIVE, Run
+from gnnqlab.run.status_text import Wire, doing
 from gnnqlab.train.config.config_file import read_config, unimported
 from gnnqlab.train.loop.scores import ALSO, SCORES, also_told, score_told
-from gnnqlab.train.records.json_lines import GrowingLines, last_line, lines_at, spread_lines
+from gnnqlab.train.records.json_lines import JsonLinesTail, last_line, lines_at, spread_lines
 
 __all__ = ["AGES", "DIRECTIONS", "SENT", "GrowingColumns", "LiveModel", "Traffic"]
 
@@ -151,9 +151,12 @@ class LiveModel:
         self.also: dict[str, str] = {}
         """Columns of further scores, once they are known -> what they are."""
         folder = run.folder
-        self._lines = [GrowingLines(folder / f"records-rank{rank}.jsonl") for rank in range(self.workers)]
-        self._messages = [GrowingLines(folder / f"traffic-rank{rank}.jsonl") for rank in range(self.workers)]
-        self._events, self._decisions = GrowingLines(folder / "events.jsonl"), GrowingLines(folder / "decisions.jsonl")
+        self._lines = [JsonLinesTail(folder / f"records-rank{rank}.jsonl") for rank in range(self.workers)]
+        self._messages = [JsonLinesTail(folder / f"traffic-rank{rank}.jsonl") for rank in range(self.workers)]
+        self._events, self._decisions = (
+            JsonLinesTail(folder / "events.jsonl"),
+            JsonLinesTail(folder / "decisions.jsonl"),
+        )
         self._opened = self._glanced = False
 
     # -- reading --------------------------------------------------------------------------------------------------
@@ -161,7 +164,7 @@ class LiveModel:
     def look_at_status(self) -> bool:
         """Ask how the run stands, which costs next to nothing; whether it is another state or cause than before."""
         before = self.standing
-        for event in self._events.look():
+        for event in self._events.poll():
             if event.get("event") == "slow":
                 self._slow = str(event.get("text", ""))
             elif event.get("event") in ("recovered", "stalled"):
@@ -189,7 +192,7 @@ class LiveModel:
         """Read what a view needs to open: of a long run some epochs, the newest among them; the next look reads all."""
         newest = last_line(self._lines[0].path)
         if len(self.records[0]) or newest is None or newest["epoch"] < _LONG:
-            self.look()
+            self.poll()
             return
         self.look_at_status()
         some = {line["epoch"] for line in spread_lines(self._lines[0].path, _GLANCE)}
@@ -199,12 +202,12 @@ class LiveModel:
         self._glanced = True
         self._look_at_messages_and_decisions()
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Read what is new; whether there was anything."""
         changed = self.look_at_status()
         records = [GrowingColumns() for _ in self.records] if self._glanced else self.records
         for growing, lines in zip(records, self._lines, strict=True):
-            new = lines.look()
+            new = lines.poll()
             growing.add(new)
             changed |= bool(new)
         self.records, self._glanced = records, False
@@ -215,13 +218,13 @@ class LiveModel:
         self._look_at_messages()
         self.switches += [
             (decision["epoch"], decision["what"] == "fresh rows")
-            for decision in self._decisions.look()
+            for decision in self._decisions.poll()
             if decision.get("what") in ("fresh rows", "rows of the epoch before")
         ]
 
     def _look_at_messages(self) -> None:
         """Read the newest messages, and of those passed over the same few epochs of all workers."""
-        newest = [lines.look(_NEWEST_BYTES) for lines in self._messages]
+        newest = [lines.poll(_NEWEST_BYTES) for lines in self._messages]
         first = max((lines[0]["epoch"] for lines in newest if lines), default=0)
         if not self._opened:
             wanted = [line["epoch"] for line in spread_lines(self._messages[0].path, _SPREAD)]

@@ -160,12 +160,12 @@ class LivePanel:
             return _STATUS_S if self.model.under_way else None
         first = False
         if not self.model.begun:  # words stand in place of the figure, and say what happens as it happens
-            news |= self.model.look()
+            news |= self.model.poll()
             first = self.model.begun
         left_s = self._due_s - time.monotonic()
         if news or left_s <= 0:
             begun = time.thread_time()
-            self.model.look()
+            self.model.poll()
             self._show()
             self._due_s = time.monotonic() + self._pace.after(time.thread_time() - begun)
             if first:  # neither the words before it nor the making of all panels counts

@@ -153,7 +153,7 @@ def _heat_maps(figure: Figure) -> list[Any]:
 def _live(name: str, folder: Path) -> tuple[Figure, DataFrame]:
     """What the live view shows of a run."""
     model = LiveModel(Run(folder))
-    model.look()
+    model.poll()
     figure = draw_live(model)
     return figure.update_layout(title_text=name), live_frame(model)
 

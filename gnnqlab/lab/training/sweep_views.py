@@ -6,7 +6,7 @@ import math
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish, hatched, template
 from gnnqlab.lab.training.sweep import ABSENT, OUTCOMES, Differing, Sweep, explained
 
@@ -22,7 +22,7 @@ _TICKS = 12
 _LOOKS = {"total time": ("vermillion", ""), "sent an epoch": ("sky", "/"), "test score": ("blue", "x")}
 
 
-def draw_parallel(sweep: Sweep, *, dark: bool = False) -> Bundle:
+def draw_parallel(sweep: Sweep, *, dark: bool = False) -> FigureData:
     """Draw a line a run through its settings, total time, bytes and score, coloured by score.
 
     An axis can be dragged to another place, and a part of it marked: then only the runs through it stay in colour.
@@ -81,7 +81,7 @@ def draw_parallel(sweep: Sweep, *, dark: bool = False) -> Bundle:
     caption += f" Without an axis: {', '.join(left_out)}." if left_out else ""
     finish(figure, title="Settings, and what they come to", caption=caption, dark=dark, height=440)
     figure.update_layout(margin={"t": 90, "l": 76, "r": 40, "b": 24}, shapes=_axis_lines(len(dimensions), dark=dark))
-    return Bundle(figure, table)
+    return FigureData(figure, table)
 
 
 def _axis_lines(axes: int, *, dark: bool) -> list[dict[str, Any]]:
@@ -92,7 +92,7 @@ def _axis_lines(axes: int, *, dark: bool) -> list[dict[str, Any]]:
     return [{**looks, "x0": x, "x1": x, "y0": 0, "y1": 1} for x in at]
 
 
-def draw_mattered(sweep: Sweep, *, dark: bool = False) -> Bundle:
+def draw_mattered(sweep: Sweep, *, dark: bool = False) -> FigureData:
     """Draw how much of the variance of score, total time and bytes lies between the values of each setting.
 
     Args:
@@ -162,7 +162,7 @@ def draw_mattered(sweep: Sweep, *, dark: bool = False) -> Bundle:
         dark=dark,
         height=190 + 84 * len(names),
     )
-    return Bundle(figure, table.set_index("setting"))
+    return FigureData(figure, table.set_index("setting"))
 
 
 def _axis(one: Differing, numbers: list[int]) -> dict[str, Any]:

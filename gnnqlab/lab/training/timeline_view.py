@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lanes, panels
 from gnnqlab.lab.figures.theme import ACTIVITY_NAMES, ACTIVITY_STYLES
 
@@ -169,7 +169,7 @@ def timeline_chart(
     epoch: int | None = None,
     same_scale: bool = True,
     dark: bool = False,
-) -> Bundle:
+) -> FigureData:
     """Draw one layer's exchange on all workers, a panel a run.
 
     Each worker has two lines: what it did, and below that when the bytes it waited for were under way.
@@ -223,7 +223,7 @@ def timeline_chart(
     )
     figure.update_xaxes(showticklabels=True, rangemode="tozero")
     table = pd.concat(frames, names=["run"]).reset_index(level=0).set_index("run")
-    return Bundle(figure, table)
+    return FigureData(figure, table)
 
 
 def _exchange_of(timeline: DataFrame, layer: int, direction: str) -> DataFrame:

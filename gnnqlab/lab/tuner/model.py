@@ -26,7 +26,7 @@ from gnnqlab.train.config.configure import configure
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.tune.drift import Drift
 from gnnqlab.tune.forecast import Forecast
-from gnnqlab.tune.past import median_error
+from gnnqlab.tune.prediction_error import median_error
 from gnnqlab.tune.probe import LAMS, Probe, probe
 from gnnqlab.tune.timing import PROBED, probed
 

@@ -13,10 +13,10 @@ from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.lab.tuner.settings import TunerSettings
 from gnnqlab.lab.tuner.views import Measured
 from gnnqlab.launch.local import launch
-from gnnqlab.run.doing import doing
 from gnnqlab.run.run import LIVE, Run
+from gnnqlab.run.status_text import doing
 from gnnqlab.train.config.run_config import RunConfig
-from gnnqlab.train.records.json_lines import GrowingLines
+from gnnqlab.train.records.json_lines import JsonLinesTail
 from gnnqlab.tune.timing import spent
 
 __all__ = ["OwnRecords", "TunerSession"]
@@ -41,11 +41,11 @@ class OwnRecords:
     """The newest validation score, 0 to 1."""
 
     def __post_init__(self) -> None:
-        self._lines = GrowingLines(self.path)
+        self._lines = JsonLinesTail(self.path)
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Read what is new; whether there was anything."""
-        found = self._lines.look()
+        found = self._lines.poll()
         for record in found:
             self.epochs.append(record["epoch"])
             self.epoch_s.append(record["epoch_s"] - record.get("assign_s", 0.0))
@@ -172,7 +172,7 @@ class TunerSession:
     def _look(self) -> Measured:
         assert self.run is not None and self._records is not None
         ended = self.run.status not in LIVE
-        self._records.look()
+        self._records.poll()
         if ended and self._phases is None and len(self._records.epochs) >= _FEWEST:
             found = spent(self.run)
             self._phases = {**found.phases, "wire": found.communication_s}
@@ -198,7 +198,7 @@ class TunerSession:
         if self.run is None or self._records is None:
             return "No run yet: Train launches one with these settings."
         run, records = self.run, self._records
-        records.look()
+        records.poll()
         status, epochs = run.status, run.config.train.epochs
         words = [f"run {run.id}", status, f"epoch {len(records.epochs)}/{epochs}"]
         left = records.left_s(epochs)

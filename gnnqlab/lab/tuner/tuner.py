@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.graph.convert.given import GraphLike
-from gnnqlab.lab.figures.bundle import left_by
+from gnnqlab.lab.figures.bundle import fallback_for
 from gnnqlab.lab.figures.controls import shows_static
 from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.lab.tuner.session import TunerSession
@@ -16,7 +16,7 @@ from gnnqlab.run.run import Run
 from gnnqlab.train.config.run_config import RunConfig
 
 if TYPE_CHECKING:
-    from gnnqlab.lab.figures.bundle import Bundle
+    from gnnqlab.lab.figures.bundle import FigureData
     from gnnqlab.lab.tuner.panel import TunerPanel
     from gnnqlab.tune.forecast import Forecast
 
@@ -109,7 +109,7 @@ class Tuner:
         """Python that trains the same."""
         return self.model.to_code()
 
-    def show(self, *, dark: bool = False) -> Bundle:
+    def show(self, *, dark: bool = False) -> FigureData:
         """The position as a figure with the front's numbers, and what the run has shown."""
         return show_tuner(self.model, measured=self.session.measured, dark=dark)
 
@@ -157,7 +157,7 @@ class Tuner:
         if shows_static():
             self.model.look(launched=self._measure)
             return self.show()._repr_mimebundle_()
-        return left_by(self.widget, repr(self), self.show if self.model.timed else None)  # a place is probed later
+        return fallback_for(self.widget, repr(self), self.show if self.model.timed else None)  # a place is probed later
 
     def _moved(self) -> Tuner:
         if "panel" in self.__dict__:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish
 from gnnqlab.lab.tuner.model import TunerModel, powered
 from gnnqlab.lab.tuner.settings import OFFERED
@@ -169,9 +169,9 @@ def draw_tuner(shown: Shown, *, dark: bool = False) -> Figure:
     return figure
 
 
-def show_tuner(model: TunerModel, *, measured: Measured | None = None, dark: bool = False) -> Bundle:
+def show_tuner(model: TunerModel, *, measured: Measured | None = None, dark: bool = False) -> FigureData:
     """The figure with the front's numbers: what stays when no kernel runs."""
-    return Bundle(draw_tuner(Shown.of(model, measured=measured), dark=dark), model.to_frame())
+    return FigureData(draw_tuner(Shown.of(model, measured=measured), dark=dark), model.to_frame())
 
 
 def _front(shown: Shown) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from typing import Annotated, Any, ClassVar
 from torch import Tensor
 
 from gnnqlab.adaptive import DECISIONS, Adaptive, Entry, Sharing, State, Training
-from gnnqlab.kernels.rowwise.moves import row_changes, row_moves
+from gnnqlab.kernels.rowwise.row_change import row_changes, row_moves
 from gnnqlab.message.caches.cache import Cache, Chooser, needs_fading_errors, needs_rows_of_this_epoch
-from gnnqlab.message.caches.held import HeldRows
-from gnnqlab.seat import Seat
+from gnnqlab.message.caches.row_cache_state import RowCacheState
 from gnnqlab.settings import OneOf, Range, check
+from gnnqlab.worker_context import WorkerContext
 
 __all__ = ["AdaptiveCache", "CacheAtWork", "Threshold"]
 
@@ -122,7 +122,7 @@ class AdaptiveCache(Cache):
         return needs_rows_of_this_epoch(system) or needs_fading_errors(system)
 
 
-class CacheAtWork(HeldRows):
+class CacheAtWork(RowCacheState):
     """The cache of one worker: every chooser asks it for ε."""
 
     def __init__(self, settings: AdaptiveCache) -> None:
@@ -140,7 +140,7 @@ class CacheAtWork(HeldRows):
         return self._room
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
-        return [Threshold(self, training.seat)]
+        return [Threshold(self, training.worker)]
 
 
 class _MovedRows(Chooser):
@@ -175,8 +175,8 @@ class Threshold(Adaptive):
     wants: Mapping[str, Sharing] = {"right": "sum", "rows": "sum"}
     wants_accuracy = True
 
-    def __init__(self, cache: CacheAtWork, seat: Seat | None = None) -> None:
-        self.cache, self.seat, self.mean = cache, seat, cache.settings.first_mean
+    def __init__(self, cache: CacheAtWork, worker: WorkerContext | None = None) -> None:
+        self.cache, self.worker, self.mean = cache, worker, cache.settings.first_mean
         self._counts = (0.0, 0.0)
         self._decided: list[Entry] = []
 
@@ -208,12 +208,12 @@ class Threshold(Adaptive):
 
     def state(self) -> State:
         facts = {"epsilon": self.cache.epsilon, "mean": self.mean}
-        return State(facts, own=None if self.seat is None else self.cache.kept(self.seat))
+        return State(facts, own=None if self.worker is None else self.cache.kept(self.worker))
 
     def load(self, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
         self.cache.epsilon, self.mean = facts["epsilon"], facts["mean"]
-        if self.seat is not None:
-            self.cache.put_back(tensors, self.seat)
+        if self.worker is not None:
+            self.cache.put_back(tensors, self.worker)
 
     def steer(self, settings: AdaptiveCache, *, version: int) -> None:
         """Put settings in force; a new rule goes on from where ε is, unless ε was named, or nothing else was."""

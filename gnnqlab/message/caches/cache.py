@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gnnqlab.axis_part import AxisPart, Running, complete, not_predicted
 from gnnqlab.message.direction import of_direction
-from gnnqlab.message.place import Place
+from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.partition.plan import Plan
 
 __all__ = [
@@ -86,15 +86,15 @@ class RunningCache(Running, ABC):
     def build(self) -> Any:
         """Return who chooses for one place, a :class:`Chooser`; ``None``: every row is sent, and nothing is held."""
 
-    def held_at(self, place: Place) -> Held | None:
+    def held_at(self, place: ExchangeKey) -> Held | None:
         """Return where the channel of a place keeps rows that go into checkpoints; ``None``: in the channel alone."""
         return None
 
-    def chooser_at(self, place: Place) -> BlockChooser:
+    def chooser_at(self, place: ExchangeKey) -> BlockChooser:
         """Return what decides about the block of a place; channels call it of caches that are ``of_blocks``."""
         raise NotImplementedError(f"{type(self).__name__} chooses rows, not blocks")
 
-    def selection_at(self, place: Place, plan: Plan) -> Any:
+    def selection_at(self, place: ExchangeKey, plan: Plan) -> Any:
         """Return which rows a place sends, where no :class:`Chooser` decides it, else ``None``; `Wires` calls it.
 
         Returns:
@@ -160,14 +160,14 @@ def needs_rows_of_this_epoch(system: Any) -> str:
 def needs_fading_errors(system: Any, directions: tuple[str, ...] = ("forward", "backward")) -> str:
     """Say why what a message leaves of a row cannot come back in a later one: it would grow.
 
-    A codec tells by ``fades_from`` the narrowest width at which a row loses more range to its message than is left.
+    A codec tells by ``min_contractive_bits`` the narrowest width at which a row loses more range to its message than is left.
 
     Args:
         directions: in which it comes back.
     """
     for direction in directions:
         codec, bits = (of_direction(part, direction) for part in (system.codec, system.bits))
-        least, narrowest = codec.fades_from, min(bits.choices)
+        least, narrowest = codec.min_contractive_bits, min(bits.choices)
         if narrowest < least:
             return (
                 f"what a message leaves of a row comes back in the next, and at {narrowest} bit {type(codec).__name__} "

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnnqlab.adaptive import Adaptive, Training
 from gnnqlab.message.caches.cache import Cache, Chooser, needs_fading_errors, needs_rows_of_this_epoch
-from gnnqlab.message.caches.held import HeldRows, KeptRows
+from gnnqlab.message.caches.row_cache_state import RowCacheCheckpoint, RowCacheState
 
 __all__ = ["Difference"]
 
@@ -54,7 +54,7 @@ class Difference(Cache):
         return needs_rows_of_this_epoch(system) or needs_fading_errors(system)
 
 
-class DifferencesAtWork(HeldRows):
+class DifferencesAtWork(RowCacheState):
     """The rows that one worker and its peers have of each other's."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class DifferencesAtWork(HeldRows):
         return _EveryRow()
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
-        return [KeptRows("differences", self, training.seat)]
+        return [RowCacheCheckpoint("differences", self, training.worker)]
 
 
 class _EveryRow(Chooser):

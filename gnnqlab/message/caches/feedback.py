@@ -11,12 +11,12 @@ from torch import Tensor
 
 from gnnqlab.adaptive import Adaptive, Training
 from gnnqlab.message.caches.cache import Cache, Held, needs_fading_errors
-from gnnqlab.message.caches.held import HeldRows, KeptRows
+from gnnqlab.message.caches.row_cache_state import RowCacheCheckpoint, RowCacheState
 from gnnqlab.message.channels.selection import AllRowsOfRoute, Outgoing, all_places
 from gnnqlab.message.codecs.codec import Codec, Noise
 from gnnqlab.message.direction import of_direction
-from gnnqlab.message.place import Place
-from gnnqlab.message.wire import Layout
+from gnnqlab.message.exchange_key import ExchangeKey
+from gnnqlab.message.layout import Layout
 from gnnqlab.partition.plan import Plan, Route
 from gnnqlab.settings import OneOf, check
 
@@ -98,7 +98,7 @@ class Feedback(Cache):
         return needs_fading_errors(system, self.directions)
 
 
-class FeedbackAtWork(HeldRows):
+class FeedbackAtWork(RowCacheState):
     """What is left of the rows that one worker sends."""
 
     def __init__(self, settings: Feedback) -> None:
@@ -108,12 +108,12 @@ class FeedbackAtWork(HeldRows):
     def build(self) -> None:
         return None
 
-    def selection_at(self, place: Place, plan: Plan) -> AllRowsOfRoute:
+    def selection_at(self, place: ExchangeKey, plan: Plan) -> AllRowsOfRoute:
         """Return the selection of a place: every row, with what was left of it in the directions that feed it back."""
         return FedBack(plan, self.held_at(place)) if place.direction in self._directions else AllRowsOfRoute()
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
-        return [KeptRows("feedback", self, training.seat)]
+        return [RowCacheCheckpoint("feedback", self, training.worker)]
 
 
 class FedBack(AllRowsOfRoute):
@@ -146,7 +146,11 @@ class FedBack(AllRowsOfRoute):
         assert layout is not None
         if not layout.num_bytes:
             return
-        came, places, ids = torch.empty_like(message.x), layout.arranged(message.rows), layout.arranged(message.ids)
+        came, places, ids = (
+            torch.empty_like(message.x),
+            layout.to_wire_order(message.rows),
+            layout.to_wire_order(message.ids),
+        )
         codec.decode(message.segment, layout, came, places, accumulate=False, ids=ids, noise=noise)
         self.left["send", route.peer][_at(route)] = message.x.sub_(came)
 

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from gnnqlab.adaptive import Adaptive, State, Training
 from gnnqlab.message.caches.cache import Cache, Held, RunningCache, needs_rows_of_this_epoch
-from gnnqlab.message.place import Place
-from gnnqlab.seat import Seat
+from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.settings import OneOf, Range, check
+from gnnqlab.worker_context import WorkerContext
 
 __all__ = ["BlocksAtWork", "StaleBlocks"]
 
@@ -117,27 +117,27 @@ class BlocksAtWork(RunningCache):
 
     def __init__(self, settings: StaleBlocks) -> None:
         self.settings = settings
-        self.held: dict[Place, Held] = {}
-        self.since: dict[Place, int] = {}
-        """Place -> epoch in which this worker last sent its block there."""
+        self.held: dict[ExchangeKey, Held] = {}
+        self.since: dict[ExchangeKey, int] = {}
+        """ExchangeKey -> epoch in which this worker last sent its block there."""
 
     def build(self) -> BlocksAtWork:
         return self
 
-    def chooser_at(self, place: Place) -> _Block:
+    def chooser_at(self, place: ExchangeKey) -> _Block:
         """Return who decides for a place."""
         return _Block(self, place)
 
-    def held_at(self, place: Place) -> Held:
+    def held_at(self, place: ExchangeKey) -> Held:
         """Return where the channel of a place keeps the block."""
         return self.held.setdefault(place, {})
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
-        return [_Kept(self, training.seat)]
+        return [_Kept(self, training.worker)]
 
 
 class _Block:
-    def __init__(self, cache: BlocksAtWork, place: Place) -> None:
+    def __init__(self, cache: BlocksAtWork, place: ExchangeKey) -> None:
         self._cache, self._place = cache, place
 
     def refreshes(self, x: Tensor, held: Tensor | None, epoch: int) -> bool:
@@ -158,8 +158,8 @@ class _Kept(Adaptive):
     name = "blocks"
     decides = False
 
-    def __init__(self, cache: BlocksAtWork, seat: Seat) -> None:
-        self._cache, self._seat = cache, seat
+    def __init__(self, cache: BlocksAtWork, worker: WorkerContext) -> None:
+        self._cache, self._seat = cache, worker
 
     def state(self) -> State:
         rank = self._seat.rank
@@ -177,7 +177,7 @@ class _Kept(Adaptive):
     def load(self, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
         for name, rows in tensors.items():
             layer, direction, round_, owner, *what = name.split("/")
-            place, mine = Place(int(layer), direction, int(round_)), int(owner) == self._seat.rank
+            place, mine = ExchangeKey(int(layer), direction, int(round_)), int(owner) == self._seat.rank
             if what and mine:
                 self._cache.since[place] = int(rows)
             elif not what:

@@ -15,8 +15,8 @@ from torch import Tensor
 from gnnqlab.message.caches.cache import BlockChooser, Held
 from gnnqlab.message.channels.selection import AllRowsOfRoute, Contents, Outgoing, all_places
 from gnnqlab.message.codecs.codec import Codec, Noise
+from gnnqlab.message.layout import Layout
 from gnnqlab.message.transport.header import Headers
-from gnnqlab.message.wire import Layout
 from gnnqlab.partition.plan import Route
 
 __all__ = ["SkippedBlock"]
@@ -69,8 +69,8 @@ class SkippedBlock(AllRowsOfRoute):
         """Update what the owner has, and receivers will have, of the block."""
         layout = message.layout
         assert layout is not None
-        held, ids = self.held["send", self._rank], layout.arranged(message.ids)
-        places, body = layout.arranged(all_places(layout.num_rows, held)), message.segment[message.head :]
+        held, ids = self.held["send", self._rank], layout.to_wire_order(message.ids)
+        places, body = layout.to_wire_order(all_places(layout.num_rows, held)), message.segment[message.head :]
         codec.decode(body, layout, held, places, accumulate=False, ids=ids, noise=noise)
 
     def contents(
@@ -105,6 +105,6 @@ class SkippedBlock(AllRowsOfRoute):
             held = self.held.get(key)
             if held is None or held.shape != (layout.num_rows, layout.columns):
                 held = self.held[key] = out.new_zeros(layout.num_rows, layout.columns)
-            places, ids = layout.arranged(all_places(layout.num_rows, held)), contents.of_rows(route.ids)
+            places, ids = layout.to_wire_order(all_places(layout.num_rows, held)), contents.of_rows(route.ids)
             codec.decode(contents.encoded, layout, held, places, accumulate=False, ids=ids, noise=noise)
         return self.held.get(key, out)

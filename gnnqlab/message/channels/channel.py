@@ -17,17 +17,17 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from gnnqlab.bits.policy import BitPolicy
 from gnnqlab.bits.row import EXACT
-from gnnqlab.compute.products import widened
+from gnnqlab.compute.products import to_float32
 from gnnqlab.errors import NonFiniteMessage, NonFiniteRow
 from gnnqlab.kernels.noise import stream
-from gnnqlab.message.channels.incoming import Arrival, Incoming, Posted, Received
+from gnnqlab.message.channels.incoming import MessageRecord, PendingReceive, PostedExchange, ReceiveLog
 from gnnqlab.message.channels.layouts import KnownLayouts, Layouts, MessageLayouts, lay_out_messages, widths_in_force
 from gnnqlab.message.channels.selection import AllRowsOfRoute, Outgoing
 from gnnqlab.message.codecs.codec import Codec, Noise
 from gnnqlab.message.codecs.entropy import Counting
-from gnnqlab.message.place import Phases, Place, at_once, no_phases
+from gnnqlab.message.exchange_key import ExchangeKey, Phases, at_once, no_phases
 from gnnqlab.message.report import Sent, report_encoded
-from gnnqlab.message.transport.ahead import Ahead, Expected
+from gnnqlab.message.transport.preposted_receives import Expected, PrepostedReceives
 from gnnqlab.message.transport.transport import Transport
 from gnnqlab.observe import NO_OBSERVERS, Observers
 from gnnqlab.partition.plan import Plan, Route
@@ -65,7 +65,7 @@ class Channel:
         buffers: ByteBuffers | None = None,
         slot: int | None = None,
         counting: Counting | None = None,
-        ahead: Ahead | None = None,
+        ahead: PrepostedReceives | None = None,
         observers: Observers = NO_OBSERVERS,
     ) -> None:
         """Open the channel.
@@ -84,7 +84,7 @@ class Channel:
             observers: receive an event for each message that is encoded or decoded.
         """
         self.layer, self.direction, self.round, self.plan = layer, direction, round, plan
-        self.place = Place(layer, direction, round)
+        self.place = ExchangeKey(layer, direction, round)
         self._run = run
         self._codec, self._bits, self._transport = codec, bits, transport
         self.selection = selection or AllRowsOfRoute()
@@ -96,7 +96,7 @@ class Channel:
         self._keeps_buffers = keeps_buffers
         self._buffers: ByteBuffers = {} if buffers is None else buffers
         self._slot = slot
-        self._observers, self._received = observers, Received(counting or Counting(), observers)
+        self._observers, self._received = observers, ReceiveLog(counting or Counting(), observers)
         self._ahead, self._device = ahead, torch.device("cpu")
         self._expected: dict[int, tuple[Expected | None, set[int]]] = {}
         self.bytes_payload = 0
@@ -111,7 +111,7 @@ class Channel:
         """What encoding noted of each row in the last message to a peer, plan order: the trace of the assigner."""
 
     @property
-    def arrivals(self) -> list[Arrival]:
+    def arrivals(self) -> list[MessageRecord]:
         """Messages received since the list was last cleared."""
         return self._received.arrivals
 
@@ -144,7 +144,7 @@ class Channel:
     def taken(self, x: Tensor) -> Tensor:
         """Return rows as this channel posts them: bfloat16 where its codec writes such as they are, else float32."""
         as_they_are = self.selection.encodes_rows and self._codec.takes_bfloat16
-        return x if as_they_are else widened(x)
+        return x if as_they_are else to_float32(x)
 
     def post(
         self,
@@ -155,7 +155,7 @@ class Channel:
         plan: Plan | None = None,
         sampled_in: int | None = None,
         still: bool = False,
-    ) -> Incoming:
+    ) -> PendingReceive:
         """Encode the rows of ``x`` for every peer and start moving them.
 
         Args:
@@ -189,7 +189,7 @@ class Channel:
                 send[route.peer] = message.segment
                 layout, noise = message.layout, self._noise(epoch, plan.rank, route.peer)
                 if layout is not None:
-                    rows, ids = layout.arranged(message.rows), layout.arranged(message.ids)
+                    rows, ids = layout.to_wire_order(message.rows), layout.to_wire_order(message.ids)
                     try:  # encoded here, not in a method: the way of a row to its bytes is short
                         spreads = self._codec.encode(
                             message.x, rows, ids, layout, message.segment[message.head :], noise
@@ -211,7 +211,7 @@ class Channel:
         self._launch(transfer.start)
         self._epoch, self._device = epoch, x.device
         read = None if self._ahead is None else partial(self._ahead.read, self, epoch)
-        posted = Posted(
+        posted = PostedExchange(
             laid,
             transfer,
             receive,
@@ -221,9 +221,9 @@ class Channel:
             partial(self._noise, epoch, receiver=self.plan.rank),
             read,
         )
-        return Incoming(posted, out, self.place, self._codec, self.selection, self._phases, self._received)
+        return PendingReceive(posted, out, self.place, self._codec, self.selection, self._phases, self._received)
 
-    def expect(self, epoch: int) -> bool:
+    def prepost(self, epoch: int) -> bool:
         """Post the receives of this epoch's message now, if what comes is known: all rows of the plan, in bytes.
 
         Without headers nothing tells messages apart, so one that comes before it would be taken for it.
@@ -233,7 +233,7 @@ class Channel:
             return False
         nowhere, plan = torch.empty(0, laid.columns), self.plan
         known = laid.fit(plan, laid.columns, self._bits.round(epoch))
-        if not known or not (plan.accumulate or self._codec.landing(nowhere) is None):
+        if not known or not (plan.accumulate or self._codec.receive_view(nowhere) is None):
             return False
         self._expected[epoch] = self._expect(laid, nowhere, epoch, self._device)
         return self._expected[epoch][0] is not None
@@ -245,11 +245,11 @@ class Channel:
 
         A message that may be shorter than its buffer is received when it is posted.
         """
-        expect = getattr(self._transport, "expect", None)
-        if expect is None or self.selection.bounded:
+        prepost = getattr(self._transport, "prepost", None)
+        if prepost is None or self.selection.bounded:
             return _NOTHING
         receive, landed = self._landing(laid, out, device)
-        return expect(receive, laid.headers(self.place, self._run, epoch)), landed
+        return prepost(receive, laid.headers(self.place, self._run, epoch)), landed
 
     def as_received(self, x: Tensor) -> None:
         """Put the rows of the last message into ``x`` as their receivers decode them, before the next one is written.
@@ -263,7 +263,7 @@ class Channel:
                     x.index_copy_(0, route.rows, decoded)
                 elif layout.num_bytes and layout.rows_of(EXACT) < layout.num_rows:
                     segment = self._buffer("send", route.peer, layout.num_bytes, x.device)
-                    rows, ids = layout.arranged(route.rows), layout.arranged(route.ids)
+                    rows, ids = layout.to_wire_order(route.rows), layout.to_wire_order(route.ids)
                     noise = self._noise(self._epoch, self.plan.rank, route.peer)
                     self._codec.decode(segment, layout, x, rows, accumulate=False, ids=ids, noise=noise)
 
@@ -285,9 +285,9 @@ class Channel:
         layout, lying = laid.layouts[key], None
         if still and selection.in_place and route.first is not None and not self._observers.message_encoded:
             try:
-                lying = self._codec.departing(x[route.first : route.first + route.num_rows])
+                lying = self._codec.send_view(x[route.first : route.first + route.num_rows])
             except NonFiniteRow as error:
-                raise self._refusal(error, layout.arranged(route.ids)) from error
+                raise self._refusal(error, layout.to_wire_order(route.ids)) from error
         if lying is not None:
             self.bytes_payload += lying.numel()  # such rows have no parameters
             return Outgoing(x, route.rows, route.ids, None, lying)
@@ -339,7 +339,7 @@ class Channel:
         """Emit the event of an encoded message; a block has one event for each receiver."""
         layout, offered = message.layout, self.plan.to_peer(peer)
         if layout is not None and offered.num_rows:
-            ids, values = layout.arranged(message.ids), message.x[layout.arranged(message.rows)]
+            ids, values = layout.to_wire_order(message.ids), message.x[layout.to_wire_order(message.rows)]
             body = message.segment[message.head :]
             sent = Sent(self.place, self.plan.rank, peer, ids, self._codec, layout, body, noise)
             report_encoded(self._observers, sent, values=values, offered_ids=offered.ids)
@@ -354,7 +354,7 @@ class Channel:
             target = None
             if replaced and route.first is not None and route.num_rows:
                 assert isinstance(out, Tensor), "rows that replace others need a place from the start"
-                target = self._codec.landing(out[route.first : route.first + route.num_rows])
+                target = self._codec.receive_view(out[route.first : route.first + route.num_rows])
             if target is not None:
                 landed.add(route.peer)
             else:

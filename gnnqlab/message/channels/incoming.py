@@ -13,19 +13,19 @@ from gnnqlab.message.channels.layouts import MessageLayouts
 from gnnqlab.message.channels.selection import AllRowsOfRoute, Contents
 from gnnqlab.message.codecs.codec import Codec, Noise
 from gnnqlab.message.codecs.entropy import Counting, code_entropies
-from gnnqlab.message.place import Phases, Place
+from gnnqlab.message.exchange_key import ExchangeKey, Phases
+from gnnqlab.message.layout import Layout
 from gnnqlab.message.report import Sent, report_decoded
 from gnnqlab.message.transport.header import Headers
 from gnnqlab.message.transport.transport import Transfer
-from gnnqlab.message.wire import Layout
 from gnnqlab.observe import NO_OBSERVERS, Observers
 from gnnqlab.partition.plan import Route
 
-__all__ = ["Arrival", "Incoming", "Posted", "Received"]
+__all__ = ["MessageRecord", "PendingReceive", "PostedExchange", "ReceiveLog"]
 
 
 @dataclass(frozen=True)
-class Arrival:
+class MessageRecord:
     """One message as its receiver saw it: a row per bit-width of ``run.traffic``."""
 
     layer: int
@@ -43,17 +43,17 @@ class Arrival:
 
 
 @dataclass
-class Received:
+class ReceiveLog:
     """What came over a channel; rows under way write it down when they are waited for."""
 
     counting: Counting = field(default_factory=Counting)
     observers: Observers = NO_OBSERVERS
     wire_s: float = 0.0
-    arrivals: list[Arrival] = field(default_factory=list)
+    arrivals: list[MessageRecord] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
-class Posted:
+class PostedExchange:
     """What a channel posted, and where the answers arrive."""
 
     laid: MessageLayouts
@@ -68,7 +68,7 @@ class Posted:
     """Called once the bytes have been read."""
 
 
-class Incoming:
+class PendingReceive:
     """Rows on their way to this worker; they stay bytes until they are decoded.
 
     Bytes hold their buffers until the channel posts again.
@@ -76,13 +76,13 @@ class Incoming:
 
     def __init__(
         self,
-        posted: Posted,
+        posted: PostedExchange,
         out: Tensor | torch.Size,
-        place: Place,
+        place: ExchangeKey,
         codec: Codec,
         selection: AllRowsOfRoute,
         phases: Phases,
-        received: Received,
+        received: ReceiveLog,
     ) -> None:
         self._posted, self._out, self._place = posted, out, place
         self._codec, self._selection, self._phases, self._received = codec, selection, phases, received
@@ -127,7 +127,7 @@ class Incoming:
                 round_,
                 found,
             )
-            received.arrivals.append(Arrival(*of_message))
+            received.arrivals.append(MessageRecord(*of_message))
 
     def decode(self, out: Tensor | None = None) -> Tensor:
         """Return ``out`` with the rows in their places, or added there, peer by peer in rank order.

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from gnnqlab.bits.policy import BitPolicy, Rows
 from gnnqlab.message.codecs.codec import Codec
-from gnnqlab.message.place import Place
+from gnnqlab.message.exchange_key import ExchangeKey
+from gnnqlab.message.layout import Layout
 from gnnqlab.message.transport.header import Header, Headers
-from gnnqlab.message.wire import Layout
 from gnnqlab.partition.plan import Plan
 
 __all__ = ["KnownLayouts", "Layouts", "MessageLayouts", "Widths", "lay_out_messages", "widths_in_force"]
@@ -44,7 +44,7 @@ class MessageLayouts:
         """Return True if messages of these rows and columns are laid out so."""
         return plan is self.plan and columns == self.columns and version == self.version
 
-    def headers(self, place: Place, run: int | None, epoch: int) -> Headers | None:
+    def headers(self, place: ExchangeKey, run: int | None, epoch: int) -> Headers | None:
         """Return the headers of the messages of an epoch; ``None``: a run without a number sends none."""
         if run is None:
             return None
@@ -58,7 +58,7 @@ class MessageLayouts:
         return Headers(sent, expected)
 
 
-def widths_in_force(place: Place, plan: Plan, bits: BitPolicy, *, seed: int, epoch: int) -> Widths:
+def widths_in_force(place: ExchangeKey, plan: Plan, bits: BitPolicy, *, seed: int, epoch: int) -> Widths:
     """Return the widths in force of all rows of a plan: sender and receiver find the same ones."""
     widths: Widths = {}
     for side, routes in (("send", plan.send), ("receive", plan.receive)):

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from gnnqlab.message.codecs.codec import Codec, Noise
+from gnnqlab.message.layout import Layout
 from gnnqlab.message.transport.header import Headers
-from gnnqlab.message.wire import Layout
 from gnnqlab.partition.plan import Route
 
 __all__ = ["AllRowsOfRoute", "Contents", "Outgoing", "all_places"]
@@ -55,7 +55,7 @@ class Contents:
 
     def of_rows(self, rows: Tensor) -> Tensor:
         """Return the values of the rows in the message, in wire order, from values of all rows of the route."""
-        return self.layout.arranged(rows if self.places is None else rows[self.places])
+        return self.layout.to_wire_order(rows if self.places is None else rows[self.places])
 
 
 class AllRowsOfRoute:

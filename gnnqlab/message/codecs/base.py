@@ -15,9 +15,9 @@ from gnnqlab.bits.variance import RowVariance
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.codec.rows import note_non_finite
 from gnnqlab.message.codecs.equal_rows import RowNoise, equal_rows, surplus_bytes, written_width
-from gnnqlab.message.wire import Layout, Part, lay_out
+from gnnqlab.message.layout import Layout, Part, make_layout
 
-__all__ = ["Codec", "Noise", "PartCodec", "PartRows", "expect_finite"]
+__all__ = ["Codec", "Noise", "PartCodec", "PartRows", "require_finite"]
 
 _LINE = 16
 """Elements of a cache line: rows that begin on one are written past the caches."""
@@ -65,8 +65,8 @@ class Codec(AxisPart):
     """Whether `encode` takes rows of bfloat16 as they are; channels read it."""
     integer_codes: ClassVar[bool] = False
     """Whether the payload is integer codes of the rows' bit-widths, in whole bytes a row as
-    :func:`gnnqlab.message.wire.lay_out` has them; :mod:`gnnqlab.message.codecs.entropy` reads it."""
-    fades_from: ClassVar[int] = 1
+    :func:`gnnqlab.message.layout.make_layout` has them; :mod:`gnnqlab.message.codecs.entropy` reads it."""
+    min_contractive_bits: ClassVar[int] = 1
     """Narrowest bit-width at which a message takes more of a row's range than it leaves; caches that send the rest
     with the next message read it."""
 
@@ -106,13 +106,13 @@ class Codec(AxisPart):
 
     def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
         """Lay out a message."""
-        return lay_out(widths, num_rows, columns, param_bytes=self.param_bytes)
+        return make_layout(widths, num_rows, columns, param_bytes=self.param_bytes)
 
-    def landing(self, out: Tensor) -> Tensor | None:
+    def receive_view(self, out: Tensor) -> Tensor | None:
         """Return the bytes of ``out`` if a message may be received there directly, else ``None``."""
         return None
 
-    def departing(self, x: Tensor) -> Tensor | None:
+    def send_view(self, x: Tensor) -> Tensor | None:
         """Return the bytes of ``x`` if a message may be sent from there, else ``None``; channels call it."""
         return None
 
@@ -150,7 +150,7 @@ class Codec(AxisPart):
         for part in equal_rows(layout, segment, self.param_bytes):
             values_nD = x.index_select(0, rows[part.rows])
             try:
-                expect_finite(values_nD)
+                require_finite(values_nD)
                 part.write(self.encode_rows(values_nD, part.bits, _noise_of(self, ids[part.rows], noise)), self)
             except NonFiniteRow as error:
                 raise NonFiniteRow(part.rows.start + error.position) from error
@@ -281,7 +281,7 @@ class PartCodec(Codec, ABC):
         return PartRows(part.width, part.bits, part.offsets, segment[part.payload], params, rows[of], own)
 
 
-def expect_finite(rows: Tensor) -> None:
+def require_finite(rows: Tensor) -> None:
     """Raise NonFiniteRow if a row holds NaN or Inf; on CUDA note it for `raise_refused`."""
     if rows.is_cuda:
         note_non_finite(~torch.isfinite(rows).all(dim=1))

@@ -11,9 +11,9 @@ from torch import Tensor
 from gnnqlab.bits.policy import USUAL
 from gnnqlab.bits.variance import RowVariance, min_max
 from gnnqlab.kernels.codec.rows import decode_rows, encode_rows
-from gnnqlab.message.codecs.base import Codec, Noise, PartCodec, PartRows, expect_finite
-from gnnqlab.message.codecs.wide import decode_16, decode_32, encode_16, encode_32
-from gnnqlab.message.wire import Layout, lay_out
+from gnnqlab.message.codecs.base import Codec, Noise, PartCodec, PartRows, require_finite
+from gnnqlab.message.codecs.wide_codes import decode_16, decode_32, encode_16, encode_32
+from gnnqlab.message.layout import Layout, make_layout
 from gnnqlab.settings import OneOf, check
 
 __all__ = ["Codec", "Float32", "Noise", "PartCodec", "PartRows", "Stochastic"]
@@ -23,7 +23,7 @@ __all__ = ["Codec", "Float32", "Noise", "PartCodec", "PartRows", "Stochastic"]
 class Float32(Codec):
     """Rows as they are: four bytes an element, no parameters.
 
-    Rows that lie together already are the bytes of a message: `departing` sends them from where they are.
+    Rows that lie together already are the bytes of a message: `send_view` sends them from where they are.
     """
 
     @property
@@ -37,7 +37,7 @@ class Float32(Codec):
         return torch.empty(num_rows, columns, device=device)  # without gaps, so that messages land in it
 
     def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
-        return lay_out(32, num_rows, columns, param_bytes=self.param_bytes)
+        return make_layout(32, num_rows, columns, param_bytes=self.param_bytes)
 
     def encode(
         self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
@@ -49,17 +49,17 @@ class Float32(Codec):
         """
         gathered = segment.view(torch.float32).view(layout.num_rows, layout.columns)
         torch.index_select(x, 0, rows, out=gathered)
-        expect_finite(gathered)
+        require_finite(gathered)
         return None
 
-    def departing(self, x: Tensor) -> Tensor | None:
+    def send_view(self, x: Tensor) -> Tensor | None:
         """Return the bytes of ``x`` if they may be sent from there, else ``None``; errors as :meth:`encode`.
 
         A class derived from this one that encodes otherwise has its rows encoded.
         """
         if type(self).encode is not Float32.encode or not x.is_contiguous():
             return None
-        expect_finite(x)
+        require_finite(x)
         return x.view(torch.uint8).flatten()
 
     def decode(
@@ -79,7 +79,7 @@ class Float32(Codec):
         else:
             out.index_copy_(0, rows, received)
 
-    def landing(self, out: Tensor) -> Tensor | None:
+    def receive_view(self, out: Tensor) -> Tensor | None:
         return out.view(torch.uint8).flatten() if out.is_contiguous() else None
 
 
@@ -93,7 +93,7 @@ class Stochastic(PartCodec):
 
     integer_codes: ClassVar[bool] = True
     """Its payload is integer codes of the rows' widths, which can be counted."""
-    fades_from: ClassVar[int] = 2
+    min_contractive_bits: ClassVar[int] = 2
     """Narrowest width at which a message leaves less than it takes: an element errs by up to a step either way, so the
     error has up to ``2 / (2^b - 1)`` of the row's range, twice all of it at one bit. What is fed back would grow."""
 

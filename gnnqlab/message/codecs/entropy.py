@@ -14,7 +14,7 @@ from torch import Tensor
 from gnnqlab.bits.row import EXACT
 from gnnqlab.kernels.reference.codec import unpack
 from gnnqlab.message.direction import of_direction
-from gnnqlab.message.wire import Layout
+from gnnqlab.message.layout import Layout
 from gnnqlab.observe import NO_OBSERVERS, Observers
 
 __all__ = ["Counting", "code_counts", "code_entropies", "entropy_of", "without_codes"]
@@ -61,7 +61,7 @@ def code_entropies(layout: Layout, segment: Tensor) -> dict[int, float]:
         Width -> entropy in [0, width]; rows of 32 bits are no codes.
 
     Example:
-        >>> from gnnqlab.message.wire import lay_out
+        >>> from gnnqlab.message.layout import lay_out
         >>> layout = lay_out(2, 1, 4, param_bytes=lambda bits, columns: 0)
         >>> code_entropies(layout, torch.tensor([0b01_00_01_00], dtype=torch.uint8))
         {2: 1.0}

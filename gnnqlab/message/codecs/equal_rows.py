@@ -17,7 +17,7 @@ from torch import Tensor
 from gnnqlab.bits.row import ParamBytes, row_bytes
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.noise import uniform16
-from gnnqlab.message.wire import Layout
+from gnnqlab.message.layout import Layout
 
 __all__ = ["EqualRows", "RowNoise", "equal_rows", "surplus_bytes", "written_width"]
 

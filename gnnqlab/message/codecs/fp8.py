@@ -20,7 +20,7 @@ from gnnqlab.kernels.codec.rows import note_non_finite
 from gnnqlab.kernels.noise import uniform16
 from gnnqlab.kernels.reference.codec import SMALLEST_RANGE
 from gnnqlab.message.codecs.codec import Noise, PartCodec, PartRows
-from gnnqlab.message.codecs.wide import decode_32, row_norms
+from gnnqlab.message.codecs.wide_codes import decode_32, row_norms
 from gnnqlab.message.direction import of_direction
 from gnnqlab.settings import OneOf, Range, check
 

@@ -24,7 +24,7 @@ from gnnqlab.kernels.codec.row_errors import ERROR_WIDTHS, NOTED, row_errors
 from gnnqlab.kernels.codec.rows import decode_rows, encode_rows, row_bytes
 from gnnqlab.message.codecs.codec import Noise, PartCodec, PartRows, Stochastic
 from gnnqlab.message.codecs.lloyd_max import relative_error
-from gnnqlab.message.wire import Layout
+from gnnqlab.message.layout import Layout
 from gnnqlab.settings import OneOf, Range, check
 
 __all__ = ["SHORT", "SURE", "LeastVariance", "by_rotation", "least_errors"]

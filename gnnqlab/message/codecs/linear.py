@@ -11,7 +11,7 @@ from torch import Tensor
 from gnnqlab.kernels.codec.linear import encode_linear
 from gnnqlab.kernels.codec.rows import decode_rows
 from gnnqlab.message.codecs.codec import Noise, PartCodec, PartRows
-from gnnqlab.message.codecs.wide import decode_32, encode_32
+from gnnqlab.message.codecs.wide_codes import decode_32, encode_32
 
 __all__ = ["Linear"]
 

@@ -14,7 +14,7 @@ from gnnqlab.kernels.codec.rotate import ROTATED_WIDTHS, decode_rotated, encode_
 from gnnqlab.kernels.reference.codec import SMALLEST_RANGE
 from gnnqlab.message.codecs.codec import Noise, PartCodec, PartRows, Stochastic
 from gnnqlab.message.codecs.lloyd_max import relative_error
-from gnnqlab.message.codecs.wide import row_norms
+from gnnqlab.message.codecs.wide_codes import row_norms
 from gnnqlab.settings import OneOf, Range, check
 
 __all__ = ["Rotated"]

@@ -15,8 +15,8 @@ from gnnqlab.bits.policy import USUAL
 from gnnqlab.bits.variance import RowVariance, min_max
 from gnnqlab.kernels.reference.codec import SMALLEST_RANGE
 from gnnqlab.message.codecs.codec import Noise, PartCodec, PartRows, Stochastic
-from gnnqlab.message.codecs.wide import encode_32
-from gnnqlab.message.wire import Layout, Part, lay_out
+from gnnqlab.message.codecs.wide_codes import encode_32
+from gnnqlab.message.layout import Layout, Part, make_layout
 from gnnqlab.settings import OneOf, Range, check
 
 __all__ = ["Spikes", "split_spikes"]
@@ -54,7 +54,7 @@ class Spikes(PartCodec):
 
     integer_codes: ClassVar[bool] = True
     """Its payload is integer codes of the rows' widths, which can be counted."""
-    fades_from: ClassVar[int] = 2
+    min_contractive_bits: ClassVar[int] = 2
     """Narrowest width at which a message leaves less than it takes: an element errs by up to a step either way, so the
     error has up to ``2 / (2^b - 1)`` of the row's range, twice all of it at one bit. What is fed back would grow."""
 
@@ -95,7 +95,7 @@ class Spikes(PartCodec):
             raise ValueError(
                 f"rows with spikes must have at most {_MOST_COLUMNS} columns, got {columns}; choose codec Rotated()"
             )
-        return lay_out(widths, num_rows, columns, param_bytes=self.param_bytes)
+        return make_layout(widths, num_rows, columns, param_bytes=self.param_bytes)
 
     def encode_part(self, part: PartRows, x: Tensor, noted: Tensor, noise: Noise) -> None:
         columns = x.shape[1]

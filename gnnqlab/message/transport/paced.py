@@ -20,8 +20,8 @@ from typing import Any
 
 from torch import Tensor
 
-from gnnqlab.message.transport.ahead import Expected
 from gnnqlab.message.transport.header import Headers
+from gnnqlab.message.transport.preposted_receives import Expected
 from gnnqlab.message.transport.transport import Transfer, Transport
 
 __all__ = ["Paced", "Pacer"]
@@ -75,7 +75,7 @@ class Pacer:
             _SLOT.pack_into(self._board, place, self._left_s, size)
         return self._left_s if sizes else 0.0
 
-    def expect(self, peer: int) -> int:
+    def prepost(self, peer: int) -> int:
         """Return the number of the next message from a peer; asked for once for every message, in order."""
         number = self._received[peer]
         self._received[peer] += 1
@@ -97,10 +97,10 @@ class Paced:
     def __init__(self, transport: Transport, pacer: Pacer) -> None:
         self._transport, self._pacer = transport, pacer
 
-    def expect(self, receive: Mapping[int, Tensor], headers: Headers | None = None) -> Expected | None:
+    def prepost(self, receive: Mapping[int, Tensor], headers: Headers | None = None) -> Expected | None:
         """Post the receives of an exchange ahead of it, where the transport does so."""
-        expect = getattr(self._transport, "expect", None)
-        expected: Expected | None = None if expect is None else expect(receive, headers)
+        prepost = getattr(self._transport, "prepost", None)
+        expected: Expected | None = None if prepost is None else prepost(receive, headers)
         return expected
 
     def post(
@@ -112,7 +112,7 @@ class Paced:
     ) -> Transfer:
         pacer, began_s = self._pacer, time.monotonic()
         left_s = pacer.leave({peer: body.nbytes for peer, body in send.items() if body.numel() and pacer.slow(peer)})
-        awaited = {peer: pacer.expect(peer) for peer, body in receive.items() if body.numel() and pacer.slow(peer)}
+        awaited = {peer: pacer.prepost(peer) for peer, body in receive.items() if body.numel() and pacer.slow(peer)}
         transfer = self._transport.post(send, receive, headers, **how)
         return _PacedTransfer(transfer, pacer, began_s, left_s, awaited)
 

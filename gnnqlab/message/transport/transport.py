@@ -19,8 +19,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gnnqlab.by_name import near
-from gnnqlab.message.transport.ahead import Expected, expect
 from gnnqlab.message.transport.header import TAG, Headers
+from gnnqlab.message.transport.preposted_receives import Expected, prepost
 from gnnqlab.message.transport.staging import Buffers, HostBuffers, Staged
 
 __all__ = ["TRANSPORTS", "AllToAll", "Direct", "Ring", "Transfer", "Transport", "make_transport"]
@@ -84,13 +84,13 @@ class Direct:
         self._watcher = ThreadPoolExecutor(1, thread_name_prefix="transport")
         self._host = HostBuffers()
 
-    def expect(self, receive: Buffers, headers: Headers | None = None) -> Expected | None:
+    def prepost(self, receive: Buffers, headers: Headers | None = None) -> Expected | None:
         """Post the receives of an exchange ahead of its ``post``, which takes what this returns; ``None``: it cannot.
 
         Args:
             receive, headers: those of the exchange.
         """
-        return expect(receive, headers, self.group)
+        return prepost(receive, headers, self.group)
 
     def post(
         self,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor, nn
 
-from gnnqlab.compute.products import widened
+from gnnqlab.compute.products import to_float32
 from gnnqlab.nn.layers import Projection
 from gnnqlab.nn.message_passing import GraphPass
 from gnnqlab.nn.models.registry import ACTIVATED, ModelSettings, register_model
@@ -68,7 +68,7 @@ class GCNII(nn.Module):
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
         between: dict[str, Any] = {"activation": self.activation, "dropout": self.dropout}
         h0, h = g.activate_both(self.first(g, g.dropout(x, self.input_dropout)), **between)
-        h0 = widened(h0)  # gradients come from every layer, and are added in float32
+        h0 = to_float32(h0)  # gradients come from every layer, and are added in float32
         for index, (weight, theta) in enumerate(zip(self.weights, self.thetas, strict=True)):
             # One name for all rows that nobody needs again: each frees those before it.
             h = g.aggregate(h, alpha="symmetric", dropout=g.left(self.dropout))

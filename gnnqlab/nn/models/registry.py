@@ -14,7 +14,7 @@ from torch import nn
 
 from gnnqlab.by_name import load, name_of, near
 from gnnqlab.graph.edge_data import refuse_features
-from gnnqlab.nn.edge_rows import expect_width
+from gnnqlab.nn.edge_rows import require_width
 from gnnqlab.settings import NO_OPTION, OneOf, Range, check
 
 __all__ = [
@@ -367,4 +367,4 @@ def build_model(
 
 def _expect_edges(name: str, edge_features: int, module: nn.Module, inputs: tuple[Any, ...]) -> None:
     for g in inputs[:1]:
-        expect_width(name, edge_features, g)
+        require_width(name, edge_features, g)

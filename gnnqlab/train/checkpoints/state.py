@@ -16,12 +16,12 @@ from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.control import CHECKPOINT_NOW, Control
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.loop.trainer import Trainer
-from gnnqlab.train.records.json_lines import tell
+from gnnqlab.train.records.json_lines import log_event
 
 if TYPE_CHECKING:
     from gnnqlab.partition.shard import Shard
 
-__all__ = ["Keeper", "capture", "config_digest", "cut_digest", "restore"]
+__all__ = ["CheckpointManager", "capture", "config_digest", "cut_digest", "restore"]
 
 _LIMIT_S = 600.0
 """A checkpoint of a large model on a slow disk may take longer than an epoch; the guard is told so."""
@@ -109,7 +109,7 @@ def _gathered(own: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor for part in parts or [] for name, tensor in sorted(part.items())}
 
 
-class Keeper:
+class CheckpointManager:
     """Keeps what is trained: checkpoints when they are due, the model at the end; finds the checkpoint to go on from.
 
     Args:
@@ -194,4 +194,4 @@ class Keeper:
     def _report(self, event: str, failure: str | None) -> None:
         if failure is not None:
             print(f"{failure}; training goes on", flush=True)
-            tell(self._folder, event, cause=failure)
+            log_event(self._folder, event, cause=failure)

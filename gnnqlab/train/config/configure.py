@@ -16,10 +16,10 @@ from gnnqlab.settings import Setting, nearest, parameters_of, settings_in
 from gnnqlab.systems.parts import partitioner_named
 from gnnqlab.systems.replaced import replaced
 from gnnqlab.systems.system import SYSTEMS, System, make_system
-from gnnqlab.train.config.edges import expect_edges
+from gnnqlab.train.config.edges import require_edges
 from gnnqlab.train.config.run_config import LaunchSettings, RunConfig, TrainSettings
 from gnnqlab.train.link_prediction.settings import TaskSettings
-from gnnqlab.train.prepare import keep_graph
+from gnnqlab.train.shard_cache import keep_graph
 
 __all__ = ["configure"]
 
@@ -141,10 +141,10 @@ def _parted(system: System, partition: str | Partitioner, seed: int) -> System:
 def _source(graph: GraphLike, model: ModelSettings, system: System, task: TaskSettings) -> str:
     if not isinstance(graph, str | Path):
         whole = load(graph)
-        task.expect_graph(whole)
+        task.require_graph(whole)
         if model.attends and whole.edge_weights is not None:
             refuse_attention(f"model {model.name}")
-        expect_edges(model, system, whole.num_edge_features)
+        require_edges(model, system, whole.num_edge_features)
         return keep_graph(whole)
     expect(graph)
     path = Path(graph)

@@ -6,10 +6,10 @@ from gnnqlab.graph.edge_data import refuse_features
 from gnnqlab.nn.models.registry import ModelSettings, edges_in
 from gnnqlab.systems.system import System
 
-__all__ = ["expect_edges"]
+__all__ = ["require_edges"]
 
 
-def expect_edges(model: ModelSettings, system: System, edge_features: int) -> None:
+def require_edges(model: ModelSettings, system: System, edge_features: int) -> None:
     """Refuse features of edges where somebody would not look at them.
 
     They lie with the destination of their edge under a cut of nodes; under a cut of edges a node's edges lie on
@@ -25,7 +25,7 @@ def expect_edges(model: ModelSettings, system: System, edge_features: int) -> No
 
     Example:
         >>> from gnnqlab.systems import cdfgnn
-        >>> expect_edges(ModelSettings(name="graphsage"), cdfgnn(), 2)
+        >>> require_edges(ModelSettings(name="graphsage"), cdfgnn(), 2)
         Traceback (most recent call last):
         ValueError: exchange Replicas has parts of the sums over a node's edges, got a graph whose edges have featu...
     """

@@ -6,17 +6,17 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from gnnqlab.compute.remade import KEEPS
+from gnnqlab.compute.recompute import KEEPS
 from gnnqlab.message.codecs.entropy import without_codes
 from gnnqlab.message.transport.transport import TRANSPORTS
 from gnnqlab.nn.models.registry import ModelSettings, find_model, model_home, settings_from_json
 from gnnqlab.settings import NO_OPTION, POSITIVE, OneOf, Range, check
 from gnnqlab.systems.settings import filled
-from gnnqlab.systems.system import SYSTEMS, Said, System, make_system
+from gnnqlab.systems.system import SYSTEMS, RecipeCall, System, make_system
 from gnnqlab.train.link import MOST_HOSTS, parse_link
 from gnnqlab.train.link_prediction.settings import TaskSettings
 from gnnqlab.train.loop.reduction import GRADIENTS
-from gnnqlab.train.records.pauses import usual_every
+from gnnqlab.train.records.evaluation_pauses import usual_every
 
 __all__ = ["LaunchSettings", "RunConfig", "TrainSettings"]
 
@@ -64,7 +64,7 @@ class TrainSettings:
     def __post_init__(self) -> None:
         check(self)
 
-    def expect_workers(self, workers: int) -> None:
+    def require_workers(self, workers: int) -> None:
         """Refuse what so many workers cannot do.
 
         Raises:
@@ -192,7 +192,7 @@ class RunConfig:
                 f"{type(self.system.compute).__name__}, which prepares operands once a pass; choose compute float32 or "
                 "keep_for_backward 'all'"
             )
-        self.train.expect_workers(self.workers)
+        self.train.require_workers(self.workers)
 
     def _check_counted(self) -> None:
         lacking = without_codes(self.system.codec)
@@ -210,7 +210,7 @@ class RunConfig:
                 f"of system {self.system.name!r}; choose a system that cuts nodes, for instance vanilla or adaqp"
             )
 
-    def expect_nodes(self, what: str) -> None:
+    def require_nodes(self, what: str) -> None:
         """Refuse a run that predicts links where only classes of nodes are known.
 
         Args:
@@ -281,8 +281,8 @@ class RunConfig:
 def _system(parts: dict[str, Any], recipe: dict[str, Any] | None) -> System:
     """Return a system of a file with what made it; an empty ``recipe`` is a file from before that was kept."""
     system = System.from_json(parts)
-    said = Said.from_json(recipe) if recipe else None
+    said = RecipeCall.from_json(recipe) if recipe else None
     if recipe == {} and system.name in SYSTEMS:
-        said = Said(system.name, filled(SYSTEMS[system.name], system))
+        said = RecipeCall(system.name, filled(SYSTEMS[system.name], system))
     object.__setattr__(system, "recipe", said)
     return system

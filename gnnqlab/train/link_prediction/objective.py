@@ -14,12 +14,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gnnqlab.exchange.hop import Hop
-from gnnqlab.exchange.standalone.fetch import Fetch, Wanted
+from gnnqlab.exchange.aggregation_context import AggregationContext
+from gnnqlab.exchange.standalone.row_gather import GatherPlan, RowGather
 from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.graph.link_split import TEST, TRAIN, VAL
 from gnnqlab.message.channels.channel import Channel
-from gnnqlab.message.channels.wires import Wires
+from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.nn.links import area_under_curve
 from gnnqlab.partition.link_share import LinkShare
 from gnnqlab.train.link_prediction.negatives import FIXED, against, draw_pool, place_in
@@ -81,7 +81,7 @@ class LinkObjective:
         owned: Tensor,
         decoder: nn.Module,
         task: TaskSettings,
-        wires: Wires | None,
+        wires: ChannelFactory | None,
         *,
         rank: int,
         workers: int,
@@ -97,14 +97,14 @@ class LinkObjective:
             )
         learnt, scored = share.kinds == TRAIN, share.scored | (share.kinds != TRAIN)
 
-        def fetch(chosen: Tensor, sends: Tensor, splits: Tensor) -> Fetch:
+        def fetch(chosen: Tensor, sends: Tensor, splits: Tensor) -> RowGather:
             targets = share.targets[chosen]
             others = targets[share.owner[targets] != rank].unique()
-            wanted = Wanted(
+            wanted = GatherPlan(
                 send=sends.split(splits.tolist()),
                 receive=[others[share.owner[others] == peer] for peer in range(workers)],
             )
-            return Fetch(
+            return RowGather(
                 owned,
                 share.owner,
                 wanted,
@@ -128,7 +128,7 @@ class LinkObjective:
         self._fixed = draw_pool(self._nodes, min(task.ranked, self._nodes), seed=seed, epoch=0, use=FIXED)
         self._last = torch.empty(0), torch.empty(0, 1)
 
-    def _links(self, share: LinkShare, chosen: Tensor, fetch: Fetch) -> _Links:
+    def _links(self, share: LinkShare, chosen: Tensor, fetch: RowGather) -> _Links:
         sources, targets = share.sources[chosen], share.targets[chosen]
         rows = fetch.places(sources).to(self._device), fetch.places(targets).to(self._device)
         return _Links(sources, targets, share.numbers[chosen], *rows)
@@ -137,7 +137,7 @@ class LinkObjective:
     def channels(self) -> Sequence[Channel]:
         return self._fetch.channels
 
-    def loss(self, rows: Tensor, look: Hop | None = None) -> Tensor:
+    def loss(self, rows: Tensor, look: AggregationContext | None = None) -> Tensor:
         """Return this worker's share of the loss; shares add up to the loss."""
         assert look is not None, "rows of other workers are those of an epoch"
         links, task = self._train, self._task
@@ -152,7 +152,7 @@ class LinkObjective:
         total = functional.softplus(-positive).sum() + functional.softplus(negative).sum()
         return total / self._terms
 
-    def scores(self, rows: Tensor, look: Hop | None = None, *, distributed: bool) -> Scores:
+    def scores(self, rows: Tensor, look: AggregationContext | None = None, *, distributed: bool) -> Scores:
         """Return AUC and MRR over the links of all workers."""
         assert look is not None, "rows of other workers are those of an epoch"
         came = self._looking(rows, self._fixed, look)

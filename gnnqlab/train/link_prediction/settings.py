@@ -58,7 +58,7 @@ class TaskSettings:
         if given:
             raise ValueError(f"{given[0]} is of task 'links', got task 'nodes'; add task 'links', or leave it out")
 
-    def expect_graph(self, graph: Graph) -> None:
+    def require_graph(self, graph: Graph) -> None:
         """Refuse a graph that lacks what the task needs.
 
         Raises:

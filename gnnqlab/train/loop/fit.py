@@ -18,13 +18,13 @@ from gnnqlab.message.transport.transport import Transport, make_transport
 from gnnqlab.observe import Observers, observers_named
 from gnnqlab.partition.shard import Shard
 from gnnqlab.train.checkpoints.model_file import ModelFile
-from gnnqlab.train.checkpoints.state import Keeper, cut_digest
+from gnnqlab.train.checkpoints.state import CheckpointManager, cut_digest
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.control import Control
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.link import Crossing, Link
-from gnnqlab.train.loop.clock import Clock
 from gnnqlab.train.loop.objective import Scores
+from gnnqlab.train.loop.phase_timer import PhaseTimer
 from gnnqlab.train.loop.recorders import (
     ChannelBytes,
     Decisions,
@@ -38,11 +38,11 @@ from gnnqlab.train.loop.recorders import (
 )
 from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from gnnqlab.train.memory import keep_pages
-from gnnqlab.train.prepare import HeldLinks, own_links, own_shard, partitioner_library
-from gnnqlab.train.records.ledger import MemoryFile
+from gnnqlab.train.records.memory_tracker import MemoryFile
 from gnnqlab.train.records.provenance import machine, package
 from gnnqlab.train.records.recorder import EndedEpoch, Recorder
 from gnnqlab.train.records.timeline import TimelineFile
+from gnnqlab.train.shard_cache import HeldLinks, own_links, own_shard, partitioner_library
 
 __all__ = ["fit", "link_pacer"]
 
@@ -83,10 +83,10 @@ def fit(
         run=folder,
         heartbeat=heartbeat,
         held=held,
-        expect=task.expect_graph,
+        expect=task.require_graph,
     )
     observers = Observers(observers_named(config.launch.observers), rank)
-    clock = Clock(heartbeat.phase, observers=observers)
+    clock = PhaseTimer(heartbeat.phase, observers=observers)
     device = _device(config, rank)
     link = Link.of(folder, workers)
     pacer = link_pacer(link, rank, workers, folder)
@@ -136,7 +136,7 @@ def fit(
     )
     if workers > 1:
         _check_same_partition(shard)
-    keeper = Keeper(folder, config, rank, trainer, control, heartbeat, model_file, cut_digest(shard))
+    keeper = CheckpointManager(folder, config, rank, trainer, control, heartbeat, model_file, cut_digest(shard))
     first, earlier_s = keeper.resume()
     started = time.perf_counter() - earlier_s
     for epoch in range(first, settings.epochs):
@@ -260,6 +260,6 @@ def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer
 def _projected_first(config: RunConfig, trainer: Trainer) -> list[bool]:
     """Return which layers send projected rows."""
     layers = [bool(each.projects_first) for each in getattr(trainer.model, "convolutions", [])]
-    if trainer.exchange is None or not trainer.exchange.looks_first or config.model.dropout == 0.0:
+    if trainer.exchange is None or not trainer.exchange.aggregates_before_projection or config.model.dropout == 0.0:
         return layers
     return [projects and index == 0 for index, projects in enumerate(layers)]

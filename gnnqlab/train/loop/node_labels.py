@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional
 
-from gnnqlab.exchange.hop import Hop
+from gnnqlab.exchange.aggregation_context import AggregationContext
 from gnnqlab.graph.graph import Graph
 from gnnqlab.message.channels.channel import Channel
 from gnnqlab.partition.shard import Shard
@@ -58,11 +58,11 @@ class NodeLabels(ABC):
     train_rows: Tensor
     global_train: int
 
-    def loss(self, logits: Tensor, look: Hop | None = None) -> Tensor:
+    def loss(self, logits: Tensor, look: AggregationContext | None = None) -> Tensor:
         """Return this worker's share of the loss; shares add up to the loss."""
         return self._total(logits[self.train_rows], self.labels[self.train_rows]) / self.global_train
 
-    def scores(self, logits: Tensor, look: Hop | None = None, *, distributed: bool) -> Scores:
+    def scores(self, logits: Tensor, look: AggregationContext | None = None, *, distributed: bool) -> Scores:
         """Return global scores; counts are summed over workers before they are divided."""
         hits, misses = self._hits(logits, self.labels)
         counts = torch.stack([torch.stack([(hits * mask).sum(), (misses * mask).sum()]) for mask in self.masks])

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 
 from torch import Tensor
 
-from gnnqlab.exchange.hop import Hop
+from gnnqlab.exchange.aggregation_context import AggregationContext
 from gnnqlab.message.channels.channel import Channel
 
 __all__ = ["Objective", "Scores"]
@@ -41,7 +41,7 @@ class Objective(Protocol):
     def channels(self) -> Sequence[Channel]:
         """What rows of other workers come through in training passes; none if it needs no others."""
 
-    def loss(self, rows: Tensor, look: Hop | None = None) -> Tensor:
+    def loss(self, rows: Tensor, look: AggregationContext | None = None) -> Tensor:
         """Return this worker's share of the loss, differentiable in ``rows``; shares add up to the loss.
 
         Args:
@@ -50,7 +50,7 @@ class Objective(Protocol):
                 nothing needs none.
         """
 
-    def scores(self, rows: Tensor, look: Hop | None = None, *, distributed: bool) -> Scores:
+    def scores(self, rows: Tensor, look: AggregationContext | None = None, *, distributed: bool) -> Scores:
         """Return global scores, the same on every worker: sums over workers are made before divisions."""
 
     def train_counts(self, rows: Tensor) -> tuple[float, float]:

@@ -13,10 +13,10 @@ from gnnqlab.adaptive import ASSIGNMENTS, DECISIONS, Entry
 from gnnqlab.message.codecs.entropy import Counting
 from gnnqlab.observe import DecisionMade, EpochEnded, Observers
 from gnnqlab.train.link import Crossing
-from gnnqlab.train.loop.clock import Clock, summed
+from gnnqlab.train.loop.phase_timer import PhaseTimer, summed
 from gnnqlab.train.loop.trainer import Trainer
-from gnnqlab.train.records.cached import Cached, in_record
-from gnnqlab.train.records.installed import save_tables
+from gnnqlab.train.records.active_bit_widths import save_tables
+from gnnqlab.train.records.cache_stats import Cached, in_record
 from gnnqlab.train.records.json_lines import JsonLines
 from gnnqlab.train.records.observer_tables import write_tables
 from gnnqlab.train.records.record import traffic_rows
@@ -31,7 +31,7 @@ __all__ = [
 class PhaseSeconds(Recorder):
     """Record the seconds of each phase as ``<phase>_s``."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: PhaseTimer) -> None:
         self._clock = clock
 
     def begin(self, epoch: int) -> None:

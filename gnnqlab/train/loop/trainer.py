@@ -15,14 +15,14 @@ from torch import Tensor, nn
 from gnnqlab.adaptive import Adaptive, Training, adaptives_of
 from gnnqlab.bits.policy import Fixed, in_force
 from gnnqlab.bits.row import EXACT
-from gnnqlab.compute.remade import Remakes
+from gnnqlab.compute.recompute import RecomputeContext
 from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.graph.edge_data import refuse_attention
 from gnnqlab.kernels.codec.rows import raise_refused
 from gnnqlab.message.caches.cache import at_work
 from gnnqlab.message.channels.channel import Channel
-from gnnqlab.message.channels.incoming import Arrival
-from gnnqlab.message.channels.wires import Wires
+from gnnqlab.message.channels.channel_factory import ChannelFactory
+from gnnqlab.message.channels.incoming import MessageRecord
 from gnnqlab.message.codecs.codec import Float32, Stochastic
 from gnnqlab.message.codecs.entropy import Counting
 from gnnqlab.message.direction import by_direction, of_direction
@@ -36,25 +36,25 @@ from gnnqlab.nn.timed import timed
 from gnnqlab.observe import Observers, TensorSaved
 from gnnqlab.partition.link_share import LinkShare
 from gnnqlab.partition.shard import Shard
-from gnnqlab.seat import Seat
 from gnnqlab.systems.join import join
 from gnnqlab.systems.system import System
-from gnnqlab.train.config.edges import expect_edges
+from gnnqlab.train.config.edges import require_edges
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.link_prediction.decoder import attach_decoder
 from gnnqlab.train.link_prediction.objective import LinkObjective
 from gnnqlab.train.link_prediction.settings import TaskSettings
-from gnnqlab.train.loop.clock import Clock
 from gnnqlab.train.loop.node_labels import label_objective
 from gnnqlab.train.loop.objective import Objective, Scores
 from gnnqlab.train.loop.parameters import Adam, FlatParameters
+from gnnqlab.train.loop.phase_timer import PhaseTimer
 from gnnqlab.train.loop.reduction import Facts, Reduction, Slots, make_reduction
-from gnnqlab.train.loop.shared import Wanted
+from gnnqlab.train.loop.scalar_reduction import ScalarReduction
+from gnnqlab.worker_context import WorkerContext
 
-__all__ = ["Joined", "Steering", "Trainer", "parts_at_work", "seat_of", "worker_trainer"]
+__all__ = ["Joined", "Controller", "Trainer", "parts_at_work", "worker_context", "worker_trainer"]
 
 
-class Steering(Protocol):
+class Controller(Protocol):
     """Brings settings from outside to what adapts; itself one of these. See ``control.py``."""
 
     def steers(self, adaptives: Mapping[str, Sequence[Adaptive]]) -> Adaptive:
@@ -82,7 +82,7 @@ class Trainer:
         *,
         exchange: Exchange | None = None,
         distributed: bool = False,
-        clock: Clock | None = None,
+        clock: PhaseTimer | None = None,
         adaptives: Sequence[Adaptive] = (),
         observers: Observers | None = None,
         joined: Joined | None = None,
@@ -93,7 +93,7 @@ class Trainer:
             raise ValueError(f"what adapts needs a name of its own, got {[each.name for each in adaptives]}")
         self._deciding = any(adaptive.decides for adaptive in adaptives)
         workers = joined.workers if joined is not None else dist.get_world_size() if distributed else 1
-        self._wanted = Wanted(adaptives, workers)
+        self._wanted = ScalarReduction(adaptives, workers)
         self._news = False
         self._epochs_here = 0
         self._evaluated = self._rested = False
@@ -101,7 +101,7 @@ class Trainer:
         self._told: list[Mapping[str, float | None]] = []
         self.graph, self.objective, self.model, self.settings = graph, objective, model.to(graph.device), settings
         self.exchange, self.distributed = exchange, distributed
-        self.clock = clock or Clock()
+        self.clock = clock or PhaseTimer()
         self.observers = graph.observers = observers or Observers()
         if not getattr(model, "takes_sparse_input", False):
             graph.densify_features()
@@ -130,7 +130,7 @@ class Trainer:
         with self._remakes() as remakes:
             graph = self.graph.at(epoch, training=True, clock=self.clock, remakes=remakes)
             logits = self.model(graph, self.graph.features)
-            loss = timed(self.clock, "loss", self.objective.loss, logits, graph.look(logits))
+            loss = timed(self.clock, "loss", self.objective.loss, logits, graph.next_aggregation(logits))
         self._count(logits)
         news = any([adaptive.news() for adaptive in self.adaptives.values()])  # noqa: C419  # all are asked
         with self.clock("reduce"):
@@ -162,7 +162,7 @@ class Trainer:
                     adaptive.after_epoch(epoch, loss, told)
         return loss
 
-    def _remakes(self) -> AbstractContextManager[Remakes | None]:
+    def _remakes(self) -> AbstractContextManager[RecomputeContext | None]:
         """Return what is open around a forward pass and decides what it keeps."""
         keep, to = self.settings.keep_for_backward, self.observers
 
@@ -171,7 +171,7 @@ class Trainer:
             return tensor.detach()
 
         if keep != "all":
-            return Remakes(keep, report if to.tensor_saved else None)
+            return RecomputeContext(keep, report if to.tensor_saved else None)
         return _reported_to(report) if to.tensor_saved else nullcontext()
 
     def _count(self, logits: Tensor) -> None:
@@ -199,7 +199,7 @@ class Trainer:
         """Return the channels of the exchange and those of the objective."""
         return [*(self.exchange.channels if self.exchange else []), *self.objective.channels]
 
-    def take_arrivals(self) -> list[Arrival]:
+    def take_arrivals(self) -> list[MessageRecord]:
         """Return the messages that this worker received since the last call."""
         taken = [arrival for channel in self.channels for arrival in channel.arrivals]
         for channel in self.channels:
@@ -222,7 +222,7 @@ class Trainer:
             graph = self.graph.at(epoch, training=False)
             logits = self.model(graph, self.graph.features)
             self.model.train()
-            return self.objective.scores(logits, graph.look(logits), distributed=self.distributed)
+            return self.objective.scores(logits, graph.next_aggregation(logits), distributed=self.distributed)
 
 
 @contextmanager
@@ -231,9 +231,9 @@ def _reported_to(report: Callable[[Tensor], Tensor]) -> Iterator[None]:
         yield
 
 
-def seat_of(shard: Shard, settings: TrainSettings, device: torch.device | str = "cpu") -> Seat:
+def worker_context(shard: Shard, settings: TrainSettings, device: torch.device | str = "cpu") -> WorkerContext:
     """Return where a worker's parts run: who it is, and what it knows of its nodes."""
-    return Seat(
+    return WorkerContext(
         rank=shard.rank,
         workers=shard.workers,
         seed=settings.seed,
@@ -263,10 +263,10 @@ def worker_trainer(
     settings: TrainSettings,
     *,
     device: torch.device | str = "cpu",
-    clock: Clock | None = None,
+    clock: PhaseTimer | None = None,
     run: str = "",
     pacer: Pacer | None = None,
-    control: Steering | None = None,
+    control: Controller | None = None,
     counting: Counting | None = None,
     observers: Observers | None = None,
     task: TaskSettings | None = None,
@@ -293,15 +293,15 @@ def worker_trainer(
         ValueError: if the shard has nothing to learn from, so many workers cannot do what the settings ask, or the
             model attends and edges have weights, or they have features that somebody would not look at.
     """
-    settings.expect_workers(shard.workers)
+    settings.require_workers(shard.workers)
     edge_features = 0 if shard.edge_features is None else int(shard.edge_features.shape[1])
-    expect_edges(model, system, edge_features)
+    require_edges(model, system, edge_features)
     if model.attends and shard.edge_weights is not None:
         refuse_attention(f"model {model.name}")
-    clock, observers = clock or Clock(), observers or Observers(rank=shard.rank)
+    clock, observers = clock or PhaseTimer(), observers or Observers(rank=shard.rank)
     distributed = shard.workers > 1 and dist.is_initialized()
-    seat = seat_of(shard, settings, device)
-    bits = by_direction(system.bits, lambda part: in_force(part, seat))
+    worker = worker_context(shard, settings, device)
+    bits = by_direction(system.bits, lambda part: in_force(part, worker))
     cache = at_work(system.cache)
     transport = transports(settings.transport, shard.rank, shard.workers)
     exact = transports("direct", shard.rank, shard.workers)
@@ -324,7 +324,7 @@ def worker_trainer(
         observers=observers,
     )
     training = Training(
-        seat=seat,
+        worker=worker,
         parts=parts_at_work(system, exchange, bits=bits, cache=cache),
         of_direction=of_direction,
         shard=shard,
@@ -347,7 +347,7 @@ def worker_trainer(
         objective = label_objective(shard, device)
     else:
         # Its rows are those of this epoch whatever the schedule, and in its own bits whatever the system's.
-        wires = Wires(
+        wires = ChannelFactory(
             transport=transport,
             exact_transport=exact,
             seed=settings.seed,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 __all__ = [
-    "GrowingLines",
+    "JsonLinesTail",
     "JsonLines",
     "last_line",
     "lines_at",
@@ -19,7 +19,7 @@ __all__ = [
     "read_ends",
     "read_lines",
     "spread_lines",
-    "tell",
+    "log_event",
 ]
 
 _CHUNK = 1 << 20
@@ -50,7 +50,7 @@ class JsonLines:
         os.close(self._descriptor)
 
 
-def tell(folder: Path, event: str, **fields: Any) -> None:
+def log_event(folder: Path, event: str, **fields: Any) -> None:
     """Add one line to the ``events.jsonl`` of a run."""
     lines = JsonLines(folder / "events.jsonl")
     lines.write({"event": event, "time": time.time(), "monotonic_ns": time.monotonic_ns(), **fields})
@@ -103,7 +103,7 @@ def read_ends(path: Path, key: str) -> Iterator[dict[str, Any]]:
                 yield from parse_lines(match[1] + match[2])
 
 
-class GrowingLines:
+class JsonLinesTail:
     """A file of JSON lines, read on from where the last look ended.
 
     Args:
@@ -114,7 +114,7 @@ class GrowingLines:
         self.path = path
         self._offset = 0
 
-    def look(self, most_bytes: int | None = None) -> list[dict[str, Any]]:
+    def poll(self, most_bytes: int | None = None) -> list[dict[str, Any]]:
         """Return the objects of the lines that were added since the last look.
 
         Args:

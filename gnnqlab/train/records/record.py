@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.train.config.config_file import read_config, unimported
 from gnnqlab.train.link import Link
 from gnnqlab.train.loop.scores import also_told, score_told
+from gnnqlab.train.records.evaluation_pauses import epoch_seconds, mark, undisturbed
 from gnnqlab.train.records.json_lines import parse_lines, read_lines
-from gnnqlab.train.records.left import without_records
-from gnnqlab.train.records.pauses import epoch_seconds, mark, undisturbed
+from gnnqlab.train.records.missing_ranks import without_records
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from gnnqlab.message.channels.incoming import Arrival
+    from gnnqlab.message.channels.incoming import MessageRecord
 
 __all__ = [
     "coordination_figures",
@@ -98,7 +98,7 @@ TRAFFIC_COLUMNS = (
 element (:func:`gnnqlab.message.codecs.entropy.code_entropies`), NaN where they were not counted or are none."""
 
 
-def traffic_rows(arrivals: Iterable[Arrival]) -> list[list[Any]]:
+def traffic_rows(arrivals: Iterable[MessageRecord]) -> list[list[Any]]:
     """Return one row for each message and bit-width, in the order of ``TRAFFIC_COLUMNS`` from ``layer`` on."""
     return [
         [
@@ -120,7 +120,7 @@ def traffic_rows(arrivals: Iterable[Arrival]) -> list[list[Any]]:
     ]
 
 
-def _entropy(arrival: Arrival, bits: int) -> list[float]:
+def _entropy(arrival: MessageRecord, bits: int) -> list[float]:
     """Return the entropy of a width's codes, if they were counted: a row without one is as long as ever."""
     found = arrival.entropies.get(bits)
     return [] if found is None else [round(found, 5)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gnnqlab.message.channels.incoming import Arrival
+from gnnqlab.message.channels.incoming import MessageRecord
 
 __all__ = ["EndedEpoch", "Recorder"]
 
@@ -19,7 +19,7 @@ class EndedEpoch:
     loss: float
     record: dict[str, Any]
     """The line of ``records-rankR.jsonl``."""
-    arrivals: Sequence[Arrival]
+    arrivals: Sequence[MessageRecord]
     """The messages that this worker received in the epoch."""
 
 

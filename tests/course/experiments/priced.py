@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from gnnqlab.adaptive import Adaptive, Training
 from gnnqlab.bits.assigner.assigned import Assigned, AssignedWidths, Assigner
-from gnnqlab.seat import Seat
 from gnnqlab.theory.cost import LinkCost
+from gnnqlab.worker_context import WorkerContext
 
 __all__ = ["Priced"]
 
@@ -19,7 +19,7 @@ BYTES_PER_S = 250_000.0
 class Priced(Assigned):
     """The assigner's settings, with links of `BYTES_PER_S` that are never timed."""
 
-    def build(self, seat: Seat) -> AssignedWidths:
+    def build(self, worker: WorkerContext) -> AssignedWidths:
         return _PricedWidths(self)
 
 

@@ -24,7 +24,7 @@ from gnnqlab.simulation.threaded_workers import ThreadedWorkers
 from gnnqlab.systems.system import make_system
 from gnnqlab.theory.limits import RowPass
 from gnnqlab.train.config.run_config import TrainSettings
-from gnnqlab.train.loop.clock import Clock
+from gnnqlab.train.loop.phase_timer import PhaseTimer
 from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from tests.cases import each
 from tests.graphs import random_graph
@@ -155,10 +155,10 @@ def test_counting_changes_no_loss() -> None:
 def test_seconds_are_told_apart_by_what_runs() -> None:
     turned: list[str] = []
 
-    class Told(Clock):
-        def turn(self, phase: str) -> str:
+    class Told(PhaseTimer):
+        def enter(self, phase: str) -> str:
             turned.append(phase)
-            return super().turn(phase)
+            return super().enter(phase)
 
     products, x = CountedProducts(Told()), torch.randn(3, 2)
     products.mm(x, x, transposed="b")

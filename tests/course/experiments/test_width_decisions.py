@@ -28,7 +28,7 @@ from gnnqlab.partition import Random
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
 from gnnqlab.systems import fixed_bits, vanilla
 from gnnqlab.train.config.run_config import TrainSettings
-from gnnqlab.train.loop.clock import PHASES
+from gnnqlab.train.loop.phase_timer import PHASES
 from tests.course.records import training_records
 from tests.graphs import random_graph
 

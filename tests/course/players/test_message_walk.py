@@ -7,13 +7,13 @@ import gnnqlab as gq
 from gnnqlab import course
 from gnnqlab.course.experiments.real_message import RealMessage, trained_message
 from gnnqlab.course.players.message_walk import MessageWalk
+from gnnqlab.exchange.aggregation_context import AggregationContext
 from gnnqlab.exchange.halo.exchange import HaloExchange
-from gnnqlab.exchange.hop import Hop
 from gnnqlab.exchange.schedules.schedule import Synchronous
 from gnnqlab.kernels.codec.rows import WIDTHS, decode_rows, encode_rows, row_bytes
 from gnnqlab.kernels.noise import stream
-from gnnqlab.message.channels.wires import Wires
-from gnnqlab.simulation.threaded_workers import LoopBack, Mail
+from gnnqlab.message.channels.channel_factory import ChannelFactory
+from gnnqlab.simulation.threaded_workers import LoopbackTransport, Mailbox
 from tests.cases import each
 
 
@@ -73,12 +73,15 @@ def test_the_wire_holds_every_byte_once(message: RealMessage) -> None:
 
 def test_the_message_is_what_a_channel_sends(parts, message: RealMessage) -> None:
     """Two workers' real channels, joined by a queue: the halo rows that arrive are the walk's."""
-    mail = Mail(len(parts.shards))
+    mail = Mailbox(len(parts.shards))
     exchanges = [
         HaloExchange(
             shard,
-            Wires(
-                codec=gq.Stochastic(), bits=gq.Fixed(bits=2), transport=LoopBack(mail, shard.rank), seed=message.seed
+            ChannelFactory(
+                codec=gq.Stochastic(),
+                bits=gq.Fixed(bits=2),
+                transport=LoopbackTransport(mail, shard.rank),
+                seed=message.seed,
             ),
             Synchronous(),
         )
@@ -87,9 +90,9 @@ def test_the_message_is_what_a_channel_sends(parts, message: RealMessage) -> Non
     everything = torch.zeros(60, 13)
     everything[message.ids] = message.rows
     out = [torch.zeros(shard.num_halo, 13) for shard in parts.shards]
-    hop = Hop(1, message.epoch, training=True)
+    context = AggregationContext(1, message.epoch, training=True)
     pending = [
-        exchange.boundary.channel(hop, "forward").post(everything[shard.owned], halo, epoch=message.epoch)
+        exchange.boundary.channel(context, "forward").post(everything[shard.owned], halo, epoch=message.epoch)
         for exchange, shard, halo in zip(exchanges, parts.shards, out)
     ]
     for one in pending:

@@ -13,10 +13,10 @@ import gnnqlab as gq
 from gnnqlab import course
 from gnnqlab.course.players.run_walk import Moment, RunWalk
 from gnnqlab.course.players.run_words import run_title, say_run_step
-from gnnqlab.message.place import Place
+from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.train.records.timeline import TIMELINE_COLUMNS
 
-FORWARD, BACKWARD = Place(0, "forward"), Place(0, "backward")
+FORWARD, BACKWARD = ExchangeKey(0, "forward"), ExchangeKey(0, "backward")
 # Milliseconds of worker 0; worker 1 is two later. Seconds in the timeline begin at another worker's transfer.
 PARTS = (
     ("forward", (("encode", 0, 1), ("post", 1, 2), ("wait", 2, 8), ("central", 8, 9), ("central", 9, 12),

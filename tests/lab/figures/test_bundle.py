@@ -10,8 +10,8 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 
-from gnnqlab.lab.figures import bundle, still
-from gnnqlab.lab.figures.bundle import VIEW, Bundle, in_colab, left_by
+from gnnqlab.lab.figures import bundle, static_image
+from gnnqlab.lab.figures.bundle import VIEW, FigureData, fallback_for, in_colab
 from gnnqlab.lab.figures.controls import make_access
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.training import compare
@@ -23,7 +23,7 @@ RUN = make_run(epochs=6)
 
 @pytest.fixture
 def without_browser(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(still, "_picture_server", lambda: False)
+    monkeypatch.setattr(static_image, "_picture_server", lambda: False)
 
 
 @pytest.mark.usefixtures("without_browser")
@@ -44,7 +44,7 @@ def test_with_a_browser_there_is_a_picture(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_picture_that_fails_leaves_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(still, "_picture_server", lambda: True)
+    monkeypatch.setattr(static_image, "_picture_server", lambda: True)
     kaleido = pytest.importorskip("kaleido")
 
     def fail(*arguments: object, **settings: object) -> bytes:
@@ -52,13 +52,13 @@ def test_a_picture_that_fails_leaves_the_table(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(kaleido, "calc_fig_sync", fail)
     figure = convergence({"vanilla": RUN.records})
-    outputs, _ = bundle.Bundle(figure, RUN.records)._repr_mimebundle_()
+    outputs, _ = bundle.FigureData(figure, RUN.records)._repr_mimebundle_()
     assert "<table>" in outputs["text/html"]
 
 
 @pytest.mark.usefixtures("without_browser")
 def test_a_table_that_fails_leaves_the_words() -> None:
-    outputs, _ = bundle.Bundle(convergence({"vanilla": RUN.records}), None)._repr_mimebundle_()
+    outputs, _ = bundle.FigureData(convergence({"vanilla": RUN.records}), None)._repr_mimebundle_()
     assert "no table" in outputs["text/plain"]
 
 
@@ -105,9 +105,9 @@ def allowed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     yield calls
 
 
-def one_bar() -> Bundle:
+def one_bar() -> FigureData:
     figure = go.Figure(go.Bar(x=["a"], y=[1.0])).update_layout(meta={"caption": "One bar."})
-    return Bundle(figure, pd.DataFrame({"y": [1.0]}, index=["a"]))
+    return FigureData(figure, pd.DataFrame({"y": [1.0]}, index=["a"]))
 
 
 def test_elsewhere_figures_are_plotlys_json() -> None:
@@ -148,17 +148,17 @@ class _Box(_Widget):
 
 def test_a_saved_widget_leaves_its_numbers_for_whoever_has_no_kernel() -> None:
     drawn = bundle.show(convergence({"vanilla": RUN.records}), pd.DataFrame({"x": [12.5]}))
-    data, metadata = left_by(_Widget(), "a figure", lambda: drawn)
+    data, metadata = fallback_for(_Widget(), "a figure", lambda: drawn)
     assert data[VIEW] == {"model_id": "a"} and "12.5" in data["text/html"]
     assert data["text/plain"].startswith("Validation accuracy by epoch")
     assert metadata == {"gnnqlab": {"view": {"model_id": "a"}}}
-    assert left_by(_Widget(), "a < b")[0]["text/html"] == "<p>a &lt; b</p>"
-    assert left_by(_Widget(), "runs", table="<table>")[0]["text/html"] == "<table>"
+    assert fallback_for(_Widget(), "a < b")[0]["text/html"] == "<p>a &lt; b</p>"
+    assert fallback_for(_Widget(), "runs", table="<table>")[0]["text/html"] == "<table>"
 
 
 def test_numbers_that_fail_leave_the_words() -> None:
     drawn = bundle.show(convergence({"vanilla": RUN.records}), pd.DataFrame({"x": [12.5]}))
-    data, _ = left_by(_Widget(), "a figure", lambda: bundle.Bundle(drawn.figure, None))
+    data, _ = fallback_for(_Widget(), "a figure", lambda: bundle.FigureData(drawn.figure, None))
     assert data["text/html"] == "<p>a figure</p>" and "no numbers" in data["text/plain"] and VIEW in data
 
 
@@ -166,5 +166,5 @@ def test_the_first_figure_inside_is_named_or_the_one_that_is_asked_for() -> None
     other = _Place()
     other.source = "d"
     box = _Box(_Widget(), _Box(_Place()), other)
-    assert left_by(box, "words")[1]["gnnqlab"]["figure"] == "c"
-    assert left_by(box, "words", figure=other)[1]["gnnqlab"]["figure"] == "d"
+    assert fallback_for(box, "words")[1]["gnnqlab"]["figure"] == "c"
+    assert fallback_for(box, "words", figure=other)[1]["gnnqlab"]["figure"] == "d"

@@ -14,7 +14,7 @@ from gnnqlab.lab.figures.grid_places import LARGEST_WHOLE, neighbourhood, places
 from gnnqlab.lab.figures.waiting import travelling, waiting_of
 from gnnqlab.simulation.coding_errors import coding_errors
 from tests.cases import each
-from tests.lab.figures.test_still import read_indexed
+from tests.lab.figures.test_static_image import read_indexed
 
 GRAPH = gq.load("sbm:120,3,6")
 

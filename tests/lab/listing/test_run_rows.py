@@ -166,7 +166,7 @@ def test_where_one_run_is_refused_those_deleted_before_it_leave_the_table(tmp_pa
             raise RuntimeError("a run must have ended before it is deleted")
         return 1
 
-    monkeypatch.setattr("gnnqlab.run.kept.delete_run", delete)
+    monkeypatch.setattr("gnnqlab.run.disk_usage.delete_run", delete)
     panel.table.tick(["first", "second"])
     assert "press Delete again" in panel._delete()
     with pytest.raises(RuntimeError, match="must have ended"):

@@ -13,7 +13,7 @@ import gnnqlab as gq
 from gnnqlab.lab.training.cache_view import draw_cache, sent_by_layer
 from gnnqlab.lab.training.comparison_table import equally_often
 from gnnqlab.lab.training.snapshot import Snapshot, take
-from gnnqlab.train.records.cached import read_cache
+from gnnqlab.train.records.cache_stats import read_cache
 from tests.lab.synthetic import make_run
 
 

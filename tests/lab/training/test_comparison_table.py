@@ -19,7 +19,7 @@ from gnnqlab.lab.training.comparison_table import (
     usual_target,
 )
 from gnnqlab.lab.training.snapshot import take
-from gnnqlab.train.records.pauses import mark
+from gnnqlab.train.records.evaluation_pauses import mark
 from tests.lab.synthetic import make_run
 
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 import gnnqlab as gq
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.theme import PHASES
 from gnnqlab.lab.training.live import LiveView
 from gnnqlab.lab.training.live_panel import Pace
@@ -101,7 +101,7 @@ def test_a_dark_page_gets_a_dark_figure_of_the_same_numbers(live_panel: tuple[Fo
 
 
 def test_where_no_kernel_runs_it_is_a_bundle(make: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnnqlab.lab.figures.still._picture_server", lambda: False)
+    monkeypatch.setattr("gnnqlab.lab.figures.static_image._picture_server", lambda: False)
     folder = make()
     folder.write(range(5))
     view = Run(folder.path).live()
@@ -109,14 +109,14 @@ def test_where_no_kernel_runs_it_is_a_bundle(make: Callable[..., Folder], monkey
     outputs, _ = view._repr_mimebundle_()
     assert set(outputs) == {"text/plain", "application/vnd.plotly.v1+json", "text/html"}
     assert "epoch 5/100" in outputs["text/plain"] and "<table>" in outputs["text/html"]
-    assert isinstance(view.show(), Bundle) and "panel" not in view.__dict__
+    assert isinstance(view.show(), FigureData) and "panel" not in view.__dict__
 
 
 @pytest.mark.parametrize(("state", "said"), [("finished", "finished"), ("failed", "worker 1 is gone")])
 def test_a_notebook_saved_with_pictures_has_the_run_to_its_end(
     state: str, said: str, make: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gnnqlab.lab.figures.still._picture_server", lambda: False)
+    monkeypatch.setattr("gnnqlab.lab.figures.static_image._picture_server", lambda: False)
     monkeypatch.setenv("GNNQLAB_STATIC", "1")
     folder = make()
     folder.write(range(5))
@@ -142,7 +142,7 @@ def test_a_real_run_grows_is_found_again_and_stopped(tmp_path: Path) -> None:
     run = gq.launch("digits", system="fixed-bits", epochs=1_000_000, out=tmp_path, **settings)
     with run:
         view = run.live()
-        _until(lambda: view.look().model.done >= 5, "five epochs in the view")
+        _until(lambda: view.poll().model.done >= 5, "five epochs in the view")
         some = view.model.done
         again = gq.runs(tmp_path)[-1].live().look()
         assert again.model.done >= some and len(again.to_frame()) >= 5

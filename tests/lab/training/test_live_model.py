@@ -28,20 +28,20 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def test_live_model_reads_on_and_names_long_epochs(make: Callable[..., Folder], clock: SimpleNamespace) -> None:
     folder = make()
     model = folder.model
-    assert not model.look() or model.standing.state == "running"
+    assert not model.poll() or model.standing.state == "running"
     assert model.done == 0 and "epoch 0/100" in model.sentence and model.left_s is None
     folder.write(range(4))
-    assert model.look() and model.done == 4
+    assert model.poll() and model.done == 4
     folder.write(range(4, 6), ranks=[0])
-    assert model.look() and model.done == 4, "worker 1 has not written epoch 4"
-    assert not model.look()
+    assert model.poll() and model.done == 4, "worker 1 has not written epoch 4"
+    assert not model.poll()
     assert model.records[0]["loss"].tolist() == [2.0 / (epoch + 1) for epoch in range(6)]
     assert (
         model.sentence
         == "run 20260101-000000-run · running · epoch 4/100 · 00:09 left · loss 0.3333 · validation 25.0 %"
     )
     clock.now += live_model._SOON_S
-    model.look()
+    model.poll()
     assert "epoch 4/100" in model.sentence and "starting its workers" in model.sentence, "no epoch ended for a while"
 
 
@@ -52,10 +52,10 @@ def test_torn_lines_are_read_when_they_are_whole(make: Callable[..., Folder]) ->
     path = folder.path / "records-rank0.jsonl"
     text = path.read_text()
     path.write_text(text[:-30])
-    model.look()
+    model.poll()
     assert len(model.records[0]) == 1
     path.write_text(text)
-    model.look()
+    model.poll()
     assert model.records[0]["epoch"].tolist() == [0, 1]
 
 
@@ -64,7 +64,7 @@ def test_a_model_made_anew_sees_what_the_first_one_saw(make: Callable[..., Folde
     first = folder.model
     for begin in range(0, 20, 5):
         folder.write(range(begin, begin + 5))
-        first.look()
+        first.poll()
     second = folder.read()
     assert live_values(first) == live_values(second)
 
@@ -93,7 +93,7 @@ def test_epochs_of_long_runs_are_passed_over_among_messages_only(make: Callable[
     epochs = sorted(model.traffic[0].elements)
     assert 64 <= len(epochs) <= 1024 and epochs[0] == 0 and epochs[-1] == 2999
     folder.write(range(3000, 6000))
-    model.look()
+    model.poll()
     later = [epoch for epoch in sorted(model.traffic[0].elements) if epoch >= 2999]
     assert max(after - before for before, after in itertools.pairwise(later)) < 3000 / 8, "no long gap"
     assert model.traffic[1].bytes_by_sender.tolist() == [1216.0, 0.0], "800 + 400 and twice 8 bytes of parameters"
@@ -105,9 +105,9 @@ def test_widths_are_summed_over_epochs_that_all_workers_have(make: Callable[...,
     for begin in range(0, 6000, 2000):
         folder.write(range(begin, begin + 2000), ranks=[0], bits=4)
         folder.write(range(begin, begin + 2000), ranks=[1], bits=8)
-        model.look()
+        model.poll()
     folder.write(range(6000, 6003), ranks=[0], bits=4)
-    model.look()
+    model.poll()
     assert 64 <= len(model.common_epochs) <= 1024 and max(model.common_epochs) == 5999
     means = live_values(model)[4 + 2 * len(PHASES)]["y"]
     assert max(means) == min(means) == 6, "as many elements of 4 bits as of 8"
@@ -123,7 +123,7 @@ def test_a_glance_at_a_long_run_is_followed_by_all_of_it(make: Callable[..., Fol
     assert first[-1] == 3000 and second == first[:-1] and 200 <= len(first) <= 220
     whole = folder.read()
     assert model.done == 3000 and model.left_s == whole.left_s
-    assert model.look()
+    assert model.poll()
     assert model.records[0]["epoch"].tolist() == list(range(3001))
     assert live_values(model) == live_values(whole)
 
@@ -133,7 +133,7 @@ def test_a_glance_at_a_short_run_is_a_look(make: Callable[..., Folder]) -> None:
     folder.write(range(5))
     model = folder.model
     model.glance()
-    assert len(model.records[0]) == 5 and not model.look()
+    assert len(model.records[0]) == 5 and not model.poll()
 
 
 def test_numbers_of_growing_records_survive_growth() -> None:

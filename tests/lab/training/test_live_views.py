@@ -26,7 +26,7 @@ def test_the_age_of_rows_is_shown_where_a_system_has_one(make: Callable[..., Fol
     assert model.ages["staleness"][1].tolist() == [0, 1, 1, 1, 1], "the first epoch waits for its own rows"
     folder._append("decisions.jsonl", [{"epoch": 3, "what": "fresh rows", "why": ""}])
     folder._append("decisions.jsonl", [{"epoch": 4, "what": "rows of the epoch before", "why": ""}])
-    model.look()
+    model.poll()
     assert model.ages["staleness"][1].tolist() == [0, 1, 1, 0, 1]
     assert live_values(model)[-1] == {"x": [0, 1, 2, 3, 4], "y": [0, 1, 1, 0, 1]}
     assert [note.text for note in draw_live(model).layout.annotations][-1] == "Age of halo rows"
@@ -113,23 +113,23 @@ def test_before_the_first_epoch_ends_words_stand_in_place_of_empty_axes(make: Ca
     heartbeats = [Heartbeat(folder.path / "heartbeat" / f"rank{rank}", rank) for rank in range(2)]
     for heartbeat in heartbeats:
         heartbeat.phase("partition")
-    model.look()
+    model.poll()
     assert "· partitioning the graph" in model.sentence
     for heartbeat, phases in zip(heartbeats, (("encode", "wait"), ("compute",)), strict=True):
         heartbeat.phase("compute", epoch=0)
         for phase in phases:
             heartbeat.phase(phase)
-    model.look()
+    model.poll()
     figure = draw_live(model, dark=True)
     assert "epoch 1, step 2: computing" in model.sentence and "epoch 1, step 2: computing" in str(figure.layout)
     assert not figure.data and figure.layout.height < 150
     folder.write(range(1))
-    model.look()
+    model.poll()
     assert model.left_s == pytest.approx(99 * model.records[0]["epoch_s"][0]), "known from the first epoch on"
     for heartbeat in heartbeats:
         heartbeat.phase("compute", epoch=1)
     model._epoch_seen = (1, -math.inf)  # it takes long
-    model.look()
+    model.poll()
     assert re.search(r"epoch 2, (33|50) % done: computing", model.sentence)
     assert all(axis.title.text for axis in draw_live(model).select_xaxes())
 
@@ -166,7 +166,7 @@ def test_no_legend_lies_on_a_panel(make: Callable[..., Folder]) -> None:
 
 def test_nothing_recorded_is_an_empty_table(make: Callable[..., Folder]) -> None:
     model = make().model
-    model.look()
+    model.poll()
     figure = draw_live(model)
     assert live_frame(model).empty and "epoch 0/100" in figure.layout.meta["caption"]
 

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from gnnqlab.lab.training.memory_view import memory_figure
-from gnnqlab.train.records.ledger import MEMORY_COLUMNS, PURPOSES
+from gnnqlab.train.records.memory_tracker import MEMORY_COLUMNS, PURPOSES
 
 
 def test_bars_are_those_of_the_worst_worker_at_its_peak():

@@ -117,19 +117,19 @@ def test_a_failure_is_named(session: TunerSession) -> None:
 def test_records_are_read_on_and_half_lines_wait(tmp_path: Path) -> None:
     path = tmp_path / "records-rank0.jsonl"
     growing = OwnRecords(path)
-    assert not growing.look() and growing.median_s() is None and growing.left_s(9) is None
+    assert not growing.poll() and growing.median_s() is None and growing.left_s(9) is None
     lines = [
         json.dumps({"epoch": epoch, "epoch_s": 1.0 + epoch, "assign_s": 0.5, "time_s": 2.0 * epoch, "val_score": None})
         for epoch in range(5)
     ]
     path.write_text("\n".join(lines)[:-4])
-    assert growing.look() and growing.epochs == [0, 1, 2, 3]
+    assert growing.poll() and growing.epochs == [0, 1, 2, 3]
     path.write_text("\n".join(lines) + "\n")
-    assert growing.look() and growing.epochs == [0, 1, 2, 3, 4] and growing.epoch_s[4] == 4.5
-    assert not growing.look() and growing.median_s() == 4.0 and growing.left_s(10) == 10.0
+    assert growing.poll() and growing.epochs == [0, 1, 2, 3, 4] and growing.epoch_s[4] == 4.5
+    assert not growing.poll() and growing.median_s() == 4.0 and growing.left_s(10) == 10.0
     with open(path, "a") as file:  # a line torn by a full disk is passed over, those after it count
         file.write('{"epoch":5,"epo\n' + lines[4].replace('"epoch": 4', '"epoch": 6') + "\n")
-    assert growing.look() and growing.epochs == [0, 1, 2, 3, 4, 6]
+    assert growing.poll() and growing.epochs == [0, 1, 2, 3, 4, 6]
 
 
 def test_updater_draws_once_for_all_calls_during_a_drawing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ FAULTS = (
     ),
     Fault(
         name="a receiver's waiting counted as transfer",
-        file="bits/assigner/transfers.py",
+        file="bits/assigner/link_samples.py",
         before="offsets[receiver] - np.maximum(posted[receiver], posted[sender])",
         after="offsets[receiver] - posted[receiver]",
         test="bits/test_transfers.py::test_waiting_for_a_late_sender_is_no_transfer",

@@ -5,7 +5,7 @@ from tests.mutants.fault import Fault
 FAULTS = (
     Fault(
         name="bfloat16 rows cut in place of rounded",
-        file="message/codecs/short.py",
+        file="message/codecs/bfloat16.py",
         before="sent_nD[block] = x.index_select(0, rows[block])",
         after="sent_nD[block] = (x.index_select(0, rows[block]).view(torch.int32) & -65536).view(torch.float32)",
         test="message/test_short.py::test_an_element_is_the_nearest_of_eight_bits_in_two_bytes",

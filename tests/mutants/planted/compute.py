@@ -5,7 +5,7 @@ from tests.mutants.fault import Fault
 FAULTS = (
     Fault(
         name="the scale of what a product made before it was written over",
-        file="compute/largest.py",
+        file="compute/amax.py",
         before="return largest if version == of._version else None",
         after="return largest",
         test="compute/test_int8.py::test_the_scale_of_what_a_product_made_is_told_by_the_product",
@@ -13,18 +13,18 @@ FAULTS = (
     ),
     Fault(
         name="small results in large pages too",
-        file="kernels/room.py",
+        file="kernels/huge_pages.py",
         before="_LEAST_BYTES <= out.nbytes <= _MOST_BYTES",
         after="out.nbytes <= _MOST_BYTES",
-        test="kernels/test_room.py::test_large_results_ask_for_large_pages_and_small_and_huge_ones_do_not",
+        test="kernels/test_huge_pages.py::test_large_results_ask_for_large_pages_and_small_and_huge_ones_do_not",
         why="blocks that an allocator keeps would be cut up among the kernel's areas of memory",
     ),
     Fault(
         name="a recipe for rows that were written over",
-        file="compute/remade.py",
+        file="compute/recompute.py",
         before="if entry.recipe is not None and entry.version == tensor._version:",
         after="if entry.recipe is not None:",
-        test="compute/test_remade.py::test_what_was_written_over_is_refused_or_kept_as_it_is_now",
+        test="compute/test_recompute.py::test_what_was_written_over_is_refused_or_kept_as_it_is_now",
         why="gradients would be those of rows that a later step replaced",
     ),
     Fault(
@@ -32,7 +32,7 @@ FAULTS = (
         file="nn/row_passes.py",
         before="return self._made(h, run, y, _affine(norm))",
         after="return self._made(h, partial(run, mask=None), y, _affine(norm))",
-        test="compute/test_remade.py::test_losses_and_weights_are_those_of_everything_kept",
+        test="compute/test_recompute.py::test_losses_and_weights_are_those_of_everything_kept",
         why="gradients would be of rows that the forward pass never had",
     ),
     Fault(
@@ -40,15 +40,15 @@ FAULTS = (
         file="exchange/halo/convolution.py",
         before="products.addmm(y[block], x[block], self_weight, out=y[block])",
         after="products.addmm(bias, x[block], self_weight, out=y[block])",
-        test="compute/test_remade.py::test_workers_send_what_they_sent_and_learn_the_same",
+        test="compute/test_recompute.py::test_workers_send_what_they_sent_and_learn_the_same",
         why="several workers would train something else than one process, from the second epoch on",
     ),
     Fault(
         name="sums made again and held until all have taken them",
-        file="compute/remade.py",
+        file="compute/recompute.py",
         before="if self.waiting > 0 and below < 2 and not self.of_sums:",
         after="if self.waiting > 0:",
-        test="compute/test_remade.py::test_gcn_holds_fewer_the_less_it_keeps",
+        test="compute/test_recompute.py::test_gcn_holds_fewer_the_less_it_keeps",
         why="what is made again would lie about as if it had been kept",
     ),
     Fault(
@@ -149,7 +149,7 @@ FAULTS = (
     ),
     Fault(
         name="the smallest of all workers' ranges as that of all rows",
-        file="compute/largest.py",
+        file="compute/amax.py",
         before="op=dist.ReduceOp.MAX",
         after="op=dist.ReduceOp.MIN",
         test="exchange/test_int8.py::test_workers_equal_one_process",
@@ -166,7 +166,7 @@ FAULTS = (
     Fault(
         name="rows rounded twice counted outside training too",
         file="exchange/halo/boundary.py",
-        before="if self.hop.training and not self.sent_once and self.boundary.wires.rounds",
+        before="if self.context.training and not self.sent_once and self.boundary.wires.rounds",
         after="if not self.sent_once and self.boundary.wires.rounds",
         test="exchange/test_int8.py::test_rows_that_are_rounded_twice_are_counted",
         why="an evaluation sends float32 rows, so nothing of it is rounded twice",
@@ -224,7 +224,7 @@ FAULTS = (
         file="compute/bfloat16.py",
         before="kept_bytes: ClassVar[int] = 2",
         after="kept_bytes: ClassVar[int] = 4",
-        test="train/test_room.py::test_a_run_that_cannot_fit_is_refused_with_what_it_takes",
+        test="train/test_preflight.py::test_a_run_that_cannot_fit_is_refused_with_what_it_takes",
         why="runs that could train would be refused",
     ),
     Fault(
@@ -237,7 +237,7 @@ FAULTS = (
     ),
     Fault(
         name="a base by row taken for one of all rows",
-        file="kernels/dense/tall.py",
+        file="kernels/dense/tall_skinny.py",
         before="0 if shared or base is None else base.stride(0)",
         after="0",
         test="kernels/test_tall.py::test_products_are_those_of_float64_for_every_size_and_layout",
@@ -245,7 +245,7 @@ FAULTS = (
     ),
     Fault(
         name="own products on the library's processors",
-        file="kernels/dense/tall.py",
+        file="kernels/dense/tall_skinny.py",
         before="_MAKER not in text",
         after="_MAKER in text",
         test="kernels/test_tall.py::test_own_products_are_for_many_rows_of_float32_on_processors_of_other_makers",

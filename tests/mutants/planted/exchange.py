@@ -21,7 +21,7 @@ FAULTS = (
     ),
     Fault(
         name="one stale epoch more than allowed",
-        file="exchange/schedules/switch.py",
+        file="exchange/schedules/staleness_switch.py",
         before="late = self._stale >= self.bound",
         after="late = self._stale > self.bound",
         test="train/test_coordinator.py::test_staleness_is_bounded",
@@ -37,7 +37,7 @@ FAULTS = (
     ),
     Fault(
         name="kept columns not rescaled",
-        file="exchange/halo/compact.py",
+        file="exchange/halo/sampled_matrices.py",
         before="whole.weights[edges].mul_(factor)",
         after="whole.weights[edges]",
         test="exchange/test_compact.py::test_both_products_are_those_of_the_dense_matrix",
@@ -96,12 +96,12 @@ FAULTS = (
         file="exchange/broadcast/exchange.py",
         before='back = [("backward", rows, look.out)]',
         after='back = [("backward", rows, look.columns)]',
-        test="tune/test_formula.py::test_the_formula_of_cagnet_is_written_down",
+        test="tune/test_predicted_volume.py::test_the_formula_of_cagnet_is_written_down",
         why="the formula of CAGNET's volume would be that of another order of products",
     ),
     Fault(
         name="rows of a turn multiplied with those of its neighbour's columns",
-        file="exchange/halo/turns.py",
+        file="exchange/halo/peer_schedule.py",
         before="self._num_owned + turn.first, self._num_owned + turn.stop",
         after="self._num_owned, self._num_owned + turn.num_rows",
         test="exchange/test_sequential.py::test_workers_and_depths_obey",
@@ -181,7 +181,7 @@ FAULTS = (
     ),
     Fault(
         name="copies of a host that has no representative there",
-        file="partition/meeting.py",
+        file="partition/host_aggregation.py",
         before="    found[torch.arange(ids.numel()), master // per_host] = master\n",
         after="",
         test="exchange/test_meeting.py::test_representatives_hold_a_copy_on_their_host",
@@ -189,7 +189,7 @@ FAULTS = (
     ),
     Fault(
         name="a host's part counts as empty where its representative has no edge",
-        file="partition/meeting.py",
+        file="partition/host_aggregation.py",
         before="fills.view(-1, hosts, per_host).any(2)[:, all_hosts]",
         after="fills",
         test="exchange/test_meeting.py::test_both_ends_of_every_leg_agree",
@@ -197,7 +197,7 @@ FAULTS = (
     ),
     Fault(
         name="rows within a host have the system's widths",
-        file="partition/meeting.py",
+        file="partition/host_aggregation.py",
         before="_gather(rank, workers, *inner, torch.cat([fills[down[peer], peer] for peer in peers]), exact=True)",
         after="_gather(rank, workers, *inner, torch.cat([fills[down[peer], peer] for peer in peers]), exact=False)",
         test="exchange/test_meeting.py::test_bytes_follow_from_distinct_pairs_of_node_and_host",

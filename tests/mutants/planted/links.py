@@ -61,7 +61,7 @@ FAULTS = (
     ),
     Fault(
         name="gradients that stay away",
-        file="exchange/standalone/fetch.py",
+        file="exchange/standalone/row_gather.py",
         before="backward=Plan(self.rank, self.workers, back, out, accumulate=True, exact=exact)",
         after="backward=Plan(self.rank, self.workers, back, out, accumulate=False, exact=exact)",
         test="exchange/test_fetch.py::test_rows_come_as_they_are_and_gradients_go_home_whole",
@@ -69,7 +69,7 @@ FAULTS = (
     ),
     Fault(
         name="a pool in few bits",
-        file="exchange/standalone/fetch.py",
+        file="exchange/standalone/row_gather.py",
         before="self._messages(send, receive, exact=True, round=1)",
         after="self._messages(send, receive, exact=False, round=1)",
         test="exchange/test_fetch.py::test_where_wires_round_only_what_is_fetched_each_time_is_coded",

@@ -37,18 +37,18 @@ FAULTS = (
     ),
     Fault(
         name="rows of a message packed without whole bytes",
-        file="message/wire.py",
+        file="message/layout.py",
         before="rows * (-(-columns * bits // 8))",
         after="-(-rows * columns * bits // 8)",
-        test="message/test_wire.py::test_one_width_needs_no_table",
+        test="message/test_layout.py::test_one_width_needs_no_table",
         why="counted bytes would be fewer than those that travel",
     ),
     Fault(
         name="a layout off by a row",
-        file="message/wire.py",
+        file="message/layout.py",
         before="offsets = row_bytes.cumsum(0) - row_bytes",
         after="offsets = row_bytes.cumsum(0)",
-        test="message/test_wire.py::test_rows_follow_each_other_without_gap",
+        test="message/test_layout.py::test_rows_follow_each_other_without_gap",
         why="both ends agree on it, so rows come through and the last one writes past the end",
     ),
     Fault(
@@ -61,7 +61,7 @@ FAULTS = (
     ),
     Fault(
         name="one memory for two messages",
-        file="message/transport/ahead.py",
+        file="message/transport/preposted_receives.py",
         before="            self._buffers.clear()\n",
         after="            pass\n",
         test="message/test_ahead.py::test_what_follows_is_learnt_within_an_epoch_and_forgotten_once_it_was_wrong",
@@ -69,7 +69,7 @@ FAULTS = (
     ),
     Fault(
         name="receives for the last epoch's neighbour",
-        file="message/transport/ahead.py",
+        file="message/transport/preposted_receives.py",
         before="if self._latest is not None and self._latest[1] == epoch:",
         after="if self._latest is not None:",
         test="message/test_ahead.py::test_what_follows_is_learnt_within_an_epoch_and_forgotten_once_it_was_wrong",
@@ -125,7 +125,7 @@ FAULTS = (
     ),
     Fault(
         name="a row compared with what was held",
-        file="kernels/reference/moves.py",
+        file="kernels/reference/row_change.py",
         before="epsilon * size",
         after="epsilon * held.abs().amax(1)",
         test="kernels/test_moves.py::test_every_backend_chooses_the_rows_that_the_definition_names",
@@ -141,7 +141,7 @@ FAULTS = (
     ),
     Fault(
         name="differences to what the sender had",
-        file="message/channels/chosen.py",
+        file="message/channels/selected_rows.py",
         before="sub_(held if fresh else held.index_select(0, places))",
         after="sub_(held if fresh else held.index_select(0, places) * 0.999)",
         test="message/test_difference.py::test_errors_stay_those_of_one_difference",
@@ -158,7 +158,7 @@ FAULTS = (
     Fault(
         name="held rows that are in no checkpoint",
         file="message/caches/adaptive_cache.py",
-        before="own=None if self.seat is None else self.cache.kept(self.seat))",
+        before="own=None if self.worker is None else self.cache.kept(self.worker))",
         after="own={})",
         test="message/test_adaptive_cache.py::test_held_rows_come_back_at_both_ends",
         why="what was stopped would send all rows anew and go on another way",
@@ -205,7 +205,7 @@ FAULTS = (
     ),
     Fault(
         name="fetched rows err alike in every step",
-        file="message/channels/asked.py",
+        file="message/channels/remote_rows.py",
         before="post(self._rows, out, epoch=step, plan=plan)",
         after="post(self._rows, out, epoch=0, plan=plan)",
         test="message/test_asked.py::test_codes_are_unbiased_and_own_rows_stay",
@@ -213,7 +213,7 @@ FAULTS = (
     ),
     Fault(
         name="held rows put back at one end alone",
-        file="message/caches/held.py",
+        file="message/caches/row_cache_state.py",
         before="""end, peer = (receiver, sender) if side == "receive" else (sender, receiver)""",
         after="""end, peer = (receiver, sender)""",
         test="message/test_difference.py::test_held_rows_are_in_checkpoints_once_and_come_back_at_both_ends",

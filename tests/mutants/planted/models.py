@@ -181,7 +181,7 @@ FAULTS = (
     ),
     Fault(
         name="the last of equal layers learns",
-        file="kernels/reference/joins.py",
+        file="kernels/reference/jumping_knowledge.py",
         before="newer = (x > best) | x.isnan()",
         after="newer = (x >= best) | x.isnan()",
         test="kernels/test_joins.py::test_of_equal_elements_the_first_layer_learns_and_nan_is_the_largest",
@@ -189,7 +189,7 @@ FAULTS = (
     ),
     Fault(
         name="every layer but the largest learns",
-        file="kernels/reference/joins.py",
+        file="kernels/reference/jumping_knowledge.py",
         before="torch.where(layer_ND == number, gradient_ND, 0.0)",
         after="torch.where(layer_ND == number, 0.0, gradient_ND)",
         test="kernels/test_joins.py::test_formulas_of_the_reference_are_the_gradients",

@@ -29,7 +29,7 @@ FAULTS = (
     ),
     Fault(
         name="empty records count as records",
-        file="train/records/left.py",
+        file="train/records/missing_ranks.py",
         before="size < 0 or (ended and size == 0)",
         after="size < 0",
         test="run/test_run.py::test_a_run_without_the_records_of_a_rank_is_not_finished",
@@ -45,7 +45,7 @@ FAULTS = (
     ),
     Fault(
         name="workers look first where they would anyway",
-        file="launch/entry.py",
+        file="launch/worker_target.py",
         before="[*theirs, *(entry for entry in sys.path if entry not in theirs)]",
         after="[*(entry for entry in sys.path if entry not in theirs), *theirs]",
         test="launch/test_own_modules.py::test_workers_look_where_the_launching_process_does_and_in_its_order",

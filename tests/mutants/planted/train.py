@@ -77,7 +77,7 @@ FAULTS = (
     ),
     Fault(
         name="no epoch was made shorter by an evaluation",
-        file="train/records/pauses.py",
+        file="train/records/evaluation_pauses.py",
         before="for later in range(1, lag + 1)}",
         after="for later in range(1, lag)}",
         test="lab/training/test_comparison_table.py::test_an_epoch_that_an_evaluation_made_shorter_counts_as_its_neighbours",
@@ -85,7 +85,7 @@ FAULTS = (
     ),
     Fault(
         name="time of a phase counted in the next as well",
-        file="train/loop/clock.py",
+        file="train/loop/phase_timer.py",
         before="self._open, self._since = phase, now",
         after="self._open = phase",
         test="train/test_clock.py::test_phases_add_up_to_the_wall",
@@ -173,18 +173,18 @@ FAULTS = (
     ),
     Fault(
         name="whoever spoke first is to blame",
-        file="run/verdict.py",
+        file="run/failure_report.py",
         before="key=lambda error: (error.consequence, error.monotonic_ns)",
         after="key=lambda error: error.monotonic_ns",
-        test="run/test_verdict.py::test_the_first_own_error_is_the_root_cause",
+        test="run/test_failure_report.py::test_the_first_own_error_is_the_root_cause",
         why="a worker whose connection broke would be named in place of the one that died",
     ),
     Fault(
         name="one worker's weights",
-        file="train/room.py",
+        file="train/preflight.py",
         before="16 * config.workers * numbers",
         after="16 * numbers",
-        test="train/test_room.py::test_a_run_that_cannot_fit_is_refused_with_what_it_takes",
+        test="train/test_preflight.py::test_a_run_that_cannot_fit_is_refused_with_what_it_takes",
         why="runs of many workers would start and be ended by the system for want of memory",
     ),
     Fault(
@@ -216,7 +216,7 @@ FAULTS = (
         file="train/loop/trainer.py",
         before="self.model.eval()",
         after="self.model.train()",
-        test="run/test_trained.py::test_a_model_of_torch_modules_is_evaluated_as_it_predicts",
+        test="run/test_trained_run.py::test_a_model_of_torch_modules_is_evaluated_as_it_predicts",
         why="models of torch's own dropout would be scored with it, and predict better than their run says",
     ),
     Fault(
@@ -224,7 +224,7 @@ FAULTS = (
         file="train/checkpoints/state.py",
         before="self._write_model(epoch)",
         after="self._write_model(epoch + 1)",
-        test="run/test_trained.py::test_a_run_that_is_stopped_has_a_model",
+        test="run/test_trained_run.py::test_a_run_that_is_stopped_has_a_model",
         why="a stopped run's model would be looked up beside the scores of other weights",
     ),
     Fault(
@@ -237,7 +237,7 @@ FAULTS = (
     ),
     Fault(
         name="blocks and caches that nobody counts",
-        file="train/records/standing.py",
+        file="train/records/persistent_tensors.py",
         before="said += [(_kind(tensor), tensor) for tensor, purpose in named if purpose is None]",
         after="pass",
         test="train/test_standing.py::test_nothing_that_outlives_an_epoch_is_left_out",
@@ -245,7 +245,7 @@ FAULTS = (
     ),
     Fault(
         name="held rows for a worker's own",
-        file="train/records/standing.py",
+        file="train/records/persistent_tensors.py",
         before="yield each, stands_for.get(name)",
         after="yield each, None",
         test="train/test_standing.py::test_nothing_that_outlives_an_epoch_is_left_out",

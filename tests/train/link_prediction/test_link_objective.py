@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from gnnqlab.exchange.hop import Hop
+from gnnqlab.exchange.aggregation_context import AggregationContext
 from gnnqlab.graph import Graph
 from gnnqlab.graph.link_split import TEST, TRAIN, VAL, split_links
 from gnnqlab.partition.link_share import share_links
@@ -30,7 +30,7 @@ def objective_of(**settings):
 
 def test_ties_count_as_half() -> None:
     split, objective = objective_of(val_share=0.2, test_share=0.2)
-    found = objective.scores(torch.zeros(NODES, 4), Hop(2, 0, training=False), distributed=False)
+    found = objective.scores(torch.zeros(NODES, 4), AggregationContext(2, 0, training=False), distributed=False)
     assert (found.train, found.val, found.test) == (0.5, 0.5, 0.5)
     pool = set(draw_pool(NODES, 20, seed=SEED, epoch=0, use=FIXED).tolist())
     for name, kind in (("val_mrr", VAL), ("test_mrr", TEST)):
@@ -49,18 +49,20 @@ def test_perfect_rows_have_perfect_scores() -> None:
     wanted.fill_diagonal_(0.0)
     wanted += 1.1 * float(-torch.linalg.eigvalsh(wanted).min()) * torch.eye(NODES, dtype=torch.float64)
     rows = torch.linalg.cholesky(wanted).float()
-    found = objective.scores(rows, Hop(2, 0, training=False), distributed=False)
+    found = objective.scores(rows, AggregationContext(2, 0, training=False), distributed=False)
     known = {frozenset(pair) for pair in zip(split.sources.tolist(), split.targets.tolist(), strict=True)}
     # Negatives may be links by mistake, which tie; nothing else is as high.
     assert min(found.train, found.val, found.test) > 0.9 and len(known) == split.kinds.numel()
-    assert objective.loss(rows, Hop(2, 0, training=True)) < objective.loss(-rows.flip(0), Hop(2, 0, training=True))
+    assert objective.loss(rows, AggregationContext(2, 0, training=True)) < objective.loss(
+        -rows.flip(0), AggregationContext(2, 0, training=True)
+    )
     right, count = objective.train_counts(rows)
     assert count == split.count(TRAIN) and 0 <= right <= count
 
 
 def test_what_is_not_held_back_has_no_score() -> None:
     _, objective = objective_of(val_share=0.0, test_share=0.3)
-    found = objective.scores(torch.randn(NODES, 4), Hop(2, 0, training=False), distributed=False)
+    found = objective.scores(torch.randn(NODES, 4), AggregationContext(2, 0, training=False), distributed=False)
     assert math.isnan(found.val) and math.isnan(found.also["val_mrr"]) and math.isnan(found.train)
     assert 0 <= found.test <= 1
 

@@ -1,0 +1,104 @@
+"""Which rows have moved far enough to be sent again, and by what: norms, choice and differences in one pass over them.
+
+Shapes: n rows of a call, N source rows, D columns: ``x (N, D)``, ``rows (n,)``, ``held (n, D)``.
+`gnnqlab.kernels.reference.row_change` defines the arithmetic; the compiled kernel chooses the same rows.
+
+On CUDA a kernel marks the rows and PyTorch lists them: what is chosen has to be counted by the host in either case.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gnnqlab.kernels import native
+from gnnqlab.kernels.codec.rows import run_noting
+from gnnqlab.kernels.reference import row_change as reference
+from gnnqlab.kernels.sparse.adjacency import describe
+
+__all__ = ["row_changes", "row_moves"]
+
+_moved_rows = native.declare("moved_rows", "p i i p i p i f p i")
+_row_moves = native.declare("row_moves", "p i i p i p i f p p i")
+
+
+def row_moves(x: Tensor, rows: Tensor, held: Tensor, epsilon: float) -> Tensor:
+    """Return the places i, ascending, where ``max|x[rows[i]] - held[i]| > epsilon max|x[rows[i]]|``.
+
+    The test of CDFGNN's Algorithm 2. A row that holds NaN or Inf is always among them, so that whoever sends it refuses
+    it.
+
+    Args:
+        x: float32 ``(N, D)``; a row's stride may exceed D.
+        rows: which rows, int64 ``(n,)``.
+        held: what they are compared with, float32 ``(n, D)``.
+        epsilon: not negative.
+
+    Returns:
+        int64, as many as moved.
+
+    Raises:
+        ValueError: if shapes or types do not fit, or a row is none of x; on CUDA ``raise_refused`` does for the latter.
+
+    Example:
+        >>> held = torch.tensor([[1.0, -4.0], [1.0, -4.0]])
+        >>> row_moves(torch.tensor([[1.5, -4.0], [1.0, -4.1]]), torch.arange(2), held, 0.05)
+        tensor([0])
+    """
+    return _found(x, rows, held, epsilon, None)
+
+
+def row_changes(
+    x: Tensor, rows: Tensor, held: Tensor, epsilon: float, room: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the places of :func:`row_moves` and by what these rows moved, ``x[rows[i]] - held[i]``, read once.
+
+    Args:
+        x, rows, held, epsilon: as there.
+        room: where differences may be put, float32, at least ``n * D`` numbers; by default new memory.
+
+    Returns:
+        int64 ``(k,)`` and float32 ``(k, D)``.
+
+    Example:
+        >>> held = torch.tensor([[1.0, -4.0], [1.0, -4.0]])
+        >>> row_changes(torch.tensor([[1.5, -4.0], [1.0, -4.1]]), torch.arange(2), held, 0.05)
+        (tensor([0]), tensor([[0.5000, 0.0000]]))
+    """
+    changes = x.new_empty(held.shape) if room is None else room.view(-1)[: held.numel()].view(held.shape)
+    places = _found(x, rows, held, epsilon, changes)
+    return places, changes[: places.numel()]
+
+
+def _found(x: Tensor, rows: Tensor, held: Tensor, epsilon: float, changes: Tensor | None) -> Tensor:
+    """Return the places, and put differences in front of ``changes`` ``(n, D)``."""
+    fits = x.dim() == 2 and rows.dim() == 1 and held.shape == (rows.numel(), x.shape[1])
+    if not fits or x.dtype != torch.float32 or held.dtype != torch.float32 or rows.dtype != torch.int64:
+        raise ValueError(
+            "rows and what is held must be float32 (N, D) and (n, D) with n places int64, got "
+            f"{describe(x)}, {describe(held)} and {describe(rows)}"
+        )
+    plain = (x.stride(1) == 1 and held.is_contiguous()) or x.shape[1] <= 1
+    rows = rows.contiguous()
+    if rows.numel() and x.shape[1] and plain and x.is_cpu and native.active(x.device):
+        found = torch.empty(rows.numel(), dtype=torch.int64)
+        count = _row_moves(
+            x, x.shape[0], x.stride(0), held, x.shape[1], rows, rows.numel(), epsilon, found, changes, native.threads()
+        )
+        if count < 0:
+            raise ValueError(f"rows must lie in [0, {x.shape[0]}), got one that does not, at place {-1 - count}")
+        return found[:count].clone() if count < rows.numel() // 2 else found[:count]
+    if rows.numel() and x.shape[1] and plain and native.active(x.device):
+        places = _marked(x, rows, held, epsilon).nonzero().flatten()
+    else:
+        places = reference.row_moves(x, rows, held, epsilon)
+    if changes is not None:
+        torch.sub(x.index_select(0, rows[places]), held.index_select(0, places), out=changes[: places.numel()])
+    return places
+
+
+def _marked(x: Tensor, rows: Tensor, held: Tensor, epsilon: float) -> Tensor:
+    """Return 1 for each row that moved, uint8 ``(n,)``: CUDA's part of the choice."""
+    moved = torch.empty(rows.numel(), dtype=torch.uint8, device=x.device)
+    run_noting(_moved_rows, x, x.shape[0], x.stride(0), held, x.shape[1], rows, rows.numel(), epsilon, moved)
+    return moved

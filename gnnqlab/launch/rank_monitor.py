@@ -1,0 +1,255 @@
+"""What the guard sees of the ranks on its machine: heartbeats, errors they left, deaths. Standard library only."""
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gnnqlab.launch.exit_codes import ExitCodes
+from gnnqlab.launch.stall import Stall
+from gnnqlab.run import folder as files
+from gnnqlab.run import processes
+from gnnqlab.run.failure_report import WorkerError, is_consequence, place_of, signal_name
+from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
+
+__all__ = ["RankMonitor"]
+
+_TELL_S = 3.0
+"""What it may take, on a busy machine, from a worker's death to the agent's words about it, or a plain torchrun's."""
+
+
+class RankMonitor:
+    """Collects the evidence; the guard judges it.
+
+    Args:
+        folder: the run folder.
+        local_workers: how many ranks this machine has.
+        node: number of this machine.
+        agent_log: output of torchrun, which names the first worker that died.
+        appeared: called for each rank's first heartbeat, with the descriptor that tells of its death.
+    """
+
+    def __init__(
+        self, folder: Path, *, local_workers: int, node: int, agent_log: Path, appeared: Callable[[int | None], None]
+    ) -> None:
+        self.folder, self.local_workers, self.node = folder, local_workers, node
+        self.agent_log, self._appeared = agent_log, appeared
+        self.pulses: dict[int, Pulse] = {}
+        self.errors: dict[int, WorkerError] = {}
+        self.ended: dict[int, int] = {}
+        self.collected = ExitCodes()
+        self._readers: dict[int, HeartbeatReader] = {}
+        self._pidfds: dict[int, int | None] = {}
+        self._oom_kills = _oom_kills()
+
+    @property
+    def all_done(self) -> bool:
+        """Whether every rank has said that it is finished."""
+        return len(self.pulses) == self.local_workers and all(p.phase == "done" for p in self.pulses.values())
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that all ranks have reached; -1 before the first."""
+        return min((pulse.epoch for pulse in self.pulses.values()), default=-1)
+
+    @property
+    def training(self) -> bool:
+        """Whether any rank has begun its first epoch."""
+        return any(pulse.epoch >= 0 for pulse in self.pulses.values())
+
+    def poll(self) -> None:
+        """Read everything anew."""
+        self.ended.update(processes.collect())
+        if len(self._readers) < self.local_workers:
+            self._find_ranks()
+        self.pulses = {rank: self._readers[rank].read() for rank in sorted(self._readers)}
+        for rank in self.pulses:
+            if rank not in self.errors:
+                self._read_error(rank)
+        self._read_deaths()
+
+    def ask_for_stacks(self) -> None:
+        """Make every rank write where it is (faulthandler: works inside a C++ wait as well)."""
+        for pulse in self.pulses.values():
+            found = processes.read(pulse.pid)
+            if found is not None and found.start == pulse.start_time and found.state not in "TtZX":
+                os.kill(pulse.pid, signal.SIGUSR1)
+
+    def stalled(self, stall: Stall) -> list[WorkerError]:
+        """The errors that a silence amounts to."""
+        missing = sorted(set(range(self.local_workers)) - set(self.pulses))
+        if stall.kind == "waiting" and self.node == 0 and missing:
+            return [
+                WorkerError(rank=rank, cause=f"rank {rank} has not started", phase="start", epoch=-1)
+                for rank in missing
+            ]
+        how = {
+            "stopped": "was stopped (SIGSTOP) and has not moved for {:.1f} s",
+            "hung": "hangs: it has slept for {:.1f} s",
+            "slow": "has worked on one step for {:.1f} s",
+            "waiting": "has waited for {:.1f} s, as all others do,",
+        }[stall.kind].format(stall.silence_s)
+        return [
+            WorkerError(
+                rank=rank,
+                cause=f"rank {rank} {how} {place_of(self.pulses[rank].phase, self.pulses[rank].epoch)}",
+                signal=signal.SIGSTOP if stall.kind == "stopped" else None,
+                phase=self.pulses[rank].phase,
+                epoch=self.pulses[rank].epoch,
+                traceback=self._trace(rank),
+                monotonic_ns=time.monotonic_ns(),
+            )
+            for rank in stall.ranks
+        ]
+
+    def agent_ended(self, status: int) -> WorkerError:
+        """The error of a torchrun that ended first."""
+        number: int | None = None
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            cause = f"torchrun, which started the workers, was killed (signal {number}, {signal_name(number)})"
+        else:
+            cause = f"torchrun ended with code {os.WEXITSTATUS(status)} before the workers were finished"
+        phase = min(self.pulses.values(), key=lambda pulse: pulse.beats).phase if self.pulses else "start"
+        return WorkerError(
+            rank=-1,
+            cause=f"{cause}, {place_of(phase, self.epoch)}",
+            signal=number,
+            phase=phase,
+            epoch=self.epoch,
+            traceback=files.tail(self.agent_log, 4000),
+            monotonic_ns=time.monotonic_ns(),
+        )
+
+    def never_started(self, limit_s: float) -> WorkerError:
+        """The error of workers that have not shown up at all."""
+        return WorkerError(
+            rank=-1,
+            cause=f"no worker has started within {limit_s:.0f} s",
+            phase="start",
+            epoch=-1,
+            traceback=files.tail(self.agent_log, 4000),
+            monotonic_ns=time.monotonic_ns(),
+        )
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _find_ranks(self) -> None:
+        for path in (self.folder / "heartbeat").glob("rank*"):
+            rank = int(path.name.removeprefix("rank"))
+            if rank in self._readers or (reader := HeartbeatReader.open(path)) is None:
+                continue
+            pulse = reader.read()
+            if pulse.node != self.node:  # another machine's, on a shared disk
+                reader.close()
+                continue
+            self._readers[rank] = reader
+            self.pulses[rank] = pulse
+            self._pidfds[rank] = processes.open_pidfd(pulse.pid, pulse.start_time)
+            self._appeared(self._pidfds[rank])
+
+    def _read_error(self, rank: int) -> None:
+        text = self._readers[rank].error()
+        if text is None:
+            return
+        found: dict[str, Any] = json.loads(text)
+        consequence = is_consequence(found["text"])
+        if consequence:
+            what = "lost its connection to another worker"
+        else:
+            what = f"raised {found['type']}" + (f": {found['text'].rstrip('.')}" if found["text"] else "")
+        self.errors[rank] = WorkerError(
+            rank=rank,
+            cause=f"rank {rank} {what}, {place_of(found['phase'], found['epoch'])}",
+            phase=found["phase"],
+            epoch=found["epoch"],
+            traceback=found["traceback"],
+            consequence=consequence,
+            monotonic_ns=found["monotonic_ns"],
+        )
+
+    def _read_deaths(self) -> None:
+        dead: dict[int, int | None] = {}
+        for rank, pulse in self.pulses.items():
+            if rank in self.errors or pulse.phase == "done" or processes.alive(pulse.pid, pulse.start_time):
+                continue
+            pulse = self.pulses[rank] = self._readers[rank].read()
+            if pulse.phase != "done" and self._readers[rank].error() is None:  # else it said so in the last moment
+                dead[rank] = self._exit_status(pulse)
+        if None in dead.values():
+            self._wait_to_be_told(dead)
+        # torchrun ends the others with SIGTERM, and may have collected them before they were looked at.
+        explained = self._explained(dead)
+        for rank, status in dead.items():
+            consequence = status == signal.SIGTERM or (status is None and explained)
+            self.errors[rank] = self._death(self.pulses[rank], status, consequence)
+
+    def _explained(self, dead: dict[int, int | None]) -> bool:
+        """Whether a cause is among what is known: not a lost connection, not torchrun's SIGTERM."""
+        return any(not error.consequence for error in self.errors.values()) or any(
+            status not in (None, signal.SIGTERM) for status in dead.values()
+        )
+
+    def _death(self, pulse: Pulse, status: int | None, consequence: bool) -> WorkerError:
+        number: int | None = None
+        if status is None:
+            what = "was ended with the others" if consequence else "died"
+        elif os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            what = f"was killed (signal {number}, {signal_name(number)})"
+            if number == signal.SIGKILL and _oom_kills() > self._oom_kills:
+                what += " while this machine ran out of memory,"
+        else:
+            what = f"exited with code {os.WEXITSTATUS(status)} before it was finished,"
+        return WorkerError(
+            rank=pulse.rank,
+            cause=f"rank {pulse.rank} {what} {place_of(pulse.phase, pulse.epoch)}",
+            signal=number,
+            phase=pulse.phase,
+            epoch=pulse.epoch,
+            traceback=self._trace(pulse.rank),
+            consequence=consequence,
+            monotonic_ns=time.monotonic_ns(),
+        )
+
+    def _exit_status(self, pulse: Pulse) -> int | None:
+        status = processes.exit_status(pulse.pid, pulse.start_time, self._pidfds[pulse.rank])
+        return self._told(pulse.pid) if status is None else status
+
+    def _told(self, pid: int) -> int | None:
+        """How a worker ended that is gone without a trace, as far as whoever has collected it has said so."""
+        self.ended.update(processes.collect())
+        return self.ended.get(pid, self.collected.read().get(pid))
+
+    def _wait_to_be_told(self, dead: dict[int, int | None]) -> None:
+        """Until a cause is known: the agent is about to tell it; a plain torchrun names the first rank in its log."""
+        until = time.monotonic() + _TELL_S
+        last = False
+        while None in dead.values() and not (self._explained(dead) or last):
+            time.sleep(0.005)
+            # Of the guard's children only torchrun ends by itself; then all is said.
+            last = bool(self.ended) or time.monotonic() >= until
+            said = files.tail(self.agent_log, 20000)
+            for rank in [rank for rank, status in dead.items() if status is None]:
+                pid = self.pulses[rank].pid
+                dead[rank] = self._told(pid)
+                match = re.search(rf"exitcode: (-?\d+)\) local_rank: \d+ \(pid: {pid}\)", said)
+                if dead[rank] is None and match:
+                    code = int(match.group(1))
+                    dead[rank] = -code if code < 0 else code << 8
+
+    def _trace(self, rank: int) -> str:
+        return files.tail(self.folder / "errors" / f"rank{rank}.trace", 8000)
+
+
+def _oom_kills() -> int:
+    """How often this machine has killed a process for want of memory."""
+    try:
+        with open("/proc/vmstat") as file:
+            return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)
+    except OSError:
+        return 0

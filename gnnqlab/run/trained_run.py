@@ -1,0 +1,232 @@
+"""What a run has trained: the model, what it says of nodes, and the partition it was trained on."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gnnqlab.run.folder import LIVE
+from gnnqlab.run.run_data import RunData
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from gnnqlab.graph.graph import Graph
+    from gnnqlab.graph.link_split import LinkSplit
+    from gnnqlab.partition.parts import Parts
+    from gnnqlab.train.checkpoints.model_file import SavedModel
+
+__all__ = ["TrainedRun"]
+
+
+class TrainedRun(RunData, ABC):
+    """The result of a run that has finished or was stopped."""
+
+    @property
+    @abstractmethod
+    def status(self) -> str:
+        """What has become of the run."""
+
+    def model(self) -> nn.Module:
+        """Return the trained model, in evaluation mode, on the CPU.
+
+        Its weights are those of ``model.safetensors`` in the run folder, with the names of its ``state_dict()``; any
+        reader of safetensors reads them. A run writes them at its end, and when it is stopped in good order.
+
+        Returns:
+            The module, called as ``model(graph.at(epoch, training=False), graph.features)`` with a
+            :class:`gnnqlab.nn.LocalGraph`; :meth:`predict` does it.
+
+        Raises:
+            RuntimeError: if the run is under way, or has ended without a model.
+            ValueError: if a model of yours is not found here, or is another by now.
+
+        Example:
+            >>> import tempfile
+            >>> import gnnqlab as gq
+            >>> graph = gq.load("sbm:60,3,6")
+            >>> run = gq.launch(graph, workers=1, epochs=2, layers=2, hidden=8, out=tempfile.mkdtemp(), wait=True)
+            >>> [name for name, _ in run.model().named_parameters()][:2]
+            ['convolutions.0.weight', 'convolutions.0.bias']
+            >>> run.predict().shape, run.predict().argmax(1).shape, run.embeddings().shape
+            (torch.Size([60, 3]), torch.Size([60]), torch.Size([60, 8]))
+        """
+        return self._built(self._saved())
+
+    def predict(self, graph: Graph | str | Path | None = None) -> Tensor:
+        """Return the trained model's logits for all nodes of a graph, in the order of the graph.
+
+        Computed in this process on the whole graph, in float32, without dropout. With float32 products the scores are
+        those of the run's last evaluation; a run with other products was evaluated with those.
+
+        Args:
+            graph: by default the run's own, loaded anew. Another one (a graph, or its name or path) needs the same
+                features; its nodes need not have been there when the model was trained.
+
+        A run of task ``links`` gives the rows that its decoder compares; by default they look at the graph without the
+        edges that were held back, while a graph that is given is looked at whole. See :meth:`link_scores`.
+
+        Returns:
+            float32 ``(N, C)``: ``.argmax(1)`` is the class, ``.softmax(1)`` the probabilities; of a graph whose nodes
+            may have several classes, those with a positive logit, and ``.sigmoid()``.
+
+        Raises:
+            RuntimeError, ValueError: as :meth:`model` does; ValueError if the graph is not found, has changed, or has
+                another number of features.
+
+        Example:
+            ``(run.predict(graph).argmax(1) == graph.labels)[graph.test_mask].float().mean()``
+        """
+        from gnnqlab.train.inference import logits
+
+        saved = self._saved()
+        found, model = self._graph(graph, saved), self._built(saved)
+        return logits(model, found, seed=self.config.train.seed, epoch=saved.epoch)
+
+    def link_split(self) -> LinkSplit:
+        """Return the links that a run of task ``links`` learnt from, validated and tested with.
+
+        They are found again from the run's graph, its shares and its seed; ``.graph`` is what rows looked at.
+
+        Raises:
+            ValueError: if the run predicts classes of nodes, or its graph is not found or has changed.
+
+        Example:
+            ``split = run.link_split(); split.sources[split.kinds == TEST]``, with ``gnnqlab.graph.link_split.TEST``
+        """
+        from gnnqlab.graph.link_split import split_links
+
+        task = self.config.task
+        if task.task != "links":
+            raise ValueError(
+                f"links are of task 'links', got run {self.id} of task {task.task!r}; launch one with task='links'"
+            )
+        whole = self._loaded(self._saved())
+        return split_links(whole, val=task.val_share, test=task.test_share, seed=self.config.train.seed)
+
+    def link_scores(self, sources: Tensor, targets: Tensor, *, graph: Graph | str | Path | None = None) -> Tensor:
+        """Return how likely edges are between pairs of nodes, as a run of task ``links`` has learnt it.
+
+        Args:
+            sources, targets: the pairs, node ids of the graph, int64 ``(n,)``; either end may be named first.
+            graph: as for :meth:`predict`.
+
+        Returns:
+            float32 ``(n,)``: ``.sigmoid()`` is the probability, among as many negatives as the run was trained with.
+
+        Raises:
+            RuntimeError, ValueError: as :meth:`predict` does; ValueError if the run predicts classes of nodes.
+        """
+        import torch
+
+        from gnnqlab.train.inference import logits
+        from gnnqlab.train.link_prediction.decoder import decoder_of
+
+        saved = self._saved()
+        model = self._built(saved)
+        decoder = decoder_of(model)
+        rows = logits(model, self._graph(graph, saved), seed=self.config.train.seed, epoch=saved.epoch)
+        with torch.no_grad():
+            scores: Tensor = decoder(rows, torch.as_tensor(sources), torch.as_tensor(targets))
+        return scores
+
+    def embeddings(self, layer: int = -1, *, graph: Graph | str | Path | None = None) -> Tensor:
+        """Return the rows that a layer of the trained model takes, for all nodes, in the order of the graph.
+
+        A layer is a product of rows with a weight matrix. The last one takes what the model makes of a node before
+        its classes: the hidden rows of ``gcn``, ``graphsage``, ``gat`` and ``gcnii``, all layers joined of ``jknet``,
+        the rows after all hops of ``sgc``; of ``dagnn``, whose last layer is a gate, rows as wide as there are classes
+        (its hidden ones are those of layer 1).
+
+        Args:
+            layer: -1 is the last layer, 0 the first, which takes the features.
+            graph: as for :meth:`predict`.
+
+        Returns:
+            float32 ``(N, D)``.
+
+        Raises:
+            RuntimeError, ValueError: as :meth:`predict` does; ValueError if there is no such layer.
+        """
+        from gnnqlab.train.inference import embeddings
+
+        saved = self._saved()
+        found, model = self._graph(graph, saved), self._built(saved)
+        return embeddings(model, found, layer, seed=self.config.train.seed, epoch=saved.epoch)
+
+    def parts(self) -> Parts:
+        """Return the partition that the run's workers were given: its graph, who owns what, and the shards.
+
+        Raises:
+            ValueError: if the run has not come so far, or its graph is not found or has changed.
+
+        Example:
+            ``gq.draw(run.parts(), pair=(0, 1))``
+        """
+        from gnnqlab.run.own_parts import parts_of
+
+        return parts_of(self)
+
+    def _built(self, saved: SavedModel) -> nn.Module:
+        config = self.config
+        decoder = config.task.decoder if config.task.task == "links" else None
+        return saved.build(config.model, seed=config.train.seed, decoder=decoder)
+
+    def _saved(self) -> SavedModel:
+        from gnnqlab.train.checkpoints.checkpoint import FOLDER
+        from gnnqlab.train.checkpoints.model_file import MODEL, read_model
+
+        found = read_model(self.folder)
+        if found is not None:
+            return found
+        status = self.status
+        if status in LIVE:
+            raise RuntimeError(
+                f"run {self.id} must have ended to have a model, got status {status}; wait for it or stop it"
+            )
+        why = "it broke off before that was written"
+        if status == "finished":
+            why = "an earlier version of gnnqlab trained it, or it could not be written, which run.events says"
+        way = "launch it again"
+        if any((self.folder / FOLDER).glob("epoch-*.safetensors")):
+            way += ", or go on from its checkpoint with gq.resume(run, epochs=...), which writes one"
+        raise RuntimeError(f"a run must have {MODEL} to have a model, got {status} run {self.id}: {why}; {way}")
+
+    def _graph(self, graph: Graph | str | Path | None, saved: SavedModel) -> Graph:
+        from gnnqlab.graph.graph import Graph
+        from gnnqlab.graph.sources import load
+
+        if graph is None:
+            found = self._own_graph(saved)
+        else:
+            found = graph if isinstance(graph, Graph) else load(graph)
+        if found.features.shape[1] != saved.num_features:
+            raise ValueError(
+                f"a graph must have the features that the model of run {self.id} takes, {saved.num_features} a node, "
+                f"got {found.features.shape[1]} of {found.name}; make the same ones for it"
+            )
+        return found
+
+    def _own_graph(self, saved: SavedModel) -> Graph:
+        """Return the graph that the run's rows looked at."""
+        return self.link_split().graph if self.config.task.task == "links" else self._loaded(saved)
+
+    def _loaded(self, saved: SavedModel) -> Graph:
+        """Return the graph that the run was launched with, as far as its size tells."""
+        from gnnqlab.graph.sources import load
+
+        source = self.config.graph
+        try:
+            found = load(source)
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"the graph of run {self.id} must be found to predict on it, got {error}; pass it, for instance "
+                "run.predict(graph)"
+            ) from error
+        if found.num_nodes != saved.num_nodes:
+            raise ValueError(
+                f"the graph of run {self.id} must have the {saved.num_nodes} nodes it was trained on, got "
+                f"{found.num_nodes} in {source}; if another graph is meant, pass it, for instance run.predict(graph)"
+            )
+        return found

@@ -1,0 +1,127 @@
+"""The bytes of one epoch by formula: rows of the exchange, times the bytes of a row, over all looks of a model.
+
+    halo        forward  Ω rows of D             backward  Ω rows of D, none of raw features
+    replicas    forward  2 M rows of D           backward  2 M rows of D, none of raw features
+    broadcast   forward  (P - 1) n rows of D     backward  (P - 1) n rows of O
+
+Ω halo rows, M mirrors; under replication c a broadcast moves ``(P / c - 1) n + 2 (c - 1) n`` rows. A row of D columns
+in b bits takes ``ceil(D b / 8)`` bytes and the codec's parameters. Caches and samplers count with the share that they
+expect. It needs no trace and no training, so it answers for any number of workers whose cut is known.
+
+Differs from :meth:`gnnqlab.tune.probe.Probe.forecast`: that asks every message for its layout, and knows policies
+whose widths differ from row to row; both are exact where this answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from gnnqlab.exchange.traffic_model import AggregationCall, PartitionSizes
+from gnnqlab.graph.graph import Graph
+from gnnqlab.message.direction import of_direction
+from gnnqlab.nn.message_passing import LocalGraph
+from gnnqlab.nn.models.registry import ModelSettings, build_model
+from gnnqlab.observe import Observer, Observers, OperationEnded
+from gnnqlab.systems.system import System
+from gnnqlab.tune.volume import cached_share
+
+__all__ = ["epoch_bytes", "looks_of"]
+
+
+class _Aggregations(Observer):
+    """Notes how every aggregation of a pass is asked for."""
+
+    def __init__(self) -> None:
+        self.found: list[AggregationCall] = []
+
+    def on_operation_ended(self, event: OperationEnded) -> None:
+        if event.operation in ("aggregate", "convolve", "attend"):
+            x = event.inputs[0]
+            heads = x.shape[1] if event.operation == "attend" else 0
+            sizes = {"columns": x.flatten(1).shape[1], "out": event.output.flatten(1).shape[1], "heads": heads}
+            self.found.append(AggregationCall(kind=event.operation, **sizes, needs_gradient=x.requires_grad))
+
+
+def looks_of(model: ModelSettings, *, features: int, classes: int, system: System) -> list[AggregationCall]:
+    """Return the looks at neighbours of one training pass, found on a graph of two nodes.
+
+    Args:
+        model: its settings.
+        features: columns of the node features.
+        classes: of the labels.
+        system: may have dropped rows summed before they are projected.
+
+    Example:
+        >>> from gnnqlab.systems import vanilla
+        >>> found = looks_of(ModelSettings(layers=2, hidden=8), features=4, classes=3, system=vanilla())
+        >>> [(each.kind, each.columns, each.out) for each in found]
+        [('convolve', 4, 8), ('aggregate', 3, 3)]
+    """
+    tiny = Graph.from_edges([0, 1], [1, 0], num_nodes=2, features=torch.zeros(2, features), self_loops="add")
+    graph, aggregations = LocalGraph(tiny), _Aggregations()
+    graph.exchange.uses_stale_rows, graph.exchange.aggregates_before_projection = (
+        system.uses_stale_rows,
+        system.aggregates_before_projection,
+    )
+    network = build_model(model, features, classes, seed=0)
+    network(graph.at(0, training=True, observers=Observers([aggregations])), graph.features)
+    return aggregations.found
+
+
+def epoch_bytes(
+    system: System,
+    model: ModelSettings,
+    sizes: PartitionSizes,
+    *,
+    features: int,
+    classes: int,
+    epoch: int | None = None,
+) -> float:
+    """Return payload and parameters that all workers send in one epoch; headers and gradients of weights not.
+
+    Args:
+        system: one width for all rows of a direction.
+        model: its settings.
+        sizes: of the cut, ``PartitionSizes.of(shards)``.
+        features, classes: of the graph.
+        epoch: which one, where a cache goes by the epoch; by default a usual one.
+
+    Raises:
+        ValueError: if widths differ from row to row, or a part has no formula.
+
+    Example:
+        >>> from gnnqlab.systems import cagnet
+        >>> shape, sizes = ModelSettings(layers=2, hidden=8), PartitionSizes(num_nodes=10, workers=3)
+        >>> epoch_bytes(cagnet(), shape, sizes, features=4, classes=3)  # 2 * 10 * 4 * (4 + 8 + 3 + 3)
+        1440.0
+    """
+    if sizes.workers == 1:
+        return 0.0
+    widths = {way: _width(system, way) for way in ("forward", "backward")}
+    total = 0.0
+    for look in looks_of(model, features=features, classes=classes, system=system):
+        for way, rows, columns in system.exchange.moved(look, sizes):
+            share = cached_share(system.cache, way, epoch) * _sampled(system)
+            total += share * rows * _row_bytes(system, way, columns, widths[way])
+    return total
+
+
+def _width(system: System, direction: str) -> int:
+    choices: Sequence[int] = of_direction(system.bits, direction).choices
+    if len(choices) != 1:
+        kind = type(of_direction(system.bits, direction)).__name__
+        raise ValueError(
+            f"bits must be one width for a formula, got {kind} with {list(choices)}; ask gq.probe(...).forecast(...)"
+        )
+    return choices[0]
+
+
+def _row_bytes(system: System, direction: str, columns: int, bits: int) -> int:
+    codec = of_direction(system.codec, direction)
+    return -(-columns * bits // 8) + int(codec.param_bytes(bits, columns))
+
+
+def _sampled(system: System) -> float:
+    return 1.0 if system.sampler.p >= 1.0 else float(system.sampler.p)

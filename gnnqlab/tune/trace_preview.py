@@ -1,0 +1,48 @@
+"""What a forecast shows a bit policy: the messages of a trace, the assigner at its desk, the importance of nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from gnnqlab.bits.assigner.assigned import Assigned
+from gnnqlab.bits.policy import BitPolicy
+from gnnqlab.bits.policy_preview import Widths
+from gnnqlab.theory.cost import LinkCost
+from gnnqlab.tune.offline_assigner import OfflineAssigner
+
+__all__ = ["TracePreview"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TracePreview:
+    """An :class:`gnnqlab.bits.policy_preview.PolicyPreview` over the messages of one trace."""
+
+    desk: OfflineAssigner
+    cost: LinkCost
+    """θ and γ of every pair."""
+    transport: str
+    """``direct`` or ``ring``."""
+    epoch: int | None = None
+    base: int | None = None
+
+    def ask(self, policy: BitPolicy, epoch: int) -> Widths:
+        return self.desk.chosen(policy, epoch)
+
+    def assign(self, settings: Assigned, epoch: int) -> Widths:
+        index = self.desk.trace.index(epoch)
+        return self.desk.assigned(settings, self.cost, index=index, transport=self.transport)
+
+    def importance(self, ids: Tensor) -> Tensor:
+        return self._importance[ids]
+
+    @cached_property
+    def _importance(self) -> Tensor:
+        shards = self.desk.trace.shards
+        found = torch.zeros(shards[0].num_global_nodes)
+        for shard in shards:
+            found[shard.owned] = shard.importance[: shard.num_owned]
+        return found

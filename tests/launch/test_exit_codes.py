@@ -1,0 +1,75 @@
+"""How workers ended is told in the moment in which they are collected."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gnnqlab.launch.exit_codes import VARIABLE, ExitCodes
+
+TELL = "import os; from gnnqlab.launch.exit_codes import tell; waitpid = os.waitpid; tell()"
+COLLECT = {
+    "fork": """
+import multiprocessing
+child = multiprocessing.get_context("fork").Process(target=lambda: os.kill(os.getpid(), 9))
+child.start()
+child.join()
+""",
+    "spawn": """
+import subprocess
+child = subprocess.Popen(["sh", "-c", "kill -9 $$"])
+while child.poll() is None:
+    pass
+""",
+}
+
+
+@pytest.mark.parametrize("method", COLLECT)
+def test_a_child_is_told_of_when_it_is_collected(method: str) -> None:
+    guard = ExitCodes()
+    agent = subprocess.run(
+        [sys.executable, "-c", f"{TELL}{COLLECT[method]}print(child.pid)"],
+        env={**os.environ, VARIABLE: str(guard.told)},
+        pass_fds=[guard.told],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert guard.read() == {int(agent.stdout): signal.SIGKILL}
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_the_agent_of_a_run_tells_of_a_worker(method: str, tmp_path: Path) -> None:
+    guard, worker = ExitCodes(), tmp_path / "worker.py"
+    worker.write_text(f"import os, pathlib; pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))\n")
+    with open(worker, "a") as file:
+        file.write("os.kill(os.getpid(), 9)\n")
+    how = ["--start-method=fork", "--run-path", str(worker)] if method == "fork" else [str(worker)]
+    alone = ["--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=1", "--max-restarts=0"]
+    command = [sys.executable, "-m", "gnnqlab.launch.agent", *alone, f"--log-dir={tmp_path / 'logs'}", *how]
+    environment = {**os.environ, VARIABLE: str(guard.told)}
+    ended = subprocess.run(command, env=environment, pass_fds=[guard.told], capture_output=True, cwd=tmp_path)
+    assert ended.returncode != 0
+    assert guard.read()[int((tmp_path / "pid").read_text())] == signal.SIGKILL
+
+
+def test_a_line_that_has_come_in_part_is_kept_for_later() -> None:
+    guard = ExitCodes()
+    os.write(guard.told, b"12 9\n345 ")
+    assert guard.read() == {12: 9}
+    os.write(guard.told, b"256\n")
+    assert guard.read() == {12: 9, 345: 256}
+
+
+def test_the_agent_tells_before_anything_keeps_a_function_to_collect_with() -> None:
+    code = "import gnnqlab.launch.agent, sys; sys.exit('subprocess' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_nothing_changes_without_a_guard() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    code = f"{TELL}; assert os.waitpid is waitpid"
+    assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == 0

@@ -1,0 +1,114 @@
+"""Runs and the cache are measured and removed; nothing that is in use, or cannot be made again, goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from gnnqlab import cli
+from gnnqlab.run import disk_usage
+from gnnqlab.run import folder as files
+from gnnqlab.run.run import Run, runs
+from tests.lab.synthetic_folder import Folder
+
+
+def ended(root: Path, *, days: float = 0.0, state: str = "finished") -> Run:
+    folder = Folder(root)
+    folder.write(range(3))
+    folder.state(state)
+    then = time.time() - days * 24 * 3600
+    os.utime(folder.path / "status.json", (then, then))
+    return Run(folder.path.rename(root / f"2026020{len(runs(root))}-000000-run"))
+
+
+def test_a_run_is_deleted_by_name_and_its_size_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = ended(tmp_path), ended(tmp_path)
+    size = disk_usage.bytes_under(first.folder)
+    assert size == sum(path.stat().st_size for path in first.folder.rglob("*") if path.is_file()) > 0
+    cli.main(["runs", "--out", str(tmp_path), "--json"])
+    listed = json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]
+    assert {row["size"] for row in listed} == {f"{size / 1e3:.1f} kB"}
+    cli.main(["runs", "--out", str(tmp_path), "--delete", first.id, "--json"])
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])["deleted"]
+    assert told == [{"deleted": first.id, "size": f"{size / 1e3:.1f} kB"}]
+    assert not first.folder.exists() and [run.id for run in runs(tmp_path)] == [second.id]
+
+
+def test_a_folder_that_vanishes_meanwhile_counts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that ends just then: its guard removes what was temporary."""
+    (tmp_path / "run" / "tmp" / "attempt").mkdir(parents=True)
+    (tmp_path / "run" / "records").write_text("four")
+    scandir = os.scandir
+
+    def gone(path: Path | str) -> object:
+        if Path(path).name == "attempt" and Path(path).exists():
+            Path(path).rmdir()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", gone)
+    assert disk_usage.bytes_under(tmp_path / "run") == 4
+    assert not (tmp_path / "run" / "tmp" / "attempt").exists()
+
+
+def test_an_unknown_name_deletes_nothing_and_names_the_nearest(tmp_path: Path) -> None:
+    run = ended(tmp_path)
+    with pytest.raises(ValueError, match=f"got '{run.id}x'; did you mean {run.id}"):
+        disk_usage.named([run.id, f"{run.id}x"], tmp_path)
+    assert run.folder.exists()
+
+
+def test_only_ended_runs_of_that_age_go(tmp_path: Path) -> None:
+    old, new, live = ended(tmp_path, days=40), ended(tmp_path, days=2), ended(tmp_path, days=40, state="running")
+    assert live.status == "running"
+    assert [run.id for run in disk_usage.ended_before(30, tmp_path)] == [old.id]
+    assert {run.id for run in disk_usage.ended_before(0, tmp_path)} == {old.id, new.id}
+    with pytest.raises(RuntimeError, match=f"got running run {live.id}; stop it first"):
+        disk_usage.delete_run(live)
+    with pytest.raises(RuntimeError, match=f"no run may be under way .*{live.id}"):
+        disk_usage.prune_cache(tmp_path)
+    with pytest.raises(ValueError, match="a number of days from 0 on, got -1"):
+        disk_usage.ended_before(-1, tmp_path)
+    assert live.folder.exists()
+
+
+def test_a_removal_that_broke_off_is_listed_and_taken_up_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = ended(tmp_path)
+    (run.folder / "a").mkdir()
+
+    def refuse(path: Path, **_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("gnnqlab.run.disk_usage.shutil.rmtree", refuse)
+        with pytest.raises(RuntimeError, match="must be removable, got .*Permission denied"):
+            disk_usage.delete_run(run)
+    assert [one.id for one in runs(tmp_path)] == [run.id]
+    disk_usage.delete_run(run)
+    assert runs(tmp_path) == []
+
+
+def test_the_cache_keeps_graphs_that_a_run_names_and_what_is_being_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("GNNQLAB_CACHE", str(cache))
+    run = ended(tmp_path / "runs")
+    for kind, name in (("shards", "a"), ("shards", "making"), ("graphs", "named"), ("graphs", "forgotten")):
+        (cache / kind / name).mkdir(parents=True)
+        (cache / kind / name / "rank0.npz").write_bytes(bytes(2_000_000))
+    (cache / "shards" / "making.lock").touch()
+    for kind in ("sources", "timings"):
+        (cache / kind).mkdir()
+        (cache / kind / "b.json").write_text("{}")
+    settings = files.read_json(run.folder / "config.json")
+    files.write_json(run.folder / "config.json", settings | {"graph": str(cache / "graphs" / "named")})
+    cli.main(["runs", "--out", str(tmp_path / "runs"), "--prune-cache"])
+    out = capsys.readouterr().out
+    assert out.count("2.0 MB") == 2 and "shards of the cache" in out and "graphs of the cache" in out
+    left = sorted(str(path.relative_to(cache)) for path in cache.rglob("*") if path.is_file())
+    assert left == ["graphs/named/rank0.npz", "shards/making.lock", "shards/making/rank0.npz"]
+    assert disk_usage.prune_cache(tmp_path / "runs") == {"shards": 0, "sources": 0, "timings": 0, "graphs": 0}

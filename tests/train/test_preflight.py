@@ -1,0 +1,94 @@
+"""A run that cannot fit is refused before it starts; what is counted is never more than what workers hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import gnnqlab as gq
+from gnnqlab.graph import load
+from gnnqlab.graph.sources.sizes import least_size
+from gnnqlab.nn import ModelSettings
+from gnnqlab.nn.models.registry import MODELS
+from gnnqlab.partition import Random
+from gnnqlab.run.run import runs
+from gnnqlab.systems import make_system
+from gnnqlab.systems.replaced import replaced
+from gnnqlab.train import preflight
+from gnnqlab.train.config.configure import configure
+from gnnqlab.tune.memory import foreseen_memory
+from tests.cases import each
+
+SMALL = "sbm:300,4,8"
+
+
+@each("source", ["digits", SMALL, "rmat:8,6", "web:300,6"])
+def test_a_size_is_never_more_than_the_graph_has(source: str, tmp_path: Path) -> None:
+    graph = load(source)
+    for known, exact in ((least_size(source), False), (least_size(graph.save(tmp_path / "saved")), True)):
+        if known is not None:
+            found = (graph.num_nodes, graph.num_edges, graph.num_features)
+            least = (known.nodes, known.edges, known.features)
+            assert all(a <= b for a, b in zip(least, found)) and (least == found or not exact)
+            assert known.feature_bytes <= 4 * graph.num_nodes * graph.num_features
+    assert least_size("reddit").nodes == 232_965 and least_size(tmp_path / "nothing.npz") is None
+
+
+@each("model", sorted(MODELS))
+def test_what_is_counted_is_less_than_what_workers_hold(model: str) -> None:
+    shape = ModelSettings(name=model, layers=4, hidden=32, dropout=0.0)
+    exact = replaced(make_system("vanilla"), {"compute": gq.ExactActivations(bits=2)})
+    rounded = replaced(make_system("vanilla"), {"compute": gq.BFloat16Rows()})
+    for recipe in (make_system("vanilla"), rounded, *((exact, make_system("sar")) if model == "gcn" else ())):
+        system = replace(recipe, partition=Random())
+        least = preflight.min_memory(configure(SMALL, model=shape, system=system, workers=2))
+        held = sum(foreseen_memory(SMALL, shape, system, workers=2).values())  # of the worker with the most
+        assert least is not None and 0 < sum(least.values()) <= 2 * held
+
+
+def test_a_run_that_cannot_fit_is_refused_with_what_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configure(SMALL, layers=3, hidden=100, workers=3)
+    numbers = 64 * 100 + 100 * 100
+    expected = {"weights": 16 * 3 * numbers, "features": 4 * 300 * 64, "adjacency": 1200, "kept": 4 * 300 * 100 * 2}
+    assert preflight.min_memory(config) == expected
+    rounded = replace(config, system=replace(config.system, compute=gq.BFloat16Rows()))
+    assert preflight.min_memory(rounded) == {**expected, "kept": expected["kept"] // 2}
+    monkeypatch.setattr(preflight, "free_bytes", lambda device, workers: sum(expected.values()))
+    preflight.require_memory(config)
+    monkeypatch.setattr(preflight, "free_bytes", lambda device, workers: sum(expected.values()) - 1)
+    with pytest.raises(
+        ValueError, match=r"must fit into memory, got 0.0 GB at least for 3 workers \(weights 0.0 GB, feat"
+    ):
+        gq.launch(SMALL, layers=3, hidden=100, workers=3, out=tmp_path)
+    assert runs(tmp_path) == []
+    monkeypatch.setattr(preflight, "free_bytes", lambda device, workers: 10**9)
+    with pytest.raises(ValueError, match=r"got 63.3 GB .*features 56.9 GB, adjacency 6.5 GB, .*choose fewer layers"):
+        preflight.require_memory(configure("papers100M", layers=1, hidden=8))
+
+
+@pytest.mark.parametrize(("graph", "nodes"), [("digits", 1797), ("sbm:30,3,4", 30)])
+def test_a_run_with_more_workers_than_nodes_starts_nothing(graph: str, nodes: int, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"each worker must have a node, got {nodes + 1} workers for {nodes} nodes"):
+        gq.launch(graph, workers=nodes + 1, out=tmp_path)
+    assert runs(tmp_path) == []
+
+
+def test_the_size_of_digits_is_what_is_read() -> None:
+    graph, size = gq.load("digits"), least_size("digits")
+    assert size is not None
+    assert (size.nodes, size.edges, size.features) == (graph.num_nodes, graph.num_edges, graph.num_features)
+
+
+def test_memory_is_the_less_of_the_machines_and_the_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert preflight.free_bytes("cpu", 2) > 10**6
+    (tmp_path / "memory.max").write_text("5000000\n")
+    (tmp_path / "memory.current").write_text("3000000\n")
+    (tmp_path / "memory.stat").write_text("anon 7\ninactive_file 1000\n")
+    monkeypatch.setattr(preflight, "_CGROUP", tmp_path)
+    assert preflight.free_bytes("cpu", 2) == 2_001_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert preflight.free_bytes("cpu", 2) == pytest.approx(preflight._available(), rel=0.2)
+    monkeypatch.setattr(preflight, "_available", lambda: None)
+    assert preflight.free_bytes("cpu", 2) is None
