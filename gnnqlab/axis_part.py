@@ -6,7 +6,8 @@ which other axes read and gives it a default. A class without that base class ge
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar
 
@@ -30,6 +31,12 @@ class AxisPart(Running):
     """Whether it wraps another part of its axis; ``gnnqlab.systems.replaced`` reads it."""
     steerable: ClassVar[tuple[str, ...]] = ()
     """Settings that may change while a run trains; the control of a run and the tuner read it."""
+    renamed: ClassVar[dict[str, str]] = {}
+    """Former name -> name of members that were renamed; a part that defines a former one is warned and served."""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        _take_former_names(cls, cls.renamed)
 
     @classmethod
     def needed(cls) -> str:
@@ -69,6 +76,7 @@ def complete(part: Any, base: type) -> None:
     kind = type(part)
     if issubclass(kind, base):
         return
+    _take_former_names(kind, _defaults(base).get("renamed", {}))
     for name, default in _defaults(base).items():
         if not getattr(default, "__isabstractmethod__", False) and not hasattr(part, name):
             setattr(kind, name, default)
@@ -97,6 +105,15 @@ def not_predicted(axis: str, part: Any, method: str) -> ValueError:
         f"{axis} must have the method {method}() to be predicted, got {type(part).__name__} without it; write it, "
         "or train a short run instead"
     )
+
+
+def _take_former_names(kind: type, renamed: Mapping[str, str]) -> None:
+    """Give a class the present names of members that it defines by their former names, with a warning."""
+    for former, name in renamed.items():
+        if former in vars(kind) and name not in vars(kind):
+            text = f"{kind.__name__}.{former} is called {name} now; the former name is read until version 1.0"
+            warnings.warn(text, DeprecationWarning, stacklevel=3)
+            setattr(kind, name, vars(kind)[former])
 
 
 def _defines(part: Any, name: str, default: Any) -> bool:

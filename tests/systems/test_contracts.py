@@ -17,6 +17,7 @@ from gnnqlab.bits.policy import BitPolicy
 from gnnqlab.compute import Products
 from gnnqlab.exchange.schedules.schedule import Runner
 from gnnqlab.message.caches.cache import Chooser, RunningCache
+from gnnqlab.message.codecs.base import Codec
 from gnnqlab.partition.cut import Cut
 from gnnqlab.systems.parts import BASES, PARTS
 from tests.cases import each
@@ -180,3 +181,12 @@ def test_defaults_do_not_replace_what_a_class_or_an_instance_has() -> None:
     mine = Mine()
     complete(mine, BASES["cache"])
     assert (mine.steerable, mine.wraps, mine.of_blocks) == (("share",), "mine", False)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("derived", [True, False])
+def test_a_former_name_of_a_member_is_read_with_a_warning(derived: bool) -> None:
+    members = {"encode_rows": None, "decode_rows": None, "fades_from": 3}
+    with pytest.warns(DeprecationWarning, match="Mine.fades_from is called min_contractive_bits now"):
+        kind = type("Mine", (Codec,) if derived else (), members)
+        complete(kind(), Codec)
+    assert kind.min_contractive_bits == 3

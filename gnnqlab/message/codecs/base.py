@@ -61,6 +61,9 @@ class Codec(AxisPart):
         ("encode_rows", "decode_rows"),
         ("widths", "param_bytes", "encode", "decode"),
     )
+    renamed: ClassVar[dict[str, str]] = {
+        "fades_from": "min_contractive_bits", "departing": "send_view", "landing": "receive_view",
+    }  # fmt: skip
     takes_bfloat16: ClassVar[bool] = False
     """Whether `encode` takes rows of bfloat16 as they are; channels read it."""
     integer_codes: ClassVar[bool] = False
