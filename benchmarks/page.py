@@ -1,34 +1,180 @@
-"""Kept measurements for people: one page with all of them, and README's table of systems."""
+"""Kept measurements as Markdown: the page of results with its charts, the index of kept tables, and all rows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-__all__ = ["END", "START", "page", "put_between", "summary"]
+from benchmarks.summary.chart import Dot, dot_chart
+from benchmarks.summary.claims import FAULTS, FIDELITY, MEMORY
+from benchmarks.summary.group import Group
+from benchmarks.summary.measures import Line, line, machine_of
+from benchmarks.summary.quality import ACCURACY, BYTES
+from benchmarks.summary.speed import SPEED
+
+__all__ = ["END", "START", "all_tables", "files", "index", "page", "put_between", "summary"]
+
+Tables = Mapping[str, Mapping[str, Any]]
+GROUPS = (SPEED, ACCURACY, BYTES, MEMORY, FIDELITY, FAULTS)
 
 START, END = "<!-- gnnqlab bench results --readme README.md -->", "<!-- end of what the command writes -->"
-"""Marks before and behind the table in README."""
+"""Marks before and behind a table of systems in another file."""
 
-_HEAD = """# Figures
+_MADE = """Made by `gnnqlab bench results --page docs/results.md` from the tables in `gnnqlab/results`; do not edit it
+by hand."""
+_HEAD = f"""# Results
 
-Made by `gnnqlab bench results --page docs/figures.md` from the tables in `gnnqlab/results`; not edited by hand.
-Machines differ and are shared: trust the ratios, which come from one run each. A ratio above 1 means that ours is
-better; a goal that was missed says NO.
+{_MADE} [All kept tables](results_index.md) are listed with their dates, machines and commands.
+
+* The machines are shared and have two cores: trust ratios, which compare two measurements of one run.
+* *Value* is one measured number in the given unit; "× as fast" above 1 means that the named system is faster.
+* *Goal* is the value to reach, and *reached* is yes or **missed**; lines without a goal are for information.
+* *Source* links to the kept table and names its command, the processor with its instruction set, and the date.
+"""
+_INDEX = f"""# Kept tables of measurements
+
+{_MADE} Each table is a JSON file with one row per measurement, and the same as Markdown; `gq.bench_results()` returns
+all rows as one data frame. [Results](results.md) shows a selection.
 """
 
 
-def page(tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the page as Markdown.
+def files(tables: Tables, path: Path) -> dict[Path, str]:
+    """Return the texts of the page, its charts and its index by their paths.
 
     Args:
         tables: by name, as :func:`gnnqlab.results.load` returns them.
+        path: of the page; charts are in a folder of the same name, and the index is next to it.
     """
-    return "\n".join([_HEAD, *(_section(name, table) for name, table in tables.items())])
+    folder = path.with_suffix("")
+    found = {path: page(tables, charts=folder.name), path.with_name("results_index.md"): index(tables)}
+    return found | {folder / f"{name}.svg": chart for name, chart in _charts(tables).items()}
 
 
-def _section(name: str, table: Mapping[str, Any]) -> str:
+def page(tables: Tables, *, charts: str = "results") -> str:
+    """Return the page of results.
+
+    Args:
+        tables: by name, as :func:`gnnqlab.results.load` returns them.
+        charts: folder of the charts, as seen from the page.
+    """
+    lines = {
+        group.name: [[line(each, tables) for each in block.measures] for block in group.blocks] for group in GROUPS
+    }
+    rows = [["group", "goals reached", "goals missed"]]
+    for group in GROUPS:
+        reached, missed = _goals(each for block in lines[group.name] for each in block)
+        rows.append([f"[{group.title}](#{group.title.lower().replace(' ', '-')})", str(reached), _missed(missed)])
+    sections = [_section(group, lines[group.name], charts) for group in GROUPS]
+    return "\n".join([_HEAD, _table(rows), "", *sections])
+
+
+def _section(group: Group, blocks: Sequence[Sequence[Line]], charts: str) -> str:
+    parts = [f"## {group.title}", ""]
+    if _dots(group, blocks):
+        parts += [f"![{group.chart.title}: {group.chart.axis}]({charts}/{group.name}.svg)", ""]
+    for block, lines in zip(group.blocks, blocks, strict=True):
+        parts += [f"### {block.title}", "", block.text, "", _block(lines), ""]
+    return "\n".join(parts)
+
+
+def _block(lines: Sequence[Line]) -> str:
+    with_interval = any(each.shown is not None and each.shown.half is not None for each in lines)
+    interval = ["± (95 %)"] if with_interval else []
+    rows = [["measure", "value", *interval, "unit", "goal", "reached", "source"]]
+    for each in lines:
+        shown = each.shown
+        if shown is None:
+            rows.append([each.text, "not kept", *[""] * len(interval), "", "", "", each.source])
+            continue
+        half = ["" if shown.half is None else _number(shown.half)] if with_interval else []
+        reached = {True: "yes", False: "**missed**", None: ""}[each.reached]
+        rows.append([each.text, _number(shown.value), *half, shown.unit, shown.goal, reached, each.source])
+    return _table(rows)
+
+
+def _charts(tables: Tables) -> dict[str, str]:
+    """Return the charts by group; a group without numbers has none."""
+    found = {}
+    for group in GROUPS:
+        dots = _dots(group, [[line(each, tables) for each in block.measures] for block in group.blocks])
+        if dots:
+            chart = group.chart
+            found[group.name] = dot_chart(chart.title, chart.axis, dots, reference=chart.reference)
+    return found
+
+
+def _dots(group: Group, blocks: Sequence[Sequence[Line]]) -> list[Dot]:
+    dots = []
+    for each in (each for lines in blocks for each in lines if each.measure.series and each.shown is not None):
+        assert each.shown is not None
+        name, series = each.measure.name or each.text, each.measure.series
+        value, half = each.shown.value, each.shown.half or 0.0
+        if group.chart.of_goal:
+            if each.ratio is None or each.goal is None:
+                continue
+            value, half, series = each.ratio / each.goal, 0.0, "goal reached" if each.reached else "goal missed"
+        dots.append(Dot(name=name, series=series, value=value, half=half))
+    return dots
+
+
+def index(tables: Tables) -> str:
+    """Return the list of kept tables, and of measurements without one."""
+    from benchmarks.registry import BENCHES
+
+    rows = [["table", "date", "machine", "rows", "goals reached", "goals missed", "commands"]]
+    for name, table in tables.items():
+        machine = f"{machine_of(table)}, {table['machine']['cores']} cores, PyTorch {table['machine']['torch']}"
+        commands = "<br>".join(f"`{command}`" for command in table["command"].split(": ")[-1].split("; "))
+        reached = [row.get("reached") for row in table["rows"]]
+        rows.append([
+            f"[{name}](../gnnqlab/results/{name}.md)", table["date"][:10], machine,
+            str(len(reached)), str(reached.count(True)), _missed(reached.count(False)), commands,
+        ])  # fmt: skip
+    kept = {word for table in tables.values() for word in _measured(table["command"])}
+    without = ", ".join(f"`gnnqlab bench {name}`" for name in sorted(set(BENCHES) - kept))
+    tail = f"Measurements without a kept table: {without}. `--keep NAME` keeps one." if without else ""
+    return "\n".join([_INDEX, _table(rows), "", tail, ""])
+
+
+def _measured(commands: str) -> list[str]:
+    words = commands.replace(";", " ").split()
+    return [after for before, after in pairwise(words) if before == "bench"]
+
+
+def _goals(lines: Iterable[Line]) -> tuple[int, int]:
+    reached = [each.reached for each in lines]
+    return reached.count(True), reached.count(False)
+
+
+def _missed(count: int) -> str:
+    return f"**{count}**" if count else "0"
+
+
+def _number(value: float) -> str:
+    """Return a number in three or four digits."""
+    if isinstance(value, int):
+        return str(value)
+    size = abs(value)
+    text = f"{value:.2f}" if size < 10 else f"{value:.1f}" if size < 100 else f"{value:.0f}"
+    return text.replace("-0.00", "0.00").replace("-", "\N{MINUS SIGN}")
+
+
+def _table(lines: Sequence[Sequence[str]]) -> str:
+    """Return lines of cells as a table of Markdown; the first has the names of the columns."""
+    cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    cells.insert(1, ["---"] * len(cells[0]))
+    return "\n".join("| " + " | ".join(line) + " |" for line in cells)
+
+
+def all_tables(tables: Tables) -> str:
+    """Return every row of every kept table, for the terminal."""
+    return "\n".join(_kept(name, table) for name, table in tables.items())
+
+
+def _kept(name: str, table: Mapping[str, Any]) -> str:
     from benchmarks.engine.rows import cells
     from benchmarks.registry import BENCHES, shown
 
@@ -57,22 +203,20 @@ def _markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return "No rows."
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    cells = [[str(row.get(name, "")).replace("|", "\\|") for name in columns] for row in rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in [columns, ["---"] * len(columns), *cells])
+    return _table([columns, *([str(row.get(name, "")) for name in columns] for row in rows)])
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the systems beside Vanilla as Markdown: those with every service beside Vanilla with every service.
+    """Return a table of the systems relative to Vanilla as Markdown; names with a ``+`` are relative to ``vanilla+``.
 
-    A cell holds how many times as fast a whole training is, how many times sooner it has Vanilla's accuracy, and the
-    points of its test score beside Vanilla's with half their 95 % interval. Who did not get there with every seed says
-    with how many.
+    A cell holds the speed-up of a whole training, the speed-up until Vanilla's accuracy, and the difference of the test
+    score in points with half its 95 % interval. If some seeds did not reach the accuracy, it holds how many did.
 
     Args:
         rows: of the kept table ``systems``, as :func:`benchmarks.studies.systems.table` makes them.
 
     Raises:
-        ValueError: if a case has no line of Vanilla to be held against.
+        ValueError: if a case has no row of the baseline.
     """
     cases: dict[str, dict[str, Mapping[str, Any]]] = {}
     for row in rows:
@@ -90,7 +234,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
 def _cell(case: str, lines: Mapping[str, Mapping[str, Any]], name: str) -> str:
     rival_name = "vanilla+" if name.endswith("+") else "vanilla"
     if rival_name not in lines:
-        raise ValueError(f"{name} is held against {rival_name}, which {case!r} lacks; measure it with the others")
+        raise ValueError(f"{name} is compared with {rival_name}, which {case!r} lacks; measure it with the others")
     mine, rival = lines[name], lines[rival_name]
     return (
         f"{rival['value'] / mine['value']:.2f} ×, {_sooner(mine, rival)}, "
@@ -112,10 +256,10 @@ def _range(shares: Sequence[float]) -> str:
 
 
 def put_between(text: str, table: str) -> str:
-    """Return ``text`` with ``table`` between the two marks, in place of what stood there.
+    """Replace the text between the two marks with ``table``.
 
     Raises:
-        ValueError: if the marks do not stand there, once each and in this order.
+        ValueError: if the marks are not there once each and in this order.
     """
     before, start, rest = text.partition(START)
     _, end, after = rest.partition(END)

@@ -16,7 +16,7 @@ from typing import Any
 from gnnqlab.attached import attach
 from gnnqlab.by_name import near
 
-__version__ = "0.1.0"
+__version__ = "0.9.0"
 
 attach({
     "run.export": "gnnqlab.lab.training.report:export",

@@ -104,6 +104,20 @@ def test_one_version() -> None:
     assert gnnqlab.__version__ == PROJECT["version"]
 
 
+def test_changelog_has_short_dated_versions_newest_first() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    before, *sections = re.split(r"^## ", text, flags=re.M)
+    heads, bodies = zip(*(section.split("\n", 1) for section in sections), strict=True)
+    assert heads[0] == "Unreleased" and "Keep a Changelog" in before
+    found = [re.fullmatch(r"(\d+\.\d+\.\d+) - (\d{4}-\d{2}-\d{2})", head) for head in heads[1:]]
+    assert all(found), "a version is its number and its date: ## 1.2.3 - 2026-01-31"
+    versions = [(Version(match[1]), match[2]) for match in found if match]
+    assert versions == sorted(versions, reverse=True) and versions[0][0] == Version(PROJECT["version"])
+    kinds = re.findall(r"^### (.*)$", text, flags=re.M)
+    assert set(kinds) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert [head for head, body in zip(heads, bodies, strict=True) if body.count("\n") > 150] == []
+
+
 def test_the_licence_is_the_one_named() -> None:
     assert PROJECT["license"] == "Apache-2.0"
     text = (ROOT / "LICENSE").read_text(encoding="utf-8")

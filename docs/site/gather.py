@@ -18,9 +18,9 @@ __all__ = ["STATIC", "errata_page", "sources", "statics", "write"]
 ROOT = Path(__file__).parents[2]
 STATIC = "static"
 _WRITTEN = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "datasets/*.md", "docs/*.md", "docs/how_to/*.md")
-_PICTURES = ("docs/*.png",)
+_PICTURES = ("docs/*.png", "docs/results/*.svg")
 _RESULTS = "gnnqlab/results/*.md"
-_TREE = "```{toctree}\n:hidden:\n:glob:\n\n*\n```\n"
+_TREE = "```{{toctree}}\n:hidden:\n:glob:\n\n{}\n```\n"
 _PAPERS = {"AQ": "AdaQP", "SY": "SYLVIE", "CD": "CDFGNN", "TG": "TANGO"}
 _MATHJAX = "sphinx-mathjax-offline/static/mathjax/tex-svg-full.js"
 
@@ -36,8 +36,9 @@ def sources(*, measure: bool) -> dict[str, str | bytes]:
     found |= {_place(path, own): path.read_text(encoding="utf-8") for path in sorted(own.rglob("*.md"))}
     found |= {_place(path): path.read_bytes() for path in _files(*_PICTURES)}
     found |= {_place(path): notebooks.drawn(path.read_text(encoding="utf-8")) for path in _files("notebooks/*.ipynb")}
-    found["datasets/README.md"] = f"{found['datasets/README.md']}\n{_TREE}"
-    found |= {f"results/{path.name}": path.read_text(encoding="utf-8") for path in _files(_RESULTS)}
+    found |= {_place(path): path.read_text(encoding="utf-8") for path in _files(_RESULTS)}
+    for page, inner in (("datasets/README.md", "*"), ("docs/results_index.md", "/gnnqlab/results/*")):
+        found[page] = f"{found[page]}\n{_TREE.format(inner)}"
     found["errata.md"] = errata_page(measure=measure)
     return found | reference.pages()
 

@@ -92,9 +92,10 @@ class Bench:
     accuracy, broadcasts, caches, cdfgnn, codecs, exact, precision, tango: the same, default runs/bench-accuracy and so
     on; int8: that of tango."""
     page: Path | None = None
-    """results: write all kept tables as one page of Markdown there."""
+    """results: write the page of results there, its charts into a folder of the same name, and the index of all kept
+    tables next to it."""
     readme: Path | None = None
-    """results: write the kept table of systems, a line each, between the two marks that stand in this file."""
+    """results: write the kept table of systems between the two marks of this file."""
     json: bool = False
     """End standard output with one JSON object."""
 
@@ -139,23 +140,25 @@ class Bench:
             return path
 
     def _show_kept(self) -> dict[str, Any]:
-        """Show all kept tables, or write them as a page."""
+        """Show all kept tables, or write the page of results."""
         from gnnqlab.results import HERE, load, markdown
 
         tables = load(self.results or HERE)
-        try:
-            text = benchmarks("page").page(tables)
-        except ValueError:
-            if self.page is not None or self.readme is not None:
-                raise
-            text = "\n".join(markdown(table) for table in tables.values())
         if self.page is not None:
-            self.page.parent.mkdir(parents=True, exist_ok=True)
-            self.page.write_text(text, encoding="utf-8")
+            for path, text in benchmarks("page").files(tables, self.page).items():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
         if self.readme is not None:
             self._put_systems(tables)
-        if not self.json:
-            print(text if self.page is None else f"page: {self.page}")
+        if self.json:
+            return {"tables": list(tables.values())}
+        if self.page is not None:
+            print(f"page: {self.page}")
+        else:
+            try:
+                print(benchmarks("page").all_tables(tables))
+            except ValueError:  # an installed package has no folder benchmarks
+                print("\n".join(markdown(table) for table in tables.values()))
         return {"tables": list(tables.values())}
 
     def _put_systems(self, tables: Mapping[str, Mapping[str, Any]]) -> None:

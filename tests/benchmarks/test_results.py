@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 import gnnqlab as gq
 from benchmarks.engine.rows import row
-from benchmarks.page import END, START, page, put_between, summary
+from benchmarks.page import END, START, all_tables, files, page, put_between, summary
 from gnnqlab.cli import main
 from gnnqlab.cli.bench import _named
 from gnnqlab.results import bench_results, join, keep, load, markdown
@@ -114,23 +115,44 @@ def test_what_cannot_be_joined_is_kept_beside_it(tmp_path, monkeypatch, capsys):
     assert f"got 1 twice; they are kept as {beside}" in said.err and "same" in said.out
 
 
-def test_the_page_of_all_kept_tables_is_todays(tmp_path, capsys):
-    """``gnnqlab bench results --page docs/figures.md`` makes it anew."""
-    kept = Path(__file__).parents[2] / "docs" / "figures.md"
-    main(["bench", "results", "--page", str(tmp_path / "figures.md")])
-    assert (tmp_path / "figures.md").read_text() == kept.read_text()
+def test_the_page_of_results_is_made_from_the_kept_tables(tmp_path, capsys):
+    """``gnnqlab bench results --page docs/results.md`` writes the page, its charts and the index."""
+    docs = Path(__file__).parents[2] / "docs"
+    main(["bench", "results", "--page", str(tmp_path / "results.md")])
+    places = [
+        Path("results.md"),
+        Path("results_index.md"),
+        *(path.relative_to(docs) for path in docs.glob("results/*")),
+    ]
+    assert {path.relative_to(tmp_path) for path in tmp_path.rglob("*.*")} == set(places)
+    for place in places:
+        assert (tmp_path / place).read_text(encoding="utf-8") == (docs / place).read_text(encoding="utf-8"), place
     main(["bench", "results"])
     assert "## accuracy" in capsys.readouterr().out
 
 
-def test_a_page_says_what_was_missed_and_on_what_machine(tmp_path):
+def test_links_of_the_page_lead_to_files():
+    docs = Path(__file__).parents[2] / "docs"
+    for path in (docs / "results.md", docs / "results_index.md"):
+        links = re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8"))
+        assert links and [link for link in links if not (docs / link).exists()] == []
+
+
+def test_all_tables_name_missed_goals_and_the_machine(tmp_path):
     missed = row("a", "epoch | wire", 1.0, "s", "vanilla", 1.5, 1.5, 2.0)
     keep("epoch", [missed], command="gnnqlab bench epoch", folder=tmp_path)
-    text = page(load(tmp_path))
+    text = all_tables(load(tmp_path))
     assert "epoch \\| wire" in text and "| 1.5 | 2 | NO |" in text
     assert f"instruction set {machine()['instruction_set']}" in text and "`gnnqlab bench epoch`" in text
     with pytest.raises(SystemExit):
         main(["bench", "codec", "--page", "x.md"])
+
+
+def test_a_page_without_tables_names_the_commands(tmp_path):
+    found = files({}, tmp_path / "results.md")
+    assert set(found) == {tmp_path / "results.md", tmp_path / "results_index.md"}  # nothing to draw
+    assert "| not kept |  |  |  | `gnnqlab bench faults --keep faults` |" in page({})
+    assert "`gnnqlab bench faults`" in found[tmp_path / "results_index.md"]
 
 
 def system_row(case, name, seconds, *, there=None, points=0.0, sent=100.0, reached=2):
@@ -139,7 +161,7 @@ def system_row(case, name, seconds, *, there=None, points=0.0, sent=100.0, reach
     return {"case": case, "contestant": name, "graph": "cora", "model": "gcn", **beside, **scored}
 
 
-def test_readmes_table_holds_those_with_every_service_against_vanilla_with_them():
+def test_table_of_systems_compares_names_with_a_plus():
     case = "cora, gcn, 2 workers over 400mbit, 150 epochs, 5 seed(s)"
     rows = [system_row(case, "vanilla", 12.0), system_row(case, "vanilla+", 8.0)]
     rows += [system_row(case, "x", 6.0, points=-0.25, sent=25.0), system_row(case, "x+", 5.0, there=2.0, sent=20.0)]
@@ -153,18 +175,17 @@ def test_readmes_table_holds_those_with_every_service_against_vanilla_with_them(
     ]
     late = [*rows[:2], system_row(case, "x", 6.0, reached=1), system_row(case, "y", 6.0, there=float("nan"), reached=0)]
     assert [line.split(", ")[1] for line in summary(late).splitlines()[3:5]] == ["1 of 2", "never"]
-    with pytest.raises(ValueError, match=r"x\+ is held against vanilla\+, which '.*' lacks"):
+    with pytest.raises(ValueError, match=r"x\+ is compared with vanilla\+, which '.*' lacks"):
         summary([rows[0], rows[3]])
 
 
-def test_readmes_table_is_todays(tmp_path):
-    """``gnnqlab bench results --readme README.md`` makes it anew."""
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    copy = tmp_path / "README.md"
-    before, _, rest = readme.partition(START)
-    copy.write_text(f"{before}{START}\nold\n{END}{rest.partition(END)[2]}")
-    main(["bench", "results", "--readme", str(copy)])
-    assert copy.read_text() == readme
+def test_table_of_systems_replaces_the_text_between_its_marks(tmp_path):
+    path = tmp_path / "some.md"
+    path.write_text(f"before {START}\nold\n{END} behind")
+    main(["bench", "results", "--readme", str(path)])
+    text = path.read_text()
+    assert text.startswith(f"before {START}\n| system | cora, gcn |") and text.endswith(f"|\n{END} behind")
+    assert "old" not in text and "| `adaqp+` | " in text
     with pytest.raises(ValueError, match="the page must have the lines"):
         put_between(f"{END} {START}", "table")
 

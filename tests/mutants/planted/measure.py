@@ -84,6 +84,24 @@ FAULTS = (
         why="PipeGCN-F and PipeGCN-G would change names",
     ),
     Fault(
+        name="an upper limit shown as a lower one",
+        file="benchmarks/summary/measures.py",
+        before="""return f"≤ {_short(rival / row['goal'])}"
+    if rival and""",
+        after="""return f"≥ {_short(rival / row['goal'])}"
+    if rival and""",
+        test="benchmarks/test_summary.py::test_goal_is_in_the_unit_of_the_value",
+        why="the page of results would name the opposite goal",
+    ),
+    Fault(
+        name="a speed-up of the seeds that reached the accuracy alone",
+        file="benchmarks/summary/measures.py",
+        before='if row["reached_by"] < row["seeds"]:',
+        after='if not row["reached_by"]:',
+        test="benchmarks/test_summary.py::test_columns_of_studies_are_relative_to_the_baseline",
+        why="a system that rarely reaches Vanilla's accuracy would look fast",
+    ),
+    Fault(
         name="stale epochs of all but the first",
         file="study/result.py",
         before="return stale.count(True) / epochs",
