@@ -157,14 +157,13 @@ def test_readmes_table_holds_those_with_every_service_against_vanilla_with_them(
         summary([rows[0], rows[3]])
 
 
-def test_readmes_table_is_todays(tmp_path):
-    """``gnnqlab bench results --readme README.md`` makes it anew."""
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    copy = tmp_path / "README.md"
-    before, _, rest = readme.partition(START)
-    copy.write_text(f"{before}{START}\nold\n{END}{rest.partition(END)[2]}")
-    main(["bench", "results", "--readme", str(copy)])
-    assert copy.read_text() == readme
+def test_table_of_systems_replaces_the_text_between_its_marks(tmp_path):
+    path = tmp_path / "some.md"
+    path.write_text(f"before {START}\nold\n{END} behind")
+    main(["bench", "results", "--readme", str(path)])
+    text = path.read_text()
+    assert text.startswith(f"before {START}\n| system | cora, gcn |") and text.endswith(f"|\n{END} behind")
+    assert "old" not in text and "| `adaqp+` | " in text
     with pytest.raises(ValueError, match="the page must have the lines"):
         put_between(f"{END} {START}", "table")
 
