@@ -8,13 +8,15 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def blocks(page: Path, *, language: str = "python", under: str | None = None) -> list[str]:
-    """Return the blocks of a page in a language, or those of one of its sections; there must be one."""
-    text = page.read_text(encoding="utf-8")
-    if under is not None:
-        found = re.search(rf"^## {re.escape(under)}$(.*?)(?=^## |\Z)", text, re.S | re.M)
-        assert found is not None, f"{page.name} has no section {under!r}"
-        text = found[1]
-    written = re.findall(rf"^```{language}\n(.*?)^```$", text, re.S | re.M)
+def blocks(page: Path, *, language: str = "python") -> list[str]:
+    """Return the blocks of a page in a language; there must be one."""
+    written = re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.S | re.M)
     assert written, f"{page.name} has no block of {language}"
     return written
+
+
+def section(page: Path, title: str) -> str:
+    """Return the text below a heading of the second level; there must be one with this title."""
+    found = re.search(rf"^## {re.escape(title)}$(.*?)(?=^## |\Z)", page.read_text(encoding="utf-8"), re.S | re.M)
+    assert found is not None, f"{page.name} has no section {title!r}"
+    return found[1]

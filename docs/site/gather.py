@@ -34,6 +34,10 @@ def sources(*, measure: bool) -> dict[str, str | bytes]:
     own = Path(__file__).parent / "pages"
     found: dict[str, str | bytes] = {_place(path): path.read_text(encoding="utf-8") for path in _files(*_WRITTEN)}
     found |= {_place(path, own): path.read_text(encoding="utf-8") for path in sorted(own.rglob("*.md"))}
+    # The README is the first page; below it the site's own page lists the others for the navigation.
+    readme = str(found.pop("README.md"))
+    found["index.md"] = f"{readme}\n{found['index.md']}"
+    found |= {link: (ROOT / link).read_bytes() for link in _linked_files(readme)}
     found |= {_place(path): path.read_bytes() for path in _files(*_PICTURES)}
     found |= {_place(path): notebooks.drawn(path.read_text(encoding="utf-8")) for path in _files("notebooks/*.ipynb")}
     found |= {_place(path): path.read_text(encoding="utf-8") for path in _files(_RESULTS)}
@@ -41,6 +45,12 @@ def sources(*, measure: bool) -> dict[str, str | bytes]:
         found[page] = f"{found[page]}\n{_TREE.format(inner)}"
     found["errata.md"] = errata_page(measure=measure)
     return found | reference.pages()
+
+
+def _linked_files(text: str) -> list[str]:
+    """Return the files that a text links to and that are no pages: its picture, source files and the licence."""
+    links = [link for link in re.findall(r"\]\(([^)\s#]+)\)", text) if "://" not in link]
+    return [link for link in links if not link.endswith((".md", ".ipynb"))]
 
 
 def _files(*patterns: str) -> Iterator[Path]:

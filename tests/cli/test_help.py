@@ -53,8 +53,8 @@ def test_every_variable_that_is_read_is_told(capsys: pytest.CaptureFixture[str])
     with pytest.raises(SystemExit):
         cli.main(["--help"])
     said = capsys.readouterr().out
-    readme = (package.parent / "README.md").read_text()
-    assert all(f"  {name} " in said and f"`{name}`" in readme for name in ENVIRONMENT)
+    page = (package.parent / "docs" / "install.md").read_text(encoding="utf-8")
+    assert all(f"  {name} " in said and f"`{name}`" in page for name in ENVIRONMENT)
 
 
 def test_a_shell_completes_commands_options_and_names(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,40 @@
+"""The animated picture of an epoch: the command draws the committed file, which plays without a network."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from docs.site.moving_picture import PICTURE, draw, panels
+
+
+def test_picture_is_what_the_command_draws() -> None:
+    assert draw(panels()) == PICTURE.read_text(encoding="utf-8"), "run python -m docs.site.moving_picture"
+
+
+def test_picture_is_small_and_loads_nothing() -> None:
+    text = PICTURE.read_text(encoding="utf-8")
+    assert len(text) < 2_000_000
+    root = ElementTree.fromstring(text)
+    assert {element.tag.rpartition("}")[2] for element in root.iter()} <= {
+        "svg", "title", "style", "rect", "circle", "line", "text", "g",
+    }  # fmt: skip
+    assert "url(" not in text and "@import" not in text and text.count("http") == 1  # the name of SVG itself
+
+
+def test_picture_moves_every_row_and_counts_its_bytes() -> None:
+    text = PICTURE.read_text(encoding="utf-8")
+    for panel in panels():
+        assert f"{panel.title}: {panel.walk.num_bytes:,} bytes per epoch" in text
+        assert text.count(f"sent so far: {panel.walk.num_bytes:,} bytes") == 1
+    labels = re.findall(r'class="bits" y="4">(\d+)<', text)
+    rows = [len(flight.rows.nodes) for flight in panels()[0].walk.flights]
+    assert labels.count("32") == labels.count("2") == sum(rows) > 0
+
+
+def test_picture_of_epochs_of_different_lengths_is_refused() -> None:
+    first, _ = panels()
+    with pytest.raises(ValueError, match="two epochs of equally many steps"):
+        draw([first])
