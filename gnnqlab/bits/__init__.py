@@ -1,4 +1,4 @@
-"""Who chooses each row's bit-width."""
+"""The axis ``bits``: policies that choose the bit-width of each row of a message."""
 
 from gnnqlab.bits.exact_at import ExactAt
 from gnnqlab.bits.growing import Growing

@@ -1,6 +1,6 @@
-"""Some points of a training in 32 bits from an epoch on, whatever a policy chooses for all others.
+"""Full precision at chosen points of a training from one epoch on; another policy chooses for all other points.
 
-A point is a direction and a layer, written ``backward 1``; a direction alone is all of its layers.
+A point is a direction and a layer, written ``backward 1``; a direction alone stands for all of its layers.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ DIRECTIONS = ("forward", "backward")
 
 
 def point_of(text: str) -> tuple[str, int | None]:
-    """Return direction and layer of a point as it is written; no layer: all of them.
+    """Parse a point into its direction and layer; ``None`` as the layer stands for all layers.
 
     Raises:
-        ValueError: if it is not written so.
+        ValueError: if the text is not a direction with an optional layer.
 
     Example:
         >>> point_of("backward 1"), point_of("forward")
@@ -38,7 +38,7 @@ def point_of(text: str) -> tuple[str, int | None]:
     direction, _, layer = text.partition(" ") if isinstance(text, str) else ("", "", "")
     if direction not in DIRECTIONS or not (layer.isdecimal() or text == direction):
         raise ValueError(
-            f"a point must be 'forward' or 'backward', and the number of a layer unless all are meant, got {text!r}; "
+            f"a point must be 'forward' or 'backward', optionally followed by the number of a layer, got {text!r}; "
             "write for instance 'backward 1'"
         )
     return direction, int(layer) if layer else None
@@ -46,15 +46,16 @@ def point_of(text: str) -> tuple[str, int | None]:
 
 @dataclass(frozen=True, kw_only=True)
 class ExactAt(Bits):
-    """Rows of the points ``at`` in float32 from epoch ``since`` on; all others as the policy ``of`` says.
+    """Float32 rows at the points ``at`` from epoch ``since`` on; the policy ``of`` chooses all other bit-widths.
 
-    ``b = 32`` where ``(direction, layer)`` is a point and ``t >= since``, else ``b = b_of(row, t)``. It replaces what
-    rounding does at a point and nothing else: rows that a cache keeps at home or a schedule delays are still those. A
-    row of 32 bits takes ``4 D`` bytes, without parameters. A policy that adapts goes on as if all were rounded, so one
-    that assigns widths by their cost counts these rows at the widths it gave them. Its own settings cannot change while
-    a run trains. A point at which no rows travel in codes ends the training after its first epoch, with those that do.
+    ``b = 32`` where ``(direction, layer)`` is a point and ``t >= since``, else ``b = b_of(row, t)``. Only the rounding
+    at a point is removed: a cache still skips rows there, and a schedule still delays them. A row of 32 bits takes
+    ``4 D`` bytes, without scale and zero-point. The inner policy adapts as if all rows were rounded, so one that
+    assigns bit-widths by their cost counts these rows at the bit-widths that it assigned. The settings of this part
+    cannot change during a run. A point without quantized messages stops the training after the first epoch, with an
+    error that lists the points there are.
 
-    No paper has it: it is how a training is asked where its rounding matters
+    Not from a paper: it locates the rounding errors that cost accuracy
     (:mod:`gnnqlab.course.experiments.rounding_cost`).
     :func:`gnnqlab.systems.exact_at.exact_at` puts it in a system.
 
@@ -67,11 +68,11 @@ class ExactAt(Bits):
     """
 
     at: tuple[str, ...] = DIRECTIONS
-    """Points: ``backward 1`` is the gradients of the rows of layer 1, ``forward`` the rows of all layers."""
+    """Points: ``backward 1`` is the embedding gradients of layer 1, ``forward`` the embeddings of all layers."""
     since: Annotated[int, Range(0, unit="epoch")] = 0
-    """First epoch in which they are exact."""
+    """First epoch in float32."""
     of: Any = field(default_factory=Fixed)
-    """The policy for everything else: a part of the axis ``bits``."""
+    """Policy for all other points: a part of the axis ``bits``."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "at", (self.at,) if isinstance(self.at, str) else tuple(self.at))
@@ -89,7 +90,7 @@ class ExactAt(Bits):
 
     @property
     def name(self) -> str:
-        """Tells it from another one, of which it may be around.
+        """Name that differs from the name of another ``ExactAt``, which may be the policy inside.
 
         Example:
             >>> ExactAt(at=("backward 1",), since=30).name
@@ -98,17 +99,17 @@ class ExactAt(Bits):
         return "-".join(["exact-at", *self.at, "from", str(self.since)]).replace(" ", "-")
 
     def covers(self, direction: str, layer: int) -> bool:
-        """Whether rows of a layer and direction are among the points."""
+        """Return True if a layer and direction are among the points."""
         return any(point in (direction, f"{direction} {layer}") for point in self.at)
 
     def exact(self, direction: str, layer: int, epoch: int) -> bool:
-        """Whether rows of a layer and direction are exact in an epoch."""
+        """Return True if rows of a layer and direction are float32 in an epoch."""
         return epoch >= self.since and self.covers(direction, layer)
 
     wraps: ClassVar[bool] = True
 
     def around(self, other: Any, direction: str | None = None) -> Any:
-        """Return this around another policy, with the points of one direction where one is named; else that policy.
+        """Wrap another policy, with the points of one direction if one is named; return it unwrapped without points.
 
         Example:
             >>> part = ExactAt(at=("backward 1",))
@@ -119,7 +120,7 @@ class ExactAt(Bits):
         return replace(self, of=other, at=own) if own else other
 
     def build(self, worker: WorkerContext) -> ExactFrom:
-        """Return the policy in force on one worker, around what is in force of the other."""
+        """Build the policy of one worker, around the policy that ``of`` builds."""
         return ExactFrom(self, in_force(self.of, worker))
 
     @property
@@ -128,6 +129,7 @@ class ExactAt(Bits):
         return (EXACT,) if whole else tuple(sorted({*self.of.choices, EXACT}))
 
     def round(self, epoch: int) -> int:
+        # Versions of the inner policy take the even numbers, so that the start of float32 changes the number too.
         return 2 * self.of.round(epoch) + (epoch >= self.since)
 
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
@@ -158,17 +160,17 @@ class ExactAt(Bits):
 
     @property
     def start(self) -> int:
-        """Width of rows before a first assignment, of a policy that assigns widths."""
+        """Bit-width before the first assignment, if the policy inside assigns bit-widths."""
         start: int = self.of.start
         return start
 
     def refuses(self, system: Any) -> str:
-        """Say why a system cannot have the policy inside."""
+        """Return the reason why a system cannot use the policy inside, or an empty text."""
         reason: str = self.of.refuses(system)
         return reason
 
     def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
-        """Return what the other policy is going to choose, and 32 bits at the points; by default once they are exact.
+        """Predict the bit-widths of the other policy, with 32 bits at the points; by default from epoch ``since`` on.
 
         Raises:
             ValueError: if the other policy cannot be predicted.
@@ -187,17 +189,17 @@ class ExactAt(Bits):
 
 
 class ExactFrom(BitPolicy):
-    """The policy in force on one worker.
+    """Policy of one worker that :class:`ExactAt` builds.
 
     Args:
-        settings: which points are exact, and since when.
-        other: in force for everything else.
+        settings: the float32 points and their first epoch.
+        other: policy of this worker for all other points.
     """
 
     def __init__(self, settings: ExactAt, other: BitPolicy) -> None:
         self.settings, self.other = settings, other
-        self.asked: set[tuple[str, int]] = set()
-        """Direction and layer of all messages so far."""
+        self.points: set[tuple[str, int]] = set()
+        """(direction, layer) of all messages so far."""
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -211,41 +213,41 @@ class ExactFrom(BitPolicy):
         return 2 * self.other.round(epoch) + (epoch >= self.settings.since)
 
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
-        self.asked.add((rows.direction, rows.layer))
+        self.points.add((rows.direction, rows.layer))
         if self.settings.exact(rows.direction, rows.layer, epoch):
             return EXACT
         return self.other.widths(rows, epoch)
 
     def require_points(self) -> None:
-        """Refuse a point at which no rows were sent so far; where none were sent at all, there is nothing to be exact.
+        """Refuse a point without messages so far; a training without any messages passes.
 
         Raises:
             ValueError: with the points that there are.
         """
-        lost = [point for point in self.settings.at if not any(_is_of(point, *each) for each in self.asked)]
-        if lost and self.asked:
+        unused = [point for point in self.settings.at if not any(_is_of(point, *each) for each in self.points)]
+        if unused and self.points:
             raise ValueError(
-                f"points must be some at which rows travel in codes, got {' and '.join(map(repr, lost))}; this "
-                f"training has {', '.join(_written(self.asked))}"
+                f"every point must have quantized messages, got none for {' and '.join(map(repr, unused))}; choose "
+                f"from the points of this training: {', '.join(_written(self.points))}"
             )
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
-        """Return what adapts of the other policy, and who looks whether there are such points."""
-        return [*self.other.adaptives(training), _Look(training.worker.named(self.settings.name), self)]
+        """Return the adaptive components of the other policy, and a check that every point has messages."""
+        return [*self.other.adaptives(training), _PointCheck(training.worker.named(self.settings.name), self)]
 
 
-class _Look(Adaptive):
-    """Looks once, after an epoch, whether every point was met."""
+class _PointCheck(Adaptive):
+    """Check, once after the first epoch, that every point has messages."""
 
     decides = False
 
     def __init__(self, name: str, policy: ExactFrom) -> None:
-        self.name, self._policy, self._looked = name, policy, False
+        self.name, self._policy, self._checked = name, policy, False
 
     def observe(self, arrivals: Sequence[Any]) -> None:
-        if not self._looked:
+        if not self._checked:
             self._policy.require_points()
-            self._looked = True
+            self._checked = True
 
 
 def _is_of(point: str, direction: str, layer: int) -> bool:

@@ -1,4 +1,4 @@
-"""Widths that grow while training goes on, by a plan made before it (after VARCO, Cerviño et al. 2024)."""
+"""Bit-widths that grow during training by a fixed plan (after VARCO, Cerviño et al. 2024)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["Growing"]
 
 @dataclass(frozen=True, kw_only=True)
 class Growing(Bits):
-    """Every row in the k-th width of a plan during the k-th period, then in the last one.
+    """The k-th bit-width of a plan for every row during the k-th period; after the plan, its last bit-width.
 
-    VARCO's claim is that messages may be coarse at first if the ratio of compression falls to 1 over the training: then
-    it converges to what full communication would, with fewer bytes than any fixed ratio.
+    VARCO's claim: messages may be coarse at first if the compression ratio falls to 1 over the training. It then
+    converges to the result of full communication, with fewer bytes than any fixed ratio.
 
     Differs: VARCO sends a random subset of a row's columns and sets the others to zero; here a row is sent whole, in
-    fewer bits. So what arrives is unbiased at every width, and the ratio moves in powers of two instead of linearly.
+    fewer bits. So decoded rows are unbiased at every bit-width, and the ratio changes by powers of two, not linearly.
 
     Example:
         >>> plan = Growing(among=(1, 1, 8), period=10)
@@ -32,7 +32,7 @@ class Growing(Bits):
     steerable: ClassVar[tuple[str, ...]] = ("among", "period")
     """Settings that may change while a run trains."""
     among: Widths = (1, 2, 4, 8, 16, 32)
-    """The plan: one width a period, none smaller than the one before; repeat a width that is to stay longer."""
+    """The plan: one bit-width per period, none smaller than the one before; repeat one to keep it for longer."""
     period: Period = 10
     """Epochs in a period."""
 
@@ -43,7 +43,7 @@ class Growing(Bits):
         check(self)
 
     def build(self, worker: WorkerContext) -> Steered:
-        """Return the policy in force on one worker."""
+        """Build the policy of one worker."""
         return Steered(self)
 
     @property
@@ -57,9 +57,9 @@ class Growing(Bits):
         return self.among[self.round(epoch)]
 
     def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
-        """Return the width of an epoch; by default of the first one, where the plan is narrowest."""
+        """Predict the bit-width of an epoch; by default of epoch 0, the smallest of the plan."""
         epoch = outlook.epoch or 0
         assumes: tuple[str, ...] = ()
         if outlook.epoch is None and len(self.choices) > 1:
-            assumes = (f"the width of epoch 0, {self.among[0]}, which grows to {self.among[-1]}",)
+            assumes = (f"the bit-width of epoch 0, {self.among[0]}, which grows to {self.among[-1]}",)
         return PreviewedWidths(widths=outlook.ask(self, epoch), epoch=epoch, assumes=assumes)

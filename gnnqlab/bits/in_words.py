@@ -1,4 +1,4 @@
-"""A bit-width as a person says it."""
+"""Bit-widths as readable text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["human_bits"]
 
 
 def human_bits(bits: float) -> str:
-    """A width, or a mean of widths, in words.
+    """Format a bit-width, or a mean of bit-widths, with its unit.
 
     Example:
         >>> human_bits(1), human_bits(2), human_bits(1.0), human_bits(10.5)

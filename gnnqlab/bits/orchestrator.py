@@ -1,6 +1,6 @@
-"""SYLVIE's policy: a base width that moves with the training, wider for nodes that matter more (sections IV-A, V-A).
+"""SYLVIE's policy: a base bit-width that follows the loss, and more bits for important nodes (sections IV-A, V-A).
 
-Every worker moves the base alike, from values that all of them share, so no width ever travels.
+Every worker moves the base in the same way, from values that all workers share, so no bit-width is transmitted.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ __all__ = ["HALVES", "QUARTERS", "Orchestrated", "OrchestratedWidths", "Orchestr
 
 _WIDTHS = (1, 2, 4, 8)
 HALVES = (1 / 2, 3 / 4, 7 / 8)
-"""Half of the nodes get a wider row than the base, a quarter one wider still: on base 1, evenly spread, 2.5 bits."""
+"""Half of the nodes get more bits than the base, a quarter more still: 2.5 bits on average on base 1, for uniform p."""
 QUARTERS = (3 / 4, 15 / 16, 63 / 64)
-"""A quarter, a sixteenth: on base 1 1.44 bits a row, about the 1.45 that SYLVIE's Table XII implies."""
+"""A quarter, a sixteenth, a 64th: 1.44 bits on average on base 1, about the 1.45 that SYLVIE's Table XII implies."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Orchestrated(Bits):
-    """When the base width moves, and what it may be.
+    """Settings of the base bit-width: its set and the rule that moves it.
 
-    The base starts at the smallest width. After epoch t > δ it is doubled where the loss falls more slowly than in
-    epoch t - δ, and halved where it does not (Eq. 5).
+    The base starts at the smallest bit-width. After epoch t > δ it takes the next larger one if the loss falls more
+    slowly than in epoch t - δ, and the next smaller one otherwise (Eq. 5).
     """
 
     steerable: ClassVar[tuple[str, ...]] = ("delta", "momentum")
     """Settings that may change while a run trains."""
     among: Annotated[tuple[int, ...], OneOf(_WIDTHS), Option("widths")] = _WIDTHS
-    """Widths to choose from; the base is one of them, nodes get it or a wider one."""
+    """Bit-widths to choose from; the base is one of them, and nodes get the base or more bits."""
     delta: Period = 5
     """δ: epochs between the two rates that are compared. The paper suggests 5 for quality, 20 for speed."""
     momentum: Annotated[float, Range(0, 1, open_high=True)] = 0.9
     """λ of the running loss ``F_t = λ F_(t-1) + (1 - λ) L_t``, in [0, 1)."""
     formula: Annotated[str, OneOf(("text", "printed"))] = "text"
-    """``text``: Eq. 5 as the paper explains it. ``printed``: with the sign of its formula, the other way round: wider
-    while the loss falls faster and faster, so that smooth training stays with the smallest width."""
+    """``text``: Eq. 5 as the paper explains it. ``printed``: with the opposite sign, as in its formula: more bits
+    while the loss falls faster and faster, so that smooth training stays at the smallest bit-width."""
     thresholds: Annotated[tuple[float, ...], Range(0, 1)] = HALVES
-    """Importance p in [0, 1], ascending, from which a node gets the first, second ... width above the base; as many as
-    there are widths above the smallest, or more. Differs: the paper has a mask but no thresholds (erratum SY-2)."""
+    """Importance p in [0, 1], ascending, from which a node gets the first, second ... bit-width above the base; at
+    least one per bit-width above the smallest. Differs: the paper has a mask but no thresholds (erratum SY-2)."""
     by_node: bool = True
-    """Whether nodes that matter more get wider messages; else all get the base (SYLVIE's time-adaptive half)."""
+    """True if important nodes get more bits; else all nodes get the base (SYLVIE's time-adaptive half)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "among", tuple(sorted(check_subset(_WIDTHS, self.among))))
@@ -60,12 +60,12 @@ class Orchestrated(Bits):
         check(self)
         if sorted(self.thresholds) != list(self.thresholds) or len(self.thresholds) < len(self.among) - 1:
             raise ValueError(
-                f"thresholds must ascend and be {len(self.among) - 1} or more for the widths {self.among}, got "
+                f"thresholds must ascend and be {len(self.among) - 1} or more for the bit-widths {self.among}, got "
                 f"{self.thresholds}; for instance {HALVES[: len(self.among) - 1]}"
             )
 
     def build(self, worker: WorkerContext) -> OrchestratedWidths:
-        """Return the widths in force on one worker, which adapt as the orchestrator says."""
+        """Build the policy of one worker, whose base the orchestrator moves."""
         return OrchestratedWidths(self, worker.ids, worker.importance)
 
     @property
@@ -73,11 +73,11 @@ class Orchestrated(Bits):
         return self.among
 
     def widens(self, earlier: float, rate: float) -> bool:
-        """Return whether Eq. 5 asks for a wider base (and for fresh rows); else for a narrower one.
+        """Return True if Eq. 5 calls for a larger base (and for fresh rows), False if for a smaller one.
 
         Args:
-            earlier: how fast the loss fell δ epochs ago, positive while it falls.
-            rate: how fast it falls now. The paper prints the negatives of both (erratum SY-1).
+            earlier: fall of the loss per second δ epochs ago, positive while it falls.
+            rate: fall of the loss per second now. The paper prints the negatives of both (erratum SY-1).
 
         Example:
             >>> Orchestrated().widens(2.0, 1.0), Orchestrated(formula="printed").widens(2.0, 1.0)
@@ -92,27 +92,27 @@ class Orchestrated(Bits):
         return self.among[0]
 
     def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
-        """Return the widths that stand on a base; by default on the smallest, with which training starts.
+        """Predict the bit-widths for one base; by default for the smallest, with which training starts.
 
         Raises:
-            ValueError: if the base is none of the widths.
+            ValueError: if the base is not among the bit-widths.
         """
         base = self.among[0] if outlook.base is None else outlook.base
         if base not in self.among:
-            raise ValueError(f"base must be one of the widths to choose from, {self.among}, got {base}")
+            raise ValueError(f"base must be one of the bit-widths {self.among}, got {base}")
         epoch = outlook.epoch or 0
-        where = ", where it starts; nobody knows how the loss will move it" if outlook.base is None else ""
+        start = ", where it starts; how the loss will move it is unknown" if outlook.base is None else ""
         return PreviewedWidths(
             widths=outlook.ask(_AtBase(self, base, outlook), epoch),
             epoch=epoch,
             base=base,
-            assumes=(f"a base width of {base}{where}",),
+            assumes=(f"a base bit-width of {base}{start}",),
         )
 
 
 @dataclass(frozen=True)
 class _AtBase(BitPolicy):
-    """The policy while its base stays where it is."""
+    """The policy at a fixed base."""
 
     settings: Orchestrated
     base: int
@@ -133,18 +133,18 @@ class _AtBase(BitPolicy):
 
 
 def by_importance(p: Tensor, base: int, among: tuple[int, ...], thresholds: tuple[float, ...] = HALVES) -> Tensor:
-    """Return each node's width: the base, or a wider one the more its importance p says so.
+    """Return the bit-width of each node: the base, or more bits from higher importance p on.
 
-    With k widths from the base on, node v gets the base below the first of k - 1 thresholds, the next width from there
-    on, and so on. By halves the less important half gets the base, the next quarter the next width.
+    With k bit-widths from the base on, node v gets the base below the first of k - 1 thresholds, the next bit-width
+    from there on, and so on. With ``HALVES`` the less important half gets the base, the next quarter the next one.
 
     Differs: the paper names the candidates (base 1: 1, 2, 4, 8; base 8: 8 alone) but no thresholds.
 
     Args:
         p: importance in [0, 1], ``(n,)``.
-        base: smallest width to give.
-        among: widths, ascending.
-        thresholds: ascending; those that a higher base leaves without a width are not looked at.
+        base: smallest bit-width to use.
+        among: bit-widths, ascending.
+        thresholds: ascending; a higher base has fewer candidates and ignores the last ones.
 
     Returns:
         uint8 ``(n,)``.
@@ -158,16 +158,16 @@ def by_importance(p: Tensor, base: int, among: tuple[int, ...], thresholds: tupl
     """
     candidates = [width for width in among if width >= base]
     edges = torch.tensor(thresholds[: len(candidates) - 1])
-    level = torch.bucketize(p.float(), edges.to(p.device), right=True)
+    level = torch.bucketize(p.float(), edges.to(p.device), right=True)  # (n,), 0: the base
     return torch.tensor(candidates, dtype=torch.uint8, device=p.device)[level]
 
 
 class OrchestratedWidths(BitPolicy):
-    """The widths in force on one worker.
+    """Policy of one worker: current base and bit-widths by importance.
 
     Args:
-        settings: when the base moves.
-        ids: global ids of the nodes this worker owns or has in its halo, int64 ``(n,)``.
+        settings: the set of bit-widths and the rule that moves the base.
+        ids: global ids of this worker's owned and halo nodes, int64 ``(n,)``.
         p: their importance, ``(n,)``.
     """
 
@@ -175,12 +175,12 @@ class OrchestratedWidths(BitPolicy):
         self.settings, self.version = settings, 0
         self.base = settings.among[0]
         self._steered = 0
-        self._ids, order = ids.cpu().sort()
+        self._ids, order = ids.cpu().sort()  # sorted, for searchsorted
         self._p = p.cpu()[order]
         self._p_of: MutableMapping[Tensor, Tensor] = WeakTensorKeyDictionary()
-        """The ids of a message, by identity -> their importance: all layers ask about the same few tensors."""
+        """Ids of a message, by identity -> their importance: all layers share the same few id tensors."""
         self._widths_of: MutableMapping[Tensor, dict[int, Tensor]] = WeakTensorKeyDictionary()
-        """The ids of a message, by identity -> base -> widths."""
+        """Ids of a message, by identity -> base -> bit-widths."""
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
         watch = Watch.of(self.settings, training)
@@ -191,7 +191,7 @@ class OrchestratedWidths(BitPolicy):
         return self.settings.choices
 
     def round(self, epoch: int) -> int:
-        """Return a number for the settings and base in force: a base that returns has its old one again."""
+        """Return a number for the current settings and base; a base that returns gets the same number again."""
         return self._steered * len(_WIDTHS) + self.settings.among.index(self.base)
 
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
@@ -209,34 +209,34 @@ class OrchestratedWidths(BitPolicy):
         return self._p_of[ids]
 
     def move(self, *, wider: bool) -> bool:
-        """Take the next wider or narrower base; return whether there is one."""
+        """Take the next larger or smaller base; return False if there is none."""
         among = self.settings.among
-        place = among.index(self.base) + (1 if wider else -1)
-        if not 0 <= place < len(among):
+        index = among.index(self.base) + (1 if wider else -1)
+        if not 0 <= index < len(among):
             return False
-        self.base = among[place]
+        self.base = among[index]
         return True
 
     def steer(self, settings: Orchestrated, *, version: int = 0) -> None:
-        """Put other settings in force; all workers must do so between the same two epochs."""
+        """Apply new settings; all workers must do so between the same two epochs."""
         self.settings, self.version = settings, version
         self._steered += 1
         self._widths_of.clear()
 
 
 class Orchestrator(Adaptive):
-    """Moves the base width after an epoch: a wider one where Eq. 5 asks for it, else a narrower one.
+    """Callback that moves the base bit-width after each epoch, up or down by Eq. 5.
 
     Args:
-        widths: whose base.
-        watch: has judged the epoch before it is asked.
+        widths: policy with the base.
+        watch: compares the rates of the loss; runs first in each epoch.
     """
 
     def __init__(self, widths: OrchestratedWidths, watch: Watch, *, name: str = "base-width") -> None:
         self.name = name
         self.widths = widths
         self.decisions: list[Entry] = []
-        """Until they are read."""
+        """Decisions that have not been read yet."""
         self._watch = watch
 
     def after_epoch(self, epoch: int, loss: float, shared: object) -> None:
@@ -245,8 +245,8 @@ class Orchestrator(Adaptive):
             self.decisions.append(verdict.entry(epoch, f"base width {self.widths.base}"))
 
     def entries(self) -> Sequence[Entry]:
-        decided, self.decisions[:] = list(self.decisions), []
-        return decided
+        unread, self.decisions[:] = list(self.decisions), []
+        return unread
 
     def state(self) -> State:
         return State({"base": self.widths.base})

@@ -1,7 +1,6 @@
-"""The axis ``bits``: who chooses each row's bit-width.
+"""The axis ``bits``: base class of policies that choose each row's bit-width, and the simple policies.
 
-Sender and receiver ask the same policy about the same :class:`Rows` and get the same answer, so no width
-ever travels.
+Sender and receiver evaluate the same policy for the same :class:`Rows`, so bit-widths need not be transmitted.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ __all__ = [
 ]  # fmt: skip
 
 WIDTHS = (1, 2, 3, 4, 8, 16, 32)
-"""Bit-widths of a row; 32 is float32 as it stands. A codec says which of them it writes."""
+"""Bit-widths of a row; 32 is unchanged float32. Each codec supports a subset of them."""
 USUAL = (1, 2, 4, 8, 16, 32)
-"""Those that codes of whole parts of a byte have: all but 3 bits."""
+"""Bit-widths that divide a byte or fill whole bytes: all but 3 bits."""
 Widths = Annotated[tuple[int, ...], OneOf(WIDTHS), Option("widths")]
-"""Type of a setting that holds several."""
+"""Type of a setting that holds several bit-widths."""
 Period = Annotated[int, Range(1, unit="epoch")]
 """Type of a setting that counts epochs."""
 _ROUNDS = 2**32
-"""More rounds than one policy has epochs, so that a round after a change is never one from before it."""
+"""Offset per change of settings, larger than any epoch, so that a number after a change never equals an earlier one."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:
-    """The rows of one message: from one sender to one receiver, at one layer, in one direction."""
+    """Rows of one message: one sender, one receiver, one layer, one direction."""
 
     layer: int
     direction: str
@@ -52,96 +51,96 @@ class Rows:
     """Global node ids in wire order, int64 ``(n,)``."""
     seed: int
     round: int = 0
-    """Which exchange of the layer and direction, from 0."""
+    """Number of the exchange of this layer and direction, from 0."""
 
 
 def check_subset(known: Sequence[int], among: Any, *, to: str = "choose") -> tuple[int, ...]:
-    """Return the widths that a policy was told to choose from, or draw from.
+    """Check the set of bit-widths that a policy chooses or draws from, and return it as a tuple.
 
     Raises:
-        TypeError: if they are not several whole numbers.
-        ValueError: if there are none, or one is not known.
+        TypeError: if it is not a sequence of whole numbers.
+        ValueError: if it is empty, or a bit-width is not known.
 
     Example:
         >>> check_subset((2, 4, 8), [8, 2])
         (8, 2)
     """
     if isinstance(among, str) or not isinstance(among, Iterable):
-        raise TypeError(f"widths to {to} from must be several, as {tuple(known)}, got {among!r}")
+        raise TypeError(f"bit-widths to {to} from must be several, as {tuple(known)}, got {among!r}")
     widths = tuple(among)
     if not widths or not all(isinstance(each, Integral | float) and each in known for each in widths):
-        raise ValueError(f"widths to {to} from must be among {tuple(known)}, got {widths}")
+        raise ValueError(f"bit-widths to {to} from must be among {tuple(known)}, got {widths}")
     if not all(isinstance(each, Integral) and not isinstance(each, bool) for each in widths):
-        raise TypeError(f"widths to {to} from must be whole numbers, got {widths}")
+        raise TypeError(f"bit-widths to {to} from must be whole numbers, got {widths}")
     return widths
 
 
 class BitPolicy(Running, ABC):
-    """Base class of what chooses the width of every row on one worker, equal on both sides of a message."""
+    """Base class of bit policies on one worker; sender and receiver of a message get the same bit-widths."""
 
     @property
     def by_settings(self) -> bool:
-        """Return True if widths follow from settings and epoch alone, so that another process can repeat them."""
+        """True if bit-widths follow from settings and epoch alone, so that another process can reproduce them."""
         return False
 
     @property
     @abstractmethod
     def choices(self) -> tuple[int, ...]:
-        """Every width that may be chosen, so that a system can be checked when it is made."""
+        """All bit-widths that may be chosen, so that a system can be checked when it is made."""
 
     @abstractmethod
     def round(self, epoch: int) -> int:
-        """Return which assignment is in force: widths change only when this number does."""
+        """Return the number of the current assignment: bit-widths change only when this number does."""
 
     @abstractmethod
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
-        """Return one width for all rows, or a uint8 tensor ``(n,)``."""
+        """Return one bit-width for all rows, or a uint8 tensor ``(n,)``."""
 
     def require_points(self) -> None:
-        """Refuse points of a training at which no rows were sent; ablations call it after a run."""
+        """Refuse points of a training without messages; ablations call it after a run."""
 
 
 class Bits(AxisPart, BitPolicy):
-    """Base class of recipe parts of the axis; its own widths are those that training begins with."""
+    """Base class of recipe parts of the axis; its own bit-widths are those at the start of a training."""
 
     required: ClassVar[tuple[tuple[str, ...], ...]] = (("choices", "round", "widths"),)
 
     @property
     def needs_every_row(self) -> str:
-        """Return why a sampler cannot leave rows out, or an empty text; ``System`` reads it."""
+        """Reason why a sampler cannot leave rows out, or an empty text; ``System`` reads it."""
         return ""
 
     @property
     def weighs_rows(self) -> bool:
-        """Return True if widths follow from the variance that the codec has of a row; ``System`` and caches read it."""
+        """True if bit-widths follow from the codec's variance of each row; ``System`` and caches read it."""
         return False
 
     @property
     def of_halo_rows(self) -> bool:
-        """Return True if widths are chosen for halo rows alone; exchanges of other rows read it."""
+        """True if bit-widths are chosen for halo rows only; exchanges of other rows read it."""
         return False
 
     @property
     def times_links(self) -> bool:
-        """Return True if links are timed with messages of ``start`` bits; the forecast of memory reads it."""
+        """True if links are timed with messages of ``start`` bits; the memory forecast reads it."""
         return False
 
     @property
     def start(self) -> int:
-        """Return the width of rows before a first assignment."""
+        """Bit-width before the first assignment."""
         return max(self.choices)
 
     def build(self, worker: WorkerContext) -> BitPolicy:
-        """Return the policy in force on one worker; by default the part, with settings that can be replaced."""
+        """Build the policy of one worker; by default the part itself, with settings that can be replaced."""
         return Steered(self)
 
     def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
-        """Return the widths of an epoch as they can be known before it; forecasts call it."""
+        """Predict the bit-widths of an epoch; forecasts call it."""
         raise not_predicted("bits", self, "foresee")
 
 
 def in_force(part: Bits, worker: WorkerContext) -> BitPolicy:
-    """Return the policy in force on one worker: what a part builds there.
+    """Build the policy of one worker from a recipe part, and check that it is complete.
 
     Example:
         >>> worker = WorkerContext(rank=0, workers=1, seed=0, ids=torch.arange(2), importance=torch.zeros(2))
@@ -155,9 +154,9 @@ def in_force(part: Bits, worker: WorkerContext) -> BitPolicy:
 
 
 class Steered(BitPolicy):
-    """A policy of settings alone (``Fixed``, ``UniformRandom``) in a place where it can be replaced.
+    """Holder of a policy that has settings only (``Fixed``, ``UniformRandom``), which can be replaced during a run.
 
-    All workers do so between the same two epochs.
+    All workers replace it between the same two epochs.
 
     Example:
         >>> policy = Steered(Fixed(bits=8))
@@ -172,7 +171,7 @@ class Steered(BitPolicy):
     def __init__(self, settings: BitPolicy) -> None:
         self.settings = settings
         self.version = 0
-        """Version of the settings; 0: those of the launch."""
+        """Version of the settings; 0: those at launch."""
         self._changes = 0
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
@@ -189,26 +188,26 @@ class Steered(BitPolicy):
         return self.settings.widths(rows, epoch)
 
     def steer(self, settings: BitPolicy, *, version: int = 0) -> None:
-        """Put other settings in force; both ends of every message must do so between the same two epochs."""
+        """Replace the settings; both ends of every message must do so between the same two epochs."""
         self.settings, self.version = settings, version
         self._changes += 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fixed(Bits):
-    """Every row in the same number of bits; 32 means float32."""
+    """The same bit-width for every row; 32 means float32."""
 
     steerable: ClassVar[tuple[str, ...]] = ("bits",)
     """Settings that may change while a run trains."""
     bits: Annotated[int, OneOf(WIDTHS)] = 32
-    """Bits per element: 1, 2, 4, 8, 16 or 32 with a stochastic codec, 3 too with a rotated one, 32 with float32
+    """Bits per element: 1, 2, 4, 8, 16 or 32 with a stochastic codec, also 3 with a rotated one, 32 with float32
     messages."""
 
     def __post_init__(self) -> None:
         check(self)
 
     def build(self, worker: WorkerContext) -> Steered:
-        """Return the policy in force on one worker."""
+        """Build the policy of one worker."""
         return Steered(self)
 
     @property
@@ -222,22 +221,22 @@ class Fixed(Bits):
         return self.bits
 
     def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
-        """Return the one width there is."""
+        """Predict the one bit-width."""
         epoch = outlook.epoch or 0
         return PreviewedWidths(widths=outlook.ask(self, epoch), epoch=epoch)
 
 
 @dataclass(frozen=True, kw_only=True)
 class UniformRandom(Bits):
-    """Each row's width drawn uniformly from a set, anew every period (AdaQP Table 6, "Uniform").
+    """A bit-width per row drawn uniformly from a set, again in every period (AdaQP Table 6, "Uniform").
 
-    The draw is a function of (seed, round, layer, direction, sender, global node id), so both sides make it.
+    The draw is a function of (seed, period number, layer, direction, round, sender, node id), so both ends repeat it.
     """
 
     steerable: ClassVar[tuple[str, ...]] = ("among", "period")
     """Settings that may change while a run trains."""
     among: Widths = (2, 4, 8)
-    """Widths to draw from."""
+    """Bit-widths to draw from."""
     period: Period = 50
     """Epochs between draws."""
 
@@ -246,7 +245,7 @@ class UniformRandom(Bits):
         check(self)
 
     def build(self, worker: WorkerContext) -> Steered:
-        """Return the policy in force on one worker."""
+        """Build the policy of one worker."""
         return Steered(self)
 
     @property
@@ -258,13 +257,15 @@ class UniformRandom(Bits):
 
     def widths(self, rows: Rows, epoch: int) -> Tensor:
         backward = rows.direction == "backward"
+        # Forward rows of a node have one sender, its owner; gradients of a halo node come from several workers.
         key = stream("bits", 2 * rows.layer + backward, rows.sender + 1 if backward else 0, rows.round)
         draw = uniform16(rows.ids, 1, seed=rows.seed, epoch=self.round(epoch), stream=key).flatten()
         table = torch.tensor(self.among, dtype=torch.uint8, device=rows.ids.device)
+        # Scale the 16-bit draw to an index in [0, len(among)) in integers, identical on CPU and GPU.
         return table[(draw.long() * len(self.among)) >> 16]
 
     def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
-        """Return the draw of an epoch, which is known beforehand; by default the first one."""
+        """Return the draw of an epoch, which follows from the seed; by default that of epoch 0."""
         epoch = outlook.epoch or 0
-        assumes = ("the widths drawn for epoch 0",) if outlook.epoch is None else ()
+        assumes = ("the bit-widths drawn for epoch 0",) if outlook.epoch is None else ()
         return PreviewedWidths(widths=outlook.ask(self, epoch), epoch=epoch, assumes=assumes)

@@ -1,7 +1,7 @@
-"""What a forecast shows a policy before anything is trained, and what the policy answers.
+"""Input and result of ``policy.foresee()``: facts known before a training, and the predicted bit-widths.
 
-A policy that can be predicted has ``foresee(outlook) -> PreviewedWidths``. One whose widths follow from its settings asks
-itself about every message of an epoch; one that decides by ranges or importance asks the outlook for those.
+A policy that can be predicted has ``foresee(outlook) -> PreviewedWidths``. One whose bit-widths follow from its settings
+passes itself to ``outlook.ask``; one that decides by ranges or importance reads these from the outlook.
 
 Letters: n rows of a message.
 """
@@ -19,38 +19,38 @@ __all__ = ["PreviewedWidths", "PolicyPreview", "Place", "Widths"]
 Place = tuple[int, str]
 """(layer, direction)."""
 Widths = Mapping[Place, Sequence[Tensor]]
-"""Place -> width of every row of each of its messages, ``(n,)``, sorted by sender and receiver."""
+"""Place -> bit-width of every row, one ``(n,)`` per message, sorted by sender and receiver."""
 
 
 class PolicyPreview(Protocol):
-    """A training as a forecast knows it."""
+    """Facts about a training that a forecast has."""
 
     @property
     def epoch(self) -> int | None:
-        """The epoch that is predicted; ``None``: a usual one, whatever the policy takes for that."""
+        """Epoch to predict; ``None``: one that the policy considers typical."""
 
     @property
     def base(self) -> int | None:
-        """The base width that is to be assumed; ``None``: the one that training starts with."""
+        """Base bit-width to assume; ``None``: the one that training starts with."""
 
     def ask(self, policy: Any, epoch: int) -> Widths:
-        """Return what a policy's ``widths`` answers about every message of an epoch."""
+        """Return the bit-widths from ``policy.widths`` for every message of an epoch."""
 
     def assign(self, settings: Any, epoch: int) -> Widths:
-        """Return the widths that AdaQP's assigner finds from the ranges traced up to an epoch."""
+        """Return the bit-widths that AdaQP's assigner finds from the ranges traced up to an epoch."""
 
     def importance(self, ids: Tensor) -> Tensor:
-        """Return how much the error of each node matters, in [0, 1], ``(n,)``, by global ids."""
+        """Return the importance of each node, in [0, 1], ``(n,)``, by global ids."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PreviewedWidths:
-    """The widths that a policy is going to choose, and what it took for granted."""
+    """Predicted bit-widths of a policy, and the assumptions behind them."""
 
     widths: Widths
     epoch: int = 0
-    """The epoch whose ranges they meet."""
+    """Epoch whose value ranges these bit-widths are applied to."""
     base: int | None = None
-    """The base width they stand on; ``None`` for a policy that has none."""
+    """Assumed base bit-width; ``None`` for a policy without one."""
     assumes: tuple[str, ...] = ()
-    """What nobody can know before the training, in words."""
+    """Assumptions about facts that only a training can show, as text."""

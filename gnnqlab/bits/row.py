@@ -1,4 +1,4 @@
-"""What a row takes on the wire: its payload, and the parameters that its codec puts beside it."""
+"""Bytes of a row on the wire: its payload, and the quantization parameters of its codec."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from functools import partial
 __all__ = ["EXACT", "ParamBytes", "row_bytes", "two_parameters"]
 
 EXACT = 32
-"""This width is float32 as it stands: no rounding, no parameters."""
+"""Bit-width of unchanged float32: no rounding, no quantization parameters."""
 
 ParamBytes = Callable[[int, int], int]
-"""A codec's ``param_bytes``: width of a row and its columns -> bytes of its parameters."""
+"""A codec's ``param_bytes``: (bit-width, columns D) -> bytes of quantization parameters per row."""
 
 
 def two_parameters(each: int) -> ParamBytes:
-    """Return the parameters of stochastic codes: zero-point and scale of so many bytes each, none where rows are exact.
+    """Return the ``param_bytes`` of stochastic codecs: zero-point and scale of ``each`` bytes; 0 for float32 rows.
 
     Example:
         >>> of = two_parameters(2)
@@ -30,7 +30,7 @@ def _two(each: int, width: int, columns: int) -> int:
 
 
 def row_bytes(width: int, columns: int, param_bytes: ParamBytes) -> int:
-    """Return what one row takes: ``ceil(D · b / 8)`` of payload, and its parameters.
+    """Return the bytes of one row: ``ceil(D · b / 8)`` of payload, and its quantization parameters.
 
     Example:
         >>> row_bytes(2, 5, two_parameters(4)), row_bytes(32, 5, two_parameters(4))

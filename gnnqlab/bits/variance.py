@@ -1,6 +1,6 @@
-"""The variance of a decoded row as its codec has it, from what encoding notes of the row.
+"""Variance of a decoded row by its codec's formula, from statistics recorded while encoding.
 
-Letters: n rows, K numbers that are noted of a row, D columns.
+Letters: n rows, K statistics per row, D columns.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from gnnqlab.bits.row import EXACT
 __all__ = ["SPREADS", "RowVariance", "Weighed", "min_max", "min_max_share"]
 
 SPREADS = ("range", "norm", "rest", "of 1 bit", "of 2 bits", "of 4 bits")
-"""What may be noted of a row: ``max - min``; ``|x|``, or 0 of a constant row that its codec leaves exact; ``max - min``
-of the row without its spikes; and the root of the variance itself at a width, where a codec knows it of every row. All
+"""Statistics of a row: ``max - min``; ``|x|``, or 0 for a constant row that its codec does not round; ``max - min`` of
+the row without its outliers; and the root of the variance at a bit-width, from a codec that computes it per row. All
 are in the unit of the row."""
 
 
 @dataclass(frozen=True)
 class RowVariance:
-    """``E|x - decode(encode(x))|^2 = unit · Σ_j share_j(b) · s_j^2`` of a row with the spreads s.
+    """Variance formula of a codec: ``E|x - decode(encode(x))|^2 = unit · Σ_j share_j(b) · s_j^2`` for spreads s.
 
-    ``β = c · unit · s_0^2`` is what a row is sorted by; c is how much its receiver makes of its variance.
+    Rows are sorted by ``β = c · unit · s_0^2``; c is the factor of a row's variance in the sums of its receiver.
 
     Example:
         >>> float(min_max(12).of(torch.tensor([2.0]), 2))
@@ -36,11 +36,11 @@ class RowVariance:
     """
 
     unit: float
-    """Units of s_0^2 in β."""
+    """Factor of s_0^2 in β."""
     shares: Mapping[int, tuple[float, ...]]
-    """Width -> the share of each spread."""
+    """Bit-width -> share of each spread."""
     spreads: tuple[str, ...] = ("range",)
-    """Which of `SPREADS` encoding notes of a row, in order."""
+    """Names from `SPREADS` that encoding records per row, in order."""
 
     def __post_init__(self) -> None:
         if not self.spreads or not set(self.spreads) <= set(SPREADS):
@@ -52,11 +52,11 @@ class RowVariance:
                 )
 
     def betas(self, use: Tensor, spreads: Tensor) -> Tensor:
-        """Return ``c · unit · s_j^2`` of each row; the first line is β.
+        """Return ``c · unit · s_j^2`` of each row; the first row of the result is β.
 
         Args:
             use: c, ``(n,)``.
-            spreads: as encoding noted them, ``(n,)`` of one number a row or ``(n, K)``.
+            spreads: as recorded while encoding, ``(n, K)``; ``(n,)`` if K is 1.
 
         Returns:
             float64 ``(K, n)``, squared units of the rows.
@@ -71,7 +71,7 @@ class RowVariance:
                 f"each row needs a use and {' and '.join(self.spreads)}, got shapes {tuple(use.shape)} "
                 f"and {tuple(spreads.shape)}"
             )
-        spreads_Kn = spreads.reshape(len(use), count).T
+        spreads_Kn = spreads.reshape(len(use), count).T  # (n,) or (n, K) -> (K, n)
         values = use.double() * spreads_Kn.double() ** 2 * self.unit
         if not bool((torch.isfinite(values) & (use >= 0) & (spreads_Kn >= 0)).all()):
             raise ValueError(
@@ -80,7 +80,7 @@ class RowVariance:
         return values
 
     def of(self, spreads: Tensor, bits: int | Tensor) -> Tensor:
-        """Return the variance of each row in so many bits, float64 ``(n,)``; widths are one, or one a row."""
+        """Return the variance of each row, float64 ``(n,)``, at one bit-width or one per row."""
         return self.at(self.betas(torch.ones(len(spreads)), spreads), bits)
 
     def at(self, betas_Kn: Tensor, bits: int | Tensor) -> Tensor:
@@ -89,15 +89,15 @@ class RowVariance:
         shares_Kn = torch.zeros_like(betas_Kn)
         for width in widths.unique().tolist():
             of_width = torch.tensor(self.shares[width], dtype=torch.float64)[:, None]
-            shares_Kn = torch.where(widths == width, of_width, shares_Kn)
+            shares_Kn = torch.where(widths == width, of_width, shares_Kn)  # (K, 1) to the rows of this bit-width
         return (betas_Kn * shares_Kn).sum(0)
 
     def relative(self, width: int, totals: Sequence[float] | NDArray[np.float64]) -> float:
-        """Return the variance of rows at a width over the sum of their β.
+        """Return the variance of rows at a bit-width over the sum of their β.
 
         Args:
-            totals: sum of each line of `betas` over the rows. Where one number is noted of a row they do not matter;
-                otherwise this is right for the rows together, and for each alone as far as its spreads are alike.
+            totals: sum of each row of `betas` over the rows of the message, ``(K,)``. With K = 1 they do not matter.
+                Otherwise the result is exact for all rows together, and for one row if its spreads have the same ratio.
         """
         first, *others = self.shares[width]
         if not totals[0] > 0:
@@ -106,24 +106,24 @@ class RowVariance:
 
 
 class Weighed(Protocol):
-    """A codec whose rows an assigner can weigh."""
+    """Codec with a variance formula, as the assigner needs it."""
 
     def param_bytes(self, bits: int, columns: int) -> int:
-        """Return the bytes of parameters that a row of a width, with D columns, has on the wire."""
+        """Return the bytes of quantization parameters of a row with D columns at a bit-width."""
 
     def row_variance(self, columns: int) -> RowVariance:
-        """Return the variance of rows of D columns at every width that the codec writes."""
+        """Return the variance formula of rows with D columns, for every bit-width of the codec."""
 
 
 def min_max(columns: int) -> RowVariance:
-    """Return ``D · range^2 / 6 / (2^b - 1)^2``, that of codes between a row's ends (AdaQP Theorem 1, Eq. 9).
+    """Return ``D · range^2 / 6 / (2^b - 1)^2``, for codes between a row's minimum and maximum (AdaQP Theorem 1, Eq. 9).
 
-    Rounding at random errs by ``S^2 σ (1 - σ)`` in an element with the fraction σ of a step ``S = range / (2^b - 1)``,
-    a sixth of S^2 on average.
+    Stochastic rounding has variance ``S^2 σ (1 - σ)`` for an element at the fraction σ of a step
+    ``S = range / (2^b - 1)``: a sixth of S^2 on average over uniform σ.
     """
     return RowVariance(columns / 6, {width: (min_max_share(width),) for width in (1, 2, 4, 8, 16, 32)})
 
 
 def min_max_share(width: int) -> float:
-    """Return ``1 / (2^b - 1)^2``, which β is multiplied by; 0 of exact rows."""
+    """Return ``1 / (2^b - 1)^2``, the factor of β; 0 for float32 rows."""
     return 0.0 if width == EXACT else 1.0 / (2**width - 1) ** 2

@@ -1,4 +1,4 @@
-"""The axis ``compute``: in which precision the dense and sparse products of a training run."""
+"""The axis ``compute``: precision of the dense and sparse matrix products of a training."""
 
 from gnnqlab.compute.bfloat16 import BFloat16Rows
 from gnnqlab.compute.exact import ExactActivations

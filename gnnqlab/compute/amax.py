@@ -1,4 +1,4 @@
-"""The largest magnitude that a scale goes by: agreed on by all workers, or told by the product that made the rows."""
+"""Largest magnitude of rows (amax) for a scale: all-reduced over workers, or known from the product that made them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ WHOLE = "whole"
 
 
 class Largest:
-    """Knows the largest magnitude of rows without another look at them, where somebody has had it already.
+    """Largest magnitudes that are known without another pass over the rows.
 
-    A product of codes finds that of its result where it puts its sums (TANGO, section 3.3); it holds as long as nobody
-    writes into the result, also for a view of all of it, such as rows by head.
+    A product of codes computes that of its result while it writes the sums (TANGO, section 3.3). It is valid until the
+    result is written to, also for a view of the whole result, such as rows by head.
 
     Example:
         >>> found, product = Largest(), torch.tensor([[3.0, -4.0]])
@@ -33,51 +33,52 @@ class Largest:
 
     def __init__(self) -> None:
         self.group: dist.ProcessGroup | None = None
-        """Of the workers that share a scale; ``None`` of one alone."""
-        self._told: MutableMapping[Tensor, tuple[Tensor, int]] = WeakTensorKeyDictionary()
+        """Process group of the workers that share a scale; ``None`` for a single worker."""
+        self._known: MutableMapping[Tensor, tuple[Tensor, int]] = WeakTensorKeyDictionary()
 
     def tell(self, product: Tensor, largest: Tensor) -> None:
-        """Note the largest magnitude of a product, a number on its device."""
-        self._told[product] = largest, product._version
+        """Store the largest magnitude of a product, a scalar on its device."""
+        self._known[product] = largest, product._version
 
     def of(self, x: Tensor, scale: str) -> float | Tensor | None:
-        """Return the largest magnitude that a scale of these rows goes by; ``None`` where it is still to be found.
+        """Return the largest magnitude for a scale of these rows; ``None`` if it is not known yet.
 
-        With scale ``whole`` all workers call this together.
+        With scale ``whole`` this is a collective call.
         """
         if scale == WHOLE:
             return None if self.group is None else largest_of_all(x.flatten(1).float(), self.group)
         if scale != "tensor":
             return None
-        base = x._base
+        base = x._base  # of a view
         of = base if base is not None and base.numel() == x.numel() else x
-        largest, version = self._told.get(of, (None, None))
+        largest, version = self._known.get(of, (None, None))
         return largest if version == of._version else None
 
     @staticmethod
     def room(device: torch.device) -> Tensor:
-        """Return where a product puts the number."""
+        """Allocate the scalar into which a product writes the largest magnitude."""
         return torch.empty((), device=device)
 
 
 def largest_of_all(x: Tensor, group: dist.ProcessGroup) -> float | None:
-    """Return the largest magnitude of all workers' rows; all call this together.
+    """Return the largest magnitude of all workers' rows; a collective call.
 
     Args:
-        x: this worker's rows ``(N, D)``, which may be none.
-        group: the workers.
+        x: this worker's rows ``(N, D)``; N may be 0.
+        group: process group of the workers.
 
     Returns:
-        The same number on all workers; ``None`` if one of these rows holds NaN or Inf.
+        The same value on all workers; ``None`` if these rows contain NaN or Inf.
 
     Raises:
-        RuntimeError: if another worker's does.
+        RuntimeError: if the rows of another worker contain NaN or Inf.
     """
     own = x.abs().amax() if x.numel() else x.new_zeros(())
+    # NaN does not survive a maximum on every backend, infinity does.
     most = torch.where(own.isfinite(), own, torch.inf)
     dist.all_reduce(most, op=dist.ReduceOp.MAX, group=group)
     if most.isfinite():
         return float(most)
     if own.isfinite():
-        raise RuntimeError("rows to quantize must be finite, got NaN or Inf on another worker; see that one's error")
+        raise RuntimeError("rows to quantize must be finite, got NaN or Inf on another worker; see the error there")
     return None

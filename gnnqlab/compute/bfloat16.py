@@ -1,18 +1,21 @@
-"""Rows, weights and gradients in bfloat16 where they are multiplied, and rows between passes; sums in float32.
+"""Operands of products and rows between layers in bfloat16; sums in float32.
 
-An operand is its tensor rounded to nearest, 8 significant bits: relative error u = 2^-8 at most. A product of two is
-off by at most ``(2 u + u^2) |a| |b|``, a sum over edges by ``u |A| |x|``, and by the order of float32 sums. Half of
-float32's memory is kept for the backward pass.
+An operand is its tensor rounded to nearest, with 8 significant bits: relative error at most u = 2^-8. The error of a
+product is at most ``(2 u + u^2) |a| |b|``, of a sum over edges ``u |A| |x|``, plus that of the order of float32 sums.
+Saved activations take half of float32's memory.
 
-What is normed, activated and dropped between two layers is bfloat16 too: the sums of a layer are rounded once, the pass
-over them reads and writes bfloat16 and computes in float32, and what comes out is the next layer's operand; the same
-holds for gradients on their way back. Float32 stay: what a product or a sum over neighbours delivers, until it is
-rounded, so that no sum is ever rounded in between; mean and deviation of a row, gradients of weights and all that the
-optimizer has, for they add small numbers to large ones; logits, softmax and loss, and what the layer before the loss
-multiplies, for their errors are the loss's; and what other passes over rows (``rowwise``) compute. The type of rows on
-the wire is the codec's choice: a bfloat16 row comes out of float32 as it went in, and the codec ``BFloat16`` sends it
-as it is, at half the bytes. One sum is bfloat16's: where two passes take the same row, its two gradients are rounded
-before they are added, and so is what they come to.
+Between two layers norm, activation and dropout are bfloat16 too: the sums of a layer are rounded once, the pass over
+them reads and writes bfloat16 and computes in float32, and its result is the next layer's operand. The same holds for
+gradients in the backward pass. Float32 remain:
+
+* results of products and aggregations until they are rounded, so that no partial sum is ever rounded;
+* mean and deviation of a row, gradients of weights and the state of the optimizer, which add small numbers to large;
+* logits, softmax, loss, and products of the layer before the loss, because their errors enter the loss directly;
+* results of other passes over rows (``rowwise``).
+
+The codec chooses the type of rows on the wire: a bfloat16 row is unchanged by float32, and the codec ``BFloat16`` sends
+it unchanged, at half the bytes. Only one sum is bfloat16: if two passes use the same row, its two gradients are rounded
+before they are added, and so is their sum.
 """
 
 from __future__ import annotations
@@ -40,10 +43,10 @@ class BFloat16Rows(Compute):
     """Compute: operands and rows between layers in bfloat16, sums in float32; the layer before the loss in float32."""
 
     kept_bytes: ClassVar[int] = 2
-    """Bytes of an element of the rows that a layer keeps for the backward pass, at least: the last keeps float32."""
+    """Least bytes per element of a layer's saved activations; the last layer saves float32."""
 
     def build(self, device: torch.device | str = "cpu") -> Products:
-        """Return the products of one worker."""
+        """Create the products of one worker."""
         return BFloat16Products()
 
 
@@ -88,7 +91,7 @@ class BFloat16Products(PreparedProducts):
             out = torch.empty((a.shape[0], b.shape[1]), device=a.device)
         if out is not base:
             out.copy_(base)
-        return bfloat16_mm(a, b, out=out, accumulate=True)
+        return bfloat16_mm(a, b, out=out, accumulate=True)  # adds to float32, so the base is not rounded
 
     def _sources(
         self, adjacency: Adjacency, x: Operand, halo: Operand | None, rows: Range | None, transposed: bool
@@ -96,7 +99,7 @@ class BFloat16Products(PreparedProducts):
         return x.bfloat16(), None if halo is None else halo.bfloat16()
 
     def _values(self, operand: Operand) -> Tensor:
-        rounded: Tensor = operand.bfloat16().float()  # the kernels of attention take float32 rows alone
+        rounded: Tensor = operand.bfloat16().float()  # the kernels of attention take float32 rows only
         return rounded
 
     def _prepare(self, x: Tensor) -> Operand:

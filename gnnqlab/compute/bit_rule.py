@@ -1,6 +1,6 @@
-"""The bits that codes of a tensor need: TANGO's relative error (SC 2023, Eq. 4), its target, and the choice of bits.
+"""TANGO's rule for the bits of codes: relative error (SC 2023, Eq. 4), its target, and the choice of bits.
 
-It looks at the output of a model's first layer in the first epoch, after that has been quantized. Letters: N, D.
+The rule is applied to the quantized output of a model's first layer in the first epoch. Letters: N rows, D columns.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gnnqlab.kernels.codec.quantize import Noise, quantize
 __all__ = ["CHOICES", "EPSILON", "TARGET", "BitChoice", "bits_needed", "fewest", "relative_error"]
 
 EPSILON, TARGET = 0.0005, 0.3
-"""As the paper chooses them (section 3.2)."""
+"""Values of the paper (section 3.2)."""
 CHOICES = (8, 6, 4, 2)
 """Bits to choose from."""
 _ELEMENTS = "elements"
@@ -26,13 +26,13 @@ _ELEMENTS = "elements"
 def relative_error(x: Tensor, rounded: Tensor, *, epsilon: float = EPSILON) -> float:
     """Return the mean of ``|x - q| / (|x| + |q| + epsilon)``, in [0, 1).
 
-    Differs: the paper adds x, q and epsilon without magnitudes. Of a negative x that may be zero or as near to it as
-    one likes, so its mean has no bound, while the text says it lies in [0, 1]; with magnitudes it does, and for
-    positive elements both are the same.
+    Differs: the paper adds x, q and epsilon without magnitudes. For negative x that denominator can be zero or close
+    to zero, so the mean has no bound, while the text gives [0, 1]. With magnitudes it lies in [0, 1], and for positive
+    elements both are equal.
 
     Args:
-        x: what was rounded, any shape.
-        rounded: the values that its codes stand for.
+        x: the original values, any shape.
+        rounded: the values of their codes.
 
     Example:
         >>> import torch
@@ -57,11 +57,11 @@ def bits_needed(
     target: float = TARGET,
     epsilon: float = EPSILON,
 ) -> int:
-    """Return the fewest of some bits whose codes of x err by no more than the target; the most bits if none does.
+    """Return the fewest bits whose codes of x have an error of at most the target; the most bits if none have.
 
     Args:
         x: float32 ``(N, D)``, the output of the first layer.
-        choices: widths to choose from.
+        choices: bits to choose from.
         scale, noise: as for :func:`gnnqlab.kernels.codec.quantize.quantize`.
 
     Example:
@@ -77,7 +77,7 @@ def bits_needed(
 
 
 def fewest(errors: Mapping[int, float], *, target: float = TARGET) -> int:
-    """Return the fewest bits whose error is no more than the target; the most bits if none is.
+    """Return the fewest bits with an error of at most the target; the most bits if there are none.
 
     Example:
         >>> fewest({8: 0.1, 6: 0.2, 4: 0.4, 2: 0.9}), fewest({8: 0.5, 6: 0.6})
@@ -86,7 +86,7 @@ def fewest(errors: Mapping[int, float], *, target: float = TARGET) -> int:
     return min((bits for bits, error in errors.items() if error <= target), default=max(errors))
 
 
-class _OfBits(Protocol):
+class _HasBits(Protocol):
     bits: int
 
 
@@ -95,51 +95,52 @@ def _error(bits: int) -> str:
 
 
 class BitChoice(Adaptive):
-    """Settles the bits after the first epoch, by the mean error of what all workers' first layers came to.
+    """Callback that chooses the bits after the first epoch, by the mean error of all workers' first layer outputs.
 
-    Sums of errors and numbers of elements travel with the weight gradients, so all workers settle on the same bits, and
-    with a scale a row on those of one process, up to float32 sums. What was settled stays, after resuming too.
+    Sums of errors and numbers of elements are all-reduced together with the weight gradients, so all workers choose the
+    same bits; with one scale per row also those of a single process, up to float32 sums. The choice is final, also
+    after resuming.
 
     Args:
-        products: whose bits they are; those it has are the most.
+        products: products whose ``bits`` are set; their initial value is the maximum.
     """
 
     name = "product-bits"
     wants: Mapping[str, Sharing] = MappingProxyType({_ELEMENTS: "sum", **{_error(bits): "sum" for bits in CHOICES}})
 
-    def __init__(self, products: _OfBits) -> None:
+    def __init__(self, products: _HasBits) -> None:
         self.products = products
         self.settled = False
         self._sums = dict.fromkeys(self.wants, 0.0)
         self._decisions: list[Entry] = []
 
     def take(self, elements: int, sums: Mapping[int, float]) -> None:
-        """Take the sums of relative errors over so many elements, by bits."""
+        """Add sums of relative errors, by bits, over ``elements`` elements."""
         self._sums[_ELEMENTS] += elements
         for bits, total in sums.items():
             self._sums[_error(bits)] += total
 
     def says(self, epoch_s: float | None) -> Mapping[str, float | None]:
-        said, self._sums = self._sums, dict.fromkeys(self.wants, 0.0)
-        return said
+        own, self._sums = self._sums, dict.fromkeys(self.wants, 0.0)
+        return own
 
     def after_epoch(self, epoch: int, loss: float, shared: Mapping[str, float | None]) -> None:
         if self.settled:
-            return
-        self.settled, told = True, {name: value or 0.0 for name, value in shared.items()}
-        if told[_ELEMENTS] == 0:
-            why = "no layer looked at neighbours, so there was no error to choose by"
+            return  # one choice for the whole training, also after resuming
+        self.settled, sums = True, {name: value or 0.0 for name, value in shared.items()}
+        if sums[_ELEMENTS] == 0:
+            why = "no layer aggregated, so there was no error to choose by"
         else:
-            errors = {bits: told[_error(bits)] / told[_ELEMENTS] for bits in CHOICES}
+            errors = {bits: sums[_error(bits)] / sums[_ELEMENTS] for bits in CHOICES}
             self.products.bits = fewest(errors)
             words = ", ".join(f"{error:.3f} at {bits}" for bits, error in errors.items())
-            why = f"the first layer's output errs by {words} bits, and {TARGET} is allowed"
+            why = f"the relative error of the first layer's output is {words} bits; at most {TARGET} is allowed"
         what = f"products of {self.products.bits}-bit codes"
         self._decisions.append((DECISIONS, {"epoch": epoch + 1, "what": what, "why": why}))
 
     def entries(self) -> Sequence[Entry]:
-        decided, self._decisions = self._decisions, []
-        return decided
+        unread, self._decisions = self._decisions, []
+        return unread
 
     def state(self) -> State:
         return State({"bits": self.products.bits, "settled": self.settled})

@@ -1,9 +1,9 @@
-"""Matrices of integer codes as products take them, what is counted of them, and which of them sums read packed.
+"""Integer-code operands, counters of quantized elements, and the rule for packing rows before an aggregation.
 
-TANGO (Chen et al., SC 2023, Fig. 16) measures products of four bits, but no sum over neighbours. It reads a row once
-for each of its edges, so with two codes a byte it reads half the bytes: that saves time where rows outgrow the caches;
-in them the unpacking costs what the reading saves. Products of matrices take a byte a code, so rows are packed for the
-sum alone.
+TANGO (Chen et al., SC 2023, Fig. 16) measures products of four bits, but no aggregation. An aggregation reads a row
+once per edge, so with two codes per byte it reads half the bytes. That saves time if the rows exceed the caches; within
+the caches, unpacking costs as much as reading saves. Matrix products take one code per byte, so rows are packed only
+for aggregations.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ __all__ = ["PACKINGS", "Codes", "Numbers", "Quantized", "check_packing", "rows_t
 
 ALWAYS, NEVER = "always", "never"
 PACKINGS = ("auto", ALWAYS, NEVER)
-"""When rows are packed."""
+"""Modes of packing; ``auto`` packs by the limits below."""
 
 _LEAST_EDGES = 8
-"""Edges a row that pay for packing it."""
+"""Edges per row from which packing pays."""
 _LEAST_BYTES = 4 << 20
-"""Of codes, a byte each: more than the near caches hold. Both limits are measured, on 5 to 300 thousand rows."""
+"""Bytes of codes, one each, that exceed the near caches. Both limits were measured on 5 to 300 thousand rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """A matrix of int8 codes; row ``i`` stands for ``codes[i] * scales[i]``."""
+    """A matrix of int8 codes; row ``i`` has the values ``codes[i] * scales[i]``."""
 
     codes: Tensor
-    """int8 ``(N, D)``; heads side by side."""
+    """int8 ``(N, D)``; heads are concatenated."""
     scales: Tensor
     """float32 ``(N,)``."""
     shape: tuple[int, ...]
-    """Of what it stands for."""
+    """Shape of the original tensor."""
     stream: int
-    """Of its noise."""
+    """Stream of its rounding noise."""
     step: float | None = None
-    """The scale of a weight, which all its rows share."""
+    """Scale of a weight, common to all its rows."""
     bits: int = 8
-    """Of a code, at most."""
+    """Bits of a code, at most."""
     largest: float | None = None
-    """The largest magnitude of the whole matrix, all workers' rows, where they share a scale."""
+    """Largest magnitude over all workers' rows of the matrix, if they share a scale."""
 
     @property
     def rows(self) -> QuantizedRows:
@@ -55,52 +55,53 @@ class Codes:
 
 @dataclass
 class Quantized:
-    """Elements that products took as codes, and those that were quantized for it (TANGO section 3.3, reuse)."""
+    """Counts of elements that products used as codes, and of those that were quantized (TANGO section 3.3, reuse)."""
 
     used: int = 0
     made: int = 0
     twice: int = 0
-    """Elements of rows from other workers that a codec had rounded before they were quantized."""
+    """Elements of halo rows that were quantized again after a codec had rounded them."""
 
     @property
     def avoided(self) -> int:
-        """Elements that would have been quantized again if each product quantized what it takes."""
+        """Elements that would be quantized again if each product quantized its own operands."""
         return self.used - self.made
 
 
 @dataclass
 class Numbers:
-    """The next number of each kind of operand in a pass."""
+    """Counters that give each operand of a pass its own noise stream."""
 
     next: dict[str, int] = field(default_factory=dict)
 
     def stream(self, kind: str) -> int:
         number = self.next.get(kind, 0)
         self.next[kind] = number + 1
-        return stream(kind, number % 4096)
+        return stream(kind, number % 4096)  # the number's field in a stream has 12 bits
 
 
 _Read = tuple[QuantizedRows | PairedRows, QuantizedRows | PairedRows | None]
 
 
 def check_packing(packed: str, bits: int | str) -> None:
-    """Refuse an unknown word, and packing always what no byte holds two of."""
+    """Refuse an unknown mode, and ``always`` for codes of more than half a byte."""
     if packed not in PACKINGS:
         raise ValueError(f"packed must be one of {PACKINGS}, got {packed!r}")
     if packed == ALWAYS and bits not in PAIRED_WIDTHS:
-        raise ValueError(f"packed={ALWAYS!r} needs bits among {PAIRED_WIDTHS}, got {bits!r}; 'auto' packs what it can")
+        raise ValueError(
+            f"packed={ALWAYS!r} needs bits among {PAIRED_WIDTHS}, got {bits!r}; choose packed='auto' or other bits"
+        )
 
 
 def rows_to_sum(
     adjacency: Adjacency, x: Codes, halo: Codes | None, *, packed: str, rows: tuple[int, int] | None, transposed: bool
 ) -> _Read:
-    """Return rows for :func:`gnnqlab.kernels.sparse.aggregate.spmm`, whose sums do not depend on whether they are
-    packed.
+    """Return rows for :func:`gnnqlab.kernels.sparse.aggregate.spmm`, packed if that pays; sums are identical.
 
     Args:
-        x: of the columns from 0 on; ``halo`` of those behind.
-        packed: one of `PACKINGS`; codes of more than four bits stay as they are.
-        rows: whose neighbours are summed, all by default; of the transpose if ``transposed``.
+        x: codes of the first columns of the matrix; ``halo``: of the columns after them.
+        packed: one of `PACKINGS`; codes of more than four bits are not packed.
+        rows: rows to aggregate, all by default; rows of the transpose if ``transposed``.
     """
     both = [x] if halo is None else [x, halo]
     if packed == NEVER or any(each.bits not in PAIRED_WIDTHS for each in both):
@@ -112,6 +113,7 @@ def rows_to_sum(
 
 def _pays(matrix: Adjacency, rows: tuple[int, int] | None, read: list[Codes]) -> bool:
     sources, codes = sum(len(each.codes) for each in read), read[0].codes
+    # Measured for the compiled CPU kernels only.
     if sources * codes.shape[1] < _LEAST_BYTES or not (codes.is_cpu and native.active(codes.device)):
         return False
     start, stop = rows or (0, matrix.num_rows)

@@ -1,8 +1,8 @@
-"""Products along edges whose rows are codes, and the differentiable ones: weighted sums head by head, numbers of edges.
+"""Products along edges with rows as codes, and their differentiable forms: weighted sums per head, values of edges.
 
-An edge's own number, such as an attention, is multiplied as it is; what is prepared is the rows at its ends and the
-gradients that come in (TANGO, sections 3.3 and 3.4). Gradients of numbers of edges are summed at nodes in float32: of a
-few numbers an edge, a scale takes what codes save.
+Values of edges, such as attention weights, are multiplied in float32; the rows at both ends and incoming gradients are
+quantized (TANGO, sections 3.3 and 3.4). Gradients of edge values are summed at nodes in float32: with only a few values
+per edge, a scale takes as many bytes as codes save.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = ["EdgeAdd", "EdgeDot", "EdgeProducts", "EdgeSum", "WeightedSum"]
 class EdgeProducts(PreparedProducts):
     """Products of codes along edges; no gradient is recorded.
 
-    Operands are codes or matrices, which are then quantized for one product alone. Letters: N columns, R rows, E edges,
+    Operands are codes or matrices; a matrix is quantized for one product only. Letters: N columns, R rows, E edges,
     K heads of F features.
     """
 
     head_way: str = "measured"
-    """How several heads are summed, one of :data:`gnnqlab.kernels.sparse.head_sums.WAYS`."""
+    """Method for sums of several heads, one of :data:`gnnqlab.kernels.sparse.head_sums.WAYS`."""
 
     def weighted_sum(self, adjacency: Adjacency, weights: Tensor, x: Operand) -> Tensor:
         """Return ``out[i, k] = sum_e weights[e, k] x[source of e, k]``, ``(R, K, F)``, of an operand ``(N, K, F)``."""
@@ -53,7 +53,7 @@ class EdgeProducts(PreparedProducts):
     def edge_sum(self, incidence: Adjacency, x: Tensor) -> Tensor:
         """Return the sums of rows of edges ``(E, D)`` at nodes, ``(R, D)``.
 
-        One sum takes a row once, so its codes are not kept, unless they are there already.
+        The sum reads each row once, so its codes are not stored; existing ones are used.
         """
         known = self._known.get(x)
         if known is not None and known.holds(x):
@@ -62,11 +62,11 @@ class EdgeProducts(PreparedProducts):
 
     @abstractmethod
     def _codes(self, x: Operand) -> Codes:
-        """Return the codes of an operand that a product takes, and count them."""
+        """Return the codes of an operand for a product, and count them."""
 
     @abstractmethod
     def _sum_alone(self, incidence: Adjacency, x: Tensor) -> Tensor:
-        """Sum rows that are quantized for this sum alone."""
+        """Sum rows that are quantized for this sum only."""
 
 
 class WeightedSum(torch.autograd.Function):
@@ -88,8 +88,8 @@ class WeightedSum(torch.autograd.Function):
             of_weights = products.edge_dot(adjacency, rows, gradient)
         if not ctx.needs_input_grad[1]:
             return of_weights, None, None, None
-        turned = weights[adjacency.transposed_edges.long()]
-        return of_weights, products.weighted_sum(adjacency.transposed, turned, gradient), None, None
+        by_column = weights[adjacency.transposed_edges.long()]  # (E, K), in the edge order of the transpose
+        return of_weights, products.weighted_sum(adjacency.transposed, by_column, gradient), None, None
 
 
 class EdgeDot(torch.autograd.Function):
@@ -97,7 +97,7 @@ class EdgeDot(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, adjacency: Adjacency, products: EdgeProducts) -> Tensor:
-        of_columns, of_rows = products.operand(x.contiguous()), products.operand(y.contiguous())
+        of_columns, of_rows = products.operand(x.contiguous()), products.operand(y.contiguous())  # (N, K, F), (R, K, F)
         ctx.adjacency, ctx.products = adjacency, products
         save_operands(ctx, of_columns, of_rows)
         return products.edge_dot(adjacency, of_columns, of_rows)
@@ -107,14 +107,14 @@ class EdgeDot(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (of_columns, of_rows), products, adjacency = saved_operands(ctx), ctx.products, ctx.adjacency
         gradient = gradients[0].contiguous()
-        turned = gradient[adjacency.transposed_edges.long()]
-        dx = products.weighted_sum(adjacency.transposed, turned, of_rows) if ctx.needs_input_grad[0] else None
+        by_column = gradient[adjacency.transposed_edges.long()]  # (E, K), in the edge order of the transpose
+        dx = products.weighted_sum(adjacency.transposed, by_column, of_rows) if ctx.needs_input_grad[0] else None
         dy = products.weighted_sum(adjacency, gradient, of_columns) if ctx.needs_input_grad[1] else None
         return dx, dy, None, None
 
 
 class EdgeAdd(torch.autograd.Function):
-    """``out[e, k] = x[u, k] + y[v, k]`` of prepared rows; gradients are sums, which multiply nothing."""
+    """``out[e, k] = x[u, k] + y[v, k]`` of quantized rows; gradients are float32 sums without products."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, adjacency: Adjacency, products: EdgeProducts) -> Tensor:

@@ -1,10 +1,10 @@
-"""Products in float32 that keep their activations for the backward pass in 1, 2, 4 or 8 bits (EXACT).
+"""Float32 products whose saved activations have 1, 2, 4 or 8 bits (EXACT).
 
-The forward pass is float32's, bit for bit; nothing is rounded before it is multiplied, so no layer needs an exact
-product of its own. Kept in codes are inputs of products with weights, rows and sums of attention, and inputs of
-LayerNorm; of a rectifier's input one bit an element; of a dropout mask nothing, for it is a function. Sums over
-neighbours keep nothing. Raw features, weights, what is one number a row or a head, and rows of which a node has several
-stay as they are, and so does what a model computes with PyTorch alone, such as an LSTM.
+The forward pass is bitwise that of float32: nothing is rounded before a product, so no layer needs products of its own.
+Saved as codes are inputs of products with weights, rows and sums of attention, and inputs of LayerNorm. A ReLU saves
+one bit per element, dropout nothing (its mask is a function of ids and seed), and an aggregation nothing. Saved in
+float32 are raw features, weights, values per row or per head, rows if a node has several, and all that a model computes
+with PyTorch directly, such as an LSTM.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ __all__ = ["ExactActivations", "ExactProducts"]
 
 @dataclass(frozen=True)
 class ExactActivations(Compute):
-    """Compute: products in float32, their activations kept for the backward pass in few bits (EXACT).
+    """Compute: products in float32, with saved activations in few bits (EXACT).
 
-    Differs: Z and S are rounded to bfloat16 before the codes are made, where the authors cut them after and so bias
-    what is decoded; dropout keeps no mask; the projection is drawn again and not kept; an activation that two products
-    share is kept once.
+    Differs: Z and S are rounded to bfloat16 before the codes are made; the authors truncate them afterwards, which
+    biases decoded values. Dropout saves no mask; the projection is drawn again, not saved; an activation that two
+    products share is saved once.
     """
 
     bits: Annotated[int, OneOf((1, 2, 4, 8))] = 8
-    """Of a code. The authors' library has 2 by default, their command line 8."""
+    """Bits of a code. The default of the authors' library is 2, of their command line 8."""
     ratio: Annotated[float, Between(0, 1, open_low=True)] = 1.0
-    """Share of columns that a random projection keeps of inputs of products, in (0, 1]; 1 projects nothing."""
+    """Columns after the random projection of product inputs, relative to before, in (0, 1]; 1: no projection."""
 
     def __post_init__(self) -> None:
         check(self)
 
     def refuses_activation(self, activation: str | None) -> str | None:
-        """Return why a model with this activation cannot be trained, or ``None``."""
+        """Return the reason why a model with this activation cannot be trained, or ``None``."""
         return _refusal(activation)
 
     def build(self, device: torch.device | str = "cpu") -> Products:
-        """Return the products of one worker."""
+        """Create the products of one worker."""
         return ExactProducts(self.bits, self.ratio)
 
 
 class ExactProducts(PlainProducts):
-    """Float32 products whose gradients stand on codes.
+    """Float32 products whose gradients are computed from saved codes.
 
-    Outside a training pass (:meth:`begin`) they are float32's in everything.
+    Outside a training pass (:meth:`begin`) they are plain float32 products.
     """
 
     def __init__(self, bits: int = 8, ratio: float = 1.0) -> None:
@@ -84,7 +84,7 @@ class ExactProducts(PlainProducts):
     def saved(
         self, operand: Operand, ids: Tensor | None = None, like: Operand | None = None, *, project: bool = True
     ) -> Operand:
-        """Return the rows in codes; as they are outside a training pass, if they are raw features, or not one a node.
+        """Pack rows into codes; unchanged outside a training pass, for raw features, and if not one row per node.
 
         Raises:
             ValueError: if they are not float32.
@@ -94,11 +94,12 @@ class ExactProducts(PlainProducts):
             return operand
         if operand.dtype != torch.float32:
             raise ValueError(
-                f"compute exact keeps rows of float32 in codes, got {operand.dtype}; choose compute float32 for others"
+                f"compute exact saves float32 rows as codes, got {operand.dtype}; choose compute float32 for others"
             )
         ids = place.ids if ids is None else ids
         if operand.shape[0] != ids.numel():
             return operand
+        # The codes of a tensor are shared by all products that save it, until it is written to.
         known = self._known.get(operand)
         project = project and self.ratio < 1.0 and operand.dim() == 2
         if known is not None and known[:2] == (operand._version, project):
@@ -125,7 +126,7 @@ class ExactProducts(PlainProducts):
         if not self._packs:
             return super().nodewise(x, norm, activation=activation, mask=mask, inplace=inplace)
         _expect_rectifier(activation)
-        with _Elementwise(self):  # codes of the norm's input and a rectifier's bits: less than one pass keeps
+        with _Elementwise(self):  # codes of the norm's input and the ReLU's bits: less memory than the fused pass saves
             return step_by_step(x, norm, activation=activation, mask=mask, inplace=inplace)[0]
 
     def nodewise_both(
@@ -149,7 +150,7 @@ class ExactProducts(PlainProducts):
 
     def _product(self, base: Tensor | None, a: Operand, b: Operand, transposed: str, out: Tensor | None) -> Tensor:
         if base is None and isinstance(a, PackedRows) and a.projected and transposed == "a":
-            # Projected rows are lifted once they are multiplied: fewer rows then.
+            # R ((x R).T b) in place of ((x R) R.T).T b: R multiplies (k, O), not (N, k).
             return torch.mm(a.projection(), torch.mm(a.rows().t(), self.dense(b)), out=out)
         return super()._product(base, a, b, transposed, out)
 
@@ -189,7 +190,7 @@ def _refusal(activation: str | None) -> str | None:
     if activation in (None, "none", "relu"):
         return None
     return (
-        f"compute exact keeps one bit an element for a rectifier's slope, got activation {activation!r}, whose slope "
+        f"compute exact saves one bit per element for the slope of an activation, got {activation!r}, whose slope "
         "has more than two values; choose activation relu, or another compute"
     )
 
@@ -201,7 +202,7 @@ def _expect_rectifier(activation: str) -> None:
 
 
 class _Elementwise(TorchFunctionMode):
-    """Norms and rectifiers of a model as they are written, keeping codes and signs."""
+    """Mode in which PyTorch's LayerNorm and ReLU functions save codes and signs."""
 
     def __init__(self, products: ExactProducts) -> None:
         super().__init__()

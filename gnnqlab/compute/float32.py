@@ -1,4 +1,4 @@
-"""Every product in float32: an operand is the tensor itself, and gradients are PyTorch's own."""
+"""Products in float32: an operand is the tensor itself, and gradients are those of PyTorch."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Float32Products(Compute):
     remade: ClassVar[bool] = True
 
     def build(self, device: torch.device | str = "cpu") -> Products:
-        """Return the products of one worker."""
+        """Create the products of one worker."""
         return PlainProducts()
 
 
 class PlainProducts(Products):
-    """Products of tensors as they are; float64 ones stay float64."""
+    """Products of tensors without conversion; float64 tensors give float64 results."""
 
     @property
     def exact(self) -> Products:
@@ -69,9 +69,9 @@ class PlainProducts(Products):
     def mixed(self, x: Tensor, weight: Tensor, *, beta: float, alpha: float) -> Tensor:
         if not tall_skinny.many(x):
             return self.affine(x, x, weight, beta=beta, alpha=alpha)
-        # As x (beta I + alpha weight) it is one product forward and one backward, without passes that scale and add.
-        own = torch.eye(weight.shape[0], dtype=weight.dtype, device=weight.device)
-        return self.linear(x, torch.add(beta * own, weight, alpha=alpha))
+        # x (beta I + alpha weight): one product forward and one backward, without passes that scale and add.
+        identity = torch.eye(weight.shape[0], dtype=weight.dtype, device=weight.device)
+        return self.linear(x, torch.add(beta * identity, weight, alpha=alpha))
 
     def aggregate(self, adjacency: Adjacency, x: Tensor) -> Tensor:
         return sparse.aggregate(adjacency, x)
@@ -84,7 +84,7 @@ class PlainProducts(Products):
 
 
 class Affine(torch.autograd.Function):
-    """``y = base + x w`` of many rows; ``dx = dy w.T``, ``dw = x.T dy``."""
+    """``y = base + x w`` for tall-skinny ``x``; ``dx = dy w.T``, ``dw = x.T dy``."""
 
     @staticmethod
     def forward(ctx: Any, base: Tensor | None, x: Tensor, weight: Tensor) -> Tensor:
@@ -97,8 +97,9 @@ class Affine(torch.autograd.Function):
         (x, weight), gradient = ctx.saved_tensors, gradients[0].contiguous()
         of_base, of_x, of_weight = ctx.needs_input_grad
         base = (gradient if ctx.by_row else gradient.sum(0)) if of_base else None
-        own = not torch.is_grad_enabled() and tall_skinny.pays(gradient, weight.t())
-        of_rows = tall_skinny.tall_mm if own else torch.mm
+        # The kernel records no gradient, so a double backward pass needs torch.mm.
+        use_kernel = not torch.is_grad_enabled() and tall_skinny.pays(gradient, weight.t())
+        of_rows = tall_skinny.tall_mm if use_kernel else torch.mm
         return base, of_rows(gradient, weight.t()) if of_x else None, x.t() @ gradient if of_weight else None
 
 
@@ -107,4 +108,4 @@ def _pays(x: Tensor, weight: Tensor) -> bool:
 
 
 PLAIN = PlainProducts()
-"""Float32 products hold nothing, so one serves all."""
+"""Float32 products without state, shared by all callers."""

@@ -1,7 +1,7 @@
-"""The differentiable products, for any precision: what they keep is the operands, prepared once.
+"""Differentiable products for any precision, which save their operands for backward.
 
-The gradient of a product is the gradient of the product that ran, with its operands as they were; the gradient that
-comes in becomes an operand as well, before it is multiplied.
+The gradient of a product is that of the product as it ran, with its rounded operands. The incoming gradient is
+converted to an operand too, before it is multiplied.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Aggregate", "Attend", "Linear", "LinearByType", "rounded"]
 
 
 def rounded(products: Products, halves: Tensor) -> Tensor:
-    """Return halves of logits ``(N, K)`` as they enter the softmax; their gradients are those of the halves."""
+    """Return halves of logits ``(N, K)`` rounded as they enter the softmax; gradients ignore the rounding."""
     logits = products.of_logits
     return logits.dense(logits.operand(halves))
 
@@ -47,15 +47,16 @@ class Linear(torch.autograd.Function):
 
 
 class LinearByType(torch.autograd.Function):
-    """``y_t = x_t w_t`` of runs of rows, one of each type; ``dx_t = dy_t w_t.T``, ``dw_t = x_t.T dy_t``.
+    """``y_t = x_t w_t`` for runs of rows, one per type; ``dx_t = dy_t w_t.T``, ``dw_t = x_t.T dy_t``.
 
-    Rows ``(N, I)`` and their gradient are prepared whole, whatever the number of types; weights ``(T, I, O)`` one each.
+    Rows ``(N, I)`` and their gradient become one operand each, whatever the number of types; weights ``(T, I, O)`` one
+    per type.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weights: Tensor, lengths: tuple[int, ...], products: Products) -> Tensor:
         rows, matrices = products.operand(x), [products.weight(each) for each in weights.unbind()]
-        out = x.new_empty(x.shape[0], weights.shape[2])
+        out = x.new_empty(x.shape[0], weights.shape[2])  # (N, I) -> (N, O)
         for (start, stop), matrix in zip(_runs(lengths), matrices, strict=True):
             if start < stop:
                 products.mm(products.part(rows, (start, stop)), matrix, out=out[start:stop])
@@ -82,7 +83,7 @@ class LinearByType(torch.autograd.Function):
 
 
 def _runs(lengths: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Return where each run of rows starts and stops."""
+    """Return start and stop of each run of rows."""
     stops = list(itertools.accumulate(lengths))
     return list(zip([0, *stops[:-1]], stops, strict=True))
 
@@ -103,14 +104,14 @@ class Aggregate(torch.autograd.Function):
 
 
 class Attend(torch.autograd.Function):
-    """Attention over all columns of a matrix; of ``z`` the operand alone is kept, for values and logits alike."""
+    """Attention over all columns of a matrix; of ``z`` only the operand is saved, for both values and logits."""
 
     @staticmethod
     def forward(
         ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, adjacency: Adjacency, slope: float, products: Products
     ) -> Tensor:
-        source, target = (rounded(products, (z * vector).sum(-1)) for vector in (a_source, a_target))
-        values = products.operand(z)  # after the logits, as among workers: operands have their noise by number
+        source, target = (rounded(products, (z * vector).sum(-1)) for vector in (a_source, a_target))  # (N, K)
+        values = products.operand(z)  # after the logits, as in distributed runs: noise depends on the order of operands
         out, stats = products.attend_rows(adjacency, values, source, target, slope=slope)
         ctx.adjacency, ctx.slope, ctx.products = adjacency, slope, products
         save_operands(ctx, products.saved(values), a_source, a_target, source, target, products.saved(out), stats)
@@ -121,7 +122,7 @@ class Attend(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (values, a_source, a_target, source, target, out, stats), products = saved_operands(ctx), ctx.products
         gradient = products.operand(gradients[0].contiguous())
-        edge_gradients = source.new_empty(ctx.adjacency.num_edges, source.shape[1])
+        edge_gradients = source.new_empty(ctx.adjacency.num_edges, source.shape[1])  # (E, K)
         d_z, d_source = products.attend_columns(
             ctx.adjacency,
             values,
@@ -135,6 +136,7 @@ class Attend(torch.autograd.Function):
         d_target = segment_sum(ctx.adjacency, edge_gradients)
         z = products.dense(values)
         of_vectors = [(logits.unsqueeze(-1) * z).sum(0) for logits in (d_source, d_target)]
+        # z also enters through both halves of the logits, <a, z>.
         for logits, vector in ((d_source, a_source), (d_target, a_target)):
             d_z.addcmul_(logits.unsqueeze(-1), vector)
         return d_z, *of_vectors, None, None, None

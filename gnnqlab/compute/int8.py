@@ -1,25 +1,30 @@
-"""Rows, weights and gradients as integers where they are multiplied (TANGO); sums, results and weights in float32.
+"""Integer operands of products: rows, weights and gradients (TANGO); sums, results and weight updates in float32.
 
-TANGO (Chen et al., SC 2023) quantizes what a product takes with one scale for a tensor, rounds by noise, multiplies
-integers, and keeps float32 weights (section 3.2). A scale a row is ours. What each does to the products:
+TANGO (Chen et al., SC 2023) quantizes operands with one scale per tensor and stochastic rounding, multiplies integers,
+and stores float32 weights (section 3.2). One scale per row is our addition. The products for each scale:
 
-* ``X W`` and ``dY W^T``: integers with 32-bit sums; a row's scale and the weight's meet the sum.
-* ``A X`` and attention: float32 sums of codes, each times its edge and its row's scale; logits are of z as it is,
-  and exact unless ``exact_logits`` says otherwise.
-* ``X^T dY`` sums over rows. One scale a tensor: integers. A scale a row does not leave the sum: float32 sums of codes
-  times both scales, nothing rounded but the codes.
+* ``X W`` and ``dY W^T``: integers with 32-bit sums, which are multiplied by the scales of the row and of the weight.
+* ``A X`` and attention: float32 sums of codes times edge weight and row scale; logits use the original z, and are exact
+  unless ``exact_logits`` is ``False``.
+* ``X^T dY`` sums over rows. One scale per tensor: integers. A scale per row cannot be factored out of the sum: float32
+  sums of codes times both scales; only the codes are rounded.
 
-Rounding is unbiased and a function of (seed, epoch, operand, global node, column). So with a scale a row P workers
-train what one process trains, up to the order of float32 sums: a row that its owner and its receivers round has the
-same codes everywhere. So with one scale for all workers' rows (``whole``), for which each operand waits for all of them
-and for the largest magnitude of all: nothing can be multiplied while rows travel, and schedules that do are refused. A
-scale a tensor is that of what one worker prepares at once (its rows; under overlap its central and its marginal rows
-apart; the rows that came): nobody waits for another's range, and P workers round with other steps than one process,
-unbiased all the same. Under a cut of edges copies of a node round parts of its gradient, whatever the scale: there
-only the forward pass is one process's.
+Rounding is unbiased and a function of (seed, epoch, operand, global node, column). Effect of the scale:
 
-Rows that another worker sent in codes are decoded, rounded again, and counted (``rounded_twice`` of ``run.records``): a
-codec counts codes from the smallest element of a row, products count them from zero, so neither takes the other's.
+* ``row``: P workers train the same as one process, up to the order of float32 sums, because the owner and the receivers
+  of a row get the same codes.
+* ``whole``, one scale for all workers' rows: the same, but each operand needs all rows and an all-reduced maximum. So
+  nothing can be multiplied during an exchange, and schedules that overlap are refused.
+* ``tensor``, one scale for all rows that a worker prepares at once (its rows; with overlap its central and its marginal
+  rows separately; received rows): no worker waits for the range of another. P workers round with other steps than one
+  process, still unbiased.
+
+Under a vertex-cut, copies of a node round parts of its gradient, with any scale: only the forward pass is that of one
+process.
+
+Received rows that a codec has quantized are decoded, quantized again, and counted (``rounded_twice`` of
+``run.records``): codes of a codec start at the smallest element of a row, those of products at zero, so they cannot be
+shared.
 """
 
 from __future__ import annotations
@@ -53,38 +58,38 @@ __all__ = ["Int8Products", "QuantizedProducts"]
 ROUNDINGS = ("stochastic", "nearest")
 AUTO = "auto"
 _MOST_RUNS = 8
-"""Runs of rows of one scale that are worth a product of integers each."""
+"""Limit of runs of rows with one scale for which one integer product per run is faster."""
 _BLOCK = 8192
-"""Rows whose errors are summed at once, in float64."""
+"""Rows per block in which errors are summed, in float64."""
 
 
 @dataclass(frozen=True)
 class Int8Products(Compute):
-    """Compute: operands are codes of ``bits`` bits, quantized once a pass; weights are updated in float32.
+    """Compute: operands are codes of ``bits`` bits, quantized once per pass; weights are updated in float32.
 
-    What enters an exponential stays exact unless a setting says otherwise: there an error e multiplies odds by exp(e)
-    (section 3.2, Eqs. 7, 8). That is the layer before the loss, of one label (softmax) and of several (a sigmoid each)
-    alike, and of links, whose score is the dot product of two of its rows: the errors of both would meet in one
-    exponent. And it is the edges' logits of attention.
+    Inputs of an exponential are exact by default, because there an error e multiplies odds by exp(e) (section 3.2, Eqs.
+    7, 8). These are the logits of attention, and the layer before the loss: for one label (softmax), for several (a
+    sigmoid each), and for links, whose score is the dot product of two rows, so that both errors would enter one
+    exponent.
     """
 
     bits: int | str = 8
-    """Of a code, 2 to 8, each fills a byte; ``auto``: 8 in the first epoch, after it the fewest of 8, 6, 4 and 2 whose
-    codes of the first layer's output err by no more than 0.3 (Eq. 4), for the rest of the training."""
+    """Bits of a code, 2 to 8, each stored in a byte. ``auto``: 8 in the first epoch, then for the whole training the
+    fewest of 8, 6, 4 and 2 with a relative error of the first layer's output of at most 0.3 (Eq. 4)."""
     scale: str = "row"
-    """Of rows and their gradients: ``row``, one a row; ``tensor``, one for all that a worker prepares at once; or
-    ``whole``, one for all workers' rows of a matrix (the paper's), on which they agree, operand by operand."""
+    """Scale of rows and their gradients: ``row``, one per row; ``tensor``, one for all rows that a worker prepares at
+    once; ``whole``, one for all workers' rows of a matrix (as in the paper), with an all-reduce per operand."""
     rounding: str = "stochastic"
     """``stochastic``, unbiased, or ``nearest``, for comparison: the paper's Test2."""
     exact_classifier: bool = True
     """Multiply in float32 in the layer before the loss (section 3.2); ``False`` is the paper's Test1."""
     exact_logits: bool = True
-    """Keep both halves of an edge's logit in float32 (section 3.2); ``False``: round them to codes before they are
-    added, as section 3.3 does (erratum TG-5). With a scale a row the heads of a node share one, so a single head's
-    number is its own scale and stays as it is; choose another scale to round it."""
+    """True: both halves of an edge's logit are float32 (section 3.2). False: they are rounded to codes before they are
+    added, as in section 3.3 (erratum TG-5). With one scale per row the heads of a node share a scale, so the value of a
+    single head determines its scale and is not changed by rounding; choose another scale to round it."""
     packed: str = "auto"
-    """When sums over neighbours read codes of at most four bits two to a byte, which changes no sum: ``auto``, where it
-    was measured to be faster; ``always``, which ``bits`` must allow; or ``never``."""
+    """Packing of codes of at most four bits, two per byte, for aggregations; sums do not change. ``auto``: if measured
+    to be faster; ``always``, which ``bits`` must allow; or ``never``."""
 
     def __post_init__(self) -> None:
         if isinstance(self.bits, str) and self.bits != AUTO:
@@ -97,31 +102,34 @@ class Int8Products(Compute):
 
     @property
     def first_bits(self) -> int:
-        """Of the first epoch."""
+        """Bits of the first epoch."""
         return max(CHOICES) if isinstance(self.bits, str) else self.bits
 
     def build(self, device: torch.device | str = "cpu") -> Products:
-        """Return the products of one worker."""
+        """Create the products of one worker."""
         return QuantizedProducts(self)
 
     def refuses(self, system: Any) -> str:
-        """Say why a system cannot multiply so."""
+        """Return the reason why a system cannot use these products, or an empty text."""
         if not self.exact_logits and system.schedule.in_turn:
-            return "exact_logits=False rounds logits once a pass, and attention in turn finds them twice"
+            return (
+                "exact_logits=False rounds logits once per pass, but sequential attention computes them twice; choose "
+                "exact_logits=True or another schedule"
+            )
         if self.scale != WHOLE:
             return ""
         if not system.schedule.computes_after:
             return (
-                "scale='whole' is known once all rows are there, and this schedule prepares some before; choose "
-                "schedule Synchronous() or scale='row'"
+                "scale='whole' is known only after all rows have been received, but this schedule prepares some "
+                "earlier; choose schedule Synchronous() or scale='row'"
             )
         if system.exchange.sends_blocks or system.sampler.p < 1.0:
-            return "scale='whole' is that of all rows, and blocks or samples are quantized alone; choose scale='row'"
+            return "scale='whole' needs all rows, but blocks or samples are quantized alone; choose scale='row'"
         return ""
 
 
 class QuantizedProducts(EdgeProducts):
-    """Products of integer codes, one worker's.
+    """Products of integer codes on one worker.
 
     Example:
         >>> products = QuantizedProducts()
@@ -135,12 +143,12 @@ class QuantizedProducts(EdgeProducts):
         super().__init__()
         self.settings = settings
         self.bits = settings.first_bits
-        """Of codes made from now on."""
+        """Bits of codes that are made from now on."""
         self._choice: BitChoice | None = None
         self._owned: Tensor | None = None
         self._largest = Largest()
         self.quantized: Quantized = Quantized()
-        """Counted since the products were built."""
+        """Counts since the products were built."""
         self._weights: MutableMapping[Tensor, tuple[Codes, int]] = WeakTensorKeyDictionary()
         self._rows: PassRows | None = None
         self._passes = 0
@@ -151,15 +159,16 @@ class QuantizedProducts(EdgeProducts):
         return PLAIN if self.settings.exact_classifier else self
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
-        """Return who chooses the bits, nobody if they are given; and learn with whom a scale is to be agreed on.
+        """Return the callback that chooses the bits if they are ``auto``, and set up the group for a common scale.
 
         Raises:
-            ValueError: if there are others, and no process group to agree in.
+            ValueError: if scale ``whole`` has several workers, but no process group.
         """
         if self.settings.scale == WHOLE and training.worker.workers > 1:
             if not training.distributed:
                 raise ValueError(
-                    f"scale 'whole' needs a process group, got {training.worker.workers} workers without; choose 'row'"
+                    f"scale 'whole' needs a process group, got {training.worker.workers} workers without one; choose "
+                    "scale 'row'"
                 )
             self._largest.group = dist.new_group()
         if self.settings.bits != AUTO:
@@ -178,8 +187,8 @@ class QuantizedProducts(EdgeProducts):
         noise = self._noise(self._ids(output), stream("bits", 0))
         largest = self._largest.of(output, self.settings.scale)
         for bits in CHOICES:
-            rows = self._rounded(x, self.settings.scale, noise, largest, bits=bits)
-            for block in self._owned.split(_BLOCK) if len(self._owned) else ():  # copies count once
+            rows = self._round(x, self.settings.scale, noise, largest, bits=bits)
+            for block in self._owned.split(_BLOCK) if len(self._owned) else ():  # owned rows only: replicas count once
                 rounded = rows.codes[block] * rows.scales[block].unsqueeze(1)
                 errors[bits] += relative_error(x[block], rounded) * rounded.numel()
         self._choice.take(len(self._owned) * x.shape[1], errors)
@@ -209,16 +218,17 @@ class QuantizedProducts(EdgeProducts):
         if not isinstance(w, Tensor):
             return w
         codes, version = self._weights.get(w, (None, None))
-        if codes is None or version != w._version:
-            codes = self._alone(w, self._numbers.stream("weight"), "tensor")
+        if codes is None or version != w._version:  # in-place updates change the version
+            codes = self._quantize(w, self._numbers.stream("weight"), "tensor")
             codes = dataclasses.replace(codes, step=float(codes.scales[0]) if len(codes.scales) else 0.0)
             self._weights[w] = codes, w._version
         return codes
 
-    def halo(self, x: Operand, beside: Operand, ids: Tensor) -> Operand:
+    def halo(self, x: Operand, local: Operand, ids: Tensor) -> Operand:
         if not isinstance(x, Tensor) or x.dtype != torch.float32:
             return x
-        return self._alone(x, beside.stream, self.settings.scale, ids, beside.largest)
+        # The noise stream of the owned rows, so that a node's row has the same codes at its owner and its receivers.
+        return self._quantize(x, local.stream, self.settings.scale, ids, local.largest)
 
     def part(self, operand: Operand, rows: Range) -> Operand:
         if isinstance(operand, Tensor):
@@ -236,7 +246,7 @@ class QuantizedProducts(EdgeProducts):
     def _product(self, base: Tensor | None, a: Operand, b: Operand, transposed: str, out: Tensor | None) -> Tensor:
         a, b, bias = self._codes(a), self._codes(b), None
         if base is not None and base.dim() == 1 and transposed != "a":
-            base, bias = None, base
+            base, bias = None, base  # a row: the kernel adds it while it writes the result
         if base is not None and out is None:
             rows, columns = a.shape[1] if transposed == "a" else a.shape[0], b.shape[0 if transposed == "b" else 1]
             out = torch.empty((rows, columns), device=base.device)
@@ -258,8 +268,9 @@ class QuantizedProducts(EdgeProducts):
     def _over_columns(
         self, a: Codes, b: Codes, transposed: bool, bias: Tensor | None, out: Tensor | None, *, accumulate: bool
     ) -> Tensor:
-        """``a @ b``, or ``a @ b.T``: integers, where b has one scale and a sum few enough terms."""
+        """Return ``a @ b`` or ``a @ b.T``: integers if b has one scale and sums cannot overflow, else float32."""
         if b.step is not None and a.codes.shape[1] < MOST_TERMS:
+            # The kernel finds the largest magnitude of its result, which is the scale of the next operand.
             largest = self._largest.room(a.codes.device) if out is None and self.settings.scale == "tensor" else None
             product = int8_mm(
                 a.codes, a.scales, b.codes, b.step,
@@ -275,7 +286,7 @@ class QuantizedProducts(EdgeProducts):
         return out.add_(product) if accumulate else out.copy_(product)
 
     def _over_rows(self, a: Codes, b: Codes, out: Tensor | None, *, accumulate: bool) -> Tensor:
-        """``a.T @ b``: integers for each run of rows of one scale, or float32 sums."""
+        """Return ``a.T @ b``: integers for each run of rows with one scale, or float32 sums."""
         scales = a.scales * b.scales
         if out is None:
             out, accumulate = torch.zeros((a.codes.shape[1], b.codes.shape[1]), device=scales.device), True
@@ -284,6 +295,7 @@ class QuantizedProducts(EdgeProducts):
             if len(steps) <= _MOST_RUNS:
                 out = out if accumulate else out.zero_()
                 start = 0
+                # Rows that were quantized together are contiguous and share a scale: one integer product per run.
                 for step, count in zip(steps.tolist(), counts.tolist(), strict=True):
                     stop = start + count
                     int8_mm_transposed(a.codes[start:stop], b.codes[start:stop], step, out=out, accumulate=True)
@@ -292,7 +304,7 @@ class QuantizedProducts(EdgeProducts):
         return int8_mm_scaled(a.codes, b.codes, scales, out=out, accumulate=accumulate)
 
     def _codes(self, x: Operand) -> Codes:
-        """An operand that a product takes; a matrix is quantized for it alone."""
+        """Return the codes of an operand and count them; a matrix is quantized for this product only."""
         codes = self._prepare(x) if isinstance(x, Tensor) else x
         self.quantized.used += codes.codes.numel()
         return codes
@@ -304,7 +316,7 @@ class QuantizedProducts(EdgeProducts):
         return quantized_sum(incidence, x, bits=self.bits, scale=one, noise=self._noise(self._ids(x), self._stream(x)))
 
     def _prepare(self, x: Tensor) -> Codes:
-        return self._alone(x, self._stream(x), self.settings.scale)
+        return self._quantize(x, self._stream(x), self.settings.scale)
 
     def _blank(self, x: Tensor) -> Codes:
         width = x[0].numel() if len(x) else x.flatten(1).shape[1]
@@ -318,21 +330,21 @@ class QuantizedProducts(EdgeProducts):
         quantize(x[first:last].flatten(1).float(), bits=self.bits, scale=self.settings.scale, noise=noise, out=out)
         self.quantized.made += out.codes.numel()
 
-    def _alone(
+    def _quantize(
         self, x: Tensor, number: int, scale: str, ids: Tensor | None = None, largest: float | None = None
     ) -> Codes:
         ids = self._ids(x) if ids is None else ids
-        flat = x.flatten(1).float()
+        flat = x.flatten(1).float()  # (N, K, F) -> (N, K · F)
         most = self._largest.of(x, scale) if largest is None else largest
-        rows = self._rounded(flat, scale, self._noise(ids, number), most)
+        rows = self._round(flat, scale, self._noise(ids, number), most)
         self.quantized.made += rows.codes.numel()
         shared = most if isinstance(most, float) else None
         return Codes(rows.codes, rows.scales, tuple(x.shape), number, bits=self.bits, largest=shared)
 
-    def _rounded(
+    def _round(
         self, x: Tensor, scale: str, noise: Noise | None, largest: float | Tensor | None, *, bits: int | None = None
     ) -> QuantizedRows:
-        one = "tensor" if scale == WHOLE else scale
+        one = "tensor" if scale == WHOLE else scale  # for the kernel both are one scale; `largest` makes it common
         return quantize(x, bits=bits or self.bits, scale=one, noise=noise, largest=largest)
 
     def _stream(self, x: Tensor) -> int:
@@ -342,7 +354,7 @@ class QuantizedProducts(EdgeProducts):
         return self._rows is not None and len(self._rows.ids) == x.shape[0]
 
     def _ids(self, x: Tensor) -> Tensor:
-        """Global ids of rows of nodes; numbers of other rows."""
+        """Return the global ids of rows if there is one per node, else consecutive numbers."""
         if self._rows is not None and self._of_nodes(x):
             return self._rows.ids
         return torch.arange(x.shape[0], device=x.device)

@@ -1,12 +1,12 @@
-"""Rows in few bits: what EXACT keeps of an activation (Liu et al., ICLR 2022).
+"""Rows in few bits: EXACT's saved activations (Liu et al., ICLR 2022).
 
 Codes are those of messages: ``q = floor((x - Z) / S + u)`` with the smallest element and the step of each row, both in
-bfloat16 and rounded outwards before the codes are made, so that ``E[q S + Z] = x`` holds for them as they are kept.
-Before, D columns may be projected to ``k = ceil(ratio D)``: ``x R`` with ``R`` of ``+-1 / sqrt(k)``, ``E[R R^T] = I``,
-so ``E[(x R) R^T] = x`` too. R is drawn again where it is needed and kept by nobody.
+bfloat16 and rounded outwards before the codes are made, so that ``E[q S + Z] = x`` holds for the saved Z and S. Before
+that, D columns may be projected to ``k = ceil(ratio D)``: ``x R`` with ``R`` of ``+-1 / sqrt(k)``, ``E[R R^T] = I``, so
+``E[(x R) R^T] = x`` too. R is never stored, but drawn again when needed.
 
-Variance of an element: at most ``S^2 / 4`` of rounding; with a projection
-``((D - 1) / k) |x|^2`` a row and D / k times that of rounding in k columns.
+Variance: at most ``S^2 / 4`` per element from rounding; with a projection ``((D - 1) / k) |x|^2`` per row, and D / k
+times the variance of rounding k columns.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from gnnqlab.kernels.noise import uniform16
 __all__ = ["Counter", "PackedRows", "kept_bytes", "pack", "projected_columns", "projection"]
 
 _METADATA = 4
-"""Bytes a row: Z and S in bfloat16."""
+"""Bytes per row of Z and S in bfloat16."""
 
 
 @dataclass(frozen=True)
 class Counter:
-    """Where noise is drawn; columns of R have a stream of their own."""
+    """Counter of the noise generator; columns of R have a stream of their own."""
 
     seed: int
     epoch: int
@@ -50,7 +50,7 @@ class PackedRows:
     shape: torch.Size
     bits: int
     columns: int
-    """k, of a row in codes; less than D if it was projected."""
+    """k, columns of a row in codes; less than D after a projection."""
     counter: Counter
 
     @property
@@ -62,7 +62,7 @@ class PackedRows:
         return self.columns < self.shape[1:].numel()
 
     def rows(self) -> Tensor:
-        """Return what the codes stand for, float32 ``(N, k)``."""
+        """Decode the codes without lifting a projection, float32 ``(N, k)``."""
         out = torch.empty(self.shape[0], self.columns, device=self.payload.device)
         decode_rows(self.payload, self.params, self.bits, None, out, None)
         return out
@@ -72,15 +72,15 @@ class PackedRows:
         return projection(self.shape[1:].numel(), self.columns, self.counter, self.payload.device)
 
     def dense(self) -> Tensor:
-        """Return the rows as they were, but for noise: float32 of their shape."""
+        """Decode the rows: float32 of the original shape, unbiased."""
         rows = self.rows()
         if self.projected:
-            rows = rows @ self.projection().t()
+            rows = rows @ self.projection().t()  # (N, k) -> (N, D)
         return rows.view(self.shape)
 
 
 def projected_columns(columns: int, ratio: float) -> int:
-    """Return k, the columns that a share of them leaves; at least one.
+    """Return k, the number of columns after projection; at least one.
 
     Example:
         >>> projected_columns(100, 0.125), projected_columns(3, 1.0)
@@ -90,7 +90,7 @@ def projected_columns(columns: int, ratio: float) -> int:
 
 
 def kept_bytes(rows: int, columns: int, *, bits: int, ratio: float = 1.0) -> int:
-    """Bytes of ``(rows, columns)`` as they are kept: ``N ceil(k b / 8) + 4 N``.
+    """Return the bytes of saved rows ``(rows, columns)``: ``N ceil(k b / 8) + 4 N``.
 
     Example:
         >>> kept_bytes(1000, 256, bits=2), 1000 * 256 * 4
@@ -100,17 +100,17 @@ def kept_bytes(rows: int, columns: int, *, bits: int, ratio: float = 1.0) -> int
 
 
 def pack(x: Tensor, ids: Tensor, *, bits: int, counter: Counter, ratio: float = 1.0) -> PackedRows:
-    """Return rows in codes.
+    """Pack rows into codes.
 
     Args:
         x: float32 ``(N, D)`` or, without a projection, ``(N, K, F)``.
-        ids: global ids of the rows, int64 ``(N,)``: a row's noise does not depend on who has it.
+        ids: global ids of the rows, int64 ``(N,)``: a row's noise is the same on every worker.
         bits: 1, 2, 4 or 8.
         counter: of the noise.
-        ratio: of columns kept by projection, in (0, 1]; 1 projects nothing.
+        ratio: columns after projection relative to before, in (0, 1]; 1: no projection.
 
     Raises:
-        NonFiniteRow: if a row holds NaN or Inf.
+        NonFiniteRow: if a row contains NaN or Inf.
 
     Example:
         >>> x = torch.tensor([[0.0, 1.0, 3.0]])
@@ -120,7 +120,7 @@ def pack(x: Tensor, ids: Tensor, *, bits: int, counter: Counter, ratio: float = 
     shape, x = x.shape, x.flatten(1)
     columns = projected_columns(x.shape[1], ratio)
     if columns < x.shape[1]:
-        x = x @ projection(x.shape[1], columns, counter, x.device)
+        x = x @ projection(x.shape[1], columns, counter, x.device)  # (N, D) -> (N, k)
     if columns > 1 and x.stride(1) != 1:
         x = x.contiguous()
     payload = torch.empty(x.shape[0] * int(row_bytes(columns, bits)), dtype=torch.uint8, device=x.device)
@@ -132,7 +132,7 @@ def pack(x: Tensor, ids: Tensor, *, bits: int, counter: Counter, ratio: float = 
 
 
 def projection(columns: int, kept: int, counter: Counter, device: torch.device | str = "cpu") -> Tensor:
-    """Return R, ``(columns, kept)`` of ``+-1 / sqrt(kept)`` (normalised Rademacher), the same for all workers."""
-    places, where = torch.arange(columns, device=device), counter.of_columns
-    noise = uniform16(places, kept, seed=where.seed, epoch=where.epoch, stream=where.stream)
+    """Draw R, ``(columns, kept)`` of ``+-1 / sqrt(kept)`` (normalised Rademacher), the same on all workers."""
+    rows, draw = torch.arange(columns, device=device), counter.of_columns
+    noise = uniform16(rows, kept, seed=draw.seed, epoch=draw.epoch, stream=draw.stream)
     return torch.where(noise < 1 << 15, 1.0, -1.0).div_(math.sqrt(kept))

@@ -1,8 +1,8 @@
-"""Differentiable functions whose result is float32's bit for bit, and of whose inputs a few bits are kept.
+"""Differentiable functions with bitwise float32 results, whose inputs are saved in few bits.
 
-``dw = x^T dy`` is linear in ``x``, whose noise is independent of ``dy``: unbiased. A rectifier needs signs, which are
-exact. LayerNorm's ``dx`` is quadratic in its normalised rows n: where each was rounded with variance v, it is off by
-``-dy v / D`` times the reciprocal deviation, in expectation, and v is at most a quarter of a squared step.
+``dw = x^T dy`` is linear in ``x``, whose noise is independent of ``dy``: unbiased. A ReLU needs only signs, which are
+exact. LayerNorm's ``dx`` is quadratic in its normalised rows n: if each is rounded with variance v, the expected error
+is ``-dy v / D`` times the reciprocal deviation, and v is at most a quarter of a squared step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Affine", "LayerNorm", "Rectifier"]
 
 
 class Affine(torch.autograd.Function):
-    """``y = beta base + alpha x w``; ``dx = alpha dy w.T``, ``dw = alpha x.T dy``; of x codes are kept."""
+    """``y = beta base + alpha x w``; ``dx = alpha dy w.T``, ``dw = alpha x.T dy``; x is saved as codes."""
 
     @staticmethod
     def forward(
@@ -44,7 +44,7 @@ class Affine(torch.autograd.Function):
 
 
 class LayerNorm(torch.autograd.Function):
-    """LayerNorm over the last dimension of ``(N, D)``; codes of its input, a mean and a reciprocal deviation a row."""
+    """LayerNorm over the last dimension of ``(N, D)``; saves codes of x, and mean and reciprocal deviation per row."""
 
     @staticmethod
     def forward(
@@ -74,15 +74,15 @@ class LayerNorm(torch.autograd.Function):
 
 
 class Rectifier(torch.autograd.Function):
-    """``max(x, 0)``; one bit an element is kept."""
+    """``max(x, 0)``; saves one bit per element."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, inplace: bool) -> Tensor:
         if inplace:
-            ctx.mark_dirty(x)
+            ctx.mark_dirty(x)  # autograd must know that x was overwritten
         out = torch.relu_(x) if inplace else torch.relu(x)
         ctx.shape = x.shape
-        ctx.save_for_backward(pack_positive(out))
+        ctx.save_for_backward(pack_positive(out))  # float32 -> one bit per element
         return out
 
     @staticmethod

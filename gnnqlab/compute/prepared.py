@@ -1,7 +1,7 @@
-"""What all products share whose operands are made: each at most once a pass, and kept for the backward pass.
+"""Base class of products with prepared operands: each is made at most once per pass, and saved for backward.
 
-A kind of products of one's own is a subclass with `_prepare`, `_blank`, `_fill`, `exact`, `part` and `dense`, those of
-`_factor`, `_sources` and `_values` that turn its operands into rows of a kernel, and a recipe part that builds it
+A new precision is a subclass with `_prepare`, `_blank`, `_fill`, `exact`, `part` and `dense`, with those of `_factor`,
+`_sources` and `_values` that convert its operands to rows of a kernel, and a recipe part that builds it
 (``gnnqlab/compute/bfloat16.py`` has both).
 """
 
@@ -22,10 +22,10 @@ __all__ = ["PreparedProducts"]
 
 
 class PreparedProducts(Products):
-    """Products that prepare their operands and remember them, by tensor, for one pass; gradients are theirs too."""
+    """Products that cache their prepared operands by tensor for one pass, also in the backward pass."""
 
     def __init__(self) -> None:
-        self._known: MutableMapping[Tensor, _Known] = WeakTensorKeyDictionary()
+        self._known: MutableMapping[Tensor, _CachedOperand] = WeakTensorKeyDictionary()
 
     def begin(self, rows: PassRows | None = None) -> None:
         self._known.clear()
@@ -36,12 +36,13 @@ class PreparedProducts(Products):
         known = self._known.get(x)
         if rows is None:
             if known is None or not known.holds(x):
-                known = self._known[x] = _Known(self._prepare(x), x._version, x.shape[0])
+                known = self._known[x] = _CachedOperand(self._prepare(x), x._version, x.shape[0])
             return known.operand
         if known is not None and known.holds(x):
             return known.operand
         if known is None:
-            known = self._known[x] = _Known(self._blank(x), None, 0)
+            # No version: the tensor itself is filled range by range in the meantime, which changes its version.
+            known = self._known[x] = _CachedOperand(self._blank(x), None, 0)
         self._fill(known.operand, x, rows)
         known.filled += rows[1] - rows[0]
         return known.operand
@@ -67,24 +68,24 @@ class PreparedProducts(Products):
 
     @abstractmethod
     def _prepare(self, x: Tensor) -> Operand:
-        """Make the operand of a whole float32 tensor."""
+        """Convert a whole float32 tensor to an operand."""
 
     @abstractmethod
     def _blank(self, x: Tensor) -> Operand:
-        """Make an operand like that of ``x`` whose rows are still to come."""
+        """Allocate an operand like that of ``x``, with rows to be filled later."""
 
     @abstractmethod
     def _fill(self, operand: Operand, x: Tensor, rows: Range) -> None:
-        """Put some rows of ``x`` into a blank operand."""
+        """Write some rows of ``x`` into a blank operand."""
 
 
-class _Known:
-    """An operand of this pass, and what of its tensor it stands for."""
+class _CachedOperand:
+    """An operand of this pass, the number of its filled rows, and the version of its tensor."""
 
     def __init__(self, operand: Operand, version: int | None, filled: int) -> None:
         self.operand, self.filled = operand, filled
         self._version = version
 
     def holds(self, x: Tensor) -> bool:
-        """Whether it stands for all rows as they are now; one made by rows is trusted to."""
+        """Return True if the operand is complete and current; one filled by rows is assumed to be current."""
         return self.filled == x.shape[0] and self._version in (None, x._version)

@@ -1,8 +1,8 @@
-"""What every precision of products offers: operands, and the products over them.
+"""Interface of matrix products in any precision: operands, and the products over them.
 
-An *operand* is a matrix as products take it: float32 as it is, rounded rows, codes with scales, or packed. It is made
-once a pass (:meth:`Products.operand`), serves every product of that pass, and is what a backward pass keeps. Sums and
-results are float32 whatever the operands are.
+An *operand* is a matrix in the format of a precision: plain float32, rounded rows, codes with scales, or packed codes.
+It is made once per pass (:meth:`Products.operand`), used by every product of that pass, and saved for backward. Sums
+and results are float32 for all operands.
 
 Letters: N rows, D columns, O columns of a product, K heads, F features of a head.
 """
@@ -29,13 +29,13 @@ from gnnqlab.kernels.sparse.adjacency import Adjacency
 __all__ = ["Compute", "Operand", "PassRows", "Products", "Range", "turned", "to_float32"]
 
 Operand = Any
-"""What a kind of products makes of a float32 matrix: a tensor, or a dataclass of tensors with a ``shape``."""
+"""A float32 matrix in the format of a precision: a tensor, or a dataclass of tensors with a ``shape``."""
 Range = tuple[int, int]
 """``(start, stop)``."""
 
 
 def to_float32(x: Tensor) -> Tensor:
-    """Return rows of bfloat16 in float32, for whoever takes no others; differentiable. Other rows stay as they are.
+    """Convert bfloat16 rows to float32, for functions that accept no others; differentiable. Others are unchanged.
 
     Example:
         >>> x = torch.ones(2, 3)
@@ -46,7 +46,7 @@ def to_float32(x: Tensor) -> Tensor:
 
 
 def turned(a: Tensor, b: Tensor, transposed: str) -> tuple[Tensor, Tensor]:
-    """Return both factors of a product, ``"a"`` or ``"b"`` of them transposed.
+    """Return both factors of a product, with ``"a"`` or ``"b"`` transposed.
 
     Example:
         >>> [tuple(each.shape) for each in turned(torch.ones(2, 3), torch.ones(2, 4), "a")]
@@ -57,7 +57,7 @@ def turned(a: Tensor, b: Tensor, transposed: str) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class PassRows:
-    """What the rows of a pass are: their nodes, and the counter of its randomness."""
+    """Rows of a pass: ids of their nodes, and the counter of the noise generator."""
 
     ids: Tensor
     """Global ids, int64 ``(N,)``."""
@@ -65,78 +65,78 @@ class PassRows:
     epoch: int
     training: bool = True
     held: Any = None
-    """Raw features: the graph holds them whatever a backward pass keeps."""
+    """Raw features: the graph holds them anyway, so saving them for backward needs no codes."""
 
 
 class Compute(AxisPart, ABC):
-    """Base class of recipe parts of the axis ``compute``: in which precision products run."""
+    """Base class of recipe parts of the axis ``compute``: the precision of products."""
 
     required: ClassVar[tuple[tuple[str, ...], ...]] = (("build",),)
     kept_bytes: ClassVar[int] = 0
-    """Bytes of an element of the rows that a layer keeps for the backward pass; 0: unknown. Memory checks read it."""
+    """Bytes per element of a layer's saved activations; 0: unknown. Memory checks read it."""
     remade: ClassVar[bool] = False
-    """Whether a backward pass can run a product again; checks of ``keep_for_backward`` and of edge features read it."""
+    """True if a backward pass can recompute a product; checks of ``keep_for_backward`` and edge features read it."""
 
     @abstractmethod
     def build(self, device: torch.device | str = "cpu") -> Products:
-        """Return the products of one worker; each worker has its own."""
+        """Create the products of one worker; each worker has its own."""
 
     def refuses_activation(self, activation: str | None) -> str | None:
-        """Return why a model with this activation cannot be trained, or ``None``; ``RunConfig`` calls it."""
+        """Return the reason why a model with this activation cannot be trained, or ``None``; for ``RunConfig``."""
         return None
 
 
 class Products(Running, ABC):
-    """The products of one worker, in one precision.
+    """Matrix products of one worker, in one precision.
 
-    Those up to `attend_columns` record no gradient: they are for who writes a backward pass. `linear`, `affine`,
+    Those up to `attend_columns` record no gradient: they are building blocks of backward passes. `linear`, `affine`,
     `mixed`, `aggregate` and `attend` are differentiable.
 
-    Each product without a gradient is written once, here, over rows that a kernel takes. A precision makes those of its
-    operands, in `_factor`, `_sources` and `_values`; it replaces `_product` where its matrices have another kernel.
+    Each product without a gradient is written once, here, over the input format of its kernel. A precision converts its
+    operands to that format in `_factor`, `_sources` and `_values`, and overrides `_product` for another matrix kernel.
     """
 
     quantized: Quantized | None = None
-    """Count of elements that were quantized for products of codes; records of epochs read it."""
+    """Counts of quantized elements for products of codes; records of epochs read them."""
     _attend_rows: ClassVar[Callable[..., tuple[Tensor, Tensor]]] = staticmethod(attention.attend_rows)
     _attend_columns: ClassVar[Callable[..., tuple[Tensor, Tensor]]] = staticmethod(attention.attend_columns)
-    """Kernels of attention over what `_values` returns."""
+    """Kernels of attention over results of `_values`."""
 
     @property
     @abstractmethod
     def exact(self) -> Products:
-        """Float32 products, for what must not be rounded; these themselves, if they round nothing."""
+        """Float32 products, for operands that must not be rounded; ``self`` if nothing is rounded."""
 
     @property
     def of_logits(self) -> Products:
-        """What the two halves of an edge's logit, numbers of its ends, are operands of: exact unless a setting says."""
+        """Products for the two halves of an edge's logit, one value per end: exact unless a setting rounds them."""
         return self.exact
 
     @property
     def by_rows(self) -> bool:
-        """Whether some rows of an operand can be made before the others are there."""
+        """True if some rows of an operand can be made before the others are available."""
         return True
 
     @property
     def remade(self) -> bool:
-        """Whether a backward pass can run a product again: operands are the tensors themselves."""
+        """True if a backward pass can recompute a product: operands are the tensors themselves."""
         return False
 
     @abstractmethod
     def begin(self, rows: PassRows | None = None) -> None:
-        """Open a pass: operands of the one before are forgotten, since buffers and weights change in between.
+        """Begin a pass and drop the operands of the last one, because buffers and weights change in between.
 
         Args:
-            rows: for operands that are rounded by noise, which is then a function of seed, epoch, node and column.
+            rows: of the pass, for stochastic rounding as a function of seed, epoch, node and column.
         """
 
     @abstractmethod
     def operand(self, x: Operand, rows: Range | None = None) -> Operand:
-        """Return ``x`` as products take it, made at most once a pass; ``x`` must not change after.
+        """Convert ``x`` to an operand, at most once per pass; ``x`` must not change afterwards.
 
         Args:
-            x: float32 ``(N, D)`` or ``(N, K, F)``; an operand is returned as it is.
-            rows: only these rows of ``x`` are there yet; the others follow by further calls, and count for nothing
+            x: float32 ``(N, D)`` or ``(N, K, F)``; an operand is returned unchanged.
+            rows: range of rows of ``x`` that are available; later calls add the others, whose values are undefined
                 until then.
 
         Returns:
@@ -144,36 +144,37 @@ class Products(Running, ABC):
         """
 
     def weight(self, w: Operand) -> Operand:
-        """Return what every row is multiplied with, the same on every worker, as :meth:`operand`."""
+        """Convert a weight matrix to an operand, identical on every worker."""
         return self.operand(w)
 
-    def halo(self, x: Operand, beside: Operand, ids: Tensor) -> Operand:
-        """Return rows of other workers as the operand ``beside``, of the own rows of the same matrix, has them there.
+    def halo(self, x: Operand, local: Operand, ids: Tensor) -> Operand:
+        """Convert halo rows to an operand with the scales of ``local``, the operand of this worker's rows.
 
         Args:
             x: float32 ``(H, ...)``.
-            ids: global ids of these rows, int64 ``(H,)``.
+            local: operand of the owned rows of the same matrix.
+            ids: global ids of the halo rows, int64 ``(H,)``.
         """
         return self.operand(x)
 
     def saved(self, operand: Operand, ids: Tensor | None = None, like: Operand | None = None) -> Operand:
-        """Return what a backward pass keeps of an operand: an operand again, by default this one.
+        """Convert an operand to the operand that is saved for backward; by default the same.
 
         Args:
-            operand: the rows of this worker, ``(N, D)`` or ``(N, K, F)``.
-            ids: global ids of its rows, where they are others.
-            like: what was kept of rows of the same layer; rows with the same id err alike in both.
+            operand: rows of this worker, ``(N, D)`` or ``(N, K, F)``.
+            ids: global ids of the rows, if they differ from those of the pass.
+            like: saved operand of other rows of the same layer; rows with the same id get the same rounding noise.
         """
         return operand
 
     def note_requantized(self, elements: int) -> None:  # most round nothing
-        """Take note that so many elements, which a codec rounded on their way, are to be multiplied."""
+        """Count elements of received rows that a codec has rounded and that are now quantized again."""
 
     def on_first_aggregation(self, output: Tensor) -> None:  # most have nothing to decide
-        """Take what the first look at neighbours of a training pass came to, ``(N, ...)``: for who decides by it."""
+        """Handle the output of the first aggregation of a training pass, ``(N, ...)``, to choose bits by it."""
 
     def rowwise(self, compute: Callable[..., Tensor], *rows: Tensor) -> Tensor:
-        """Return ``compute(*rows)``, norms and activations, and see to what it keeps for the backward pass."""
+        """Return ``compute(*rows)``, for norms and activations; a precision may change what they save for backward."""
         return compute(*rows)
 
     def nodewise(
@@ -181,15 +182,14 @@ class Products(Running, ABC):
     ) -> Tensor:
         """Return ``drop(activation(norm(x)))`` as :func:`gnnqlab.kernels.rowwise.nodewise.nodewise`; differentiable.
 
-        What comes out is an operand already where a kind of products has one of rows as narrow: other passes take it as
-        it is, or :func:`to_float32`.
+        The result may already be an operand, such as bfloat16 rows; other passes use it directly or :func:`to_float32`.
         """
         return nodewise.nodewise(x, norm, activation=activation, mask=mask, inplace=inplace)
 
     def nodewise_both(
         self, x: Tensor, norm: Norm | None, *, activation: str, mask: Mask | None
     ) -> tuple[Tensor, Tensor]:
-        """Return ``activation(norm(x))`` and the same dropped; differentiable."""
+        """Return ``activation(norm(x))`` without and with dropout; differentiable."""
         return nodewise.nodewise_both(x, norm, activation=activation, mask=mask)
 
     def residual(self, x: Tensor, first: Tensor, share: float) -> tuple[Tensor, Tensor]:
@@ -198,29 +198,29 @@ class Products(Running, ABC):
         return residual.residual(x, first, share)
 
     def join(self, layers: Sequence[Tensor], how: str, *, mask: Mask | None) -> Tensor:
-        """Return layers side by side or the largest of each element, dropped, in float32, as `kernels.jumping_knowledge.join`."""
+        """Concatenate layers or take the element-wise maximum, with dropout, in float32, as `kernels.jumping_knowledge.join`."""
         return jumping_knowledge.join([to_float32(layer) for layer in layers], how, mask=mask)
 
     @abstractmethod
     def part(self, operand: Operand, rows: Range) -> Operand:
-        """Return some rows of an operand, which share its memory."""
+        """Return a range of rows of an operand, as a view."""
 
     @abstractmethod
     def dense(self, operand: Operand) -> Tensor:
-        """Return the float32 values that an operand, or a tensor, stands for."""
+        """Return the float32 values of an operand or a tensor."""
 
     def mm(self, a: Operand, b: Operand, *, transposed: str = "", out: Tensor | None = None) -> Tensor:
         """Return ``a @ b`` in float32; no gradient is recorded.
 
         Args:
-            a, b: operands or float32 matrices, which are then prepared for this product alone.
+            a, b: operands, or float32 matrices, which are converted for this product only.
             transposed: ``"a"`` for ``a.T @ b``, ``"b"`` for ``a @ b.T``.
-            out: written and returned; made if not given.
+            out: result tensor; allocated if ``None``.
         """
         return self._product(None, a, b, transposed, out)
 
     def addmm(self, base: Tensor, a: Operand, b: Operand, *, transposed: str = "", out: Tensor | None = None) -> Tensor:
-        """Return ``base + a @ b`` like :meth:`mm`; ``base`` is a row, or a matrix, ``out`` itself among others."""
+        """Return ``base + a @ b`` like :meth:`mm`; ``base`` is a row or a matrix, which may be ``out``."""
         return self._product(base, a, b, transposed, out)
 
     def spmm(
@@ -234,8 +234,7 @@ class Products(Running, ABC):
         out: Tensor | None = None,
         accumulate: bool = False,
     ) -> Tensor:
-        """Sum each row's neighbours in float32, as :func:`gnnqlab.kernels.sparse.aggregate.spmm`; ``x``, ``halo`` as
-        `mm`."""
+        """Aggregate in float32, as :func:`gnnqlab.kernels.sparse.aggregate.spmm`; ``x``, ``halo`` as in `mm`."""
         sources = self._sources(adjacency, x, halo, rows, transposed)
         return sparse.spmm(adjacency, *sources, rows=rows, transposed=transposed, out=out, accumulate=accumulate)
 
@@ -252,8 +251,10 @@ class Products(Running, ABC):
         rows: Range | None = None,
         out: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Attend, forward, as :func:`gnnqlab.kernels.sparse.attention.attend_rows`; values are operands ``(N, K,
-        F)``."""
+        """Run attention forward, as :func:`gnnqlab.kernels.sparse.attention.attend_rows`.
+
+        Values are operands ``(N, K, F)``.
+        """
         halo = None if halo_values is None else self._values(halo_values)
         operands = (self._values(values), source_logits, target_logits, halo, halo_logits)
         return self._attend_rows(adjacency, *operands, slope=slope, rows=rows, out=out)
@@ -270,31 +271,33 @@ class Products(Running, ABC):
         columns: Range,
         slope: float = 0.2,
     ) -> tuple[Tensor, Tensor]:
-        """Attend, backward, as :func:`gnnqlab.kernels.sparse.attention.attend_columns`; values, gradient are
-        operands."""
+        """Run attention backward, as :func:`gnnqlab.kernels.sparse.attention.attend_columns`.
+
+        Values and gradient are operands.
+        """
         operands = (self._values(values), source_logits, packed, self._values(gradient), edge_gradients)
         return self._attend_columns(adjacency, *operands, columns=columns, slope=slope)
 
     def _product(self, base: Tensor | None, a: Operand, b: Operand, transposed: str, out: Tensor | None) -> Tensor:
-        """Multiply as `mm` does, without a ``base``, or as `addmm` does."""
+        """Multiply as in `mm` if ``base`` is ``None``, else as in `addmm`."""
         a, b = turned(self._factor(a), self._factor(b), transposed)
         if tall_skinny.pays(a, b):
             return tall_skinny.tall_mm(a, b, base=base, out=out)
         return torch.mm(a, b, out=out) if base is None else torch.addmm(base, a, b, out=out)
 
     def _factor(self, operand: Operand) -> Tensor:
-        """Return a factor of a product of matrices."""
+        """Convert an operand to a factor of a matrix product."""
         factor: Tensor = operand
         return factor
 
     def _sources(
         self, adjacency: Adjacency, x: Operand, halo: Operand | None, rows: Range | None, transposed: bool
     ) -> tuple[Any, Any]:
-        """Return ``x`` and ``halo`` as a sum over these rows of a matrix takes them."""
+        """Convert ``x`` and ``halo`` to inputs of the aggregation kernel for these rows."""
         return x, halo
 
     def _values(self, operand: Operand) -> Any:
-        """Return values of attention, or their gradient."""
+        """Convert values of attention, or their gradient, to inputs of the attention kernels."""
         return operand
 
     @abstractmethod
@@ -317,7 +320,7 @@ class Products(Running, ABC):
     def attend(
         self, adjacency: Adjacency, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float = 0.2
     ) -> Tensor:
-        """Attend to all columns, differentiable in ``z (N, K, F)`` and the two vectors ``(K, F)`` of the logits.
+        """Run attention over all columns, differentiable in ``z (N, K, F)`` and both vectors ``(K, F)`` of the logits.
 
-        The logits, ``<a_source, z_u> + <a_target, z_v>``, are of ``z`` as it is; what is summed is its operand.
+        The logits, ``<a_source, z_u> + <a_target, z_v>``, use ``z`` itself; the weighted sum uses its operand.
         """

@@ -1,10 +1,10 @@
-"""Tensors that a backward pass makes again in place of keeping them.
+"""Activation checkpointing by tensor: the backward pass recomputes tensors in place of saving them.
 
 Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost; here by tensor, not by block of a model.
 
-Whoever makes a tensor may say how it is made again. Where autograd would keep such a tensor, it keeps how to make it,
-and that holds the tensors it is made from, or how to make those. The graph of gradients is the same, nothing is run
-that was not named, and a function that is made again runs on the same operands: results agree to the bit.
+The code that computes a tensor may register a function that recomputes it. Where autograd would save the tensor, it
+saves the function and its inputs instead, which are tensors or recomputable themselves. The autograd graph is
+unchanged, only registered functions run again, and they run on the same operands: results are bitwise identical.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from torch import Tensor
 __all__ = ["KEEPS", "RecomputeContext"]
 
 KEEPS = ("all", "sums", "nothing")
-"""What is kept for the backward pass: every operand; sums over neighbours, of which passes over rows and products are
-made again; or no sums either, where all their rows are here: these are summed again."""
+"""Modes of saving for backward: every operand; only aggregated rows, with dense and row-wise operations recomputed; or
+not even these if all their input rows are local, with the aggregation recomputed too."""
 
 _DEEPEST = 6
-"""How many tensors are made one after another at most, for one; what is further from what is kept, is kept."""
+"""Limit of recomputations in a chain; a tensor beyond it is saved."""
 
 
 class RecomputeContext:
-    """What one forward pass keeps for its backward pass; open it around the forward pass and the loss.
+    """Recompute context of one forward pass; enter it around the forward pass and the loss.
 
     Args:
         keep: ``sums`` or ``nothing`` of ``KEEPS``.
-        see: told of every tensor that is kept when it is.
+        see: called with every tensor that is saved.
 
     Example:
         >>> x, w = torch.ones(2, 3), torch.ones(3, 3, requires_grad=True)
         >>> with RecomputeContext("sums") as remakes:
         ...     y = x @ w
         ...     remakes.made(y, torch.mm, x, w)
-        ...     loss = y.square().sum()  # would keep y
+        ...     loss = y.square().sum()  # would save y
         >>> loss.backward()
         >>> w.grad[0].tolist()
         [12.0, 12.0, 12.0]
@@ -47,12 +47,12 @@ class RecomputeContext:
 
     def __init__(self, keep: str, see: Callable[[Tensor], object] | None = None) -> None:
         if keep not in KEEPS[1:]:
-            raise ValueError(f"keep must be one of {KEEPS[1:]} where tensors are made again, got {keep!r}")
+            raise ValueError(f"keep must be one of {KEEPS[1:]} to recompute tensors, got {keep!r}")
         self.sums_too = keep == "nothing"
-        """Whether sums over neighbours are made again, where all their rows are here."""
+        """True if aggregations over local rows are recomputed too."""
         self._see = see
         self._entries: dict[int, _Entry] = {}
-        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._hold, _Held.take)
+        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._save, _Saved.take)
 
     def __enter__(self) -> RecomputeContext:
         self._hooks.__enter__()  # type: ignore[no-untyped-call]
@@ -65,60 +65,64 @@ class RecomputeContext:
         self._entries.clear()
 
     def made(self, result: Tensor, remake: Callable[..., Tensor], *inputs: Any) -> None:
-        """Say that ``remake(*inputs)`` is ``result``, to the bit, whenever it runs in this epoch; no message, no state.
+        """Register ``remake(*inputs)``, which must give ``result`` bitwise in this epoch, without messages or state.
 
         Args:
             result: a tensor with memory of its own.
-            inputs: tensors, kept or made again themselves, and anything else.
+            inputs: tensors, saved or recomputed themselves, and any other values.
         """
-        self._made(result, _Recipe(remake, [self._hold(each) if isinstance(each, Tensor) else each for each in inputs]))
+        recipe = _Recipe(remake, [self._save(each) if isinstance(each, Tensor) else each for each in inputs])
+        self._register(result, recipe)
 
     def summed(self, result: Tensor, remake: Callable[..., Tensor], x: Tensor) -> None:
-        """Say how sums over neighbours are made; under ``nothing`` the rows summed are kept in their place.
+        """Register an aggregation ``remake(x)``; under ``nothing`` its input is saved in place of its result.
 
-        Sums of sums stay as they are: the rows summed would be kept for them, which nobody needs else.
+        An aggregation of aggregated rows is not registered: its input would be saved only for this.
         """
         recipe = self._entry(x).recipe
         if not self.sums_too or (recipe is not None and recipe.of_sums):
             return
         self.fix(x)
-        self._made(result, _Recipe(remake, [x.detach()], of_sums=True))
+        self._register(result, _Recipe(remake, [x.detach()], of_sums=True))
 
     def fix(self, x: Tensor) -> None:
-        """Keep a tensor after all, whatever was said of it."""
+        """Save a tensor even if a recomputation is registered for it."""
         recipe = self._entry(x).recipe
         if recipe is not None and recipe.fixed is None:
             recipe.fixed = x.detach()
-            self._tell(x)
+            self._report(x)
 
-    def _made(self, result: Tensor, recipe: _Recipe) -> None:
+    def _register(self, result: Tensor, recipe: _Recipe) -> None:
         storage = result.untyped_storage()
         if recipe.depth > _DEEPEST:
             return
+        # A view or a larger buffer: the recipe would give other memory than the tensors saved from this storage.
         if not result.is_contiguous() or storage.nbytes() != result.numel() * result.element_size():
             return
         entry = self._entry(result)
         entry.recipe, entry.version = recipe, result._version
-        for each in entry.held:
-            held = each()
-            if held is not None and held.version == result._version:
-                held.leave_to(recipe)
-        entry.held.clear()
+        # The function that made the result may have saved it already: replace these references too.
+        for reference in entry.saved:
+            saved = reference()
+            if saved is not None and saved.version == result._version:
+                saved.replace_by(recipe)
+        entry.saved.clear()
 
-    def _hold(self, tensor: Tensor) -> _Held:
-        entry, held = self._entry(tensor), _Held(tensor)
+    def _save(self, tensor: Tensor) -> _Saved:
+        entry, saved = self._entry(tensor), _Saved(tensor)
         if entry.recipe is not None and entry.version == tensor._version:
-            held.leave_to(entry.recipe)
+            saved.replace_by(entry.recipe)
         else:
-            entry.held.append(weakref.ref(held))
-            self._tell(tensor)
-        return held
+            entry.saved.append(weakref.ref(saved))
+            self._report(tensor)
+        return saved
 
-    def _tell(self, tensor: Tensor) -> None:
+    def _report(self, tensor: Tensor) -> None:
         if self._see is not None:
             self._see(tensor)
 
     def _entry(self, tensor: Tensor) -> _Entry:
+        # By storage: all views of a result share its recipe. An id may be used again, so the storage is compared too.
         storage = tensor.untyped_storage()
         key = id(storage)
         entry = self._entries.get(key)
@@ -129,56 +133,58 @@ class RecomputeContext:
 
 
 class _Entry:
-    """What is known of a tensor's memory."""
+    """Record of a tensor's storage: its recipe, and references that autograd saved."""
 
     def __init__(self, storage: weakref.ref[Any]) -> None:
         self.storage = storage
         self.recipe: _Recipe | None = None
         self.version = 0
-        self.held: list[weakref.ref[_Held]] = []
+        self.saved: list[weakref.ref[_Saved]] = []
 
 
 class _Recipe:
-    """How a tensor is made; what is made is there until all who hold it have taken it."""
+    """Function and inputs that recompute a tensor; the result is cached until all its users have taken it."""
 
     def __init__(self, remake: Callable[..., Tensor], inputs: list[Any], *, of_sums: bool = False) -> None:
         self.of_sums = of_sums
         self.waiting = 0
-        """How many of autograd's nodes have still to take it."""
+        """Number of autograd nodes that have not taken it yet."""
         self.fixed: Tensor | None = None
-        """The tensor itself, where it is kept after all."""
+        """The tensor itself, if it is saved after all."""
         self._remake, self._inputs = remake, inputs
         self._value: Tensor | None = None
 
     @property
     def depth(self) -> int:
-        """How many are made one after another for this one."""
+        """Length of the chain of recomputations for this tensor."""
         if self.fixed is not None:
             return 0
-        return 1 + max((each.depth for each in self._inputs if isinstance(each, _Held)), default=0)
+        return 1 + max((each.depth for each in self._inputs if isinstance(each, _Saved)), default=0)
 
     def make(self, below: int = 0) -> Tensor:
-        """Return the tensor; ``below``: how far it is from the one that was asked for."""
+        """Return the tensor; ``below``: its distance in the chain from the tensor that autograd needs."""
         if self.fixed is not None:
             return self.fixed
         if self._value is not None:
             return self._value
         with torch.no_grad():
-            value = self._remake(*(each.look(below + 1) if isinstance(each, _Held) else each for each in self._inputs))
-        # What is taken next is the input of what is asked for. What is further off, and sums, would lie beside
-        # gradients of their size until then: these are made once more.
+            inputs = [each.value(below + 1) if isinstance(each, _Saved) else each for each in self._inputs]
+            value = self._remake(*inputs)
+        # The backward pass takes the direct input of a tensor next, so that one is cached. Tensors further down the
+        # chain, and aggregated rows, would occupy memory next to gradients of their size: they are recomputed again.
         if self.waiting > 0 and below < 2 and not self.of_sums:
             self._value = value
         return value
 
-    def taken(self) -> None:
+    def release(self) -> None:
+        """Count one user less; free the cached result after the last."""
         self.waiting -= 1
         if self.waiting <= 0:
             self._value = None
 
 
-class _Held:
-    """A tensor that autograd, or a recipe, holds; or how to make it."""
+class _Saved:
+    """A tensor that autograd or a recipe saves, or the recipe that recomputes it."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.version = tensor._version
@@ -186,7 +192,8 @@ class _Held:
         self._tensor: Tensor | None = tensor.detach()
         self._recipe: _Recipe | None = None
 
-    def leave_to(self, recipe: _Recipe) -> None:
+    def replace_by(self, recipe: _Recipe) -> None:
+        """Free the tensor; the recipe recomputes it."""
         self._tensor, self._recipe = None, recipe
         recipe.waiting += 1
 
@@ -194,25 +201,25 @@ class _Held:
     def depth(self) -> int:
         return 0 if self._recipe is None else self._recipe.depth
 
-    def look(self, below: int = 0) -> Tensor:
-        """Return the tensor.
+    def value(self, below: int = 0) -> Tensor:
+        """Return the tensor, saved or recomputed.
 
         Raises:
-            RuntimeError: if it was written over after it was held.
+            RuntimeError: if it was overwritten after it was saved.
         """
         if self._recipe is not None:
             return self._recipe.make(below).as_strided(*self._shape)
         assert self._tensor is not None
         if self._tensor._version != self.version:
             raise RuntimeError(
-                f"a tensor that the backward pass needs was written over, shape {tuple(self._tensor.shape)}; write "
-                "results elsewhere, or choose keep_for_backward 'all'"
+                f"a tensor that the backward pass needs was overwritten, shape {tuple(self._tensor.shape)}; write "
+                "results to other memory, or choose keep_for_backward 'all'"
             )
         return self._tensor
 
     def take(self) -> Tensor:
-        """Return the tensor to one of autograd's nodes."""
-        tensor = self.look()
+        """Return the tensor to an autograd node, which takes it once."""
+        tensor = self.value()
         if self._recipe is not None:
-            self._recipe.taken()
+            self._recipe.release()
         return tensor

@@ -1,4 +1,4 @@
-"""What autograd keeps of a product: its operands, as they were prepared."""
+"""Operands of products saved for backward: tensors, or dataclasses of tensors."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ __all__ = ["save_operands", "saved_operands"]
 
 
 def save_operands(ctx: Any, *operands: Any) -> None:
-    """Keep operands for a backward pass, and let go of them after it; :func:`saved_operands` brings them back.
+    """Save operands for backward; :func:`saved_operands` returns them, and autograd frees them after the backward pass.
 
     Args:
-        ctx: of the ``torch.autograd.Function``.
-        operands: tensors, ``None``, or dataclasses, of which the fields that are tensors are kept as tensors.
+        ctx: context of the ``torch.autograd.Function``.
+        operands: tensors, ``None``, or dataclasses, whose tensor fields are saved as tensors.
     """
     tensors: list[Tensor | None] = []
-    ctx.operand_forms = [_take_apart(operand, tensors) for operand in operands]
+    # save_for_backward checks versions, runs hooks and frees memory after backward; attributes of ctx do not.
+    ctx.operand_forms = [_flatten(operand, tensors) for operand in operands]
     ctx.save_for_backward(*tensors)
 
 
 def saved_operands(ctx: Any) -> tuple[Any, ...]:
-    """Return the operands that were kept, in their order."""
+    """Return the saved operands, in order."""
     tensors = iter(ctx.saved_tensors)
-    return tuple(_put_together(form, tensors) for form in ctx.operand_forms)
+    return tuple(_unflatten(form, tensors) for form in ctx.operand_forms)
 
 
-def _take_apart(operand: Any, tensors: list[Tensor | None]) -> Any:
-    """Put an operand's tensors into the list; return its class and its other fields, or None for a plain tensor."""
+def _flatten(operand: Any, tensors: list[Tensor | None]) -> Any:
+    """Append an operand's tensors to the list; return its class and its other fields, or None for a plain tensor."""
     if operand is None or isinstance(operand, Tensor):
         tensors.append(operand)
         return None
@@ -38,7 +39,8 @@ def _take_apart(operand: Any, tensors: list[Tensor | None]) -> Any:
     return type(operand), {name: None if isinstance(value, Tensor) else (value,) for name, value in values.items()}
 
 
-def _put_together(form: Any, tensors: Any) -> Any:
+def _unflatten(form: Any, tensors: Any) -> Any:
+    """Build an operand from its form and the next tensors: the inverse of :func:`_flatten`."""
     if form is None:
         return next(tensors)
     kind, values = form

@@ -1,1 +1,1 @@
-"""Measurements of training from the inside: gradients, their noise, and the theorems beside them."""
+"""Measurements inside a training: gradients, their noise, and comparisons with the papers' theorems."""

@@ -1,4 +1,4 @@
-"""Threads of one process that train as launched workers do, where nothing adapts."""
+"""Threads of one process that train like launched workers, for systems without adaptive parts."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def threads_as_launched(
     settings: TrainSettings,
     observers: Sequence[Observers] = (),
 ) -> tuple[ThreadedWorkers, Any]:
-    """Return workers of a system whose widths follow from settings and epoch, and the policy in force on them.
+    """Create the workers of a system with bit-widths by settings and epoch, and return them with their bit policy.
 
     Raises:
-        ValueError: if they adapt, which threads of one process do not.
+        ValueError: if bit-widths or schedule adapt, which threads of one process cannot repeat.
     """
     shard = cut.shard(graph, 0)
     policy = by_direction(system.bits, partial(in_force, worker=worker_context(shard, settings)))
@@ -49,7 +49,7 @@ def threads_as_launched(
         adapting.append(type(system.schedule).__name__)
     if adapting:
         raise ValueError(
-            f"widths and schedule must follow from settings and epoch to be repeated here, got {adapting[0]}, which "
-            "adapts while it trains; choose bits Fixed(), UniformRandom() or Growing(), and a schedule that stays"
+            f"bit-widths and schedule must follow from settings and epoch to be repeated here, got {adapting[0]}, "
+            "which adapts during training; choose bits Fixed(), UniformRandom() or Growing(), and a fixed schedule"
         )
     return workers, policy

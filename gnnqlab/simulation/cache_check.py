@@ -1,4 +1,4 @@
-"""What a cache does to the gradient over a descent, beside the bound of CDFGNN's Theorem 1."""
+"""Gradient error of a cache over a descent, compared with the bound of CDFGNN's Theorem 1."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ __all__ = ["CacheError", "cache_error"]
 
 @dataclass(frozen=True, eq=False)
 class CacheError:
-    """A descent whose rows stay home, and the symbols of Theorem 1 that were found along it."""
+    """A descent with a row cache, and the symbols of Theorem 1 measured along it."""
 
     frame: DataFrame
-    """One row an epoch t: ``loss``; ``epsilon``; ``sent``, the share of rows that travelled; ``gradient_square``,
+    """One row per epoch t: ``loss``; ``epsilon``; ``sent``, the share of rows that were sent; ``gradient_square``,
     ``||∇L(W_t)||²`` of the exact gradient; ``error_square``, ``||Δ_t||²``; ``mean_square``, the mean of
     ``gradient_square`` over 1 … t, which the theorem bounds; ``bound`` with every term, and ``printed`` without the one
     that Eq. 18 drops."""
     step: float
     """η."""
     curvature: float
-    """Largest ρ found along the way, a lower bound on the theorem's."""
+    """Largest ρ measured on the way, a lower bound on the theorem's."""
 
 
 def cache_error(
@@ -48,7 +48,7 @@ def cache_error(
     looks: int = 3,
     seed: int = 0,
 ) -> CacheError:
-    """Descend with a cache and a fixed step; set the exact gradients beside CDFGNN Theorem 1.
+    """Descend with a cache and a fixed step, and compare the exact gradients with CDFGNN Theorem 1.
 
     Differs: training uses Adam; the theorem, and so this descent, is plain ``W <- W - η ∇L̃``.
 
@@ -59,11 +59,11 @@ def cache_error(
         workers: number of random partitions, as threads of this process.
         epochs: N.
         step: η; by default ``1 / (4 ρ)`` with ρ at the first weights.
-        looks: how often ρ is measured along the way.
+        looks: number of measurements of ρ on the way.
         seed: of weights.
 
     Raises:
-        ValueError: if ``epochs`` or ``looks`` is out of range, or the step longer than ``1 / ρ``.
+        ValueError: if ``epochs`` or ``looks`` is out of range, or the step is longer than ``1 / ρ``.
 
     Example:
         >>> from gnnqlab.graph import load
@@ -87,9 +87,10 @@ def cache_error(
             step = step or 0.25 / steepest
         loss = exact.gradients(epoch)
         gradient = exact.parameters.gradients.double()
+        # Both gradients at the same weights: their difference is Δ_t, the error by cached rows alone.
         cached.threads.set_weights(weights)
         epsilon = cached.epsilon
-        off = cached.gradients(epoch)
+        approximate = cached.gradients(epoch)
         sent, offered = cached.sent()
         rows.append(
             {
@@ -98,11 +99,11 @@ def cache_error(
                 "epsilon": epsilon,
                 "sent": sent / max(offered, 1),
                 "gradient_square": float(gradient.square().sum()),
-                "error_square": float((off - gradient).square().sum()),
+                "error_square": float((approximate - gradient).square().sum()),
             }
         )
         assert step is not None
-        weights -= step * off
+        weights -= step * approximate
     frame = pd.DataFrame(rows)
     frame["mean_square"] = frame["gradient_square"].expanding().mean()
     assert step is not None

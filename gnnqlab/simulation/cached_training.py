@@ -1,4 +1,4 @@
-"""Trainings whose rows stay home, as threads of this process: what was kept, and how well it did."""
+"""Trainings with row caches, as threads of this process: share of skipped rows, and test score."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["CachedWorkers", "train_cached"]
 
 
 class CachedWorkers:
-    """Workers of this process whose threshold moves as it does in processes of their own.
+    """Workers of this process with a cache, whose threshold adapts as in launched workers.
 
     Args:
         graph: the whole graph.
         system: with any cache; its schedule is synchronous here.
-        hosts: that share the workers evenly; the partitioner and the exchange are told.
+        hosts: number of hosts with equally many workers, for the partitioner and the exchange.
     """
 
     def __init__(
@@ -49,21 +49,21 @@ class CachedWorkers:
 
     @property
     def epsilon(self) -> float | None:
-        """The threshold in force; ``None`` for a cache without one."""
+        """Current threshold; ``None`` for a cache without one."""
         cache = self.threads.caches[0]
         return cache.epsilon if isinstance(cache, CacheAtWork) else None
 
     def gradients(self, epoch: int) -> Tensor:
-        """Train one epoch and move ε; return the flat gradient of the whole graph, before the step."""
+        """Train one epoch and update ε; return the flat gradient of the whole graph, before the step."""
         self.step(epoch)
         return self.threads.trainers[0].parameters.gradients.clone()
 
     def step(self, epoch: int) -> float:
-        """Train one epoch and move ε; return its loss (before the step)."""
+        """Train one epoch and update ε; return its loss (before the step)."""
         return self.threads.step(epoch)
 
     def sent(self) -> tuple[int, int]:
-        """Return the rows sent and offered since the last call, all workers."""
+        """Return the numbers of rows sent and offered since the last call, over all workers."""
         channels = [channel for trainer in self.threads.trainers for channel in trainer.exchange.channels]  # type: ignore[union-attr]
         now = (sum(each.rows_sent for each in channels), sum(each.rows_offered for each in channels))
         before, self._before = self._before, now
@@ -80,20 +80,20 @@ def train_cached(
     model: ModelSettings | None = None,
     every: int = 5,
 ) -> DataFrame:
-    """Train once a seed with each cache, from the same weights on the same random partition.
+    """Train once per seed with each cache, from the same weights on the same random partition.
 
     Args:
         graph: the whole graph.
-        caches: by name.
+        caches: name -> cache.
         seeds: of weights and partition.
         epochs: of each training.
         workers: number of partitions.
-        model: by default a GCN of two layers, 16 wide, without dropout.
-        every: epochs between two looks at the scores.
+        model: by default a GCN of two layers with 16 hidden columns, without dropout.
+        every: epochs between evaluations.
 
     Returns:
-        One row a training: ``cache, seed, score`` (test score where validation was best, in [0, 1]), ``kept`` (share of
-        rows that stayed home over the whole training), ``epsilon`` (the last one).
+        One row per training: ``cache, seed, score`` (test score at the best validation score, in [0, 1]), ``kept``
+        (share of rows that were skipped over the whole training), ``epsilon`` (the last one).
 
     Example:
         >>> from gnnqlab.graph import load
@@ -109,17 +109,18 @@ def train_cached(
     for seed in seeds:
         for name, cache in caches.items():
             system = System(partition=Random(seed=seed), cache=cache)
-            trained = CachedWorkers(graph, system, shape, TrainSettings(seed=seed), workers=workers)
+            training = CachedWorkers(graph, system, shape, TrainSettings(seed=seed), workers=workers)
             exact = exact_trainer(graph, shape, seed=seed)
             best = (-1.0, 0.0)
             for epoch in range(epochs):
-                trained.step(epoch)
+                training.step(epoch)
                 if epoch % every == every - 1 or epoch == epochs - 1:
-                    exact.parameters.values.copy_(trained.threads.trainers[0].parameters.values)
+                    # Evaluate on the whole graph, so that cached rows do not affect the score.
+                    exact.parameters.values.copy_(training.threads.trainers[0].parameters.values)
                     scores = exact.evaluate(epoch)
                     best = max(best, (scores.val, scores.test))
-            sent, offered = trained.sent()
-            kept = 1 - sent / offered if offered else 0.0
-            line = {"cache": name, "seed": seed, "score": best[1], "kept": kept, "epsilon": trained.epsilon}
+            sent, offered = training.sent()
+            skipped = 1 - sent / offered if offered else 0.0
+            line = {"cache": name, "seed": seed, "score": best[1], "kept": skipped, "epsilon": training.epsilon}
             rows.append(line)
     return pd.DataFrame(rows)

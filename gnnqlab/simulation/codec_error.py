@@ -1,4 +1,4 @@
-"""What codecs do to the rows of a real training: the error of one message, and what stays of it on average.
+"""Error of codecs on rows of a real training: squared error of one message, and bias.
 
 Letters: n rows of a message, D columns.
 """
@@ -25,7 +25,7 @@ __all__ = ["CodecError", "Rows", "codec_error", "observed_workers", "trained_row
 
 
 class Rows(NamedTuple):
-    """Rows that travel in one direction at one layer."""
+    """Key of rows that are sent in one direction at one layer."""
 
     direction: str
     layer: int
@@ -33,16 +33,16 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class CodecError:
-    """What one codec does to some rows, as shares of their squared norms."""
+    """Error of a codec on some rows, relative to their squared norms."""
 
     squared: float
     """Mean squared error of one message."""
     bias: float
-    """Norm of the mean error over that of the rows, ``(squared - variance)^(1/2)``; 0 where it is lost in the noise."""
+    """Norm of the mean error over that of the rows, ``(squared - variance)^(1/2)``; 0 if it is below the noise."""
 
 
 class _Messages(Observer):
-    """Ids and rows of each message that one worker sends."""
+    """Observer that stores ids and rows of each message that one worker sends."""
 
     def __init__(self) -> None:
         self.of: dict[Rows, list[tuple[Tensor, Tensor]]] = {}
@@ -54,7 +54,7 @@ class _Messages(Observer):
 def observed_workers(
     kind: type[Observer], graph: Graph, model: ModelSettings, *, workers: int, system: System | None, seed: int
 ) -> tuple[ThreadedWorkers, list[Observer]]:
-    """Return workers that send float32 messages without dropout, and the observer of each."""
+    """Create workers that send float32 messages without dropout, with one observer each; return both."""
     recipe = system or make_system("vanilla")
     observers = [kind() for _ in range(workers)]
     threads = ThreadedWorkers(
@@ -80,11 +80,11 @@ def trained_rows(
     system: System | None = None,
     seed: int = 0,
 ) -> dict[Rows, Tensor]:
-    """Return rows that workers would send in the next epoch with float32 messages, by direction and layer.
+    """Sample the rows that workers would send in the next epoch as float32, by direction and layer.
 
     Args:
-        weights: flat, of the model as trained so far.
-        most: rows of each message kind that are drawn; rows of zeros, which every codec leaves exact, are not.
+        weights: flat weights of the model as trained so far.
+        most: limit of sampled rows per direction and layer; rows of zeros, which every codec keeps exact, are left out.
         system: its partitioner is used; METIS by default.
         seed: of the draw.
 
@@ -101,15 +101,16 @@ def trained_rows(
     threads, observers = observed_workers(_Messages, graph, model, workers=workers, system=system, seed=seed)
     threads.set_weights(weights)
     threads.gradients(0)
-    kept: dict[Rows, list[tuple[Tensor, Tensor]]] = {}
+    sent: dict[Rows, list[tuple[Tensor, Tensor]]] = {}
     for observer in observers:
         assert isinstance(observer, _Messages)
-        for place, sent in observer.of.items():
-            kept.setdefault(place, []).extend(sent)
+        for place, messages in observer.of.items():
+            sent.setdefault(place, []).extend(messages)
     generator, found = torch.Generator().manual_seed(seed), {}
-    for place, messages in sorted(kept.items()):
+    for place, messages in sorted(sent.items()):
         ids, rows = (torch.cat(parts) for parts in zip(*messages, strict=True))
-        by_value = rows[:, 0].argsort()  # two workers may send gradients of one node
+        # Sort by id, then by value (two workers may send gradients of one node): independent of the order of threads.
+        by_value = rows[:, 0].argsort()
         rows = rows[by_value[ids[by_value].argsort(stable=True)]]
         rows = rows[rows.abs().amax(1) > 0]
         found[place] = rows[torch.randperm(rows.shape[0], generator=generator)[:most]]
@@ -117,12 +118,12 @@ def trained_rows(
 
 
 def codec_error(codec: Codec, rows: Tensor, bits: int, *, draws: int = 16) -> CodecError:
-    """Send rows through a codec with independent noise, and compare what comes with what was sent.
+    """Encode and decode rows repeatedly with independent noise, and compare decoded with original rows.
 
     Args:
         rows: float32 ``(n, D)``.
-        bits: width of every row.
-        draws: messages, at least 2; the bias that shows is above ``(squared / (n draws))^(1/2)`` or so.
+        bits: bit-width of every row.
+        draws: number of messages, at least 2; a bias below about ``(squared / (n draws))^(1/2)`` is not visible.
 
     Example:
         >>> from gnnqlab.message import Rotated, Stochastic
@@ -132,7 +133,7 @@ def codec_error(codec: Codec, rows: Tensor, bits: int, *, draws: int = 16) -> Co
         (True, True)
     """
     if draws < 2:
-        raise ValueError(f"draws must be at least 2 to tell bias from noise, got {draws}")
+        raise ValueError(f"draws must be at least 2 to separate bias from noise, got {draws}")
     layout, places = codec.layout(bits, *rows.shape), torch.arange(rows.shape[0])
     segment, out = torch.empty(layout.num_bytes, dtype=torch.uint8), torch.empty_like(rows)
     mean, squared = torch.zeros_like(rows, dtype=torch.float64), 0.0
@@ -140,7 +141,7 @@ def codec_error(codec: Codec, rows: Tensor, bits: int, *, draws: int = 16) -> Co
         noise = Noise(0, epoch, 0)
         codec.encode(rows, places, places, layout, segment, noise)
         codec.decode(segment, layout, out, places, accumulate=False, ids=places, noise=noise)
-        error = out.double() - rows
+        error = out.double() - rows  # (n, D)
         mean += error / draws
         squared += float(error.square().sum()) / draws
     total = float(rows.double().square().sum())

@@ -1,4 +1,4 @@
-"""How far each row is off once it has been coded and decoded again, message by message, as an exchange does it."""
+"""Error of each row after encoding and decoding, message by message as in an exchange."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ def coding_errors(
     epoch: int = 0,
     seed: int = 0,
 ) -> dict[tuple[int, int], float]:
-    """Return the squared error of every halo row of one forward exchange, by ``(worker that holds the copy, node)``.
+    """Return the squared error of every halo row of one forward exchange, by ``(worker with the halo row, node)``.
 
-    ``|decode(encode(h)) - h|^2``, summed in float64 over the elements of a row, with the noise that this epoch of a run
-    with this seed would draw.
+    ``|decode(encode(h)) - h|^2``, summed in float64 over the elements of a row, with the noise of this epoch of a run
+    with this seed.
 
     Args:
-        parts: a cut of nodes.
-        widths: bits by ``(worker that holds the copy, node)``, as `gnnqlab.lab.figures.graph_drawing.message_widths`
-            gives them.
+        parts: an edge-cut.
+        widths: bits by ``(worker with the halo row, node)``, as from
+            `gnnqlab.lab.figures.graph_drawing.message_widths`.
         rows: a row for each node, float32 ``(N, D)``, in any unit; by default the graph's features, which the first
             exchange sends.
         codec: ``Stochastic()`` by default.
-        layer: whose messages these are, from 0; it is part of the noise's key.
-        epoch: part of it too.
+        layer: layer of the messages, from 0; part of the noise's key.
+        epoch: epoch of the messages; also part of the key.
         seed: of the noise.
 
     Returns:
-        Errors in the unit of the rows, squared.
+        Errors in squared units of the rows.
 
     Raises:
-        ValueError: if edges or blocks were cut, features are sparse, there is not a row for each node, or a halo row
-            has no width.
+        ValueError: if the cut is not an edge-cut, features are sparse, there is not one row per node, or a halo row
+            has no bit-width.
 
     Example:
         >>> from gnnqlab import course
@@ -59,29 +59,32 @@ def coding_errors(
         0.0
     """
     if parts.shards[0].cuts != "nodes":
-        raise ValueError(f"errors of rows are those of cuts of nodes, got one of {parts.shards[0].cuts}")
-    given = parts.graph.features if rows is None else rows
-    if not torch.is_tensor(given):
+        raise ValueError(
+            f"errors of halo rows need an edge-cut, a cut of nodes, got a cut of {parts.shards[0].cuts}; choose "
+            "another partitioner"
+        )
+    values = parts.graph.features if rows is None else rows
+    if not torch.is_tensor(values):
         raise ValueError("rows must be a matrix, got sparse features; pass rows=, of a trained model for instance")
-    if given.dim() != 2 or len(given) != parts.graph.num_nodes:
-        raise ValueError(f"rows must be ({parts.graph.num_nodes}, D), a row for each node, got {tuple(given.shape)}")
-    matrix, coder, found = given.float().contiguous(), codec or Stochastic(), {}
+    if values.dim() != 2 or len(values) != parts.graph.num_nodes:
+        raise ValueError(f"rows must be ({parts.graph.num_nodes}, D), a row for each node, got {tuple(values.shape)}")
+    matrix, coder, found = values.float().contiguous(), codec or Stochastic(), {}
     for shard in parts.shards:
         for route in shard.plan("forward").receive:
             nodes = route.ids.tolist()
             missing = [(shard.rank, node) for node in nodes if (shard.rank, node) not in widths]
             if missing:
                 raise ValueError(
-                    f"every halo row needs a width, got none for (worker, node) {missing[:3]}; take them from "
-                    "message_widths"
+                    f"every halo row needs a bit-width, got none for (worker, node) {missing[:3]}; use message_widths"
                 )
             if not nodes:
                 continue
             bits = torch.tensor([widths[shard.rank, node] for node in nodes], dtype=torch.uint8)
             layout = coder.layout(bits, len(nodes), matrix.shape[1])
-            order = torch.arange(len(nodes)) if layout.order is None else layout.order
+            order = torch.arange(len(nodes)) if layout.order is None else layout.order  # rows sorted by bit-width
             ids = route.ids[order]
             segment = torch.empty(layout.num_bytes, dtype=torch.uint8)
+            # The same noise key as in a channel: the receiver is numbered by its distance from the sender.
             noise = Noise(seed, epoch, stream("forward", layer), (shard.rank - route.peer - 1) % parts.workers)
             coder.encode(matrix, ids, ids, layout, segment, noise)
             out = coder.rows(len(nodes), matrix.shape[1], matrix.device)

@@ -1,4 +1,4 @@
-"""Theorem 2 of AdaQP held against a real descent: plain gradient descent over quantized messages."""
+"""Comparison of AdaQP's Theorem 2 with a real descent: plain gradient descent with quantized messages."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ __all__ = ["ConvergenceCheck", "convergence", "curvature"]
 
 @dataclass(frozen=True, eq=False)
 class ConvergenceCheck:
-    """A descent and the symbols of Theorem 2 that were found along it."""
+    """A descent and the symbols of Theorem 2 measured along it."""
 
     frame: DataFrame
-    """One row an epoch t: ``loss``; ``gradient_square``, ``||∇L(w_t)||^2`` of the exact gradient; ``mean_square``, its
+    """One row per epoch t: ``loss``; ``gradient_square``, ``||∇L(w_t)||^2`` of the exact gradient; ``mean_square``, its
     mean over 1 … t, which the theorem bounds; ``descent``, ``noise`` and ``bound``, the theorem's terms for T = t;
     ``noise_square``, ``||g̃ - g||^2`` of that epoch's draw."""
     step: float
     """α."""
     curvature: float
-    """Largest L_2 found along the way; a lower bound on the L_2 of Assumption 1."""
+    """Largest L_2 measured on the way; a lower bound on the L_2 of Assumption 1."""
     variance: float
     """Q²: the largest noise_square."""
 
     @property
     def step_allowed(self) -> bool:
-        """Whether ``α < 2 / L_2`` held wherever L_2 was measured; if not, the bound is infinite."""
+        """True if ``α < 2 / L_2`` at every measurement of L_2; if not, the bound is infinite."""
         return self.step < largest_step(self.curvature)
 
 
@@ -68,7 +68,7 @@ def convergence(
     hosts: int = 1,
     **settings: Any,
 ) -> ConvergenceCheck:
-    """Descend with quantized messages and a fixed step; set the gradients beside AdaQP Theorem 2.
+    """Descend with quantized messages and a fixed step, and compare the gradients with AdaQP Theorem 2.
 
     Differs: training uses Adam; the theorem, and so this descent, is plain ``w <- w - α g̃``.
 
@@ -78,13 +78,13 @@ def convergence(
         model: ``gcn``, ``graphsage`` or another model without dropout of its own; dropout is switched off.
         workers: number of partitions, as threads of this process.
         epochs: T.
-        step: α; by default ``1 / (4 L_2)`` with L_2 at the first weights, since curvature grows on the way down.
-        looks: how often L_2 is measured along the way.
+        step: α; by default ``1 / (4 L_2)`` with L_2 at the first weights, because curvature grows during the descent.
+        looks: number of measurements of L_2 on the way.
         floor: L*, a lower bound on the loss; 0 is one for every cross-entropy.
         seed: of weights and noise.
-        smooth: put GELU in the place of ReLU, for which Assumption 1 (A.1) holds; under ReLU the loss has kinks.
-        hosts: that share the workers evenly; the partitioner and the exchange are told.
-        **settings: what the system's recipe takes.
+        smooth: replace ReLU by GELU, for which Assumption 1 (A.1) holds; with ReLU the loss has kinks.
+        hosts: number of hosts with equally many workers, for the partitioner and the exchange.
+        **settings: of the system's recipe.
 
     Raises:
         ValueError: if ``epochs``, ``looks`` or ``step`` is out of range.
@@ -102,7 +102,7 @@ def convergence(
     if epochs < 1 or looks < 1:
         raise ValueError(f"epochs and looks must be at least 1, got {epochs} and {looks}")
     if step is not None and not step > 0:
-        raise ValueError(f"the step must be positive, got {step}")
+        raise ValueError(f"step must be positive, got {step}")
     recipe = make_system(system, **settings).on_hosts(hosts)
     shape = replace(ModelSettings(name=model) if isinstance(model, str) else model, dropout=0.0, input_dropout=0.0)
     exact = exact_trainer(graph, shape, seed=seed, smooth=smooth)
@@ -123,6 +123,7 @@ def convergence(
             step = step or 0.25 / steepest
         loss = exact.gradients(epoch)
         gradient = exact.parameters.gradients.double()
+        # Both gradients at the same weights; the descent follows the quantized one, as in the theorem.
         quantized.set_weights(weights)
         _, noisy = quantized.gradients(epoch)
         rows.append(

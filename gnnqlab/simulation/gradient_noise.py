@@ -1,4 +1,4 @@
-"""The variance that messages bring into a gradient, measured and nothing else: no bound, no look at the layers."""
+"""Measured variance of a gradient from the rounding of messages, without any bound."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["GradientNoise", "gradient_noise", "trained_weights"]
 
 @dataclass(frozen=True)
 class GradientNoise:
-    """Of all parameters together, in squared units of the gradient."""
+    """Gradient noise over all parameters, in squared units of the gradient."""
 
     variance: float
     """``E||g - E g||^2`` over the repeats."""
     squared_gradient: float
-    """``||E g||^2``, less what the noise of the mean adds to it."""
+    """``||E g||^2``, corrected for the noise of the mean."""
     repeats: int
 
     @property
@@ -38,7 +38,7 @@ class GradientNoise:
 
     @property
     def standard_error(self) -> float:
-        """Of the variance itself, if the gradient's error were normal in one direction: the worst case."""
+        """Standard error of the variance itself, for normal errors in a single direction: the worst case."""
         return self.variance * (2 / (self.repeats - 1)) ** 0.5
 
 
@@ -56,20 +56,20 @@ def gradient_noise(
     seed: int = 0,
     hosts: int = 1,
 ) -> GradientNoise:
-    """Measure the variance of a gradient over messages of given widths, at fixed weights and without dropout.
+    """Measure the variance of a gradient over the noise of messages, at fixed weights and without dropout.
 
     Args:
         graph: the whole graph.
-        bits: who chooses the widths; asked for those of epoch 0, which then stay.
+        bits: bit policy; its bit-widths of epoch 0 are used in all passes.
         model: its dropout is switched off.
         workers: number of partitions, threads of this process.
-        repeats: passes with independent noise, at least 2.
-        weights: flat; by default those drawn from ``seed``.
+        repeats: number of passes with independent noise, at least 2.
+        weights: flat; by default initialized from ``seed``.
         system: its partitioner and exchange are used; METIS and halo rows by default.
-        noise: whose a row's rounding error is, as in :class:`gnnqlab.message.codecs.codec.Stochastic`.
-        codec: how rows become bytes, by direction or in both; by default that class, with this noise.
+        noise: ``receiver`` or ``node``, as in :class:`gnnqlab.message.codecs.codec.Stochastic`.
+        codec: one for both directions, or one per direction; by default ``Stochastic`` with this noise.
         seed: of weights and noise.
-        hosts: that share the workers evenly; the partitioner and the exchange are told.
+        hosts: number of hosts with equally many workers, for the partitioner and the exchange.
 
     Raises:
         ValueError: if ``repeats`` is below 2.
@@ -101,9 +101,9 @@ def gradient_noise(
     mean = torch.zeros_like(threads.trainers[0].parameters.values, dtype=torch.float64)
     squares = 0.0
     for epoch in range(repeats):
-        # Welford's running mean, so that no two gradients are kept.
+        # Welford's algorithm: one pass, without storing the gradients.
         gradient = threads.gradients(epoch)[1].double()
-        distance = gradient - mean
+        distance = gradient - mean  # (parameters,), float64
         mean += distance / (epoch + 1)
         squares += float((distance * (gradient - mean)).sum())
     variance = squares / (repeats - 1)

@@ -1,7 +1,7 @@
-"""What Theorem 3 needs to know of a training pass: factors of every weight gradient, and the messages in them.
+"""Inputs of Theorem 3 from a training pass: factors of every weight gradient, and the messages in them.
 
-Letters: V nodes of the graph, D columns, K messages, E pairs (message, receiving row). Rows of all workers are put
-together by global node id.
+Letters: V nodes of the graph, D columns, K messages, E pairs (message, receiving row). Rows of all workers are
+combined by global node id.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ class LayerPass:
 
     alpha: str = ""
     rows: Tensor | None = None
-    """What is aggregated, and travels forward ``(N, D)``."""
+    """Rows to aggregate, which are sent forward, ``(N, D)``."""
     rows_gradient: Tensor | None = None
-    """Its gradient, with what came from other workers."""
+    """Gradient of the rows, with the parts from other workers."""
     sums: Tensor | None = None
-    """What aggregation gave."""
+    """Results of the aggregation."""
     sums_gradient: Tensor | None = None
     input: Tensor | None = None
-    """What the layer was given."""
+    """Input of the layer."""
     output: Tensor | None = None
-    """What the layer gave, before norm and activation."""
+    """Output of the layer, before norm and activation."""
     output_gradient: Tensor | None = None
 
 
 class PassTrace(Observer):
-    """Keeps the tensors of one worker's last pass in ``layers``; see :func:`traced_workers`."""
+    """Observer that stores the tensors of one worker's last pass in ``layers``; see :func:`traced_workers`."""
 
     shard: Shard
     graph: ModelGraph
@@ -66,24 +66,25 @@ class PassTrace(Observer):
         layer, x, y = self.layers.setdefault(event.layer, LayerPass()), event.input, event.sums
         layer.alpha, layer.rows, layer.sums = event.alpha, x.detach(), y.detach()
         layer.rows_gradient = layer.sums_gradient = None
+        # Hooks on the tensors: their gradients exist only during the backward pass.
         if x.requires_grad:
             x.register_hook(lambda gradient: setattr(layer, "rows_gradient", gradient.detach()))
         if y.requires_grad:
             y.register_hook(lambda gradient: setattr(layer, "sums_gradient", gradient.detach()))
 
     def message_gradients(self, layer: int) -> Tensor:
-        """Return what this worker sends backward: the gradient of each halo row, ``(H, D)``."""
-        seen = self.layers[layer]
-        gradient = seen.sums_gradient
+        """Compute the messages that this worker sends backward: the gradient of each halo row, ``(H, D)``."""
+        tensors = self.layers[layer]
+        gradient = tensors.sums_gradient
         shard = self.shard
-        if gradient is None or seen.rows is None or seen.rows_gradient is None:  # raw features need no gradient
+        if gradient is None or tensors.rows is None or tensors.rows_gradient is None:  # raw features need no gradient
             return torch.zeros(shard.num_halo, 0)
-        rows = (shard.num_owned, shard.num_owned + shard.num_halo)
-        return spmm(self.graph.adjacency(seen.alpha), gradient.contiguous(), rows=rows, transposed=True)
+        rows = (shard.num_owned, shard.num_owned + shard.num_halo)  # halo columns follow the owned ones
+        return spmm(self.graph.adjacency(tensors.alpha), gradient.contiguous(), rows=rows, transposed=True)
 
 
 def covered(model: nn.Module) -> bool:
-    """Whether a model is a stack of convolutions with one aggregation each, which Theorem 3 is about."""
+    """Return True if Theorem 3 covers a model: a stack of convolutions with one aggregation each."""
     convolutions = getattr(model, "convolutions", None)
     return convolutions is not None and all(
         isinstance(each, GraphConvolution | SageConvolution) for each in convolutions
@@ -93,10 +94,10 @@ def covered(model: nn.Module) -> bool:
 def traced_workers(
     graph: Graph, cut: Cut, system: System, model: ModelSettings, settings: TrainSettings, **how: Any
 ) -> tuple[ThreadedWorkers, list[PassTrace]]:
-    """Return workers, and for each the trace of its last pass; also of the input and output of each convolution.
+    """Create workers with a trace of each one's last pass, including inputs and outputs of convolutions.
 
     Raises:
-        ValueError: if the model is no stack of convolutions with one aggregation each.
+        ValueError: if the model is not a stack of convolutions with one aggregation each.
     """
     traces = [PassTrace() for _ in range(cut.workers)]
     observers = [Observers([trace], rank) for rank, trace in enumerate(traces)]
@@ -105,32 +106,32 @@ def traced_workers(
         trace.graph, trace.shard = trainer.graph, shard
         if not covered(trainer.model):
             raise ValueError(
-                f"Theorem 3 is about layers of the form W · Σ α h, got {type(trainer.model).__name__}; choose gcn or "
+                f"Theorem 3 needs layers of the form W · Σ α h, got {type(trainer.model).__name__}; choose gcn or "
                 "graphsage"
             )
         for index, convolution in enumerate(trainer.model.convolutions):  # type: ignore[arg-type]
-            convolution.register_forward_hook(_keep_output(trace, index))
+            convolution.register_forward_hook(_output_hook(trace, index))
     return workers, traces
 
 
-def _keep_output(trace: PassTrace, index: int):  # type: ignore[no-untyped-def]
-    def keep(module: nn.Module, inputs: tuple[object, ...], output: Tensor) -> None:
+def _output_hook(trace: PassTrace, index: int):  # type: ignore[no-untyped-def]
+    def store(module: nn.Module, inputs: tuple[object, ...], output: Tensor) -> None:
         layer = trace.layers.setdefault(index, LayerPass())
-        given = inputs[1]
-        layer.input = given.to_dense() if isinstance(given, SparseInput) else given.detach()  # type: ignore[attr-defined]
-        layer.output = output.detach().clone()  # the activation may write over it
+        x = inputs[1]
+        layer.input = x.to_dense() if isinstance(x, SparseInput) else x.detach()  # type: ignore[attr-defined]
+        layer.output = output.detach().clone()  # the activation may overwrite it in place
         if output.requires_grad:
             output.register_hook(lambda gradient: setattr(layer, "output_gradient", gradient.detach()))
 
-    return keep
+    return store
 
 
 @dataclass(frozen=True, eq=False)
 class Received:
-    """Messages of one layer and direction, pair by pair of message and receiving row."""
+    """Messages of one layer and direction, as pairs of message and receiving row."""
 
     noise: Tensor
-    """Number of the rounding noise; messages that share their noise share the number, int64 ``(E,)``."""
+    """Number of the rounding noise; messages with the same noise have the same number, int64 ``(E,)``."""
     row: Tensor
     """Global id of the receiving row, int64 ``(E,)``."""
     alpha: Tensor
@@ -145,33 +146,33 @@ class Received:
 
 
 def rows_received(traces: Sequence[PassTrace], bits: BitPolicy, layer: int, *, noise: str = "receiver") -> Received:
-    """Return the forward messages of a layer as its weighted sums receive them.
+    """Return the forward messages of a layer with the weighted sums that they enter.
 
-    A receiver decodes a row once, so all pairs of the row that it holds share its noise; under the noise of ``node``
-    those of other receivers do too.
+    A receiver decodes a row once, so all its pairs with the row share the noise; with the noise of ``node`` those of
+    other receivers do too.
     """
     parts = []
     for trace in traces:
         shard = trace.shard
         rows = torch.cat([other.layers[layer].rows for other in traces])  # type: ignore[misc]
-        place = _places(traces)
-        step_H = _squared_steps(trace, bits, layer, "forward", rows[place[shard.halo]])
-        destination = torch.repeat_interleave(torch.arange(shard.num_owned), shard.indptr.diff())
+        position = _positions(traces)
+        step_H = _squared_steps(trace, bits, layer, "forward", rows[position[shard.halo]])
+        destination = torch.repeat_interleave(torch.arange(shard.num_owned), shard.indptr.diff())  # (E,), row per edge
         remote = shard.indices >= shard.num_owned
         column = shard.indices[remote].long() - shard.num_owned
         alpha = shard.alpha(trace.layers[layer].alpha)[remote]
         number = shard.halo[column]
         if noise == "receiver":
-            number = number * shard.workers + shard.rank
+            number = number * shard.workers + shard.rank  # another number for each receiver
         parts.append((number, shard.owned[destination[remote]], alpha, step_H[column]))
     return Received(*(torch.cat(list(column)) for column in zip(*parts, strict=True)))
 
 
 def gradients_received(traces: Sequence[PassTrace], bits: BitPolicy, layer: int) -> Received:
-    """Return the backward messages of a layer as the owners of the rows receive them.
+    """Return the backward messages of a layer with the rows to whose gradients they are added.
 
-    Differs: in the paper a node weighs the gradients of its neighbours with α as they come. Here the worker that holds
-    those neighbours sends their weighted sum, one message for each of its halo rows, and the owner adds it: α is 1.
+    Differs: in the paper a node receives the gradients of its neighbours and multiplies them by α. Here the worker that
+    owns those neighbours sends their weighted sum, one message per halo row, and the owner of the row adds it: α is 1.
     """
     parts = []
     for trace in traces:
@@ -184,7 +185,7 @@ def gradients_received(traces: Sequence[PassTrace], bits: BitPolicy, layer: int)
 
 
 def _squared_steps(trace: PassTrace, bits: BitPolicy, layer: int, direction: str, messages_HD: Tensor) -> Tensor:
-    """``D S^2`` of each halo row's message, ``(H,)``."""
+    """Return ``D S^2`` of each halo row's message, ``(H,)``."""
     shard, columns = trace.shard, messages_HD.shape[1]
     if columns == 0 or shard.num_halo == 0:
         return torch.zeros(shard.num_halo, dtype=torch.float64)
@@ -192,38 +193,38 @@ def _squared_steps(trace: PassTrace, bits: BitPolicy, layer: int, direction: str
     widths = torch.full((shard.num_halo,), 32)
     for route in shard.plan("forward").receive:
         sender, receiver = (route.peer, shard.rank) if direction == "forward" else (shard.rank, route.peer)
-        asked = Rows(
+        rows = Rows(
             layer=layer, direction=direction, sender=sender, receiver=receiver, ids=route.ids, seed=trace.graph.seed
         )
         if route.num_rows:
-            widths[route.rows] = torch.as_tensor(bits.widths(asked, 0)).expand(route.num_rows).long()
+            widths[route.rows] = torch.as_tensor(bits.widths(rows, 0)).expand(route.num_rows).long()
     return step_widths(ranges, widths) ** 2 * columns
 
 
-def _places(traces: Sequence[PassTrace]) -> Tensor:
-    """For each global node id, its row when the owned rows of all workers are put one after another."""
+def _positions(traces: Sequence[PassTrace]) -> Tensor:
+    """Return the row of each global node id in the concatenated owned rows of all workers, ``(V,)``."""
     order = torch.cat([trace.shard.owned for trace in traces])
-    places = torch.empty_like(order)
-    places[order] = torch.arange(order.numel())
-    return places
+    positions = torch.empty_like(order)
+    positions[order] = torch.arange(order.numel())
+    return positions
 
 
 def together(traces: Sequence[PassTrace], layer: int, name: str) -> Tensor:
-    """Return a field of `LayerPass` for all nodes, by global id ``(V, D)``; zeros where no worker has it."""
+    """Return a field of `LayerPass` for all nodes, by global id ``(V, D)``; ``(V, 0)`` if a worker does not have it."""
     parts = [getattr(trace.layers[layer], name) for trace in traces]
     if any(part is None for part in parts):
         return torch.zeros(sum(trace.shard.num_owned for trace in traces), 0)
-    return torch.cat(parts)[_places(traces)]
+    return torch.cat(parts)[_positions(traces)]
 
 
 class LayerMeans:
-    """Means over passes of one layer's factors, and of the noise that messages bring into them.
+    """Means over passes of one layer's factors, and of the noise from messages in them.
 
     Noises are in units of the constant c of ``c D S^2``.
 
     Args:
-        layer: which one.
-        noise: whose a row's rounding error is, as in :class:`gnnqlab.message.codecs.codec.Stochastic`.
+        layer: index of the layer.
+        noise: ``receiver`` or ``node``, as in :class:`gnnqlab.message.codecs.codec.Stochastic`.
     """
 
     def __init__(self, layer: int, *, noise: str = "receiver") -> None:
@@ -232,7 +233,7 @@ class LayerMeans:
         self._sums: dict[str, Tensor] = {}
 
     def add(self, traces: Sequence[PassTrace], bits: BitPolicy) -> None:
-        """Take in the last pass of all workers."""
+        """Add the last pass of all workers."""
         num_rows = traces[0].shard.num_global_nodes
         self.alpha = traces[0].layers[self.layer].alpha
         self._passes += 1

@@ -1,4 +1,4 @@
-"""Sums over the workers that are threads of one process, in the place of those over a process group."""
+"""All-reduce over workers that are threads of one process, in place of a process group."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from gnnqlab.train.loop.reduction import Facts, Slots, Summed
 __all__ = ["PATIENCE_S", "JoinedThreads", "PeerGone"]
 
 PATIENCE_S = 60.0
-"""Seconds that a worker waits for another."""
+"""Seconds after which a wait for another worker fails."""
 
 
 class PeerGone(RuntimeError):
-    """A worker that waits in vain, because another has failed."""
+    """Error of a worker whose wait ended because another worker has failed."""
 
 
 class JoinedThreads:
-    """Sums the gradients and facts of all workers, so that each takes its steps as a launched one.
+    """All-reduce of gradients and facts over threads, so that each worker steps like a launched one.
 
-    The sums of two workers are those of a process group to the bit; of more, terms are added in another order.
+    For two workers the sums are bitwise those of a process group; for more, terms are added in another order.
     """
 
     def __init__(self, workers: int) -> None:
@@ -31,19 +31,19 @@ class JoinedThreads:
         self._parameters: list[FlatParameters] = []
 
     def reduction(self, parameters: FlatParameters, slots: Slots) -> _ThreadSum:
-        """Return what sums for one worker; called once for each, in the order of their ranks."""
+        """Return the reduction of one worker; to be called once per worker, in the order of ranks."""
         self._parameters.append(parameters)
         return _ThreadSum(self, len(self._parameters) - 1, slots)
 
     def abort(self) -> None:
-        """Let no worker wait for one that has failed."""
+        """Break all waits after a worker has failed."""
         self._barrier.abort()
 
     def sum(self, rank: int) -> None:
-        """Leave the sum of all workers' buffers in that of one; all workers call it together."""
-        self._wait(rank)  # for every buffer to be complete
+        """Write the sum of all workers' buffers to that of ``rank``; a collective call."""
+        self._wait(rank)  # until every buffer is complete
         total = torch.stack([each.summed for each in self._parameters]).sum(0)  # (P, n) -> (n,)
-        self._wait(rank)  # for every worker to have read the buffers
+        self._wait(rank)  # until every worker has read the buffers
         self._parameters[rank].summed.copy_(total)
 
     def facts(self, rank: int) -> torch.Tensor:
@@ -54,7 +54,9 @@ class JoinedThreads:
         try:
             self._barrier.wait()
         except threading.BrokenBarrierError:
-            raise PeerGone(f"worker {rank} needs the sums of all workers, got fewer; see the other's error") from None
+            raise PeerGone(
+                f"worker {rank} needs the gradients of all workers, but another worker failed; see its error"
+            ) from None
 
 
 class _ThreadSum:

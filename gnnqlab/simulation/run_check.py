@@ -1,4 +1,4 @@
-"""``gq.theory.check(run)``: Theorem 3 of AdaQP held against the gradients of a run's own system."""
+"""``gq.theory.check(run)``: comparison of AdaQP's Theorem 3 with the gradients of a run's own system."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ __all__ = ["TheoryCheck", "check"]
 
 @dataclass(frozen=True, eq=False)
 class TheoryCheck:
-    """Measured gradient variance beside Theorem 3's bound, weight by weight."""
+    """Measured gradient variance and Theorem 3's bound, by weight."""
 
     frame: DataFrame
-    """What `gnnqlab.simulation.theory_check.gradient_variance` returns."""
+    """Table from `gnnqlab.simulation.theory_check.gradient_variance`."""
     system: str
     widths: str
-    """Which bit-widths the messages had, in words."""
+    """Bit-widths of the messages, as text."""
     repeats: int
     trained: int
-    """Epochs that the weights had been trained for."""
+    """Number of epochs for which the weights had been trained."""
 
     @property
     def bound(self) -> dict[str, float]:
-        """Theorem 3's bound of each weight, and of ``all``; named ``layer.weight``."""
+        """Theorem 3's bound of each weight, and of ``all``; keys are ``layer.weight``."""
         return self._column("bound")
 
     @property
@@ -50,11 +50,11 @@ class TheoryCheck:
 
     @property
     def holds(self) -> bool:
-        """Whether the bound of all weights together lies above what was measured."""
+        """True if the measured variance of all weights together is within its bound."""
         return self.measured["all"] <= self.bound["all"]
 
     def to_frame(self) -> DataFrame:
-        """Return one row a weight and one for all, see `gnnqlab.simulation.theory_check.gradient_variance`."""
+        """Return one row per weight and one for all, see `gnnqlab.simulation.theory_check.gradient_variance`."""
         return self.frame.copy()
 
     def _column(self, name: str) -> dict[str, float]:
@@ -67,14 +67,14 @@ class TheoryCheck:
     def _title(self) -> str:
         return (
             f"Theorem 3 for {self.system}, {self.widths}: {self.repeats} passes at weights of epoch {self.trained}; "
-            f"the bound of all weights together {'holds' if self.holds else 'is passed'}{self._passed()}"
+            f"the bound of all weights together {'holds' if self.holds else 'is exceeded'}{self._single_bounds()}"
         )
 
-    def _passed(self) -> str:
-        """Say which single weights pass their own bound, if any do."""
+    def _single_bounds(self) -> str:
+        """Return the part of the title about bounds of single weights."""
         bounds, measured = self.bound, self.measured
         above = [name for name in bounds if name != "all" and measured[name] > bounds[name]]
-        return f", that of {', '.join(above)} is passed" if above else ", and that of each by itself"
+        return f", that of {', '.join(above)} is exceeded" if above else ", and so does that of each weight"
 
     def __repr__(self) -> str:
         lines = [
@@ -95,27 +95,27 @@ def check(
     weights: Tensor | None = None,
     bits: BitPolicy | None = None,
 ) -> TheoryCheck:
-    """Measure the gradient variance of a run's system on its graph and set it beside Theorem 3's bound.
+    """Measure the gradient variance of a run's system on its graph and compare it with Theorem 3's bound.
 
-    The run's graph, partitioner, system, model and seed are used, and of a run that assigned bit-widths its last
-    assignment. The workers are threads of this process; dropout is off, since its masks would change with the noise.
+    The run's graph, partitioner, system, model and seed are used, and the last assignment of a run that assigned
+    bit-widths. The workers are threads of this process; dropout is off, because its masks would change with the noise.
 
     Args:
-        run: a run, or its configuration. A configuration that assigns widths has not assigned any: its start width
-            is used.
-        repeats: backward passes, at least 2.
-        trained: epochs that the first weights are trained for, in this process with exact messages, before anything
-            is measured; by default none, and of a run that kept checkpoints the newest one's weights are used.
-        weights: flat weights to measure at, in the place of these.
-        bits: instead of the system's own widths.
+        run: a run, or its configuration. For a configuration with assigned bit-widths the start bit-width is used,
+            because there is no assignment yet.
+        repeats: number of backward passes, at least 2.
+        trained: number of epochs of exact training in this process before the measurement; by default none, or the
+            weights of a run's newest checkpoint.
+        weights: flat weights to measure at instead.
+        bits: bit policy instead of the system's own.
 
     Returns:
         A :class:`TheoryCheck`: ``.bound`` and ``.measured`` by weight, ``.to_frame()`` with all columns.
 
     Raises:
-        ValueError: if the run keeps layer-0 rows, its model or its messages are none that the theorem speaks of (those
-            with feedback or to the nearest are biased, see :mod:`gnnqlab.systems.unbiased`; those of other codes have
-            another variance), or ``trained`` is negative.
+        ValueError: if the run caches layer-0 rows, the theorem does not cover its model or its messages (error feedback
+            and rounding to nearest are biased, see :mod:`gnnqlab.systems.unbiased`; other codes have another variance),
+            or ``trained`` is negative.
 
     Example:
         >>> from gnnqlab.train.config.configure import configure
@@ -127,13 +127,13 @@ def check(
     config.require_nodes("gq.theory.check")
     if config.train.layer0 == "once":
         raise ValueError(
-            "the check sends the rows of layer 0 in every pass, this run sent them once; use a configuration with "
-            "layer0 'resend'"
+            "the check sends the rows of layer 0 in every pass, got a run that sent them once; use a configuration "
+            "with layer0 'resend'"
         )
     if trained is not None and trained < 0:
         raise ValueError(f"trained must not be negative, got {trained}")
     graph = load(config.graph)
-    policy, words = (bits, "widths as given") if bits is not None else _policy(run, config)
+    policy, words = (bits, "bit-widths as given") if bits is not None else _policy(run, config)
     if weights is None and trained is None and isinstance(run, Run):
         checkpoint = newest_checkpoint(run.folder)
         if checkpoint is not None:
@@ -154,12 +154,12 @@ def check(
 
 
 def _policy(run: Run | RunConfig, config: RunConfig) -> tuple[BitPolicy, str]:
-    """Return the widths that a run's messages had, and what they are."""
+    """Return the bit policy of a run's messages, and its description."""
     policy = config.system.bits
     if not isinstance(policy, Assigned):
         choices = policy.choices
-        return policy, human_bits(choices[0]) if len(choices) == 1 else f"widths {choices} as the system draws them"
+        return policy, human_bits(choices[0]) if len(choices) == 1 else f"bit-widths {choices} as chosen by the system"
     installed = None if isinstance(run, RunConfig) else load_widths(run.folder, policy)
     if installed is None:
-        return policy, f"start width, {human_bits(policy.start)}"
+        return policy, f"start bit-width, {human_bits(policy.start)}"
     return installed, f"last assignment, λ = {policy.lam:g}"

@@ -1,4 +1,4 @@
-"""A system with all its workers in this process, observed: shards, channels and codecs are those of a launched run."""
+"""Simulation of a system in this process, with observers; shards, channels and codecs are those of a launched run."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Simulation:
     """A simulated training and its observers."""
 
     losses: tuple[float, ...]
-    """Of each epoch, before its step."""
+    """Loss of each epoch, before its step."""
     observers: tuple[tuple[Observer, ...], ...]
-    """Of each worker, in the order in which they were given."""
+    """Observers of each worker, in the order of the argument."""
 
     @property
     def tables(self) -> dict[str, DataFrame]:
-        """What the observers return from ``table``, by the name of their class, with a column ``rank``."""
+        """Tables of the observers by name of their class, with a column ``rank``."""
         import pandas as pd
 
         rows: dict[str, list[dict[str, Any]]] = {}
@@ -59,17 +59,17 @@ def simulate(
     seed: int = 0,
     **shape: Any,
 ) -> Simulation:
-    """Train some epochs with every worker as a thread of this process, and return what observers saw.
+    """Train some epochs with every worker as a thread of this process, and return losses and observers.
 
     Messages pass through queues in place of sockets; losses, messages and decisions are those of a launched run,
-    seconds are not. Losses of two workers are the same to the bit; of more, gradients are summed in another order.
+    seconds are not. Losses of two workers are bitwise equal; of more, gradients are summed in another order.
 
     Args:
         graph: a graph, its name or path, or another library's graph.
-        system: a system's name, or a :class:`System`, that decides nothing by measured seconds.
-        observers: classes; each worker gets an observer of each, made without arguments.
+        system: a system's name, or a :class:`System`, without decisions by measured seconds.
+        observers: classes; each worker gets an instance of each, constructed without arguments.
         workers: number of partitions, at least 2 for messages.
-        epochs: how many to train.
+        epochs: number of epochs to train.
         model: a model's name or settings.
         partition: a partitioner in place of the system's own.
         seed: of weights, noise and dropout.
@@ -121,14 +121,14 @@ def _refuse_decisions_by_seconds(threads: ThreadedWorkers) -> None:
             if adaptive.by_seconds and len(threads.trainers) > 1:
                 raise ValueError(
                     f"a simulated system must not decide by measured seconds, got {adaptive.name!r} of the axis "
-                    f"{axis}, which adapts while it trains; launch it with observers= instead"
+                    f"{axis}, which adapts during training; launch it with observers= instead"
                 )
 
 
 def _train(trainer: Trainer, epochs: int) -> list[float]:
     """Train one worker as `gnnqlab.train.loop.fit` does, without files; return its losses."""
     losses = []
-    trainer.clock.take()  # the processor time of this thread begins at 0
+    trainer.clock.take()  # reset: the processor time of this thread starts at 0
     for epoch in range(epochs):
         loss = trainer.epoch(epoch)
         take_decisions(trainer, epoch)

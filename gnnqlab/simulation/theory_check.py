@@ -1,4 +1,4 @@
-"""Theorem 3 of AdaQP held against measured gradients: repeated passes at fixed weights, only the noise changes.
+"""Comparison of AdaQP's Theorem 3 with measured gradients: repeated passes at fixed weights, with different noise.
 
 Letters: R repeats, V nodes, L graph layers.
 """
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["gradient_variance"]
 
 _ANY = 64
-"""Columns for which variances are compared."""
-_LOOKS = 16
-"""Passes whose rows and gradients are looked at; their means change little after that."""
+"""Number of columns for which variance formulae are compared; any would do."""
+_TRACED_PASSES = 16
+"""Passes whose rows and gradients are recorded; their means change little after that."""
 
 
 def gradient_variance(
@@ -52,42 +52,42 @@ def gradient_variance(
     hosts: int = 1,
     **settings: Any,
 ) -> DataFrame:
-    """Return, for every weight matrix, measured gradient variance beside the bound of AdaQP Theorem 3.
+    """Measure the gradient variance of every weight matrix and compare it with the bound of AdaQP Theorem 3.
 
     Args:
         graph: the whole graph.
         system: codec, bits and partitioner are taken from it.
         model: ``gcn`` or ``graphsage``, or settings of one; dropout is switched off.
         workers: number of partitions.
-        repeats: R, passes with independent noise, at least 2.
-        weights: flat weights; by default those drawn from ``seed``.
-        bits: instead of the system's own policy; asked for the widths of epoch 0, which then stay.
+        repeats: R, number of passes with independent noise, at least 2.
+        weights: flat weights; by default initialized from ``seed``.
+        bits: bit policy instead of the system's own; its bit-widths of epoch 0 are used in all passes.
         seed: of weights and noise.
-        only: quantize just these ``(direction, layer)``, for instance ``{("backward", 1)}``.
-        smooth: put GELU in the place of ReLU.
-        hosts: that share the workers evenly; the partitioner and the exchange are told.
-        **settings: what the system's recipe takes, for instance ``bits=4``.
+        only: quantize only these ``(direction, layer)``, for instance ``{("backward", 1)}``.
+        smooth: replace ReLU by GELU.
+        hosts: number of hosts with equally many workers, for the partitioner and the exchange.
+        **settings: of the system's recipe, for instance ``bits=4``.
 
     Returns:
         One row per weight matrix, and a last one, ``all``, for all of them together (Theorem 2's Q² is the sum of
         Theorem 3's Q^l). Variances are in squared units of the gradient:
 
-        * ``measured``: variance over the repeats, every message quantized; ``ratio``: measured / bound;
-        * ``own``: the same when only the messages are quantized that the theorem counts for this matrix;
-        * ``bound``: Theorem 3, the product term as derived; ``printed``: that term as the paper prints it;
-          ``worst``: with ``D S^2 / 4`` in the place of ``D S^2 / 6``; ``shared``: ``worst``, and rows that share a
-          message no longer counted as independent (`gnnqlab.theory.variance.shared_variance`);
+        * ``measured``: variance over the repeats, with every message quantized; ``ratio``: measured / bound;
+        * ``own``: the same with only those messages quantized that the theorem counts for this matrix;
+        * ``bound``: Theorem 3, with the product term as derived; ``printed``: with that term as the paper prints it;
+          ``worst``: with ``D S^2 / 4`` in place of ``D S^2 / 6``; ``shared``: ``worst``, with rows that share a
+          message not counted as independent (`gnnqlab.theory.variance.shared_variance`);
         * ``bias``: distance of the mean gradient from the exact one, ``standard_error`` of that mean, and ``norm`` of
           the exact gradient. Without bias the distance is about one standard error.
 
-        The theorem leaves activations out. With ``smooth`` the sums behave as it says: they lie under the bound, fall
+        The theorem does not cover activations. With ``smooth`` the sums agree with it: they are below the bound, fall
         with ``(2^b - 1)^2``, and show no bias from 2 bits on. ReLU has a kink: noise flips the derivative of a share
-        of elements that grows with S, each by a fixed amount. That part of the variance falls with S only, so at 4 to
-        8 bits ``measured`` passes the bound, and ``own`` may where messages enter ahead of a ReLU.
+        of elements that grows with S, each by a fixed amount. That part of the variance falls only with S, so at 4 to
+        8 bits ``measured`` exceeds the bound, and so may ``own`` if messages enter before a ReLU.
 
     Raises:
-        ValueError: if ``repeats`` is below 2, or the model, the cut or the messages are none that the theorem speaks
-            of: biased ones (:mod:`gnnqlab.systems.unbiased`), or codes of which ``D S^2 / 6`` is not the variance.
+        ValueError: if ``repeats`` is below 2, or the theorem does not cover the model, the cut or the messages: biased
+            ones (:mod:`gnnqlab.systems.unbiased`), or codes with another variance than ``D S^2 / 6``.
     """
     import pandas as pd
 
@@ -104,6 +104,7 @@ def gradient_variance(
     terms, noise = passes.terms(), passes.noise()
     for weight in terms:
         chosen = weight.messages if only is None else weight.messages & set(only)
+        # Weights with the same messages share a sample: every sample takes R passes.
         if chosen not in samples:
             samples[chosen] = passes.repeat(repeats, chosen)
         rows.append(
@@ -145,20 +146,20 @@ class _Sample:
         }
 
 
-def _expect_codes_between_ends(system: System) -> None:
-    """Refuse codecs whose rows have another variance than the bound counts with; one that says none is taken for it."""
+def _expect_min_max_codes(system: System) -> None:
+    """Refuse codecs with another variance formula than that of the bound; a codec without a formula passes."""
     for direction in ("forward", "backward"):
         codec: Any = of_direction(system.codec, direction)
         if (codec.row_variance(_ANY) or min_max(_ANY)) != min_max(_ANY):
             raise ValueError(
-                "Theorem 3's bound is of codes between a row's ends, whose variance is D S^2 / 6 (AdaQP Theorem 1), "
-                f"got codec {type(codec).__name__}, whose rows have another; choose codec Stochastic(), measure "
-                "without a bound by gnnqlab.simulation.gradient_noise, or forecast by gq.probe, which asks the codec"
+                "Theorem 3's bound needs codes between a row's minimum and maximum, whose variance is D S^2 / 6 (AdaQP "
+                f"Theorem 1), got codec {type(codec).__name__} with another variance; choose codec Stochastic(), "
+                "measure without a bound by gnnqlab.simulation.gradient_noise, or use the forecast of gq.probe"
             )
 
 
 class _Passes:
-    """Repeated passes of one system at fixed weights, and what they showed of each layer."""
+    """Repeated passes of one system at fixed weights, and means of each layer's factors over them."""
 
     def __init__(
         self,
@@ -171,9 +172,9 @@ class _Passes:
         bits: BitPolicy | None,
     ) -> None:
         if (cuts := system.partition.cuts) != "nodes":
-            raise ValueError(f"Theorem 3 is about rows of nodes, got a cut of {cuts}; choose METIS() or Random()")
+            raise ValueError(f"Theorem 3 needs an edge-cut, a cut of nodes, got a cut of {cuts}; choose METIS()")
         require_unbiased(system, "Theorem 3's bound", bits)
-        _expect_codes_between_ends(system)
+        _expect_min_max_codes(system)
         self._bits = system.bits if bits is None else bits
         self._graph, self._system, self._smooth = graph, system, smooth
         self._model = replace(model, dropout=0.0, input_dropout=0.0)
@@ -196,26 +197,26 @@ class _Passes:
         return self._exact.parameters.gradients.clone()
 
     def repeat(self, repeats: int, only: Collection[tuple[str, int]] | None) -> _Sample:
-        """Return the gradients of passes that differ in their noise; the first call also looks at the layers."""
+        """Return the gradients of passes with different noise; the first call also records the layers."""
         bits = FrozenBits(self._bits, only=only)
         of_workers = self._graph, self._cut, self._system, self._model, self._settings
         workers, traces = traced_workers(*of_workers, bits=bits, smooth=self._smooth)
         workers.set_weights(self._exact.parameters.values)
-        look = not self._layers
-        if look:
+        record = not self._layers
+        if record:
             convolutions: Any = self._exact.model.convolutions
             noise = of_direction(self._system.codec, "forward").noise
             self._layers = [LayerMeans(index, noise=noise) for index in range(len(convolutions))]
         gradients = []
         for epoch in range(repeats):
             gradients.append(workers.gradients(epoch)[1].clone())
-            if look and epoch < _LOOKS:
+            if record and epoch < _TRACED_PASSES:
                 for layer in self._layers:
                     layer.add(traces, bits)
-        return _Sample(torch.stack(gradients))
+        return _Sample(torch.stack(gradients))  # (R, parameters)
 
     def terms(self) -> list[WeightTerms]:
-        """Return Theorem 3's symbols of every weight, from the passes that were looked at."""
+        """Return Theorem 3's symbols of every weight, from the recorded passes."""
         return weight_terms(self._exact.model, self._layers, self._exact.graph.adjacency)
 
     def noise(self) -> dict[Place, Tensor]:
@@ -226,7 +227,7 @@ class _Passes:
         }
 
     def shared_bound(self, terms: WeightTerms, noise: dict[Place, Tensor]) -> float:
-        """Return the worst case when rows that share a message no longer count as independent."""
+        """Return the worst-case bound without assuming that rows with a common message are independent."""
         bound = terms.bound(noise, WORST)
         shared = 0.0 if terms.rows is None else float(self._layers[terms.rows].mean("shared"))
         return bound.product + bound.from_gradients + terms.largest_gradient**2 * WORST * shared

@@ -1,9 +1,9 @@
-"""All workers of a system as threads of this process, for measurements that need their insides.
+"""All workers of a system as threads of this process, for measurements of their internal tensors.
 
-The shards, exchanges, channels and codecs are those of real workers; only the bytes pass through queues instead of
-sockets. Threads instead of processes, because a measurement wants the rows and gradients of *every* worker in one
-place after each pass, hundreds of times, and in a notebook cell: nothing has to be started, pickled or imported
-elsewhere. Whole passes take longer than in processes of their own.
+The shards, exchanges, channels and codecs are those of launched workers; only the bytes pass through queues instead of
+sockets. Threads instead of processes, because a measurement needs the rows and gradients of *every* worker after each
+pass, hundreds of times, also in a notebook cell: nothing has to be started, pickled or imported in another process.
+A pass takes longer than in launched workers.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ Result = TypeVar("Result")
 
 
 class Mailbox:
-    """The queues between every pair of workers, in order of posting."""
+    """Queues between every pair of workers, in order of posting."""
 
     def __init__(self, workers: int) -> None:
-        # All at once: two threads that each made the queue of a pair would wait at different ones.
+        # Created before the threads start: created on demand, two threads could each create the queue of a pair.
         pairs = itertools.product(range(workers), range(workers))
         self._boxes: dict[tuple[int, int], queue.SimpleQueue[Tensor | None]] = {p: queue.SimpleQueue() for p in pairs}
 
@@ -67,48 +67,48 @@ class Mailbox:
         self._boxes[sender, receiver].put(message)
 
     def get(self, sender: int, receiver: int) -> Tensor:
-        """Return the next message.
+        """Wait for the next message and return it.
 
         Raises:
-            PeerGone: if the sender failed, or sends nothing.
+            PeerGone: if the sender failed, or has sent nothing for a minute.
         """
         try:
             message = self._boxes[sender, receiver].get(timeout=PATIENCE_S)
         except queue.Empty:
             message = None
         if message is None:
-            raise PeerGone(f"worker {receiver} needs a message of worker {sender}, got none; see that worker's error")
+            raise PeerGone(f"worker {receiver} needs a message of worker {sender}, got none; see the error there")
         return message
 
 
 class LoopbackTransport:
-    """A transport between threads: a message is a copy in a queue."""
+    """Transport between threads: a message is a copy in a queue."""
 
     def __init__(self, mail: Mailbox, rank: int) -> None:
         self.mail, self.rank = mail, rank
-        self._awaited: Counter[int] = Counter()
-        self._taken: Counter[int] = Counter()
-        self._early: dict[tuple[int, int], Tensor] = {}
+        self._last_expected: Counter[int] = Counter()
+        self._last_received: Counter[int] = Counter()
+        self._buffered: dict[tuple[int, int], Tensor] = {}
 
     def take(self, peer: int, number: int) -> Tensor:
-        """Return a peer's message by its place among all that it posts here; transfers may end in another order."""
-        while (peer, number) not in self._early:
-            self._taken[peer] += 1
-            self._early[peer, self._taken[peer]] = self.mail.get(peer, self.rank)
-        return self._early.pop((peer, number))
+        """Return a peer's message by its number in posting order; transfers may be finished in another order."""
+        while (peer, number) not in self._buffered:
+            self._last_received[peer] += 1
+            self._buffered[peer, self._last_received[peer]] = self.mail.get(peer, self.rank)
+        return self._buffered.pop((peer, number))
 
     def await_from(self, peer: int) -> int:
-        """Return the number of the next message that is to come from a peer."""
-        self._awaited[peer] += 1
-        return self._awaited[peer]
+        """Return the number of the next expected message from a peer."""
+        self._last_expected[peer] += 1
+        return self._last_expected[peer]
 
     def post(
         self, send: Mapping[int, Tensor], receive: Mapping[int, Tensor], headers: Any = None, *, bounded: bool = False
     ) -> Transfer:
         for peer, buffer in send.items():
-            with _disable_current_modes():  # what is under way is no worker's memory
-                sent = buffer.clone()
-            self.mail.put(self.rank, peer, sent)
+            with _disable_current_modes():  # the memory tracker of a worker must not count messages in transit
+                message = buffer.clone()
+            self.mail.put(self.rank, peer, message)
         return _LoopBackTransfer(self, send, receive)
 
 
@@ -116,7 +116,8 @@ class _LoopBackTransfer(Transfer):
     def __init__(self, transport: LoopbackTransport, send: Mapping[int, Tensor], receive: Mapping[int, Tensor]) -> None:
         super().__init__()
         self._transport, self._receive = transport, receive
-        self._send = send  # lives as long as the transfer, as it does where bytes take their time
+        self._send = send  # keeps the buffers alive during the transfer, as a real transport does
+        # Numbers are drawn at posting, because transfers may be finished in another order.
         self._numbers = {peer: transport.await_from(peer) for peer in receive}
 
     def _finish(self) -> None:
@@ -128,14 +129,14 @@ class _LoopBackTransfer(Transfer):
 
 @dataclass(frozen=True)
 class FrozenBits(BitPolicy):
-    """The widths that a policy gives in one epoch, in every epoch, so that only the noise changes."""
+    """Bit-widths of one epoch of a policy, used in every epoch, so that only the noise changes."""
 
     policy: BitPolicy
-    """The system's own."""
+    """Policy of the system."""
     epoch: int = 0
-    """Whose widths."""
+    """Epoch whose bit-widths are used."""
     only: Collection[tuple[str, int]] | None = None
-    """The ``(direction, layer)`` whose messages are quantized, all others travel in 32 bits; by default all are."""
+    """``(direction, layer)`` of the messages to quantize, all others are sent in 32 bits; by default all messages."""
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -153,7 +154,7 @@ class FrozenBits(BitPolicy):
 
 @dataclass(frozen=True)
 class AllowFloat32(Codec):
-    """A codec that also takes messages wholly in 32 bits, whatever the system's own can write."""
+    """Wrapper of a codec that also supports messages with 32 bits in all rows."""
 
     codec: Codec
 
@@ -165,7 +166,7 @@ class AllowFloat32(Codec):
         return self.codec.param_bytes(bits, columns)
 
     def row_variance(self, columns: int) -> RowVariance:
-        """Return that of the system's own, which the system was refused without if it was needed."""
+        """Return the formula of the wrapped codec; if it has none, no policy of the system uses the result."""
         return self.codec.row_variance(columns) or min_max(columns)
 
     def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
@@ -204,24 +205,24 @@ _EXACT = Float32()
 
 
 class ThreadedWorkers:
-    """One trainer a worker, joined by queues.
+    """One trainer per worker, connected by queues.
 
-    Each leaves *its share* of loss and gradients in its parameters: the shares add up to those of the graph. Joined
-    workers leave the sums.
+    After a pass the parameters of each worker contain *its part* of the gradients, and the parts sum to those of the
+    graph. Workers that are ``joined`` contain the sums.
 
     Args:
         graph: the whole graph.
-        cut: how it is shared out; each shard is a worker's.
-        system: codec and bits are taken from it; the schedule is synchronous, since no time is measured.
-        bits: instead of the system's own policy.
-        smooth: put GELU in the place of ReLU.
-        as_launched: keep the system's codec and schedule, and policies as they are in force at the start, as
-            measurements of memory need.
-        joined: sum gradients and facts in every pass, and run what adapts, as launched workers do.
-        observers: of each worker; by default none.
+        cut: partition of the graph, with one shard per worker.
+        system: gives codec and bits; the schedule is synchronous, because no time is measured.
+        bits: bit policy instead of the system's own.
+        smooth: replace ReLU by GELU.
+        as_launched: use the system's codec, schedule and policies as built for a launched worker, which measurements
+            of memory need.
+        joined: all-reduce gradients and facts in every pass, and run adaptive components, like launched workers.
+        observers: one for each worker; by default none.
 
     Raises:
-        ValueError: if so many workers cannot do what the settings ask.
+        ValueError: if the settings do not support this number of workers.
     """
 
     def __init__(
@@ -244,13 +245,13 @@ class ThreadedWorkers:
         of_worker = list(observers) or [Observers(rank=rank) for rank in range(cut.workers)]
         self._clocks = [PhaseTimer(timer=time.thread_time, observers=each) for each in of_worker]
         self.seconds: list[dict[str, float]] = []
-        """Processor time of each worker in the last pass, by phase: about what it would be in processes."""
+        """Processor time of each worker in the last pass, by phase: about that of launched workers."""
         self.trainers: list[Trainer] = []
         self.shards = [cut.shard(graph, rank) for rank in range(cut.workers)]
         self.caches: list[Any] = [at_work(system.cache) for _ in self.shards]
-        """What runs of the system's cache on each worker."""
+        """Cache of each worker."""
         self.adaptives: dict[str, list[Adaptive]] = {}
-        """What adapts on the last worker, by axis; nothing unless the workers are joined."""
+        """Adaptive components of the last worker, by axis; empty unless the workers are joined."""
         either: Any = ByDirection(*(AllowFloat32(of_direction(system.codec, each)) for each in ("forward", "backward")))
         quiet = system if as_launched else replace(system, codec=either, schedule=Synchronous())
         for shard, cache in zip(self.shards, self.caches, strict=True):
@@ -268,7 +269,7 @@ class ThreadedWorkers:
                 phases=self._clocks[shard.rank],
                 observers=of_worker[shard.rank],
             )
-            if cut.workers > 1:  # its rows stay as wide, though none is old
+            if cut.workers > 1:  # the same columns as with stale rows, though the synchronous schedule has none
                 exchange.uses_stale_rows, exchange.aggregates_before_projection = (
                     system.uses_stale_rows,
                     system.aggregates_before_projection,
@@ -300,10 +301,10 @@ class ThreadedWorkers:
             )
 
     def run(self, work: Callable[[Trainer], Result]) -> list[Result]:
-        """Return ``[work(trainer) for every worker]``, all at once, each in a thread.
+        """Return ``[work(trainer) for every worker]``, run in parallel with one thread per worker.
 
         Raises:
-            Exception: what the first worker that failed by itself raised.
+            Exception: error of the first worker that did not fail because of another worker.
         """
         with one_thread(), ThreadPoolExecutor(len(self.trainers)) as pool:
             futures = [pool.submit(self._run_one, rank, work) for rank in range(len(self.trainers))]
@@ -321,7 +322,7 @@ class ThreadedWorkers:
         return sum(losses), gradients.sum(0)
 
     def step(self, epoch: int) -> float:
-        """Train one epoch, every worker with the gradient of the whole graph; return its loss (before the step)."""
+        """Train one epoch with the gradient of the whole graph on every worker; return its loss (before the step)."""
         if self._joined is not None:
             return self._timed(lambda trainer: trainer.epoch(epoch))[0]
         loss, gradient = self.gradients(epoch)
@@ -331,10 +332,10 @@ class ThreadedWorkers:
         return loss
 
     def set_weights(self, weights: Tensor) -> None:
-        """Give every worker the same flat weights.
+        """Set the same flat weights on every worker.
 
         Raises:
-            ValueError: if they do not fit the model.
+            ValueError: if their shape does not match the model.
         """
         for trainer in self.trainers:
             values = trainer.parameters.values
@@ -347,7 +348,7 @@ class ThreadedWorkers:
 
     def _timed(self, work: Callable[[Trainer], float]) -> list[float]:
         def one(trainer: Trainer) -> tuple[float, dict[str, float]]:
-            trainer.clock.take()  # each pass runs in a thread of its own, whose time begins at 0
+            trainer.clock.take()  # reset: each pass runs in a new thread, whose processor time starts at 0
             return work(trainer), summed(trainer.clock.take())
 
         results = self.run(one)
@@ -361,28 +362,28 @@ class ThreadedWorkers:
             if self._joined is not None:
                 self._joined.abort()
             for peer in range(len(self.trainers)):
-                self._mail.put(rank, peer, None)  # nobody waits for a worker that is gone
+                self._mail.put(rank, peer, None)  # ends the wait of other workers for this one
             raise
 
 
 _COUNTING = threading.Lock()
 _inside, _threads = 0, 1
-"""How many are in `one_thread` now, and the number of threads before the first of them."""
+"""Number of callers inside `one_thread`, and the number of threads before the first of them entered."""
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run products in the calling thread: small ones gain nothing from threads inside threads.
+    """Run products in the calling thread only: small products gain nothing from nested threads.
 
-    The number is the process's in part, so those who leave restore what the first of them found, whoever overlaps: a
-    widget's thread and a cell may measure at once.
+    PyTorch's number of threads is partly global to the process, and callers may overlap, such as a widget's thread and
+    a cell. So each caller restores the number from before the first of them.
     """
     global _inside, _threads
     with _COUNTING:
         if not _inside:
             _threads = torch.get_num_threads()
         _inside += 1
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # OpenMP's number is per thread, so every caller sets it
     try:
         yield
     finally:

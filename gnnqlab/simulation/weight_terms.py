@@ -1,8 +1,8 @@
-"""Theorem 3's symbols for every weight matrix of a model: which messages bring noise into its gradient, how strongly.
+"""Theorem 3's symbols for every weight matrix of a model: the messages in its gradient, and factors of their noise.
 
-The theorem is about ``dW = Σ_v b_v a_v^T`` of one layer. Which rows a_v and which gradients b_v meet W, and what lies
-between the messages and them, is decided here, once for each weight; the noise of the messages comes afterwards, so
-that other bit-widths cost no other pass.
+The theorem is about ``dW = Σ_v b_v a_v^T`` of one layer. For each weight this module determines the rows a_v, the
+gradients b_v, and the factors between the noise of messages and theirs. The noise itself is an argument, so that other
+bit-widths need no further pass.
 
 Letters: V nodes of the graph.
 """
@@ -28,16 +28,16 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, eq=False)
 class WeightTerms:
-    """One weight matrix: ``A_v`` is the noise of forward rows, ``B_v`` of backward ones times a factor."""
+    """Terms of one weight matrix: ``A_v`` is the noise of forward rows, ``B_v`` of backward ones times a factor."""
 
     layer: int
     name: str
     span: Tensor
-    """Where its elements stand among the flat parameters."""
+    """Indices of its elements in the flat parameters."""
     rows: int | None
-    """Layer whose forward messages make ``A_v``; none if W meets rows of this worker alone."""
+    """Layer whose forward messages give ``A_v``; ``None`` if only local rows are multiplied by W."""
     gradients: tuple[tuple[int, Tensor], ...]
-    """Layers whose backward messages make ``B_v``, and by what each node's noise is multiplied: ``()`` or ``(V,)``."""
+    """Layers whose backward messages give ``B_v``, with the factor of each node's noise: ``()`` or ``(V,)``."""
     largest_row: float
     """M of Assumption 2."""
     largest_gradient: float
@@ -45,7 +45,7 @@ class WeightTerms:
 
     @property
     def messages(self) -> frozenset[Place]:
-        """The messages that enter."""
+        """Messages whose noise enters the gradient."""
         forward = [] if self.rows is None else [("forward", self.rows)]
         return frozenset([*forward, *(("backward", layer) for layer, _ in self.gradients)])
 
@@ -77,7 +77,7 @@ def weight_terms(model: nn.Module, layers: Sequence[LayerMeans], adjacency: Any)
     """Return the terms of every weight matrix of a stack of convolutions, in the order of its flat parameters.
 
     Args:
-        model: a stack of convolutions; one replica is enough.
+        model: a stack of convolutions, of any one worker.
         layers: factors of each layer, by node of the whole graph.
         adjacency: ``kind of α -> Adjacency`` of the whole graph.
     """
@@ -100,11 +100,12 @@ def _terms(
         return WeightTerms(index, name, span, None, noise, layer.largest("input"), layer.largest("output_gradient"))
     if not model.convolutions[index].projects_first:
         return WeightTerms(index, name, span, index, noise, layer.largest("sums"), layer.largest("output_gradient"))
-    # Y = A (X W), so dW = X^T (A^T dY): this layer's backward messages meet X, and what noise dY has meets A X.
-    given = layer.mean("input").float()
+    # Y = A (X W), so dW = X^T (A^T dY) = (A X)^T dY: noise of this layer's backward messages is multiplied by X, noise
+    # in dY by A X. The bound has one row norm M, that of X, so noise in dY gets the ratio of both norms as a factor.
+    x = layer.mean("input").float()
     largest = layer.largest("input")
     matrix: Adjacency = adjacency(layer.alpha)
-    summed = spmm(matrix, given).norm(dim=1).max()
+    summed = spmm(matrix, x).norm(dim=1).max()
     stretch = float(summed) / largest if largest else 0.0
     own = (index, torch.ones((), dtype=torch.float64))
     later = tuple((following, factor * stretch**2) for following, factor in noise)
@@ -112,10 +113,10 @@ def _terms(
 
 
 def _output_gradient_noise(model: Any, layers: Sequence[LayerMeans], index: int) -> tuple[tuple[int, Tensor], ...]:
-    """Noise in the gradient of a layer's output: the next layer's backward messages, through norm and activation.
+    """Return the noise in the gradient of a layer's output: the next layer's backward messages, with their factors.
 
-    ReLU does not lengthen a gradient; LayerNorm does by at most ``max |γ| / standard deviation of the row``; a next
-    layer that projects first by the largest singular value of its matrix.
+    ReLU does not increase the norm of a gradient. LayerNorm does by at most ``max |γ| / standard deviation of a row``,
+    a next layer that projects first by at most the largest singular value of its matrix.
     """
     if index + 1 == len(layers):
         return ()

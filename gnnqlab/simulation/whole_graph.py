@@ -1,4 +1,4 @@
-"""The training of a whole graph in one process, beside which workers and other precisions are measured."""
+"""Exact training of a whole graph in one process: the reference for distributed workers and other precisions."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def exact_trainer(
     products: Products = PLAIN,
     dense: bool = False,
 ) -> Trainer:
-    """Return the trainer of the same model on the whole graph in one process: exact losses and gradients.
+    """Create the trainer of a model on the whole graph in one process, with exact losses and gradients.
 
     Args:
         graph, model: to train.
         seed: of weights and dropout.
-        smooth: GELU in the place of ReLU.
+        smooth: replace ReLU by GELU.
         lr: of Adam.
-        products: of another precision than float32.
-        dense: turn sparse features into dense ones.
+        products: for another precision than float32.
+        dense: convert sparse features to dense ones.
     """
     local = LocalGraph(graph, seed=seed, products=products)
     if dense:
@@ -48,7 +48,7 @@ def exact_trainer(
 
 
 class SmoothStack(nn.Module):
-    """The convolutions and norms of a stack with GELU in the place of ReLU: a gradient without kinks."""
+    """Convolutions and norms of a stack with GELU in place of ReLU, for a continuous gradient."""
 
     def __init__(self, stack: Any) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class SmoothStack(nn.Module):
 
 
 def build_network(model: ModelSettings, graph: Graph, seed: int, smooth: bool) -> nn.Module:
-    """Build a model for the features and classes of a graph, with GELU in the place of ReLU if it is to be smooth."""
+    """Build a model for the features and classes of a graph, with GELU in place of ReLU if ``smooth``."""
     sizes = graph.num_features, graph.num_classes
     network = build_model(model, *sizes, seed=seed, edge_features=graph.num_edge_features)
     return SmoothStack(network) if smooth else network

@@ -1,1 +1,1 @@
-"""Predicting what a setting does before anything is trained with it, and choosing settings by that."""
+"""Prediction of an epoch's time, bytes and gradient noise for a setting, and choice of settings by prediction."""

@@ -1,24 +1,24 @@
-"""From one probe to any number of workers: what an epoch takes where nobody has measured, as papers have it for 24 GPUs
-(AdaQP Table 7) or 32 (SYLVIE Tables VIII and XIII).
+"""Epoch time on any number of workers, extrapolated from one probe, as in papers for 24 GPUs (AdaQP Table 7) or 32
+(SYLVIE Tables VIII and XIII).
 
-What is counted, exactly: the rows between every pair of workers on the cut of the graph for P, so bytes, and whose link
-carries most. What is scaled: the seconds of the probe's epochs, each phase by the work that it does.
+Counted exactly: the rows between every pair of workers on the cut of the graph for P, hence bytes and the busiest link.
+Scaled: the seconds of the probe's epochs, each phase by its amount of work.
 
-    central, marginal     edges that need no row, and those that do, times columns
-    encode, decode        rows out and rows in, times columns
+    central, marginal     edges that need no halo row, and those that do, times columns
+    encode, decode        rows sent and rows received, times columns
     dense                 owned nodes
     optimizer, other      as probed
-    wire                  γ + θ · bytes of the busiest link, each exchange; less what the schedule hides
-    reduce                as probed, and θ · 2 (P - 1) / P · G bytes, and 2 (P - 1) messages one after another
-    uneven                what the slowest worker computes longer than the mean one, beyond the probe's
+    wire                  γ + θ · bytes of the busiest link per exchange, minus the part that the schedule hides
+    reduce                as probed, and θ · 2 (P - 1) / P · G bytes, and 2 (P - 1) sequential messages
+    uneven                time of the slowest worker above the mean, minus that of the probe
 
-All but the last are means over workers. G bytes of gradients. Of adaptive widths the mean bytes of a row are those of
-the probe.
+All but the last are means over workers. G: bytes of gradients. For adaptive bit-widths the mean bytes of a row are
+those of the probe.
 
-Differs from :meth:`gnnqlab.tune.probe.Probe.forecast`, which asks every message of one cut: at the probe's own place
-both say the same, where rows of a layer have one width. What is assumed: devices like the probe's (or `speed` times as
-fast at any size), equal links that never meet in a switch, γ of an exchange whatever P is.
-Two workers sum gradients under the backward pass, more of them after it: a probe of two knows less of that.
+Differs from :meth:`gnnqlab.tune.probe.Probe.forecast`, which lays out every message of one cut: for the probe's own
+number of workers both agree if all rows of a layer have one bit-width. Assumptions: devices like the probe's (or
+`speed` times as fast at any size), equal links that do not share a switch, γ of an exchange independent of P. Two
+workers all-reduce gradients during the backward pass, more workers after it, so a probe of two is less reliable here.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _CODING = ("encode", "decode")
 
 @dataclass(frozen=True, kw_only=True)
 class _Cluster:
-    """What is asked for."""
+    """Cluster to predict for."""
 
     per_host: int | None
     link: str | None
@@ -65,9 +65,9 @@ class _Cluster:
         if self.per_host is not None and self.per_host < 1:
             raise ValueError(f"per_host must be at least 1, got {self.per_host}")
         if self.cores is not None and self.cores < 1:
-            raise ValueError(f"cores must be at least 1, got {self.cores}; leave it out where each worker has its own")
+            raise ValueError(f"cores must be at least 1, got {self.cores}; leave it out if each worker has its own")
         if not self.speed > 0:
-            raise ValueError(f"speed must be positive, got {self.speed}; 2 is twice as fast as what was probed")
+            raise ValueError(f"speed must be positive, got {self.speed}; 2 is twice the speed of the probe")
         if self.latency_s < 0 or (self.gamma_s or 0.0) < 0:
             raise ValueError(f"seconds must not be negative, got latency_s={self.latency_s}, gamma_s={self.gamma_s}")
 
@@ -87,19 +87,19 @@ class _Cluster:
         return found if hosts > 1 else replace(found, theta_s_per_byte=1 / WITHIN_HOST)
 
     def stretch(self, workers: int, probed: int) -> float:
-        """How much longer computing takes than when it was probed."""
+        """Return the time of computation relative to the probe's."""
         if self.cores is None:
             return 1 / self.speed
         return max(1.0, workers / self.cores) / max(1.0, probed / self.cores) / self.speed
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Known:
-    """What one system's prediction at the probe's place says of any place."""
+class _Baseline:
+    """One system's prediction for the probe's own cut, as the basis for other numbers of workers."""
 
     prediction: Prediction
     counts: CutCounts
-    """Of the probe's cut."""
+    """Counts of the probe's cut."""
 
     def __post_init__(self) -> None:
         trace, rows = self.prediction.desk.trace, self.counts.rows
@@ -107,6 +107,7 @@ class _Known:
             sent = np.zeros_like(rows)
             for message in trace.at(place):
                 sent[message.sender, message.receiver] += message.num_rows
+            # The scaling below holds only if one round sends each halo row exactly once.
             if len(self.prediction.volume.rounds[place]) != 1 or not np.array_equal(sent, _way(rows, place[1])):
                 exchange = type(self.prediction.system.exchange).__name__
                 raise ValueError(
@@ -116,22 +117,22 @@ class _Known:
 
     @property
     def columns(self) -> dict[Place, int]:
-        """Of each layer and direction."""
+        """D of each layer and direction."""
         trace = self.prediction.desk.trace
         return {place: trace.at(place)[0].columns for place in trace.places}
 
     @property
     def row_bytes(self) -> dict[Place, float]:
-        """Mean bytes of a halo row of each layer and direction, parameters included."""
+        """Mean bytes of a halo row of each layer and direction, with quantization parameters."""
         halo = max(1, self.counts.halo_rows)
         return {place: float(sent.sum()) / halo for place, sent in self.prediction.volume.sent.items()}
 
     def work(self, counts: CutCounts) -> dict[str, Array]:
-        """Return what each worker does in each phase that depends on its part, ``(P,)``."""
+        """Return the work of each worker in each phase that depends on its part, ``(P,)``."""
         columns = self.columns.items()
-        leaving, entering = (counts.rows.sum(end).astype(float) for end in (1, 0))
-        out = {"forward": leaving, "backward": entering}
-        into = {"forward": entering, "backward": leaving}
+        boundary, halo = (counts.rows.sum(end).astype(float) for end in (1, 0))  # (P, P) -> (P,)
+        out = {"forward": boundary, "backward": halo}  # gradients are sent in the opposite direction
+        into = {"forward": halo, "backward": boundary}
         free = {way: counts.independent_edges(way).astype(float) for way in out}
         bound = {way: counts.dependent_edges(way).astype(float) for way in out}
         nothing = np.zeros(counts.workers)
@@ -144,7 +145,7 @@ class _Known:
         }
 
     def by_phase(self, counts: CutCounts) -> dict[str, Array]:
-        """Return the seconds of each phase of computing by worker, ``(P,)``, on devices as probed."""
+        """Return the seconds of each phase of computation by worker, ``(P,)``, on devices like the probe's."""
         before, now = self.work(self.counts), self.work(counts)
         found = {}
         for phase, seconds in self.prediction.phases.items():
@@ -160,7 +161,7 @@ class _Known:
         return sum(self.row_bytes.values()) * counts.halo_rows
 
     def row(self, counts: CutCounts, cluster: _Cluster) -> dict[str, float]:
-        """Return the seconds of an epoch by what they go to, and bytes."""
+        """Return the seconds of an epoch by purpose, and bytes."""
         probed, workers = self.prediction.wire, counts.workers
         wire, stretch = cluster.wire(workers, probed), cluster.stretch(workers, self.counts.workers)
         each = {phase: stretch * seconds for phase, seconds in self.by_phase(counts).items()}
@@ -171,8 +172,8 @@ class _Known:
         under_way, exposed = self._under_way(counts, wire), 0.0
         if workers > 1:
             schedule = self.prediction.system.schedule
-            beside = [mean.get("central", 0.0) * share for share in self._central_shares(counts)]
-            exposed = schedule.exposed(under_way, beside, sum(mean.values()))
+            central_s = [mean.get("central", 0.0) * share for share in self._central_shares(counts)]
+            exposed = schedule.exposed(under_way, central_s, sum(mean.values()))
         coding = sum(mean.get(phase, 0.0) for phase in _CODING)
         computing = sum(mean.values()) - coding
         return {
@@ -189,7 +190,7 @@ class _Known:
         }
 
     def _reduce(self, wire: Wire, latency_s: float) -> float:
-        """Return the seconds in which gradients are summed at the end of an epoch."""
+        """Return the seconds of the gradient all-reduce at the end of an epoch."""
         workers, before = wire.workers, self.counts.workers
         if workers == 1:
             return 0.0
@@ -198,7 +199,7 @@ class _Known:
         more = ring - probed.theta_s_per_byte * probed.reduce_bytes(gradients)
         found = max(0.0, self.prediction.phases.get("reduce", 0.0) + more)
         if before == 2 < workers:
-            found = max(found, ring)  # two workers hide part of it under the backward pass, more of them nothing
+            found = max(found, ring)  # two workers hide a part of it behind the backward pass, more hide nothing
         return found + 2 * (workers - before) * latency_s if workers > before else found
 
     def _under_way(self, counts: CutCounts, wire: Wire) -> list[float]:
@@ -229,26 +230,26 @@ def at_scale(
     """Predict an epoch of systems on any number of workers, from one probe.
 
     Args:
-        probe: of the graph; its cut, its exchange and its precision are what is scaled.
-        systems: by the name that they are shown by; names or systems on the probe's cut.
+        probe: of the graph; its kind of cut, exchange and precision are scaled.
+        systems: display name -> name or system on the probe's cut.
         workers: numbers of workers P.
-        per_host: workers that share a host's link; by default as probed, of a probe on one host all.
+        per_host: workers that share a host's link; by default as probed, all workers if the probe had one host.
         link: between hosts, such as ``10gbit``; by default as probed. Within one host 2 GB/s are assumed.
-        cores: that all workers share; by default each has a device of its own.
-        speed: of a device, beside what was probed.
+        cores: shared by all workers; by default each has a device of its own.
+        speed: of a device relative to the probe's.
         gamma_s: γ of an exchange; by default as probed.
-        latency_s: of each of the ``2 (P - 1)`` messages in which a ring sums gradients.
-        graph: another one with as many features and classes, for instance a larger one; by default the probe's.
+        latency_s: of each of the ``2 (P - 1)`` messages of a ring all-reduce of gradients.
+        graph: another graph with as many features and classes, for instance a larger one; by default the probe's.
 
     Returns:
-        A row a system and P: ``system, workers, hosts, epoch_s`` and what it is made of, ``computing_s, coding_s,
-        wire_s`` (what nothing hides of ``under_way_s``), ``reduce_s`` (the sum of gradients), ``uneven_s`` (waiting for
-        the worker with the largest part, beyond the probe's); ``bytes`` (rows and their parameters, by all workers) and
-        ``gradient_bytes`` (in a ring, by all workers).
+        One row per system and P: ``system, workers, hosts, epoch_s`` and its parts ``computing_s, coding_s, wire_s``
+        (the exposed part of ``under_way_s``), ``reduce_s`` (all-reduce of gradients), ``uneven_s`` (waiting for the
+        worker with the largest part, beyond the probe's); ``bytes`` (rows and quantization parameters, by all workers)
+        and ``gradient_bytes`` (in a ring, by all workers).
 
     Raises:
         ValueError: if there is no system or P, a value is out of range, the graph has other columns, or a part cannot
-            be scaled: cuts of edges, rows that travel in turns, as `Probe.forecast` otherwise.
+            be scaled: vertex-cuts, rows sent in several rounds; and as `Probe.forecast`.
 
     Example:
         ``at_scale(gq.probe("digits", hosts=2, link="200mbit"), {"Vanilla": "vanilla"}, workers=(2, 8))["epoch_s"]``
@@ -256,7 +257,9 @@ def at_scale(
     import pandas as pd
 
     if not systems or not workers:
-        raise ValueError(f"systems and numbers of workers must be given, got {len(systems)} and {len(workers)}")
+        raise ValueError(
+            f"systems and workers must have at least one entry each, got {len(systems)} and {len(workers)}"
+        )
     if min(workers) < 1:
         raise ValueError(f"numbers of workers must be at least 1, got {min(workers)}")
     cluster = _Cluster(per_host=per_host, link=link, cores=cores, speed=speed, gamma_s=gamma_s, latency_s=latency_s)
@@ -265,15 +268,15 @@ def at_scale(
     if (whole.num_features, whole.num_classes) != (own.num_features, own.num_classes):
         raise ValueError(
             f"graph must have {own.num_features} features and {own.num_classes} classes as the probe's, got "
-            f"{whole.num_features} and {whole.num_classes}; probe a small one of its kind"
+            f"{whole.num_features} and {whole.num_classes}; probe a small graph with the same columns"
         )
     before = _counts(probe, own, probe.config.workers, probe.config.launch.hosts or 1)
     forecasts = {name: probe.forecast(system=system) for name, system in systems.items()}
-    known = {name: _Known(prediction=probe.prediction(each), counts=before) for name, each in forecasts.items()}
+    bases = {name: _Baseline(prediction=probe.prediction(each), counts=before) for name, each in forecasts.items()}
     rows = []
     for count in workers:
-        here = _counts(probe, whole, count, cluster.hosts(count, probe.wire))
-        rows += [{"system": name, "workers": count, **each.row(here, cluster)} for name, each in known.items()]
+        counts = _counts(probe, whole, count, cluster.hosts(count, probe.wire))
+        rows += [{"system": name, "workers": count, **each.row(counts, cluster)} for name, each in bases.items()]
     return pd.DataFrame(rows)
 
 
@@ -282,11 +285,11 @@ def _counts(probe: Probe, graph: Graph, workers: int, hosts: int) -> CutCounts:
 
 
 def _way(rows: NDArray[Any], direction: str) -> NDArray[Any]:
-    """Return who sends whom: rows go from owner to holder, their gradients back."""
+    """Return rows from sender to receiver: embeddings go from owner to holder, gradients back."""
     return rows if direction == "forward" else rows.T
 
 
 def _spread(each: Mapping[str, Array]) -> float:
-    """Return what the slowest worker computes longer than the mean one."""
+    """Return the time of the slowest worker above the mean."""
     whole = sum(each.values(), np.zeros(1))
     return float(whole.max() - whole.mean())

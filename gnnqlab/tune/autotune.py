@@ -1,7 +1,7 @@
 """``gq.autotune``: λ, group size and period chosen by prediction and confirmed by short runs.
 
 The paper sets them by hand (AdaQP Table 8, Figs. 10 and 11). Here every λ and group size is forecast from one probe,
-the period follows from how fast ranges move on, and the best few are trained for some epochs beside Vanilla.
+the period follows from the drift of value ranges, and the best few settings and Vanilla are trained for some epochs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _EPOCHS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One setting, as it was predicted and as a short run and repeated passes came out."""
+    """One setting: its prediction, and the results of a short run and of repeated passes."""
 
     system: str
     lam: float | None
@@ -49,34 +49,34 @@ class Trial:
     predicted_s: float
     measured_s: float
     predicted_bound: float | None
-    """Theorem 3 over all weights."""
+    """Bound of Theorem 3 over all weights."""
     measured_variance: float | None
-    """Of the gradient, at the weights of the last traced epoch."""
+    """Variance of the gradient, at the weights of the last traced epoch."""
     predicted_bytes: int
     measured_bytes: int
 
     @property
     def error(self) -> float:
-        """Predicted over measured seconds, less 1."""
+        """Predicted over measured seconds, minus 1."""
         return self.predicted_s / self.measured_s - 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Autotuned:
-    """The setting that was chosen, and all that was predicted and measured on the way to it."""
+    """The chosen setting, with all predictions and measurements."""
 
     target: str
     probe: Probe
     best: Trial
     vanilla: Trial
     trials: tuple[Trial, ...]
-    """Every setting that was tried, the one predicted best first."""
+    """Measured settings, the best by prediction first."""
     searched: int
-    """Settings that were forecast."""
+    """Number of settings that were forecast."""
     drift_loss: float
-    """What the chosen period is predicted to lose to stale widths, as a share of the objective."""
+    """Predicted loss by stale bit-widths with the chosen period, relative to the objective."""
     config: RunConfig
-    """To train with the setting: ``gnnqlab.launch.local.launch(tuned.config)``."""
+    """Configuration with the chosen setting, for ``gnnqlab.launch.local.launch(tuned.config)``."""
 
     @property
     def lam(self) -> float:
@@ -95,7 +95,7 @@ class Autotuned:
 
     @property
     def speedup(self) -> float:
-        """Measured, over Vanilla."""
+        """Measured speed-up over Vanilla."""
         return self.vanilla.measured_s / self.best.measured_s
 
     @property
@@ -103,13 +103,13 @@ class Autotuned:
         return self.vanilla.predicted_s / self.best.predicted_s
 
     def to_frame(self) -> DataFrame:
-        """Return Vanilla and every trial, predicted beside measured."""
+        """Return a table of Vanilla and every trial, with predicted and measured values."""
         import pandas as pd
 
         return pd.DataFrame([_words(trial) for trial in (self.vanilla, *self.trials)])
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``gnnqlab autotune --json`` prints."""
+        """Return the JSON that ``gnnqlab autotune --json`` prints."""
         return {
             "graph": self.config.graph,
             "model": self.config.model.name,
@@ -173,23 +173,23 @@ def autotune(
         graph: a graph, its name or path, or a whole configuration.
         target: ``time``: the fastest whose bound on the gradient variance (Theorem 3) is at most ``most_variance``
             times that of λ = 1; ``accuracy``: the smallest bound whose epoch is at most ``most_slower`` longer than
-            the fastest; ``balanced``: nearest to both optima, time and the logarithm of the bound counted equally.
-        most_variance: for ``time``; with 2, 4 and 8 bits, 4 everywhere leave 289 times the variance of 8.
+            the fastest; ``balanced``: nearest to both optima, with equal weights of time and logarithm of the bound.
+        most_variance: for ``time``; with 2, 4 and 8 bits, 4 everywhere have 289 times the variance of 8.
         most_slower: for ``accuracy``; 0.1 is a tenth.
-        most_stale: what widths may lose by growing old before they are assigned anew, as a share of the objective;
-            the longest period within it is taken.
+        most_stale: limit of the mean loss by stale bit-widths between assignments, relative to the objective; the
+            longest period within it is chosen.
         widths: bit-widths to choose from.
-        confirm: how many of the best to train, at least 1.
-        repeats: passes for each measured variance, at least 2; 0 measures none.
+        confirm: number of the best settings to train, at least 1.
+        repeats: passes per measured variance, at least 2; 0: no measurement.
         epochs: of each confirming run, at least 6.
-        known: a probe of the same thing, if there is one.
-        out: folder for the confirming runs; by default they are not kept.
-        say: called with a line about each step.
+        known: existing probe of the same graph, model and link.
+        out: folder for the confirming runs; by default they are deleted.
+        say: called with a line of text about each step.
         **settings: as for :func:`gnnqlab.probe`.
 
     Returns:
-        An :class:`Autotuned`: ``.lam``, ``.group_size``, ``.period``, ``.config``; ``.to_frame()`` puts predicted and
-        measured side by side.
+        An :class:`Autotuned`: ``.lam``, ``.group_size``, ``.period``, ``.config``; ``.to_frame()`` compares predicted
+        and measured values.
 
     Raises:
         ValueError: if the target is unknown or a number out of its range.
@@ -203,23 +203,23 @@ def autotune(
     ranked = search(seen, target=target, most_variance=most_variance, most_slower=most_slower, widths=tuple(widths))
     searched = len(LAMS) * len(GROUP_SIZES)
     whole = graph if isinstance(graph, Graph) else load(seen.config.graph)
-    chosen = []
+    candidates = []
     for forecast in ranked[:confirm]:
         assert forecast.lam is not None and forecast.group_size is not None
-        moved = seen.drift(lam=forecast.lam, group_size=forecast.group_size, widths=widths)
-        chosen.append(replace(forecast, period=moved.period(most_stale, periods=PERIODS)))
+        drift = seen.drift(lam=forecast.lam, group_size=forecast.group_size, widths=widths)
+        candidates.append(replace(forecast, period=drift.period(most_stale, periods=PERIODS)))
     with tempfile.TemporaryDirectory(prefix="gnnqlab-autotune-") as folder:
         root = folder if out is None else out
 
-        def tried(forecast: Forecast) -> Trial:
+        def run_trial(forecast: Forecast) -> Trial:
             say(f"training {epochs} epochs: {forecast!r}")
             return _trial(seen, whole, forecast, epochs=epochs, repeats=repeats, root=root)
 
-        vanilla = tried(seen.vanilla)
-        trials = tuple(tried(forecast) for forecast in chosen)
+        vanilla = run_trial(seen.vanilla)
+        trials = tuple(run_trial(forecast) for forecast in candidates)
     best = min(trials, key=lambda trial: _score(trial, target, trials))
     assert best.lam is not None and best.group_size is not None and best.period is not None
-    moved = seen.drift(lam=best.lam, group_size=best.group_size, widths=widths)
+    drift = seen.drift(lam=best.lam, group_size=best.group_size, widths=widths)
     return Autotuned(
         target=target,
         probe=seen,
@@ -227,7 +227,7 @@ def autotune(
         vanilla=vanilla,
         trials=trials,
         searched=searched,
-        drift_loss=moved.of_period(best.period),
+        drift_loss=drift.of_period(best.period),
         config=_config(seen, best.lam, best.group_size, best.period, tuple(widths)),
     )
 
@@ -240,7 +240,7 @@ def search(
     most_slower: float = 0.1,
     widths: tuple[int, ...] = (2, 4, 8),
 ) -> list[Forecast]:
-    """Forecast every λ and group size; return those that meet the target, the best first, the fastest if none does."""
+    """Forecast every λ and group size; return those that meet the target, the best first."""
     found = [
         seen.forecast(lam=lam, group_size=size, widths=widths) for size, lam in itertools.product(GROUP_SIZES, LAMS)
     ]
@@ -254,6 +254,7 @@ def search(
         return sorted(meeting, key=lambda each: (_noise(each), each.epoch_s))
     slowest, most = max(each.epoch_s for each in found), max(_noise(each) for each in found)
 
+    # Both axes scaled to [0, 1]; noise by its logarithm, because bounds span orders of magnitude.
     def distance(each: Forecast) -> float:
         slower = (each.epoch_s - fastest) / (slowest - fastest) if slowest > fastest else 0.0
         noisier = math.log(_noise(each) / least) / math.log(most / least) if most > least else 0.0
@@ -263,19 +264,19 @@ def search(
 
 
 def _noise(forecast: Forecast) -> float:
-    """The bound where it was traced, else V; positive, so that it has a logarithm."""
+    """Return the bound if it was traced, else V; positive, because its logarithm is needed."""
     bound = forecast.total_bound
     return max(forecast.total_variance if bound is None else bound, 1e-300)
 
 
 def _score(trial: Trial, target: str, trials: Sequence[Trial]) -> float:
-    """What confirms: among the settings predicted best, time as measured; for accuracy the variance as measured."""
+    """Return the value that the best trial minimizes: measured time, measured variance, or both combined."""
     if target == "time":
         return trial.measured_s
     noise = trial.measured_variance if trial.measured_variance is not None else trial.predicted_bound or 0.0
     if target == "accuracy":
         return noise
-    return trial.measured_s * max(noise, 1e-300) ** 0.1  # ten times the variance weigh as much as a quarter more time
+    return trial.measured_s * max(noise, 1e-300) ** 0.1  # ten times the variance counts as much as a quarter more time
 
 
 def _trial(seen: Probe, graph: Graph, forecast: Forecast, *, epochs: int, repeats: int, root: Any) -> Trial:

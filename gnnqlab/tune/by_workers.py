@@ -1,4 +1,4 @@
-"""What systems move and keep for any number of workers: bytes by formula, memory by a trial."""
+"""Bytes and memory of systems for any number of workers: bytes by formula, memory by a trial."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def by_workers(
 ) -> DataFrame:
     """Return the bytes of an epoch and the memory of a worker, by system and number of workers.
 
-    Each system has the cut that it names; systems that name the same one share it.
+    Each system uses its own partitioner; systems with equal partitioners share a cut.
 
     Args:
         graph: the whole graph.
-        systems: by the name that they are shown by; each of one width for all rows of a direction.
+        systems: display name -> system, each with one bit-width for all rows of a direction.
         model: its settings.
         workers: numbers of workers P.
-        tried_up_to: largest P for which memory is found, by a trial of two epochs on P workers in this process.
+        tried_up_to: largest P for which memory is measured, by a trial of two epochs on P workers in this process.
 
     Returns:
-        A row a system and P: ``system, workers, bytes`` (sent by all workers in an epoch, gradients of weights left
-        out), ``memory_bytes`` (live tensors of the worker that needs most, at its peak; NaN where it was not tried).
+        One row per system and P: ``system, workers, bytes`` (sent by all workers in an epoch, without weight
+        gradients), ``memory_bytes`` (peak of live tensors of the worker that needs most; NaN if not measured).
 
     Raises:
         ValueError: if there is no system or number of workers, or a system has no formula.
@@ -56,7 +56,9 @@ def by_workers(
     import pandas as pd
 
     if not systems or not workers:
-        raise ValueError(f"systems and numbers of workers must be given, got {len(systems)} and {len(workers)}")
+        raise ValueError(
+            f"systems and workers must have at least one entry each, got {len(systems)} and {len(workers)}"
+        )
     sizes: dict[tuple[object, int], PartitionSizes] = {}
     rows = []
     for name, system in systems.items():
@@ -66,8 +68,8 @@ def by_workers(
                 cut = cut_graph(graph, system.partition, count)
                 sizes[place] = PartitionSizes.of(cut.shard(graph, rank) for rank in range(count))
             sent = epoch_bytes(system, model, sizes[place], features=graph.num_features, classes=graph.num_classes)
-            held = float("nan")
+            memory = float("nan")
             if count <= tried_up_to:
-                held = float(sum(foreseen_memory(graph, model, system, workers=count).values()))
-            rows.append({"system": name, "workers": count, "bytes": sent, "memory_bytes": held})
+                memory = float(sum(foreseen_memory(graph, model, system, workers=count).values()))
+            rows.append({"system": name, "workers": count, "bytes": sent, "memory_bytes": memory})
     return pd.DataFrame(rows)

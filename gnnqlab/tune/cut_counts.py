@@ -1,4 +1,4 @@
-"""What a cut of nodes gives each worker, counted from the owners alone: no shard is built, so P may be large.
+"""Rows and edges of each worker under an edge-cut, counted from the owners; no shard is built, so P may be large.
 
 Letters: n nodes, E edges, P workers.
 """
@@ -24,7 +24,7 @@ __all__ = ["MOST_WORKERS", "CutCounts", "counted_by_workers"]
 Counts = NDArray[np.int64]
 
 MOST_WORKERS = 4096
-"""P² numbers are kept: 128 MiB here."""
+"""Limit of P: counts are stored for P² pairs, 128 MiB here."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,22 +32,22 @@ class CutCounts:
     """Rows and edges by worker, exactly those of the shards of the same cut."""
 
     rows: Counts
-    """Halo rows from their owner to their holder, ``(P, P)``; gradients go the other way."""
+    """Halo rows from owner to holder, ``(P, P)``; gradients go in the opposite direction."""
     owned: Counts
-    """Nodes, ``(P,)``."""
+    """Owned nodes, ``(P,)``."""
     edges: Counts
     """Edges that end at owned nodes, ``(P,)``."""
     marginal_edges: Counts
-    """Those that end at marginal nodes: their sums wait for rows, ``(P,)``."""
+    """Edges that end at marginal nodes, whose sums need halo rows, ``(P,)``."""
     remote_edges: Counts
-    """Those that begin at another worker: their gradients travel, ``(P,)``."""
+    """Edges that begin at halo nodes, whose gradients are sent, ``(P,)``."""
 
     @classmethod
     def of(cls, graph: Graph, cut: Cut) -> Self:
-        """Count a cut of nodes.
+        """Count the rows and edges of an edge-cut.
 
         Raises:
-            ValueError: if something else than nodes was cut, or there are more workers than `MOST_WORKERS`.
+            ValueError: if the cut is a vertex-cut, or there are more workers than `MOST_WORKERS`.
 
         Example:
             >>> from gnnqlab import course
@@ -58,24 +58,27 @@ class CutCounts:
         """
         kind, workers = cut.kind, cut.workers
         if kind != "nodes":
-            raise ValueError(f"halo rows are of cuts of nodes, got a cut of {kind}; train a short run instead")
+            raise ValueError(
+                f"halo rows need an edge-cut, a cut of nodes, got a cut of {kind}; train a short run instead"
+            )
         if workers > MOST_WORKERS:
             raise ValueError(f"workers must be at most {MOST_WORKERS} to count every pair, got {workers}")
         owner, degrees = cut.owner.numpy(), graph.in_degrees.numpy()
         source = graph.indices.numpy().astype(np.int64)
         end = np.repeat(np.arange(graph.num_nodes), degrees)
-        here = owner[end]
-        remote = owner[source] != here
-        pairs = np.unique(here[remote] * graph.num_nodes + source[remote])
+        worker = owner[end]  # (E,), worker of each edge
+        remote = owner[source] != worker
+        # One halo row per (holder, node): many edges of a worker share a source.
+        pairs = np.unique(worker[remote] * graph.num_nodes + source[remote])
         holder, sent = pairs // graph.num_nodes, pairs % graph.num_nodes
         marginal = np.unique(end[remote])
         rows = np.bincount(owner[sent] * workers + holder, minlength=workers * workers)
         return cls(
             rows=rows.reshape(workers, workers),
             owned=np.bincount(owner, minlength=workers),
-            edges=np.bincount(here, minlength=workers),
+            edges=np.bincount(worker, minlength=workers),
             marginal_edges=np.bincount(np.repeat(owner[marginal], degrees[marginal]), minlength=workers),
-            remote_edges=np.bincount(here[remote], minlength=workers),
+            remote_edges=np.bincount(worker[remote], minlength=workers),
         )
 
     @property
@@ -84,45 +87,45 @@ class CutCounts:
 
     @property
     def halo_rows(self) -> int:
-        """Ω: copies over all workers, so rows that travel in one look at neighbours."""
+        """Ω: halo rows of all workers, which are the rows sent in one aggregation."""
         return int(self.rows.sum())
 
     @property
     def held(self) -> Counts:
-        """Rows that each worker holds: owned and copies, ``(P,)``."""
+        """Rows on each worker: owned and halo, ``(P,)``."""
         return self.owned + self.rows.sum(0)
 
     @property
     def partners(self) -> Counts:
-        """Of how many others each worker holds rows, ``(P,)``."""
+        """Number of workers from which each worker has halo rows, ``(P,)``."""
         return (self.rows > 0).sum(0)
 
     def independent_edges(self, direction: str) -> Counts:
-        """Return how many terms of sums need nothing from other workers, ``forward`` or ``backward``, ``(P,)``."""
+        """Count the edges whose terms need no remote rows, ``forward`` or ``backward``, ``(P,)``."""
         return self.edges - (self.marginal_edges if direction == "forward" else self.remote_edges)
 
     def dependent_edges(self, direction: str) -> Counts:
-        """Return the others, ``(P,)``."""
+        """Count the edges whose terms need remote rows, ``(P,)``."""
         return self.edges - self.independent_edges(direction)
 
 
 def counted_by_workers(
     graph: Graph, partition: Partitioner, *, workers: Sequence[int] = (2, 4, 8, 16, 32, 64)
 ) -> DataFrame:
-    """Return what cuts of a graph cost, counted, by number of workers.
+    """Return the counted costs of cutting a graph, by number of workers.
 
     Args:
         graph: the whole graph.
-        partition: a partitioner of nodes.
+        partition: a partitioner of nodes (edge-cut).
         workers: numbers of workers P.
 
     Returns:
-        A row a P: ``halo_rows`` Ω, ``halo_share`` (beside the nodes), ``central_share`` (of the edges forward),
-        ``partners`` (of how many others the worker with most of them holds rows), ``held_rows`` (owned and copies of
-        the worker with most), ``imbalance`` (most edges over the mean).
+        One row per P: ``halo_rows`` Ω, ``halo_share`` (Ω over the nodes), ``central_share`` (of the edges, forward),
+        ``partners`` (most workers from which one worker has halo rows), ``held_rows`` (most owned and halo rows on a
+        worker), ``imbalance`` (most edges over the mean).
 
     Raises:
-        ValueError: if something else than nodes is cut.
+        ValueError: if the partitioner makes a vertex-cut.
 
     Example:
         >>> from gnnqlab.graph import load

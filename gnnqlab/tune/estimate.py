@@ -1,8 +1,7 @@
-"""A first guess at the seconds of an epoch without launching anything: from the clocks of the traced epochs.
+"""Estimate of an epoch's seconds without a launched run, from processor times of the traced epochs.
 
-Good enough to show something at once; a launched measurement (:mod:`gnnqlab.tune.timing`) is what predicts well. The
-processor time of a thread is about what a worker of its own takes; nobody waits for a network here: the wire is
-arithmetic.
+It gives a first result at once; a launched measurement (:mod:`gnnqlab.tune.timing`) predicts better. The processor time
+of a thread approximates that of a separate worker. Transfers are not measured, but computed from the rate of the link.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ __all__ = ["estimate_timing"]
 _LOOPBACK = 1e9
 """Bytes per second between two processes of one machine."""
 _GAMMA_S = 3e-4
-"""An exchange of short messages between two processes."""
+"""Seconds of an exchange of short messages between two processes."""
 _COPY = 0.4
-"""Copying float32 rows, as a share of rounding them."""
+"""Time of copying float32 rows relative to quantizing them."""
 
 
 def estimate_timing(config: RunConfig, seen: Trace) -> Timing:
-    """Return what a launched measurement might find.
+    """Estimate the result of a launched measurement.
 
     Args:
-        config: what was probed; its link's rate counts.
-        seen: its trace, whose epochs were timed.
+        config: the probed configuration, with the rate of its link.
+        seen: its trace, with timed epochs.
     """
     hosts = config.launch.hosts or 1
     kind = "emulated" if hosts > 1 else "loopback"
@@ -41,7 +40,7 @@ def estimate_timing(config: RunConfig, seen: Trace) -> Timing:
     transport = "ring" if config.train.transport == "ring" else "direct"
     wire = Wire(workers=config.workers, hosts=hosts, theta_s_per_byte=theta, gamma_s=_GAMMA_S, transport=transport)
     gradient_bytes = 4 * (seen.weights.numel() + 1)
-    # Workers share the processors that there are; each was timed alone.
+    # Launched workers share the processors of this machine; each thread was timed alone.
     shared = max(1.0, config.workers / len(os.sched_getaffinity(0)))
     phases = {name: shared * seconds for name, seconds in seen.phases.items()}
     phases["reduce"] = phases.get("reduce", 0.0) + _GAMMA_S + theta * wire.reduce_bytes(gradient_bytes)

@@ -1,4 +1,4 @@
-"""What a setting is predicted to do: seconds of an epoch by phase, bytes, widths, and the noise in the gradients.
+"""Forecast of a setting: seconds of an epoch by phase, bytes, bit-widths, and noise of the gradients.
 
 Letters: P workers.
 """
@@ -27,130 +27,130 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Forecast:
-    """One system with its settings on one graph and link, before it is trained."""
+    """Predicted results of one system with its settings on one graph and link."""
 
     system: str
     lam: float | None
-    """λ; ``None`` for a system that assigns nothing, as is the group size."""
+    """λ; like the group size ``None`` for a system without assignments."""
     group_size: int | None
     widths: tuple[int, ...] | None
-    """To choose from; ``None`` for a system that chooses none, as is the period."""
+    """Bit-widths to choose from; like the period ``None`` for a system that chooses none."""
     period: int | None
-    """Epochs between choices; of an assignment it does not change a usual epoch, but how stale widths become."""
+    """Epochs between choices; it does not change the time of a typical epoch, but how stale assignments become."""
     phases: dict[str, float]
-    """Seconds of an epoch by phase; ``wire`` is what of the transfers nothing hides. They add up to ``epoch_s``."""
+    """Seconds of an epoch by phase; ``wire`` is the exposed part of transfers. The sum is ``epoch_s``."""
     wire_s: float
-    """Seconds that rows are under way, hidden or not."""
+    """Seconds of all transfers of rows, hidden or exposed."""
     vanilla_s: float
-    """Epoch of Vanilla on the same link."""
+    """Seconds of an epoch of Vanilla on the same link."""
     bytes_payload: int
-    """By all workers in an epoch, as in ``run.records``: codes of rows. Headers and gradients of weights are neither
-    here nor there."""
+    """Bytes of codes by all workers in an epoch, as in ``run.records``; without headers and weight gradients."""
     bytes_params: int
-    """By all workers in an epoch: zero-points and scales."""
+    """Bytes of zero-points and scales by all workers in an epoch."""
     variances: dict[tuple[int, str], float]
-    """What ``variance`` returns; empty where it is refused."""
+    """Values of ``variance``; empty if it is refused."""
     bounds: dict[str, float]
-    """Theorem 3's bound of each weight, ``layer.weight``, at the last traced epoch; empty where it was not traced, and
-    where variance is refused."""
+    """Theorem 3's bound of each weight, ``layer.weight``, at the last traced epoch; empty if it was not traced or
+    variance is refused."""
     noise_share: float | None
-    """The bounds of all weights together over the squared norm of the exact gradient."""
+    """Sum of the bounds of all weights over the squared norm of the exact gradient."""
     rows: dict[int, int]
-    """Bit-width -> rows an epoch, all layers and both directions."""
+    """Bit-width -> rows per epoch, over all layers and both directions."""
     tiers: dict[str, tuple[float, float]]
     """``inner`` (within a host) and ``outer`` (between hosts) -> bytes of rows by all workers in an epoch, and seconds
-    for which they are under way, hidden or not; tiers pass side by side, so their seconds do not add up."""
+    of their transfers, hidden or exposed; tiers transfer in parallel, so their seconds do not add up."""
     pair_bits: Array
-    """Mean bits an element from worker to worker, ``(P, P)``; NaN where nothing travels."""
+    """Mean bits per element from worker to worker, ``(P, P)``; NaN without messages."""
     link: str
     error: float | None = None
-    """Median relative error of such predictions in finished runs, if there were any."""
+    """Median relative error of such predictions for finished runs; ``None`` without such runs."""
     recipe: System = field(repr=False)
     """All parts of the system."""
     epoch: int | None = None
-    """The epoch that is predicted; ``None``: a usual one."""
+    """Predicted epoch; ``None``: a typical one."""
     base: int | None = None
-    """The base width that is assumed, for a policy that moves one."""
+    """Assumed base bit-width, for a policy that moves one."""
     biased: str = ""
-    """Why messages are wrong on average (:mod:`gnnqlab.systems.unbiased`): then no variance is forecast."""
+    """Reason why messages are biased (:mod:`gnnqlab.systems.unbiased`), so that no variance is forecast."""
     untraced: str = ""
-    """Why the variance of rows in this codec is not known by a trace; then none is forecast either."""
+    """Reason why a trace does not give the variance of this codec, so that none is forecast."""
     assumes: tuple[str, ...] = ()
-    """What had to be assumed, in words; empty where all is known beforehand."""
+    """Assumptions as text; empty if everything is known beforehand."""
     tried: Callable[[], dict[str, int]] | None = field(default=None, repr=False)
-    """Finds ``memory``, when it is asked for."""
+    """Function that measures ``memory`` on first access."""
 
     @cached_property
     def memory(self) -> dict[str, int]:
-        """Bytes of live tensors by purpose, of the worker that needs the most, as at the peak in ``run.memory``.
+        """Bytes of live tensors by purpose, at the peak of the worker that needs the most, as in ``run.memory``.
 
-        Found by a trial in this process, see :mod:`gnnqlab.tune.memory`.
+        Measured by a trial in this process, see :mod:`gnnqlab.tune.memory`.
 
         Raises:
-            ValueError: if no probe made this forecast.
+            ValueError: if the forecast was not made by a probe.
         """
         if self.tried is None:
             raise ValueError(
-                "memory is known to forecasts of a probe, got one made by hand; ask gq.probe(...).forecast"
+                "memory needs a forecast of a probe, got one that was constructed directly; use gq.probe(...).forecast"
             )
         return self.tried()
 
     @property
     def bytes_sent(self) -> int:
-        """By all workers in an epoch, parameters of rows included; headers and gradients of weights not."""
+        """Bytes by all workers in an epoch: codes and quantization parameters, without headers and weight gradients."""
         return self.bytes_payload + self.bytes_params
 
     @property
     def epoch_s(self) -> float:
-        """Predicted seconds of a usual epoch: no evaluation, no assignment."""
+        """Predicted seconds of a typical epoch, without evaluation and assignment."""
         return sum(self.phases.values())
 
     @property
     def speedup(self) -> float:
-        """Over Vanilla on the same link."""
+        """Predicted speed-up over Vanilla on the same link."""
         return self.vanilla_s / self.epoch_s
 
     @property
     def variance(self) -> dict[tuple[int, str], float]:
-        """V of each (layer, direction): ``Σ β / (2^b - 1)^2``, what the assigner minimises; old rows and those that do
-        not travel bring errors of their own.
+        """V of each (layer, direction): ``Σ β / (2^b - 1)^2``, the assigner's objective.
+
+        Stale and skipped rows add errors that are not part of V.
 
         Raises:
-            ValueError: if messages are biased: the theorem that V stands on is not about them; or if a trace does not
-                know what their codec makes of them.
+            ValueError: if messages are biased, to which the theorem behind V does not apply, or if a trace does not
+                give the variance of their codec.
         """
         self._refuse("a forecast of variance")
         return self.variances
 
     @property
     def no_variance(self) -> str:
-        """Why variance is refused; empty where it is forecast."""
+        """Reason why variance is refused; empty if it is forecast."""
         return self.biased or self.untraced
 
     def _refuse(self, what: str) -> None:
         refuse_biased(self.biased, what)
         if self.untraced:
-            raise ValueError(f"{what} cannot be had: {self.untraced}")
+            raise ValueError(f"{what} is not possible: {self.untraced}")
 
     @property
     def total_variance(self) -> float:
-        """V over all layers and directions; errors as of `variance`."""
+        """Sum of V over all layers and directions; raises as `variance`."""
         return sum(self.variance.values())
 
     @property
     def total_bound(self) -> float | None:
-        """Theorem 2's Q²: the bounds of all weights together; ``None`` if none was traced, errors as of `variance`."""
+        """Theorem 2's Q²: the sum of all weights' bounds; ``None`` if none was traced; raises as `variance`."""
         self._refuse("a forecast of Theorem 3's bound")
         return sum(self.bounds.values()) if self.bounds else None
 
     @property
     def mean_bits(self) -> float:
-        """Bits of a row on average."""
+        """Mean bit-width over rows."""
         rows = sum(self.rows.values())
         return sum(width * count for width, count in self.rows.items()) / rows if rows else float("nan")
 
     def to_frame(self) -> DataFrame:
-        """Return the phases: one row each, ``seconds`` and ``share`` of the epoch."""
+        """Return a table of phases: ``seconds`` and ``share`` of the epoch."""
         import pandas as pd
 
         frame = pd.DataFrame({"seconds": pd.Series(self.phases, dtype=float)})
@@ -158,7 +158,7 @@ class Forecast:
         return frame.rename_axis("phase")
 
     def by_tier(self) -> DataFrame:
-        """Return ``bytes`` and ``seconds`` of an epoch by tier, as ``gq.compare(runs).tiers()`` has them measured."""
+        """Return ``bytes`` and ``seconds`` of an epoch by tier; ``gq.compare(runs).tiers()`` has measured ones."""
         import pandas as pd
 
         frame = pd.DataFrame.from_dict(self.tiers, orient="index", columns=["bytes", "seconds"])
@@ -173,8 +173,8 @@ class Forecast:
         more = noise + (f"; assumes {'; '.join(self.assumes)}" if self.assumes else "")
         sent = f"{self.bytes_sent / 1e3:.0f} kB{between}"
         return (
-            f"{self.system}{settings} over {self.link}: {self.epoch_s * 1e3:.2f} ms an epoch{spread}, "
-            f"{self.speedup:.2f}× Vanilla, {sent}, {self.mean_bits:.2f} bits a row{more}"
+            f"{self.system}{settings} over {self.link}: {self.epoch_s * 1e3:.2f} ms per epoch{spread}, "
+            f"{self.speedup:.2f}× Vanilla, {sent}, {self.mean_bits:.2f} bits per row{more}"
         )
 
     def __repr__(self) -> str:

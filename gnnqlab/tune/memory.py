@@ -1,8 +1,8 @@
-"""Live bytes by purpose that a system is going to need: a trial of two epochs on workers in this process.
+"""Peak memory of a system by purpose, measured by a trial of two epochs on workers in this process.
 
-Each worker is a thread with a ledger of its own, as launched workers have; codec, cache, bits and schedule are the
-system's. Nothing is launched. The trial itself takes about the memory of all workers together. Links between threads
-are not timed: the buffers for that, where a policy asks for it, are added by formula.
+Each worker is a thread with its own memory tracker, like a launched worker; codec, cache, bits and schedule are the
+system's. Nothing is launched. The trial takes about the memory of all workers together. Links between threads are not
+timed; the buffers for a policy that times links are added by formula.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def foreseen_memory(
 ) -> dict[str, int]:
     """Return bytes by purpose of the worker that needs the most, at the peak of an epoch and its evaluation.
 
-    Not counted, here as in ``run.memory``: what a thread beside training solves an assignment with.
+    As in ``run.memory``, memory of the background thread that solves assignments is not counted.
 
     Args:
         graph: the whole graph, or its name or path.
         model: its settings.
-        system: all its parts are used; widths are those of the first epochs.
+        system: all its parts are used; bit-widths are those of the first epochs.
         workers: number of partitions.
         settings: seed and learning rate.
 
@@ -60,26 +60,27 @@ def foreseen_memory(
     whole = load(graph)
     cut = cut_graph(whole, system.partition, workers)
     threads = ThreadedWorkers(whole, cut, system, model, settings or TrainSettings(), as_launched=True)
-    threads.step(0)  # sets things up: buffers, moments of the optimizer
+    threads.step(0)  # allocates buffers and the optimizer's moments
     threads.run(lambda trainer: trainer.evaluate(0))
-    found = threads.run(_counted)
+    found = threads.run(_measure)
     timed = max(_timed_bytes(system, direction, [one.traces for one in found]) for direction in ("forward", "backward"))
-    moments = [moment for one in found for moment in (one.at_peak, _with_buffers(one.after_step, timed))]
+    # Links are timed after the step of an epoch, when its activations are already freed.
+    moments = [moment for one in found for moment in (one.at_peak, _add_buffers(one.after_step, timed))]
     return max(moments, key=lambda moment: sum(moment.values()))
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
-    """What a trial found on one worker."""
+class _WorkerMemory:
+    """Memory of one worker in a trial."""
 
     at_peak: dict[str, int]
     after_step: dict[str, int]
-    """Bytes between the step and what follows an epoch, when links are timed."""
+    """Bytes after the step of an epoch, when links are timed."""
     traces: list[Trace]
-    """Of the messages that it sent."""
+    """Statistics of the messages that it sent."""
 
 
-def _counted(trainer: Trainer) -> _Found:
+def _measure(trainer: Trainer) -> _WorkerMemory:
     opened: tuple[ExitStack, MemoryTracker] = counting(trainer)
     stack, ledger = opened
     with stack:
@@ -89,11 +90,11 @@ def _counted(trainer: Trainer) -> _Found:
         assert trainer.exchange is not None
         traces = traces_of(trainer.exchange.channels)
         trainer.evaluate(1)
-    return _Found({purpose: ledger.at_peak[purpose] for purpose in PURPOSES}, after_step, traces)
+    return _WorkerMemory({purpose: ledger.at_peak[purpose] for purpose in PURPOSES}, after_step, traces)
 
 
 def _timed_bytes(system: System, direction: str, traces: list[list[Trace]]) -> int:
-    """Return the bytes of the messages that time links for a policy of one direction, or of both."""
+    """Return the bytes of the buffers that time links for a policy of one direction, or of both."""
     policy = of_direction(system.bits, direction)
     if len(traces) == 1 or not policy.times_links:
         return 0
@@ -103,5 +104,5 @@ def _timed_bytes(system: System, direction: str, traces: list[list[Trace]]) -> i
     return held_bytes(sizes_up_to(largest_sent(sent, policy.start, param_bytes)))
 
 
-def _with_buffers(moment: dict[str, int], more: int) -> dict[str, int]:
+def _add_buffers(moment: dict[str, int], more: int) -> dict[str, int]:
     return {**moment, "buffers": moment["buffers"] + more}

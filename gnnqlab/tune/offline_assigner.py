@@ -1,6 +1,6 @@
-"""Widths for traced messages: what a run's policy would choose, found in milliseconds.
+"""Bit-widths of traced messages: a run's policy applied offline, in milliseconds.
 
-Groups are kept by epoch and group size, so that λ can move without sorting rows again.
+Groups are cached by epoch and group size, so that λ can change without sorting rows again.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ _STOCHASTIC = Stochastic()
 
 
 @dataclass(frozen=True, eq=False)
-class _Grouped:
-    """The groups of one message, and which of them each row is in."""
+class _MessageGroups:
+    """Groups of one message, and the group of each row."""
 
     rows: np.ndarray
     beta: np.ndarray
     group_of_row: np.ndarray
 
     @classmethod
-    def of(cls, beta: Tensor, size: int) -> _Grouped:
-        made = group(beta, size)
+    def of(cls, beta: Tensor, size: int) -> _MessageGroups:
+        groups = group(beta, size)
         number = np.empty(beta.numel(), dtype=np.int64)
-        number[made.order.numpy()] = np.arange(beta.numel()) // size
-        return cls(made.rows.numpy(), made.beta.numpy(), number)
+        number[groups.order.numpy()] = np.arange(beta.numel()) // size
+        return cls(groups.rows.numpy(), groups.beta.numpy(), number)
 
 
 @dataclass(eq=False)
 class OfflineAssigner:
-    """Solves the assignments of one trace."""
+    """Offline assigner: solves the assignments of one trace."""
 
     trace: Trace
     codec: Codec | ByDirection = _STOCHASTIC
-    """Writes the rows: what they take, and their variance, is asked of it."""
-    _groups: dict[tuple[int, int, bool, Place, _Weight], list[_Grouped]] = field(default_factory=dict)
+    """Codec of the rows: gives their bytes and variance."""
+    _groups: dict[tuple[int, int, bool, Place, _Weight], list[_MessageGroups]] = field(default_factory=dict)
     _betas: dict[tuple[int, Place, bool, _Weight], list[Tensor]] = field(default_factory=dict)
-    _here: dict[Place, list[TracedMessage]] = field(default_factory=dict)
+    _messages: dict[Place, list[TracedMessage]] = field(default_factory=dict)
 
     def writing(self, codec: Codec | ByDirection) -> OfflineAssigner:
-        """Return the desk for another codec; what was sorted stays where its rows weigh the same."""
-        return OfflineAssigner(self.trace, codec, self._groups, self._betas, self._here)
+        """Return the desk for another codec; it shares all cached groups, which are valid for an equal β formula."""
+        return OfflineAssigner(self.trace, codec, self._groups, self._betas, self._messages)
 
     def codec_of(self, direction: str) -> Codec:
         """Return the codec of a direction's rows."""
@@ -68,23 +68,23 @@ class OfflineAssigner:
 
     def messages(self, place: Place) -> list[TracedMessage]:
         """Return the messages of a layer and direction."""
-        if place not in self._here:
-            self._here[place] = self.trace.at(place)
-        return self._here[place]
+        if place not in self._messages:
+            self._messages[place] = self.trace.at(place)
+        return self._messages[place]
 
     def variance_of(self, direction: str, columns: int) -> RowVariance:
-        """Return the variance of a direction's rows; a codec that has none is taken for codes between a row's ends."""
+        """Return the variance formula of a direction's rows; for a codec without one, that of min-max codes."""
         return self.codec_of(direction).row_variance(columns) or min_max(columns)
 
     def _variance(self, place: Place) -> RowVariance:
         return self.variance_of(place[1], self.messages(place)[0].columns)
 
     def betas(self, index: int, place: Place, *, as_released: bool = False) -> list[Tensor]:
-        """Return β of every row of a place's messages at a traced epoch; `as_released`: with (Σα)² in place of Σα²."""
+        """Return β of every row of a place's messages at a traced epoch; ``as_released``: (Σα)² in place of Σα²."""
         return [each[0] for each in self._parts(index, place, as_released=as_released)]
 
     def _parts(self, index: int, place: Place, *, as_released: bool = False) -> list[Tensor]:
-        """What the variance of every row is made of, ``(K, n)`` for each message."""
+        """Return the terms of every row's variance, ``(K, n)`` for each message."""
         variance = self._variance(place)
         key = index, place, as_released, _weight(variance)
         if key not in self._betas:
@@ -93,29 +93,30 @@ class OfflineAssigner:
             ]
         return self._betas[key]
 
-    def groups(self, index: int, size: int, *, as_released: bool = False) -> dict[Place, list[_Grouped]]:
+    def groups(self, index: int, size: int, *, as_released: bool = False) -> dict[Place, list[_MessageGroups]]:
         """Return the groups of every message at a traced epoch."""
         found = {}
         for place in self.trace.places:
+            # Codecs with the same formula of β have the same groups.
             key = index, size, as_released, place, _weight(self._variance(place))
             if key not in self._groups:
                 betas = self.betas(index, place, as_released=as_released)
-                self._groups[key] = [_Grouped.of(beta, size) for beta in betas]
+                self._groups[key] = [_MessageGroups.of(beta, size) for beta in betas]
             found[place] = self._groups[key]
         return found
 
     def problems(self, settings: Assigned, cost: LinkCost, *, index: int, transport: str) -> dict[Place, Problem]:
-        """Return the bi-objective problem of every layer and direction."""
+        """Build the bi-objective problem of every layer and direction."""
         found = {}
-        grouped = self.groups(index, settings.group_size, as_released=settings.as_released)
-        for place, groups in grouped.items():
+        by_place = self.groups(index, settings.group_size, as_released=settings.as_released)
+        for place, groups in by_place.items():
             messages = [
                 Message(message.sender, message.receiver, each.rows, each.beta)
                 for message, each in zip(self.messages(place), groups, strict=True)
             ]
             variance = self._variance(place)
             parts = self._parts(index, place, as_released=settings.as_released)
-            totals = torch.stack([each.sum(1) for each in parts]).sum(0).tolist()
+            totals = torch.stack([each.sum(1) for each in parts]).sum(0).tolist()  # (K, n) each -> (K,)
             found[place] = assemble(
                 messages,
                 cost,
@@ -129,12 +130,12 @@ class OfflineAssigner:
         return found
 
     def assigned(self, settings: Assigned, cost: LinkCost, *, index: int, transport: str) -> dict[Place, list[Tensor]]:
-        """Return the widths that the assigner chooses.
+        """Solve all problems and return the bit-width of every row.
 
         Args:
-            settings: λ, group size and the widths to choose from.
+            settings: λ, group size and the bit-widths to choose from.
             cost: θ and γ of every pair.
-            index: which of the traced epochs.
+            index: index of the traced epoch.
             transport: ``direct`` or ``ring``.
         """
         widths = {}
@@ -142,13 +143,13 @@ class OfflineAssigner:
             groups = self.groups(index, settings.group_size, as_released=settings.as_released)[place]
             ends = np.cumsum([each.rows.size for each in groups])[:-1]
             parts = np.split(solve(problem).widths, ends)
-            widths[place] = [
+            widths[place] = [  # (G,) -> (n,) for each message
                 torch.from_numpy(part[each.group_of_row]) for each, part in zip(groups, parts, strict=True)
             ]
         return widths
 
     def chosen(self, policy: BitPolicy, epoch: int = 0) -> dict[Place, list[Tensor]]:
-        """Return the widths that a policy answers with in an epoch."""
+        """Return the bit-widths that a policy chooses in an epoch."""
         return {
             place: [
                 torch.as_tensor(EXACT if message.exact else policy.widths(message.rows(self.trace.seed), epoch)).expand(
@@ -160,7 +161,7 @@ class OfflineAssigner:
         }
 
     def installed(self, widths: Widths, settings: Assigned | None = None) -> AssignedWidths:
-        """Return a policy that answers with these widths, for measurements with them."""
+        """Return a policy with these bit-widths installed, for measurements."""
         policy = AssignedWidths(settings or Assigned())
         table = {
             (message.layer, message.direction, message.sender, message.receiver): rows.to(torch.uint8).clone()
@@ -171,7 +172,7 @@ class OfflineAssigner:
         return policy
 
     def variance(self, widths: Widths, index: int) -> dict[Place, float]:
-        """Return V of every layer and direction at a traced epoch, by the variance of each row."""
+        """Return V of every layer and direction at a traced epoch, summed over rows."""
         found = {}
         for place, parts in widths.items():
             variance = self._variance(place)
@@ -182,7 +183,7 @@ class OfflineAssigner:
         return found
 
     def sent_bytes(self, widths: Widths) -> dict[Place, np.ndarray]:
-        """Return what travels from worker to worker, ``(P, P)`` for every layer and direction, if every row does."""
+        """Return the bytes between workers if every row is sent, ``(P, P)`` for every layer and direction."""
         found = {}
         for place, parts in widths.items():
             sent = np.zeros((self.trace.workers, self.trace.workers))
@@ -195,13 +196,13 @@ class OfflineAssigner:
 
 
 def as_asked(rows: Tensor) -> int | Tensor:
-    """Return the widths of a message as a codec takes them: one number where all are the same, else uint8."""
+    """Convert the bit-widths of a message to a codec's input: one number if all are equal, else uint8 ``(n,)``."""
     first = int(rows[0]) if rows.numel() else 0
     return first if bool((rows == first).all()) else rows.to(torch.uint8)
 
 
 _Weight = tuple[tuple[str, ...], float]
-"""What β depends on: the spreads, and its unit."""
+"""Facts on which β depends: names of the statistics, and its unit."""
 
 
 def _weight(variance: RowVariance) -> _Weight:

@@ -1,15 +1,15 @@
-"""The bytes of one epoch by formula: rows of the exchange, times the bytes of a row, over all looks of a model.
+"""Bytes of one epoch by formula: rows of the exchange times bytes of a row, summed over all aggregations of a model.
 
     halo        forward  Ω rows of D             backward  Ω rows of D, none of raw features
     replicas    forward  2 M rows of D           backward  2 M rows of D, none of raw features
     broadcast   forward  (P - 1) n rows of D     backward  (P - 1) n rows of O
 
-Ω halo rows, M mirrors; under replication c a broadcast moves ``(P / c - 1) n + 2 (c - 1) n`` rows. A row of D columns
-in b bits takes ``ceil(D b / 8)`` bytes and the codec's parameters. Caches and samplers count with the share that they
-expect. It needs no trace and no training, so it answers for any number of workers whose cut is known.
+Ω halo rows, M mirrors; with replication c a broadcast moves ``(P / c - 1) n + 2 (c - 1) n`` rows. A row of D columns in
+b bits takes ``ceil(D b / 8)`` bytes and the codec's quantization parameters. Caches and samplers enter with their
+expected share of rows. The formula needs no trace and no training, only the cut, for any number of workers.
 
-Differs from :meth:`gnnqlab.tune.probe.Probe.forecast`: that asks every message for its layout, and knows policies
-whose widths differ from row to row; both are exact where this answers.
+Differs from :meth:`gnnqlab.tune.probe.Probe.forecast`, which computes the layout of every message and supports policies
+with a bit-width per row; both are exact where the formula applies.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["epoch_bytes", "looks_of"]
 
 
 class _Aggregations(Observer):
-    """Notes how every aggregation of a pass is asked for."""
+    """Observer that records the kind and sizes of every aggregation of a pass."""
 
     def __init__(self) -> None:
         self.found: list[AggregationCall] = []
@@ -45,13 +45,13 @@ class _Aggregations(Observer):
 
 
 def looks_of(model: ModelSettings, *, features: int, classes: int, system: System) -> list[AggregationCall]:
-    """Return the looks at neighbours of one training pass, found on a graph of two nodes.
+    """Return the aggregations of one training pass, recorded on a graph of two nodes.
 
     Args:
         model: its settings.
         features: columns of the node features.
-        classes: of the labels.
-        system: may have dropped rows summed before they are projected.
+        classes: number of classes.
+        system: decides if rows with dropout are aggregated before they are projected.
 
     Example:
         >>> from gnnqlab.systems import vanilla
@@ -79,17 +79,19 @@ def epoch_bytes(
     classes: int,
     epoch: int | None = None,
 ) -> float:
-    """Return payload and parameters that all workers send in one epoch; headers and gradients of weights not.
+    """Return the bytes of payload and quantization parameters by all workers in one epoch.
+
+    Headers and weight gradients are not counted.
 
     Args:
-        system: one width for all rows of a direction.
+        system: one bit-width for all rows of a direction.
         model: its settings.
         sizes: of the cut, ``PartitionSizes.of(shards)``.
         features, classes: of the graph.
-        epoch: which one, where a cache goes by the epoch; by default a usual one.
+        epoch: for a cache that depends on the epoch; by default a typical one.
 
     Raises:
-        ValueError: if widths differ from row to row, or a part has no formula.
+        ValueError: if bit-widths differ between rows, or a part has no formula.
 
     Example:
         >>> from gnnqlab.systems import cagnet
@@ -103,7 +105,7 @@ def epoch_bytes(
     total = 0.0
     for look in looks_of(model, features=features, classes=classes, system=system):
         for way, rows, columns in system.exchange.moved(look, sizes):
-            share = cached_share(system.cache, way, epoch) * _sampled(system)
+            share = cached_share(system.cache, way, epoch) * _sampled_share(system)
             total += share * rows * _row_bytes(system, way, columns, widths[way])
     return total
 
@@ -113,7 +115,8 @@ def _width(system: System, direction: str) -> int:
     if len(choices) != 1:
         kind = type(of_direction(system.bits, direction)).__name__
         raise ValueError(
-            f"bits must be one width for a formula, got {kind} with {list(choices)}; ask gq.probe(...).forecast(...)"
+            f"bits must be one bit-width for a formula, got {kind} with {list(choices)}; use "
+            "gq.probe(...).forecast(...)"
         )
     return choices[0]
 
@@ -123,5 +126,5 @@ def _row_bytes(system: System, direction: str, columns: int, bits: int) -> int:
     return -(-columns * bits // 8) + int(codec.param_bytes(bits, columns))
 
 
-def _sampled(system: System) -> float:
+def _sampled_share(system: System) -> float:
     return 1.0 if system.sampler.p >= 1.0 else float(system.sampler.p)

@@ -1,7 +1,7 @@
-"""From a system to its forecast: widths of its policy, bytes of its layouts, seconds of what its schedule hides.
+"""Prediction of a system: bit-widths of its policy, bytes of its layouts, and the exposed time by its schedule.
 
-Every part is asked for its own share (``foresee``, ``expected_share``, ``exposed``, ``layout``, ``kept``), so that a
-part of a user's own is predicted like any other. One that has no answer is refused by its name.
+Every part predicts its own share (methods ``foresee``, ``expected_share``, ``exposed``, ``layout``, ``kept``), so that
+a user's own part is predicted like any other. A part without these methods is refused by name.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from gnnqlab.tune.wire import Wire
 __all__ = ["Prediction", "foreseen"]
 
 _ON_THE_LINK = "reduce"
-"""The phase whose bytes cross the same links as rows."""
+"""Phase whose bytes use the same links as rows."""
 
 
 def foreseen(
     desk: OfflineAssigner, wire: Wire, system: System, *, epoch: int | None = None, base: int | None = None
 ) -> PreviewedWidths:
-    """Return the widths that a system's policy is going to choose.
+    """Predict the bit-widths of a system's policy.
 
     Args:
-        desk: of the trace.
+        desk: offline assigner of the trace.
         wire: the link.
-        system: whose policy is asked.
-        epoch: ``None``: a usual one.
-        base: the base width to assume; ``None``: the one that training starts with.
+        system: with the policy.
+        epoch: ``None``: a typical one.
+        base: base bit-width to assume; ``None``: the one that training starts with.
 
     Raises:
         ValueError: if the policy cannot be predicted, or has no base.
@@ -54,17 +54,17 @@ def foreseen(
         desk=desk.writing(system.codec), cost=wire.cost(), transport=wire.transport, epoch=epoch, base=base
     )
     parts = [of_direction(system.bits, direction) for direction in ("forward", "backward")]
-    answers = [part.foresee(outlook) for part in dict.fromkeys(parts)]
-    found = _joined(answers[0], answers[-1])
+    answers = [part.foresee(outlook) for part in dict.fromkeys(parts)]  # one, if both directions share a policy
+    found = _join(answers[0], answers[-1])
     if base is not None and found.base is None:
         raise ValueError(
-            f"base is for policies that move one, got {base} for {type(system.bits).__name__}; leave it out"
+            f"base is for policies that move a base, got {base} for {type(system.bits).__name__}; leave it out"
         )
     return found
 
 
-def _joined(forward: PreviewedWidths, backward: PreviewedWidths) -> PreviewedWidths:
-    """Return what two policies choose, one for rows and one for their gradients."""
+def _join(forward: PreviewedWidths, backward: PreviewedWidths) -> PreviewedWidths:
+    """Combine the predictions of two policies, one for embeddings and one for gradients."""
     if forward is backward:
         return forward
     of = {"forward": forward, "backward": backward}
@@ -78,16 +78,16 @@ def _joined(forward: PreviewedWidths, backward: PreviewedWidths) -> PreviewedWid
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Prediction:
-    """One system on one trace, timing and link."""
+    """Prediction of one system from a trace, a timing and a link."""
 
     desk: OfflineAssigner
     timing: Timing
     wire: Wire
     system: System
     epoch: int | None
-    """``None``: a usual one."""
+    """Predicted epoch; ``None``: a typical one."""
     base: int | None
-    """Base width to assume; ``None``: the one that training starts with."""
+    """Base bit-width to assume; ``None``: the one that training starts with."""
 
     @cached_property
     def foreseen(self) -> PreviewedWidths:
@@ -99,7 +99,7 @@ class Prediction:
 
     @cached_property
     def wire_s(self) -> dict[Place, float]:
-        """Seconds that the rows of each layer and direction are under way, one round after another."""
+        """Seconds of the transfers of each layer and direction, summed over rounds."""
         rounds = self.volume.rounds
         return {place: sum(self.wire.exchange_s(sent) for sent in rounds[place].values()) for place in rounds}
 
@@ -113,38 +113,39 @@ class Prediction:
 
     @cached_property
     def phases(self) -> dict[str, float]:
-        """Seconds of an epoch; ``wire`` is what of the transfers nothing hides."""
-        phases = _between(self.timing.quantized, self.timing.exact, self.volume.exact)
+        """Seconds of an epoch by phase; ``wire`` is the exposed part of the transfers."""
+        phases = _interpolate(self.timing.quantized, self.timing.exact, self.volume.exact)
         if self.volume.share != 1.0:
-            kept, marginal = self.volume.share, _marginal_share(self.desk.trace, self.volume.share)
-            for name, share in (("encode", kept), ("decode", kept), ("marginal", marginal)):
+            sent, marginal = self.volume.share, _marginal_share(self.desk.trace, self.volume.share)
+            for name, share in (("encode", sent), ("decode", sent), ("marginal", marginal)):
                 phases[name] = share * phases.get(name, 0.0)
         if self.wire.theta_s_per_byte != self.timing.wire.theta_s_per_byte:
-            # The sum of gradients crosses the same links.
+            # The all-reduce of gradients uses the same links.
             more = self.wire.theta_s_per_byte - self.timing.wire.theta_s_per_byte
             longer = phases[_ON_THE_LINK] + more * self.wire.reduce_bytes(self.timing.gradient_bytes)
             phases[_ON_THE_LINK] = max(0.0, longer)
         return {**phases, "wire": self._exposed(phases)}
 
     def _exposed(self, phases: dict[str, float]) -> float:
+        # Overlap hides the exchange of a layer behind the central work of the same layer, so split the phase by layer.
         work = _central_work(self.desk.trace)
         whole = sum(work.values()) or 1.0
-        beside = [phases.get("central", 0.0) * work[place] / whole for place in self.wire_s]
+        central_s = [phases.get("central", 0.0) * work[place] / whole for place in self.wire_s]
         computing = sum(seconds for name, seconds in phases.items() if name != _ON_THE_LINK)
-        return self.system.schedule.exposed(list(self.wire_s.values()), beside, computing)
+        return self.system.schedule.exposed(list(self.wire_s.values()), central_s, computing)
 
     def forecast(self, vanilla_s: float | None, error: float | None) -> Forecast:
-        """Return all of it.
+        """Return the complete forecast.
 
         Args:
-            vanilla_s: an epoch of Vanilla; ``None``: this is Vanilla.
-            error: of such predictions in finished runs.
+            vanilla_s: seconds of an epoch of Vanilla; ``None``: this is Vanilla.
+            error: median error of such predictions for finished runs.
         """
         bits: Any = self.system.bits
-        told = {each.name: getattr(bits, each.name) for each in dataclasses.fields(bits)}
+        settings = {each.name: getattr(bits, each.name) for each in dataclasses.fields(bits)}
         sent, seen = self.volume, self.foreseen
         desk, wrong = self.desk.writing(self.system.codec), biased(self.system)
-        unknown = _untraced(desk, seen.widths)
+        unknown = _untraced_reason(desk, seen.widths)
         known = not wrong and not unknown
         bounds, share = _bounds(desk, seen.widths) if known else ({}, None)
         variances = desk.variance(seen.widths, desk.trace.index(seen.epoch)) if known else {}
@@ -155,10 +156,10 @@ class Prediction:
             recipe=self.system,
             epoch=self.epoch,
             base=seen.base,
-            lam=told.get("lam"),
-            group_size=told.get("group_size"),
-            widths=told.get("among"),
-            period=told.get("period"),
+            lam=settings.get("lam"),
+            group_size=settings.get("group_size"),
+            widths=settings.get("among"),
+            period=settings.get("period"),
             phases=self.phases,
             wire_s=sum(self.wire_s.values()),
             vanilla_s=sum(self.phases.values()) if vanilla_s is None else vanilla_s,
@@ -178,15 +179,15 @@ class Prediction:
         )
 
 
-def _between(rounded: Spent, exact: Spent, share: float) -> dict[str, float]:
-    """Return the phases of an epoch of whose elements a share travels as float32."""
+def _interpolate(rounded: Spent, exact: Spent, share: float) -> dict[str, float]:
+    """Interpolate the phases of an epoch in which a share of the elements is sent as float32."""
     if share in (0.0, 1.0):
         return dict(exact.phases if share else rounded.phases)
     return {name: share * exact.phases[name] + (1 - share) * rounded.phases[name] for name in rounded.phases}
 
 
 def _central_work(seen: Trace) -> dict[Place, float]:
-    """Return multiplications that need nothing from other workers, for every layer and direction."""
+    """Return the number of multiplications without remote rows, for every layer and direction."""
     found = {}
     for place in seen.places:
         columns = seen.at(place)[0].columns
@@ -196,20 +197,20 @@ def _central_work(seen: Trace) -> dict[Place, float]:
 
 
 def _marginal_share(seen: Trace, share: float) -> float:
-    """Return what is left of the products of marginal rows and of halo gradients where a share of the rows travels."""
-    left = whole = 0.0
+    """Return the share of work on marginal rows and halo gradients that remains if a share of the rows is sent."""
+    remaining = whole = 0.0
     for layer, direction in seen.places:
         columns = seen.at((layer, direction))[0].columns
         for shard in seen.shards:
             remote = shard.edges_of_copies
             edges = shard.num_edges - int(shard.indptr[shard.num_central]) if direction == "forward" else remote
             whole += columns * edges
-            left += columns * (edges - (1 - share) * remote)
-    return left / whole if whole else 1.0
+            remaining += columns * (edges - (1 - share) * remote)
+    return remaining / whole if whole else 1.0
 
 
-def _untraced(desk: OfflineAssigner, widths: Widths) -> str:
-    """Say why the variance of rows is not known by their trace; rows of 32 bits have none, whatever their codec."""
+def _untraced_reason(desk: OfflineAssigner, widths: Widths) -> str:
+    """Return the reason why a trace does not give the variance of rows; rows of 32 bits have none in any codec."""
     for place, parts in widths.items():
         if any(bool((rows != EXACT).any()) for rows in parts):
             reason = untraced(desk.variance_of(place[1], desk.messages(place)[0].columns).spreads)
@@ -219,7 +220,7 @@ def _untraced(desk: OfflineAssigner, widths: Widths) -> str:
 
 
 def _bounds(desk: OfflineAssigner, widths: Widths) -> tuple[dict[str, float], float | None]:
-    """Return Theorem 3's bounds at the last traced epoch, and their sum over the squared gradient."""
+    """Return Theorem 3's bounds at the last traced epoch, and their sum relative to the squared gradient."""
     seen, theorem = desk.trace, desk.trace.theorem
     if theorem is None:
         return {}, None

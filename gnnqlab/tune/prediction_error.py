@@ -1,4 +1,4 @@
-"""How good predictions were: finished runs held against what would have been predicted for them."""
+"""Errors of predictions: measured epochs of finished runs compared with their forecasts."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
 __all__ = ["median_error", "past"]
 
 _LATEST = 40
-"""Runs to look at; older ones were measured on a machine that has changed since."""
+"""Limit of runs, the latest ones; the machine may have changed since older ones."""
 _FEWEST = 6
-"""Epochs that a run needs to have a median."""
+"""Least epochs of a run for a median."""
 
 
 def past(config: RunConfig, forecast: Callable[[System], Forecast], root: Path | str | None = None) -> DataFrame:
     """Return predicted and measured epochs of finished runs of the same graph, model, workers and link.
 
     Args:
-        config: what such a run has in common.
-        forecast: predicts what a system would take.
+        config: graph, model, workers and link to select runs by.
+        forecast: function that predicts a system.
         root: folder of runs, as for ``gq.runs``.
 
     Returns:
-        One row a run: ``run, system, lam, predicted_s, measured_s, error`` (predicted over measured, less 1).
+        One row per run: ``run, system, lam, predicted_s, measured_s, error`` (predicted over measured, minus 1).
     """
     import pandas as pd
 
     columns = ["run", "system", "lam", "predicted_s", "measured_s", "error"]
-    rows = [_row(forecast, run) for run in _like(config, runs(root)[-_LATEST:])]
+    rows = [_row(forecast, run) for run in _similar_runs(config, runs(root)[-_LATEST:])]
     return pd.DataFrame([row for row in rows if row is not None], columns=columns)
 
 
 def median_error(errors: Iterable[float]) -> float | None:
-    """Return the median of the sizes of some errors; ``None`` of none.
+    """Return the median of absolute errors; ``None`` without errors.
 
     Example:
         >>> median_error([-0.25, 0.125, 0.5]), median_error([])
@@ -56,11 +56,11 @@ def median_error(errors: Iterable[float]) -> float | None:
     return statistics.median(sizes) if sizes else None
 
 
-def _like(config: RunConfig, found: Iterable[Run]) -> Iterable[Run]:
+def _similar_runs(config: RunConfig, found: Iterable[Run]) -> Iterable[Run]:
     for run in found:
         try:
             if unimported(read_config(run.folder)):
-                continue  # predicting it would take a part that this process has not got
+                continue  # its prediction would need a part that this process has not imported
             other = run.config
         except (ValueError, KeyError, TypeError):
             continue  # written by another version
@@ -79,7 +79,7 @@ def _row(predict: Callable[[System], Forecast], run: Run) -> dict[str, Any] | No
     try:
         forecast = predict(system)
     except ValueError:
-        return None  # a system that is not predicted
+        return None  # no prediction for this system
     measured = spent(run).epoch_s
     if not (measured > 0 and math.isfinite(forecast.epoch_s)):
         return None

@@ -1,4 +1,4 @@
-"""``gq.probe``: everything that is needed to predict a training without training it."""
+"""``gq.probe``: measurements from which trainings can be predicted."""
 
 from __future__ import annotations
 
@@ -38,31 +38,32 @@ if TYPE_CHECKING:
 __all__ = ["Probe", "probe"]
 
 LAMS = tuple(float(lam) for lam in np.linspace(0, 1, 11))
-"""λ of a front."""
+"""λ of a Pareto front."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Probe:
-    """What a few epochs showed of one graph, model and link; asked for a forecast it answers at once."""
+    """Measurements of a few epochs on one graph, model and link; forecasts need no further training."""
 
     config: RunConfig
-    """What was probed: Vanilla on one cut of the graph, with one exchange and one precision."""
+    """Probed configuration: Vanilla on one cut of the graph, with one exchange and one precision."""
     trace: Trace
     """Messages and their ranges."""
     timing: Timing
     """Seconds of launched workers."""
     wire: Wire
-    """The link that is predicted for; the one that was probed unless `over` was asked for another."""
+    """Link to predict for: the probed one, or another one from `over`."""
     error: float | None = None
-    """Median relative error of predictions in finished runs."""
+    """Median relative error of predictions for finished runs."""
     _desk: OfflineAssigner = field(init=False, repr=False)
-    _kept_desk: OfflineAssigner = field(init=False, repr=False)
-    """For systems that sum dropped rows before they project them."""
-    _kept: dict[Any, Any] = field(init=False, repr=False, default_factory=dict)
+    _aggregate_first_desk: OfflineAssigner = field(init=False, repr=False)
+    """Offline assigner for systems that aggregate rows with dropout before they project them."""
+    _cache: dict[Any, Any] = field(init=False, repr=False, default_factory=dict)
+    """Forecasts by system, epoch and base; drifts by settings."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_desk", OfflineAssigner(self.trace))
-        object.__setattr__(self, "_kept_desk", OfflineAssigner(self.trace.kept))
+        object.__setattr__(self, "_aggregate_first_desk", OfflineAssigner(self.trace.kept))
 
     def forecast(
         self,
@@ -76,22 +77,22 @@ class Probe:
         base: int | None = None,
         **settings: Any,
     ) -> Forecast:
-        """Predict one setting; every part of the system is asked for its share.
+        """Predict one setting from the predictions of all parts of the system.
 
         Args:
-            lam: λ; like the next three for systems whose policy has such a setting, by default what the system has.
-            group_size: rows that share a width.
+            lam: λ; like the next three for policies with this setting, by default that of the system.
+            group_size: rows that share a bit-width.
             widths: bit-widths to choose from.
-            period: epochs between assignments; kept with the forecast.
-            system: a name, or a system. One by name is predicted on the probe's cut of the graph.
-            epoch: which one: its widths, its sample. By default a usual one: the first assignment, the first draw, the
-                first width of a plan, the expected share of sampled rows; ``Forecast.assumes`` says so.
-            base: base width to assume of a policy that moves one; by default the one that training starts with.
-            **settings: what else the system's recipe takes, for instance ``bits=4``.
+            period: epochs between assignments; stored in the forecast.
+            system: a name, or a system. A system by name is predicted on the probe's cut of the graph.
+            epoch: epoch to predict, with its bit-widths and its sample. By default a typical one: the first assignment,
+                draw or bit-width of a plan, and the expected share of sampled rows; see ``Forecast.assumes``.
+            base: base bit-width to assume, for a policy that moves one; by default the one that training starts with.
+            **settings: further settings of the system's recipe, for instance ``bits=4``.
 
         Raises:
-            ValueError: if a name or a setting is wrong, the system assigns nothing and is given λ, it is cut, exchanged
-                or computed otherwise than what was probed, or a part of it cannot be predicted.
+            ValueError: if a name or a setting is wrong, the policy has no such setting, partition, exchange or compute
+                differ from those that were probed, or a part of the system cannot be predicted.
 
         Example:
             ``gq.probe("digits").forecast(lam=0.3).speedup``
@@ -99,12 +100,12 @@ class Probe:
         recipe = make_system(system, **settings)
         among = None if widths is None else tuple(widths)
         changes: dict[str, Any] = {"lam": lam, "group_size": group_size, "among": among, "period": period}
-        recipe = _turned(recipe, {name: value for name, value in changes.items() if value is not None})
-        return self._predicted(self._as_probed(recipe, named=isinstance(system, str)), epoch, base)
+        recipe = _with_settings(recipe, {name: value for name, value in changes.items() if value is not None})
+        return self._cached_forecast(self._as_probed(recipe, named=isinstance(system, str)), epoch, base)
 
     @property
     def vanilla(self) -> Forecast:
-        """The forecast of Vanilla on the same link."""
+        """Forecast of Vanilla on the same link."""
         return self.forecast(system=self.config.system)
 
     def front(
@@ -113,7 +114,7 @@ class Probe:
         """Predict one setting at many λ: time against variance.
 
         Returns:
-            A forecast for each λ, in the order given; each is kept, so moving along the front costs nothing.
+            A forecast for each λ, in the order of ``lams``; all are cached.
         """
         return [self.forecast(lam=lam, group_size=group_size, widths=widths, **settings) for lam in lams]
 
@@ -137,26 +138,26 @@ class Probe:
         )
 
     def drift(self, *, lam: float = 0.5, group_size: int = 100, widths: Sequence[int] = (2, 4, 8)) -> Drift:
-        """Return what it costs to keep widths while ranges move on; see :mod:`gnnqlab.tune.drift`."""
+        """Return the loss by stale bit-widths as value ranges drift; see :mod:`gnnqlab.tune.drift`."""
         settings = Assigned(lam=lam, group_size=group_size, among=tuple(widths))
         key = ("drift", settings)
-        if key not in self._kept:
-            self._kept[key] = drift(self._desk, settings, self.wire.cost(), transport=self.wire.transport)
-        found: Drift = self._kept[key]
+        if key not in self._cache:
+            self._cache[key] = drift(self._desk, settings, self.wire.cost(), transport=self.wire.transport)
+        found: Drift = self._cache[key]
         return found
 
     def widths(self, forecast: Forecast | None = None, **settings: Any) -> Widths:
-        """Return the width of every row of a setting; see :meth:`forecast` for the settings."""
+        """Return the bit-width of every row of a setting; see :meth:`forecast` for the settings."""
         chosen = forecast or self.forecast(**settings)
         desk = self._desk_of(chosen.recipe)
         return foreseen(desk, self.wire, chosen.recipe, epoch=chosen.epoch, base=chosen.base).widths
 
     def installed(self, forecast: Forecast) -> AssignedWidths:
-        """Return a policy that answers with the widths of a forecast, for measurements with them."""
+        """Return a policy with the bit-widths of a forecast installed, for measurements."""
         return self._desk.installed(self.widths(forecast))
 
     def prediction(self, forecast: Forecast) -> Prediction:
-        """Return what a forecast was made of: the bytes of every message, seconds by phase, the wire."""
+        """Return the prediction behind a forecast: bytes of every message, seconds by phase, the wire."""
         return self._prediction(forecast.recipe, forecast.epoch, forecast.base)
 
     def past(self, root: Path | str | None = None) -> DataFrame:
@@ -164,15 +165,15 @@ class Probe:
         return past(self.config, lambda system: self.forecast(system=system), root)
 
     def over(self, link: str, *, hosts: int = 2) -> Probe:
-        """Return the probe for another link, by arithmetic: computation stays, the wire's rate is what its name says.
+        """Return a probe for another link: computation as measured, transfers at the rate in the link's name.
 
         Raises:
-            ValueError: if the link cannot be read, or the hosts do not share the workers evenly.
+            ValueError: if the name of the link is wrong, or workers are not a multiple of the hosts.
         """
         probed_on = self.config.launch.hosts or 1
         if hosts != probed_on and self.config.system.exchange.meet:
             raise ValueError(
-                f"copies that meet on their hosts were traced on {probed_on}, got hosts {hosts}; probe with "
+                f"hosts must be {probed_on} as probed, because host aggregation depends on it, got {hosts}; probe with "
                 f"hosts={hosts}"
             )
         wire = Wire.of_rate(
@@ -186,34 +187,35 @@ class Probe:
 
     def __repr__(self) -> str:
         rows = sum(message.num_rows for message in self.trace.messages)
-        seconds = "" if self.timing.launched else " (a guess)"
+        seconds = "" if self.timing.launched else " (an estimate)"
         return (
             f"<Probe of {Path(self.config.graph).name}: {self.config.model.name}, {self.config.workers} workers over "
-            f"{self.wire.name}, {rows} rows an epoch; Vanilla {self.vanilla.epoch_s * 1e3:.2f} ms{seconds}>"
+            f"{self.wire.name}, {rows} rows per epoch; Vanilla {self.vanilla.epoch_s * 1e3:.2f} ms{seconds}>"
         )
 
     def _as_probed(self, recipe: System, *, named: bool) -> System:
-        """Return the system on the probe's cut; refuse what was neither traced nor timed."""
-        here = self.config.system
+        """Return the system on the probe's cut; refuse parts that were neither traced nor timed."""
+        own = self.config.system
+        # The defaults of a system by name stand for the probe's cut and exchange.
         if named and (recipe.partition, recipe.exchange) == (System().partition, System().exchange):
-            recipe = replace(recipe, partition=here.partition, exchange=here.exchange)
+            recipe = replace(recipe, partition=own.partition, exchange=own.exchange)
         for axis in PROBED:
-            asked, known = getattr(recipe, axis), getattr(here, axis)
-            if asked != known:
+            part, probed_part = getattr(recipe, axis), getattr(own, axis)
+            if part != probed_part:
                 raise ValueError(
-                    f"{axis} must be what was probed, {known}, got {asked}; probe with it: "
+                    f"{axis} must be as probed, {probed_part}, got {part}; probe with it: "
                     f"gq.probe(..., system=replace(gq.systems.vanilla(), {axis}=...))"
                 )
         return recipe
 
-    def _predicted(self, recipe: System, epoch: int | None, base: int | None) -> Forecast:
-        facts = {**recipe.to_json(), "name": None}
+    def _cached_forecast(self, recipe: System, epoch: int | None, base: int | None) -> Forecast:
+        facts = {**recipe.to_json(), "name": None}  # the name of a system changes no prediction
         key = json.dumps([facts, epoch, base], sort_keys=True, default=repr)
-        if key not in self._kept:
-            told = self._prediction(recipe, epoch, base).forecast(self._vanilla_s, self.error)
-            self._kept[key] = replace(told, tried=partial(self._memory, recipe))
-        kept: Forecast = self._kept[key]
-        return kept if kept.system == recipe.name else replace(kept, system=recipe.name, recipe=recipe)
+        if key not in self._cache:
+            forecast = self._prediction(recipe, epoch, base).forecast(self._vanilla_s, self.error)
+            self._cache[key] = replace(forecast, tried=partial(self._memory, recipe))
+        cached: Forecast = self._cache[key]
+        return cached if cached.system == recipe.name else replace(cached, system=recipe.name, recipe=recipe)
 
     def _memory(self, recipe: System) -> dict[str, int]:
         config = self.config
@@ -229,7 +231,7 @@ class Probe:
         return Prediction(desk=desk, timing=self.timing, wire=self.wire, system=recipe, epoch=epoch, base=base)
 
     def _desk_of(self, recipe: System) -> OfflineAssigner:
-        return self._kept_desk if recipe.aggregates_before_projection else self._desk
+        return self._aggregate_first_desk if recipe.aggregates_before_projection else self._desk
 
 
 def probe(
@@ -246,42 +248,42 @@ def probe(
     theorem: bool = True,
     **settings: Any,
 ) -> Probe:
-    """Find out what is needed to predict how a graph trains: ranges of rows, seconds of computation, the link.
+    """Measure the inputs of predictions for a graph: ranges of rows, seconds of computation, the link.
 
-    Some epochs are traced on workers in this process, and two short runs are launched over the link; what was timed is
-    kept in the cache and found again.
+    Some epochs are traced on workers in this process, and two short runs are launched over the link; their timing is
+    stored in the cache for later probes.
 
     Args:
         graph: a graph, or its name or path; or the whole configuration of a run.
         model: a model's name, or its settings.
-        system: its partition, exchange and precision are what is probed; the other axes are for `Probe.forecast`.
+        system: its partition, exchange and precision are probed; the other axes are chosen in `Probe.forecast`.
         workers: number of partitions, at least 2.
-        epochs: to trace; more of them show how ranges move on, which decides the period.
-        timed_epochs: of each launched run.
-        fresh: time again even if this was timed before.
-        launched: time launched runs, some seconds the first time. If not, and nothing was kept from before, seconds are
-            a guess from the traced epochs' processor time and the rate of the link.
+        epochs: number of epochs to trace; more of them show the drift of ranges, which decides the period.
+        timed_epochs: number of epochs of each launched run.
+        fresh: repeat the timing even if it is in the cache.
+        launched: time launched runs, some seconds the first time. If false and the cache has no timing, seconds are
+            estimated from the traced epochs' processor time and the rate of the link.
         quantile: over the epochs of launched runs; see :func:`gnnqlab.tune.timing.spent`.
-        theorem: also trace what Theorem 3's bound needs.
+        theorem: also trace the inputs of Theorem 3's bound.
         **settings: as for :func:`gnnqlab.configure`: ``hosts``, ``link``, ``layers``, ``hidden``, ``transport`` ...
 
     Returns:
         A :class:`Probe`; :meth:`Probe.forecast` predicts a setting, :meth:`Probe.front` the front over λ.
 
     Raises:
-        ValueError: if a name, a setting or a value is wrong, there is one worker only, layer 0 is sent once, or edges
-            have features.
+        ValueError: if a name, a setting or a value is wrong, there is only one worker, input features are sent once, or
+            edges have features.
 
     Example:
         ``gq.probe("digits", workers=4, hosts=2, link="100mbit").forecast(lam=0.5)``
     """
     config = _vanilla(graph, model, system, workers, settings)
     if config.train.layer0 != "resend":
-        raise ValueError("a probe is about rows that travel in every epoch, got layer0 'once'; choose 'resend'")
+        raise ValueError("a probe needs rows that are sent in every epoch, got layer0 'once'; choose layer0 'resend'")
     whole = graph if isinstance(graph, Graph) else load(config.graph)
     if whole.edge_features is not None:
         raise ValueError(
-            "a probe foresees seconds and memory of models that look at nodes alone, got a graph whose edges have "
+            "a probe predicts seconds and memory only of models without edge features, got a graph whose edges have "
             "features; launch a short run with memory_every=1, or probe graph.without_edge_features()"
         )
     seen = trace(
@@ -310,10 +312,13 @@ def _vanilla(
     workers: int,
     settings: dict[str, Any],
 ) -> RunConfig:
-    """Return the configuration of Vanilla; the rate of a link that is asked for by its share is found first."""
+    """Return the configuration of Vanilla, with the rate of the link; for ``comm_share`` it is calibrated first."""
     if isinstance(graph, RunConfig):
         if settings:
-            raise ValueError(f"a configuration holds all settings, got {sorted(settings)} as well; replace them in it")
+            raise ValueError(
+                f"a configuration contains all settings, got {sorted(settings)} as well; replace them in the "
+                "configuration"
+            )
         config = graph
     else:
         config = configure(graph, model=model, system=system, workers=workers, **settings)
@@ -322,14 +327,14 @@ def _vanilla(
     return settle([config])[0] if config.launch.comm_share is not None else config
 
 
-def _turned(recipe: System, settings: dict[str, Any]) -> System:
-    """Return the system whose policy has other settings."""
+def _with_settings(recipe: System, settings: dict[str, Any]) -> System:
+    """Return the system with other settings of its bit policy."""
     if not settings:
         return recipe
     bits: Any = recipe.bits
     unknown = sorted(name for name in settings if not hasattr(bits, name))
     if unknown:
         raise ValueError(
-            f"system {recipe.name!r} assigns no widths, so it takes no {unknown}; leave them out or choose adaqp"
+            f"system {recipe.name!r} assigns no bit-widths, so it has no {unknown}; leave them out or choose adaqp"
         )
     return replace(recipe, bits=replace(bits, **settings))

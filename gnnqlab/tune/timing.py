@@ -1,9 +1,8 @@
-"""What an epoch of launched workers spends where: two short runs, one with float32 rows, one with mixed widths.
+"""Seconds of an epoch by phase, from two short launched runs: one with float32 rows, one with mixed bit-widths.
 
-Threads of one process time differently from launched workers, so these are runs like any other, on the same link. Their
-records give the computation, which no bit-width changes; encoding and decoding, whose work is the same whatever the
-widths; and from the two volumes the θ and γ of the link. What was measured is kept and found again by configuration
-and machine.
+Threads of one process have other timings than launched workers, so these are normal runs, on the same link. Their
+records give the time of computation, which is independent of bit-widths; of encoding and decoding, which is equal for
+all quantized bit-widths; and, from two volumes, θ and γ of the link. Results are cached by configuration and machine.
 """
 
 from __future__ import annotations
@@ -35,57 +34,57 @@ if TYPE_CHECKING:
 __all__ = ["PROBED", "Spent", "Timing", "kept_timing", "measure_timing", "probed", "spent"]
 
 PROBED = ("partition", "exchange", "compute")
-"""Axes whose parts are traced and timed: a probe knows nothing of other parts on them."""
+"""Axes whose parts are traced and timed: a probe is valid only for these parts."""
 
 COMMUNICATION = ("wait", "post")
-"""Phases that the wire decides."""
-_APART = ("evaluate", "assign")
-"""Phases that are not part of a usual training epoch."""
-_SETTLING = 3
-"""First epochs, which also set things up."""
+"""Phases that depend on the wire."""
+_OCCASIONAL = ("evaluate", "assign")
+"""Phases that are not part of a typical training epoch."""
+_WARM_UP = 3
+"""First epochs, which include set-up."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """Where the epochs of one run went: medians (or another quantile) over epochs of means over workers, in seconds."""
+    """Time of one run's epochs in seconds: medians (or another quantile) over epochs of means over workers."""
 
     epoch_s: float
     phases: dict[str, float]
-    """Every phase but communication."""
+    """Every phase except communication."""
     busiest_bytes: float
-    """What the busiest link carried one way, summed over the exchanges of an epoch."""
+    """Bytes of the busiest link in one direction, summed over the exchanges of an epoch."""
     exchanges: int
-    """An epoch."""
+    """Exchanges per epoch."""
 
     @property
     def communication_s(self) -> float:
-        """What the other phases leave of the epoch."""
+        """Time of the epoch outside the other phases."""
         return max(0.0, self.epoch_s - sum(self.phases.values()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """What was measured of one graph, model and link."""
+    """Measured times of one graph, model and link."""
 
     exact: Spent
-    """Float32 rows."""
+    """With float32 rows."""
     quantized: Spent
-    """Rows of 2, 4 and 8 bits."""
+    """With rows of 2, 4 and 8 bits."""
     gradient_bytes: int
-    """What is summed over the workers at the end of each epoch."""
+    """Bytes that are all-reduced at the end of each epoch."""
     workers: int
     hosts: int
     link: str
-    """As tables call it."""
+    """Name in tables."""
     bytes_per_s: float | None
     """Nominal rate of a host's link; none on a loopback."""
     transport: str
     launched: bool = True
-    """Whether launched runs were timed; if not, this is a guess from threads of one process."""
+    """True if launched runs were timed; False: an estimate from threads of one process."""
 
     @property
     def wire(self) -> Wire:
-        """θ and γ from the two volumes, never negative; θ stays near the rate of a link that has one."""
+        """Wire with θ and γ from the two volumes, never negative; θ is limited to the nominal rate, if there is one."""
         exact, quantized = self.exact, self.quantized
         volume, seconds = (
             np.array([exact.busiest_bytes, quantized.busiest_bytes]),
@@ -93,6 +92,7 @@ class Timing:
         )
         spread = volume[0] - volume[1]
         theta = (seconds[0] - seconds[1]) / spread if spread > 0 else 0.0
+        # Two noisy timings give any slope, also a negative one: limit θ by the nominal rate and by the float32 run.
         if self.bytes_per_s is not None:
             theta = float(np.clip(theta, 1 / self.bytes_per_s, 1.15 / GOODPUT / self.bytes_per_s))
         theta = min(max(0.0, theta), float(seconds[0] / volume[0]) if volume[0] > 0 else 0.0)
@@ -107,42 +107,44 @@ class Timing:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON; :meth:`from_json` undoes it."""
+        """Convert to plain JSON; the inverse is :meth:`from_json`."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Timing:
-        """Return what :meth:`to_json` wrote."""
+        """Restore a timing from :meth:`to_json`."""
         parts = {name: Spent(**value[name]) for name in ("exact", "quantized")}
         return cls(**{**value, **parts})
 
 
 def probed(system: System, of: System) -> System:
-    """Return a system with another one's parts on the axes `PROBED`."""
+    """Return a system with the parts of another one on the axes `PROBED`."""
     return dataclasses.replace(system, **{axis: getattr(of, axis) for axis in PROBED})
 
 
 def measure_timing(config: RunConfig, *, epochs: int = 20, fresh: bool = False, quantile: float = 0.5) -> Timing:
-    """Launch the two short runs, or find what an earlier call measured.
+    """Launch the two short runs, or return the cached result of an earlier call.
 
     Args:
-        config: graph, model, workers, link; of the system the axes `PROBED` matter.
+        config: graph, model, workers, link; of the system only the axes `PROBED` matter.
         epochs: of each run, at least 5; the first 3 are left out.
-        fresh: measure again even if this was measured before.
-        quantile: see :func:`spent`; only medians are kept for later.
+        fresh: measure again even if there is a cached result.
+        quantile: see :func:`spent`; only medians are cached.
 
     Raises:
         ValueError: if ``epochs`` is less than 5.
     """
-    if epochs <= _SETTLING + 1:
-        raise ValueError(f"epochs must be at least {_SETTLING + 2}, the first {_SETTLING} are left out, got {epochs}")
+    if epochs <= _WARM_UP + 1:
+        raise ValueError(
+            f"epochs must be at least {_WARM_UP + 2}, because the first {_WARM_UP} are left out, got {epochs}"
+        )
     short = dataclasses.replace(config.train, epochs=epochs, evaluate_every=0)
-    kept = None if fresh else kept_timing(config)
-    if kept is not None:
-        return kept
+    cached = None if fresh else kept_timing(config)
+    if cached is not None:
+        return cached
     path = _path(config)
     found = []
-    # What watches over a run may still write its last lines when the run is read already.
+    # The monitor of a run may still write its last lines after the run has finished, so clean-up may fail.
     with tempfile.TemporaryDirectory(prefix="gnnqlab-probe-", ignore_cleanup_errors=True) as root:
         for name in ("vanilla", "random-bits"):
             system = probed(make_system(name), config.system)
@@ -168,25 +170,25 @@ def measure_timing(config: RunConfig, *, epochs: int = 20, fresh: bool = False, 
 
 
 def kept_timing(config: RunConfig) -> Timing | None:
-    """Return what an earlier call measured, or ``None``."""
+    """Return the cached result of an earlier call, or ``None``."""
     path = _path(config)
     return Timing.from_json(json.loads(path.read_text())) if path.exists() else None
 
 
 def spent(run: Run, *, quantile: float = 0.5) -> Spent:
-    """Return where a finished run's epochs went; its first ones are left out if there are more.
+    """Return the times of a finished run's epochs by phase, without its first ones if there are more.
 
     Args:
         run: any run.
-        quantile: over epochs; 0.5 is the median. What else runs on a machine lengthens epochs and shortens none, so a
-            lower one says more about the run where the machine is shared.
+        quantile: over epochs; 0.5 is the median. Other load on a machine only lengthens epochs, so on a shared machine
+            a lower quantile is closer to the run itself.
     """
     records, workers = run.records, run.config.workers
-    settled = records[records["epoch"] >= min(_SETTLING, max(0, int(records["epoch"].max()) - 1))]
-    # Evaluation lies outside of epoch_s, assignment inside.
-    whole = (settled["epoch_s"] - settled["assign_s"]).groupby(settled["epoch"]).mean()
-    names = [name for name in _phases(records) if name not in (*COMMUNICATION, *_APART)]
-    means = settled.groupby("epoch")[[f"{name}_s" for name in names]].mean().quantile(quantile)
+    steady = records[records["epoch"] >= min(_WARM_UP, max(0, int(records["epoch"].max()) - 1))]
+    # epoch_s includes assignment, but not evaluation.
+    whole = (steady["epoch_s"] - steady["assign_s"]).groupby(steady["epoch"]).mean()
+    names = [name for name in _phases(records) if name not in (*COMMUNICATION, *_OCCASIONAL)]
+    means = steady.groupby("epoch")[[f"{name}_s" for name in names]].mean().quantile(quantile)
     link = Link.of(run.folder, workers)
     wire = Wire(
         workers=workers,
@@ -194,7 +196,7 @@ def spent(run: Run, *, quantile: float = 0.5) -> Spent:
         theta_s_per_byte=0.0,
         transport="ring" if run.config.train.transport == "ring" else "direct",
     )
-    volume, exchanges = _busiest(run.read_traffic(epochs=[int(settled["epoch"].max())]), wire)
+    volume, exchanges = _busiest(run.read_traffic(epochs=[int(steady["epoch"].max())]), wire)
     return Spent(
         epoch_s=float(whole.quantile(quantile)),
         phases={name: float(means[f"{name}_s"]) for name in names},
@@ -210,7 +212,7 @@ def _phases(records: pd.DataFrame) -> list[str]:
 
 
 def _busiest(traffic: pd.DataFrame, wire: Wire) -> tuple[float, int]:
-    """Return the bytes of the busiest link, summed over the exchanges of one epoch, and how many there were."""
+    """Return the bytes of the busiest link, summed over the exchanges of one epoch, and the number of exchanges."""
     total, exchanges = 0.0, 0
     for _, rows in traffic.groupby(["layer", "direction", "round"]):
         sent = np.zeros((wire.workers, wire.workers))
@@ -226,7 +228,7 @@ def _path(config: RunConfig) -> Path:
 
 
 def _digest(config: RunConfig) -> str:
-    """Name a measurement by what decides it: configuration, package and machine."""
+    """Return a cache key of a measurement: hash of configuration, package version and machine."""
     from gnnqlab import __version__
 
     facts = config.to_json()

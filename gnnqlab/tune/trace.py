@@ -1,7 +1,7 @@
-"""What a few epochs show of a training's messages: who sends how many rows to whom, their ranges, norms and errors.
+"""Trace of a training's messages over a few epochs: sender, receiver, rows, and their ranges, norms and errors.
 
-The workers are threads of this process; they send 8 bits, as a run does before its first assignment, so the ranges are
-those that its assigner will see. Nothing is timed here.
+The workers are threads of this process. They send 8 bits, as a run does before its first assignment, so the ranges are
+those that its assigner will get. Launched workers are not timed here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from gnnqlab.tune.traced import Reach, Theorem, Trace, TracedMessage
 __all__ = ["trace"]
 
 _LARGEST = 1 << 28
-"""Elements of the features above which Theorem 3's factors are left out: they are needed densely."""
+"""Limit of elements of the features for Theorem 3's factors, which are dense."""
 
 
 def trace(
@@ -48,21 +48,21 @@ def trace(
     theorem: bool = True,
     hosts: int = 1,
 ) -> Trace:
-    """Train some epochs on workers in this process and keep what their messages show.
+    """Train some epochs on workers in this process and record their messages.
 
     Args:
         graph: the whole graph.
         model: with dropout as in training.
         system: its partitioner, exchange and precision are used; METIS, halo rows and float32 by default.
         workers: number of partitions, at least 2.
-        epochs: how many to train, at least 2; ranges are kept at 1, 2, 4, 8 and so on, and at the last one.
+        epochs: number of epochs to train, at least 2; ranges are recorded at 1, 2, 4, 8 and so on, and at the last one.
         settings: seed and learning rate.
-        theorem: also find what Theorem 3 needs, one more pass without dropout; nothing for models it is not about, nor
-            for cuts of edges.
-        hosts: that share the workers evenly; the partitioner and the exchange are told.
+        theorem: also record the inputs of Theorem 3, with one more pass without dropout; not for models that the
+            theorem does not cover, and not for vertex-cuts.
+        hosts: number of hosts with equally many workers, for the partitioner and the exchange.
 
     Raises:
-        ValueError: if there is one worker only, or fewer than two epochs.
+        ValueError: if there is only one worker, or fewer than two epochs.
 
     Example:
         >>> from gnnqlab.graph import load
@@ -80,23 +80,24 @@ def trace(
     cut = cut_graph(graph, system.partition, workers)
     observers = [_RowErrors() for _ in range(workers)]
     of_worker = [Observers([observer], rank) for rank, observer in enumerate(observers)]
-    threads = ThreadedWorkers(graph, cut, _eight(system), model, settings, bits=Fixed(bits=8), observers=of_worker)
-    kept = sorted({*(2**power for power in range(64) if 2**power < epochs), epochs - 1})
+    threads = ThreadedWorkers(graph, cut, _eight_bits(system), model, settings, bits=Fixed(bits=8), observers=of_worker)
+    # Ranges change less and less, so epochs at doubling distances show their drift.
+    recorded = sorted({*(2**power for power in range(64) if 2**power < epochs), epochs - 1})
     losses, spreads, seconds = [], [], []
     weights = threads.trainers[0].parameters.values
     for epoch in range(epochs):
-        weights = threads.trainers[0].parameters.values.clone()
+        weights = threads.trainers[0].parameters.values.clone()  # before the step: those of this epoch's messages
         losses.append(threads.step(epoch))
         seconds.append(threads.seconds)
-        if epoch in kept:
+        if epoch in recorded:
             spreads.append(_spreads(threads, observers))
-    messages = _with_kept_columns(_messages(threads, spreads), threads, epochs)
+    messages = _add_kept_columns(_messages(threads, spreads), threads, epochs)
     known = None
     fits = threads.shards[0].cuts == "nodes" and graph.num_nodes * graph.num_features <= _LARGEST
     if theorem and fits and covered(threads.trainers[0].model):
         known = _theorem(graph, cut, model, weights, settings, sorted({message.place for message in messages}))
     return Trace(
-        epochs=tuple(kept),
+        epochs=tuple(recorded),
         messages=messages,
         shards=tuple(threads.shards),
         losses=tuple(losses),
@@ -108,13 +109,13 @@ def trace(
     )
 
 
-def _eight(system: System) -> System:
-    """Return the system that is traced: rows of 8 bits, all at once."""
+def _eight_bits(system: System) -> System:
+    """Return the system to trace: rows of 8 bits, with the synchronous schedule."""
     return probed(make_system("fixed-bits", bits=8), system)
 
 
 def _phases(seconds: list[list[dict[str, float]]]) -> dict[str, float]:
-    """The first epoch sets things up."""
+    """Return the least time of each phase over epochs, without the first, which includes set-up."""
     names = ("central", "marginal", "encode", "decode", "dense", "optimizer", "other")
     return {name: min(statistics.fmean(worker[name] for worker in epoch) for epoch in seconds[1:]) for name in names}
 
@@ -124,7 +125,7 @@ Key = tuple[int, str, int, int, int]
 
 
 class _RowErrors(Observer):
-    """Keeps the errors in fewer bits, norms and ranges of the rows of each worker's latest messages."""
+    """Observer that records errors at fewer bits, norms and ranges of the rows of a worker's latest messages."""
 
     def __init__(self) -> None:
         self.latest: dict[Key, Tensor] = {}
@@ -140,7 +141,7 @@ def _spreads(threads: ThreadedWorkers, observers: Sequence[_RowErrors]) -> dict[
     for trainer, shard in zip(threads.trainers, threads.shards, strict=True):
         for channel in trainer.graph.exchange.channels:
             for route in channel.plan.send if channel.plan.exact else ():
-                if route.num_rows:  # nothing is rounded, whatever their spreads
+                if route.num_rows:  # float32 rows: no rounding, so their statistics do not matter
                     found[(*channel.place, shard.rank, route.peer)] = torch.zeros(route.num_rows, NOTED)
     return found
 
@@ -173,10 +174,8 @@ def _messages(threads: ThreadedWorkers, spreads: list[dict[Key, Tensor]]) -> lis
     return found
 
 
-def _with_kept_columns(
-    messages: list[TracedMessage], threads: ThreadedWorkers, epoch: int
-) -> tuple[TracedMessage, ...]:
-    """Run a pass as if receivers kept rows and dropped all, and note how wide these are."""
+def _add_kept_columns(messages: list[TracedMessage], threads: ThreadedWorkers, epoch: int) -> tuple[TracedMessage, ...]:
+    """Run a pass with row caches at the receivers and aggregation before projection, and record the columns."""
     for trainer in threads.trainers:
         assert trainer.exchange is not None
         trainer.exchange.uses_stale_rows = trainer.exchange.aggregates_before_projection = True
@@ -191,9 +190,9 @@ def _with_kept_columns(
 
 
 def _use(threads: ThreadedWorkers, key: Key, *, as_released: bool = False) -> Tensor:
-    """c_k of a message's rows; 1 of sums, and where attention leaves no fixed α, as the assigner has it in training."""
+    """Return c_k of a message's rows; 1 for sums and for attention, which has no fixed α, as in training."""
     layer, direction, _, sender, receiver = key
-    # Rows arrive in, and gradients leave from, the halo of the worker that computes with them.
+    # The halo is that of the receiver of embeddings, which is the sender of gradients.
     holder, owner = (receiver, sender) if direction == "forward" else (sender, receiver)
     shard, exchange = threads.shards[holder], threads.trainers[holder].exchange
     assert exchange is not None
@@ -239,7 +238,7 @@ def _theorem(
 
 
 def _reach(threads: ThreadedWorkers, layer: int, direction: str) -> Reach:
-    """Rows stand as in `Trace.at`: by sender, then by receiver."""
+    """Return the nodes that each row of a layer and direction enters, with rows in the order of `Trace.at`."""
     parts, start = [], 0
     workers = len(threads.shards)
     for sender in range(workers):
@@ -254,6 +253,7 @@ def _reach(threads: ThreadedWorkers, layer: int, direction: str) -> Reach:
                 parts.append((row + start, route.ids, torch.ones(rows, dtype=torch.float64)))
             else:
                 assert route.first is not None
+                # Halo rows of one owner are contiguous, so a column minus the first is the row of the message.
                 column = shard.indices.long() - shard.num_owned - route.first
                 some = ((column >= 0) & (column < rows)).nonzero().flatten()
                 destination = torch.repeat_interleave(torch.arange(shard.num_owned), shard.indptr.diff())[some]

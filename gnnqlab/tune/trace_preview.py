@@ -1,4 +1,4 @@
-"""What a forecast shows a bit policy: the messages of a trace, the assigner at its desk, the importance of nodes."""
+"""Inputs of a bit policy's prediction: messages of a trace, offline assignments, and importance of nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["TracePreview"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TracePreview:
-    """An :class:`gnnqlab.bits.policy_preview.PolicyPreview` over the messages of one trace."""
+    """Implementation of :class:`gnnqlab.bits.policy_preview.PolicyPreview` over the messages of one trace."""
 
     desk: OfflineAssigner
     cost: LinkCost

@@ -1,6 +1,6 @@
-"""What a trace holds: messages with what is noted of their rows, the nodes that they reach, and Theorem 3's factors.
+"""Data of a trace: messages with statistics of their rows, the nodes that rows enter, and Theorem 3's factors.
 
-Letters: n rows of one message, T traced epochs, V nodes of the graph, E pairs (row, node that it reaches).
+Letters: n rows of one message, T traced epochs, V nodes of the graph, E pairs (row, node whose sum it enters).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from gnnqlab.theory.variance import AVERAGE
 __all__ = ["Reach", "Theorem", "Trace", "TracedMessage", "VarianceOf", "untraced"]
 
 _TRACED = ("range", "norm", "of 1 bit", "of 2 bits", "of 4 bits")
-"""What is kept of each row."""
+"""Statistics that are recorded of each row."""
 VarianceOf = Callable[[str, int], RowVariance]
-"""(direction, D) -> the variance of rows as their codec has it."""
+"""(direction, D) -> variance formula of the codec."""
 
 
 @dataclass(frozen=True, eq=False)
 class TracedMessage:
-    """The rows that one worker sends another at one layer, in one direction."""
+    """Rows that one worker sends to another at one layer, in one direction."""
 
     layer: int
     direction: str
@@ -42,21 +42,21 @@ class TracedMessage:
     use: Tensor
     """c_k of :mod:`gnnqlab.bits.assigner.groups`, float64 ``(n,)``."""
     released_use: Tensor
-    """The same as AdaQP's published code has it."""
+    """c_k as in AdaQP's published code, float64 ``(n,)``."""
     ranges: Tensor
     """``max - min`` of each row in each traced epoch, float32 ``(T, n)``."""
     norms: Tensor
-    """``|x|`` of each row in each traced epoch, 0 of a constant one, float32 ``(T, n)``."""
+    """``|x|`` of each row in each traced epoch, 0 for a constant one, float32 ``(T, n)``."""
     between: Tensor
-    """Root of the squared error of each row's codes between its ends at 1, 2 and 4 bits, float32 ``(T, n, 3)``."""
+    """Root of the squared error of each row's min-max codes at 1, 2 and 4 bits, float32 ``(T, n, 3)``."""
     kept_columns: int
-    """D where dropped rows are summed before they are projected, since receivers keep them."""
+    """D if rows with dropout are aggregated before they are projected, because receivers cache them."""
     round: int = 0
-    """Which exchange of the layer and direction."""
+    """Number of the exchange of this layer and direction, from 0."""
     to_all: bool = False
-    """Whether other receivers of a node's row get the same."""
+    """True if all receivers of a node get the same row."""
     exact: bool = False
-    """Whether its rows are float32, all of them, in every system."""
+    """True if all rows are float32 in every system."""
 
     @property
     def place(self) -> tuple[int, str]:
@@ -68,14 +68,18 @@ class TracedMessage:
 
     @property
     def holder(self) -> int:
-        """The worker in whose halo the rows are."""
+        """Worker with the rows in its halo."""
         return self.receiver if self.direction == "forward" else self.sender
 
     def spreads(self, index: int, names: Sequence[str] = ("range",)) -> Tensor:
-        """Return what a codec would have noted of each row at the traced epoch of this index, float32 ``(n, K)``.
+        """Return the statistics that a codec would record of each row at a traced epoch, float32 ``(n, K)``.
+
+        Args:
+            index: index of the traced epoch.
+            names: names of the statistics, see `gnnqlab.bits.variance.SPREADS`.
 
         Raises:
-            ValueError: if a codec notes what no trace has.
+            ValueError: if a trace does not have one of them.
         """
         if reason := untraced(names):
             raise ValueError(reason)
@@ -84,17 +88,17 @@ class TracedMessage:
 
     @cached_property
     def _least(self) -> dict[str, Tensor]:
-        """Root of the variance of each row in the better of both codes, as :class:`LeastVariance` notes it."""
-        noted = torch.cat([self.between, self.norms[..., None]], dim=2)
+        """Root of the variance of each row in the better of both codes, as recorded by :class:`LeastVariance`."""
+        noted = torch.cat([self.between, self.norms[..., None]], dim=2)  # (T, n, 4)
         least = torch.stack([least_errors(each, self.columns) for each in noted])
         return dict(zip(("of 1 bit", "of 2 bits", "of 4 bits"), least.unbind(2), strict=True))
 
     def betas(self, index: int, variance: RowVariance, *, as_released: bool = False) -> Tensor:
-        """Return what the variance of each row is made of at a traced epoch, β first, float64 ``(K, n)``."""
+        """Return the terms of the variance of each row at a traced epoch, β first, float64 ``(K, n)``."""
         return variance.betas(self.released_use if as_released else self.use, self.spreads(index, variance.spreads))
 
     def rows(self, seed: int) -> Rows:
-        """Return the rows as a bit policy is asked about them."""
+        """Return the rows as the argument of a bit policy."""
         return Rows(
             layer=self.layer,
             direction=self.direction,
@@ -107,7 +111,7 @@ class TracedMessage:
 
 
 def untraced(names: Sequence[str]) -> str:
-    """Say why a codec that notes these of its rows cannot be weighed by a trace; empty where it can.
+    """Return the reason why a trace does not give the variance of a codec with these statistics, or an empty text.
 
     Example:
         >>> untraced(("norm", "range")), untraced(("rest",))[:33]
@@ -116,31 +120,31 @@ def untraced(names: Sequence[str]) -> str:
     if set(names) <= set(_TRACED):
         return ""
     return (
-        f"a trace has {' and '.join(_TRACED)} of its rows, got a codec that notes {' and '.join(names)}; "
-        "its rows are weighed in training alone, so leave it out of forecasts or choose codec Rotated()"
+        f"a trace has {' and '.join(_TRACED)} of its rows, got a codec that needs {' and '.join(names)}; its variance "
+        "is known only in training, so leave it out of forecasts or choose codec Rotated()"
     )
 
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """Which nodes the rows of one layer and direction reach: the rows of its messages stand one after another."""
+    """Pairs of a row and a node whose sum it enters, for one layer and direction with its messages concatenated."""
 
     row: Tensor
     """Row, int64 ``(E,)``."""
     node: Tensor
-    """Global id of the node whose sum it enters, int64 ``(E,)``."""
+    """Global id of the node, int64 ``(E,)``."""
     squared_alpha: Tensor
-    """With what squared coefficient, float64 ``(E,)``."""
+    """Squared coefficient, float64 ``(E,)``."""
 
     def noise(self, squared_steps: Tensor, num_nodes: int) -> Tensor:
-        """Return ``Σ_k α^2 D S^2`` of every node, float64 ``(V,)``; steps are one a row, ``D S^2``."""
+        """Return ``Σ_k α^2 D S^2`` of every node, float64 ``(V,)``, from ``D S^2`` of every row."""
         noise = torch.zeros(num_nodes, dtype=torch.float64)
         return noise.index_add_(0, self.node, self.squared_alpha * squared_steps[self.row])
 
 
 @dataclass(frozen=True, eq=False)
 class Theorem:
-    """What Theorem 3 needs beside the widths, at the weights of the last traced epoch."""
+    """Inputs of Theorem 3 except bit-widths, at the weights of the last traced epoch."""
 
     terms: Sequence[WeightTerms]
     reach: Mapping[tuple[int, str], Reach]
@@ -150,22 +154,22 @@ class Theorem:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """Every message of a training, over some epochs."""
+    """All messages of a training, over some epochs."""
 
     epochs: tuple[int, ...]
-    """Epochs whose ranges are kept."""
+    """Epochs with recorded ranges."""
     messages: tuple[TracedMessage, ...]
     shards: tuple[Shard, ...]
     losses: tuple[float, ...]
-    """One an epoch from 0 to the last traced one."""
+    """One per epoch from 0 to the last traced one."""
     weights: Tensor
-    """Flat, those of the last traced epoch's pass."""
+    """Flat weights of the last traced epoch's pass."""
     theorem: Theorem | None
     phases: Mapping[str, float]
     """Processor time by phase in threads of this process: the least of all epochs, mean over workers."""
     seed: int
     attends: frozenset[int] = frozenset()
-    """Layers whose weights of neighbours are learnt: their backward pass needs the neighbours' rows."""
+    """Layers with attention: their backward pass needs the neighbours' rows."""
 
     @property
     def workers(self) -> int:
@@ -173,12 +177,12 @@ class Trace:
 
     @property
     def places(self) -> list[tuple[int, str]]:
-        """Every (layer, direction) in which rows travel, in order."""
+        """Every (layer, direction) with messages, sorted."""
         return sorted({message.place for message in self.messages})
 
     @property
     def kept(self) -> Trace:
-        """The same training where dropped rows are summed before they are projected; ranges are those seen here."""
+        """Trace for systems that aggregate rows with dropout before they project them; ranges are the same."""
         return replace(self, messages=tuple(replace(each, columns=each.kept_columns) for each in self.messages))
 
     def at(self, place: tuple[int, str]) -> list[TracedMessage]:
@@ -186,8 +190,8 @@ class Trace:
         return [message for message in self.messages if message.place == place]
 
     def index(self, epoch: int) -> int:
-        """Return which of the kept epochs is the last one up to ``epoch``; the first if there is none."""
-        return max((index for index, kept in enumerate(self.epochs) if kept <= epoch), default=0)
+        """Return the index of the last recorded epoch up to ``epoch``; of the first if there is none."""
+        return max((index for index, recorded in enumerate(self.epochs) if recorded <= epoch), default=0)
 
     def noise(
         self, widths: Mapping[tuple[int, str], Tensor], index: int, variance: VarianceOf | None = None
@@ -195,10 +199,10 @@ class Trace:
         """Return the noise that each node receives, in units of the constant c of ``c D S^2``.
 
         Args:
-            widths: (layer, direction) -> width of every row of its messages, one message after another.
-            index: which of the kept epochs.
-            variance: direction and D -> the variance of its codec, of which ``D S^2`` is six times; by default that of
-                codes between a row's ends.
+            widths: (layer, direction) -> bit-width of every row, with messages concatenated.
+            index: index of the recorded epoch.
+            variance: (direction, D) -> variance formula of the codec; ``D S^2`` is six times the variance. By default
+                that of min-max codes.
         """
         assert self.theorem is not None
         nodes = self.shards[0].num_global_nodes

@@ -1,4 +1,4 @@
-"""What travels in one epoch: the layouts that would be sent, asked of sampler, cache and codec.
+"""Message volume of one epoch, from the layouts that sampler, cache and codec would send.
 
 Letters: P workers.
 """
@@ -28,25 +28,26 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Volume:
-    """The messages of one epoch, all layers and both directions."""
+    """Bytes and rows of one epoch, all layers and both directions."""
 
     payload: dict[Place, Array]
-    """Place -> bytes from worker to worker, ``(P, P)``; expected ones are no whole numbers."""
+    """Place -> bytes from worker to worker, ``(P, P)``; expected values need not be whole numbers."""
     params: dict[Place, Array]
+    """Place -> bytes of quantization parameters from worker to worker, ``(P, P)``."""
     rows: dict[int, float]
     """Bit-width -> rows."""
     share: float
-    """Rows that travel over those of a full exchange."""
+    """Rows that are sent, relative to a full exchange."""
     exact: float
-    """Elements that travel as float32 over all that travel; 1 of none."""
+    """Elements that are sent as float32, relative to all that are sent; 1 if there are none."""
     rounds: dict[Place, dict[int, Array]]
-    """Place -> round -> payload and parameters from worker to worker, ``(P, P)``."""
+    """Place -> round -> bytes with quantization parameters from worker to worker, ``(P, P)``."""
     assumes: tuple[str, ...] = ()
-    """What nobody can know before the training, in words."""
+    """Assumptions about facts that only a training can show, as text."""
 
     @property
     def sent(self) -> dict[Place, Array]:
-        """Place -> payload and parameters from worker to worker, ``(P, P)``."""
+        """Place -> bytes with quantization parameters from worker to worker, ``(P, P)``."""
         return {place: self.payload[place] + self.params[place] for place in self.payload}
 
     @property
@@ -59,16 +60,16 @@ class Volume:
 
 
 def volume(desk: OfflineAssigner, system: System, widths: Widths, epoch: int | None) -> Volume:
-    """Return what the workers send each other in one epoch.
+    """Return the volume of all messages in one epoch.
 
     Args:
-        desk: of the trace whose messages they are.
-        system: its sampler says which rows travel, its cache how many of them changed, its codec what they take.
-        widths: of every row, whether it travels or not.
-        epoch: whose sample; ``None``: the expected share of the rows.
+        desk: offline assigner of the trace with the messages.
+        system: its sampler chooses rows, its cache gives the expected share of changed rows, its codec their bytes.
+        widths: bit-width of every row, sent or not.
+        epoch: for the sample; ``None``: the expected share of the rows.
 
     Raises:
-        ValueError: if the cache cannot say what it expects.
+        ValueError: if the cache has no expected share.
     """
     cached = {way: cached_share(system.cache, way, epoch) for way in ("forward", "backward")}
     workers = desk.trace.workers
@@ -76,65 +77,67 @@ def volume(desk: OfflineAssigner, system: System, widths: Widths, epoch: int | N
     params = {place: np.zeros((workers, workers)) for place in widths}
     rounds: dict[Place, dict[int, Array]] = {place: {0: np.zeros((workers, workers))} for place in widths}
     rows: dict[int, float] = {}
-    travelling = whole = elements = exact = 0.0
+    sent_rows = whole = elements = exact = 0.0
     for place, parts in widths.items():
         for message, bits in zip(desk.messages(place), parts, strict=True):
-            kept, share = _sampled(system.sampler, message, bits, desk.trace.seed, epoch)
+            sample, share = _sample(system.sampler, message, bits, desk.trace.seed, epoch)
             share *= 1.0 if message.exact else cached[message.direction]
             codec = Float32() if message.exact else of_direction(system.codec, message.direction)
-            layout = codec.layout(as_asked(kept), kept.numel(), message.columns)
+            layout = codec.layout(as_asked(sample), sample.numel(), message.columns)
             ends = message.sender, message.receiver
-            kept_share, share = share, share * _fetches(system, message, desk.trace.attends)
+            # Sequential attention sends the same rows more than once: that adds bytes, but no further rows.
+            row_share, share = share, share * _fetches(system, message, desk.trace.attends)
             payload[place][ends] += share * layout.payload_bytes
             params[place][ends] += share * layout.param_bytes
             sent = rounds[place].setdefault(message.round, np.zeros((workers, workers)))
             sent[ends] += share * layout.num_bytes
             for each in layout.shares:
                 rows[each.bits] = rows.get(each.bits, 0.0) + share * each.rows
-            travelling, whole = travelling + kept_share * kept.numel(), whole + message.num_rows
-            elements += share * kept.numel() * message.columns
+            sent_rows, whole = sent_rows + row_share * sample.numel(), whole + message.num_rows
+            elements += share * sample.numel() * message.columns
             exact += share * layout.rows_of(EXACT) * message.columns
     return Volume(
         payload=payload,
         params=params,
         rounds=rounds,
         rows=dict(sorted((width, count) for width, count in rows.items() if count)),
-        share=travelling / whole if whole else 1.0,
+        share=sent_rows / whole if whole else 1.0,
         exact=exact / elements if elements else 1.0,
-        assumes=_assumed(system, epoch, min(cached.values())),
+        assumes=_assumptions(system, epoch, min(cached.values())),
     )
 
 
 def cached_share(cache: Cache, direction: str, epoch: int | None) -> float:
-    """Return the share of rows of a direction that a cache expects to travel in an epoch."""
+    """Return the share of a direction's rows that a cache expects to send in an epoch."""
     return float(cache.share(direction, epoch))
 
 
 def _fetches(system: System, message: TracedMessage, attends: frozenset[int]) -> int:
-    """Return how often the rows of a message travel in an epoch."""
+    """Return the number of times that a message is sent in an epoch."""
     again = message.direction == "forward" and message.layer in attends
     return system.schedule.attention_fetches if again else 1
 
 
-def _sampled(
+def _sample(
     sampler: Sampler, message: TracedMessage, bits: Tensor, seed: int, epoch: int | None
 ) -> tuple[Tensor, float]:
-    """Return the widths of the rows to lay out, and what share of them is expected to travel."""
+    """Return the bit-widths of the rows to lay out, and the expected share of them that is sent."""
     if sampler.p >= 1.0:
         return bits, 1.0
     if epoch is None:
+        # 1 / rescale is the exact probability, p rounded to the steps of the 16-bit draw.
         return bits, 1.0 / sampler.rescale if sampler.rescale else 0.0
     return bits[sampler.kept(message.ids, holder=message.holder, seed=seed, epoch=epoch)], 1.0
 
 
-def _assumed(system: System, epoch: int | None, cached: float) -> tuple[str, ...]:
+def _assumptions(system: System, epoch: int | None, cached: float) -> tuple[str, ...]:
     found = []
     if system.sampler.p < 1.0:
         if epoch is None:
             found.append(f"the expected share of the rows, {system.sampler.p:g}")
-        found.append("no noise but that of rounding, as if every row travelled")
+        found.append("no noise but that of rounding, as if every row were sent")
     if cached != 1.0:
-        found.append(f"{cached:.3g} of the rows changed enough to travel")
+        found.append(f"{cached:.3g} of the rows changed enough to be sent")
     if assumed := system.cache.assumes:
         found.append(assumed)
     return tuple(found)

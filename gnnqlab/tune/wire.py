@@ -1,7 +1,7 @@
-"""What the wire between the workers takes: ``γ + θ · bytes`` an exchange, where the bytes of the busiest link count.
+"""Cost of transfers between workers: ``γ + θ · bytes`` per exchange, with the bytes of the busiest link.
 
-On a loopback every worker is a link of its own; of emulated hosts each has one wire, which its workers share, and rows
-between workers of one host do not cross it.
+On a loopback every worker has a link of its own. Each emulated host has one link, which its workers share; rows between
+workers of one host do not use it.
 
 Letters: P workers.
 """
@@ -21,26 +21,26 @@ __all__ = ["GOODPUT", "WITHIN_HOST", "Wire"]
 Array = NDArray[np.float64]
 
 GOODPUT = 0.97
-"""Share of a link's rate that rows get: frames have headers, and the bucket of the limit wakes late."""
+"""Share of a link's rate for rows: frames have headers, and the token bucket of the rate limit wakes late."""
 WITHIN_HOST = 2e9
 """Bytes per second between workers of one host."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wire:
-    """The links of P workers, equal ones."""
+    """Equal links of P workers."""
 
     workers: int
     hosts: int = 1
-    """Rank r lives on host ``r // (P / hosts)``."""
+    """Number of hosts; rank r runs on host ``r // (P / hosts)``."""
     theta_s_per_byte: float
     """θ of a link."""
     gamma_s: float = 0.0
-    """γ of an exchange: what it takes however short the messages are, and waiting for slower workers."""
+    """γ of an exchange: latency independent of message sizes, and waiting for slower workers."""
     transport: str = "direct"
-    """``direct`` or ``ring``: whether messages go at once, or round by round."""
+    """``direct``: all messages are sent at once; ``ring``: round by round."""
     name: str = "loopback"
-    """As it is shown."""
+    """Name in tables."""
 
     def __post_init__(self) -> None:
         if self.workers < 1 or self.hosts < 1 or self.workers % self.hosts:
@@ -54,7 +54,7 @@ class Wire:
     def of_rate(
         cls, link: str, *, workers: int, hosts: int = 2, gamma_s: float = 0.0, transport: str = "direct"
     ) -> Wire:
-        """Return the wire of a link by its name, for instance ``1gbit``; nothing is measured.
+        """Create a wire from the rate in a link's name, for instance ``1gbit``; nothing is measured.
 
         Example:
             >>> wire = Wire.of_rate("80mbit", workers=2)
@@ -67,12 +67,12 @@ class Wire:
         )
 
     def busiest_bytes(self, sent_bytes: Array) -> float:
-        """Return the bytes that the busiest link carries one way in one exchange; of ring rounds, their sum.
+        """Return the bytes of the busiest link in one direction in one exchange; for a ring, summed over rounds.
 
         Args:
             sent_bytes: from worker to worker, ``(P, P)``.
         """
-        across = np.where(self._apart(), sent_bytes, 0.0)
+        across = np.where(self._linked_pairs(), sent_bytes, 0.0)
         if self.transport != "ring":
             return self._busiest(across)
         rank = np.arange(self.workers)
@@ -86,8 +86,8 @@ class Wire:
     def by_tier(self, sent_bytes: Array) -> dict[str, tuple[float, float]]:
         """Return bytes and seconds of one exchange by tier, ``inner`` within a host and ``outer`` between hosts.
 
-        On one host all is inner. Where there are several, the seconds between workers of one host are assumed, at
-        2 GB/s: nothing holds them up there but memory.
+        On one host everything is inner. With several hosts, 2 GB/s are assumed between workers of one host, where only
+        memory limits the rate.
 
         Args:
             sent_bytes: from worker to worker, ``(P, P)``.
@@ -101,7 +101,7 @@ class Wire:
         """
         if self.hosts == 1:
             return {"inner": (float(sent_bytes.sum()), self.exchange_s(sent_bytes)), "outer": (0.0, 0.0)}
-        within = np.where(self._apart(), 0.0, sent_bytes)
+        within = np.where(self._linked_pairs(), 0.0, sent_bytes)
         busiest = max(within.sum(axis=end).max() for end in (0, 1))
         outer = float(sent_bytes.sum() - within.sum())
         return {
@@ -110,20 +110,20 @@ class Wire:
         }
 
     def reduce_bytes(self, num_bytes: int) -> float:
-        """Return what each link carries one way while gradients of ``num_bytes`` are summed in a ring."""
+        """Return the bytes of each link in one direction for a ring all-reduce of ``num_bytes`` of gradients."""
         return 2 * (self.workers - 1) / self.workers * num_bytes if self.workers > 1 else 0.0
 
     def cost(self) -> LinkCost:
-        """Return θ and γ of every pair as a run's assigner would time them, in ring rounds.
+        """Return θ and γ of every pair as timed by a run's assigner, in ring rounds.
 
-        Workers of one host that send at once to other hosts share its wire.
+        Workers of one host that send to other hosts at the same time share its link.
         """
         rank = np.arange(self.workers)
-        apart = self._apart()
+        linked = self._linked_pairs()
         theta = np.full((self.workers, self.workers), 1 / WITHIN_HOST)
-        for k in range(1, self.workers):
+        for k in range(1, self.workers):  # ring round k: rank r sends to r + k
             target = (rank + k) % self.workers
-            crossing = apart[rank, target]
+            crossing = linked[rank, target]
             sharing = np.bincount(self._host(rank), crossing, minlength=self.hosts)[self._host(rank)]
             theta[rank[crossing], target[crossing]] = self.theta_s_per_byte * np.maximum(sharing[crossing], 1)
             if self.hosts == 1:
@@ -137,8 +137,8 @@ class Wire:
     def _host(self, rank: NDArray[np.int64]) -> NDArray[np.int64]:
         return rank * self.hosts // self.workers
 
-    def _apart(self) -> NDArray[np.bool_]:
-        """Which pairs are joined by a link, ``(P, P)``."""
+    def _linked_pairs(self) -> NDArray[np.bool_]:
+        """Return a mask of the pairs whose messages use a link, ``(P, P)``."""
         rank = np.arange(self.workers)
         if self.hosts == 1:
             return rank[:, None] != rank[None, :]
@@ -147,5 +147,5 @@ class Wire:
 
     def _busiest(self, across: Array) -> float:
         host = np.arange(self.workers) if self.hosts == 1 else self._host(np.arange(self.workers))
-        leaving, entering = (np.bincount(host, across.sum(axis=end)) for end in (1, 0))
-        return float(max(leaving.max(), entering.max()))
+        outgoing, incoming = (np.bincount(host, across.sum(axis=end)) for end in (1, 0))  # (P, P) -> (hosts,)
+        return float(max(outgoing.max(), incoming.max()))

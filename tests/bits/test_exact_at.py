@@ -117,7 +117,7 @@ def test_a_point_that_is_none_ends_the_training_with_those_that_are():
     look = policy.adaptives(Training(worker=worker()))[-1]
     for place in (("forward", 0), ("backward", 1), ("forward", 1)):
         policy.widths(rows(*place), 0)
-    with pytest.raises(ValueError, match="got 'backward 7'; this training has forward 0, forward 1, backward 1"):
+    with pytest.raises(ValueError, match="got none for 'backward 7'; choose from .*: forward 0, forward 1, backward 1"):
         look.observe([])
 
 

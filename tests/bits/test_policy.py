@@ -71,7 +71,7 @@ def test_bad_settings_are_refused(make, text):
     ],
 )
 def test_widths_to_choose_from_are_several_whole_numbers_that_are_known(policy, among, error, text):
-    with pytest.raises(error, match=rf"^widths to (choose|draw) from {text}"):
+    with pytest.raises(error, match=rf"^bit-widths to (choose|draw) from {text}"):
         policy(among=among)
 
 

@@ -158,7 +158,7 @@ def test_a_trace_tells_of_rows_what_the_codec_that_chooses_notes_of_them():
     assert desk.variance(widths, 0)[0, "forward"] == pytest.approx(expected)
     between, rotated = (desk.writing(other).variance(widths, 0)[0, "forward"] for other in (gq.Stochastic(), Rotated()))
     assert expected < 0.8 * min(between, rotated)
-    with pytest.raises(ValueError, match=r"a trace has .* got a codec that notes rest"):
+    with pytest.raises(ValueError, match=r"a trace has .* got a codec that needs rest"):
         desk.writing(gq.Spikes()).variance(widths, 0)
 
 

@@ -197,7 +197,7 @@ def test_outside_training_nothing_is_in_codes() -> None:
 def test_refuses_what_it_cannot_honour() -> None:
     products = ExactActivations().build()
     _open(products, 6)
-    with pytest.raises(ValueError, match=r"float32 in codes, got torch.float64; choose compute float32"):
+    with pytest.raises(ValueError, match=r"float32 rows as codes, got torch.float64; choose compute float32"):
         products.linear(_random(6, 4).double(), _random(4, 2).double().requires_grad_())
     for settings, text in (({"bits": 3}, "bits must be one of"), ({"ratio": 0.0}, r"ratio must lie in \(0, 1\]")):
         with pytest.raises(ValueError, match=text):

@@ -139,7 +139,7 @@ def test_what_was_written_over_is_refused_or_kept_as_it_is_now():
         remakes.made(y, torch.mm, x, w)
         loss = y.square().sum()
     x.add_(1)
-    with pytest.raises(RuntimeError, match="was written over"):
+    with pytest.raises(RuntimeError, match="was overwritten"):
         loss.backward()
 
 

@@ -183,7 +183,7 @@ def test_one_scale_for_all_rows_waits_for_all_rows() -> None:
 
 
 def test_rounded_logits_cannot_be_found_twice() -> None:
-    with pytest.raises(ValueError, match="attention in turn finds them twice"):
+    with pytest.raises(ValueError, match="sequential attention computes them twice"):
         replace(vanilla(), compute=PARTS["logits"], schedule=Sequential())
 
 

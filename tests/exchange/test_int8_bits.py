@@ -116,7 +116,7 @@ def test_it_settles_once_and_goes_on_from_a_checkpoint() -> None:
     assert again.products.bits == 4 and not again.entries()
     nothing = BitChoice(_Bits())
     nothing.after_epoch(0, 1.0, dict.fromkeys(told, 0.0))
-    assert nothing.products.bits == 8 and "no layer looked" in nothing.entries()[0][1]["why"]
+    assert nothing.products.bits == 8 and "no layer aggregated" in nothing.entries()[0][1]["why"]
 
 
 def test_a_run_writes_it_down_and_keeps_it(tmp_path: Path) -> None:

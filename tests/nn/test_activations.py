@@ -102,7 +102,7 @@ def test_codes_of_activations_are_of_a_rectifier():
     system = replace(vanilla(), compute=ExactActivations())
     for activation in ACTIVATED[1:]:
         shape = ModelSettings(layers=2, hidden=8, activation=activation)
-        with pytest.raises(ValueError, match=f"one bit an element for a rectifier's slope, got .* '{activation}'"):
+        with pytest.raises(ValueError, match=f"one bit per element for the slope of an activation, got '{activation}'"):
             RunConfig(graph="digits", system=system, model=shape)
         graph = LocalGraph(random_graph(), products=ExactActivations().build())
         with pytest.raises(ValueError, match="choose activation relu, or another compute"):

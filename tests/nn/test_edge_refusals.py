@@ -112,7 +112,7 @@ def test_mini_batches_and_probes_refuse_them():
     graph = featured()
     with pytest.raises(ValueError, match=f"mini-batches sample neighbours without the features .*{WAY_OUT}"):
         Batches(graph, MiniBatchSettings(batch_size=8), seed=0)
-    with pytest.raises(ValueError, match="a probe foresees .*, got a graph whose edges have features; launch a short"):
+    with pytest.raises(ValueError, match="a probe predicts .*, got a graph whose edges have features; launch a short"):
         gq.probe(graph, model="graphsage", launched=False)
 
 

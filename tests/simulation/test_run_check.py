@@ -41,9 +41,9 @@ def test_the_heading_names_weights_that_pass_their_bound():
         )
         return repr(TheoryCheck(frame, "fixed-bits", "4 bits", repeats=2, trained=0)).partition("\n")[0]
 
-    assert heading(0.5, 0.5, 1.0).endswith("the bound of all weights together holds, and that of each by itself")
-    assert heading(0.2, 1.5, 1.7).endswith("the bound of all weights together holds, that of 1.w is passed")
-    assert heading(1.2, 1.5, 2.7).endswith("the bound of all weights together is passed, that of 0.w, 1.w is passed")
+    assert heading(0.5, 0.5, 1.0).endswith("the bound of all weights together holds, and so does that of each weight")
+    assert heading(0.2, 1.5, 1.7).endswith("the bound of all weights together holds, that of 1.w is exceeded")
+    assert heading(1.2, 1.5, 2.7).endswith("of all weights together is exceeded, that of 0.w, 1.w is exceeded")
 
 
 def test_what_cannot_be_checked_is_refused():
@@ -69,7 +69,7 @@ def test_a_run_that_assigned_is_checked_with_its_last_assignment(tmp_path):
         train=TrainSettings(epochs=7, evaluate_every=0, checkpoint_every=3),
         launch=LaunchSettings(threads_per_worker=1),
     )
-    assert check(settings, repeats=2).widths == "start width, 8 bits"
+    assert check(settings, repeats=2).widths == "start bit-width, 8 bits"
     run = local.launch(settings, root=tmp_path, wait=True)
     installed = load_widths(run.folder, settings.system.bits)
     # Every message of the model, both ways.
@@ -86,7 +86,7 @@ def test_a_run_that_assigned_is_checked_with_its_last_assignment(tmp_path):
     assert found.widths == "last assignment, λ = 0.5"
     assert found.trained == 7  # a run that keeps checkpoints also keeps its end
     eight, two = (check(gq.Run(run.folder), bits=Fixed(bits=bits), repeats=6) for bits in (8, 2))
-    assert eight.widths == two.widths == "widths as given"
+    assert eight.widths == two.widths == "bit-widths as given"
     assert eight.bound["all"] < found.bound["all"] <= two.bound["all"]
 
 

@@ -168,7 +168,7 @@ def test_hosts_of_the_probe_are_kept():
 @each(
     ("changes", "words"),
     [
-        ({"systems": {}}, "must be given, got 0 and 6"),
+        ({"systems": {}}, "must have at least one entry each, got 0 and 6"),
         ({"workers": (0,)}, "at least 1, got 0"),
         ({"per_host": 0}, "per_host must be at least 1, got 0"),
         ({"cores": 0}, "cores must be at least 1, got 0"),
@@ -188,7 +188,7 @@ def test_other_cuts_and_rows_that_travel_twice_are_refused():
     with pytest.raises(ValueError, match="exchange must send each halo row once, .* got Halo"):
         at_scale(twice, _named("vanilla"), workers=(4,))
     edges = replace(probe, config=replace(probe.config, system=gq.systems.cdfgnn()))
-    with pytest.raises(ValueError, match="halo rows are of cuts of nodes, got a cut of edges"):
+    with pytest.raises(ValueError, match="halo rows need an edge-cut, a cut of nodes, got a cut of edges"):
         at_scale(edges, _named("vanilla"), workers=(4,))
 
 

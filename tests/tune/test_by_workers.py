@@ -35,7 +35,7 @@ def test_systems_of_one_cut_share_it_and_halo_rows_are_counted(monkeypatch: pyte
 
 def test_systems_without_a_formula_and_nothing_at_all_are_refused() -> None:
     graph = gq.load("sbm:60,3,6")
-    with pytest.raises(ValueError, match="must be given, got 0 and 7"):
+    with pytest.raises(ValueError, match="must have at least one entry each, got 0 and 7"):
         by_workers(graph, {}, SHAPE)
-    with pytest.raises(ValueError, match="bits must be one width for a formula, got Assigned"):
+    with pytest.raises(ValueError, match="bits must be one bit-width for a formula, got Assigned"):
         by_workers(graph, {"AdaQP": gq.systems.adaqp()}, SHAPE, workers=(2,), tried_up_to=0)

@@ -116,7 +116,7 @@ def test_every_base_takes_what_was_predicted(workers: int, base: int) -> None:
     policy = OrchestratedWidths(Orchestrated(), torch.arange(p.numel()), p)
     policy.base = base
     assert _sent(workers, "sylvie", {}, policy) == found.bytes_sent
-    assert found.base == base and f"a base width of {base}" in found.assumes and min(found.rows) == base
+    assert found.base == base and f"a base bit-width of {base}" in found.assumes and min(found.rows) == base
 
 
 @pytest.mark.parametrize("workers", [2, 3])
@@ -134,7 +134,7 @@ def test_each_direction_has_its_own_codec_and_widths(workers: int) -> None:
     )
     threads.step(0)
     assert sent_bytes(threads) == (found.bytes_payload, found.bytes_params) == (other.bytes_payload, other.bytes_params)
-    assert found.base == 8 and "forward: a base width of 8" in found.assumes and set(found.rows) == {4, 8, 16}
+    assert found.base == 8 and "forward: a base bit-width of 8" in found.assumes and set(found.rows) == {4, 8, 16}
 
 
 @pytest.mark.parametrize("bits", [Fixed(bits=3), UniformRandom(among=(2, 3, 4), period=1)])

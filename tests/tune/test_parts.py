@@ -90,7 +90,7 @@ def test_variance_is_that_of_the_systems_own_codec() -> None:
     assert least.total_variance < plain.total_variance and least.total_bound < plain.total_bound
     spikes = probe.forecast(system=_custom(codec=gq.Spikes(), **two))
     assert spikes.bytes_sent > plain.bytes_sent and spikes.noise_share is None
-    with pytest.raises(ValueError, match=r"a forecast of variance cannot be had: .* notes rest.*choose codec Rotated"):
+    with pytest.raises(ValueError, match=r"variance is not possible: .* needs rest.*choose codec Rotated"):
         _ = spikes.total_variance
 
 
@@ -119,7 +119,7 @@ def test_plans_are_predicted_for_an_epoch() -> None:
     late = probe.forecast(system="varco", epoch=9, **plan)
     assert late.bytes_sent == probe.vanilla.bytes_sent and late.total_variance == 0.0
     assert late.phases == probe.vanilla.phases, "float32 rows take what float32 rows take, whoever writes them"
-    assert "the width of epoch 0, 1, which grows to 32" in probe.forecast(system="varco", **plan).assumes
+    assert "the bit-width of epoch 0, 1, which grows to 32" in probe.forecast(system="varco", **plan).assumes
     assert not probe.forecast(system="varco", epoch=0, **plan).assumes
 
 
@@ -130,7 +130,7 @@ def test_an_assignment_is_in_force_after_its_epoch() -> None:
     blocking = replace(make_system("adaqp"), bits=Assigned(when="blocking", group_size=1), partition=Random())
     assert probe.forecast(system=blocking, epoch=2).rows == first.rows
     later = probe.forecast(epoch=70, group_size=1)
-    assert "the widths assigned after epoch 49" in later.assumes[0] and later.rows != first.rows
+    assert "the bit-widths assigned after epoch 49" in later.assumes[0] and later.rows != first.rows
     released = probe.forecast(as_released=True, group_size=1)
     assert released.rows != probe.forecast(group_size=1, parameters="bfloat16").rows
 
@@ -141,9 +141,9 @@ def test_a_base_is_assumed_and_said() -> None:
     assert start.base == 1 and len(start.rows) > 1 and "where it starts" in start.assumes[0]
     wide = probe.forecast(system="sylvie", base=8)
     assert (wide.base, set(wide.rows)) == (8, {8}) and wide.bytes_sent > start.bytes_sent
-    with pytest.raises(ValueError, match=r"base must be one of the widths to choose from, \(1, 2, 4, 8\), got 3"):
+    with pytest.raises(ValueError, match=r"base must be one of the bit-widths \(1, 2, 4, 8\), got 3"):
         probe.forecast(system="sylvie", base=3)
-    with pytest.raises(ValueError, match="base is for policies that move one, got 4 for Fixed; leave it out"):
+    with pytest.raises(ValueError, match="base is for policies that move a base, got 4 for Fixed; leave it out"):
         probe.forecast(system="vanilla", base=4)
 
 
@@ -192,14 +192,14 @@ def test_a_part_without_an_answer_is_refused_by_name(axis: str, part: object, me
 
 def test_what_was_not_probed_is_refused() -> None:
     probe = written_down()
-    with pytest.raises(ValueError, match=r"partition must be what was probed, Random\(.*got METIS\(.*probe with it"):
+    with pytest.raises(ValueError, match=r"partition must be as probed, Random\(.*got METIS\(.*probe with it"):
         probe.forecast(system=replace(make_system("vanilla"), partition=METIS()))
-    with pytest.raises(ValueError, match=r"compute must be what was probed, Float32Products\(\), got Coarse\(\)"):
+    with pytest.raises(ValueError, match=r"compute must be as probed, Float32Products\(\), got Coarse\(\)"):
         probe.forecast(system=_custom(compute=own.Coarse()))
     config = replace(probe.config, system=_custom(compute=own.Coarse()))
     other = Probe(config=config, trace=seen(), timing=probe.timing, wire=probe.wire)
     assert other.forecast(system=config.system).epoch_s == other.vanilla.epoch_s
-    with pytest.raises(ValueError, match="compute must be what was probed"):
+    with pytest.raises(ValueError, match="compute must be as probed"):
         other.forecast(system="adaqp")
 
 

@@ -97,7 +97,7 @@ def test_forecast_solves_each_place_once_and_is_kept(workers, monkeypatch):
 
 def test_settings_that_do_not_fit_are_refused():
     probe = written_down()
-    with pytest.raises(ValueError, match="'fixed-bits' assigns no widths, so it takes no \\['lam'\\]"):
+    with pytest.raises(ValueError, match="'fixed-bits' assigns no bit-widths, so it has no \\['lam'\\]"):
         probe.forecast(system="fixed-bits", lam=0.5)
     with pytest.raises(ValueError, match="lam must lie in"):
         probe.forecast(lam=2.0)
@@ -142,7 +142,7 @@ def test_a_guess_needs_no_run(monkeypatch):
     assert estimate_timing(config, traced).exact.phases["central"] == pytest.approx(alone["central"])
     assert set(guessed["loop"].exact.phases) >= set(PHASES)
     probe = Probe(config=slow, trace=traced, timing=guessed["slow"], wire=guessed["slow"].wire)
-    assert probe.forecast(lam=0.0).speedup > 1 and "guess" in repr(probe)
+    assert probe.forecast(lam=0.0).speedup > 1 and "an estimate" in repr(probe)
 
 
 def test_a_graph_of_another_library_is_probed_under_its_name(tmp_path, monkeypatch):

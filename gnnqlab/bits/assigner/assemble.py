@@ -1,4 +1,4 @@
-"""The problem of one layer and direction, from its messages and what the links between workers cost."""
+"""Construction of the bit-width problem of one layer and direction from its messages and the link costs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FLOATS = two_parameters(4)
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """The groups of one message; ``Groups`` of :mod:`gnnqlab.bits.assigner.groups` has both arrays."""
+    """Groups of one message; both arrays come from ``Groups`` of :mod:`gnnqlab.bits.assigner.groups`."""
 
     sender: int
     receiver: int
@@ -40,9 +40,9 @@ def assemble(
     transport: str = "direct",
     width_shares: tuple[float, ...] | None = None,
 ) -> Problem:
-    """Return the problem of one layer and direction.
+    """Build the problem of one layer and direction.
 
-    Groups stand in the order of the messages, so ``np.split(solution.widths, ends)`` takes the widths apart again. A
+    Groups have the order of the messages, so ``np.split(solution.widths, ends)`` gives the bit-widths per message. A
     message without rows is left out.
 
     Args:
@@ -51,27 +51,28 @@ def assemble(
         columns: D.
         lam: λ.
         widths: allowed bit-widths.
-        param_bytes: what the parameters of a row of each width take, by its codec; a zero-point and a scale of four
-            bytes each by default.
+        param_bytes: bytes of quantization parameters per row at each bit-width, from the codec; by default a
+            zero-point and a scale of four bytes each.
         transport: ``ring``: the slowest pair of each round counts (the paper); ``direct``: everything is posted at
-            once, and the busiest end counts, a sender's or a receiver's.
-        width_shares: what β is multiplied by at each width, by the codec; ``1 / (2^b - 1)^2`` by default.
+            once, and the busiest sender or receiver counts.
+        width_shares: factor of β at each bit-width, from the codec; ``1 / (2^b - 1)^2`` by default.
 
     Raises:
-        ValueError: if a pair comes twice, no message has rows, or the transport is unknown.
+        ValueError: if a pair occurs twice, no message has rows, or the transport is unknown.
     """
     if transport not in ("ring", "direct"):
         raise ValueError(f"transport must be 'ring' or 'direct', got {transport!r}")
     sized = [(message, np.asarray(message.rows, dtype=np.int64)) for message in messages]
     busy = [(message, rows) for message, rows in sized if rows.size]
     if not busy:
-        raise ValueError("there must be at least one group of rows to assign a width to, got none: no messages")
+        raise ValueError("there must be at least one group of rows to assign a bit-width to, got no messages")
     senders = np.array([message.sender for message, _ in busy])
     receivers = np.array([message.receiver for message, _ in busy])
     if len(set(zip(senders.tolist(), receivers.tolist()))) < len(busy) or (senders == receivers).any():
         raise ValueError("messages must be between two workers, and at most one for each ordered pair")
     if transport == "ring":
         pair_link, pair_far_link = np.arange(len(busy)), None
+        # In round r worker i sends to worker i + r; rounds without messages are left out of the numbering.
         link_round = np.unique((receivers - senders) % cost.workers, return_inverse=True)[1]
     else:
         pair_link, pair_far_link = _both_ends(senders, receivers)
@@ -95,10 +96,10 @@ def assemble(
 
 
 def _both_ends(senders: Index, receivers: Index) -> tuple[Index, Index | None]:
-    """Return the links that pairs queue on if all is posted at once.
+    """Return the links that pairs queue on if everything is posted at once.
 
-    An end of one pair alone is never busier than the other end of that pair. So where no receiver has two senders, as
-    among two workers, senders' links say all; and the other way round.
+    An end with only one pair is never busier than the other end of that pair. So if no receiver has two senders, as
+    with two workers, the links of the senders suffice; and vice versa.
     """
     leaving, entering = (np.unique(ranks, return_inverse=True)[1] for ranks in (senders, receivers))
     if np.bincount(entering).max() == 1:

@@ -1,4 +1,4 @@
-"""AdaQP's policy: widths assigned row by row from what encoding noted of rows, anew every period (AdaQP section 4)."""
+"""AdaQP's policy: bit-widths assigned per row from statistics of encoding, again in every period (AdaQP section 4)."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ _COST = ("theta_s_per_byte", "gamma_s", "r_squared", "moments")
 
 @dataclass(frozen=True, kw_only=True)
 class Assigned(Bits):
-    """What the assigner may choose, how it weighs variance against time, and when it chooses.
+    """Settings of AdaQP's assigner: bit-widths, trade-off of variance against time, and calendar of assignments.
 
-    Until the first assignment every row travels in ``start`` bits.
+    Before the first assignment every row is sent in ``start`` bits.
     """
 
     steerable: ClassVar[tuple[str, ...]] = ("among", "lam", "group_size", "period")
     """Settings that may change while a run trains."""
-    needs_every_row: ClassVar[str] = "it weighs what encoding notes of each row in one epoch"
-    """Why a sampler cannot leave rows out."""
+    needs_every_row: ClassVar[str] = "it uses the statistics that encoding records of each row in one epoch"
+    """Reason why a sampler cannot leave rows out."""
     weighs_rows: ClassVar[bool] = True
-    """Its widths follow from the variance that the codec has of a row."""
+    """True: bit-widths follow from the codec's variance of each row."""
     of_halo_rows: ClassVar[bool] = True
-    """Its weights are those of a halo row's error in the sums of its receiver."""
+    """True: the weight of a row is the factor of its error in the sums of its receiver, which has it in its halo."""
     times_links: ClassVar[bool] = True
-    """Messages as large as the largest of training, in ``start`` bits, are timed before the first assignment."""
+    """True: messages as large as the largest of training, in ``start`` bits, are timed before the first assignment."""
     among: Widths = (2, 4, 8)
-    """Widths to choose from."""
+    """Bit-widths to choose from."""
     lam: Annotated[float, Range(0, 1)] = 0.5
-    """λ in [0, 1]: 1 minds only variance, 0 only time (Eq. 12)."""
+    """λ in [0, 1]: 1 counts only variance, 0 only time (Eq. 12)."""
     group_size: Annotated[int, Range(1, unit="row")] = 100
-    """Rows that share a width."""
+    """Rows that share a bit-width."""
     period: Period = 50
     """Epochs between assignments; the first one follows epoch ``first``."""
     start: Annotated[int, OneOf(WIDTHS)] = 8
-    """Width of every row before the first assignment."""
+    """Bit-width of every row before the first assignment."""
     first: Annotated[int, Range(0)] = 1
-    """Epoch whose rows the first assignment weighs."""
+    """Epoch whose statistics the first assignment uses."""
     when: Annotated[str, OneOf(("background", "blocking"))] = "background"
-    """``background``: solved beside the next epoch and applied after it; ``blocking``: training waits (the paper)."""
+    """``background``: solved during the next epoch and applied after it; ``blocking``: training waits (the paper)."""
     as_released: bool = False
     """Weight rows with (Σα)², as the published code does, in place of Σα²."""
 
@@ -65,7 +65,7 @@ class Assigned(Bits):
         check(self)
 
     def build(self, worker: WorkerContext) -> AssignedWidths:
-        """Return the assignment in force on one worker, which adapts as the assigner says."""
+        """Build the policy of one worker, whose assignment the assigner replaces."""
         return AssignedWidths(self)
 
     @property
@@ -79,17 +79,17 @@ class Assigned(Bits):
         return self.start
 
     def assigns_after(self, epoch: int) -> bool:
-        """Whether the rows of this epoch are weighed for an assignment."""
+        """Return True if the statistics of this epoch are used for an assignment."""
         return epoch == self.first or (epoch > self.first and (epoch + 1) % self.period == 0)
 
     def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
-        """Return the widths of an epoch, found as the assigner finds them from traced ranges and the link of a probe.
+        """Predict the bit-widths of an epoch: solve the assigner's problem for traced ranges and the probed link.
 
-        By default those of the first assignment, which are in force after the epochs in ``start`` bits.
+        By default those of the first assignment, which follow the epochs in ``start`` bits.
         """
         if outlook.epoch is None:
             return PreviewedWidths(widths=outlook.assign(self, self.first), epoch=self.first)
-        # An assignment in the background is found beside one more epoch.
+        # An assignment in the background is solved during one more epoch.
         last = outlook.epoch - (2 if self.when == "background" else 1)
         if last < self.first:
             return PreviewedWidths(widths=outlook.ask(self, outlook.epoch), epoch=outlook.epoch)
@@ -97,24 +97,24 @@ class Assigned(Bits):
         return PreviewedWidths(
             widths=outlook.assign(self, weighed),
             epoch=outlook.epoch,
-            assumes=(f"the widths assigned after epoch {weighed}, from the ranges traced last before it",),
+            assumes=(f"the bit-widths assigned after epoch {weighed}, from the ranges traced last before it",),
         )
 
 
 class AssignedWidths(BitPolicy):
-    """The assignment in force on one worker: a :class:`BitPolicy` whose answers are installed."""
+    """Policy of one worker: a table of bit-widths that an assigner installs."""
 
     def __init__(self, settings: Assigned) -> None:
         self.settings = settings
-        self.asked = False
-        """Whether settings have changed, so that a new period begins: the next assignment is due at once."""
+        self.due = False
+        """True if settings have changed since the last assignment: the next one is due at once."""
         self.version = 0
-        """Version of the settings; 0: those of the launch."""
+        """Version of the settings; 0: those at launch."""
         self._table: dict[Key, Tensor] = {}
         self._installed = 0
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
-        """Return the assigner of this worker; alone it has nobody to send rows to."""
+        """Return the assigner of this worker; a single worker sends no rows and gets a stand-in."""
         named = training.worker.named
         return [Assigner.of(self, training)] if training.distributed else [_NoLinks(named("bits"), self)]
 
@@ -131,73 +131,74 @@ class AssignedWidths(BitPolicy):
 
     @property
     def table(self) -> dict[Key, Tensor]:
-        """The assignment in force: (layer, direction, sender, receiver) -> width of every row, uint8 ``(n,)``."""
+        """The current assignment: (layer, direction, sender, receiver) -> bit-width of every row, uint8 ``(n,)``."""
         return dict(self._table)
 
     def steer(self, settings: Assigned, *, version: int = 0) -> None:
-        """Change the settings, on all workers between the same two epochs; a new period begins.
+        """Replace the settings, on all workers between the same two epochs; a new period begins.
 
-        Widths in force stay until the assignment that is due now.
+        Current bit-widths remain until the assignment that is now due.
         """
-        self.settings, self.version, self.asked = settings, version, True
+        self.settings, self.version, self.due = settings, version, True
 
     def assigns_after(self, epoch: int) -> bool:
-        """Whether the ranges of this epoch are used: by the calendar, or because the settings have changed."""
-        return self.asked or self.settings.assigns_after(epoch)
+        """Return True if the statistics of this epoch are used: by the calendar, or after a change of settings."""
+        return self.due or self.settings.assigns_after(epoch)
 
     def install(self, table: dict[Key, Tensor]) -> None:
-        """Put an assignment in force; both ends of every message must do so between the same two epochs.
+        """Install an assignment; both ends of every message must do so between the same two epochs.
 
         Args:
-            table: (layer, direction, sender, receiver) -> width of every row in plan order, uint8 ``(n,)``.
+            table: (layer, direction, sender, receiver) -> bit-width of every row in plan order, uint8 ``(n,)``.
         """
         self._table = table
         self._installed += 1
 
     def reinstall(self, table: dict[Key, Tensor], installed: int) -> None:
-        """Put back the assignment of an earlier training, the ``installed``-th of its own."""
+        """Restore the assignment of a checkpoint, the ``installed``-th of its training."""
         self._table, self._installed = table, installed
 
 
 class _NoLinks(Follower):
-    """Stands in the place of an assigner where no links are there to be timed."""
+    """Stand-in for an assigner on a single worker, which has no links to time."""
 
     by_seconds = True
 
 
 class Assigner(Adaptive):
-    """The assigner at work, while training goes on (AdaQP section 4, Fig. 6).
+    """Callback that computes assignments while training continues (AdaQP section 4, Fig. 6).
 
-    After an assigning epoch a thread of each worker works the next assignment out with its peers, beside the next
-    epoch. Between the same two epochs all put the widths in force.
+    After an assigning epoch one thread per worker solves the next assignment with its peers, during the next epoch.
+    All workers install the bit-widths between the same two epochs.
 
     Args:
-        widths: the assignment in force, and the settings.
-        joint: works assignments out.
-        training: times links before the first assignment, and is told when this worker waits for others.
+        widths: the current assignment and the settings.
+        joint: solves assignments.
+        training: times links before the first assignment, and counts the time in which this worker waits for others.
     """
 
     by_seconds = True
 
     def __init__(self, widths: AssignedWidths, joint: JointAssignment, training: Training) -> None:
         self.widths = widths
-        """The assignment in force."""
+        """The current assignment."""
         self.joint = joint
         self.name = training.worker.named("assignment")
         self.history: list[dict[str, Any]] = []
-        """One entry for every assignment that was put in force, until it is read."""
+        """One entry per installed assignment that has not been read yet."""
         self._rank, self._named = training.worker.rank, training.worker.named
         self._time_links, self._phases = training.time_links, training.phases
-        # Others are seen to arrive when somebody waits for them, and computing would count as transfer.
+        # Other transports and backends record an arrival only when the receiver waits for it, so that computation
+        # would count as transfer time.
         self._timed_by_training = training.transport == "direct" and dist.get_backend() == "gloo"
         self._transfers = Transfers()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="assigner")
         self._pending: Future[tuple[dict[Key, Tensor], dict[str, Any]]] | None = None
-        self._told = 0
+        self._last_written = 0
 
     @classmethod
     def of(cls, widths: AssignedWidths, training: Training) -> Assigner:
-        """Return the assigner of a training; every worker must make it together."""
+        """Create the assigner of a training; a collective call: it creates a process group on all workers."""
         joint = JointAssignment(
             training.shard,
             training.part("exchange"),
@@ -208,29 +209,29 @@ class Assigner(Adaptive):
         return cls(widths, joint, training)
 
     def after_epoch(self, epoch: int, loss: float, shared: object) -> None:
-        """Install what was solved beside this epoch, and start an assignment where one is due."""
+        """Install the assignment that was solved during this epoch, and start one if it is due."""
         if self._pending is not None:
             self._install(epoch)
         if self.widths.assigns_after(epoch):
-            self.widths.asked = False
+            self.widths.due = False
             self._begin(epoch)
             if self.widths.settings.when == "blocking":
                 self._install(epoch)
 
     def observe(self, arrivals: Sequence[LinkSample]) -> None:
-        """Take what an epoch's messages took, to refresh the cost model with."""
+        """Record the transfer times of an epoch's messages, to refresh the cost model."""
         if self._timed_by_training:
             self._transfers.observe(arrivals)
 
     def entries(self) -> Sequence[Entry]:
-        solved, self.history[:] = list(self.history), []
-        return [(ASSIGNMENTS, entry) for entry in solved]
+        unread, self.history[:] = list(self.history), []
+        return [(ASSIGNMENTS, entry) for entry in unread]
 
     def tables(self) -> dict[str, dict[str, Tensor]]:
-        """Return the widths of the rows that this worker sends; those it receives are told by their senders."""
-        if self._told == self.widths.round(0):
+        """Return the bit-widths of the rows that this worker sends; their senders write those of received rows."""
+        if self._last_written == self.widths.round(0):
             return {}
-        self._told = self.widths.round(0)
+        self._last_written = self.widths.round(0)
         table = self.widths.table.items()
         return {
             self._named("assigned"): {
@@ -239,9 +240,9 @@ class Assigner(Adaptive):
         }
 
     def state(self) -> State:
-        """Return what an assigner needs to go on; an assignment that is under way is waited for."""
+        """Return the state for a checkpoint, after an assignment in progress has finished."""
         pending, entry = ({}, None) if self._pending is None else self._pending.result()
-        facts = {"asked": self.widths.asked, "installed": self.widths.round(0), "pending": entry}
+        facts = {"asked": self.widths.due, "installed": self.widths.round(0), "pending": entry}
         cost = self.joint.cost
         priced = {} if cost is None else {f"cost/{name}": torch.from_numpy(getattr(cost, name)) for name in _COST}
         own = {
@@ -253,7 +254,7 @@ class Assigner(Adaptive):
         return State(facts, priced, own)
 
     def load(self, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Go on as the assigner did whose state it is, with the messages of this worker."""
+        """Restore a checkpoint: cost model, pending assignment, and bit-widths of this worker's messages."""
         tables: dict[str, dict[Key, Tensor]] = {"widths": {}, "pending": {}}
         cost = {}
         for name, tensor in tensors.items():
@@ -265,7 +266,7 @@ class Assigner(Adaptive):
             if self._rank in (int(sender), int(receiver)):
                 tables[kind][int(layer), direction, int(sender), int(receiver)] = tensor
         self.widths.reinstall(tables["widths"], facts["installed"])
-        self.widths.asked = facts["asked"]
+        self.widths.due = facts["asked"]
         if facts["pending"] is not None:
             self._pending = Future()
             self._pending.set_result((tables["pending"], facts["pending"]))
@@ -276,7 +277,7 @@ class Assigner(Adaptive):
         self.widths.steer(settings, version=version)
 
     def close(self) -> None:
-        """Return when nothing is under way any more; an assignment that is not in force yet is dropped."""
+        """Wait for the thread and stop it; an assignment that is not installed yet is dropped."""
         if self._pending is not None:
             self._pending.result()
             self._pending = None
@@ -287,21 +288,23 @@ class Assigner(Adaptive):
             with self._phases("wait"):
                 self.joint.price(self._time_links(self.joint.largest_bytes(self.widths.settings.start)))
         settings, version = self.widths.settings, self.widths.version
-        said = {
+        header = {
             "epoch": epoch,
             "version": version,
             "settings": {name: getattr(settings, name) for name in settings.steerable},
         }
+        # Taken here, on the training thread: the next epoch replaces the statistics while the assigner runs.
         traces, witnessed = self.joint.traces(), self._transfers.take()
 
-        def beside() -> tuple[dict[Key, Tensor], dict[str, Any]]:
+        def solve_in_background() -> tuple[dict[Key, Tensor], dict[str, Any]]:
             table, figures = self.joint.work_out(traces, settings, witnessed)
-            return table, said | figures
+            return table, header | figures
 
-        self._pending = self._thread.submit(beside)
+        self._pending = self._thread.submit(solve_in_background)
 
     def _install(self, epoch: int) -> None:
         assert self._pending is not None
+        # Every worker blocks here between the same two epochs, so sender and receiver switch bit-widths together.
         with self._phases("wait"):
             table, entry = self._pending.result()
         self._pending = None

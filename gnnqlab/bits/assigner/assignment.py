@@ -1,8 +1,8 @@
-"""One assignment of widths, worked out by all workers together: traces in, widths out (AdaQP section 4, Fig. 6).
+"""One assignment of bit-widths, computed by all workers together from traced statistics (AdaQP section 4, Fig. 6).
 
-Each worker weighs the rows that it sent (β from what its codec noted of them) and sorts them into groups; all workers
-share the sums, each solves its part of the problems, and the senders tell their receivers the widths of their rows.
-That goes over a process group of its own, so that its messages never stand in the queue of training's.
+Each worker computes β of the rows that it sent, from the statistics of its codec, and sorts them into groups. All
+workers share the sums, each solves a part of the problems, and senders send the bit-widths to their receivers. A
+separate process group carries this traffic, so that it is never queued among the messages of training.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What one channel sent in the epoch that is weighed."""
+    """Statistics of the rows that one channel sent in the traced epoch."""
 
     place: Place
     columns: int
     spreads: dict[int, Tensor]
-    """Receiver -> what encoding noted of each row, in plan order."""
+    """Receiver -> statistics of each row from encoding, in plan order."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Summary:
-    """What the others need to know of one message: sums, no rows."""
+    """Sums of one message that all workers need; no rows."""
 
     key: Key
     columns: int
     rows: np.ndarray
     beta: np.ndarray
     totals: np.ndarray
-    """Sums over all rows, of β first; the codec says what of the others."""
+    """Sums over all rows of each line of ``RowVariance.betas``, β first, ``(K,)``."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Solved:
-    """One problem's solution: widths of every message's groups, and what was found out on the way."""
+    """Solution of one problem: bit-widths of every message's groups, and figures for the record."""
 
     widths: dict[Key, np.ndarray]
     figures: dict[str, Any]
 
 
 class _Channel(Protocol):
-    """One layer and direction of an exchange, as far as an assignment looks at it."""
+    """Parts of a channel (one layer and direction of an exchange) that an assignment reads."""
 
     layer: int
     direction: str
@@ -82,7 +82,7 @@ class _Exchange(Protocol):
 
 
 def traces_of(channels: Sequence[_Channel], direction: str | None = None) -> list[Trace]:
-    """Return what channels sent last, of one direction or of both."""
+    """Collect the statistics of the last messages of channels, of one direction or of both."""
     return [
         Trace((channel.layer, channel.direction), channel.columns, dict(channel.spreads))
         for channel in channels
@@ -91,7 +91,7 @@ def traces_of(channels: Sequence[_Channel], direction: str | None = None) -> lis
 
 
 def largest_sent(traces: Sequence[Trace], width: int, param_bytes: ParamBytes) -> int:
-    """Return the bytes of the largest message in traces, with every row in one ``width``; 0 if there is none."""
+    """Return the bytes of the largest message in traces, with every row at bit-width ``width``; 0 without messages."""
     sent = (
         len(spreads) * row_bytes(width, trace.columns, param_bytes)
         for trace in traces
@@ -101,7 +101,7 @@ def largest_sent(traces: Sequence[Trace], width: int, param_bytes: ParamBytes) -
 
 
 class Weighing(Protocol):
-    """The settings that an assignment is worked out by."""
+    """Settings of an assignment."""
 
     @property
     def among(self) -> tuple[int, ...]: ...
@@ -114,14 +114,14 @@ class Weighing(Protocol):
 
 
 class JointAssignment:
-    """Works assignments out, on one worker together with its peers.
+    """Solver of assignments on one worker, together with its peers.
 
     Args:
-        shard: this worker's share.
-        exchange: its channels, whose traces are weighed.
-        codec: of the rows: it has their variance and what their parameters take.
-        ring: whether rounds of a ring are priced, or everything posted at once.
-        direction: ``forward`` or ``backward`` where the rows of the other one are somebody else's; ``None``: both.
+        shard: this worker's share of the graph.
+        exchange: its channels have the traced statistics.
+        codec: of the rows: gives their variance and the bytes of their quantization parameters.
+        ring: True if the cost model has the rounds of a ring, False if everything is posted at once.
+        direction: ``forward`` or ``backward`` if another policy assigns the other direction; ``None``: both.
     """
 
     def __init__(
@@ -136,45 +136,47 @@ class JointAssignment:
         self._group = dist.new_group(backend="gloo")
         self._use: dict[int, list[Tensor]] = {}
         if shard.workers > 2 and not ring:
-            import scipy.optimize  # noqa: F401  # here, not beside an epoch: the solver of both ends needs it
+            import scipy.optimize  # noqa: F401  # for the solver of both ends: a slow import, not during an epoch
 
     def traces(self) -> list[Trace]:
-        """Return what the channels sent last; the next epoch changes it."""
+        """Collect the statistics of the channels' last messages; the next epoch replaces them."""
         return traces_of(self._exchange.channels, self._direction)
 
     def largest_bytes(self, width: int) -> int:
-        """Return the bytes of the largest message of all workers, with every row in one ``width``; all ask together."""
+        """Return the bytes of the largest message of all workers, with every row at ``width`` bits; collective."""
         return max(self._gather(largest_sent(self.traces(), width, self._codec.param_bytes)))
 
     def price(self, timed: dict[int, list[tuple[int, float]]]) -> None:
-        """Fit the cost model to what this worker and the others have timed: sender -> ``(bytes, seconds)``."""
+        """Fit the cost model to the timings of all workers; of this one: sender -> ``(bytes, seconds)``; collective."""
         gathered = self._gather(timed)
-        seen = {
-            (sender, receiver): taken
-            for receiver, all_taken in enumerate(gathered)
-            for sender, taken in all_taken.items()
+        by_pair = {
+            (sender, receiver): timings
+            for receiver, by_sender in enumerate(gathered)
+            for sender, timings in by_sender.items()
         }
-        self.cost = LinkCost.measured(self._shard.workers, seen)
+        self.cost = LinkCost.measured(self._shard.workers, by_pair)
 
     def work_out(
         self, traces: list[Trace], settings: Weighing, witnessed: Witnessed
     ) -> tuple[dict[Key, Tensor], dict[str, Any]]:
-        """Return the widths of the rows that this worker sends and receives, and what is written about them.
+        """Compute the bit-widths of the rows that this worker sends and receives, and figures for the record.
+
+        A collective call: all workers make it, in the same order.
 
         Args:
-            traces: of an epoch.
-            settings: what is weighed, and how.
-            witnessed: what training's messages took since the last time.
+            traces: statistics of one epoch.
+            settings: of the assignment.
+            witnessed: transfer times of training's messages since the last assignment.
         """
-        begun = time.thread_time()
+        start_s = time.thread_time()
         groups, mine = self._weigh(traces, settings)
         gathered = self._gather((mine, witnessed, machine()))
         summaries = {one.key: one for summaries, _, _ in gathered for one in summaries}
-        links = self._refresh([seen for _, seen, _ in gathered], [name for _, _, name in gathered])
+        links = self._refresh([record for _, record, _ in gathered], [name for _, _, name in gathered])
         solved = self._solve_all(summaries, settings)
         chosen = {key: widths for one in solved for key, widths in one.widths.items()}
         table = self._exchanged(groups, chosen, summaries)
-        cpu_s = round(time.thread_time() - begun, 6)  # taken from training where cores are scarce
+        cpu_s = round(time.thread_time() - start_s, 6)  # on few cores this time is lost to training
         return table, {"problems": [one.figures for one in solved], "links": links, "cpu_s": cpu_s}
 
     def _weigh(self, traces: list[Trace], settings: Weighing) -> tuple[dict[Key, Groups], list[_Summary]]:
@@ -182,7 +184,7 @@ class JointAssignment:
         groups, summaries = {}, []
         for trace in sorted(traces, key=lambda trace: trace.place):
             layer, direction = trace.place
-            use = self._use_of(trace.place, settings)  # all workers take part, also one that sends nothing
+            use = self._use_of(trace.place, settings)  # collective: also called on a worker that sends nothing
             variance = self._codec.row_variance(trace.columns)
             for receiver, spreads in trace.spreads.items():
                 if not spreads.numel():
@@ -196,11 +198,12 @@ class JointAssignment:
         return groups, summaries
 
     def _use_of(self, place: Place, settings: Weighing) -> list[Tensor] | None:
-        """Return c_k of the rows sent to each peer: the peer's Σα² forward; ``None``, that is 1, backward."""
+        """Return c_k of the rows sent to each peer: the peer's Σα² forward; ``None``, meaning 1, backward."""
         layer, direction = place
         if direction == "backward" or layer not in self._exchange.adjacencies:
             return None
         if layer not in self._use:
+            # Only the receiver has the coefficients of its edges, so it computes Σα² and sends it to the row's owner.
             alpha = self._exchange.adjacencies[layer].weights
             assert alpha is not None
             mine = use_of_halo(self._shard, alpha.cpu(), as_released=settings.as_released)
@@ -209,11 +212,11 @@ class JointAssignment:
         return self._use[layer]
 
     def _refresh(self, witnessed: list[Witnessed], machines: list[str]) -> list[dict[str, Any]]:
-        """Fit the cost model again with what training's messages took; return it as one row a pair."""
+        """Refit the cost model with the transfer times of training's messages; return one table row per pair."""
         assert self.cost is not None
         offsets_s = clock_offsets(self._shard.rank, machines, self._group)
-        taken = samples(witnessed, offsets_s, theta_s_per_byte=self.cost.theta_s_per_byte)
-        cost, changed = refreshed(self.cost, taken)
+        timings = samples(witnessed, offsets_s, theta_s_per_byte=self.cost.theta_s_per_byte)
+        cost, changed = refreshed(self.cost, timings)
         self.cost = cost
         return [
             {
@@ -222,7 +225,7 @@ class JointAssignment:
                 "theta_s_per_byte": float(cost.theta_s_per_byte[sender, receiver]),
                 "gamma_s": float(cost.gamma_s[sender, receiver]),
                 "r_squared": float(cost.r_squared[sender, receiver]),
-                "transfers": len(taken.get((sender, receiver), ())),
+                "transfers": len(timings.get((sender, receiver), ())),
                 "refreshed": bool(changed[sender, receiver]),
             }
             for sender in range(cost.workers)
@@ -231,13 +234,13 @@ class JointAssignment:
         ]
 
     def _solve_all(self, summaries: Mapping[Key, _Summary], settings: Weighing) -> list[_Solved]:
-        """Solve every problem, each on one worker; return all solutions, the same on every worker."""
+        """Solve every problem, each on one worker; return all solutions, identical on every worker."""
         places = sorted({key[:2] for key in summaries})
         mine = {}
         for index, place in enumerate(places):
             if index % self._shard.workers == self._shard.rank:
-                here = [one for key, one in sorted(summaries.items()) if key[:2] == place]
-                mine[place] = self._solve(place, here, settings)
+                messages = [one for key, one in sorted(summaries.items()) if key[:2] == place]
+                mine[place] = self._solve(place, messages, settings)
         solved: dict[Place, _Solved] = {}
         for part in self._gather(mine):
             solved |= part
@@ -245,7 +248,7 @@ class JointAssignment:
 
     def _solve(self, place: Place, messages: list[_Summary], settings: Weighing) -> _Solved:
         assert self.cost is not None
-        begun = time.perf_counter()
+        start_s = time.perf_counter()
         variance = self._codec.row_variance(messages[0].columns)
         totals = np.sum([one.totals for one in messages], axis=0)
         problem = assemble(
@@ -268,37 +271,38 @@ class JointAssignment:
             "variance": solution.variance,
             "predicted_s": solution.seconds,
             "gap": solution.gap,
-            "solve_s": round(time.perf_counter() - begun, 6),
+            "solve_s": round(time.perf_counter() - start_s, 6),
         }
         return _Solved({one.key: widths for one, widths in zip(messages, parts, strict=True)}, figures)
 
     def _exchanged(
         self, groups: Mapping[Key, Groups], chosen: Mapping[Key, np.ndarray], summaries: Mapping[Key, _Summary]
     ) -> dict[Key, Tensor]:
-        """Return the widths of the rows this worker sends, and, told by their senders, of those it receives."""
+        """Expand group bit-widths to rows, send them to the receivers, and add those that the senders send here."""
         rank, workers = self._shard.rank, self._shard.workers
-        table = {key: groups[key].widths(torch.from_numpy(chosen[key])) for key in sorted(groups)}
+        table = {key: groups[key].widths(torch.from_numpy(chosen[key])) for key in sorted(groups)}  # (G,) -> (n,)
         nothing = torch.empty(0, dtype=torch.uint8)
-        leaving = [[table[key] for key in sorted(groups) if key[3] == peer] for peer in range(workers)]
-        coming = {
+        # Both ends sort by key, so one concatenated vector per peer needs no header.
+        outgoing = [[table[key] for key in sorted(groups) if key[3] == peer] for peer in range(workers)]
+        incoming = {
             peer: [key for key in sorted(summaries) if key[2] == peer and key[3] == rank] for peer in range(workers)
         }
-        lengths = {key: int(summaries[key].rows.sum()) for keys in coming.values() for key in keys}
-        send = [torch.cat([nothing, *parts]) for parts in leaving]
-        received = self._trade(send, [sum(lengths[key] for key in coming[peer]) for peer in range(workers)])
-        for peer, keys in coming.items():
+        lengths = {key: int(summaries[key].rows.sum()) for keys in incoming.values() for key in keys}
+        send = [torch.cat([nothing, *parts]) for parts in outgoing]
+        received = self._trade(send, [sum(lengths[key] for key in incoming[peer]) for peer in range(workers)])
+        for peer, keys in incoming.items():
             table |= dict(zip(keys, received[peer].split([lengths[key] for key in keys]), strict=True))
         return table
 
     def _gather(self, mine: T) -> list[T]:
-        """Return what every worker holds, in rank order."""
+        """Gather one object per worker, in rank order."""
         shared: list[Any] = [None] * self._shard.workers
         dist.all_gather_object(shared, mine, group=self._group)
         return shared
 
     def _trade(self, send: list[Tensor], expected: list[int]) -> list[Tensor]:
         """Send one vector to every worker and return the one from each, of the given lengths."""
-        joined = torch.cat(send)
-        received = joined.new_empty(sum(expected))
-        dist.all_to_all_single(received, joined, expected, [len(part) for part in send], group=self._group)
+        buffer = torch.cat(send)
+        received = buffer.new_empty(sum(expected))
+        dist.all_to_all_single(received, buffer, expected, [len(part) for part in send], group=self._group)
         return list(received.split(expected))

@@ -1,4 +1,4 @@
-"""How fast the loss falls: what SYLVIE decides by, about widths and about staleness (sections V-A to V-C)."""
+"""Loss descent rate, by which SYLVIE decides on bit-widths and staleness (sections V-A to V-C)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["Comparing", "Descent", "Verdict", "Watch"]
 
 
 class Descent:
-    """How fast the loss falls, beside how fast it fell δ epochs ago.
+    """Loss descent rate (LDR) of each epoch, compared with that of δ epochs ago.
 
     ``F_t = λ F_(t-1) + (1 - λ) L_t`` and ``LDR_t = (F_(t-1) - F_t) / et_t`` with the time ``et_t`` of epoch t.
 
     Differs: the paper prints ``(F_t - F_(t-1)) / et_t``, which is negative while the loss falls, against its own text
     (erratum SY-1).
 
-    Differs: ``et_t`` is the time of epoch t - 1, because the seconds travel with the weight gradients of epoch t, and
-    a worker must know them before these are summed. It is the time in which the loss fell: L_t is found before the step
-    of epoch t. The first epoch also sets things up and counts nowhere; the one after it stands in.
+    Differs: ``et_t`` is the time of epoch t - 1, because the seconds are all-reduced together with the weight gradients
+    of epoch t and must be known before. It is the time in which the loss fell: L_t is computed before the step of
+    epoch t. The first epoch includes set-up, so its time is not used; that of the next epoch replaces it.
 
     Args:
         momentum: λ.
@@ -37,7 +37,7 @@ class Descent:
         self.loss: float | None = None
         """F."""
         self.epoch_s: float | None = None
-        """Seconds that were told last."""
+        """Last known seconds of an epoch."""
         self._falls: deque[float] = deque(maxlen=delta + 1)
         self._seconds: deque[float | None] = deque(maxlen=delta + 1)
 
@@ -47,11 +47,12 @@ class Descent:
         return [fall / max(epoch_s, 1e-9) for fall, epoch_s in zip(self._falls, self._seconds) if epoch_s is not None]
 
     def add(self, loss: float, epoch_s: float | None) -> tuple[float, float] | None:
-        """Take an epoch's loss and how long it took to get there; return ``(LDR_(t-δ), LDR_t)``.
+        """Add the loss and the time of an epoch; return ``(LDR_(t-δ), LDR_t)``.
 
         Args:
             loss: ``L_t``.
-            epoch_s: seconds of the epoch that led to it; ``None`` if nobody knows: those told last, or else next.
+            epoch_s: seconds of the epoch that led to it; ``None`` if unknown: the last known ones are used, or else the
+                next.
 
         Returns:
             ``None`` in the first δ + 1 epochs.
@@ -64,6 +65,7 @@ class Descent:
         before, momentum = self.loss, self.momentum
         self.loss = loss if before is None else momentum * before + (1 - momentum) * loss
         if self.epoch_s is None and epoch_s is not None:
+            # The first known time replaces the unknown ones before it.
             self._seconds = deque([epoch_s] * len(self._seconds), maxlen=self.delta + 1)
         self.epoch_s = self.epoch_s if epoch_s is None else epoch_s
         if before is not None:
@@ -73,18 +75,18 @@ class Descent:
         return (rates[0], rates[-1]) if len(rates) > self.delta else None
 
     def state(self) -> dict[str, Any]:
-        """Return all of it as plain JSON."""
+        """Return the complete state as plain JSON."""
         falls, seconds = list(self._falls), list(self._seconds)
-        kept = {"momentum": self.momentum, "delta": self.delta, "loss": self.loss, "epoch_s": self.epoch_s}
-        return {**kept, "falls": falls, "seconds": seconds}
+        scalars = {"momentum": self.momentum, "delta": self.delta, "loss": self.loss, "epoch_s": self.epoch_s}
+        return {**scalars, "falls": falls, "seconds": seconds}
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Descent:
-        """Return what :meth:`state` was taken from.
+        """Restore a descent from its :meth:`state`.
 
         Example:
             >>> descent = Descent(momentum=0.5, delta=1)
-            >>> told = [descent.add(loss, 2.0) for loss in (8.0, 4.0)]
+            >>> rates = [descent.add(loss, 2.0) for loss in (8.0, 4.0)]
             >>> Descent.of(descent.state()).add(2.0, 2.0) == descent.add(2.0, 2.0)
             True
         """
@@ -100,7 +102,7 @@ Rates = tuple[float, float]
 
 
 class Comparing(Protocol):
-    """The settings that descents are compared by; ``Orchestrated`` has them."""
+    """Settings for the comparison of descent rates; ``Orchestrated`` has them."""
 
     @property
     def momentum(self) -> float: ...
@@ -111,32 +113,32 @@ class Comparing(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What an epoch says about the next one."""
+    """Result of comparing descent rates after an epoch."""
 
     careful: bool
-    """Whether Eq. 5 asks for more care: wider rows, fresh ones."""
+    """True if Eq. 5 calls for more precision: more bits, and fresh rows in place of stale ones."""
     why: str
     rates: Rates | None
-    """What was compared; ``None`` while there is nothing to compare with."""
+    """The two rates; ``None`` while there is no earlier one."""
     running_loss: float | None
     """F."""
 
     def entry(self, epoch: int, what: str, why: str = "") -> Entry:
-        """Return a decision taken after an epoch, as it is written down; why, if not as the verdict says."""
+        """Return the log entry of a decision after an epoch; ``why`` replaces the reason of this verdict."""
         earlier, rate = self.rates or (None, None)
         line = {"epoch": epoch + 1, "what": what, "why": why or self.why}
         return DECISIONS, {**line, "rate": rate, "earlier_rate": earlier, "F": self.running_loss}
 
 
 class Watch(Adaptive):
-    """Watches the loss fall for whoever decides by it: SYLVIE's Coordinator without its decisions.
+    """Callback that compares descent rates for the components that use them: SYLVIE's Coordinator without decisions.
 
-    All it looks at is the same on every worker: the summed loss and the longest epoch. So all judge alike, and nobody
-    is asked.
+    Its inputs, the summed loss and the longest epoch, are identical on every worker. So all workers get the same result
+    without further communication.
 
     Args:
-        settings: what is compared.
-        extract_s: seconds that all workers' shards took for the nodes' importance; NaN if nobody knows.
+        settings: of the comparison.
+        extract_s: seconds in which all workers' shards computed the nodes' importance; NaN if unknown.
     """
 
     by_seconds = True
@@ -146,14 +148,14 @@ class Watch(Adaptive):
         self.name = name
         self.settings = settings
         self.verdict: Verdict
-        """Of the epoch that has ended."""
+        """Verdict of the last epoch."""
         self._descent = Descent(settings.momentum, settings.delta)
         self._extract_s = extract_s
 
     @classmethod
     def of(cls, settings: Comparing, training: Training) -> Watch:
-        """Return who watches a training."""
-        # Every shard looks at the whole graph for the nodes' importance, one shard after the other.
+        """Create the watch of a training."""
+        # The importance of nodes needs the whole graph, so it is computed for one shard after another: times add up.
         extract_s = getattr(training.shard, "extract_s", math.nan) * training.worker.workers
         return cls(settings, name=training.worker.named("descent"), extract_s=extract_s)
 
@@ -161,7 +163,7 @@ class Watch(Adaptive):
         return {"epoch_s": epoch_s}
 
     def after_epoch(self, epoch: int, loss: float, shared: Mapping[str, float | None]) -> None:
-        """Judge the epoch; ``epoch_s``: seconds of the one before it on the slowest worker, if all know theirs."""
+        """Compare the rates; ``epoch_s``: time of the epoch before on the slowest worker, if known on all workers."""
         rates = self._descent.add(loss, shared["epoch_s"])
         careful, why = False, "there is no earlier rate to compare with yet"
         if rates is not None:
@@ -170,13 +172,13 @@ class Watch(Adaptive):
         self.verdict = Verdict(careful=careful, why=why, rates=rates, running_loss=self._descent.loss)
 
     def steer(self, settings: Comparing, *, version: int = 0) -> None:
-        """Compare by these settings from now on; others begin with no rate to compare with."""
+        """Replace the settings; a new momentum or delta starts again without an earlier rate."""
         self.settings = settings
         if (settings.momentum, settings.delta) != (self._descent.momentum, self._descent.delta):
             self._descent = Descent(settings.momentum, settings.delta)
 
     def notes(self) -> dict[str, float | None]:
-        """Return what the Graph Extractor took: ``extract_s`` in seconds, ``None`` if unknown."""
+        """Return the time of the Graph Extractor: ``extract_s`` in seconds, ``None`` if unknown."""
         return {"extract_s": self._extract_s if math.isfinite(self._extract_s) else None}
 
     def state(self) -> State:

@@ -1,19 +1,19 @@
-"""Solves the bit-width problem where every transfer queues at both of its ends, and proves how good the answer is.
+"""Solver of the bit-width problem for transfers that queue at both ends, with a proved bound on the objective.
 
-A pair then spends time of two links, its sender's and its receiver's, so links cannot be looked at one by one, but
-pairs can: a pair's upgrades by falling slope say what it saves in any time that it is given.
+A pair then takes time on two links, its sender's and its receiver's, so links cannot be solved one by one. Pairs can:
+a pair's upgrades by falling slope give the variance it saves within any time.
 
-1. The relaxation, by columns (Dantzig and Wolfe, 1960): a linear program mixes some states of every pair so that all
-   links end in time; its multipliers price the links, each pair answers with its best state at these prices, and that
-   state joins the program, until no pair has a better one.
-2. Whole groups: states within the mix, and then upgrades that still fit, by what they save for their price.
-3. What no reduced cost rules out: every assignment of the groups whose width is then still open, tried where there are
-   few (an answer in milliseconds, as a slider needs it), else an integer program.
+1. Relaxation by column generation (Dantzig and Wolfe, 1960): a linear program mixes some states of every pair so that
+   all links end in time. Its multipliers price the links, the best state of each pair at these prices is added to the
+   program, and so on until no pair has a better one.
+2. Whole groups: states within the mix, then upgrades that still fit, by variance saved per price.
+3. Groups whose bit-width the reduced costs leave open: all their assignments if there are few (milliseconds, as a
+   slider needs), else an integer program.
 
-Linear and integer programs are solved by HiGHS. It is trusted for less than it says: a bound of the relaxation is
-evaluated anew from the multipliers (:func:`gnnqlab.bits.assigner.relaxation.dual_bound`), one of the integer program is
-lowered by what HiGHS calls feasible, and what an assignment is worth is always the problem's own arithmetic. All limits
-count work, none counts seconds, so that the answer is the same on a busy machine.
+HiGHS solves the linear and integer programs, but its claims are checked: a bound of the relaxation is evaluated
+again from the multipliers (:func:`gnnqlab.bits.assigner.relaxation.dual_bound`), one of the integer program is
+lowered by the feasibility tolerance of HiGHS, and the objective of an assignment is always computed by ``Problem``.
+All limits count work, none counts seconds, so that the result is identical on a busy machine.
 
 Letters: G groups, I device pairs, L links, K columns, B widths.
 """
@@ -34,32 +34,32 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 _FEASIBLE = 2e-6
-"""Share of the longest exchange by which an answer of HiGHS may be late: it calls 1e-6 feasible."""
-_SPREAD = 9
-"""States of each pair, evenly over all it has, that the first linear program mixes."""
-_CLOSE = 1e-8
-"""Of an objective that is at most 1: prices this close to the best ones are good enough."""
+"""Share of the longest exchange by which a solution of HiGHS may be late: its tolerance is 1e-6."""
+_START_STATES = 9
+"""States of each pair in the first linear program, evenly spaced over all states of the pair."""
+_TOLERANCE = 1e-8
+"""Accepted distance to the optimum of the relaxation, for an objective of at most 1."""
 _PROGRAMS = 60
-"""Linear programs at most; prices are known to `_CLOSE` after some five to fifteen."""
-_TOGETHER = 4096
-"""Upgrades that are tried one after another before all that still fit are looked for anew."""
-_TRIED = 20_000
-"""Assignments of the open groups that are tried one and all; more are left to an integer program."""
+"""Limit of linear programs; five to fifteen usually reach `_TOLERANCE`."""
+_BATCH = 4096
+"""Upgrades tried one after another before those that still fit are searched for again."""
+_MOST_TRIED = 20_000
+"""Limit of assignments of the open groups for exhaustive search; an integer program handles more."""
 _NODES = 200
-"""Nodes of the integer program's tree at most."""
+"""Limit of nodes in the tree of the integer program."""
 
 
 def solve_full_duplex(
-    problem: Problem, *, tolerance: float = 1e-4, most_open: int = 64, most_tried: int = _TRIED
+    problem: Problem, *, tolerance: float = 1e-4, most_open: int = 64, most_tried: int = _MOST_TRIED
 ) -> Solution:
-    """Return the best assignment that can be found fast, with a proved lower bound on every assignment.
+    """Find a good assignment in milliseconds, with a proved lower bound on every assignment.
 
     Args:
-        problem: what to assign, its transfers queueing at both ends.
+        problem: groups and links, with transfers that queue at both ends.
         tolerance: a gap above this is narrowed by an integer program.
-        most_open: at most so many groups whose width is then still open; more would take seconds. Where there are more
-            the gap stays that of the relaxation, some per cent: one upgrade less on every link.
-        most_tried: assignments of open groups that are tried one and all, in place of an integer program.
+        most_open: limit of groups with an open bit-width for the integer program; more would take seconds. Above it the
+            gap remains that of the relaxation, some per cent: one upgrade less on every link.
+        most_tried: limit of assignments of open groups for exhaustive search, in place of an integer program.
 
     Raises:
         ValueError: if transfers queue at one end only.
@@ -67,50 +67,55 @@ def solve_full_duplex(
     if problem.pair_far_link is None:
         raise ValueError("transfers must queue at both ends, got links at one end only; use solve")
     pairs = problem.pair_link.size
-    alone = replace(problem, pair_link=np.arange(pairs), pair_far_link=None, link_round=np.zeros(pairs, dtype=np.int64))
-    ups = upgrades(alone)
+    # Upgrades are sorted per pair, as if every pair had a link of its own.
+    by_pair = replace(
+        problem, pair_link=np.arange(pairs), pair_far_link=None, link_round=np.zeros(pairs, dtype=np.int64)
+    )
+    ups = upgrades(by_pair)
     relaxed = _relax(problem, ups)
     weight_v, weight_t = problem.weights
     base = weight_v * problem.ends[0] + weight_t * problem.ends[2]
     proved = max(0.0, float(dual_bound(problem, relaxed.multipliers).sum()) - base)
     found = min(
-        (problem.solution(choice, proved) for choice in _rounded(problem, ups, relaxed)), key=lambda one: one.objective
+        (problem.solution(choice, proved) for choice in _whole_choices(problem, ups, relaxed)),
+        key=lambda one: one.objective,
     )
     if found.gap <= tolerance:
         return found
-    return _closed(problem, relaxed.multipliers, found, tolerance, most_open, most_tried)
+    return _close_gap(problem, relaxed.multipliers, found, tolerance, most_open, most_tried)
 
 
 @dataclass(frozen=True, eq=False)
 class _Relaxed:
     multipliers: Array
-    """Of the dual, one a link, summing to the price of a second, ``(L,)``."""
+    """Dual multiplier of each link, summing to the price of a second, ``(L,)``."""
     pair_s: Array
     """Seconds of each pair in the best mix, ``(I,)``."""
 
 
 def _relax(problem: Problem, ups: Upgrades) -> _Relaxed:
-    """Find the prices of all links, and the mix of states that is best at them."""
+    """Find the prices of all links, and the best mix of states at these prices."""
     weight_v, weight_t = problem.weights
     if weight_v == 0 or weight_t == 0:
         return _one_sided(problem, ups)
-    steps = (ups.last - ups.first)[:, None] * np.linspace(0, 1, _SPREAD)
-    known = ups.first[:, None] + steps.astype(np.int64)
-    owner, state = _unique(np.repeat(np.arange(ups.first.size), _SPREAD), known.ravel())
+    steps = (ups.last - ups.first)[:, None] * np.linspace(0, 1, _START_STATES)
+    start = ups.first[:, None] + steps.astype(np.int64)  # (I, K per pair)
+    owner, state = _unique(np.repeat(np.arange(ups.first.size), _START_STATES), start.ravel())
     best, best_proved = None, -np.inf
     for _ in range(_PROGRAMS):
         master = _master(problem, ups, owner, state)
-        answer = _priced(ups, weight_v, problem, master.multipliers)
+        answer = _best_states(ups, weight_v, problem, master.multipliers)
         price = _of_pairs(problem, master.multipliers)
-        worth = weight_v * ups.variance[answer] + price * ups.seconds[answer]
-        # The master's optimum is the sum of what pairs are worth in it; the true one is between both sums.
-        proved = float(worth.sum())
+        cost = weight_v * ups.variance[answer] + price * ups.seconds[answer]
+        # The master is restricted, so its optimum is an upper bound; each pair's own best state gives a lower one.
+        proved = float(cost.sum())
         if proved > best_proved:
             best, best_proved = master, proved
-        if master.objective - best_proved <= _CLOSE:
+        if master.objective - best_proved <= _TOLERANCE:
             break
-        beside = np.clip(answer[:, None] + np.array([-1, 0, 1]), ups.first[:, None], ups.last[:, None])
-        both = np.concatenate([owner, np.repeat(np.arange(answer.size), 3)]), np.concatenate([state, beside.ravel()])
+        # Neighbouring states too: the optimum mixes adjacent states, so fewer programs are needed.
+        nearby = np.clip(answer[:, None] + np.array([-1, 0, 1]), ups.first[:, None], ups.last[:, None])
+        both = np.concatenate([owner, np.repeat(np.arange(answer.size), 3)]), np.concatenate([state, nearby.ravel()])
         wider = _unique(*both)
         if wider[1].size == state.size:
             break
@@ -120,7 +125,7 @@ def _relax(problem: Problem, ups: Upgrades) -> _Relaxed:
 
 
 def _one_sided(problem: Problem, ups: Upgrades) -> _Relaxed:
-    """Return the optimum where only time counts, or only variance."""
+    """Return the optimum if only time counts, or only variance."""
     _, weight_t = problem.weights
     multipliers = np.zeros(problem.link_round.size)
     if weight_t == 0:
@@ -138,18 +143,19 @@ class _Master:
 
 
 def _master(problem: Problem, ups: Upgrades, owner: Index, state: Index) -> _Master:
-    """Mix these states of these pairs at the least variance and time together."""
+    """Solve the restricted master program: the mix of these states with the least weighted variance and time."""
     from scipy.optimize import linprog
     from scipy.sparse import coo_array, hstack
 
     assert problem.pair_far_link is not None
     weight_v, weight_t = problem.weights
-    unit_s = problem.ends[3]  # so that the solver's absolute tolerances mean something
+    unit_s = problem.ends[3]  # times relative to the longest exchange, for the solver's absolute tolerances
     columns, links, pairs = np.arange(state.size), problem.link_round.size, ups.first.size
     seconds = ups.seconds[state] / unit_s
     queues = np.concatenate([problem.pair_link[owner], problem.pair_far_link[owner]])
+    # One row per link: its time in the mix is at most the last variable, the time of the exchange (in unit_s).
     on_link = coo_array((np.tile(seconds, 2), (queues, np.tile(columns, 2))), shape=(links, columns.size))
-    of_pair = coo_array((np.ones(columns.size), (owner, columns)), shape=(pairs, columns.size))
+    of_pair = coo_array((np.ones(columns.size), (owner, columns)), shape=(pairs, columns.size))  # shares sum to 1
     found = linprog(
         np.append(weight_v * ups.variance[state], weight_t * unit_s),
         A_ub=hstack([on_link, coo_array(-np.ones((links, 1)))]).tocsc(),
@@ -159,17 +165,19 @@ def _master(problem: Problem, ups: Upgrades, owner: Index, state: Index) -> _Mas
         method="highs",
     )
     if found.status != 0:
-        raise RuntimeError(f"a mix of states must have a best one, got from HiGHS: {found.message}")
+        raise RuntimeError(f"the linear program must have an optimum, got from HiGHS: {found.message}")
+    # Clip and rescale the rounding errors of HiGHS, because the dual bound needs μ >= 0 with the exact sum.
     multipliers = np.maximum(-found.ineqlin.marginals / unit_s, 0.0)
     multipliers *= weight_t / multipliers.sum()
     pair_s: Array = np.bincount(owner, found.x[:-1] * ups.seconds[state], minlength=pairs).astype(np.float64)
     return _Master(float(found.fun), multipliers, pair_s)
 
 
-def _priced(ups: Upgrades, weight_v: float, problem: Problem, multipliers: Array) -> Index:
+def _best_states(ups: Upgrades, weight_v: float, problem: Problem, multipliers: Array) -> Index:
     """Return the best state of every pair at these prices: all upgrades that save more than they cost."""
     price = _of_pairs(problem, multipliers)
     low, high = ups.first.copy(), ups.last.copy()
+    # Slopes fall along the states of a pair, so bisection finds the last upgrade that pays; all pairs at once.
     while (low < high).any():
         middle = (low + high) >> 1
         pays = (weight_v * ups.slope[middle] > price) & (low < high)
@@ -184,26 +192,26 @@ def _of_pairs(problem: Problem, multipliers: Array) -> Array:
 
 
 def _unique(owner: Index, state: Index) -> tuple[Index, Index]:
-    """States lie pair by pair, so that a state has one owner."""
-    state, place = np.unique(state, return_index=True)
-    return owner[place], state
+    """Remove duplicate states; states are numbered pair by pair, so each has one owner."""
+    state, index = np.unique(state, return_index=True)
+    return owner[index], state
 
 
-def _rounded(problem: Problem, ups: Upgrades, relaxed: _Relaxed) -> list[Index]:
+def _whole_choices(problem: Problem, ups: Upgrades, relaxed: _Relaxed) -> list[Index]:
     """Return choices of whole groups near the best mix: within its time, and with the next upgrade of each pair."""
-    within = ups.at(relaxed.pair_s * (1 + 1e-12))
-    beyond = np.minimum(within + (ups.seconds[within] < relaxed.pair_s * (1 - 1e-9)), ups.last)
+    lower = ups.at(relaxed.pair_s * (1 + 1e-12))
+    upper = np.minimum(lower + (ups.seconds[lower] < relaxed.pair_s * (1 - 1e-9)), ups.last)
     found = []
-    for state in (within, beyond):
+    for state in (lower, upper):
         levels = ups.steps_taken(state)
         limit = float(problem.link_s(ups.hull[levels]).max())
         for end in {limit, max(limit, _longest(problem, relaxed))}:
-            found.append(ups.hull[_filled(problem, ups, levels.copy(), relaxed.multipliers, end)])
+            found.append(ups.hull[_spend_spare(problem, ups, levels.copy(), relaxed.multipliers, end)])
     return found
 
 
 def _longest(problem: Problem, relaxed: _Relaxed) -> float:
-    """The seconds of the busiest link in the best mix."""
+    """Return the seconds of the busiest link in the best mix."""
     assert problem.pair_far_link is not None
     links = problem.link_round.size
     leaving, entering = (
@@ -212,8 +220,8 @@ def _longest(problem: Problem, relaxed: _Relaxed) -> float:
     return float((leaving + entering).max())
 
 
-def _filled(problem: Problem, ups: Upgrades, levels: Index, multipliers: Array, limit_s: float) -> Index:
-    """Spend what links have left up to a time on upgrades that fit, by variance saved for their price."""
+def _spend_spare(problem: Problem, ups: Upgrades, levels: Index, multipliers: Array, limit_s: float) -> Index:
+    """Spend the spare time of links up to a limit on upgrades that fit, by variance saved per price."""
     assert problem.group_far_link is not None
     more_bytes, saves = np.diff(problem.width_bytes[ups.hull]), -np.diff(problem.width_variance[ups.hull])
     spare_s = limit_s - problem.link_s(ups.hull[levels])
@@ -225,21 +233,22 @@ def _filled(problem: Problem, ups: Upgrades, levels: Index, multipliers: Array, 
         fits = cost <= np.minimum(spare_s[near], spare_s[far])
         if not fits.any():
             return levels
-        # Price alone would be 0 on links that have time to spare: seconds count a little everywhere.
+        # A link with spare time has the price 0; a small price everywhere still ranks upgrades by their seconds there.
         paid = (price[open_groups] + 1e-3 * multipliers.sum() + 1e-300) * cost + 1e-300
         worth = problem.group_beta[open_groups] * saves[levels[open_groups]] / paid
-        for place in np.flatnonzero(fits)[np.argsort(-worth[fits], kind="stable")[:_TOGETHER]].tolist():
-            ends = [near[place], far[place]]
-            if cost[place] <= spare_s[ends].min():
-                spare_s[ends] -= cost[place]
-                levels[open_groups[place]] += 1
+        for index in np.flatnonzero(fits)[np.argsort(-worth[fits], kind="stable")[:_BATCH]].tolist():
+            ends = [near[index], far[index]]
+            if cost[index] <= spare_s[ends].min():  # upgrades before it may have used the time
+                spare_s[ends] -= cost[index]
+                levels[open_groups[index]] += 1
 
 
-def _closed(
+def _close_gap(
     problem: Problem, multipliers: Array, known: Solution, tolerance: float, most_open: int, most_tried: int
 ) -> Solution:
-    """Look for something better among the widths that can be part of it, and raise the bound."""
+    """Search for a better assignment among the bit-widths that reduced costs allow, and raise the bound."""
     weight_v, _ = problem.weights
+    # Reduced cost (G, B): increase of the Lagrangian over the group's best bit-width at these multipliers.
     cost = np.outer(problem.group_price(multipliers) * problem.group_s_per_byte, problem.width_bytes)
     cost += weight_v * np.outer(problem.group_beta, problem.width_variance)
     usual = cost.argmin(axis=1)
@@ -249,36 +258,36 @@ def _closed(
     if is_open.sum() > most_open:
         return known
     if not is_open.any():
-        # Whatever is better than what is known is this one assignment.
+        # Only this assignment can be better than the known one.
         only = problem.solution(usual, -np.inf)
         better = min(known, only, key=lambda one: one.objective)
         return replace(better, bound=better.objective)
     if allowed[is_open].sum(axis=1).astype(float).prod() <= most_tried:
-        tried = problem.solution(_tried(problem, usual, allowed, is_open), -np.inf)
-        better = min(known, tried, key=lambda one: one.objective)
+        best = problem.solution(_best_of_all(problem, usual, allowed, is_open), -np.inf)
+        better = min(known, best, key=lambda one: one.objective)
         return replace(better, bound=better.objective)
     choice, bound = _integer(problem, usual, allowed, is_open, tolerance)
-    # Nothing better than what is known was ruled out, so all there is lies above the lesser of both.
+    # Only assignments no better than the known one were excluded, so the smaller of both values bounds all of them.
     proved = max(known.bound, min(bound, known.objective))
     candidates = [known] if choice is None else [known, problem.solution(choice, -np.inf)]
     better = min(candidates, key=lambda one: one.objective)
     return replace(better, bound=min(proved, better.objective))
 
 
-def _tried(problem: Problem, usual: Index, allowed: NDArray[np.bool_], is_open: NDArray[np.bool_]) -> Index:
-    """Return the best of all choices of the open groups, the others at their usual width."""
+def _best_of_all(problem: Problem, usual: Index, allowed: NDArray[np.bool_], is_open: NDArray[np.bool_]) -> Index:
+    """Return the best of all choices of the open groups, the others at their usual bit-width."""
     assert problem.group_far_link is not None
     weight_v, weight_t = problem.weights
     groups = np.flatnonzero(is_open)
     grid = np.meshgrid(*(np.flatnonzero(allowed[group]) for group in groups), indexing="ij")
-    widths = np.stack(grid, axis=-1).reshape(-1, groups.size)
+    widths = np.stack(grid, axis=-1).reshape(-1, groups.size)  # (assignments, open groups)
     fixed = np.where(is_open, 0.0, problem.group_s_per_byte * problem.width_bytes[usual])
     link_s = np.tile(problem.link_gamma_s + problem.by_link(fixed), (len(widths), 1))
     variance = np.zeros(len(widths))
     for column, group in zip(widths.T, groups.tolist()):
-        taken = problem.group_s_per_byte[group] * problem.width_bytes[column]
+        seconds = problem.group_s_per_byte[group] * problem.width_bytes[column]
         for link in (problem.group_link[group], problem.group_far_link[group]):
-            link_s[:, link] += taken
+            link_s[:, link] += seconds
         variance += problem.group_beta[group] * problem.width_variance[column]
     best = (weight_v * variance + weight_t * link_s.max(axis=1)).argmin()
     choice = usual.copy()
@@ -289,7 +298,7 @@ def _tried(problem: Problem, usual: Index, allowed: NDArray[np.bool_], is_open: 
 def _integer(
     problem: Problem, usual: Index, allowed: NDArray[np.bool_], is_open: NDArray[np.bool_], tolerance: float
 ) -> tuple[Index | None, float]:
-    """Solve Eq. 12 over the open groups, the others at their usual width; return a choice and the bound."""
+    """Solve Eq. 12 over the open groups, the others at their usual bit-width; return a choice and the bound."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_array, hstack
 
@@ -310,7 +319,7 @@ def _integer(
     of_group = coo_array(
         (np.ones(columns.size), (np.cumsum(is_open)[group] - 1, columns)), shape=(int(is_open.sum()), columns.size)
     )
-    # The last variable is how much longer than at utopia the exchange takes.
+    # The last variable is the time of the exchange above its time at utopia.
     in_time = LinearConstraint(hstack([on_link, coo_array(-np.ones((links, 1)))]).tocsc(), ub=least_s - fixed_s)
     one_width = LinearConstraint(hstack([of_group, coo_array((of_group.shape[0], 1))]).tocsc(), lb=1, ub=1)
     found = milp(
@@ -318,7 +327,7 @@ def _integer(
         integrality=np.append(np.ones(columns.size), 0),
         bounds=Bounds(0, np.append(np.ones(columns.size), np.inf)),
         constraints=[in_time, one_width],
-        # With presolve HiGHS writes to standard output whatever it is told, and is no quicker on programs this small.
+        # With presolve HiGHS prints to standard output whatever its options, and is no faster on such small programs.
         options={"mip_rel_gap": tolerance / 2, "node_limit": _NODES, "presolve": False},
     )
     dual = getattr(found, "mip_dual_bound", None)

@@ -1,17 +1,16 @@
-"""What a row's rounding costs the gradient, and rows of similar cost in groups that share a width (AdaQP Eq. 11).
+"""Cost β of a row's rounding for the gradient, and groups of rows with similar β and one bit-width (AdaQP Eq. 11).
 
 Rounding row k of a message to b bits adds at most ``β_k / (2^b - 1)^2`` to the bound of Theorem 3, with
-``β_k = c_k · D · (max - min)^2 / 6`` of codes between a row's ends (another codec has another variance, see
-:mod:`gnnqlab.bits.variance`) and c_k the sum of the squared coefficients with which the receiving worker puts
-the row to use:
+``β_k = c_k · D · (max - min)^2 / 6`` for codes between a row's minimum and maximum (other codecs have another variance,
+see :mod:`gnnqlab.bits.variance`). c_k is the sum of the squared coefficients with which the receiver uses the row:
 
 * **forward**, the row h_k enters ``y_v = Σ_k α(k, v) h_k`` for every owned v next to k: ``c_k = Σ_v α(k, v)^2``;
-* **backward**, what travels is the partial sum ``g_k = Σ_v α(k, v) dy_v`` over one worker's v, and its owner *adds* it
-  to the gradient of k: ``c_k = 1``.
+* **backward**, a message carries the partial sums ``g_k = Σ_v α(k, v) dy_v`` over one worker's v, and the owner of k
+  *adds* them to the gradient of k: ``c_k = 1``.
 
-The paper sends ``dy_v`` itself backward and the receiver multiplies by the reverse α, so its sum of squares appears
-there once more. Here α is multiplied in before encoding, so it is already in the traced range: for a row that one
-neighbour alone uses, ``1 · range(α dy)^2 = α^2 · range(dy)^2``, the paper's number. Another α^2 would count it twice.
+The paper sends ``dy_v`` itself backward and the receiver multiplies by the reverse α, so a sum of squares appears there
+again. Here α is multiplied in before encoding, so the traced range already includes it: for a row with one neighbour
+``1 · range(α dy)^2 = α^2 · range(dy)^2``, the paper's value. Another α^2 would count it twice.
 
 Letters: n rows of one message, H halo rows, D columns, G groups.
 """
@@ -30,10 +29,10 @@ __all__ = ["Groups", "beta", "group", "use_of_halo"]
 
 
 def use_of_halo(shard: Shard, alpha: Tensor, direction: str = "forward", *, as_released: bool = False) -> Tensor:
-    """Return c_k of every halo row: what the worker that receives the row multiplies its variance by.
+    """Return c_k of every halo row: the factor of its variance in the sums of the worker that receives the row.
 
-    ``forward``: ``Σ_v α(k, v)^2`` over the owned neighbours v of halo node k; this worker receives the row, so the
-    sums are of use to its owner. ``backward``: 1 each; this worker sends the gradients of its halo rows home.
+    ``forward``: ``Σ_v α(k, v)^2`` over the owned neighbours v of halo node k; this worker receives the row, and its
+    owner needs the sums. ``backward``: 1 each; this worker sends the gradients of its halo rows to their owners.
 
     Args:
         shard: the worker's share.
@@ -45,7 +44,7 @@ def use_of_halo(shard: Shard, alpha: Tensor, direction: str = "forward", *, as_r
         float64 ``(H,)``, in halo order.
 
     Raises:
-        ValueError: if ``alpha`` does not have one value an edge, or the direction is unknown.
+        ValueError: if ``alpha`` does not have one value per edge, or the direction is unknown.
     """
     if alpha.shape != shard.indices.shape:
         raise ValueError(f"alpha must have one value for each of {shard.num_edges} edges, got {tuple(alpha.shape)}")
@@ -54,9 +53,9 @@ def use_of_halo(shard: Shard, alpha: Tensor, direction: str = "forward", *, as_r
     if direction == "backward":
         return torch.ones(shard.num_halo, dtype=torch.float64, device=alpha.device)
     column = shard.indices.to(alpha.device)
-    remote = column >= shard.num_owned
+    remote = column >= shard.num_owned  # local ids: owned nodes first, then the halo
     halo = column[remote].long() - shard.num_owned
-    coefficient = alpha[remote].double()
+    coefficient = alpha[remote].double()  # (E,) -> edges from halo nodes
     sums = torch.zeros(shard.num_halo, dtype=torch.float64, device=alpha.device)
     if as_released:
         return sums.index_add_(0, halo, coefficient).square_()
@@ -86,37 +85,40 @@ def beta(use: Tensor, ranges: Tensor, columns: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """The rows of one message in groups of falling β."""
+    """Rows of one message in groups of falling β."""
 
     order: Tensor
-    """Row of each place, β falling, int64 ``(n,)``; equal ones keep their order."""
+    """Row indices by falling β, int64 ``(n,)``; rows of equal β keep their order."""
     rows: Tensor
-    """Rows in each group, int64 ``(G,)``: the group size, and what is left in the last."""
+    """Rows in each group, int64 ``(G,)``: the group size, and the remainder in the last."""
     beta: Tensor
     """Sum of β over each group, float64 ``(G,)``."""
 
     def widths(self, of_groups: Tensor) -> Tensor:
-        """Return the width of every row from the widths of the groups, uint8 ``(n,)``, in the order rows came in.
+        """Expand bit-widths of groups to rows, ``(G,)`` to uint8 ``(n,)``, in the original order of the rows.
 
         Example:
             >>> group(torch.tensor([1.0, 9.0, 4.0]), 2).widths(torch.tensor([8, 2])).tolist()
             [2, 8, 8]
         """
         if of_groups.shape != self.rows.shape:
-            raise ValueError(f"widths must be one for each of {self.rows.numel()} groups, got {tuple(of_groups.shape)}")
+            raise ValueError(
+                f"of_groups must have one bit-width for each of {self.rows.numel()} groups, got shape "
+                f"{tuple(of_groups.shape)}"
+            )
         widths = torch.empty(self.order.numel(), dtype=torch.uint8, device=self.order.device)
-        widths[self.order] = torch.repeat_interleave(of_groups.to(widths), self.rows)
+        widths[self.order] = torch.repeat_interleave(of_groups.to(widths), self.rows)  # undo the sorting
         return widths
 
 
 def group(beta_n: Tensor, size: int) -> Groups:
-    """Sort the rows of one message by β and cut them into groups (AdaQP section 4.2).
+    """Sort the rows of one message by β and split them into groups (AdaQP section 4.2).
 
-    Differs: the last group counts with its true size; the released code charges it as a full one.
+    Differs: the last group counts with its true size; the released code counts it as a full one.
 
     Args:
         beta_n: β of each row, ``(n,)``; n may be 0.
-        size: rows in a group.
+        size: rows per group.
 
     Raises:
         ValueError: if ``size`` is less than 1.
@@ -128,10 +130,10 @@ def group(beta_n: Tensor, size: int) -> Groups:
     """
     if size < 1:
         raise ValueError(f"group size must be at least 1 row, got {size}")
-    values, order = beta_n.double().sort(descending=True, stable=True)
+    values, order = beta_n.double().sort(descending=True, stable=True)  # stable: reproducible for equal β
     number = -(-order.numel() // size)
     rows = torch.full((number,), size, dtype=torch.int64, device=beta_n.device)
     if number:
         rows[-1] = order.numel() - (number - 1) * size
-    place = torch.arange(order.numel(), device=beta_n.device) // size
-    return Groups(order, rows, values.new_zeros(number).index_add_(0, place, values))
+    index = torch.arange(order.numel(), device=beta_n.device) // size
+    return Groups(order, rows, values.new_zeros(number).index_add_(0, index, values))  # (n,) -> (G,)

@@ -1,14 +1,14 @@
-"""What training's own messages took, as samples for the cost model ``seconds = θ · bytes + γ`` of each pair.
+"""Transfer times of training's own messages, as samples for the cost model ``seconds = θ · bytes + γ`` of each pair.
 
-A message is on the wire from the moment when *both* ends have posted until it has wholly come. A receiver that was
-early has waited for a late sender, not for the wire, so its waiting does not count: the sender's post is taken from
-the sender's own clock.
+A message is on the wire from the moment when *both* ends have posted until it is complete. A receiver that posts early
+waits for a late sender, not for the wire, so this wait does not count: the time of the sender's post comes from the
+sender's clock.
 
-With everything posted at once, the messages of one sender share its link, those for one receiver share that one's, and
-each of them seems to take as long as all of them together. So they do take that long *together*: a message is charged
-its share, by bytes, of the time until the last of them had come, at the end that has more to do by what is known of the
-links; the other end was waiting for it. The shares at a busy end add up to what it was busy for, which is what
-``theory.cost.all_at_once_s`` sums. With two workers a share is the whole.
+If everything is posted at once, the messages of one sender share its link, those to one receiver share the receiver's,
+and each seems to take as long as all of them together. So a message is charged its share, by bytes, of the time until
+the last of them is complete, at the end with more work according to the current cost model; the other end was waiting.
+The shares at a busy end sum to its busy time, which is what ``theory.cost.all_at_once_s`` computes. With two workers a
+message is charged its full time.
 
 Letters: P workers, E epochs since samples were last taken.
 """
@@ -37,9 +37,9 @@ Array = NDArray[np.float64]
 
 _ROUND_TRIPS = 8
 _KEEP = 0.05
-"""What earlier timings still count when training's own transfers refresh the cost model: little, because relative
-errors are fitted, so that the small seconds of a quiet link would outvote those of a busy one; but not nothing, because
-messages of training may all be of one size, and a line needs two."""
+"""Weight of earlier timings when training's own transfers refresh the cost model. Small, because relative errors are
+fitted, so that the short times of an idle link would outweigh those of a busy one; not zero, because all messages of a
+training may have one size, and a line needs two."""
 
 
 class _Sized(Protocol):
@@ -48,7 +48,7 @@ class _Sized(Protocol):
 
 
 class LinkSample(Protocol):
-    """One message as its receiver saw it; ``message.incoming.LinkSample`` is one."""
+    """One message as recorded by its receiver, such as ``message.incoming.LinkSample``."""
 
     @property
     def layer(self) -> int: ...
@@ -66,46 +66,47 @@ class LinkSample(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Witnessed:
-    """What one worker saw of the exchanges since samples were last taken; plain arrays, to be shared."""
+    """Exchanges that one worker recorded since samples were last taken; plain arrays, gathered by all workers."""
 
     posted: dict[Place, Array] = field(default_factory=dict)
-    """When this worker posted each exchange, ``(E,)``, by its own clock."""
+    """Time at which this worker posted each exchange, by its own clock, ``(E,)``."""
     came: dict[tuple[Place, int], Array] = field(default_factory=dict)
-    """(place, sender) -> bytes of its messages, and when each had come, ``(E, 2)``; 0 bytes: there was none."""
+    """(place, sender) -> bytes and time of completion of its messages, ``(E, 2)``; 0 bytes: no message."""
 
 
 class Transfers:
-    """Collects the arrivals of one worker, epoch by epoch.
+    """Recorder of one worker's arrivals, epoch by epoch.
 
     Args:
-        most: epochs to keep at most; the oldest are forgotten.
+        most: limit of epochs; the oldest are dropped.
     """
 
     def __init__(self, most: int = 100) -> None:
         self._most = most
         self._posted: dict[Place, list[float]] = defaultdict(list)
-        self._came: dict[tuple[Place, int], list[tuple[float, float]]] = defaultdict(list)
+        self._completed: dict[tuple[Place, int], list[tuple[float, float]]] = defaultdict(list)
 
     def observe(self, arrivals: Iterable[LinkSample]) -> None:
-        """Take what one epoch brought, evaluation left out."""
-        seen = set()
+        """Record the arrivals of one training epoch, without evaluation."""
+        places = set()
         for one in arrivals:
             place = (one.layer, one.direction)
-            if place not in seen:
-                seen.add(place)
+            if place not in places:
+                places.add(place)
                 self._posted[place].append(one.posted)
+            # An entry for every epoch, also without bytes, so that epochs of all workers stay aligned.
             size = float(one.layout.num_bytes) if one.seconds > 0 else 0.0
-            self._came[place, one.sender].append((size, one.posted + one.seconds))
+            self._completed[place, one.sender].append((size, one.posted + one.seconds))
 
     def take(self) -> Witnessed:
-        """Return what was seen, and begin anew."""
-        taken = Witnessed(
+        """Return the records and clear them."""
+        recorded = Witnessed(
             {place: np.array(times[-self._most :]) for place, times in self._posted.items()},
-            {key: np.array(messages[-self._most :]) for key, messages in self._came.items()},
+            {key: np.array(messages[-self._most :]) for key, messages in self._completed.items()},
         )
         self._posted.clear()
-        self._came.clear()
-        return taken
+        self._completed.clear()
+        return recorded
 
 
 def samples(
@@ -114,18 +115,18 @@ def samples(
     *,
     theta_s_per_byte: Array | None = None,
 ) -> dict[tuple[int, int], list[tuple[int, float]]]:
-    """Return (sender, receiver) -> ``(bytes, seconds)`` of training's messages, as the cost model takes them.
+    """Convert records to samples for the cost model: (sender, receiver) -> ``(bytes, seconds)``.
 
     Args:
-        witnessed: what each worker saw, in rank order.
-        offsets_s: what to add to each worker's clock, ``(P,)``; nothing on one machine.
-        theta_s_per_byte: what is known of every pair, ``(P, P)``; all alike by default.
+        witnessed: records of each worker, in rank order.
+        offsets_s: seconds to add to each worker's clock, ``(P,)``; 0 by default, for one machine.
+        theta_s_per_byte: current θ of every pair, ``(P, P)``; equal by default.
 
     Example:
         >>> posted = {(0, "forward"): np.array([1.0])}
         >>> early = Witnessed(posted, {((0, "forward"), 1): np.array([[100.0, 4.0]])})
         >>> late = Witnessed({(0, "forward"): np.array([3.0])}, {((0, "forward"), 0): np.array([[50.0, 3.5]])})
-        >>> samples([early, late])  # worker 0 came two seconds too early, which is nothing that the wire took
+        >>> samples([early, late])  # worker 0 posted two seconds early, which is not time on the wire
         {(0, 1): [(50, 0.5)], (1, 0): [(100, 1.0)]}
     """
     workers = len(witnessed)
@@ -135,16 +136,17 @@ def samples(
     for place in places:
         if any(place not in one.posted for one in witnessed):
             continue
+        # Workers may have recorded different numbers of epochs; the last ones are common to all.
         epochs = min(one.posted[place].size for one in witnessed)
-        posted = np.stack(
+        posted = np.stack(  # (P, E), by the clock of rank 0
             [one.posted[place][-epochs:] + offset for one, offset in zip(witnessed, offsets, strict=True)]
         )
         sizes, took = _exchanges(place, epochs, witnessed, posted, offsets)
-        charged = _charged(sizes, took, np.ones((workers, workers)) if theta_s_per_byte is None else theta_s_per_byte)
+        shares = _shares(sizes, took, np.ones((workers, workers)) if theta_s_per_byte is None else theta_s_per_byte)
         for sender in range(workers):
-            for receiver, seen in enumerate(witnessed):
-                if (place, sender) in seen.came:
-                    size, seconds = sizes[sender, receiver], charged[sender, receiver]
+            for receiver, record in enumerate(witnessed):
+                if (place, sender) in record.came:
+                    size, seconds = sizes[sender, receiver], shares[sender, receiver]
                     good = (size > 0) & (seconds > 0)
                     pairs = zip(size[good].astype(int).tolist(), seconds[good].tolist(), strict=True)
                     found.setdefault((sender, receiver), []).extend(pairs)
@@ -154,29 +156,29 @@ def samples(
 def _exchanges(
     place: Place, epochs: int, witnessed: Sequence[Witnessed], posted: Array, offsets: Array
 ) -> tuple[Array, Array]:
-    """Return bytes, and seconds from the later post to the arrival, of every message of a place, ``(P, P, E)``."""
+    """Return bytes, and seconds from the later post to completion, of every message of a place, ``(P, P, E)``."""
     workers = len(witnessed)
     sizes, took = np.zeros((workers, workers, epochs)), np.zeros((workers, workers, epochs))
-    for receiver, seen in enumerate(witnessed):
+    for receiver, record in enumerate(witnessed):
         for sender in range(workers):
-            if (place, sender) in seen.came:
-                size, came = seen.came[place, sender][-epochs:].T
-                waited = came + offsets[receiver] - np.maximum(posted[receiver], posted[sender])
-                sizes[sender, receiver], took[sender, receiver] = size, np.where(size > 0, waited, 0.0)
+            if (place, sender) in record.came:
+                size, completed = record.came[place, sender][-epochs:].T
+                wire_s = completed + offsets[receiver] - np.maximum(posted[receiver], posted[sender])
+                sizes[sender, receiver], took[sender, receiver] = size, np.where(size > 0, wire_s, 0.0)
     return sizes, took
 
 
-def _charged(sizes: Array, took: Array, theta_s_per_byte: Array) -> Array:
-    """Return the share of each message in what the busier of its ends was busy for, ``(P, P, E)``.
+def _shares(sizes: Array, took: Array, theta_s_per_byte: Array) -> Array:
+    """Return the share of each message in the busy time of the busier of its ends, ``(P, P, E)``.
 
-    It is never more than the message itself took: a quick sender does not become slow by another one's message.
+    At most the time of the message itself: the message of another sender must not make a fast sender seem slow.
     """
     shares, load = [], []
-    for other_ends in (1, 0):  # of a sender its receivers, and the other way round
+    for other_ends in (1, 0):  # sum over the receivers of each sender, then over the senders of each receiver
         through = sizes.sum(axis=other_ends, keepdims=True)
-        together = took.max(axis=other_ends, keepdims=True)
+        busy_s = took.max(axis=other_ends, keepdims=True)
         with np.errstate(invalid="ignore", divide="ignore"):
-            shares.append(together * sizes / through)
+            shares.append(busy_s * sizes / through)
         load.append((theta_s_per_byte[:, :, None] * sizes).sum(axis=other_ends, keepdims=True))
     return np.minimum(np.where(load[0] >= load[1], *shares), took)
 
@@ -184,17 +186,17 @@ def _charged(sizes: Array, took: Array, theta_s_per_byte: Array) -> Array:
 def refreshed(
     cost: LinkCost, taken: Mapping[tuple[int, int], Sequence[tuple[int, float]]]
 ) -> tuple[LinkCost, NDArray[np.bool_]]:
-    """Fit the cost model again with training's own transfers.
+    """Refit the cost model with training's own transfers.
 
-    A pair keeps its line where the new one would explain the transfers worse than their mean does (R² < 0): on a busy
-    machine they may tell of waiting for a processor, and nothing of the link. What was seen still enters the next fit.
+    A pair keeps its line if the new one would explain the transfers worse than their mean does (R² < 0): on a busy
+    machine they may measure the wait for a processor, not the link. The transfers still enter the next fit.
 
     Args:
-        cost: the model so far.
+        cost: the current model.
         taken: (sender, receiver) -> ``(bytes, seconds)``, see :func:`samples`.
 
     Returns:
-        The model, and which pairs have a new line, ``(P, P)``.
+        The model, and a mask of pairs with a new line, ``(P, P)``.
     """
     fresh = cost.updated(taken, keep=_KEEP)
     changed: NDArray[np.bool_] = (fresh.moments != cost.moments).any(axis=(2, 3)) & (fresh.r_squared >= 0)
@@ -206,7 +208,7 @@ def refreshed(
 
 
 def machine() -> str:
-    """Name what a monotonic clock is good for: this boot of this machine."""
+    """Return the boot id of this machine: processes with the same id share a monotonic clock."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -216,34 +218,34 @@ def machine() -> str:
 def clock_offsets(
     rank: int, machines: Sequence[str], group: dist.ProcessGroup | None = None, *, seconds: float = 0.0
 ) -> list[float]:
-    """Return what to add to each worker's clock to get rank 0's; every worker must call this together.
+    """Return the offset from each worker's clock to that of rank 0; a collective call.
 
-    Workers of one machine share a clock. For another machine the quickest of several round trips to one of its
-    workers counts: its clock is read half a round trip after the question.
+    Workers of one machine share a clock. For another machine the fastest of several round trips to one of its
+    workers counts: its clock is assumed to be read in the middle of the round trip.
 
     Args:
         rank: this worker.
         machines: the machine of each worker, ``(P,)``.
         group: process group of the round trips.
-        seconds: added to this worker's clock, to try it out.
+        seconds: added to this worker's clock, for tests.
     """
     first = {name: machines.index(name) for name in reversed(machines)}
     found = torch.zeros(len(machines), dtype=torch.float64)
     for peer in sorted(set(first.values()) - {0}):
-        question, answer = torch.zeros(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
-        quickest = float("inf")
+        ping, pong = torch.zeros(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+        fastest = float("inf")
         for _ in range(_ROUND_TRIPS):
             if rank == 0:
-                asked = time.perf_counter() + seconds
-                dist.send(question, peer, group=group)
-                dist.recv(answer, peer, group=group)
-                round_trip = time.perf_counter() + seconds - asked
-                if round_trip < quickest:
-                    quickest, found[peer] = round_trip, asked + round_trip / 2 - float(answer)
+                start = time.perf_counter() + seconds
+                dist.send(ping, peer, group=group)
+                dist.recv(pong, peer, group=group)
+                round_trip = time.perf_counter() + seconds - start
+                if round_trip < fastest:
+                    fastest, found[peer] = round_trip, start + round_trip / 2 - float(pong)
             elif rank == peer:
-                dist.recv(question, 0, group=group)
-                answer[0] = time.perf_counter() + seconds
-                dist.send(answer, 0, group=group)
+                dist.recv(ping, 0, group=group)
+                pong[0] = time.perf_counter() + seconds
+                dist.send(pong, 0, group=group)
     if len(first) > 1:
         dist.broadcast(found, 0, group=group)
     return [float(found[first[name]]) for name in machines]

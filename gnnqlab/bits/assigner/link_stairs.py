@@ -1,13 +1,13 @@
-"""What a link can reach with whole groups: its variance falls in stairs as it is given time.
+"""Variance of a link with whole groups as a function of time: staircases.
 
-Every link gives two staircases over a window of times: one that no assignment can be below, and one that an
-assignment at hand reaches. Three kinds of links:
+Every link has two staircases over a window of times: a lower bound on every assignment, and the variance of a known
+assignment. Three kinds of links:
 
-* **even**: all groups have the same number of rows, but for one *odd* group (the last of a message is shorter).
-  Upgrades then cost whole multiples of one unit, so at each multiple the relaxed knapsack of the even groups bounds
-  the true one, once for every width of the odd group. This is far closer than the relaxation of the whole.
-* **listed** (:mod:`gnnqlab.bits.assigner.pareto_fronts`): every pair of time and variance that can matter is known: the truth.
-* **any other**: upgrades by falling slope, and below them the relaxation at the end of each stair.
+* **even**: all groups have the same number of rows, except one *odd* group (the last of a message is shorter).
+  Upgrades then cost integer multiples of one unit. At each multiple the relaxed knapsack of the even groups bounds
+  the true one, separately for every bit-width of the odd group. This is much tighter than the full relaxation.
+* **listed** (:mod:`gnnqlab.bits.assigner.pareto_fronts`): every pair of time and variance that can matter is known; exact.
+* **any other**: upgrades by falling slope, with the relaxation at the end of each stair as the bound.
 
 Letters: G groups, L links, E stairs, J steps of the hull.
 """
@@ -30,42 +30,42 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Stairs:
-    """Stairs of some links. After several, the least ``bound`` and the least ``reached`` so far hold."""
+    """Stairs of some links. At any time the smallest ``bound`` and ``reached`` of all earlier stairs apply."""
 
     link: Index
     seconds: Array
-    """From when on the link can stand here."""
+    """Time of the link from which this stair applies."""
     bound: Array
-    """An assignment that takes less than the next stair's seconds leaves at least this variance."""
+    """Lower bound on the variance of an assignment that takes less time than the next stair."""
     reached: Array
-    """The assignment of this stair leaves this variance; like the bound on top of what the finest width leaves."""
+    """Variance of the assignment of this stair; like the bound, above that of the finest bit-width."""
     state: Index
-    """State of the link's upgrades that the assignment starts from; of listed links, the place in the list."""
+    """State of the link's upgrades at which the assignment starts; for listed links, the list index."""
     odd: Index
-    """Steps of the hull that the odd group takes; -1 if it goes by the state."""
+    """Steps of the hull that the odd group takes; -1 if the state decides."""
     also: Index
-    """States whose next upgrade is taken out of turn, or -1, ``(E, J)``."""
+    """States whose next upgrade is taken in addition, before its turn, or -1, ``(E, J)``."""
 
     def only(self, these: NDArray[np.bool_]) -> Stairs:
-        """Return some of the stairs."""
+        """Return the stairs that a mask selects."""
         return Stairs(*(getattr(self, field.name)[these] for field in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """Times of each link between which its stairs are wanted, ``(L,)``."""
+    """Range of times of each link for which stairs are computed, ``(L,)``."""
 
     low: Array
     high: Array
 
 
 def joined(parts: list[Stairs]) -> Stairs:
-    """Return the stairs of several kinds of links together."""
+    """Concatenate the stairs of several kinds of links."""
     return Stairs(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Stairs)))
 
 
 def spans(first: Index, count: Index) -> tuple[Index, Index]:
-    """Return the elements of several index ranges, and which range each belongs to.
+    """Concatenate index ranges; return the range of each element, and the elements.
 
     Example:
         >>> [each.tolist() for each in spans(np.array([5, 9]), np.array([2, 1]))]
@@ -76,7 +76,7 @@ def spans(first: Index, count: Index) -> tuple[Index, Index]:
 
 
 def other_stairs(ups: Upgrades, links: Index, window: Window) -> Stairs:
-    """Return the stairs of links of any kind."""
+    """Return the stairs of links of any kind, one per state in the window."""
     begin, end = ups.at(window.low)[links], ups.at(window.high)[links]
     owner, state = spans(begin, end - begin + 1)
     link = links[owner]
@@ -93,31 +93,32 @@ def other_stairs(ups: Upgrades, links: Index, window: Window) -> Stairs:
 
 @dataclass(frozen=True, eq=False)
 class Even:
-    """Links whose upgrades cost whole multiples of a unit, but for those of one odd group."""
+    """Links whose upgrades cost integer multiples of a unit, except those of one odd group."""
 
     links: Index
     unit_s: Array
-    """Seconds of a unit, one a link."""
+    """Seconds of a unit of each link."""
     odd: Index
     """The odd group of each link, or -1."""
     step_units: Index
     """Units that each step of the hull costs, ``(J,)``."""
     step_variance: Array
-    """What it saves of β, ``(J,)``."""
+    """Share of β that each step of the hull saves, ``(J,)``."""
     odd_s: Array
-    """Seconds of the odd group's steps, 0 without one, one row a link, ``(., J)``."""
+    """Seconds of the odd group's steps, one row per link, 0 without an odd group, ``(., J)``."""
     odd_v: Array
-    """Variance that they save."""
+    """Variance saved by the odd group's steps, ``(., J)``."""
 
 
 def even_links(problem: Problem, ups: Upgrades, apart_from: list[int]) -> Even:
-    """Find the links that are even, but for some. Where a width lies above the hull there are none."""
+    """Find the even links, without those in ``apart_from``; none if a bit-width lies above the hull."""
     links, rows = problem.link_round.size, problem.group_rows
     more_bytes, step_variance = np.diff(problem.width_bytes[ups.hull]), -np.diff(problem.width_variance[ups.hull])
     usual = np.maximum.reduceat(rows if ups.in_order else rows[ups.by_link], ups.start)
     differs = np.flatnonzero(rows != usual[problem.group_link])
     odd = np.full(links, -1)
     odd[problem.group_link[differs]] = differs
+    # One pair per link, so that all bytes of the link have the same θ.
     theta = np.zeros(links)
     theta[problem.pair_link] = problem.theta_s_per_byte
     fits = (np.bincount(problem.pair_link, minlength=links) == 1) & (theta > 0)
@@ -144,57 +145,59 @@ def even_stairs(problem: Problem, ups: Upgrades, even: Even, window: Window, *, 
     """Return the stairs of even links.
 
     Args:
-        problem: what to assign.
+        problem: groups and links.
         ups: its upgrades.
-        even: which links.
-        window: times between which stairs are wanted.
-        spare: variance that bounds may give away to save work: if odd groups matter less than that all together, the
-            bound takes them at their finest and the assignment at their cheapest, in place of every width in turn.
+        even: the even links.
+        window: range of times for the stairs.
+        spare: variance by which bounds may be looser to save work: if all odd groups together matter less, the bound
+            uses their finest bit-width and the assignment their cheapest, in place of every bit-width in turn.
     """
     links = even.links
+    # States count the odd group's steps too, so the window is larger by all of them on both sides.
     margin = np.zeros(problem.link_round.size)
     margin[links] = even.odd_s.sum(axis=1)
     begin = ups.at(window.low - margin)[links]
     end = np.minimum(ups.at(window.high + margin)[links] + 1, ups.last[links])
     owner, state = spans(begin, end - begin + 1)
     group, step = ups.next_upgrade(state, links[owner])
-    # Without the states in which the odd group is next, those of the even groups follow each other.
+    # Drop the states in which the odd group is next; the rest are the states of the even groups, in order.
     keep = (group != even.odd[owner]) | (state == end[owner])
     owner, state, group, step = owner[keep], state[keep], group[keep], step[keep]
     final = state == end[owner]
 
-    taken = _odd_steps_taken(problem, ups, even, owner, state)
-    seconds = ups.seconds[state] - (even.odd_s[owner] * taken).sum(axis=1)
-    variance = ups.variance[state] + (even.odd_v[owner] * taken).sum(axis=1)
+    odd_steps = _odd_steps_taken(problem, ups, even, owner, state)
+    seconds = ups.seconds[state] - (even.odd_s[owner] * odd_steps).sum(axis=1)
+    variance = ups.variance[state] + (even.odd_v[owner] * odd_steps).sum(axis=1)
     base_s = ups.seconds[ups.first[links]][owner]
     units = np.rint((seconds - base_s) / even.unit_s[owner])
     saves = problem.group_beta[group] * even.step_variance[step]
     filler = _fillers(ups, owner, state, step, final)
 
-    # One stair for every number of units: the state itself, and what is short of its next upgrade by some.
+    # One stair for every number of units: each state, then one per unit until its next upgrade can be paid.
     source, extra = spans(np.zeros(state.size, dtype=np.int64), np.where(final, 1, even.step_units[step]))
     bound = variance[source] - saves[source] * extra / even.step_units[step[source]]
-    reached, left = variance[source].copy(), extra.copy()
+    reached, remaining = variance[source].copy(), extra.copy()
     also = np.full((source.size, even.step_units.size), -1)
+    # Fill the units in between with smaller upgrades from later states, the largest first.
     for each in np.argsort(-even.step_units):
-        place = filler[source, each]
-        use = np.flatnonzero((place >= 0) & (even.step_units[each] <= left))
-        left[use] -= even.step_units[each]
-        reached[use] -= saves[place[use]]
-        also[use, each] = state[place[use]]
+        index = filler[source, each]
+        use = np.flatnonzero((index >= 0) & (even.step_units[each] <= remaining))
+        remaining[use] -= even.step_units[each]
+        reached[use] -= saves[index[use]]
+        also[use, each] = state[index[use]]
 
     seconds = base_s[source] + (units[source] + extra) * even.unit_s[owner[source]]
     if even.odd_v.sum() <= spare:
         free = even.odd_v.sum(axis=1)[owner[source]]
         odd = np.where(even.odd >= 0, 0, -1)[owner[source]]
         return Stairs(links[owner[source]], seconds, bound - free, reached, state[source], odd, also)
-    return _with_odd(even, owner[source], seconds, bound, reached, state[source], also)
+    return _repeat_for_odd(even, owner[source], seconds, bound, reached, state[source], also)
 
 
-def _with_odd(
+def _repeat_for_odd(
     even: Even, owner: Index, seconds: Array, bound: Array, reached: Array, state: Index, also: Index
 ) -> Stairs:
-    """Return the stairs of the even groups once for every width of the odd group."""
+    """Repeat the stairs of the even groups for every bit-width of the odd group."""
     parts = []
     for steps in range(even.step_units.size + 1):
         some = np.flatnonzero(even.odd[owner] >= 0) if steps else np.arange(owner.size)
@@ -215,38 +218,39 @@ def _with_odd(
 
 
 def _odd_steps_taken(problem: Problem, ups: Upgrades, even: Even, owner: Index, state: Index) -> NDArray[np.bool_]:
-    """Return which steps of the odd group lie before each state, ``(., J)``."""
+    """Return a mask of the odd group's steps that lie before each state, ``(., J)``."""
     links, there = even.links, even.odd >= 0
-    place = even.odd.copy()
+    index = even.odd.copy()
     if not ups.in_order:
         position = np.empty_like(ups.by_link)
         position[ups.by_link] = np.arange(ups.by_link.size)
-        place = np.where(there, position[even.odd], -1)
-    place -= ups.start[links]
+        index = np.where(there, position[even.odd], -1)
+    index -= ups.start[links]
     slopes = group_slopes(problem, ups.hull, even.odd)
-    column = np.arange(slopes.shape[1]) * ups.width[links][:, None] + place[:, None]
+    column = np.arange(slopes.shape[1]) * ups.width[links][:, None] + index[:, None]
+    # The order of `upgrades`: by falling slope, then by column.
     slope = ups.slope[state][:, None]
     before = (slopes[owner] > slope) | ((slopes[owner] == slope) & (column[owner] < ups.column[state][:, None]))
     return before & there[owner][:, None] & (slopes[owner] > 0)
 
 
 def _fillers(ups: Upgrades, owner: Index, state: Index, step: Index, final: NDArray[np.bool_]) -> Index:
-    """Return where, after each state, the next upgrade of each step of the hull is to be had, or -1, ``(., J)``.
+    """Return the index of the next upgrade after each state for each step of the hull, or -1, ``(., J)``.
 
-    That a group's earlier step was taken before the state can be read off its slope; where it cannot, there is none.
+    An upgrade counts only if its group's earlier step was certainly taken before the state, by its slope.
     """
-    steps, nowhere = ups.hull.size - 1, state.size
-    place = np.arange(state.size)
+    steps, end = ups.hull.size - 1, state.size
+    index = np.arange(state.size)
     steepness = ups.slope[state]
     found = np.full((state.size, steps), -1)
     for each in range(steps):
-        candidate = np.where((step == each) & ~final, place, nowhere)
-        following = np.minimum.accumulate(candidate[::-1])[::-1]
-        following = np.append(following[1:], nowhere)
-        there = following < nowhere
+        candidate = np.where((step == each) & ~final, index, end)
+        following = np.minimum.accumulate(candidate[::-1])[::-1]  # first candidate at or after each index
+        following = np.append(following[1:], end)
+        there = following < end
         there[there] = owner[following[there]] == owner[there]
         if each:
-            # Slopes of one group fall from step to step in a fixed ratio.
+            # The ratio of a group's slopes in consecutive steps is the same for all groups.
             earlier = ups.slope[state[following[there]]] * ups.fall[each - 1]
             there[there] = earlier > steepness[there]
         found[there, each] = following[there]

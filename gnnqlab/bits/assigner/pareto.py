@@ -1,4 +1,4 @@
-"""The front over λ: what variance each second of the exchange buys (AdaQP Fig. 11, section 4.2)."""
+"""Pareto front over λ: variance against seconds of the exchange (AdaQP Fig. 11, section 4.2)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["front_over_lam"]
 
 
 def front_over_lam(problem: Problem, lams: Sequence[float] = tuple(np.linspace(0, 1, 21))) -> list[Solution]:
-    """Solve one problem for several λ, as a slider needs them.
+    """Solve one problem for several λ, as a slider needs.
 
     Returns:
-        A solution for each λ in the order given. As λ grows, time does not fall and variance does not rise, up to
-        the gaps of the solutions.
+        A solution for each λ, in the order of ``lams``. As λ grows, time does not fall and variance does not rise, up
+        to the gaps of the solutions.
 
     Example:
         >>> one = Problem(widths=(2, 8), columns=4, lam=0.5, group_pair=[0, 0], group_rows=[1, 1],

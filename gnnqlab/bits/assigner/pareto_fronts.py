@@ -1,9 +1,9 @@
-"""Every pair of time and variance that a link may need in the best assignment (Nemhauser and Ullmann, 1969).
+"""Pareto-optimal (time, variance) pairs of a link that the best assignment may use (Nemhauser and Ullmann, 1969).
 
-Of a link's assignments only those matter that no other beats in both time and variance. Far fewer remain once an
-assignment and a dual bound are known: with multipliers μ each width of a group has a *reduced cost*, what it adds to
-the Lagrangian beyond the group's best width, and an assignment whose reduced costs add up to more than is left
-between the bound and the known objective cannot be better than the known one. So most groups keep one width.
+Only assignments of a link matter that no other beats in both time and variance. Far fewer remain once an assignment
+and a dual bound are known. With multipliers μ each bit-width of a group has a *reduced cost*: its increase of the
+Lagrangian over the group's best bit-width. An assignment whose reduced costs sum to more than the distance between
+the bound and the known objective cannot be better than the known one. So most groups have one bit-width left.
 
 Letters: G groups, L links, R rounds, B widths.
 """
@@ -24,33 +24,34 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 _LONGEST = 4096
-"""Longest list of a link that is followed."""
+"""Limit of assignments in the list of a link; a link with more gets no list."""
 _ROUNDING = 1e-13
-"""Of an objective that is at most 1."""
+"""Allowance for rounding errors, for an objective of at most 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class Front:
-    """Assignments of one link, by rising time and falling variance."""
+    """Pareto front of one link: assignments by rising time and falling variance."""
 
     link: int
     groups: Index
     """All groups of the link."""
     usual: Index
-    """Index of the width of each that has no choice."""
+    """Index of the best bit-width of each group at the multipliers; final for groups that are not open."""
     open: Index
-    """Which of them have one."""
+    """Positions in ``groups`` of those with more than one bit-width left."""
     seconds: Array
     variance: Array
-    """On top of what the finest width leaves."""
+    """Variance above that of the finest bit-width."""
     parents: tuple[Index, ...]
-    """After each open group, the place in the list before it that each pair came from."""
+    """For each open group: the list index of each pair in the list before the group was added."""
     options: tuple[Index, ...]
-    """And the width that the group took."""
+    """For each open group: the bit-width index of the group in each pair."""
 
     def choice(self, place: int) -> Index:
-        """Return the index of each group's width in the assignment at a place of the list."""
+        """Return the bit-width index of each group for the assignment at list index ``place``."""
         chosen = self.usual.copy()
+        # Follow the parents back from the last open group to the first.
         for index in range(self.open.size - 1, -1, -1):
             chosen[self.open[index]] = self.options[index][place]
             place = int(self.parents[index][place])
@@ -58,16 +59,16 @@ class Front:
 
 
 def fronts(problem: Problem, multipliers: Array, slack: Array, *, most_open: int) -> list[Front]:
-    """List the assignments of every link that can be part of one better than a known one.
+    """List the assignments of every link that can be part of one better than a known assignment.
 
     Args:
-        problem: what to assign.
+        problem: groups and links.
         multipliers: of the dual, ``(L,)``.
-        slack: what the known assignment adds to the objective in each round, less the dual bound, ``(R,)``.
-        most_open: groups that may have a choice left, in all.
+        slack: objective of the known assignment in each round minus the dual bound, ``(R,)``.
+        most_open: limit of groups with more than one bit-width left, over all links.
 
     Returns:
-        A front for each link whose list stays short; none if more groups are open.
+        A front for each link whose list stays short; none at all if more than ``most_open`` groups are open.
     """
     weight_v, _ = problem.weights
     links = problem.link_round.size
@@ -75,20 +76,23 @@ def fronts(problem: Problem, multipliers: Array, slack: Array, *, most_open: int
     cost = np.outer(price, problem.width_bytes)
     cost += weight_v * np.outer(problem.group_beta, problem.width_variance)
     usual = cost.argmin(axis=1)
-    cost -= cost.min(axis=1, keepdims=True)
-    left = slack[problem.link_round] + _ROUNDING
-    allowed = cost <= left[problem.group_link][:, None]
+    cost -= cost.min(axis=1, keepdims=True)  # (G, B), reduced costs
+    limit = slack[problem.link_round] + _ROUNDING
+    allowed = cost <= limit[problem.group_link][:, None]
     if np.count_nonzero(allowed.sum(axis=1) > 1) > most_open:
         return []
     by_link = np.split(np.argsort(problem.group_link, kind="stable"), np.bincount(problem.group_link).cumsum()[:-1])
-    found = (_front(problem, link, by_link[link], usual, allowed, cost, left[link]) for link in range(links))
+    found = (_front(problem, link, by_link[link], usual, allowed, cost, limit[link]) for link in range(links))
     return [each for each in found if each is not None]
 
 
 def _front(
-    problem: Problem, link: int, groups: Index, usual: Index, allowed: NDArray[np.bool_], cost: Array, left: float
+    problem: Problem, link: int, groups: Index, usual: Index, allowed: NDArray[np.bool_], cost: Array, limit: float
 ) -> Front | None:
-    """Group by group: every pair so far with every allowed width, less those that are beaten or cost too much."""
+    """Build the front of a link group by group: extend every pair by every allowed bit-width, then prune.
+
+    A pair is removed if another has no more time and no more variance, or if its reduced costs exceed ``limit``.
+    """
     extra_variance = problem.width_variance - problem.width_variance[problem.finest]
     s_per_byte, beta = problem.group_s_per_byte, problem.group_beta
     open_groups = np.flatnonzero(allowed[groups].sum(axis=1) > 1)
@@ -101,9 +105,10 @@ def _front(
     for group in groups[open_groups]:
         width = np.flatnonzero(allowed[group])
         all_spent = (spent[:, None] + cost[group, width]).ravel()
-        some = np.flatnonzero(all_spent <= left)
+        some = np.flatnonzero(all_spent <= limit)
         all_s = (seconds[:, None] + s_per_byte[group] * problem.width_bytes[width]).ravel()[some]
         all_v = (variance[:, None] + beta[group] * extra_variance[width]).ravel()[some]
+        # By time, then variance: a pair survives only if its variance is below that of every faster one.
         order = np.lexsort((all_v, all_s))
         least = np.minimum.accumulate(all_v[order])
         better = np.ones(order.size, dtype=bool)
@@ -119,7 +124,7 @@ def _front(
 
 
 def front_stairs(listed: list[Front], steps: int) -> Stairs:
-    """Return the stairs of these links; ``state`` is the place in the list."""
+    """Return the stairs of these links; ``state`` is the list index."""
     sizes = [each.seconds.size for each in listed]
     variance = np.concatenate([each.variance for each in listed])
     return Stairs(

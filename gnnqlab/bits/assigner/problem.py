@@ -1,24 +1,24 @@
-"""Which width for which group: AdaQP's bi-objective problem, for one layer and direction (Eq. 12).
+"""AdaQP's bi-objective problem: a bit-width for each group of one layer and direction (Eq. 12).
 
-Minimise over widths b_g of the allowed set::
+Minimise over bit-widths b_g of the allowed set::
 
     λ · (V - V_utopia) / (V_nadir - V_utopia)  +  (1 - λ) · (T - T_utopia) / (T_nadir - T_utopia)
 
-    V = Σ_g β_g / (2^b_g - 1)^2                  the variance that rounding brings (Eq. 11)
-    T = Σ_r Z_r                                  the seconds of the exchange
+    V = Σ_g β_g / (2^b_g - 1)^2                  variance from rounding (Eq. 11)
+    T = Σ_r Z_r                                  seconds of the exchange
     Z_r >= Σ_i in l (θ_i · bytes_i + γ_i)        for every link l of round r (Eq. 10)
 
-Utopia is V with the widest and T with the narrowest width everywhere, nadir is V with the narrowest and T with the
-widest; times are the maximum over the links of each round in both. λ = 1 minds only variance, λ = 0 only time. Without
-the normalisation λ would mean nothing: V and T have different units.
+Utopia is V with the largest and T with the smallest bit-width everywhere, nadir is V with the smallest and T with the
+largest; times are the maximum over the links of each round in both. λ = 1 counts only variance, λ = 0 only time. The
+normalisation is needed because V and T have different units.
 
-A codec whose variance falls otherwise with the width has its own shares of β in place of ``1 / (2^b - 1)^2``.
+A codec whose variance depends otherwise on the bit-width has its own factors of β in place of ``1 / (2^b - 1)^2``.
 
 Differs: the paper sets no scale for λ, and the released code takes the minimum over devices at utopia.
 
-A *link* is what transfers queue on. In ring rounds every device pair is a link of its own, and the round takes as
-long as its slowest pair. If everything is posted at once there is one round, and every transfer queues twice: at its
-sender's link with all that leaves there, and at its receiver's with all that enters there.
+Transfers queue on *links*. In ring rounds every device pair is a link of its own, and a round lasts as long as its
+slowest pair. If everything is posted at once there is one round, and every transfer queues twice: on its sender's link
+with all other messages of the sender, and on its receiver's link with all other messages to the receiver.
 
 Letters: G groups, I device pairs, L links, R rounds, B widths.
 """
@@ -46,14 +46,14 @@ KNOWN = (1, 2, 3, 4, 8, 16, 32)
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """One layer and direction. Groups may stand in any order; every array is checked when the problem is made."""
+    """Problem of one layer and direction, with groups in any order; all arrays are checked on construction."""
 
     widths: tuple[int, ...]
     """Allowed bit-widths, ascending."""
     columns: int
     """D, elements in a row."""
     lam: float
-    """λ in [0, 1]: 1 minds only variance, 0 only time."""
+    """λ in [0, 1]: 1 counts only variance, 0 only time."""
     group_pair: Index
     """Device pair of each group, ``(G,)``."""
     group_rows: Index
@@ -69,11 +69,11 @@ class Problem:
     gamma_s: Array
     """γ of each pair, ``(I,)``."""
     param_bytes: ParamBytes = _FLOATS
-    """What the parameters of a row of each width take; the codec says it."""
+    """Bytes of quantization parameters per row at each bit-width, from the codec."""
     pair_far_link: Index | None = None
-    """Link that each pair's transfers also queue on, at their other end, ``(I,)``; ``None``: there is none."""
+    """Second link of each pair's transfers, at their other end, ``(I,)``; ``None``: transfers queue once."""
     width_shares: tuple[float, ...] | None = None
-    """What β is multiplied by at each width, ``(B,)``, as the codec has it; ``None``: ``1 / (2^b - 1)^2``."""
+    """Factor of β at each bit-width, ``(B,)``, from the codec; ``None``: ``1 / (2^b - 1)^2``."""
 
     def __post_init__(self) -> None:
         for name in ("group_pair", "group_rows", "pair_link", "link_round", "pair_far_link"):
@@ -92,7 +92,7 @@ class Problem:
         if self.columns < 1:
             raise ValueError(f"columns must be at least 1, got {self.columns}")
         if self.group_rows.size == 0:
-            raise ValueError("there must be at least one group of rows to assign a width to, got none: no messages")
+            raise ValueError("there must be at least one group of rows to assign a bit-width to, got no messages")
         groups, pairs, links = self.group_rows.size, self.theta_s_per_byte.size, self.link_round.size
         sizes = {"group_pair": groups, "group_beta": groups, "pair_link": pairs, "gamma_s": pairs}
         for name, length in {**sizes, "width_variance": len(self.widths)}.items():
@@ -109,9 +109,9 @@ class Problem:
                 )
         for name, index, limit in (("group_pair", self.group_pair, pairs), ("pair_link", self._queues(), links)):
             if index.min() < 0 or index.max() >= limit or np.bincount(index, minlength=limit).min() == 0:
-                raise ValueError(f"{name} must name each of {limit} at least once and no other; leave out what is idle")
+                raise ValueError(f"{name} must name each of {limit} at least once and no other; leave out idle ones")
         if self.link_round.min() < 0 or np.bincount(self.link_round, minlength=self.num_rounds).min() == 0:
-            raise ValueError("link_round must count rounds from 0 and leave out none; leave out what is idle")
+            raise ValueError("link_round must count rounds from 0 without gaps; leave out idle rounds")
         self._check_far_links()
 
     def _check_far_links(self) -> None:
@@ -124,7 +124,7 @@ class Problem:
             raise ValueError(f"pairs that queue at both ends must all be in one round, got {rounds + 1} rounds")
 
     def _queues(self) -> Index:
-        """Every place where a pair queues, in one array."""
+        """Concatenate the links of all pairs: ``(I,)``, or ``(2 I,)`` with two ends."""
         if self.pair_far_link is None:
             return self.pair_link
         if self.pair_far_link.shape != self.pair_link.shape:
@@ -143,51 +143,51 @@ class Problem:
 
     @cached_property
     def width_variance(self) -> Array:
-        """What β is multiplied by at each width, ``(B,)``."""
+        """Factor of β at each bit-width, ``(B,)``."""
         return np.array(self.width_shares or [min_max_share(width) for width in self.widths])
 
     @cached_property
     def cheapest(self) -> int:
-        """Index of the width with the fewest bytes; of equal ones the one with least variance."""
+        """Index of the bit-width with the fewest bytes; among equals, the least variance."""
         return int(np.lexsort((self.width_variance, self.width_bytes))[0])
 
     @cached_property
     def finest(self) -> int:
-        """Index of the width with the least variance; of equal ones the one with the fewest bytes."""
+        """Index of the bit-width with the least variance; among equals, the fewest bytes."""
         return int(np.lexsort((self.width_bytes, self.width_variance))[0])
 
     @cached_property
     def group_s_per_byte(self) -> Array:
-        """Seconds that one byte more in every row of a group takes, ``(G,)``."""
+        """Seconds per additional byte in every row of a group, ``(G,)``."""
         return self.group_rows * self.theta_s_per_byte[self.group_pair]
 
     @cached_property
     def group_link(self) -> Index:
-        """``(G,)``."""
+        """Link of each group, ``(G,)``."""
         return self.pair_link[self.group_pair]
 
     @cached_property
     def group_far_link(self) -> Index | None:
-        """``(G,)``, or ``None`` where transfers queue at one end."""
+        """Second link of each group, ``(G,)``; ``None`` if transfers queue at one end."""
         return None if self.pair_far_link is None else self.pair_far_link[self.group_pair]
 
     @cached_property
     def in_order(self) -> bool:
-        """Whether groups stand link by link."""
+        """True if groups are sorted by link."""
         return bool((self.group_link[1:] >= self.group_link[:-1]).all())
 
     def by_link(self, values: Array) -> Array:
-        """Return the sum of a value per group over each link, ``(L,)``; a group that queues twice counts at both."""
+        """Sum a value per group over each link, ``(G,)`` to ``(L,)``; a group with two links counts on both."""
         links = self.link_round.size
         if self.group_far_link is not None:
             near, far = (np.bincount(link, values, minlength=links) for link in (self.group_link, self.group_far_link))
             return (near + far).astype(np.float64)
-        if self.in_order:
+        if self.in_order:  # much faster than bincount
             return np.add.reduceat(values, self._link_starts)
         return np.bincount(self.group_link, values, minlength=links).astype(np.float64)
 
     def group_price(self, multipliers: Array) -> Array:
-        """Return what a second of each group costs if one of each link costs this much, ``(L,)`` to ``(G,)``."""
+        """Return the price of a second of each group from the prices of its links, ``(L,)`` to ``(G,)``."""
         near: Array = multipliers[self.group_link]
         return near if self.group_far_link is None else near + multipliers[self.group_far_link]
 
@@ -197,14 +197,14 @@ class Problem:
 
     @cached_property
     def link_gamma_s(self) -> Array:
-        """Seconds a link takes for any message at all, ``(L,)``."""
+        """Fixed seconds of each link: γ of all its pairs, ``(L,)``."""
         queues = self._queues()
         gamma_s = np.resize(self.gamma_s, queues.size)  # once for each end
         return np.bincount(queues, gamma_s, minlength=self.link_round.size).astype(np.float64)
 
     @cached_property
     def link_s_per_byte(self) -> Array:
-        """Seconds that one byte more in every row of a link takes, ``(L,)``."""
+        """Seconds per additional byte in every row of a link, ``(L,)``."""
         return self.by_link(self.group_s_per_byte)
 
     @cached_property
@@ -213,7 +213,7 @@ class Problem:
         return self.by_link(self.group_beta)
 
     def variance(self, choice: Index) -> float:
-        """Return V for the index of a width per group, ``(G,)``."""
+        """Return V for a choice: the index of a bit-width per group, ``(G,)``."""
         return float((self.group_beta * self.width_variance[choice]).sum())
 
     def link_s(self, choice: Index) -> Array:
@@ -241,7 +241,7 @@ class Problem:
 
     @cached_property
     def weights(self) -> tuple[float, float]:
-        """What one unit of V and one second of T count in the objective; 0 where there is nothing to choose."""
+        """Weights of one unit of V and of one second of T in the objective; 0 if utopia and nadir are equal."""
         utopia_v, nadir_v, utopia_t, nadir_t = self.ends
         spread_v, spread_t = nadir_v - utopia_v, nadir_t - utopia_t
         return (
@@ -255,10 +255,10 @@ class Problem:
         return weight_v * (variance - self.ends[0]) + weight_t * (seconds - self.ends[2])
 
     def choice(self, widths: ArrayLike) -> Index:
-        """Return the index of each width, ``(G,)``.
+        """Convert bit-widths to their indices, ``(G,)``.
 
         Raises:
-            ValueError: if one is not allowed, or there is not one a group.
+            ValueError: if one is not allowed, or there is not exactly one per group.
         """
         chosen = np.asarray(widths)
         if chosen.shape != self.group_rows.shape or not np.isin(chosen, self.widths).all():
@@ -266,11 +266,11 @@ class Problem:
         return np.searchsorted(np.array(self.widths), chosen)
 
     def solution(self, choice: Index, bound: float) -> Solution:
-        """Return a choice with everything that can be said of it.
+        """Evaluate a choice: objective, variance, times and bound.
 
         Args:
-            choice: index of a width per group.
-            bound: no assignment has a smaller objective than this.
+            choice: index of a bit-width per group.
+            bound: lower bound on the objective of every assignment.
         """
         link_s = self.link_s(choice)
         variance, seconds = self.variance(choice), float(self.round_s(link_s).sum())
@@ -287,12 +287,12 @@ class Problem:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """An assignment of widths to groups, and how far from the best it can be."""
+    """An assignment of bit-widths to groups, with a bound on its distance to the optimum."""
 
     widths: Widths
     """Bits of each group, uint8 ``(G,)``."""
     objective: float
-    """Normalised, as :class:`Problem` defines it."""
+    """Normalised objective of :class:`Problem`."""
     variance: float
     """V."""
     seconds: float
@@ -300,11 +300,11 @@ class Solution:
     link_s: Array
     """Seconds of each link, ``(L,)``."""
     bound: float
-    """A proved lower bound on the objective of every assignment."""
+    """Proved lower bound on the objective of every assignment."""
 
     @property
     def gap(self) -> float:
-        """How far the objective can be from the best, as a share of itself: 0 if it is the best."""
+        """Largest possible distance to the optimum, relative to the objective; 0 if proved optimal."""
         distance = self.objective - self.bound
-        # Below this both numbers are rounding errors of terms that are at most 1.
+        # A smaller distance is a rounding error: all terms are at most 1.
         return distance / self.objective if distance > 1e-14 else 0.0

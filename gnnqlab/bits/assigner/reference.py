@@ -1,4 +1,4 @@
-"""The definition of the bit-width problem, solved by general means: brute force, and a model for HiGHS."""
+"""Reference solvers of the bit-width problem: brute force, and a mixed-integer model for HiGHS."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Reference", "brute_force", "solve_reference"]
 
 
 def brute_force(problem: Problem) -> Solution:
-    """Try every assignment: the truth, for at most eight groups.
+    """Find the optimum by trying every assignment, for at most eight groups.
 
     Raises:
         ValueError: if there are more groups.
@@ -34,28 +34,28 @@ def brute_force(problem: Problem) -> Solution:
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """What HiGHS found."""
+    """Result of HiGHS."""
 
     solution: Solution | None
-    """The assignment with HiGHS's own lower bound; ``None`` for the relaxation, or if it found none in time."""
+    """Assignment with the lower bound of HiGHS; ``None`` for the relaxation, or if none was found in time."""
     objective: float
-    """Normalised; of the relaxation it is a lower bound on every assignment."""
+    """Normalised objective; for the relaxation a lower bound on every assignment."""
     status: str
-    """``optimal``, or why it stopped."""
+    """``optimal``, or the reason for stopping."""
     seconds: float
-    """Wall-clock of building and solving."""
+    """Wall-clock time of building and solving."""
 
 
 def solve_reference(
     problem: Problem, *, relaxed: bool = False, time_limit_s: float | None = None, relative_gap: float = 1e-4
 ) -> Reference:
-    """Solve the model as Eq. 12 writes it: one binary per group and width, one Z per round (cvxpy, HiGHS).
+    """Solve the model of Eq. 12 directly: one binary per group and bit-width, one Z per round (cvxpy, HiGHS).
 
     Args:
-        problem: what to assign.
-        relaxed: let the binaries be fractions: a linear program.
-        time_limit_s: stop HiGHS after that long, with the best assignment so far.
-        relative_gap: at which HiGHS calls an assignment optimal.
+        problem: groups and links.
+        relaxed: allow fractions in place of binaries: a linear program.
+        time_limit_s: time limit of HiGHS, which returns the best assignment so far.
+        relative_gap: gap at which HiGHS calls an assignment optimal.
 
     Raises:
         RuntimeError: if cvxpy or HiGHS is missing.
@@ -68,10 +68,10 @@ def solve_reference(
     start = time.perf_counter()
     groups, widths = problem.group_rows.size, len(problem.widths)
     weight_v, weight_t = problem.weights
-    # Times in units of the exchange at nadir, so that the solver's absolute tolerances mean something.
+    # Times relative to the exchange at nadir, because the solver's tolerances are absolute.
     unit_s = problem.ends[3] or 1.0
-    share = cvxpy.Variable((groups, widths), boolean=not relaxed)
-    longer = cvxpy.Variable(problem.num_rounds, nonneg=True)  # Z above its least, so that utopia is objective 0
+    share = cvxpy.Variable((groups, widths), boolean=not relaxed)  # (G, B)
+    longer = cvxpy.Variable(problem.num_rounds, nonneg=True)  # (R,), Z above its least, so that utopia is objective 0
     least = problem.round_s(problem.link_s(np.full(groups, problem.cheapest))) / unit_s
     seconds = np.outer(problem.group_s_per_byte, problem.width_bytes) / unit_s
     links = problem.link_round.size

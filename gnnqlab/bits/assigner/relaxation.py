@@ -1,10 +1,10 @@
-"""The linear relaxation of the bit-width problem, exactly, and the bound that it proves.
+"""Exact solution of the linear relaxation of the bit-width problem, and its dual bound.
 
-For a given ``Z_r`` the links of a round do not see each other, and each is a knapsack: seconds to spend on upgrades of
-groups. All groups share the same convex hull of (bytes, variance) over the widths, so upgrades taken by falling
-*slope*, variance saved per second, are the exact optimum of the relaxed knapsack, and the variance left is convex in
-Z. The round's best Z is where the slopes of its links sum to the price of a second. At that point the slopes are the
-multipliers of the dual, which any reader can evaluate without trusting how they were found (:func:`dual_bound`).
+For fixed ``Z_r`` the links of a round are independent, and each is a knapsack: seconds to spend on upgrades of groups.
+All groups share one convex hull of (bytes, variance) over the bit-widths. So upgrades by falling *slope*, variance
+saved per second, are the exact optimum of the relaxed knapsack, and the remaining variance is convex in Z. At the best
+Z of a round the slopes of its links sum to the price of a second. These slopes are the multipliers of the dual, and
+:func:`dual_bound` evaluates them independently of how they were found.
 
 Letters: G groups, L links, R rounds, J steps of the hull, S upgrades.
 """
@@ -25,16 +25,17 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 _IN_CACHE = 16_384
-"""Upgrades that are sorted together: fresh memory for all of them at once would cost more than the sorting."""
+"""Upgrades sorted at a time: allocating memory for all of them at once would cost more than the sorting."""
 
 
 def lower_hull(problem: Problem) -> Index:
-    """Return the widths on the lower convex hull of (bytes, variance), indices from cheapest to finest.
+    """Return the bit-widths on the lower convex hull of (bytes, variance), as indices from cheapest to finest.
 
-    A mix of two others beats every width that is not on it.
+    A mix of two others is better than any bit-width off the hull.
     """
     x, y = problem.width_bytes, problem.width_variance
     hull: list[int] = []
+    # Monotone chain over rising bytes; the cross product decides if the last point lies on or above the new edge.
     for index in np.lexsort((y, x)).tolist():
         if hull and y[index] >= y[hull[-1]]:
             continue
@@ -48,59 +49,59 @@ def lower_hull(problem: Problem) -> Index:
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Links with like numbers of groups, sorted together as the rows of one matrix."""
+    """Links with similar numbers of groups, sorted together as the rows of one matrix."""
 
     links: Index
     members: Index
-    """Groups on each of them."""
+    """Number of groups on each link."""
     width: int
-    """The most groups on one; step j of the link's i-th group is column ``j · width + i`` before sorting."""
+    """Most groups on one link; step j of the link's i-th group is column ``j · width + i`` before sorting."""
     begin: int
-    """First state of the first of them; a row has ``J · width + 1`` states."""
+    """First state of the first link; a row has ``J · width + 1`` states."""
 
 
 @dataclass(frozen=True, eq=False)
 class Upgrades:
-    """Every link's upgrades by falling slope, as states: in state ``first[l] + p`` link l has its first p upgrades.
+    """Upgrades of every link by falling slope, as states: in state ``first[l] + p`` link l has its first p upgrades.
 
-    Flat arrays over all states; what lies beyond ``last[l]`` is never reached.
+    Flat arrays over all states; those beyond ``last[l]`` are never used.
     """
 
     hull: Index
     by_link: Index
-    """Groups in the order of their links, ``(G,)``."""
+    """Groups sorted by link, ``(G,)``."""
     in_order: bool
-    """Whether that is the order they stand in."""
+    """True if the groups of the problem are already sorted by link."""
     start: Index
-    """Place of each link's first group in ``by_link``, ``(L,)``."""
+    """Index of each link's first group in ``by_link``, ``(L,)``."""
     width: Index
-    """Of the block that each link lies in, ``(L,)``."""
+    """Width of each link's block, ``(L,)``."""
     blocks: tuple[_Block, ...]
     fall: Array
-    """How many times steeper each step of the hull is than the next, ``(J - 1,)``."""
+    """Ratio of the slopes of each step of the hull and the next, ``(J - 1,)``."""
     first: Index
     """State without upgrades, ``(L,)``."""
     last: Index
-    """State with every upgrade that saves anything, ``(L,)``."""
+    """State with every upgrade that saves variance, ``(L,)``."""
     seconds: Array
     """Time of the link in each state."""
     variance: Array
-    """Variance of the link's groups in each state, on top of what the finest width leaves."""
+    """Variance of the link's groups in each state, above that of the finest bit-width."""
     slope: Array
-    """Variance saved per second by the next upgrade; 0 where there is none worth it."""
+    """Variance saved per second by the next upgrade; 0 if no further upgrade saves variance."""
     column: NDArray[np.int32]
-    """Which upgrade is next: its column before sorting; of equal slopes the lower column comes first."""
+    """Column of the next upgrade before sorting; of equal slopes the lower column comes first."""
 
     def next_upgrade(self, state: Index, link: Index) -> tuple[Index, Index]:
-        """Return group and step of the hull of the upgrade that is next in these states of these links.
+        """Return the group and the step of the hull of the next upgrade, for these states of these links.
 
-        Behind a link's last state there is none worth taking, and what is returned means nothing.
+        The result is meaningless from a link's last state on, because no further upgrade is useful.
         """
-        step, place = np.divmod(self.column[state], self.width[link])
-        return self.by_link[np.minimum(self.start[link] + place, self.by_link.size - 1)], step
+        step, index = np.divmod(self.column[state], self.width[link])
+        return self.by_link[np.minimum(self.start[link] + index, self.by_link.size - 1)], step
 
     def at(self, seconds_L: Array, low: Index | None = None, high: Index | None = None) -> Index:
-        """Return the last state of each link whose time is at most ``seconds_L``, between two known ones."""
+        """Return each link's last state with a time of at most ``seconds_L``, by bisection from ``low`` to ``high``."""
         low = self.first.copy() if low is None else low.copy()
         high = self.last.copy() if high is None else high.copy()
         while (low < high).any():
@@ -111,7 +112,7 @@ class Upgrades:
         return low
 
     def relaxed_variance(self, seconds_L: Array) -> Array:
-        """Return the least variance of each link within a time, if a part of an upgrade could be had, ``(L,)``."""
+        """Return the least variance of each link within a time if fractions of upgrades are allowed, ``(L,)``."""
         state = self.at(seconds_L)
         saved = np.zeros_like(seconds_L)
         part = self.slope[state] > 0
@@ -119,29 +120,30 @@ class Upgrades:
         return self.variance[state] - saved
 
     def steps_taken(self, state_L: Index) -> Index:
-        """Return how many steps of the hull each group has taken in these states, ``(G,)``."""
+        """Count the steps of the hull that each group has taken in these states, ``(L,)`` to ``(G,)``."""
         levels = np.zeros(self.by_link.size, dtype=np.int64)
         steps = self.hull.size - 1
         for block in self.blocks:
             rows, columns = block.links.size, steps * block.width
-            taken = np.zeros((rows, columns), dtype=bool)
+            mask = np.zeros((rows, columns), dtype=bool)
             number = (state_L - self.first)[block.links][:, None]
             most = int(number.max())
-            np.put_along_axis(taken, self.rows(self.column, block)[:, :most], np.arange(most) < number, axis=1)
-            place = np.arange(block.width)
-            inside = place < block.members[:, None]
-            group = self.by_link[(self.start[block.links][:, None] + place)[inside]]
-            levels[group] = taken.reshape(rows, steps, block.width).sum(axis=1)[inside]
+            # Undo the sorting: mark the columns of each link's first `number` upgrades.
+            np.put_along_axis(mask, self.rows(self.column, block)[:, :most], np.arange(most) < number, axis=1)
+            index = np.arange(block.width)
+            inside = index < block.members[:, None]
+            group = self.by_link[(self.start[block.links][:, None] + index)[inside]]
+            levels[group] = mask.reshape(rows, steps, block.width).sum(axis=1)[inside]
         return levels
 
     def rows(self, flat: NDArray[Any], block: _Block) -> NDArray[Any]:
-        """Return a view of a flat array: a row per link of the block, a column per state."""
+        """Return a view of a flat array with one row per link of the block and one column per state."""
         states = (self.hull.size - 1) * block.width + 1
         return flat[block.begin : block.begin + block.links.size * states].reshape(-1, states)
 
 
 def upgrades(problem: Problem) -> Upgrades:
-    """Return the upgrades of every link by falling slope."""
+    """Sort the upgrades of every link by falling slope."""
     hull = lower_hull(problem)
     links, steps = problem.link_round.size, hull.size - 1
     more_bytes = np.diff(problem.width_bytes[hull])
@@ -169,12 +171,13 @@ def upgrades(problem: Problem) -> Upgrades:
         group = start[block.links][:, None] + np.minimum(np.arange(block.width), block.members[:, None] - 1)
         ratios, costs = ratio[group], cost[group]
         if not inside.all():
-            ratios[~inside] = costs[~inside] = 0.0
-        slopes = (steepness[:, None] * ratios[:, None]).reshape(block.links.size, -1)
+            ratios[~inside] = costs[~inside] = 0.0  # padding: a slope of 0 sorts last
+        slopes = (steepness[:, None] * ratios[:, None]).reshape(block.links.size, -1)  # (links, J · width)
         ranked = np.argsort(-slopes, axis=1, kind="stable")
         slopes = np.take_along_axis(slopes, ranked, axis=1)
         spent = np.take_along_axis((more_bytes[:, None] * costs[:, None]).reshape(slopes.shape), ranked, axis=1)
         if np.isinf(slopes[:, :1]).any():
+            # An upgrade without cost in time has an infinite slope, and inf · 0 is NaN: sort its savings instead.
             weights = np.where(inside, weight[group], 0.0)
             saved = (less_variance[:, None] * weights[:, None]).reshape(slopes.shape)
             saved = np.take_along_axis(saved, ranked, axis=1)
@@ -184,8 +187,8 @@ def upgrades(problem: Problem) -> Upgrades:
         ups.rows(column, block)[:, -1] = 0
         ups.rows(slope, block)[:, :-1] = slopes
         ups.rows(slope, block)[:, -1] = 0.0
-        _running(spent, base_s[block.links], ups.rows(seconds, block))
-        _running(-saved, base_v[block.links], ups.rows(variance, block))
+        _write_sums(spent, base_s[block.links], ups.rows(seconds, block))
+        _write_sums(-saved, base_v[block.links], ups.rows(variance, block))
         first[block.links] = block.begin + np.arange(block.links.size) * (slopes.shape[1] + 1)
         last[block.links] = first[block.links] + np.count_nonzero(slopes > 0, axis=1)
         width[block.links] = block.width
@@ -193,34 +196,34 @@ def upgrades(problem: Problem) -> Upgrades:
 
 
 def _blocks(members: Index, steps: int) -> tuple[_Block, ...]:
-    """Part the links by their number of groups: matrices at least half full, and small enough for a core's cache."""
+    """Partition the links by number of groups: matrices at least half full, and small enough for a core's cache."""
     blocks, begin = [], 0
-    size_class = np.frexp(members.astype(np.float64))[1]
+    size_class = np.frexp(members.astype(np.float64))[1]  # binary exponent: sizes in a class differ by less than 2x
     for each in np.unique(size_class):
         links = np.flatnonzero(size_class == each)
         width = int(members[links].max())
-        together = max(1, _IN_CACHE // (width * max(steps, 1)))
-        for some in np.split(links, np.arange(together, links.size, together)):
+        per_block = max(1, _IN_CACHE // (width * max(steps, 1)))
+        for some in np.split(links, np.arange(per_block, links.size, per_block)):
             blocks.append(_Block(some, members[some], width, begin))
             begin += some.size * (steps * width + 1)
     return tuple(blocks)
 
 
 def group_slopes(problem: Problem, hull: Index, group: Index) -> Array:
-    """Return the slopes of some groups' upgrades, to the bit as they were sorted, ``(., J)``."""
+    """Return the slopes of some groups' upgrades, bitwise equal to the sorted ones, ``(., J)``."""
     steepness: Array = -np.diff(problem.width_variance[hull]) / np.diff(problem.width_bytes[hull])
     slopes: Array = steepness * _ratio(problem.group_beta[group], problem.group_s_per_byte[group])[:, None]
     return slopes
 
 
 def _ratio(weight: Array, cost: Array) -> Array:
-    """β saved per second and byte; infinite where a better width costs no time."""
+    """Return β per second and byte; infinite if a larger bit-width costs no time."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(weight > 0, weight / cost, 0.0)
 
 
-def _running(amounts: Array, base: Array, out: Array) -> None:
-    """Write what each state of a link has: its base, and what the upgrades before it add."""
+def _write_sums(amounts: Array, base: Array, out: Array) -> None:
+    """Write the value of each state of a link: its base plus the amounts of all upgrades before the state."""
     out[:, 0] = base
     np.cumsum(amounts, axis=1, out=out[:, 1:])
     out[:, 1:] += base[:, None]
@@ -228,26 +231,26 @@ def _running(amounts: Array, base: Array, out: Array) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Relaxed:
-    """The optimum of the relaxation."""
+    """Optimum of the relaxation."""
 
     seconds: Array
     """``Z_r``, ``(R,)``."""
     least: Array
     """Smallest possible ``Z_r``."""
     most: Array
-    """``Z_r`` beyond which nothing is saved."""
+    """``Z_r`` beyond which no variance is saved."""
     multipliers: Array
-    """Of the dual, one a link, summing to the price of a second in each round, ``(L,)``."""
+    """Dual multiplier of each link, summing to the price of a second in each round, ``(L,)``."""
 
 
 def relax(problem: Problem, ups: Upgrades) -> Relaxed:
-    """Find the best Z of every round at once, by bisection on where slopes sum to the price of a second."""
+    """Find the best Z of all rounds at once: by bisection, the Z at which slopes sum to the price of a second."""
     weight_v, weight_t = problem.weights
     round_of, rounds = problem.link_round, problem.num_rounds
     least, most = problem.round_s(ups.seconds[ups.first]), problem.round_s(ups.seconds[ups.last])
 
     def worth(state: Index) -> Array:
-        """Objective saved per second by one second more in the round, ``(R,)``."""
+        """Return the objective saved per additional second of the round, ``(L,)`` to ``(R,)``."""
         slope = ups.slope[state]
         saved = np.bincount(round_of, np.where(np.isfinite(slope), slope, 0.0), minlength=rounds)
         return (weight_v * saved).astype(np.float64)
@@ -255,7 +258,7 @@ def relax(problem: Problem, ups: Upgrades) -> Relaxed:
     low, high = least.copy(), np.maximum(most, least)
     low_state = ups.at(low[round_of])
     high_state = ups.at(high[round_of], low_state)
-    # At `low` a second more pays, at `high` it does not; a round that does not even pay at its least stays there.
+    # Invariant: an additional second pays at `low` and not at `high`. A round where it never pays stays at its least Z.
     stays = worth(low_state) <= weight_t
     high[stays], high_state = low[stays], np.where(stays[round_of], low_state, high_state)
     for _ in range(200):
@@ -279,7 +282,7 @@ def relax(problem: Problem, ups: Upgrades) -> Relaxed:
 
 
 def _multipliers(problem: Problem, ups: Upgrades, before: Index, after: Index) -> Array:
-    """Mix the slopes on both sides of the best Z so that they sum to the price of a second."""
+    """Mix the slopes on both sides of the best Z so that they sum to the price of a second, ``(L,)``."""
     weight_v, weight_t = problem.weights
     round_of, rounds = problem.link_round, problem.num_rounds
     left, right = (weight_v * np.where(np.isfinite(s), s, 0.0) for s in (ups.slope[before], ups.slope[after]))
@@ -291,18 +294,18 @@ def _multipliers(problem: Problem, ups: Upgrades, before: Index, after: Index) -
     total = np.bincount(round_of, mixed, minlength=rounds)
     with np.errstate(divide="ignore", invalid="ignore"):
         mixed *= np.where(total > weight_t, weight_t / total, 1.0)[round_of]
-    # What is left of the price falls to the link that is slowest anyway.
+    # The rest of the price goes to the slowest link of the round, so that multipliers sum to it exactly.
     slowest = np.lexsort((ups.seconds[after], round_of))[np.cumsum(np.bincount(round_of, minlength=rounds)) - 1]
     mixed[slowest] += np.maximum(weight_t - np.bincount(round_of, mixed, minlength=rounds), 0.0)
     return mixed
 
 
 def dual_bound(problem: Problem, multipliers: Array) -> Array:
-    """Return a lower bound on what each round adds to the objective, whatever the assignment: the Lagrangian, ``(R,)``.
+    """Return the Lagrangian of each round, ``(R,)``: a lower bound on its part of the objective for any assignment.
 
-    With multipliers μ >= 0 that sum to the weight of a second in each round, ``w_t Z_r >= Σ_l μ_l T_l``, and the right
-    side lets every group choose for itself; one that queues at two links pays at both. The objective is the sum over
-    rounds of ``w_v V_r + w_t Z_r``, less what it is at utopia, ``w_v V_utopia + w_t T_utopia``.
+    With multipliers μ >= 0 that sum to the weight of a second in each round, ``w_t Z_r >= Σ_l μ_l T_l``, and on the
+    right side every group has its own minimum; a group with two links pays for both. The objective is the sum over
+    rounds of ``w_v V_r + w_t Z_r`` minus its value at utopia, ``w_v V_utopia + w_t T_utopia``.
 
     Raises:
         ValueError: if multipliers are negative or sum to another number.
@@ -314,7 +317,7 @@ def dual_bound(problem: Problem, multipliers: Array) -> Array:
         raise ValueError(f"multipliers must be at least 0 and sum to {weight_t} in each round, got sums {prices}")
     links = multipliers * problem.link_gamma_s
     group_price = problem.group_price(multipliers)
-    for begin in range(0, problem.group_rows.size, _IN_CACHE):
+    for begin in range(0, problem.group_rows.size, _IN_CACHE):  # blocks that fit a core's cache
         some = slice(begin, begin + _IN_CACHE)
         link = problem.group_link[some]
         price = group_price[some] * problem.group_s_per_byte[some]

@@ -1,13 +1,14 @@
-"""Solves the bit-width problem in milliseconds, and proves how good the answer is.
+"""Solver of the bit-width problem: an assignment in milliseconds, with a proved bound on its distance to the optimum.
 
-1. The linear relaxation, exactly, and its dual bound (:mod:`gnnqlab.bits.assigner.relaxation`).
-2. A window around the best Z of each round, outside of which the relaxation alone is worse than whole groups are.
-3. In the window, the staircases of all links (:mod:`gnnqlab.bits.assigner.link_stairs`): the Z at which their sum and
-   the price of the seconds is least gives the assignment; the same with the bounds gives a lower bound on every other.
-4. If the gap is still too wide and few groups are open, all that links can reach (:mod:`gnnqlab.bits.assigner.pareto_fronts`).
+1. The exact linear relaxation and its dual bound (:mod:`gnnqlab.bits.assigner.relaxation`).
+2. A window around the best Z of each round; outside of it even the relaxation is worse than a known whole assignment.
+3. In the window, the staircases of all links (:mod:`gnnqlab.bits.assigner.link_stairs`): the Z with the least sum of
+   variance and priced seconds gives the assignment; the same with the bounds gives a lower bound on every other.
+4. If the gap is still too large and few groups are open, the Pareto fronts of all links
+   (:mod:`gnnqlab.bits.assigner.pareto_fronts`).
 
-Rounds do not see each other, so all of this is done for every round at once. Where transfers queue at both of their
-ends links do see each other: :mod:`gnnqlab.bits.assigner.full_duplex` solves that.
+Rounds are independent, so each step handles all rounds at once. If transfers queue at both ends, links are not
+independent: :mod:`gnnqlab.bits.assigner.full_duplex` solves that case.
 
 Letters: G groups, L links, R rounds, E stairs.
 """
@@ -31,27 +32,27 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 _FEW = 64
-"""Up to so many groups in all the answer is exact from the start."""
+"""Limit of groups for which the tolerance is 0, so that the optimum is found."""
 _MOST_OPEN = 2000
-"""Groups whose width is open that are listed."""
-_AHEAD = 256
-"""Upgrades that a link looks through for one that fits into time it has left."""
+"""Limit of groups with an open bit-width for which fronts are listed."""
+_LOOKAHEAD = 256
+"""Upgrades of a link that are searched for those that fit into its spare time."""
 _MOST_STAIRS = 400_000
-"""Stairs to look at before the window is narrowed."""
+"""Limit of stairs; above it the window is narrowed."""
 
 
 def solve(problem: Problem, *, tolerance: float = 1e-4, most_open: int | None = None) -> Solution:
-    """Return the best assignment that can be found fast, with a proved lower bound on every assignment.
+    """Find a good assignment in milliseconds, with a proved lower bound on every assignment.
 
     Args:
-        problem: what to assign.
-        tolerance: a gap above this is narrowed by listing what links can reach.
-        most_open: at most so many groups, in all, whose width is then still open; more would take long. By default
-            2000 that are listed, or 64 of an integer program where transfers queue at both ends.
+        problem: groups and links.
+        tolerance: a gap above this is narrowed with the Pareto fronts of links.
+        most_open: limit of groups with an open bit-width for that step; more would take long. By default 2000, or 64
+            for the integer program if transfers queue at both ends.
 
     Returns:
-        A :class:`Solution`; its ``gap`` is 0 if it is proved to be the best, which it is up to 64 groups. Where
-        transfers queue at both ends, nothing is proved beyond what HiGHS calls feasible, some 1e-5.
+        A :class:`Solution`; its ``gap`` is 0 if it is proved optimal, as it is up to 64 groups. If transfers queue at
+        both ends, the proof is limited by the feasibility tolerance of HiGHS, about 1e-5.
 
     Example:
         >>> one = Problem(widths=(2, 8), columns=4, lam=0.5, group_pair=[0, 0], group_rows=[1, 1],
@@ -73,27 +74,27 @@ def solve(problem: Problem, *, tolerance: float = 1e-4, most_open: int | None = 
     listed = fronts(problem, relaxed.multipliers, slack, most_open=_MOST_OPEN if most_open is None else most_open)
     if not listed:
         return found.solution(problem)
-    again = _assign(problem, ups, relaxed, proved, listed, 0.0)
-    # Nothing better than `found` was left off the lists: what is not on them is no better than it.
-    by_round: Array = np.maximum(found.bound, np.minimum(again.bound, found.reached))
-    better = again if again.reached.sum() < found.reached.sum() else found
-    return _Found(better.choice, better.reached, by_round).solution(problem)
+    refined = _assign(problem, ups, relaxed, proved, listed, 0.0)
+    # Assignments missing from the lists are no better than `found`, so the bound there is what `found` reached.
+    by_round: Array = np.maximum(found.bound, np.minimum(refined.bound, found.reached))
+    better = refined if refined.reached.sum() < found.reached.sum() else found
+    return _Assignment(better.choice, better.reached, by_round).solution(problem)
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
-    """An assignment; objectives as :func:`gnnqlab.bits.assigner.relaxation.dual_bound` counts them."""
+class _Assignment:
+    """An assignment; objectives as defined by :func:`gnnqlab.bits.assigner.relaxation.dual_bound`."""
 
     choice: Index
     reached: Array
-    """What each round adds to the objective, ``(R,)``."""
+    """Objective of each round, ``(R,)``."""
     bound: Array
-    """And what it adds at least, whatever the assignment."""
+    """Lower bound on the objective of each round for any assignment, ``(R,)``."""
 
     def solution(self, problem: Problem) -> Solution:
         weight_v, weight_t = problem.weights
         utopia_v, _, utopia_t, _ = problem.ends
-        # No assignment is below 0.
+        # The objective is relative to utopia, so 0 is always a bound.
         bound = max(0.0, float(self.bound.sum()) - weight_v * utopia_v - weight_t * utopia_t)
         return problem.solution(self.choice, bound)
 
@@ -108,31 +109,34 @@ def _assign(
     proved: Array,
     listed: list[Front],
     tolerance: float,
-) -> _Found:
+) -> _Assignment:
     weight_v, weight_t = problem.weights
     even = even_links(problem, ups, apart_from=[each.link for each in listed])
     stairs, low, complete = _stairs_around(problem, ups, relaxed, even, listed, tolerance)
-    steps = _descend(problem, stairs, low)
-    choice = _choice(problem, ups, stairs, steps.taken, even, listed)
+    descent = _descend(problem, stairs, low)
+    choice = _choice(problem, ups, stairs, descent.stair, even, listed)
 
-    # Stairs count variance on top of what the finest width leaves; the dual counts all of it.
-    left = np.bincount(problem.link_round, problem.link_beta, minlength=problem.num_rounds)
-    left *= weight_v * problem.width_variance[ups.hull[-1]]
-    bound = np.where(complete, np.maximum(proved, np.minimum(steps.bound, steps.reached) + left), proved)
+    # Stairs count variance above that of the finest bit-width; the dual counts all of it.
+    finest_v = np.bincount(problem.link_round, problem.link_beta, minlength=problem.num_rounds)
+    finest_v *= weight_v * problem.width_variance[ups.hull[-1]]
+    bound = np.where(complete, np.maximum(proved, np.minimum(descent.bound, descent.reached) + finest_v), proved)
     link_v = problem.by_link(problem.group_beta * problem.width_variance[choice])
     reached = np.bincount(problem.link_round, weight_v * link_v, minlength=problem.num_rounds).astype(np.float64)
     reached += weight_t * problem.round_s(problem.link_s(choice))
-    return _Found(choice, reached, bound)
+    return _Assignment(choice, reached, bound)
 
 
 def _stairs_around(
     problem: Problem, ups: Upgrades, relaxed: Relaxed, even: Even, listed: list[Front], tolerance: float
 ) -> tuple[Stairs, Array, NDArray[np.bool_]]:
-    """Return the stairs in each round's window, where windows begin ``(R,)``, and which are wide enough to prove."""
+    """Return the stairs in each round's window, the starts of windows ``(R,)``, and True for complete windows ``(R,)``.
+
+    Only a complete window gives a lower bound: a narrowed one may exclude the optimum.
+    """
     round_of = problem.link_round
     weight_v, weight_t = problem.weights
     low, high, whole = _window(problem, ups, relaxed)
-    # A quarter of the tolerance may go into bounds that are quicker to find.
+    # Up to a quarter of the tolerance is spent on looser bounds that are faster to compute.
     near = float(whole.sum()) - weight_t * problem.ends[2]
     spare = tolerance / 4 * near / weight_v if weight_v > 0 else 0.0
     other = np.ones(round_of.size, dtype=bool)
@@ -153,34 +157,33 @@ def _stairs_around(
     if listed:
         parts.append(front_stairs(listed, ups.hull.size - 1))
     stairs = joined(parts)
-    # A sum in another order may end a little later.
+    # Tolerance for rounding errors: sums in another order may differ in the last bits.
     return stairs.only(stairs.seconds <= high[round_of[stairs.link]] * (1 + 1e-12)), low, complete
 
 
 def _window(problem: Problem, ups: Upgrades, relaxed: Relaxed) -> tuple[Array, Array, Array]:
-    """Return times of each round beyond which the relaxation is worse than whole groups at the relaxed best, ``(R,)``.
+    """Return start and end of each round's window, and the objective of whole groups at the relaxed best Z, ``(R,)``.
 
-    And what these whole groups add to the objective, on top of the variance that the finest width leaves.
-
-    The relaxation is convex in Z, so once it is worse it stays so.
+    Outside of the window the relaxation is worse than these whole groups. It is convex in Z, so it remains worse. The
+    objective counts variance above that of the finest bit-width.
     """
     weight_v, weight_t = problem.weights
     round_of, best = problem.link_round, relaxed.seconds
 
-    def at(seconds: Array, variance: Array) -> Array:
+    def objective(seconds: Array, variance: Array) -> Array:
         return weight_v * np.bincount(round_of, variance, minlength=seconds.size) + weight_t * seconds
 
-    whole = at(best, ups.variance[ups.at(best[round_of])])
-    # A first guess of the width: one upgrade of the link that has the longest.
-    here = ups.at(best[round_of])
-    step_s = ups.seconds[np.minimum(here + 1, ups.last)] - ups.seconds[here]
+    whole = objective(best, ups.variance[ups.at(best[round_of])])
+    # First estimate of half the window: the longest next upgrade of the round's links; doubled until it suffices.
+    state = ups.at(best[round_of])
+    step_s = ups.seconds[np.minimum(state + 1, ups.last)] - ups.seconds[state]
     guess = problem.round_s(step_s)
     ends = []
     for limit, sign in ((relaxed.least, -1.0), (relaxed.most, 1.0)):
         reach, end = guess.copy(), best.copy()
         for _ in range(64):
             end = np.clip(best + sign * reach, relaxed.least, np.maximum(relaxed.most, best))
-            inside = (at(end, ups.relaxed_variance(end[round_of])) < whole) & (end != limit)
+            inside = (objective(end, ups.relaxed_variance(end[round_of])) < whole) & (end != limit)
             if not (inside & (reach > 0)).any():
                 break
             reach = np.where(inside, 2 * reach, reach)
@@ -190,36 +193,36 @@ def _window(problem: Problem, ups: Upgrades, relaxed: Relaxed) -> tuple[Array, A
 
 @dataclass(frozen=True, eq=False)
 class _Descent:
-    taken: Index
-    """The stair on which each link ends, ``(L,)``."""
+    stair: Index
+    """Chosen stair of each link, ``(L,)``."""
     reached: Array
-    """What each round then adds to the objective, ``(R,)``."""
+    """Objective of each round with these stairs, ``(R,)``."""
     bound: Array
-    """And what it adds at least, if its Z lies in the window."""
+    """Lower bound on the objective of each round if its Z lies in the window, ``(R,)``."""
 
 
 def _descend(problem: Problem, stairs: Stairs, low: Array) -> _Descent:
-    """Find for each round the time at which its links' stairs, and the price of the time, are least together."""
+    """Find the Z of each round with the least sum of its links' stairs and the priced time."""
     weight_v, weight_t = problem.weights
     round_of, rounds, links = problem.link_round, problem.num_rounds, problem.link_round.size
     seconds = np.maximum(stairs.seconds, low[round_of[stairs.link]])
 
-    # Every link's stairs in a row, by rising time.
-    stair = _table(stairs.link, links)
+    # One row per link: its stairs by rising time, padded with infinite times.
+    stair = _table(stairs.link, links)  # (L, most stairs)
     there = stair >= 0
     time = np.where(there, seconds[stair], np.inf)
     order = np.argsort(time, axis=1)
     stair, time, there = (np.take_along_axis(each, order, axis=1) for each in (stair, time, there))
-    falls = [_falling(np.where(there, values[stair], np.inf)) for values in (stairs.bound, stairs.reached)]
+    falls = [_running_minimum(np.where(there, values[stair], np.inf)) for values in (stairs.bound, stairs.reached)]
 
-    # Every round's stairs in a row: how much each of them lowers the sum over the round's links.
+    # One row per round: all stairs of its links by rising time, and the change of the round's sum at each.
     entry_link = np.nonzero(there)[0]
     entry = _table(round_of[entry_link], rounds)
     real = entry >= 0
     round_time = np.where(real, time[there][entry], np.inf)
     order = np.argsort(round_time, axis=1)
     round_time = np.take_along_axis(round_time, order, axis=1)
-    # A round lasts at least until each of its links can stand somewhere.
+    # A round lasts at least until the first stair of each of its links.
     possible = np.isfinite(round_time) & (round_time >= problem.round_s(time[:, 0])[:, None])
     sums = []
     for least, _ in falls:
@@ -229,7 +232,7 @@ def _descend(problem: Problem, stairs: Stairs, low: Array) -> _Descent:
         start = np.bincount(round_of, least[:, 0], minlength=rounds)
         total = weight_v * (start[:, None] + np.cumsum(ordered, axis=1))
         sums.append(np.where(possible, total + weight_t * np.where(possible, round_time, 0.0), np.inf))
-    best = sums[1].argmin(axis=1)  # the earliest of equal ones
+    best = sums[1].argmin(axis=1)  # among equals, the earliest
     chosen = round_time[np.arange(rounds), best]
     latest = np.count_nonzero(time <= chosen[round_of][:, None], axis=1) - 1
     rows = np.arange(links)
@@ -237,7 +240,7 @@ def _descend(problem: Problem, stairs: Stairs, low: Array) -> _Descent:
 
 
 def _table(row: Index, rows: int) -> Index:
-    """Return which elements belong to each row, padded with -1."""
+    """Return the indices of the elements of each row, padded with -1."""
     count = np.bincount(row, minlength=rows)
     by_row = np.argsort(row, kind="stable")
     sorted_row = row[by_row]
@@ -246,43 +249,44 @@ def _table(row: Index, rows: int) -> Index:
     return table
 
 
-def _falling(values: Array) -> tuple[Array, Index]:
-    """Return the least value so far along each row, and in which column it stands."""
+def _running_minimum(values: Array) -> tuple[Array, Index]:
+    """Return the running minimum along each row, and its column."""
     least = np.minimum.accumulate(values, axis=1)
     new = np.zeros(values.shape, dtype=np.int64)
     new[:, 1:] = np.where(values[:, 1:] < least[:, :-1], np.arange(1, values.shape[1]), 0)
     return least, np.maximum.accumulate(new, axis=1)
 
 
-def _choice(problem: Problem, ups: Upgrades, stairs: Stairs, taken: Index, even: Even, listed: list[Front]) -> Index:
-    """Return the index of each group's width when every link stands on its stair, ``(G,)``."""
-    links = np.arange(taken.size)
-    by_state = ~_members(np.array([each.link for each in listed], dtype=np.int64), taken.size)
-    state = np.where(by_state, stairs.state[taken], ups.first)
+def _choice(problem: Problem, ups: Upgrades, stairs: Stairs, stair: Index, even: Even, listed: list[Front]) -> Index:
+    """Return the bit-width index of each group from the chosen stair of its link, ``(G,)``."""
+    links = np.arange(stair.size)
+    by_state = ~_members(np.array([each.link for each in listed], dtype=np.int64), stair.size)
+    state = np.where(by_state, stairs.state[stair], ups.first)
     levels = ups.steps_taken(state)
     for step in range(ups.hull.size - 1):
-        also = stairs.also[taken, step]
+        also = stairs.also[stair, step]
         some = np.flatnonzero(by_state & (also >= 0))
         group, _ = ups.next_upgrade(also[some], links[some])
         levels[group] += 1
-    some = np.flatnonzero(stairs.odd[taken[even.links]] >= 0)
-    levels[even.odd[some]] = stairs.odd[taken[even.links[some]]]
-    _spend_odd(problem, levels, even, ups, stairs.seconds[taken])
-    _spend_rest(problem, levels, ups, state, stairs.seconds[taken], by_state & ~_members(even.links, taken.size))
+    some = np.flatnonzero(stairs.odd[stair[even.links]] >= 0)
+    levels[even.odd[some]] = stairs.odd[stair[even.links[some]]]
+    # Time up to the slowest link of a round is free: spend it on upgrades that still fit.
+    _spend_odd(problem, levels, even, ups, stairs.seconds[stair])
+    _spend_rest(problem, levels, ups, state, stairs.seconds[stair], by_state & ~_members(even.links, stair.size))
     choice = ups.hull[levels]
     for each in listed:
-        choice[each.groups] = each.choice(int(stairs.state[taken[each.link]]))
+        choice[each.groups] = each.choice(int(stairs.state[stair[each.link]]))
     return choice
 
 
 def _members(some: Index, size: int) -> NDArray[np.bool_]:
-    among = np.zeros(size, dtype=bool)
-    among[some] = True
-    return among
+    members = np.zeros(size, dtype=bool)
+    members[some] = True
+    return members
 
 
 def _spend_odd(problem: Problem, levels: Index, even: Even, ups: Upgrades, link_s: Array) -> None:
-    """Give odd groups the best width that costs their round nothing; changes ``levels``."""
+    """Upgrade odd groups as far as their round does not take longer; changes ``levels``."""
     which = even.odd >= 0
     odd, links = even.odd[which], even.links[which]
     spare_s = (problem.round_s(link_s)[problem.link_round] - link_s)[links]
@@ -295,15 +299,16 @@ def _spend_odd(problem: Problem, levels: Index, even: Even, ups: Upgrades, link_
 def _spend_rest(
     problem: Problem, levels: Index, ups: Upgrades, state: Index, link_s: Array, these: NDArray[np.bool_]
 ) -> None:
-    """Spend what is left of a round's time on later upgrades that fit, link by link; changes ``levels``."""
+    """Spend the spare time of each link in its round on later upgrades that fit; changes ``levels``."""
     more_bytes = np.diff(problem.width_bytes[ups.hull])
     spare_s = problem.round_s(link_s)[problem.link_round] - link_s
     for link in np.flatnonzero(these & (spare_s > 0) & (state < ups.last)):
-        ahead = np.arange(state[link], min(state[link] + _AHEAD, ups.last[link]))
-        group, step = ups.next_upgrade(ahead, np.full(ahead.size, link))
+        later = np.arange(state[link], min(state[link] + _LOOKAHEAD, ups.last[link]))
+        group, step = ups.next_upgrade(later, np.full(later.size, link))
         cost = problem.group_s_per_byte[group] * more_bytes[step]
-        left = spare_s[link]
-        for place in np.flatnonzero(cost <= left):
-            if cost[place] <= left and levels[group[place]] == step[place]:
-                levels[group[place]] += 1
-                left -= cost[place]
+        remaining_s = spare_s[link]
+        for index in np.flatnonzero(cost <= remaining_s):
+            # A group takes its steps in order: skip a step whose predecessor was not taken.
+            if cost[index] <= remaining_s and levels[group[index]] == step[index]:
+                levels[group[index]] += 1
+                remaining_s -= cost[index]

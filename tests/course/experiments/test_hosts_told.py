@@ -75,7 +75,7 @@ def test_a_configuration_tells_its_system_where_it_is() -> None:
 
 
 def test_what_speaks_of_rows_of_nodes_refuses_cuts_of_edges() -> None:
-    with pytest.raises(ValueError, match="Theorem 3 is about rows of nodes, got a cut of edges; choose METIS"):
+    with pytest.raises(ValueError, match="Theorem 3 needs an edge-cut, .*got a cut of edges; choose METIS"):
         gradient_variance(GRAPH, EDGES, SHAPE, workers=4, repeats=2)
     with pytest.raises(ValueError, match="importance is that of halo rows, got a cut of edges; choose METIS"):
         importance_ablation(GRAPH, SHAPE, workers=4, system=EDGES)

@@ -114,7 +114,7 @@ def test_a_run_that_is_another_is_refused(run):
 REFUSED = [
     (gq.systems.adaqp(), r"must follow from settings and epoch to be repeated here, got Assigned"),
     (exact_at(gq.systems.adaqp(), "forward"), r"got ExactAt, which adapts"),
-    (replace(vanilla(), schedule=AdaptivePipeline()), r"got AdaptivePipeline, which adapts while it trains"),
+    (replace(vanilla(), schedule=AdaptivePipeline()), r"got AdaptivePipeline, which adapts during training"),
     (replace(vanilla(), cache=gq.Unchanged()), r"got cache Unchanged, .*choose cache NoCache\(\)"),
     (replace(vanilla(), partition=gq.EBV(), exchange=Replicas()), r"got exchange Replicas; choose exchange Halo\(\)"),
 ]
@@ -140,7 +140,7 @@ def test_a_point_that_is_none_is_refused(parts, at, text):
 
 
 def test_a_point_of_the_system_that_is_none_is_refused_too(parts):
-    with pytest.raises(ValueError, match="got 'forward 5'; this training has forward 0, forward 1"):
+    with pytest.raises(ValueError, match="got none for 'forward 5'; choose from .*: forward 0, forward 1"):
         rounded_rows(parts, exact_at(TWO, "forward 5"), model=SHAPE, epoch=0)
 
 

@@ -76,7 +76,7 @@ def test_a_gradient_is_asked_for_by_the_worker_that_sends_it(parts) -> None:
 
 
 def test_a_row_without_a_width_is_refused(parts) -> None:
-    with pytest.raises(ValueError, match=r"every halo row needs a width, got none for .*\(0, 7\)"):
+    with pytest.raises(ValueError, match=r"every halo row needs a bit-width, got none for .*\(0, 7\)"):
         draw_bits(parts, {(0, 5): 2, (1, 3): 2, (1, 4): 2})
 
 

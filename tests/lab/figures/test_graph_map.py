@@ -163,7 +163,7 @@ def test_errors_are_those_of_the_rows_that_arrive(parts) -> None:
     mixed = {key: 8 if key[1] % 2 else 2 for key in widths}
     both = coding_errors(parts, mixed)
     assert max(both[key] for key in both if key[1] % 2) < min(both[key] for key in both if not key[1] % 2)
-    with pytest.raises(ValueError, match="every halo row needs a width"):
+    with pytest.raises(ValueError, match="every halo row needs a bit-width"):
         coding_errors(parts, {})
     with pytest.raises(ValueError, match=r"rows must be \(120, D\), a row for each node, got \(3, 2\)"):
         coding_errors(parts, widths, rows=features[:3, :2])

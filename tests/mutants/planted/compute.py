@@ -70,8 +70,8 @@ FAULTS = (
     Fault(
         name="halo rows rounded by their place",
         file="compute/int8.py",
-        before="return self._alone(x, beside.stream, self.settings.scale, ids, beside.largest)",
-        after="return self._alone(x, beside.stream, self.settings.scale, None, beside.largest)",
+        before="return self._quantize(x, local.stream, self.settings.scale, ids, local.largest)",
+        after="return self._quantize(x, local.stream, self.settings.scale, None, local.largest)",
         test="compute/test_int8.py::test_a_halo_row_has_its_owners_codes",
         why="workers would train something else than one process",
     ),

@@ -6,8 +6,8 @@ FAULTS = (
     Fault(
         name="a host's link carries what leaves alone",
         file="tune/wire.py",
-        before="return float(max(leaving.max(), entering.max()))",
-        after="return float(leaving.max())",
+        before="return float(max(outgoing.max(), incoming.max()))",
+        after="return float(outgoing.max())",
         test="tune/test_wire.py::test_workers_of_a_host_share_its_wire_and_reach_each_other_without_it",
         why="an exchange is as slow as its busiest receiver, too",
     ),
@@ -86,8 +86,8 @@ FAULTS = (
     Fault(
         name="boundary rows counted once an edge",
         file="tune/cut_counts.py",
-        before="pairs = np.unique(here[remote] * graph.num_nodes + source[remote])",
-        after="pairs = here[remote] * graph.num_nodes + source[remote]",
+        before="pairs = np.unique(worker[remote] * graph.num_nodes + source[remote])",
+        after="pairs = worker[remote] * graph.num_nodes + source[remote]",
         test="tune/test_cut_counts.py::test_counts_are_those_of_the_shards",
         why="a row that several edges need travels once",
     ),
