@@ -5,7 +5,7 @@
     run = gq.launch(graph, model="gcn", system="fixed-bits", bits=2, workers=2, epochs=60)
     run.wait()
 
-Names come on demand, so that ``import gnnqlab`` stays light.
+Names are imported on demand, so that ``import gnnqlab`` is fast.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ _HOMES = {
     "theory": "gnnqlab.theory",
     "to_dgl": "gnnqlab.graph",
 }
-"""Public name -> the module that has it. The one list of public names; ``__init__.pyi`` has their types."""
+"""Public name -> the module that defines it. The only list of public names; ``__init__.pyi`` has their types."""
 
 __all__ = list(_HOMES)
 
@@ -125,12 +125,12 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{near(name, __all__)}")
     home = importlib.import_module(_HOMES[name])
-    # A room with a verb of its own name (partition, launch) is a module that can be called; charts are a module too.
+    # A sub-package with a function of its own name (partition, launch) is a callable module; charts are a module too.
     value = home if home.__name__ == f"{__name__}.{name}" or name == "charts" else getattr(home, name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    """Return what a user may name: no helper of this file."""
+    """Return the public names, without the helpers of this file."""
     return sorted({*__all__, "__version__", "__doc__", "__name__"})

@@ -1,4 +1,4 @@
-"""``python -m gnnqlab`` is ``gnnqlab``, where a shell does not find the command."""
+"""``python -m gnnqlab``: the command ``gnnqlab``, for shells that do not find it."""
 
 from gnnqlab.cli.line import main
 

@@ -1,19 +1,19 @@
-"""What changes between two epochs while a training goes on: one protocol for all that adapts.
+"""Callbacks: components that act between epochs of a training, with one base class, :class:`Adaptive`.
 
-A part whose settings alone do not say what happens in every epoch (AdaQP's assigner, SYLVIE's base width and its
-pipeline, the ε of a cache) adapts. What is built of it for one worker then has a method
+A part has callbacks if its settings alone do not determine every epoch (AdaQP's assigner, SYLVIE's base bit-width and
+pipeline, the ε of a cache). The component built from it for one worker then has a method
 
     adaptives(training: Training) -> Sequence[Adaptive]
 
-and the trainer, the loop, checkpoints and records go through what they are given and know no single one. In an epoch t
+and the trainer, the loop, checkpoints and records iterate over all callbacks without special cases. In an epoch t
 
-1. ``says`` and ``news`` are asked before the backward pass: numbers to be summed over workers, or of which the largest
-   counts, travel with the weight gradients;
-2. ``follow`` is called after the step if anybody had news, then ``after_epoch``, on all workers alike;
-3. ``observe`` is told which messages came, ``entries`` and ``tables`` are written down, and where a checkpoint is due
-   ``state`` is taken.
+1. ``says`` and ``news`` are called before the backward pass: scalars to be summed or maximised over workers are
+   all-reduced together with the weight gradients;
+2. ``follow`` is called after the step if any worker has an update, then ``after_epoch``, on all workers;
+3. ``observe`` receives the messages of the epoch, ``entries`` and ``tables`` are written to files, and ``state`` is
+   saved if a checkpoint is due.
 
-A part of one's own needs nothing else: it is found by its method, wherever it is defined.
+A user-defined part needs no registration: its method ``adaptives`` is enough.
 """
 
 from __future__ import annotations
@@ -33,112 +33,112 @@ from gnnqlab.worker_context import WorkerContext
 __all__ = ["ASSIGNMENTS", "DECISIONS", "Adaptive", "Entry", "Follower", "Sharing", "State", "Training", "adaptives_of"]
 
 ASSIGNMENTS = "assignments.jsonl"
-"""Of a run: one line an assignment of widths (``run.assignments``, ``run.links``)."""
+"""File of a run with one line per assignment of bit-widths (``run.assignments``, ``run.links``)."""
 DECISIONS = "decisions.jsonl"
-"""Of a run: one line a decision (``run.decisions``): ``epoch``, the first in which it holds, ``what`` and ``why``."""
+"""File of a run with one line per decision (``run.decisions``): ``epoch`` (first of its effect), ``what``, ``why``."""
 
 Entry = tuple[str, dict[str, Any]]
-"""(``ASSIGNMENTS`` or ``DECISIONS``, a line of it as plain JSON)."""
+"""File (``ASSIGNMENTS`` or ``DECISIONS``), and one of its lines as plain JSON."""
 Sharing = Literal["sum", "max"]
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What of an adaptive has to survive it."""
+    """State of a callback in a checkpoint."""
 
     facts: dict[str, Any] = field(default_factory=dict)
-    """Plain JSON; rank 0's is kept."""
+    """Plain JSON; that of rank 0 is saved."""
     tensors: dict[str, Tensor] = field(default_factory=dict)
-    """The same on every worker; rank 0's are kept."""
+    """Tensors identical on all workers; those of rank 0 are saved."""
     own: dict[str, Tensor] | None = None
-    """Tensors of which every worker has others, under names that no other worker uses: those of all are kept.
+    """Tensors that differ between workers, under unique names: those of all workers are saved.
     ``None``, on every worker, if there are none."""
 
 
 class Adaptive:
-    """Something that adapts, on one worker; whoever adapts inherits and says what it needs of this.
+    """Base class of callbacks on one worker; a subclass overrides the methods that it needs.
 
-    All workers have the same adaptives in the same order, and what they share must bring them to the same decisions:
-    sender and receiver of a message never ask each other.
+    All workers have the same callbacks in the same order, and the shared values must lead to the same decisions:
+    sender and receiver of a message do not negotiate its format.
     """
 
     name: str = ""
-    """Tells it from the others of a training; its state in a checkpoint goes by it."""
+    """Unique name of the callback within a training, also for its state in a checkpoint."""
     decides: ClassVar[bool] = True
-    """Whether it does something after an epoch. What it takes is the phase ``assign`` of the epoch's clock."""
+    """True if it acts after an epoch; its time is the phase ``assign`` of the epoch's timer."""
     wants_accuracy: ClassVar[bool] = False
-    """Whether it is told how much of this worker's training rows each training pass got right."""
+    """True to receive the counts of this worker's training score in every training pass."""
     by_seconds: ClassVar[bool] = False
-    """True if it decides by measured seconds, so that no simulation repeats its decisions."""
+    """True if it decides by measured seconds, so that a simulation cannot repeat its decisions."""
     wants: Mapping[str, Sharing] = MappingProxyType({})
-    """What it wants to know of all workers: name -> ``sum``, or ``max``."""
+    """Requested reductions over all workers: name -> ``sum`` or ``max``."""
 
     def counted(self, right: float, rows: float) -> None:
-        """Take the parts of this worker's training score, if ``wants_accuracy``; sums over workers give the score.
+        """Receive numerator and denominator of this worker's training score, if ``wants_accuracy``.
 
         Args:
-            right: training rows that the pass got right; of a multi-label graph twice the true positives.
-            rows: all training rows; twice the true positives plus both kinds of wrong labels.
+            right: correctly classified training nodes; for a multi-label graph twice the true positives.
+            rows: all training nodes; twice the true positives plus false positives and false negatives.
         """
 
     def says(self, epoch_s: float | None) -> Mapping[str, float | None]:
-        """Return this worker's values of what it wants shared, in every epoch; they travel in float32.
+        """Return this worker's values for the requested reductions, in every epoch; they are sent in float32.
 
         Args:
-            epoch_s: seconds that this worker took for the epoch before; ``None`` if that one was not like the others.
+            epoch_s: seconds of this worker's previous epoch; ``None`` if it is not comparable with others.
 
         Returns:
-            A number for every name in ``wants``; of a ``max`` also ``None``: this worker does not know.
+            A number for every name in ``wants``; for a ``max`` also ``None``, if the value is unknown.
         """
         return {}
 
     def news(self) -> bool:
-        """Return whether this worker has something that all must be told before the next epoch; asked once an epoch."""
+        """Return True if this worker has an update for all workers before the next epoch; called once per epoch."""
         return False
 
     def follow(self, epoch: int) -> None:
-        """Share the news after an epoch in which anybody had some; all workers are here together."""
+        """Share updates after an epoch in which any worker has one; called on all workers, so it may communicate."""
 
     def after_epoch(self, epoch: int, loss: float, shared: Mapping[str, float | None]) -> None:
         """Decide about the next epoch.
 
         Args:
-            epoch: the one that has ended.
+            epoch: the epoch that has ended.
             loss: its loss, summed over all workers.
-            shared: sums and maxima of ``wants``, bit for bit the same on every worker; a maximum is ``None`` if any
-                worker did not know.
+            shared: sums and maxima of ``wants``, identical to the bit on all workers; a maximum is ``None`` if the
+                value of any worker is unknown.
         """
 
     def observe(self, arrivals: Sequence[Any]) -> None:
-        """Take what an epoch's messages took: one ``message.incoming.Arrival`` for each that came."""
+        """Receive the records of an epoch's messages: one ``message.incoming.Arrival`` per received message."""
 
     def entries(self) -> Sequence[Entry]:
-        """Return what was decided since the last call, and why; rank 0's is written down."""
+        """Return the decisions since the last call, with their reasons; those of rank 0 are written to files."""
         return ()
 
     def tables(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """Return this worker's tables that have changed since the last call: ``NAME`` goes to ``NAME-rankR.npz``."""
+        """Return this worker's tables that changed since the last call; ``NAME`` is written to ``NAME-rankR.npz``."""
         return {}
 
     def notes(self) -> Mapping[str, Any]:
-        """Return what the facts of a run shall say, as plain JSON, once it is set up."""
+        """Return entries of the run's facts as plain JSON, after set-up."""
         return {}
 
     def state(self) -> State:
-        """Return what it goes on from after a checkpoint; all workers are here together."""
+        """Return the state for a checkpoint; called on all workers, so it may communicate."""
         return State()
 
     def load(self, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Go on from what :meth:`state` returned; ``tensors`` holds the own ones of all workers too."""
+        """Restore the state that :meth:`state` returned; ``tensors`` includes those in ``own`` of all workers."""
 
     def steer(self, settings: Any, *, version: int) -> None:
-        """Put other settings of its part in force, on all workers between the same two epochs.
+        """Apply changed settings of its part, on all workers between the same two epochs.
 
-        A part names those of its settings that can change while it trains in ``steerable``.
+        A part lists the settings that can change during training in ``steerable``.
         """
 
     def close(self) -> None:
-        """Return when nothing of it is under way any more."""
+        """Wait until no task of this callback is pending."""
 
 
 class _Steerable(Protocol):
@@ -146,11 +146,11 @@ class _Steerable(Protocol):
 
 
 class Follower(Adaptive):
-    """Decides nothing: puts settings in force that somebody else has changed.
+    """Callback that makes no decisions, but passes changed settings to a component.
 
     Args:
         name: of the axis.
-        followed: what has the settings.
+        followed: the component with the settings.
     """
 
     decides = False
@@ -162,51 +162,52 @@ class Follower(Adaptive):
         self.followed.steer(settings, version=version)
 
 
-def _whole(part: Any, direction: str) -> Any:
+def _same_component(part: Any, direction: str) -> Any:
     return part
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Training:
-    """What a training has to offer to what adapts with it, on one worker.
+    """Components of a training that callbacks on one worker can use.
 
-    Fields that hold things of rooms above are typed loosely, so that parts of every room can be told of them.
+    Fields with objects of higher layers have loose types, so that parts of every layer can use this class.
     """
 
     worker: WorkerContext
     parts: Mapping[str, Any] = field(default_factory=dict)
-    """Axis -> what runs of its part here, in the order of the axes; some may be pairs, see :meth:`part`."""
-    of_direction: Callable[[Any, str], Any] = _whole
-    """Takes a pair apart."""
+    """Axis -> component built from its part, in the order of the axes; some may be pairs, see :meth:`part`."""
+    of_direction: Callable[[Any, str], Any] = _same_component
+    """Selects one direction of a pair."""
     shard: Any = None
-    """This worker's share of the graph."""
+    """Share of this worker in the graph."""
     distributed: bool = False
-    """Whether there are others, in a process group."""
+    """True if there are other workers, in a process group."""
     transport: str = "direct"
-    """Name of the transport of training's messages."""
+    """Name of the transport of training messages."""
     time_links: Callable[[int], dict[int, list[tuple[int, float]]]] = lambda largest: {}
-    """Times messages of up to so many bytes between all workers, together: sender -> ``(bytes, seconds)`` as this
-    worker saw them."""
+    """Function that times messages of up to ``largest`` bytes between all workers, called on all of them together:
+    sender -> ``(bytes, seconds)`` as measured by this worker."""
     phases: Callable[[str], AbstractContextManager[object]] = nullcontext
-    """The epoch's clock, to be told when this worker waits for others."""
+    """Timer of the epoch, for phases in which a callback waits for other workers."""
     adaptives: dict[str, Adaptive] = field(default_factory=dict)
-    """By name: those of the axes before, for whoever decides by what another has found out."""
+    """Callbacks of preceding axes by name, for callbacks that use their results."""
 
     def part(self, axis: str, direction: str | None = None) -> Any:
-        """Return what runs of a part, for instance ``part("exchange").channels``, which hold the traces.
+        """Return the component of an axis, for instance ``part("exchange").channels``, which hold the traces.
 
         Args:
-            axis: the part's.
-            direction: the one that is meant where each has its own; by default that of the seat.
+            axis: name of the axis.
+            direction: ``forward`` or ``backward``, if each has its own component; by default that of the worker
+                context, else ``forward``.
         """
         return self.of_direction(self.parts[axis], direction or self.worker.direction or "forward")
 
 
 def adaptives_of(training: Training) -> dict[str, list[Adaptive]]:
-    """Return what adapts, axis by axis, asked of everything that runs.
+    """Collect the callbacks of every axis.
 
     Raises:
-        ValueError: if two go by one name.
+        ValueError: if two have the same name.
     """
     found: dict[str, list[Adaptive]] = {}
     for axis in training.parts:
@@ -216,7 +217,7 @@ def adaptives_of(training: Training) -> dict[str, list[Adaptive]]:
             for adaptive in built.adaptives(offered):
                 if not adaptive.name or adaptive.name in training.adaptives:
                     raise ValueError(
-                        f"what adapts needs a name of its own, got {adaptive.name!r} on the axis {axis!r} beside "
+                        f"callbacks must have unique names, got {adaptive.name!r} on the axis {axis!r} after "
                         f"{sorted(training.adaptives)}"
                     )
                 training.adaptives[adaptive.name] = adaptive
@@ -225,7 +226,7 @@ def adaptives_of(training: Training) -> dict[str, list[Adaptive]]:
 
 
 def _halves(training: Training, axis: str) -> list[tuple[Any, Training]]:
-    """Return what runs of an axis, and what it is offered: of one direction, where each has its own."""
+    """Return the components of an axis, one or one per direction, each with the training for its callbacks."""
     forward, backward = (training.part(axis, direction) for direction in ("forward", "backward"))
     if forward is backward:
         return [(forward, training)]

@@ -1,7 +1,7 @@
-"""Files that several processes write at once, on one machine or several: whole or not at all. Standard library only.
+"""Atomic writes of files by several processes, on one machine or several. Standard library only.
 
-What is written has a name of its own until it is complete, and takes its place with one rename: a reader sees what was
-there before or what is there now, and two writers never meet. A lock is for work that is not to be done twice.
+A file has a unique temporary name until it is complete, and one rename moves it into place: a reader gets the old or
+the new content, and writers do not interfere. A lock prevents work from being done twice.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _MARK = ".partial-"
 
 @contextlib.contextmanager
 def replacing(path: Path, *, first: bool = False) -> Iterator[Path]:
-    """Yield a path beside ``path`` that nobody else has; what was written there replaces ``path`` at the end.
+    """Yield a unique temporary path in the folder of ``path``, which replaces ``path`` at the end of the block.
 
-    An error in the block leaves ``path`` as it was, and nothing beside it.
+    An error in the block leaves ``path`` as it was, and no temporary file.
 
     Args:
-        path: a file, or a folder; a folder that is there already is moved out of the way.
-        first: whether a file that is there already stays instead, and what was written is dropped.
+        path: a file, or a folder; an existing folder is moved out of the way.
+        first: True to retain an existing file instead, and discard the new one.
 
     Example:
         >>> import tempfile
@@ -53,49 +53,49 @@ def replacing(path: Path, *, first: bool = False) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a file as a whole.
+    """Replace a file atomically.
 
     Raises:
-        OSError: if it cannot be written; the old text stays then.
+        OSError: if it cannot be written; the old text remains.
     """
     with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8")
 
 
 def put_folder(fresh: Path, path: Path) -> None:
-    """Move a folder to ``path``; one that is there already makes room for it and is removed."""
-    while True:
+    """Move a folder to ``path``; an existing folder is moved away and removed."""
+    while True:  # a rename replaces only empty folders, and another process may create a new one at any time
         try:
             return os.rename(fresh, path)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
         old = _own_name(path)
-        with contextlib.suppress(FileNotFoundError):  # somebody else makes room at the same time
+        with contextlib.suppress(FileNotFoundError):  # another process moved it away at the same time
             os.rename(path, old)
         shutil.rmtree(old, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[bool]:
-    """Hold a lock file for the length of the block; whoever comes second waits until the first has left.
+    """Hold a lock file during the block, after waiting for other holders.
 
-    The lock ends with the process that holds it, however that ends. It also holds between machines whose common disk
-    has locks.
+    The lock ends with the process that holds it, also after a crash. It works between machines if their shared disk
+    supports locks.
 
     Args:
-        path: the lock file, made for the time of the block.
+        path: the lock file, which exists during the block.
 
     Yields:
-        Whether there is a lock. A disk without locks gives none: then work is done twice, and files are whole all the
-        same.
+        True if the lock is held. A disk without locks yields False: then work may be done twice, but files are still
+        complete.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, held = _lock(path)
     try:
         yield held
     finally:
-        path.unlink(missing_ok=True)  # before the lock ends: who waits for it sees that the file is another one
+        path.unlink(missing_ok=True)  # before the lock ends, so that waiting processes notice that the file is gone
         os.close(descriptor)
 
 
@@ -104,10 +104,11 @@ def _lock(path: Path) -> tuple[int, bool]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # The holder before may have removed the file: only a lock on the present file counts.
             if os.path.samestat(os.fstat(descriptor), os.stat(path)):
                 return descriptor, True
         except FileNotFoundError:
-            pass  # whoever had the lock has removed the file
+            pass  # removed by the holder before
         except OSError:
             return descriptor, False
         except BaseException:
@@ -117,7 +118,7 @@ def _lock(path: Path) -> tuple[int, bool]:
 
 
 def sweep(folder: Path, pattern: str) -> None:
-    """Remove what killed writers of files like ``pattern`` left half written; for who holds the lock they write under.
+    """Remove incomplete files like ``pattern`` of killed writers; the caller must hold the writers' lock.
 
     Example:
         ``sweep(folder, "rank*.npz")``
@@ -127,8 +128,8 @@ def sweep(folder: Path, pattern: str) -> None:
 
 
 def _own_name(path: Path) -> Path:
-    """Return a hidden name beside a path, with its ending, which some writers go by."""
-    # The number of a process would not do: machines with one disk count for themselves.
+    """Return a unique hidden name in the folder of a path, with its extension, which some writers depend on."""
+    # A pid would not be unique: processes of several machines that share a disk may have the same.
     return path.with_name(f".{secrets.token_hex(8)}{_MARK}{path.name}")
 
 

@@ -1,6 +1,6 @@
-"""Verbs that a room shows and a room above it does: ``run.live()`` draws, and drawing lies above launching.
+"""Registry of methods declared in a low layer and implemented in a higher one: ``run.live()`` needs the figures.
 
-The room below asks for a verb; who does it, the front door says, where every room may be named.
+The low layer looks up an implementation by name; ``gnnqlab/__init__.py``, which may name every layer, registers it.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ _HOMES: dict[str, tuple[str, str]] = {}
 
 
 def attach(homes: Mapping[str, str]) -> None:
-    """Say who does which verb: ``{verb: "module:name"}``; a verb that was there before has a new home."""
+    """Register implementations, ``{verb: "module:name"}``; an earlier registration is replaced."""
     for verb, home in homes.items():
         module, _, name = home.partition(":")
         _HOMES[verb] = module, name
 
 
 def home_of(verb: str) -> tuple[str, str]:
-    """Return the module that does a verb, and its name there.
+    """Return module and name of an implementation.
 
     Raises:
-        LookupError: if nobody does it.
+        LookupError: if none is registered.
     """
     if verb not in _HOMES:
-        raise LookupError(f"a verb must be attached before it is asked for, got {verb!r}; known are {sorted(_HOMES)}")
+        raise LookupError(f"a method must be attached before its first use, got {verb!r}; known are {sorted(_HOMES)}")
     return _HOMES[verb]
 
 
 def attached(verb: str) -> Any:
-    """Return what does a verb, imported when it is first asked for.
+    """Return an implementation, imported at its first use.
 
     Raises:
-        LookupError: if nobody does it.
+        LookupError: if none is registered.
 
     Example:
         >>> attach({"example.root": "math:sqrt"})

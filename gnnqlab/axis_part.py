@@ -1,7 +1,7 @@
-"""The contract of a part: members with defaults that other axes read, and members that a part must define.
+"""Interface of a part: members with defaults that other axes read, and members that a part must define.
 
-A system is one part for each axis. Each axis has a base class, derived from :class:`AxisPart`, that names every member
-which other axes read and gives it a default. A class without that base class gets the defaults by :func:`complete`.
+A system has one part per axis. Each axis has a base class, derived from :class:`AxisPart`, that declares every member
+read by other axes, with a default. A class without that base class gets the defaults from :func:`complete`.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ __all__ = ["AxisPart", "Running", "complete", "missing", "not_predicted"]
 
 
 class Running:
-    """Members that whatever runs of a part on one worker has."""
+    """Members of every component that is built from a part on one worker."""
 
     def adaptives(self, training: Any) -> Sequence[Any]:
-        """Return what adapts between epochs; :func:`gnnqlab.adaptive.adaptives_of` calls it."""
+        """Return the callbacks of the component; called by :func:`gnnqlab.adaptive.adaptives_of`."""
         return ()
 
 
 class AxisPart(Running):
-    """Members that the parts of every axis have; some parts run themselves."""
+    """Members of the parts of every axis; some parts are their own component."""
 
     required: ClassVar[tuple[tuple[str, ...], ...]] = ()
-    """Groups of members without a default; a part must define all of one group. ``System`` checks it."""
+    """Groups of members without a default; a part must define all of one group. Checked by ``System``."""
     wraps: ClassVar[bool] = False
-    """Whether it wraps another part of its axis; ``gnnqlab.systems.replaced`` reads it."""
+    """True if it wraps another part of its axis; read by ``gnnqlab.systems.replaced``."""
     steerable: ClassVar[tuple[str, ...]] = ()
-    """Settings that may change while a run trains; the control of a run and the tuner read it."""
+    """Settings that may change while a run trains; read by the control of a run and the tuner."""
     renamed: ClassVar[dict[str, str]] = {}
-    """Former name -> name of members that were renamed; a part that defines a former one is warned and served."""
+    """Former name -> present name of a member; a part that defines the former one gets a warning and both."""
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -40,26 +40,26 @@ class AxisPart(Running):
 
     @classmethod
     def needed(cls) -> str:
-        """Return the groups of members that a part must define, in words; errors show them."""
+        """Return the groups of members that a part must define, as text for errors."""
         return ", or ".join(" and ".join(group) for group in cls.required)
 
     def around(self, present: Any, direction: str | None = None) -> Any:
-        """Return this part around the present one of its axis, if it ``wraps``; ``systems.exact_at`` calls it."""
+        """Return this part wrapped around the present one of its axis, if it ``wraps``; for ``systems.exact_at``."""
         return self
 
     def on_hosts(self, hosts: int) -> Any:
-        """Return the part for a run on so many hosts of equally many consecutive workers; ``System`` calls it."""
+        """Return the part for a run on ``hosts`` hosts with equal numbers of consecutive workers; for ``System``."""
         return self
 
     def refuses(self, system: Any) -> str:
-        """Return the reason why a system cannot have this part, or an empty text; ``System`` calls it."""
+        """Return the reason why a system cannot have this part, or an empty text; for ``System``."""
         return ""
 
 
 def complete(part: Any, base: type) -> None:
-    """Give the class of a part that does not derive from ``base`` the members of ``base`` that it lacks.
+    """Add missing members of ``base`` to the class of a part that does not derive from it.
 
-    Abstract members, which have no default, are left out.
+    Abstract members, which have no default, are not added.
 
     Args:
         part: an instance.
@@ -83,7 +83,7 @@ def complete(part: Any, base: type) -> None:
 
 
 def missing(part: Any, base: type[AxisPart]) -> tuple[str, ...]:
-    """Return the members of the group that a part defines most of, without those that it defines.
+    """Return the undefined members of the group of which a part defines most.
 
     Example:
         >>> class Policy(AxisPart):
@@ -93,16 +93,16 @@ def missing(part: Any, base: type[AxisPart]) -> tuple[str, ...]:
         >>> missing(Even(), Policy)
         ('round',)
     """
-    kind: type = base  # a cached function takes what is hashable; mypy does not see that of type[AxisPart]
+    kind: type = base  # arguments of a cached function must be hashable; mypy does not infer that of type[AxisPart]
     defaults = _defaults(kind)
-    lacks = [tuple(name for name in group if not _defines(part, name, defaults.get(name))) for group in base.required]
-    return min(lacks, key=len, default=())
+    absent = [tuple(name for name in group if not _defines(part, name, defaults.get(name))) for group in base.required]
+    return min(absent, key=len, default=())
 
 
 def not_predicted(axis: str, part: Any, method: str) -> ValueError:
-    """Return the error of a part without a method that predictions need; defaults of such methods raise it."""
+    """Return the error for a part without a method that predictions need; raised by the defaults of such methods."""
     return ValueError(
-        f"{axis} must have the method {method}() to be predicted, got {type(part).__name__} without it; write it, "
+        f"{axis} must have the method {method}() for predictions, got {type(part).__name__} without it; add it, "
         "or train a short run instead"
     )
 
@@ -125,7 +125,7 @@ def _defines(part: Any, name: str, default: Any) -> bool:
 
 @cache
 def _defaults(base: type) -> dict[str, Any]:
-    """Return the public members of a base class and of those that it derives from."""
+    """Return the public members of a base class and its own base classes."""
     found: dict[str, Any] = {}
     for kind in reversed(base.__mro__[:-1]):
         if kind.__module__ not in ("abc", "typing"):

@@ -1,5 +1,5 @@
-"""What a text names: a class or function as ``module:name``, which another process finds again by import; a word of a
-list, which a slip of the hand may have missed.
+"""Look-ups by name: classes and functions as ``module:name``, which other processes can import, and suggestions for
+misspelled words of a list.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ __all__ = ["load", "name_of", "near"]
 
 
 def load(name: str) -> Any:
-    """Return what ``module:name`` names.
+    """Return the object named by ``module:name``.
 
     Raises:
-        ImportError: if there is no such module here.
-        AttributeError: if the module has no such thing.
+        ImportError: if the module does not exist.
+        AttributeError: if the module has no such object.
 
     Example:
         >>> load("math:sqrt")(9)
@@ -29,7 +29,7 @@ def load(name: str) -> Any:
 
 
 def name_of(kind: Any) -> str:
-    """Return the name by which a class or function is found again.
+    """Return the name ``module:name`` of a class or function, for :func:`load`.
 
     Raises:
         ValueError: if other processes cannot import it.
@@ -43,13 +43,13 @@ def name_of(kind: Any) -> str:
         where = "a function" if "<locals>" in kind.__qualname__ else "a notebook cell or script"
         raise ValueError(
             f"{kind.__name__} is defined in {where}, where workers cannot import it; move it to a module (a .py file "
-            "beside the notebook) and import it from there"
+            "next to the notebook) and import it from there"
         )
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def near(name: Any, known: Iterable[str]) -> str:
-    """Return the end of a refusal that names the known word most like an unknown one; nothing if none is like it.
+    """Return an error suffix with the known word closest to an unknown one; empty if none is similar.
 
     Example:
         >>> near("Metsi", ["metis", "random"]), near(3, ["metis"])

@@ -1,4 +1,4 @@
-"""Lets a room be called by its own name: ``gnnqlab.partition`` is a package, and ``gq.partition(graph)`` its verb."""
+"""Callable modules: ``gnnqlab.partition`` is a sub-package, and ``gq.partition(graph)`` calls its main function."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class _CallableModule(ModuleType):
 
     @property
     def __doc__(self) -> str:  # type: ignore[override]
-        """The verb's own, under its signature: what ``help(gq.launch)`` and ``gq.launch?`` show.
+        """Signature and docstring of the function, for ``help(gq.launch)`` and ``gq.launch?``.
 
-        Its example stays where its names are, or it would be run as one of this module.
+        Without its example, which doctest would otherwise run as one of this module, without the names it needs.
         """
         function = self._function()
         text, example, _ = (inspect.getdoc(function) or "").partition("\n\nExample:")
@@ -38,7 +38,7 @@ class _CallableModule(ModuleType):
 
 
 def make_callable(package: str, home: str, name: str) -> None:
-    """Make calling the module ``package`` call ``home.name``, imported when it is first needed.
+    """Make the module ``package`` callable: a call runs ``home.name``, imported at its first use.
 
     Args:
         package: the module that is being imported, its ``__name__``.

@@ -1,25 +1,25 @@
-"""The package's own exceptions; everything else is a plain ``ValueError``, ``TypeError`` or ``RuntimeError``."""
+"""Exceptions of the package; all other errors are a plain ``ValueError``, ``TypeError`` or ``RuntimeError``."""
 
 __all__ = ["LawBroken", "NonFiniteMessage", "NonFiniteRow", "ObserverFailed", "UnexpectedMessage", "WorkerFailed"]
 
 
 class LawBroken(AssertionError):
-    """A model whose workers together do not compute what one process computes; its text names the first difference."""
+    """Error of a model whose distributed result differs from that of one process; it names the first difference."""
 
     def __init__(
         self, *, model: str, workers: int, graph: str, tensor: str, difference: float, tolerance: float
     ) -> None:
         self.workers, self.tensor, self.difference, self.tolerance = workers, tensor, difference, tolerance
         super().__init__(
-            f"workers must give what one process gives to {tolerance:g} of the largest value: model {model!r}, "
-            f"{workers} worker(s), {graph}: {tensor} differs by {difference:.3g}; let rows stand for themselves, "
-            "neighbours come through g (aggregate, convolve, attend, extend), dropout be g.dropout, weights be drawn "
-            "from the seed alone"
+            f"workers must compute the result of one process within {tolerance:g} of the largest value: model "
+            f"{model!r}, {workers} worker(s), {graph}: {tensor} differs by {difference:.3g}; use row-wise operations, "
+            "get neighbours through g only (aggregate, convolve, attend, extend), use g.dropout for dropout, and "
+            "initialise weights from the seed only"
         )
 
 
 class NonFiniteRow(ValueError):
-    """A row that cannot be encoded: it holds NaN or Inf, or its range overflows float32."""
+    """Error of a row that cannot be encoded: it has NaN or Inf, or its range overflows float32."""
 
     def __init__(self, position: int) -> None:
         self.position = position
@@ -30,7 +30,7 @@ class NonFiniteRow(ValueError):
 
 
 class NonFiniteMessage(RuntimeError):
-    """A message that holds NaN or Inf, named by rank, layer, direction and global node."""
+    """Error of a message with NaN or Inf, with rank, layer, direction and global node."""
 
     def __init__(self, *, rank: int, layer: int, direction: str, node: int) -> None:
         self.rank, self.layer, self.direction, self.node = rank, layer, direction, node
@@ -41,17 +41,17 @@ class NonFiniteMessage(RuntimeError):
 
 
 class ObserverFailed(RuntimeError):
-    """An observer that raised an exception, named with the event that it was called with."""
+    """Error of an observer that raised an exception, with the name of its method."""
 
     def __init__(self, method: str, error: Exception) -> None:
         super().__init__(
-            f"an observer must not raise, got {type(error).__name__} from {method}: {error}; correct it, or launch "
+            f"an observer must not raise, got {type(error).__name__} from {method}: {error}; fix it, or launch "
             "without it"
         )
 
 
 class UnexpectedMessage(RuntimeError):
-    """A message that is not the one its receiver waits for: stale, foreign, of another length, or changed."""
+    """Error of a message that its receiver does not expect: stale, of another run, of another length, or corrupt."""
 
     def __init__(
         self,
@@ -69,10 +69,10 @@ class UnexpectedMessage(RuntimeError):
         self.sender, self.receiver, self.layer, self.direction, self.epoch = sender, receiver, layer, direction, epoch
         self.what, self.expected, self.found = what, expected, found
         super().__init__(
-            f"a message must be the one its receiver waits for: rank {receiver} from rank {sender}, layer {layer}, "
+            f"a message must be the one its receiver expects: rank {receiver} from rank {sender}, layer {layer}, "
             f"{direction}, epoch {epoch}: {what} must be {expected}, got {found}; {advice}"
         )
 
 
 class WorkerFailed(RuntimeError):
-    """A launched run that ended because of a worker; its text names rank, cause, phase and epoch."""
+    """Error of a launched run that ended because of a worker; it names rank, cause, phase and epoch."""

@@ -1,8 +1,8 @@
-"""Events of a training, and observers of them: the core reports, everything else listens.
+"""Events of a training, and observers that receive them.
 
-A worker has one `Observers`, passed down to what emits events. An event object is made only if an observer listens to
-its kind; without one, an event costs a comparison. Tensors of an event are those of the training: an observer that
-keeps one clones it. Letters: n rows of a message, D columns.
+A worker has one `Observers`, passed to all components that emit events. An event object is created only if an observer
+listens to its kind; otherwise an event costs one comparison. Tensors of an event are those of the training: an observer
+must clone a tensor to store it. Letters: n rows of a message, D columns.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ Event = TypeVar("Event")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessageEncoded:
-    """One message of a training pass, as its sender wrote it."""
+    """One message of a training pass, as encoded by its sender."""
 
     rank: int
-    """The sender."""
+    """Rank of the sender."""
     epoch: int
     layer: int
     direction: str
     """``forward`` (embeddings) or ``backward`` (their gradients)."""
     round: int
-    """Which of the exchanges of this layer and direction, from 0."""
+    """Communication round within this layer and direction, from 0."""
     receiver: int
     node_ids: Tensor
     """Global ids of the rows in the message, int64 ``(n,)``."""
     offered_ids: Tensor
-    """Global ids of all rows that could have been sent, int64 ``(m,)``: more where a sampler or a cache skips some."""
+    """Global ids of all candidate rows, int64 ``(m,)``: more than ``node_ids`` if a sampler or a cache skips some."""
     values: Tensor
-    """What the codec was given, float32 ``(n, D)``: the rows, or their changes where a cache sends differences."""
+    """Input of the codec, float32 ``(n, D)``: the rows, or their changes if a cache sends differences."""
     bit_widths: Tensor
-    """Bits of an element of each row, int64 ``(n,)``."""
+    """Bits per element of each row, int64 ``(n,)``."""
     num_bytes: int
-    """Payload and parameters."""
+    """Bytes of payload and quantization parameters."""
     decode: Callable[[], Tensor]
     """Returns the values as the receiver decodes them, float32 ``(n, D)``."""
 
@@ -61,12 +61,12 @@ class MessageEncoded:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessageDecoded:
-    """One message of a training pass, as its receiver decodes it."""
+    """One message of a training pass, as decoded by its receiver."""
 
     rank: int
-    """The receiver."""
+    """Rank of the receiver."""
     epoch: int
-    """Of the pass that uses the message."""
+    """Epoch of the pass that uses the message."""
     layer: int
     direction: str
     round: int
@@ -89,26 +89,26 @@ class Aggregated:
     input: Tensor
     """Embeddings of owned nodes, float32 ``(N, D)``."""
     output: Tensor
-    """The result, float32 ``(N, O)``."""
+    """Result, float32 ``(N, O)``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NeighboursSummed:
-    """The weighted sums over neighbours inside one aggregation; of attention there are none.
+    """Weighted sums over neighbours inside one aggregation; not emitted for attention.
 
-    An observer of these makes a convolution run its sum and its products one after the other. The tensors have their
-    place in autograd: ``event.sums.register_hook(...)`` receives a gradient.
+    With an observer of these, a convolution computes sum and products separately instead of fused. The tensors are part
+    of the autograd graph: ``event.sums.register_hook(...)`` receives a gradient.
     """
 
     rank: int
     epoch: int
     layer: int
     alpha: str
-    """Which coefficients: ``symmetric``, ``mean`` or ``sum``."""
+    """Coefficients of the edges: ``symmetric``, ``mean`` or ``sum``."""
     input: Tensor
-    """Rows of owned nodes, ``(N, D)``, which travel to the workers that need them."""
+    """Embeddings of owned nodes, ``(N, D)``; boundary rows are sent to the workers that need them."""
     sums: Tensor
-    """``(N, D)``."""
+    """Weighted sums, ``(N, D)``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,17 +118,17 @@ class OperationStarted:
     rank: int
     epoch: int
     layer: int
-    """Aggregations of this pass before it."""
+    """Number of preceding aggregations in this pass."""
     operation: str
     """``linear``, ``affine``, ``aggregate``, ``convolve``, ``attend``, ``activate``, ``activate_both``, ``join``,
     ``dropout``, or ``prepare``: dropout of the rows of an aggregation, inside it."""
     inputs: tuple[Any, ...]
-    """Its tensors, sparse inputs and norms, in the order of its signature."""
+    """Tensors, sparse inputs and norms of the operation, in the order of its signature."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OperationEnded:
-    """The end of an operation of a model, with its result."""
+    """End of an operation of a model, with its result."""
 
     rank: int
     epoch: int
@@ -136,24 +136,24 @@ class OperationEnded:
     operation: str
     inputs: tuple[Any, ...]
     output: Any
-    """Rows; of ``activate_both`` a pair, of ``prepare`` the rows and the context of the aggregation."""
+    """Result rows; for ``activate_both`` a pair, for ``prepare`` the rows and the context of the aggregation."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorAllocated:
-    """Memory for rows of other workers or their gradients, before anything is written there."""
+    """Allocation of memory for halo rows or their gradients, before it is written."""
 
     rank: int
     epoch: int
     purpose: str
-    """One of those of ``run.memory``: ``halo``."""
+    """Purpose as in ``run.memory``: ``halo``."""
     tensor: Tensor
-    """Kept as long as the training keeps it; hold it by a weak reference."""
+    """The allocated tensor; store only a weak reference, to not extend its lifetime."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorSaved:
-    """A tensor that the forward pass saves for the backward pass."""
+    """Tensor that the forward pass saves for the backward pass."""
 
     rank: int
     epoch: int
@@ -162,43 +162,43 @@ class TensorSaved:
 
 @dataclass(frozen=True, slots=True)
 class PhaseEnded:
-    """A stretch of one phase of the epoch; phases exclude each other."""
+    """Interval of one phase of the epoch; phases do not overlap."""
 
     rank: int
     epoch: int
     phase: str
     started: float
-    """Seconds on the worker's clock."""
+    """Start in seconds on the worker's clock."""
     ended: float
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionMade:
-    """What a bit policy, a cache or a schedule decided after an epoch."""
+    """Decision of a bit policy, a cache or a schedule after an epoch."""
 
     rank: int
     epoch: int
     component: str
     decision: Mapping[str, Any]
-    """As it is written to the run's files."""
+    """Entry of the decision in the run's files."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochEnded:
-    """The end of an epoch, with its record."""
+    """End of an epoch, with its record."""
 
     rank: int
     epoch: int
     loss: float
     record: Mapping[str, Any]
-    """The line of ``run.records``: scores, seconds of each phase, bytes."""
+    """Row of ``run.records``: scores, seconds of each phase, bytes."""
 
 
 class Observer:
-    """Receive the events of one worker; every method does nothing by default.
+    """Base class of observers, which receive the events of one worker; every method does nothing by default.
 
-    A subclass defines the methods of the events that it wants, and `table` for a result that is kept. An observer runs
-    on the worker's thread and must not communicate with other workers. `launch` and `simulate` take observers.
+    A subclass overrides the methods of events that it needs, and `table` for a result to save. An observer runs on the
+    worker's thread and must not communicate with other workers. `launch` and `simulate` take observers.
 
     Example:
         >>> class Bytes(Observer):
@@ -229,13 +229,13 @@ class Observer:
         """Receive an operation of the model and its result."""
 
     def on_tensor_allocated(self, event: TensorAllocated) -> None:
-        """Receive memory for rows of other workers or their gradients."""
+        """Receive an allocation for halo rows or their gradients."""
 
     def on_tensor_saved(self, event: TensorSaved) -> None:
         """Receive a tensor that is saved for the backward pass."""
 
     def on_phase_ended(self, event: PhaseEnded) -> None:
-        """Receive a stretch of a phase."""
+        """Receive an interval of a phase."""
 
     def on_decision_made(self, event: DecisionMade) -> None:
         """Receive a decision."""
@@ -244,29 +244,29 @@ class Observer:
         """Receive the end of an epoch."""
 
     def table(self) -> Iterable[Mapping[str, Any]]:
-        """Return rows to keep with the run: column -> a number, a text or a truth value."""
+        """Return rows to save with the run: column -> a number, a text or a boolean."""
         return ()
 
 
 class Observers:
-    """The observers of one worker, by the events that they listen to.
+    """Observers of one worker, grouped by the events that they listen to.
 
-    Code that emits makes an event only for listeners: ``if observers.message_encoded: observers.emit(...)``.
+    Emitting code creates an event only for listeners: ``if observers.message_encoded: observers.emit(...)``.
 
     Args:
-        observers: those of this worker.
+        observers: of this worker.
         rank: this worker.
     """
 
     def __init__(self, observers: Iterable[Observer] = (), rank: int = 0) -> None:
         self.rank = rank
         self.epoch = 0
-        """The epoch that is trained now; whoever trains sets it."""
+        """Present epoch, set by the trainer."""
         self._sort(tuple(observers))
 
     @contextmanager
     def joined_by(self, observer: Observer) -> Iterator[None]:
-        """Let one more observer receive the events inside the block."""
+        """Add one observer for the duration of the block."""
         before = self.all
         self._sort((*before, observer))
         try:
@@ -289,15 +289,15 @@ class Observers:
         self.epoch_ended = self._listeners("on_epoch_ended")
 
     def _listeners(self, method: str) -> tuple[Callable[[Any], None], ...]:
-        """Return the methods of this name that do something."""
-        nothing = getattr(Observer, method)
-        return tuple(getattr(each, method) for each in self.all if getattr(type(each), method) is not nothing)
+        """Return the methods of this name that observers override."""
+        default = getattr(Observer, method)
+        return tuple(getattr(each, method) for each in self.all if getattr(type(each), method) is not default)
 
     def emit(self, listeners: tuple[Callable[[Event], None], ...], event: Event) -> None:
         """Call each listener with the event.
 
         Raises:
-            ObserverFailed: with the observer's name, if it raises.
+            ObserverFailed: if a listener raises; it names the observer's method.
         """
         for listen in listeners:
             try:
@@ -307,14 +307,14 @@ class Observers:
 
 
 NO_OBSERVERS = Observers()
-"""Those of a worker without an observer."""
+"""Observers of a worker without any."""
 
 
 def observers_named(names: Iterable[str]) -> list[Observer]:
-    """Return an observer for each ``module:Class``, made without arguments.
+    """Return an observer for each ``module:Class``, created without arguments.
 
     Raises:
-        ValueError: if a name does not stand for a subclass of `Observer`.
+        ValueError: if a name is not that of a subclass of `Observer`.
     """
     made = []
     for name in names:
@@ -322,7 +322,7 @@ def observers_named(names: Iterable[str]) -> list[Observer]:
             kind = load(name)
         except (ImportError, AttributeError) as error:
             raise ValueError(
-                f"an observer must be found by module and class, as in 'my_module:RowErrors', got {name!r}: {error}"
+                f"an observer must be named by module and class, as in 'my_module:RowErrors', got {name!r}: {error}"
             ) from error
         if not (isinstance(kind, type) and issubclass(kind, Observer)):
             raise ValueError(f"an observer must be a subclass of gnnqlab.Observer, got {name!r}: {kind!r}")
@@ -331,7 +331,7 @@ def observers_named(names: Iterable[str]) -> list[Observer]:
 
 
 def observer_name(observer: str | type[Observer]) -> str:
-    """Return the ``module:Class`` by which workers find an observer.
+    """Return the name ``module:Class`` of an observer, for import by the workers.
 
     Raises:
         ValueError: if other processes cannot import it.

@@ -1,8 +1,8 @@
-"""What a setting is: its type, default, bounds, choices and option, said once, beside it.
+"""Settings: type, default, bounds, choices and option, declared once, at the field or parameter.
 
-A setting is a field of a dataclass or a parameter of a function. What its type cannot say stands in ``Annotated``: a
-:class:`Range`, a :class:`OneOf`, an :class:`Option`, and a text, which may also be the docstring under a field. Checks,
-command line, controls and JSON read it there.
+A setting is a field of a dataclass or a parameter of a function. ``Annotated`` adds to its type: a :class:`Range`, a
+:class:`OneOf`, an :class:`Option`, and a text, which may also be the docstring under a field. Checks, command line,
+controls and JSON use this declaration.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Range:
-    """Between which numbers a setting lies; ``None``: no end on that side.
+    """Range of a numeric setting; ``None`` for no limit on that side.
 
     Example:
         >>> Range(0, 1, open_high=True).rule, 1.0 in Range(0, 1, open_high=True), 7 in Range(1)
@@ -50,12 +50,12 @@ class Range:
     low: float | None = None
     high: float | None = None
     open_low: bool = False
-    """Whether ``low`` itself is outside."""
+    """True if ``low`` itself is excluded."""
     open_high: bool = False
     unit: str = ""
-    """In the singular, where the rule names it."""
+    """Unit for error messages, in the singular."""
     way: str = ""
-    """What else may help whoever is refused."""
+    """Advice for error messages."""
 
     def __contains__(self, value: float) -> bool:
         above = self.low is None or (value > self.low if self.open_low else value >= self.low)
@@ -64,7 +64,7 @@ class Range:
 
     @property
     def rule(self) -> str:
-        """What a value must do."""
+        """Rule of the range, as the end of an error ``NAME must ...``."""
         if self.low is not None and self.high is not None:
             ends = f"{_number(self.low)}, {_number(self.high)}"
             return f"lie in {'(' if self.open_low else '['}{ends}{')' if self.open_high else ']'}"
@@ -80,14 +80,14 @@ POSITIVE = Range(0, open_low=True)
 
 @dataclass(frozen=True)
 class OneOf:
-    """Which values a setting may have; of several numbers, each of them."""
+    """Allowed values of a setting; for a tuple, of each of its elements."""
 
     choices: Collection[Any]
-    """A registry may stand here: what is added to it later is known."""
+    """Allowed values; a registry may be passed, so that later registrations are included."""
 
     @property
     def rule(self) -> str:
-        """What a value must be."""
+        """Rule of the choices, as the end of an error ``NAME must ...``."""
         known = list(self.choices)
         if len(known) > 1 and all(isinstance(choice, str) for choice in known):
             return f"be {', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
@@ -96,10 +96,10 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Option:
-    """What the command line calls a setting where that is not its name."""
+    """Name of a setting's command-line option, if it differs from the setting's name."""
 
     name: str | None
-    """Without dashes ahead; ``None``: it has no option."""
+    """Name without leading dashes; ``None`` for a setting without an option."""
 
 
 NO_OPTION = Option(None)
@@ -117,27 +117,27 @@ class Setting:
     kind: Any
     """``int``, ``float``, ``bool``, ``str``, ``int | str``, ``Path``, ``tuple[int, ...]`` ...; without ``None``."""
     default: Any = dataclasses.field(default_factory=lambda: dataclasses.MISSING)
-    """``dataclasses.MISSING`` if it must be given."""
+    """Default value; ``dataclasses.MISSING`` if a value is required."""
     optional: bool = False
-    """Whether ``None`` is a value: something else settles it."""
+    """True if ``None`` is allowed, for a value that is determined elsewhere."""
     option: str | None = None
-    """What the command line calls it, without dashes ahead; ``None``: it has none."""
+    """Name of the command-line option without leading dashes; ``None`` if there is none."""
     choices: tuple[Any, ...] = ()
-    """Its values, or those of each of several numbers; none: not a choice."""
+    """Allowed values, or those of each element of a tuple; empty if not restricted."""
     low: float | None = None
     high: float | None = None
-    """Ends of its range; ``None``: none."""
+    """Limits of the range; ``None`` for none."""
     help: str = ""
-    """What it means, with unit and range."""
+    """Description with unit and range."""
     rules: tuple[Range | OneOf, ...] = ()
 
     @property
     def many(self) -> bool:
-        """Whether its value is a tuple."""
+        """True if the value is a tuple."""
         return typing.get_origin(self.kind) is tuple
 
     def check(self, value: Any) -> None:
-        """Refuse a value of the wrong type, out of range or not among the choices.
+        """Raise for a value of the wrong type, out of range or not among the choices.
 
         Raises:
             TypeError, ValueError: with rule and value.
@@ -156,10 +156,10 @@ class Setting:
                 raise ValueError(f"{self.name} must {rule.rule}, got {value!r}{way}")
 
     def read(self, text: str, *, said: str | None = None, between: str = ",") -> Any:
-        """Return the value that a text says; ``between`` stands between several numbers.
+        """Return the value of a text; ``between`` separates the elements of a tuple.
 
         Raises:
-            ValueError: if it is not of the setting's type; ``said`` is what the message calls the setting.
+            ValueError: if it does not have the setting's type; ``said`` is the setting's name in the error.
 
         Example:
             >>> Setting(name="among", kind=tuple[int, ...]).read("2,8"), Setting(name="lam", kind=float).read("0.5")
@@ -171,8 +171,8 @@ class Setting:
             try:
                 return tuple(kind(piece) for piece in pieces)
             except ValueError:
-                way = f"{said} must be numbers with {_MARKS.get(between, between)} between, got {text!r}"
-                raise ValueError(f"{way}; write {between.join('248')}") from None
+                rule = f"{said} must be numbers separated by {_MARKS.get(between, between)}, got {text!r}"
+                raise ValueError(f"{rule}; write {between.join('248')}") from None
         if self.kind is bool:
             if text.lower() not in ("true", "false"):
                 raise ValueError(f"{said} must be {_KINDS[bool]}, got {text!r}")
@@ -185,13 +185,13 @@ class Setting:
             raise ValueError(f"{said} must be {_KINDS.get(self.kind, self.kind)}, got {text!r}") from None
 
     def write(self, value: Any, *, between: str = ",") -> str:
-        """Return the text that :meth:`read` takes for a value."""
+        """Return the text of a value, from which :meth:`read` restores it."""
         if self.kind is bool:
             return str(value).lower()
         return between.join(map(str, value)) if self.many else str(value)
 
     def words(self, value: Any) -> list[str]:
-        """Return the words of a command line that set it; one that is on or off has no value.
+        """Return the command-line words that set a value; a switch has no value of its own.
 
         Example:
             >>> Setting(name="among", option="widths", kind=tuple[int, ...]).words((2, 8))
@@ -229,7 +229,7 @@ def parameters_of(function: Callable[..., Any]) -> list[Setting]:
 
 
 def check(settings: Any) -> None:
-    """Refuse a dataclass with a value of the wrong type, out of range or not among the choices.
+    """Raise for a dataclass with a value of the wrong type, out of range or not among the choices.
 
     Raises:
         TypeError, ValueError: with rule and value.
@@ -240,7 +240,7 @@ def check(settings: Any) -> None:
 
 
 def nearest(name: str, settings: Iterable[Setting]) -> str | None:
-    """Return the name most like one that is unknown, or of the setting whose text has its words; else ``None``.
+    """Return the known name closest to an unknown one, or of a setting whose help starts with its words, or ``None``.
 
     Example:
         >>> known = [Setting(name="lr", kind=float, help="Learning rate."), Setting(name="epochs", kind=int)]
@@ -273,52 +273,53 @@ def _or_missing(default: Any) -> Any:
     return dataclasses.MISSING if default is inspect.Parameter.empty else default
 
 
-def _hints(of: Any) -> dict[str, Any]:
+def _hints(target: Any) -> dict[str, Any]:
     try:
-        return typing.get_type_hints(of, include_extras=True)
-    except NameError:  # a type that is imported for the type checker alone
+        return typing.get_type_hints(target, include_extras=True)
+    except NameError:  # a type that is imported for the type checker only
         return {}
 
 
 def _setting(name: str, hint: Any, default: Any) -> Setting:
-    """Return a setting as its type and default say it."""
-    said, optional = list(_said(hint)), False
+    """Return a setting from its name, type hint and default."""
+    metadata, optional = list(_metadata(hint)), False
     kind = _plain(hint)
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
         kinds = [each for each in typing.get_args(kind) if each is not types.NoneType]
         several = _NUMBER_OR_WORD if set(kinds) == {int, str} else Any
         optional, kind = len(kinds) < len(typing.get_args(kind)), _plain(kinds[0]) if len(kinds) == 1 else several
-    ranges = [each for each in said if isinstance(each, Range)]
-    option = next((each.name for each in said if isinstance(each, Option)), name.replace("_", "-"))
+    ranges = [each for each in metadata if isinstance(each, Range)]
+    option = next((each.name for each in metadata if isinstance(each, Option)), name.replace("_", "-"))
     return Setting(
         name=name,
         kind=kind,
         default=default,
         optional=optional,
-        option=option if _can_be_said(kind) else None,
-        choices=tuple(choice for each in said if isinstance(each, OneOf) for choice in each.choices),
+        option=option if _fits_option(kind) else None,
+        choices=tuple(choice for each in metadata if isinstance(each, OneOf) for choice in each.choices),
         low=next((each.low for each in ranges), None),
         high=next((each.high for each in ranges), None),
-        help=next((each for each in said if isinstance(each, str)), ""),
-        rules=tuple(each for each in said if isinstance(each, Range | OneOf)),
+        help=next((each for each in metadata if isinstance(each, str)), ""),
+        rules=tuple(each for each in metadata if isinstance(each, Range | OneOf)),
     )
 
 
-def _said(hint: Any) -> Iterator[Any]:
-    """Yield what stands in ``Annotated``, in a union as well."""
+def _metadata(hint: Any) -> Iterator[Any]:
+    """Yield the metadata of ``Annotated``, also inside a union."""
     if typing.get_origin(hint) is typing.Annotated:
         yield from hint.__metadata__
         hint = hint.__origin__
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         for each in typing.get_args(hint):
-            yield from _said(each)
+            yield from _metadata(each)
 
 
 def _plain(hint: Any) -> Any:
     return hint.__origin__ if typing.get_origin(hint) is typing.Annotated else hint
 
 
-def _can_be_said(kind: Any) -> bool:
+def _fits_option(kind: Any) -> bool:
+    """Return True if a command-line option can have values of a type."""
     if typing.get_origin(kind) is tuple:
         return typing.get_args(kind)[1:] == (...,) and typing.get_args(kind)[0] in (int, float, str)
     return kind in (int, float, bool, str, _NUMBER_OR_WORD) or (
@@ -328,13 +329,13 @@ def _can_be_said(kind: Any) -> bool:
 
 @functools.cache
 def _texts(kind: type) -> dict[str, str]:
-    """Return the docstrings under a class's fields, those it inherits as well."""
+    """Return the docstrings under a class's fields, including inherited ones."""
     texts: dict[str, str] = {}
     for each in reversed(kind.__mro__):
         try:
             tree = ast.parse(textwrap.dedent(inspect.getsource(each)))
         except (OSError, TypeError, SyntaxError):
-            continue  # built in, or typed at a prompt
+            continue  # a built-in class, or one defined at a prompt
         body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
         for field, text in itertools.pairwise(body):
             if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
@@ -349,6 +350,6 @@ def _texts(kind: type) -> dict[str, str]:
 
 
 def _number(value: float) -> str:
-    """Return a number as one writes it: large powers of two as such."""
+    """Return a number as text, large powers of two as ``2**n``."""
     power = int(math.log2(value)) if value >= 2**16 else 0
     return f"2**{power}" if power and value == 2**power else f"{value:g}"

@@ -1,4 +1,4 @@
-"""Where a part of a system works: what one worker knows of itself, in plain numbers and tensors."""
+"""Worker context: properties of one worker for the components of a system, in plain numbers and tensors."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ __all__ = ["WorkerContext"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WorkerContext:
-    """One worker's place in a training; what runs of a part there is built from it.
+    """Context of one worker in a training, from which the components of a system are built.
 
-    Letters: n nodes that the worker owns or has in its halo.
+    Letters: n owned and halo nodes of the worker.
     """
 
     rank: int
     workers: int
-    """P."""
+    """Number of workers, P."""
     seed: int
-    """Of the run."""
+    """Seed of the run."""
     ids: Tensor
-    """Global ids of the nodes that this worker owns or has in its halo, int64 ``(n,)``."""
+    """Global ids of the owned and halo nodes, int64 ``(n,)``."""
     importance: Tensor
-    """How much an error in each of them matters, in [0, 1], float32 ``(n,)``."""
+    """Weight of an error in each of these nodes, in [0, 1], float32 ``(n,)``."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    """Where it trains."""
+    """Device of the training."""
     direction: str | None = None
-    """``forward`` or ``backward``, where a part decides about rows of that direction alone."""
+    """``forward`` or ``backward`` for a component that handles rows of one direction only."""
 
     def named(self, name: str) -> str:
-        """Return a name that the part of the other direction does not have.
+        """Return a name that is unique among both directions.
 
         Example:
             >>> from dataclasses import replace

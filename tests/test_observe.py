@@ -298,7 +298,7 @@ def test_launched_run_names_a_failing_observer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("nowhere:Class", "must be found by module and class, as in 'my_module:RowErrors', got 'nowhere:Class'"),
+        ("nowhere:Class", "must be named by module and class, as in 'my_module:RowErrors', got 'nowhere:Class'"),
         ("math:sqrt", "must be a subclass of gnnqlab.Observer, got 'math:sqrt'"),
     ],
 )

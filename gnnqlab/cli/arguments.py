@@ -1,4 +1,4 @@
-"""An option as ``argparse`` takes it, made of the settings that it sets."""
+"""Build the ``argparse`` arguments of an option from its settings."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from gnnqlab.settings import Setting
 __all__ = ["Arguments", "arguments_of", "text_of"]
 
 Arguments = list[tuple[str, dict[str, Any]]]
-"""For each word of an option, what :meth:`argparse.ArgumentParser.add_argument` is told beside it."""
+"""Flags of an option, each with its keyword arguments for :meth:`argparse.ArgumentParser.add_argument`."""
 
 _KINDS = {int: "INT", float: "FLOAT", str: "TEXT"}
 
 
 def arguments_of(option: str, takers: list[tuple[str, Setting]], place: str) -> Arguments:
-    """Return the words of an option; its value stays the text that was typed until it is known who takes it."""
+    """Return the flags of an option; its value is stored as text until its setting, and so its type, is known."""
     kind, text = takers[0][1].kind, text_of(takers)
     if kind is not bool:
         return [(f"--{option}", {"dest": place, "metavar": _metavar(takers[0][1]), "help": text})]
@@ -30,19 +30,19 @@ def arguments_of(option: str, takers: list[tuple[str, Setting]], place: str) -> 
 
 
 def text_of(takers: list[tuple[str, Setting]]) -> str:
-    """Return the help of an option: a text and its default, for each group of takers that share the text."""
-    alike: dict[str, list[tuple[str, Setting]]] = {}
+    """Return the help of an option: text and default, once for each group of models or systems with the same text."""
+    groups: dict[str, list[tuple[str, Setting]]] = {}
     for taker, setting in takers:
-        alike.setdefault(" ".join(setting.help.replace("``", "").split()), []).append((taker, setting))
-    told = []
-    for text, group in alike.items():
+        groups.setdefault(" ".join(setting.help.replace("``", "").split()), []).append((taker, setting))
+    lines = []
+    for text, group in groups.items():
         names = ", ".join(name for name, _ in group)
-        told.append(f"{names}: {text}{_usual(group)}" if names else text + _usual(group))
-    return "\n".join(told).replace("%", "%%")
+        lines.append(f"{names}: {text}{_usual(group)}" if names else text + _usual(group))
+    return "\n".join(lines).replace("%", "%%")  # argparse formats help with %
 
 
 def _usual(group: list[tuple[str, Setting]]) -> str:
-    """Return the default, and whose differs from the first one's; of what is on or off or settled later, nothing."""
+    """Return the default, and all that differ from the first one; empty for switches and for values decided later."""
     defaults = {name: setting.write(setting.default) for name, setting in group if _has_default(setting)}
     if not defaults:
         return ""

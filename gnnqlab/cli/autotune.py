@@ -1,4 +1,4 @@
-"""The command that chooses λ, group size and period."""
+"""``gnnqlab autotune``: choose λ, group size and period."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ __all__ = ["Autotune"]
 
 @dataclass(kw_only=True)
 class Autotune(Options):
-    """Choose λ, group size and period of AdaQP; predicted and measured side by side."""
+    """Choose λ, group size and period of AdaQP; show predicted and measured figures."""
 
     target: str = "balanced"
     """time: the fastest within --most-variance; accuracy: least variance within --most-slower; balanced: between."""
     most_variance: float = 300.0
-    """time: bound on the gradient variance at most so many times that of lambda = 1; 4 bits everywhere are 289."""
+    """time: limit of the gradient variance bound, relative to that of lambda = 1; uniform 4 bits have 289."""
     most_slower: float = 0.1
-    """accuracy: an epoch at most this share longer than the fastest."""
+    """accuracy: limit of the epoch time, as the share by which it exceeds the fastest."""
     most_stale: float = 0.1
-    """Share of the objective that widths may lose by growing old; decides the period."""
+    """Share of the objective that stale bit-widths may lose; determines the period."""
     confirm: int = 2
-    """Settings that are trained for some epochs beside Vanilla."""
+    """Number of settings to confirm by short trainings, compared with Vanilla."""
     trial_epochs: int = 20
-    """Epochs of each of these."""
+    """Epochs of each of these trainings."""
 
     def run(self) -> dict[str, Any]:
         from gnnqlab.systems.system import make_system
         from gnnqlab.train.config.command import command_of
         from gnnqlab.tune.autotune import autotune
 
-        given = self.recipe_settings("adaqp")
-        widths = given.pop("among", (2, 4, 8))
-        if given:
-            raise ValueError(f"autotune chooses the settings of the system itself, got {sorted(given)}; leave them out")
+        settings = self.recipe_settings("adaqp")
+        widths = settings.pop("among", (2, 4, 8))
+        if settings:
+            raise ValueError(f"autotune chooses the system's settings itself, got {sorted(settings)}; leave them out")
         tuned = autotune(
             self.configure("vanilla"),
             target=self.target,
@@ -61,7 +61,7 @@ class Autotune(Options):
 
 
 def _shown(trial: dict[str, Any]) -> dict[str, Any]:
-    """One line of the table: predicted beside measured."""
+    """Return one row of the table, with predicted and measured figures."""
 
     def figure(name: str, form: str, scale: float = 1.0) -> str:
         return "" if trial[name] is None else form.format(trial[name] * scale if scale != 1 else trial[name])

@@ -1,4 +1,4 @@
-"""The command that measures."""
+"""``gnnqlab bench``: run benchmarks and show their results."""
 
 from __future__ import annotations
 
@@ -19,83 +19,84 @@ __all__ = ["Bench", "benchmarks"]
 
 @dataclass(kw_only=True)
 class Bench:
-    """Measure, each figure beside its limit or rival in the same run."""
+    """Run a benchmark; each figure is compared with a limit or baseline measured in the same run."""
 
     name: str
-    """Which measurement; without one of the known names they are listed. results: show what is kept."""
+    """Name of the benchmark; an unknown name shows the list. results: show the stored tables."""
     repeats: int | None = None
-    """Interleaved repeats; default: the measurement's own."""
+    """Interleaved repetitions; default: the benchmark's own."""
     link: str | None = None
-    """epoch, throughput: measure systems side by side over emulated hosts with links of this rate, as 1gbit. predict:
+    """epoch, throughput: compare systems over emulated hosts with links of this rate, for instance 1gbit. predict: rate
     of the links between hosts; default 200mbit. cdfgnn: the same; default 50mbit. limits: of the paced link; default
     1gbit. minibatch: of each worker's link; default 1gbit."""
     comm_share: float | None = None
-    """epoch, throughput: instead of --link, the share of its epoch that Vanilla communicates; throughput's default is
-    0.89 and 0.94."""
+    """epoch, throughput: instead of --link, the share of its epoch that Vanilla spends communicating; default of
+    throughput: 0.89 and 0.94."""
     hosts: int | None = None
-    """epoch with a link, throughput: emulated hosts; default 2. predict: only places with so many."""
+    """epoch with a link, throughput: number of emulated hosts; default 2. predict: only configurations with this
+    number."""
     workers: str | None = None
     """epoch with a link, throughput, accuracy: numbers of workers, separated by commas; default 2,4 and 2 and 2.
-    predict: only places with so many. limits: default 1,2. minibatch: default 1,2,4. codecs with --seeds: default 8."""
+    predict: only configurations with this number. limits: default 1,2. minibatch: default 1,2,4. codecs with --seeds:
+    default 8."""
     graph: str | None = None
     """epoch with a link, throughput: name or path; default: a planted partition. epoch without: several, separated by
-    semicolons; default one real, one made. accuracy: default two real graphs. compute: default coauthor_physics.
+    semicolons; default one real, one synthetic. accuracy: default two real graphs. compute: default coauthor_physics.
     systems: several, separated by commas; default three real graphs, as for exact. cdfgnn, fanouts, int8, precision:
     default amazon_computers. tango: several, separated by semicolons; the same default. cuts: several, separated by
-    semicolons; default one real, three made. limits: the same; default one real, two made. versions: the same; default
-    one made. minibatch: default a planted partition, for scores digits. memory: of trainings; default rmat:12,30.
-    broadcasts: default cora and amazon_computers. codecs: several, separated by commas; default four real graphs, with
-    --seeds three."""
+    semicolons; default one real, three synthetic. limits: the same; default one real, two synthetic. versions: the
+    same; default one synthetic. minibatch: default a planted partition, for scores digits. memory: of trainings;
+    default rmat:12,30. broadcasts: default cora and amazon_computers. codecs: several, separated by commas; default
+    four real graphs, with --seeds three."""
     models: str | None = None
     """throughput, accuracy, codecs, compute, epoch, int8, limits, memory, minibatch, nodewise, precision, systems,
-    tango: names of models, separated by commas; default: all seven, of codecs and compute three, of epoch
-    gcn,graphsage, of int8, minibatch and tango gcn,gat, of limits gcn,graphsage,gcnii, of memory graphsage,gat for SAR,
-    gcn for what is foreseen and else all, of nodewise gcn,graphsage,gcnii,jknet, of precision gcn, of systems
-    gcn,graphsage, of versions gcn,graphsage,gcnii."""
+    tango: names of models, separated by commas; default: all seven; codecs and compute: three; epoch: gcn,graphsage;
+    int8, minibatch and tango: gcn,gat; limits: gcn,graphsage,gcnii; memory: graphsage,gat for SAR, gcn for predicted
+    memory, else all; nodewise: gcn,graphsage,gcnii,jknet; precision: gcn; systems: gcn,graphsage; versions:
+    gcn,graphsage,gcnii."""
     hidden: int | None = None
-    """limits: columns of hidden layers; default those of throughput's models."""
+    """limits: hidden dimension; default those of throughput's models."""
     systems: str | None = None
-    """throughput, accuracy, codecs with --seeds: names of contestants, separated by commas, as 2-bit,sylvie; default:
-    all. predict: only these systems. systems: names of systems, each as published and with every service, or with a +
-    the second line alone. precision: names of systems as published. caches: parts of the names of lines, as metis /
-    float32; default: all. broadcasts: the same, as variation. memory: recipes whose memory is foreseen; default:
-    all. versions: names of systems; default vanilla."""
+    """throughput, accuracy, codecs with --seeds: names of contestants, separated by commas, for instance 2-bit,sylvie;
+    default: all. predict: only these systems. systems: names of systems, each as published and with all compatible
+    features of this library, or with a + only the latter. precision: names of systems as published. caches: parts of
+    the names of rows, for instance metis / float32; default: all. broadcasts: the same, for instance variation. memory:
+    recipes whose memory is predicted; default: all. versions: names of systems; default vanilla."""
     parts: str | None = None
-    """memory: parts of the table, separated by commas: SAR's peaks and seconds beside Vanilla's, what is foreseen, live
-    matrices, what layers keep; default: peaks,seconds,foreseen,live,kept. codecs without --seeds: errors of messages,
-    their means by direction, gradients, messages that depend on those before; default:
+    """memory: parts of the table, separated by commas: SAR's peaks and seconds compared with Vanilla's, predicted
+    memory, live matrices, activations saved by layers; default: peaks,seconds,foreseen,live,kept. codecs without
+    --seeds: errors of messages, their means by direction, gradients, messages that depend on earlier ones; default:
     messages,means,gradients,late."""
     computes: str | None = None
     """precision: names of parts of the axis compute, separated by commas; default float32,bfloat16,int8."""
     epochs: int | None = None
-    """epoch with a link, throughput: epochs of each run; default 120 and 12, systems that decide as they train at least
-    120. accuracy: default what each model needs. compute: default 40. precision, systems: default 150.
-    broadcasts: default 120. cdfgnn: default 100. codecs: default what each graph needs. fanouts: default 60. exact,
-    int8, tango: default 200. limits: default 15. memory: of runs in which bytes are counted; default 2. minibatch: of
-    the trainings for scores; default 30."""
+    """epoch with a link, throughput: epochs of each run; default 120 and 12, at least 120 for systems that adapt during
+    training. accuracy: default by model. compute: default 40. precision, systems: default 150. broadcasts: default 120.
+    cdfgnn: default 100. codecs: default by graph. fanouts: default 60. exact, int8, tango: default 200. limits: default
+    15. memory: of runs with memory records; default 2. minibatch: of the trainings for scores; default 30."""
     seeds: int | None = None
-    """epoch, with a link: seeds over which the accuracies of Vanilla and AdaQP are compared; default: none. codecs: of
-    whole trainings, which are compared instead; default: none. accuracy, broadcasts, caches, cdfgnn, compute, int8,
+    """epoch, with a link: number of seeds to compare the accuracies of Vanilla and AdaQP; default: none. codecs: of
+    complete trainings, which are compared instead; default: none. accuracy, broadcasts, caches, cdfgnn, compute, int8,
     minibatch, precision, tango: trainings of each contestant; default 5. fanouts: default 3."""
     first_seed: int | None = None
     """epoch with a link, accuracy, broadcasts, caches, cdfgnn, codecs, compute, int8, minibatch, precision, systems,
     tango: seed of the first of these trainings; default 0."""
     other: str | None = None
-    """versions: path of the Python of an environment, or of a built checkout, that has another gnnqlab."""
+    """versions: path of the Python interpreter of an environment, or of a built checkout, with another gnnqlab."""
     keep: str | None = None
-    """Keep the rows in the table of this name, with date, machine and command. Where there is one, rows of the same
-    case, figure and rival take the place of the old ones, and the others are added."""
+    """Store the rows in the table of this name, with date, machine and command. In an existing table, rows of the same
+    case, figure and baseline are replaced, and others are added."""
     results: str | None = None
-    """Folder of kept tables; default: the package's own, gnnqlab/results. With results: which folder to show."""
+    """Folder of stored tables; default: the package's own, gnnqlab/results. With results: folder to show."""
     trainings: str | None = None
-    """systems: folder in which each training is kept, and found again by the next call; default runs/bench-systems.
-    accuracy, broadcasts, caches, cdfgnn, codecs, exact, precision, tango: the same, default runs/bench-accuracy and so
-    on; int8: that of tango."""
+    """systems: folder in which trainings are stored and reused by the next call; default runs/bench-systems. accuracy,
+    broadcasts, caches, cdfgnn, codecs, exact, precision, tango: the same, default runs/bench-accuracy and so on; int8:
+    that of tango."""
     page: Path | None = None
-    """results: write the page of results there, its charts into a folder of the same name, and the index of all kept
-    tables next to it."""
+    """results: write the page of results to this file, its charts into a folder of the same name, and the index of all
+    stored tables next to it."""
     readme: Path | None = None
-    """results: write the kept table of systems between the two marks of this file."""
+    """results: write the stored table of systems, one line each, between the two markers in this file."""
     json: bool = False
     """End standard output with one JSON object."""
 
@@ -107,14 +108,14 @@ class Bench:
         for option in ("page", "readme"):
             if (path := getattr(self, option)) is not None:
                 raise ValueError(
-                    f"a page is made by bench results, got --{option} {path} for {self.name}; leave it out"
+                    f"--{option} needs bench results, got --{option} {path} for bench {self.name}; leave it out"
                 )
         if self.results is not None and self.keep is None:
-            raise ValueError(f"a folder of kept tables needs the name of one, got --results {self.results}; add --keep")
+            raise ValueError(f"--results needs the name of a table, got --results {self.results}; add --keep")
         if self.keep is not None:
-            require_joinable(self.keep, folder=self.results or HERE)  # before hours of measuring, not after them
-        given = {name: value for name in _SINGLE + _LISTS if (value := getattr(self, name)) is not None}
-        options = {name: tuple(value.split(",")) if name in _LISTS else value for name, value in given.items()}
+            require_joinable(self.keep, folder=self.results or HERE)  # before hours of measurement, not after them
+        words = {name: value for name in _SINGLE + _LISTS if (value := getattr(self, name)) is not None}
+        options = {name: tuple(value.split(",")) if name in _LISTS else value for name, value in words.items()}
         if self.workers is not None:
             options["workers"] = _numbers(self.workers)
         result = benchmarks("registry").measure(self.name, repeats=self.repeats, **options)
@@ -122,13 +123,13 @@ class Bench:
             print(f"{result['machine']['processor']}, instruction set {result['machine']['instruction_set']}")
             print(_table(self.name, result["rows"]))
         if self.keep is not None:
-            result["kept"] = str(self._kept(self.keep, result["rows"]))
+            result["kept"] = str(self._store(self.keep, result["rows"]))
             if not self.json:
-                print(f"kept: {result['kept']}")
+                print(f"stored: {result['kept']}")
         return result
 
-    def _kept(self, part: str, rows: list[dict[str, Any]]) -> Path:
-        """Join rows to the table of that name, or keep them beside it: what was measured is not lost."""
+    def _store(self, part: str, rows: list[dict[str, Any]]) -> Path:
+        """Merge rows into the table of that name, or store them as a new table, so that no measurement is lost."""
         from gnnqlab.results import HERE, join, keep
 
         where: dict[str, Any] = {"command": self._command(), "folder": self.results or HERE}
@@ -136,11 +137,11 @@ class Bench:
             return join(part, rows, **where)
         except ValueError as error:
             path = keep(f"{part}-{time.strftime('%Y%m%d-%H%M%S')}", rows, **where)
-            print(f"gnnqlab: {error}; they are kept as {path.stem}", file=sys.stderr)
+            print(f"gnnqlab: {error}; the rows are stored as {path.stem}", file=sys.stderr)
             return path
 
     def _show_kept(self) -> dict[str, Any]:
-        """Show all kept tables, or write the page of results."""
+        """Show all stored tables, or write the page of results."""
         from gnnqlab.results import HERE, load, markdown
 
         tables = load(self.results or HERE)
@@ -165,24 +166,24 @@ class Bench:
         page = benchmarks("page")
         assert self.readme is not None
         if "systems" not in tables:
-            raise ValueError("there is no kept table of systems; make it with gnnqlab bench systems --keep systems")
+            raise ValueError("there is no stored table of systems; run gnnqlab bench systems --keep systems")
         rows = page.summary(tables["systems"]["rows"])
         text = page.put_between(self.readme.read_text(encoding="utf-8"), rows)
         self.readme.write_text(text, encoding="utf-8")
 
     def _command(self) -> str:
-        """Return the line that measures this again."""
+        """Return the command that repeats this measurement."""
         words = ["gnnqlab", "bench", self.name]
         for each in (each.name for each in fields(self) if each.name not in _NOT_REPEATED):
             value = getattr(self, each)
             if value is not None:
-                told = {"graph": _named, "other": _another}.get(each, str)(value)
-                words += [f"--{each.replace('_', '-')}", told]
+                text = {"graph": _named, "other": _another}.get(each, str)(value)
+                words += [f"--{each.replace('_', '-')}", text]
         return shlex.join(words)
 
 
 def benchmarks(module: str) -> Any:
-    """Return a module of the benchmarks, which lie beside the package in a checkout.
+    """Return a module of the folder ``benchmarks``, which a checkout has next to the package.
 
     Raises:
         ValueError: if the package was installed without its sources.
@@ -193,26 +194,26 @@ def benchmarks(module: str) -> Any:
         if error.name != "benchmarks":
             raise
         raise ValueError(
-            "gnnqlab bench needs the folder benchmarks of a checkout, and it is not beside this installed package; "
-            "call it in a checkout after make demo, or show the kept tables with gnnqlab bench results"
+            "gnnqlab bench needs the folder benchmarks of a checkout, which this installed package does not have; "
+            "call it in a checkout after make demo, or show the stored tables with gnnqlab bench results"
         ) from None
 
 
 _SINGLE = ("link", "comm_share", "hosts", "graph", "hidden", "epochs", "seeds", "first_seed", "trainings", "other")
-"""Options that a measurement takes as they were given."""
+"""Options passed to a benchmark unchanged."""
 _LISTS = ("models", "systems", "parts", "computes")
-"""Options with commas, which a measurement takes as tuples."""
+"""Options with commas, passed to a benchmark as tuples."""
 _NOT_REPEATED = ("name", "keep", "results", "page", "readme", "trainings", "json")
-"""Options that say where results go, not what is measured."""
+"""Options for the destination of results, which do not affect the measurement."""
 
 
 def _another(path: str) -> str:
-    """Return what stands in a kept command for a Python that is on one machine alone."""
+    """Return the name in a stored command for a Python interpreter whose path is valid on one machine only."""
     return Path(path).name
 
 
 def _named(graphs: str) -> str:
-    """Return paths of graphs as the names by which any machine that has them finds them."""
+    """Return graphs by name instead of path where possible, so that the command works on other machines."""
     find_graph = benchmarks("engine.graphs").find_graph
 
     def name(found: re.Match[str]) -> str:
@@ -223,7 +224,7 @@ def _named(graphs: str) -> str:
 
 
 def _table(name: str, rows: list[dict[str, Any]]) -> str:
-    """Return a measurement as a person reads it: as its module shows it, or each figure beside its rival."""
+    """Return a measurement as a table: in the form of its module, or with each figure next to its baseline."""
     own = benchmarks("registry").shown(name, rows)
     return plain_table(benchmarks("engine.rows").cells(rows) if own is None else own)
 

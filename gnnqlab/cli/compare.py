@@ -1,4 +1,4 @@
-"""The command that compares: systems × models × graphs, one training after the other."""
+"""``gnnqlab compare``: train systems × models × graphs, one after another, and compare them."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ __all__ = ["Compare"]
 
 @dataclass(kw_only=True)
 class Compare(Options):
-    """Train several systems on the same graph, partition, seed and link, one after the other.
+    """Train several systems on the same graph, partition, seed and link, one after another.
 
     Several models and graphs make a grid: every system with every model on every graph. All are evaluated equally
-    often: where --evaluate-every is not given, as rarely as the system with the rarest evaluations (pipegcn, sylvie).
+    often: by default as rarely as the system with the rarest evaluations (pipegcn, sylvie).
     """
 
     graph: str = "digits"
     """Graphs separated by commas; `gnnqlab graphs` lists the names."""
     model: str = "gcn"
-    """Models separated by commas; `gnnqlab models` lists them. Of your own: module:function, their builders."""
+    """Models separated by commas; `gnnqlab models` lists them. Your own ones are module:function, their builders."""
     systems: str = "vanilla,fixed-bits"
-    """Systems separated by commas; the first is the reference. One may carry settings of its own, a colon ahead of
-    each: vanilla,fixed-bits:bits=1,fixed-bits:bits=8,adaqp:lam=0.3:among=2+4+8,bns-gcn:p=0.1. They go before the
-    options --bits, --lam ..., which are for all systems that take them; `gnnqlab systems` lists the settings."""
+    """Systems separated by commas; the first is the baseline. A system may have its own settings, each after a colon:
+    vanilla,fixed-bits:bits=1,fixed-bits:bits=8,adaqp:lam=0.3:among=2+4+8,bns-gcn:p=0.1. They override the options
+    --bits, --lam ..., which apply to all systems that take them; `gnnqlab systems` lists the settings."""
     target: float | None = None
-    """Validation score in [0, 1] whose time is taken; default: half a point below Vanilla's best on the same graph with
-    the same model."""
+    """Validation score in [0, 1] for the time-to-accuracy; default: half a point below Vanilla's best on the same graph
+    with the same model."""
     mini_batch: bool = False
-    """Train on mini-batches of sampled neighbours (DGL) as well: one process and thread, no link."""
+    """Also train on mini-batches of sampled neighbours (DGL): one process and thread, no link."""
     fanout: int = 10
-    """Neighbours sampled of a node in each layer, for --mini-batch."""
+    """Neighbours sampled per node and layer, for --mini-batch."""
     batch_size: int = 1024
-    """Training nodes in a batch, for --mini-batch."""
+    """Training nodes per batch, for --mini-batch."""
 
     def run(self) -> dict[str, Any]:
         from gnnqlab.lab.training.comparison_table import check_target
 
         if self.target is not None:
             check_target(self.target)
-        fields = self._fields()  # all of them, so that a mistake shows before anything is trained
+        fields = self._fields()  # all of them first, so that an error is raised before any training
         count, begun = sum(len(each.configs) for each in fields), 0
         for each in fields:
             self._train(each, begun, count)
@@ -86,19 +86,19 @@ class Compare(Options):
                 configs = [options.configure(choice.name, **choice.settings) for choice in chosen]
                 if self.mini_batch:
                     configs[0].require_nodes("--mini-batch")
-                fields.append(_Field(graph, model, chosen, _evaluated_alike(configs)))
+                fields.append(_Field(graph, model, chosen, _with_equal_evaluation(configs)))
         return fields
 
     def _train(self, each: _Field, begun: int, count: int) -> None:
-        """Train the runs of one graph and model; one that fails is a line, and the others go on."""
+        """Train the runs of one graph and model; a failure is reported, and the others continue."""
         from gnnqlab.launch.calibrate import settle
         from gnnqlab.launch.local import launch
 
         try:
-            each.configs = settle(each.configs)
+            each.configs = settle(each.configs)  # one calibrated link for all systems
         except (RuntimeError, OSError) as error:
             for choice in each.choices:
-                each.fail(choice, f"no link was found: {error}")
+                each.fail(choice, f"calibrating the link failed: {error}")
             return
         for number, (choice, config) in enumerate(zip(each.choices, each.configs), start=begun + 1):
             try:
@@ -113,13 +113,13 @@ class Compare(Options):
             each.line, each.no_line = self._mini_batch(each.configs[0])
 
     def _mini_batch(self, config: RunConfig) -> tuple[list[Line], str]:
-        """Return the line of mini-batches, or none and why there can be none."""
+        """Return the result of mini-batch training, or none and the reason."""
         from gnnqlab.graph import load
         from gnnqlab.train.dgl_mini_batch import MiniBatch, why_not
 
         reason = why_not(config)
         if reason:
-            print(f"mini-batches are left out: {reason}", file=sys.stderr)
+            print(f"mini-batches are skipped: {reason}", file=sys.stderr)
             return [], reason
         print("mini-batch: one process and thread, neighbours sampled by DGL, no link", file=sys.stderr)
         batches = MiniBatch(fanout=self.fanout, batch_size=self.batch_size)
@@ -152,7 +152,7 @@ class Compare(Options):
             ]
 
     def _result(self, fields: list[_Field], done: list[_Field], failed: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the JSON: all runs in one list, and what belongs to a graph and model apart."""
+        """Return the JSON: all runs in one list, and the facts of each graph and model separately."""
         result: dict[str, Any] = {"runs": [line for each in done for line in each.summaries[: len(each.runs)]]}
         parts = [each.facts(mini_batch=self.mini_batch) for each in done]
         if len(fields) == 1 and parts:
@@ -164,16 +164,16 @@ class Compare(Options):
 
 @dataclass
 class _Field:
-    """One graph and model of the grid: its configurations, and what became of them."""
+    """Cell of the grid, one graph and model: its configurations, and their results."""
 
     graph: str
     model: str
     choices: list[Choice]
-    """With the settings that options give to all."""
+    """Systems with their own settings and those of common options."""
     configs: list[RunConfig]
     runs: list[Run] = field(default_factory=list)
     settings: list[dict[str, Any]] = field(default_factory=list)
-    """Of the runs, one each."""
+    """Settings of each run."""
     failed: list[dict[str, Any]] = field(default_factory=list)
     line: list[Line] = field(default_factory=list)
     no_line: str = ""
@@ -183,14 +183,14 @@ class _Field:
     summaries: list[dict[str, Any]] = field(default_factory=list)
 
     def fail(self, choice: Choice, error: str) -> None:
-        """Note a training that failed, and say so in one line."""
-        said = " ".join(error.split())
+        """Record a failed training, and report it in one line."""
+        text = " ".join(error.split())
         where = {"system": choice.name, "settings": choice.settings, "model": self.model, "graph": self.graph}
-        self.failed.append({**where, "error": said})
-        print(f"gnnqlab: {choice}, {self.model} on {self.graph}: {said}", file=sys.stderr)
+        self.failed.append({**where, "error": text})
+        print(f"gnnqlab: {choice}, {self.model} on {self.graph}: {text}", file=sys.stderr)
 
     def table(self) -> dict[str, Any]:
-        """Return what ``grid_table`` takes."""
+        """Return the entry of this cell for ``grid_table``."""
         return {
             "graph": self.graph,
             "model": self.model,
@@ -202,7 +202,7 @@ class _Field:
         }
 
     def facts(self, *, mini_batch: bool) -> dict[str, Any]:
-        """Return what the JSON says of this graph and model beside its runs."""
+        """Return the JSON facts of this graph and model, without the runs."""
         facts: dict[str, Any] = {
             "graph": self.graph,
             "model": self.model,
@@ -214,9 +214,9 @@ class _Field:
         return facts
 
 
-def _evaluated_alike(configs: list[RunConfig]) -> list[RunConfig]:
-    """Return configurations that are evaluated equally often, so that best epochs and times to a score are alike."""
+def _with_equal_evaluation(configs: list[RunConfig]) -> list[RunConfig]:
+    """Return configurations that are evaluated equally often, so that best epochs and times to a score compare."""
     every = [config.train.evaluate_every or 0 for config in configs]
     most = 0 if 0 in every else max(every)
-    alike = [dataclasses.replace(config.train, evaluate_every=most) for config in configs]
-    return [dataclasses.replace(config, train=train) for config, train in zip(configs, alike)]
+    trains = [dataclasses.replace(config.train, evaluate_every=most) for config in configs]
+    return [dataclasses.replace(config, train=train) for config, train in zip(configs, trains)]

@@ -1,4 +1,4 @@
-"""What a shell needs to complete the words of a command line."""
+"""Shell completion of the command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHELLS = ("bash", "zsh", "tcsh")
 
 
 def completion_script(shell: str, commands: Mapping[str, type[Any]]) -> str:
-    """Return the script that a shell is to read: commands, options, and the names that some options take.
+    """Return the completion script of a shell: commands, options, and the values of options with few choices.
 
     Args:
         shell: one of :data:`SHELLS`.
@@ -36,8 +36,8 @@ def completion_script(shell: str, commands: Mapping[str, type[Any]]) -> str:
     for name, command in commands.items():
         parser, _ = parser_of(name, command)
         about = (command.__doc__ or "").partition("\n")[0]
-        below = each.add_parser(name, parents=[parser], add_help=False, help=about, description=about)
-        for action in below._actions:
+        subparser = each.add_parser(name, parents=[parser], add_help=False, help=about, description=about)
+        for action in subparser._actions:
             if action.dest == "name":
                 action.choices = names["bench"]
             elif action.dest in names:
@@ -49,7 +49,7 @@ def completion_script(shell: str, commands: Mapping[str, type[Any]]) -> str:
 
 
 def _names() -> dict[str, list[str]]:
-    """Return the words that an option may have, where there are few."""
+    """Return the values of options with few choices."""
     from gnnqlab.cli.bench import benchmarks
     from gnnqlab.graph.sources import names
     from gnnqlab.nn.models import MODELS
@@ -58,7 +58,7 @@ def _names() -> dict[str, list[str]]:
 
     try:
         measurements = sorted(benchmarks("registry").BENCHES)
-    except ValueError:  # an installed package has the kept tables alone
+    except ValueError:  # an installed package has the stored tables only
         measurements = ["results"]
     return {
         "system": sorted(SYSTEMS),

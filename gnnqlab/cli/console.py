@@ -1,4 +1,4 @@
-"""Tables for a terminal: runs side by side, measurements beside their rivals, plain lists."""
+"""Tables for a terminal: comparisons of runs, and plain lists."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ __all__ = ["grid_table", "plain_table", "run_table"]
 
 
 def run_table(summaries: list[dict[str, Any]]) -> str:
-    """Return runs side by side; ratios are against the first."""
+    """Return a table of runs; ratios are relative to the first."""
     return plain_table(_rows(summaries, [summary["system"] for summary in summaries]))
 
 
 def grid_table(comparisons: list[dict[str, Any]]) -> str:
-    """Return comparisons as one table, a row for each run; ratios are against the first of the same graph and model.
+    """Return comparisons as one table, one row per run; ratios are relative to the first of the same graph and model.
 
     Args:
         comparisons: each with ``graph``, ``model``, ``summaries``, ``names`` of the runs, ``target`` (the validation
             score whose time the summaries have as ``to_target_s``, or ``None``), ``failed`` (names of runs that ended
-            without figures) and ``no_line``: why there is no mini-batch line, if one was asked for and cannot be.
+            without figures) and ``no_line``: the reason if a requested mini-batch row is missing.
     """
     rows, notes = [], []
     several = len(comparisons) > 1
     for comparison in comparisons:
         where = {"graph": comparison["graph"], "model": comparison["model"]} if several else {}
-        ours = _rows(comparison["summaries"], comparison["names"], target=comparison["target"], apart=several)
-        ours += [{"system": name, "test": "failed"} for name in comparison["failed"]]
+        run_rows = _rows(comparison["summaries"], comparison["names"], target=comparison["target"], apart=several)
+        run_rows += [{"system": name, "test": "failed"} for name in comparison["failed"]]
         if comparison["no_line"]:
-            ours.append({"system": "mini-batch", "test": "no line"})
+            run_rows.append({"system": "mini-batch", "test": "no line"})
             notes.append(
                 f"no mini-batch line for {comparison['model']} on {comparison['graph']}: {comparison['no_line']}"
             )
-        rows += [where | row for row in ours]
+        rows += [where | row for row in run_rows]
     return "\n".join([plain_table(rows), *notes])
 
 
 def _rows(
     summaries: list[dict[str, Any]], names: list[str], *, target: float | None = None, apart: bool = False
 ) -> list[dict[str, str]]:
-    """Return the cells of runs that are compared; the target stands in its column's name, or in one ``apart``."""
+    """Return the cells of compared runs; the target is in the name of its column, or in its own one if ``apart``."""
     rows = []
     for name, summary in zip(names, summaries, strict=True):
         first, score = summaries[0], score_in(summary)
@@ -84,6 +84,7 @@ def _reached(seconds: float | None, first: float | None) -> str:
 
 
 def plain_table(rows: list[dict[str, Any]]) -> str:
+    """Return rows as aligned columns, with the union of their keys as header."""
     if not rows:
         return "(nothing)"
     columns = list(dict.fromkeys(column for row in rows for column in row))

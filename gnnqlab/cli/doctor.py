@@ -1,4 +1,4 @@
-"""What this machine can do for gnnqlab, and what is missing: one row a check, with the way out."""
+"""Checks of this machine and its software for gnnqlab: one row per check, with a remedy if something is missing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _check(name: str, found: str, ok: bool, way_out: str = "", *, optional: bool
 
 def _python() -> dict[str, Any]:
     ok = (3, 11) <= sys.version_info[:2] <= (3, 13)
-    way_out = "3.11 to 3.13 are tried; the pinned versions, DGL above all, are those of 3.11"
+    way_out = "3.11 to 3.13 are tested; the pinned versions (DGL in particular) are those for 3.11"
     return _check("python", platform.python_version(), ok, way_out, optional=True)
 
 
@@ -63,17 +63,17 @@ def _kernels() -> list[dict[str, Any]]:
 
     try:
         status = native.status()
-    except (ValueError, RuntimeError) as error:  # GNNQLAB_ISA names what is unknown, or what the processor lacks
+    except (ValueError, RuntimeError) as error:  # GNNQLAB_ISA is unknown, or not supported by the processor
         return [_check("kernels", "none", False, f"{error}; unset it")]
     found = f"{status['backend']}, {status['isa'] or 'plain PyTorch'}, {status['threads']} thread(s)"
     compiled = status["backend"] == "native"
-    way_out = status["reason"] or "GNNQLAB_KERNELS asks for the reference; unset it"
+    way_out = status["reason"] or "GNNQLAB_KERNELS selects the reference kernels; unset it"
     if status["backend"] not in ("native", "reference"):
         way_out = f"GNNQLAB_KERNELS must be native or reference, got {status['backend']!r}; unset it"
     rows = [_check("kernels", found, compiled, way_out)]
     runtimes = status["openmp"]
     if len(runtimes) > 1:
-        rows.append(_check("OpenMP", ", ".join(runtimes), False, "more than one runtime fights over the cores"))
+        rows.append(_check("OpenMP", ", ".join(runtimes), False, "several runtimes compete for the cores"))
     rows.append(
         _check("CUDA kernels", status["cuda"] or "none", bool(status["cuda"]), status["cuda_reason"], optional=True)
     )
@@ -99,7 +99,7 @@ def _devices() -> list[dict[str, Any]]:
 
 def _cores() -> dict[str, Any]:
     cores = len(os.sched_getaffinity(0))
-    return _check("cores", str(cores), cores >= 2, "two workers share one core: expect waiting", optional=True)
+    return _check("cores", str(cores), cores >= 2, "workers on one core wait for each other", optional=True)
 
 
 def _memory() -> dict[str, Any]:

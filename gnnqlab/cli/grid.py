@@ -1,8 +1,8 @@
-"""The grid of a comparison, read from a command line: systems with settings of their own, models, graphs.
+"""Parse the grid of a comparison from a command line: systems with their own settings, models, graphs.
 
-``vanilla,fixed-bits:bits=1,adaqp:lam=0.3:among=2+4+8`` names three systems: a comma between systems, a colon ahead of
-each setting, a plus between the numbers of a list. A graph's name may hold commas itself: a number goes with what is
-before it.
+``vanilla,fixed-bits:bits=1,adaqp:lam=0.3:among=2+4+8`` names three systems: a comma between systems, a colon before
+each setting, a plus between the numbers of a list. A graph's name may itself contain commas: a number belongs to the
+name before it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"\d+(\.\d+)?$")
 
 @dataclass(frozen=True)
 class Choice:
-    """A system of a comparison, by name, with the settings that are its own."""
+    """System of a comparison, by name, with its own settings."""
 
     name: str
     settings: dict[str, Any] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Choice:
 
 
 def systems_in(text: str) -> list[Choice]:
-    """Return the systems that a line names.
+    """Return the systems in an option's text.
 
     Raises:
         ValueError: if there is none, or a name, setting or value is wrong; the message lists the known ones.
@@ -46,7 +46,7 @@ def systems_in(text: str) -> list[Choice]:
 
 
 def models_in(text: str) -> list[str]:
-    """Return the models that a line names.
+    """Return the models in an option's text.
 
     Example:
         >>> models_in("gcn, gat")
@@ -56,7 +56,7 @@ def models_in(text: str) -> list[str]:
 
 
 def graphs_in(text: str) -> list[str]:
-    """Return the graphs that a line names.
+    """Return the graphs in an option's text.
 
     Example:
         >>> graphs_in("digits,sbm:400,4,8,cora")
@@ -91,8 +91,8 @@ def _choice(text: str) -> Choice:
 
     name, *parts = (part.strip() for part in text.split(":"))
     if _NUMBER.match(name):
-        raise ValueError(f"systems stand between commas, got {name!r}; join the numbers of a list by +: among=1+2+4")
-    make_system(name)  # refuses an unknown name and lists the known ones
+        raise ValueError(f"commas separate systems, got {name!r}; join the numbers of a list by +: among=1+2+4")
+    make_system(name)  # raises for an unknown name and lists the known ones
     settings: dict[str, Any] = {}
     for part in parts:
         setting, sign, value = (word.strip() for word in part.partition("="))
@@ -102,7 +102,7 @@ def _choice(text: str) -> Choice:
         if setting in settings:
             raise ValueError(f"{setting} must be given once, got {text!r}")
         settings[setting] = _value(name, setting, value)
-    make_system(name, **settings)  # refuses a value out of its range
+    make_system(name, **settings)  # raises for a value out of its range
     return Choice(name, settings)
 
 
@@ -110,13 +110,13 @@ _EXAMPLE = "fixed-bits:bits=4"
 
 
 def _value(system: str, setting: str, text: str) -> Any:
-    """Return a setting's value, of the type that the recipe's signature says."""
+    """Return a setting's value, with the type in the recipe's signature."""
     from gnnqlab.systems.settings import settings_of
     from gnnqlab.systems.system import SYSTEMS, make_system
 
     known = {each.name: each for each in settings_of(SYSTEMS[system])}
     if setting not in known:
-        make_system(system, **{setting: text})  # refuses it and lists those there are
+        make_system(system, **{setting: text})  # raises and lists the known settings
     return known[setting].read(text, said=f"{setting} of {system}", between="+")
 
 

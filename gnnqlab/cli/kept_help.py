@@ -1,6 +1,6 @@
-"""The options of a run as ``--help`` shows them, kept in a file: to ask models and systems for them imports torch.
+"""Options of a run for ``--help``, stored in a file, because reading them from models and systems imports torch.
 
-After an option, a text or a default has changed: ``python -c "from gnnqlab.cli import kept_help; kept_help.write()"``.
+After a change of an option, text or default: ``python -c "from gnnqlab.cli import kept_help; kept_help.write()"``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FILE = Path(__file__).with_name("kept_help.json")
 
 
 def live_sections() -> dict[str, dict[str, Arguments]]:
-    """Return section -> option -> its arguments, as models, systems and settings say them now."""
+    """Return section -> option -> its arguments, read from models, systems and settings."""
     from gnnqlab.cli.sections import SECTIONS, taken
 
     return {
@@ -26,20 +26,20 @@ def live_sections() -> dict[str, dict[str, Arguments]]:
 
 
 def kept_sections() -> dict[str, dict[str, Arguments]]:
-    """Return the same from the file."""
+    """Return section -> option -> its arguments, read from the file."""
     sections: dict[str, dict[str, Arguments]] = json.loads(FILE.read_text(encoding="utf-8"))
     return sections
 
 
 def write() -> None:
-    """Keep the options as they are now."""
+    """Write the present options to the file."""
     FILE.write_text(_text(live_sections()), encoding="utf-8")
 
 
 def _text(sections: dict[str, dict[str, Arguments]]) -> str:
-    """Return the file's text: a line an option, so that changes of several stay apart."""
+    """Return the file's text: one line per option, so that diffs show each change separately."""
     blocks = []
     for section, options in sections.items():
-        lines = [f"{json.dumps(option)}: {json.dumps(said, ensure_ascii=False)}" for option, said in options.items()]
+        lines = [f"{json.dumps(name)}: {json.dumps(flags, ensure_ascii=False)}" for name, flags in options.items()]
         blocks.append(f"{json.dumps(section)}: {{\n" + ",\n".join(lines) + "\n}")
     return "{\n" + ",\n".join(blocks) + "\n}\n"

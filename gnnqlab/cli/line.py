@@ -1,4 +1,4 @@
-"""The whole line: its command, what a mistake in it leaves, and the exit code."""
+"""Entry of the command line: select and run a command, report errors, set the exit code."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["ENVIRONMENT", "main"]
 
 @dataclass(kw_only=True)
 class Completion:
-    """Print what a shell needs to complete words: eval "$(gnnqlab completion bash)"."""
+    """Print the completion script of a shell: eval "$(gnnqlab completion bash)"."""
 
     shell: str
     """bash, zsh or tcsh."""
@@ -53,34 +53,34 @@ _COMMANDS: dict[str, type[Any]] = {
 
 ENVIRONMENT = {
     "GNNQLAB_RUNS": "folder of runs; default: runs",
-    "GNNQLAB_CACHE": "folder of what can be made again: shards, timings, graphs; default: ~/.cache/gnnqlab",
-    "GNNQLAB_DATA": "folder of graphs that were downloaded; default: datasets/downloads or ~/.cache/gnnqlab/data",
-    "GNNQLAB_KERNELS": "native or reference: which kernels run; default: native where they are built",
+    "GNNQLAB_CACHE": "cache of shards, timings and saved graphs; default: ~/.cache/gnnqlab",
+    "GNNQLAB_DATA": "folder of downloaded graphs; default: datasets/downloads or ~/.cache/gnnqlab/data",
+    "GNNQLAB_KERNELS": "native or reference: kernels to use; default: native if they are built",
     "GNNQLAB_ISA": "avx512, avx2 or scalar: instruction set of the kernels; default: the best of the processor",
     "GNNQLAB_STATIC": "1: figures without controls in notebooks",
     "GNNQLAB_PICTURES": "off: figures without pictures",
-    "GNNQLAB_STARTER": "program that starts each run, as nice",
+    "GNNQLAB_STARTER": "command prefix for each run, for instance nice",
 }
-"""Variables that a user may set, and what each does."""
+"""Environment variables for users, with their descriptions."""
 
 _PIPE_CLOSED = 128 + signal.SIGPIPE
-"""The code that a shell gives to a program whose reader went away."""
+"""Exit code that a shell gives to a program whose reader has closed the pipe."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and leave with its exit code."""
+    """Run one command and exit with its code."""
     try:
         _run(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read, ``| head`` for instance, has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor does Python's end complain
+    except BrokenPipeError:  # the reader, for instance ``| head``, has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the final flush would raise again
         raise SystemExit(_PIPE_CLOSED) from None
 
 
 def _run(arguments: Sequence[str] | None) -> None:
     words = sys.argv[1:] if arguments is None else list(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal without λ is still one
+        sys.stdout.reconfigure(errors="backslashreplace")  # for terminals that cannot show characters such as λ
     if not words or words[0] in ("-h", "--help", "--version"):
         print(f"gnnqlab {__version__}" if words[:1] == ["--version"] else _overview())
         raise SystemExit(0 if words else 2)
@@ -115,21 +115,21 @@ def _parse(words: list[str]) -> Any:
 
 
 def _overview() -> str:
-    """Return what there is to type."""
+    """Return the overview of commands and environment variables."""
     lines = [f"  {name:13}{(kind.__doc__ or '').partition(chr(10))[0]}" for name, kind in _COMMANDS.items()]
     about = "gnnqlab: train, understand and compare quantized distributed full-graph GNN training."
     usage = "usage: gnnqlab COMMAND [OPTIONS]\n       gnnqlab COMMAND --help\n       gnnqlab --version"
-    told = [f"  {name:17}{text}" for name, text in ENVIRONMENT.items()]
-    return "\n".join([usage, "", about, "", "commands:", *lines, "", "environment:", *told])
+    variables = [f"  {name:17}{text}" for name, text in ENVIRONMENT.items()]
+    return "\n".join([usage, "", about, "", "commands:", *lines, "", "environment:", *variables])
 
 
 def _warn(message: Warning | str, *_where: Any, **_what: Any) -> None:
-    """Show a warning as one line; where in the code it came from helps nobody at a command line."""
+    """Show a warning as one line, without its source location, which does not help at a command line."""
     print(f"gnnqlab: {message}", file=sys.stderr)
 
 
 def _complain(error: Exception | str, code: int, as_json: bool) -> int:
-    """Say on standard error what went wrong, for programs on standard output too; return the exit code."""
+    """Print an error to standard error, and as JSON to standard output for programs; return the exit code."""
     print(f"gnnqlab: {error}", file=sys.stderr)
     if as_json:
         print(json.dumps({"error": str(error), "exit_code": code}), flush=True)

@@ -1,4 +1,4 @@
-"""The commands that list: what there is to choose from, what has run, what this machine can do."""
+"""The commands that list systems, graphs, models, runs and checks of this machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _List:
 
 @dataclass(kw_only=True)
 class Systems(_List):
-    """List the systems and what each chooses along the axes."""
+    """List the systems with their part on each axis."""
 
     def run(self) -> dict[str, Any]:
         from gnnqlab.systems.system import SYSTEMS
@@ -67,17 +67,17 @@ class Models(_List):
 
 @dataclass(kw_only=True)
 class Runs(_List):
-    """List the runs in a folder, of earlier processes too; or delete some, or prune the cache."""
+    """List the runs in a folder, also of earlier processes; or delete runs, or prune the cache."""
 
     out: Path | None = None
     """Folder of runs; default: $GNNQLAB_RUNS, else runs."""
     delete: str | None = None
-    """Delete these runs, separated by commas; a run under way is refused."""
+    """Delete these runs, separated by commas; they must have ended."""
     older_than: float | None = None
-    """Delete the runs that ended so many days ago or earlier."""
+    """Delete the runs that ended at least this number of days ago."""
     prune_cache: bool = False
-    """Remove from $GNNQLAB_CACHE, else ~/.cache/gnnqlab, what can be made again: shards, timings, and graphs from
-    memory that no run of the folder names."""
+    """Delete recomputable files from $GNNQLAB_CACHE, else ~/.cache/gnnqlab: shards, timings, and graphs from memory
+    that no run of the folder uses."""
 
     def run(self) -> dict[str, Any]:
         from gnnqlab.run import disk_usage
@@ -98,7 +98,7 @@ class Runs(_List):
 
 
 def in_words(size: int) -> str:
-    """Return bytes as one reads them.
+    """Return a number of bytes with a unit.
 
     Example:
         >>> in_words(1_234_567), in_words(800)
@@ -108,7 +108,7 @@ def in_words(size: int) -> str:
 
 
 def _row(run: Run) -> dict[str, Any]:
-    """Return what a run is and how it went; of a folder that cannot be read, why not: the others are still listed."""
+    """Return the row of a run; for an unreadable folder with the error, so that other runs are still listed."""
     blank = dict.fromkeys(("system", "graph", "workers", "epochs", "test", "size"), "")
     row: dict[str, Any] = {"run": run.id, "status": "unreadable", **blank}
     from gnnqlab.run.disk_usage import bytes_under
@@ -130,7 +130,7 @@ def _row(run: Run) -> dict[str, Any]:
 
 @dataclass(kw_only=True)
 class Doctor(_List):
-    """Say what this machine can do, and what is missing."""
+    """Check this machine and its software; show a remedy for anything missing."""
 
     def run(self) -> dict[str, Any]:
         from gnnqlab.cli.doctor import examine

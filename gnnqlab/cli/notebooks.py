@@ -1,4 +1,4 @@
-"""The command that hands out the course."""
+"""``gnnqlab notebooks``: copy the course to a folder."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ __all__ = ["Notebooks", "course_folder"]
 
 @dataclass(kw_only=True)
 class Notebooks:
-    """Copy the notebooks of the course into a folder, which is made if need be."""
+    """Copy the notebooks of the course to a folder, which is created if it does not exist."""
 
     folder: Path
-    """Where they go."""
+    """Destination of the notebooks."""
     overwrite: bool = False
-    """Replace notebooks there that were changed."""
+    """Replace modified notebooks in the folder."""
     json: bool = False
     """End standard output with one JSON object."""
 
     def run(self) -> dict[str, Any]:
-        there = sorted(course_folder().glob("*.ipynb"))
-        changed = [book.name for book in there if not self._may_go(book)]
+        books = sorted(course_folder().glob("*.ipynb"))
+        changed = [book.name for book in books if not self._can_copy(book)]
         if changed and not self.overwrite:
             raise ValueError(
-                f"notebooks must not replace others, got {self.folder} with {', '.join(changed)}; choose another "
-                "folder, or --overwrite"
+                f"modified notebooks are not replaced by default, got {self.folder} with {', '.join(changed)}; choose "
+                "another folder, or --overwrite"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
-        for book in there:
+        for book in books:
             shutil.copyfile(book, self.folder / book.name)
         if not self.json:
-            print(f"{len(there)} notebooks in {self.folder}; begin with: jupyter lab {self.folder / there[0].name}")
-        return {"notebooks": [str(self.folder / book.name) for book in there]}
+            print(f"{len(books)} notebooks in {self.folder}; start with: jupyter lab {self.folder / books[0].name}")
+        return {"notebooks": [str(self.folder / book.name) for book in books]}
 
-    def _may_go(self, book: Path) -> bool:
+    def _can_copy(self, book: Path) -> bool:
         target = self.folder / book.name
         return not target.exists() or target.read_bytes() == book.read_bytes()
 
 
 def course_folder() -> Path:
-    """Return where the notebooks are: in the package as it is installed, beside it in a checkout.
+    """Return the folder of the notebooks: inside an installed package, next to the package in a checkout.
 
     Raises:
-        RuntimeError: if they are nowhere.
+        RuntimeError: if there is none.
     """
     package = Path(__file__).parents[1]
     for folder in (package / "notebooks", package.parent / "notebooks"):

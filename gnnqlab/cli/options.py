@@ -1,4 +1,4 @@
-"""The options that every run shares, and the configuration they make."""
+"""Options common to all runs, and the configuration built from them."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ __all__ = ["Options", "look_here"]
 
 
 def look_here() -> None:
-    """Find modules in the folder in which the line is typed, after all others; workers look where this process does."""
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.append(here)
+    """Add the working folder to the end of the module search path, which the workers inherit."""
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.append(folder)
 
 
 @dataclass(kw_only=True)
 class Options:
-    """What every run shares. The options of training, model, launch and system are those that the settings say."""
+    """Options common to all runs. Those of training, model, launch and system are derived from their settings."""
 
     graph: str = "digits"
     """Name or path of a graph; `gnnqlab graphs` lists the names."""
     model: str = "gcn"
-    """Model; `gnnqlab models` lists them. One of your own is module:function, its builder, found from here."""
+    """Model; `gnnqlab models` lists them. Your own one is module:function, its builder, importable from here."""
     workers: int = 2
-    """Partitions, one process each."""
+    """Number of partitions, one process each."""
     partition: str | None = None
-    """Partitioner instead of the system's own: metis or random."""
+    """Partitioner instead of the system's own, for instance metis or random; an unknown name shows the list."""
     replace: str | None = None
-    """Other parts on axes of the system, as cache=unchanged:tolerance=0.05,compute=bfloat16; an unknown name is
-    answered with the known ones. One of your own is module:Class, found from here, as codec=my_module:MyCodec."""
+    """Other parts on axes of the system, for instance cache=unchanged:tolerance=0.05,compute=bfloat16; an unknown name
+    shows the list. Your own one is module:Class, importable from here, as in codec=my_module:MyCodec."""
     out: Path | None = None
     """Folder for runs; default: $GNNQLAB_RUNS, else runs."""
     json: bool = False
     """End standard output with one JSON object."""
     given: Annotated[dict[str, str], NO_OPTION] = field(default_factory=dict)
-    """The other options by name, as they were typed: what takes one also says its type."""
+    """Further options by name, as text; their settings define the types."""
 
     def configure(self, system: str, **settings: Any) -> RunConfig:
         """Return the configuration of one run of ``system``, with the settings of its recipe."""
@@ -67,37 +67,40 @@ class Options:
         )
         if self.replace is not None:
             look_here()
-        # All at once: a cut of edges and an exchange that takes it are no system one by one.
+        # All parts at once: a vertex-cut and its exchange are valid only together.
         parts = {} if self.replace is None else parts_in(self.replace)
         if self.partition is not None:
             if "partition" in parts:
-                raise ValueError(f"partition must be given once, got {self.partition!r} and {self.replace!r}")
+                raise ValueError(
+                    f"partition must be given once, got --partition {self.partition} and --replace {self.replace}; "
+                    "leave one out"
+                )
             parts["partition"] = partitioner_named(self.partition, config.train.seed)
         return dataclasses.replace(config, system=replaced(config.system, parts)) if parts else config
 
     def recipe_settings(self, system: str) -> dict[str, Any]:
-        """Return the settings of a system's recipe that were given.
+        """Return the given settings of a system's recipe.
 
         Raises:
-            ValueError: if an option that only systems have is none of this one's.
+            ValueError: if an option belongs to other systems only.
         """
         from gnnqlab.systems.system import make_system
 
         takes = self.taken(system)
-        strange = {name: text for name, text in self.systems_alone().items() if name not in takes}
-        if strange:
-            make_system(system, **strange)  # refuses them and lists what it takes
+        others = {name: text for name, text in self.systems_alone().items() if name not in takes}
+        if others:
+            make_system(system, **others)  # raises and lists the settings of the system
         return takes
 
     def taken(self, system: str) -> dict[str, Any]:
-        """Return the settings among those given that a system's recipe takes."""
+        """Return the given options that are settings of a system's recipe."""
         from gnnqlab.cli.sections import own_options, system_options
 
         others = {setting.option for setting in own_options()}
         return self._values(setting for setting in system_options(system) if setting.option not in others)
 
     def systems_alone(self) -> dict[str, str]:
-        """Return the options given that are of systems alone, by the name of the setting, as they were typed."""
+        """Return the given options that only systems have, by the name of the setting, as text."""
         from gnnqlab.cli.sections import model_options, own_options, system_options
 
         others = {setting.option for setting in (*own_options(), *model_options())}

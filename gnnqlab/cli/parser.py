@@ -1,4 +1,4 @@
-"""The words of a command line as options: those of a command, and those of a run that the settings say."""
+"""Parse a command line: options of the command, and options of a run derived from its settings."""
 
 from __future__ import annotations
 
@@ -18,35 +18,36 @@ __all__ = ["BadWords", "parse", "parser_of"]
 
 
 class BadWords(Exception):
-    """Words that are not understood; the message says why."""
+    """Error of an invalid command line, with the reason."""
 
 
 def parse(name: str, command: type[Any], words: Sequence[str]) -> Any:
-    """Return a command as the words after its name make it.
+    """Return a command with the options after its name.
 
     Raises:
-        BadWords: if a word is no option of the command.
-        ValueError: if a value is not of its option's type, or there is no such model.
+        BadWords: if a word is not an option of the command.
+        ValueError: if a value does not have its option's type, or a model is unknown.
     """
     own = {setting.name: setting for setting in settings_in(command)}
-    asks = not {"-h", "--help"}.isdisjoint(words)
+    wants_help = not {"-h", "--help"}.isdisjoint(words)
     if issubclass(command, Options):
-        words = _with_models_known(words)
-    parser, known = parser_of(name, command, kept=asks and "torch" not in sys.modules)
-    found, strange = parser.parse_known_args([_hyphens(word) for word in words])
-    if strange:
-        near = nearest(strange[0].partition("=")[0].lstrip("-").replace("-", "_"), known)
+        words = _register_models(words)
+    # Help alone does not need torch: without it the stored options are shown much sooner.
+    parser, known = parser_of(name, command, kept=wants_help and "torch" not in sys.modules)
+    namespace, unknown = parser.parse_known_args([_hyphens(word) for word in words])
+    if unknown:
+        near = nearest(unknown[0].partition("=")[0].lstrip("-").replace("-", "_"), known)
         hint = next((f"; did you mean --{each.option}" for each in known if each.name == near), "")
-        raise BadWords(f"{' '.join(strange)} is no option of gnnqlab {name}{hint}")
-    given: dict[str, str] = vars(found)
+        raise BadWords(f"{' '.join(unknown)} is no option of gnnqlab {name}{hint}")
+    texts: dict[str, str] = vars(namespace)
     values: dict[str, Any] = {
-        each: own[each].read(given.pop(each), said=_shown(own[each])) for each in own & given.keys()
+        each: own[each].read(texts.pop(each), said=_shown(own[each])) for each in own & texts.keys()
     }
-    return command(**values, **({"given": given} if issubclass(command, Options) else {}))
+    return command(**values, **({"given": texts} if issubclass(command, Options) else {}))
 
 
-def _with_models_known(words: Sequence[str]) -> list[str]:
-    """Return the words with a name for each model that ``--model module:function`` says; its options are known then."""
+def _register_models(words: Sequence[str]) -> list[str]:
+    """Register the models of ``--model module:function``, so that their options exist; return the words with names."""
     before = _Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
     before.add_argument("--model")
     found, others = before.parse_known_args(list(words))
@@ -60,12 +61,12 @@ def _with_models_known(words: Sequence[str]) -> list[str]:
 
 
 def parser_of(name: str, command: type[Any], *, kept: bool = False) -> tuple[_Parser, list[Setting]]:
-    """Return a parser with a group for each section, and every setting that it knows.
+    """Return a parser with a group for each section, and all settings behind its options.
 
     Args:
-        name: what the command is called.
+        name: of the command.
         command: its class.
-        kept: take the options of models and systems from the file that help has, and know no settings of theirs.
+        kept: True to take the options of models and systems from the stored help, without their settings.
     """
     own = {setting.name: setting for setting in settings_in(command)}
     positional = "".join(f"{each.name.upper()} " for each in own.values() if each.default is dataclasses.MISSING)
@@ -84,13 +85,13 @@ def parser_of(name: str, command: type[Any], *, kept: bool = False) -> tuple[_Pa
         elif setting.option is not None:
             _add(options, arguments_of(setting.option, [("", setting)], setting.name))
     if issubclass(command, Options):
-        said = {setting.option for setting in known}
-        for section, options_there in (kept_sections() if kept else live_sections()).items():
+        added = {setting.option for setting in known}
+        for section, section_options in (kept_sections() if kept else live_sections()).items():
             group = parser.add_argument_group(section)
-            for option, arguments in options_there.items():
-                if option not in said:
+            for option, arguments in section_options.items():
+                if option not in added:  # a model and a system may have an option of the same name
                     _add(group, arguments)
-                said.add(option)
+                added.add(option)
         if not kept:
             from gnnqlab.cli.sections import SECTIONS, taken
 
@@ -99,8 +100,8 @@ def parser_of(name: str, command: type[Any], *, kept: bool = False) -> tuple[_Pa
 
 
 def _add(group: Any, arguments: Arguments) -> None:
-    for word, told in arguments:
-        group.add_argument(word, **told)
+    for flag, keywords in arguments:
+        group.add_argument(flag, **keywords)
 
 
 def _shown(setting: Setting) -> str:
@@ -108,7 +109,7 @@ def _shown(setting: Setting) -> str:
 
 
 def _hyphens(word: str) -> str:
-    """Return an option with hyphens; --group_size is understood as well."""
+    """Return an option with hyphens, so that --group_size works as well."""
     if not word.startswith("--"):
         return word
     option, sign, value = word.partition("=")
@@ -121,7 +122,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Help(argparse.HelpFormatter):
-    """Keeps the lines of a text: one for each group of takers."""
+    """Formatter that preserves the line breaks of help texts."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return [line for part in text.splitlines() for line in textwrap.wrap(part, width)]

@@ -1,4 +1,4 @@
-"""The options of a run by section, read from the dataclasses of a configuration and from the recipes."""
+"""Options of a run by section, from the dataclasses of a configuration and the recipes of systems."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ __all__ = ["SECTIONS", "Taken", "model_options", "own_options", "system_options"
 SECTIONS = ("training", "task", "model", "launch", "system")
 _KINDS = {"training": TrainSettings, "task": TaskSettings, "launch": LaunchSettings}
 Taken = dict[str, list[tuple[str, Setting]]]
-"""Option -> who takes it, each with its own setting; a taker without a name stands for all of them."""
+"""Option -> models or systems that have it, each with its own setting; an empty name stands for all of them."""
 
 
 def own_options() -> list[Setting]:
-    """Return the options that belong to no model and no system."""
-    return _sayable(setting for kind in _KINDS.values() for setting in settings_in(kind))
+    """Return the options that are independent of models and systems."""
+    return _with_option(setting for kind in _KINDS.values() for setting in settings_in(kind))
 
 
 def model_options(model: str | None = None) -> list[Setting]:
     """Return the options of a model, or of all."""
     models = MODELS if model is None else [model]
-    return _sayable(setting for name in models for setting in settings_in(settings_class(name)))
+    return _with_option(setting for name in models for setting in settings_in(settings_class(name)))
 
 
 def system_options(system: str | None = None) -> list[Setting]:
-    """Return the options of a system, or of all; none of one that is unknown."""
+    """Return the options of a system, or of all; an empty list for an unknown one."""
     recipes = SYSTEMS.values() if system is None else [SYSTEMS[system]] if system in SYSTEMS else []
-    return _sayable(setting for recipe in recipes for setting in settings_of(recipe))
+    return _with_option(setting for recipe in recipes for setting in settings_of(recipe))
 
 
 def taken(section: str) -> Taken:
-    """Return the options of a section and who takes them."""
+    """Return the options of a section, with the models or systems that have them."""
     if section in _KINDS:
-        return _by_option(("", setting) for setting in _sayable(settings_in(_KINDS[section])))
+        return _by_option(("", setting) for setting in _with_option(settings_in(_KINDS[section])))
     if section == "system":
         return _by_option((name, setting) for name in SYSTEMS for setting in system_options(name))
-    shared = _sayable(settings_in(ModelSettings))
+    shared = _with_option(settings_in(ModelSettings))
     names = {setting.name for setting in shared}
     own = ((name, setting) for name in MODELS for setting in model_options(name) if setting.name not in names)
     return _by_option([*(("", setting) for setting in shared), *own])
@@ -56,5 +56,5 @@ def _by_option(takers: Iterable[tuple[str, Setting]]) -> Taken:
     return by_option
 
 
-def _sayable(settings: Iterable[Setting]) -> list[Setting]:
+def _with_option(settings: Iterable[Setting]) -> list[Setting]:
     return [setting for setting in settings if setting.option is not None]

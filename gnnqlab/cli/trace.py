@@ -1,4 +1,4 @@
-"""The command that hands a run's timeline to other viewers."""
+"""``gnnqlab export-trace``: write a run's timeline for trace viewers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class ExportTrace:
     """Write the recorded epochs of a run as Chrome trace events, for ui.perfetto.dev or chrome://tracing."""
 
     run_id: str
-    """Which run; `gnnqlab runs` lists them."""
+    """Name of the run; `gnnqlab runs` lists them."""
     out: Path | None = None
     """Folder of runs; default: $GNNQLAB_RUNS, else runs."""
     path: Path | None = None
-    """The file to write, .json; default: trace.json in the run's folder."""
+    """Output file, .json; default: trace.json in the run's folder."""
     epoch: int | None = None
-    """This epoch alone; default: all that were recorded (--timeline-every)."""
+    """Only this epoch; default: all recorded epochs (--timeline-every)."""
     json: bool = False
     """End standard output with one JSON object."""
 
@@ -30,11 +30,11 @@ class ExportTrace:
         from gnnqlab.lab.training.trace import export_trace
         from gnnqlab.launch import runs
 
-        there = {run.id: run for run in runs(self.out)}
-        if self.run_id not in there:
-            hint = near(self.run_id, there) or "; gnnqlab runs lists them"
-            raise ValueError(f"a run to export must be one that is there, got {self.run_id!r}{hint}")
-        run = there[self.run_id]
+        present = {run.id: run for run in runs(self.out)}
+        if self.run_id not in present:
+            hint = near(self.run_id, present) or "; gnnqlab runs lists them"
+            raise ValueError(f"a run to export must exist, got {self.run_id!r}{hint}")
+        run = present[self.run_id]
         path = export_trace(run, self.path, epoch=self.epoch)
         found = critical_path(run, epoch=self.epoch)
         if not self.json:

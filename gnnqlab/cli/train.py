@@ -1,4 +1,4 @@
-"""The command that trains one system."""
+"""``gnnqlab train``: train one system."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class Train(Options):
     system: str = "vanilla"
     """System; `gnnqlab systems` lists them."""
     nnodes: int = 1
-    """Machines; with more than one use --print-command."""
+    """Number of machines; more than one needs --print-command."""
     address: str = "10.0.0.1"
     """Address of the first machine, for --print-command."""
     port: int = 29500
     """A free port of the first machine, for --print-command."""
     interface: str = "eth0"
-    """Network interface the workers talk over, for --print-command."""
+    """Network interface of the workers, for --print-command."""
     print_command: bool = False
-    """Print the torchrun line for every machine and a SLURM script, and train nothing."""
+    """Print the torchrun command of every machine and a SLURM script, without training."""
     resume: Path | None = None
-    """Folder or name of a run that ended early: go on from its newest checkpoint, with its own settings; with
+    """Folder or name of a run that ended early: resume it from its newest checkpoint, with its own settings; with
     --print-command on several machines."""
 
     def run(self) -> dict[str, Any]:
@@ -68,9 +68,9 @@ class Train(Options):
         changed = [setting.option for setting in own if getattr(self, setting.name) != setting.default]
         others = [f"--{option}" for option in (*changed, *self.given) if option not in free]
         if others:
-            raise ValueError(f"--resume goes on with the settings of its run, got {others} as well; leave them out")
+            raise ValueError(f"--resume uses the settings of its run, got {others} as well; leave them out")
         epochs = next((count.read(self.given["epochs"]) for count in own_options() if count.option in self.given), None)
-        look_here()  # for its model, if that is one of the user's
+        look_here()  # for a user-defined model
         folder = place if place.exists() else (self.out or files.default_root()) / place
         if self.print_command:
             return self._show(resume_on_machines(folder, epochs=epochs, out=self.out, **self._machines()))
@@ -101,7 +101,7 @@ class Train(Options):
 
 
 def follow(run: Run, which: str = "") -> None:
-    """Wait for a run with a progress bar; its first line says where it trains and, of several, ``which`` it is."""
+    """Wait for a run with a progress bar, after a line with its settings, preceded by ``which`` among several runs."""
     settings = run.settings
     workers, launch = settings["workers"], settings["launch"]
     print(
@@ -111,7 +111,7 @@ def follow(run: Run, which: str = "") -> None:
     )
     cores = len(os.sched_getaffinity(0))
     if launch["device"] == "cpu" and workers > cores:
-        print(f"{workers} workers share {cores} core(s): they will wait for each other", file=sys.stderr)
+        print(f"{workers} workers share {cores} core(s) and will wait for each other", file=sys.stderr)
     run.wait(progress=True)
 
 

@@ -1,6 +1,6 @@
 """Launched training: torchrun's workers under a guard; the handle of a run is in :mod:`gnnqlab.run`.
 
-The names come on demand: the guard and the workers import this package before they import anything heavy.
+Names are imported on demand, because the guard and the workers import this package before any heavy module.
 """
 
 import importlib
@@ -21,7 +21,7 @@ _HOMES = {
     "torchrun_command": "gnnqlab.launch.cluster",
 }
 _MOVED = ("doing", "folder", "kept", "own_parts", "processes", "progress", "run", "trained", "verdict", "written")
-"""Modules that are in :mod:`gnnqlab.run` now."""
+"""Modules that moved to :mod:`gnnqlab.run`."""
 
 __all__ = ["Run", "Stray", "WorkerError", "cleanup", "launch", "resume", "runs", "slurm_script", "torchrun_command"]
 

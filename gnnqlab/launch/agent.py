@@ -1,7 +1,8 @@
-"""The torchrun agent of one machine with a head start: import what every worker needs once, then fork them.
+"""The torchrun agent of one machine: import the workers' modules once, then fork the workers.
 
-``python -m gnnqlab.launch.agent ARGUMENTS`` is ``torchrun ARGUMENTS``; only the import comes first, ``--standalone``
-stays on the loopback, and the slow teardown of the interpreter (0.7 s after ``import torch``) is left out.
+``python -m gnnqlab.launch.agent ARGUMENTS`` acts as ``torchrun ARGUMENTS``, except that it imports first, that
+``--standalone`` uses the loopback only, and that it skips the slow teardown of the interpreter (0.7 s after
+``import torch``).
 """
 
 import importlib
@@ -16,21 +17,21 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str]) -> int:
-    """Run torchrun; its exit code."""
+    """Run torchrun; return its exit code."""
     report_exit_codes()
     apply_search_path()
     if "--start-method=fork" in arguments:
         for module in ("gnnqlab.train.config.run_config", target_of(arguments)):
             try:
                 importlib.import_module(module.partition(":")[0])
-            except Exception as error:  # the workers meet it again and report it properly
-                print(f"cannot import {module} ahead of the workers: {error}", file=sys.stderr)
+            except Exception as error:  # the workers will raise it again and report it properly
+                print(f"cannot import {module} before the workers start: {error}", file=sys.stderr)
     from torch.distributed.run import main as torchrun
 
     from gnnqlab.launch.loopback import alone
 
-    # Python 3.12 and later warn of a fork beside threads. Those here are torchrun's and its store's; a worker goes on
-    # with none of what they hold: its store, sockets and log are opened after the fork.
+    # Python 3.12 and later warn of a fork in a process with threads. Here these are torchrun's and its store's; a
+    # worker uses none of their locks or sockets: its own store, sockets and log are opened after the fork.
     warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork\(\)", DeprecationWarning)
     try:
         torchrun(alone(arguments))

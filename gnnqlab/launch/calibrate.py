@@ -1,7 +1,7 @@
-"""The rate of a link at which Vanilla spends a given share of its epoch communicating (AdaQP Table 1).
+"""Calibrate a link: find the rate at which Vanilla spends a given share of its epoch communicating (AdaQP Table 1).
 
-Short Vanilla runs over the very hosts that the training will have are measured, not computed: on emulated hosts the
-wire takes processor time as well. The first one, without a link, tells how long it computes and how much it sends.
+The share is measured by short Vanilla runs on the hosts of the training, because on emulated hosts the link takes
+processor time as well. The first run, without a link, measures computing time and bytes for the first estimate.
 """
 
 from __future__ import annotations
@@ -24,71 +24,71 @@ _TOLERANCE = 0.01
 _TRIES = 4
 _EPOCHS = (5, 60)
 _TRIAL_S = 3.0
-"""A trial has the epochs that fit into this time, within the bounds above."""
+"""Duration of a trial, which determines its number of epochs within the bounds above."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LinkTrial:
-    """One short Vanilla run."""
+    """Result of one short Vanilla run."""
 
     link: str
     """Rate of the link."""
     share: float
-    """Communication by epoch time, medians."""
+    """Median communication time divided by median epoch time."""
     epoch_s: float
-    """Median epoch."""
+    """Median epoch time."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """What was asked for, what was tried and what was found."""
+    """Target and trials of a calibration."""
 
     wanted: float
-    """Share of Vanilla's epoch that communication should take."""
+    """Target share of communication in Vanilla's epoch."""
     trials: tuple[LinkTrial, ...]
     """All trials, in order."""
 
     @property
     def best(self) -> LinkTrial:
-        """The trial that came nearest."""
+        """Trial closest to the target."""
         return min(self.trials, key=lambda trial: abs(trial.share - self.wanted))
 
 
 def first_rate(num_bytes: float, compute_s: float, share: float) -> float:
-    """Bits per second at which ``num_bytes`` take ``share`` of an epoch that computes for ``compute_s``.
+    """Return the bits per second at which ``num_bytes`` take ``share`` of an epoch that computes for ``compute_s``.
 
     ``share = t / (t + compute_s)``, so the bytes must take ``t = share / (1 - share) * compute_s``.
 
     Example:
-        >>> round(first_rate(3e6, 0.1, 0.75))  # three parts of four: 0.3 s
+        >>> round(first_rate(3e6, 0.1, 0.75))  # three quarters of the epoch: 0.3 s
         80000000
     """
     return 8 * num_bytes / (share / (1 - share) * compute_s)
 
 
 def next_rate(rate: float, share: float, wanted: float) -> float:
-    """A better rate after one at which communication took ``share``, if its time goes with the inverse rate.
+    """Return an improved rate, given the ``share`` at ``rate``, for communication time proportional to 1 / rate.
 
     Example:
-        >>> round(next_rate(80e6, 0.8, 0.75))  # 4 parts to 1, should be 3 to 1
+        >>> round(next_rate(80e6, 0.8, 0.75))  # 4 to 1, should be 3 to 1
         106666667
     """
     return rate * (share / (1 - share)) / (wanted / (1 - wanted))
 
 
 def search(measure: Callable[[str], LinkTrial], rate: float, wanted: float) -> Calibration:
-    """Try links until one is within a point of the wanted share, four at most.
+    """Try at most four links, until the share of one is within one percentage point of the target.
 
     Args:
         measure: trains Vanilla over a link of the given name.
         rate: bits per second of the first link.
-        wanted: share of the epoch.
+        wanted: target share of the epoch.
     """
     trials: list[LinkTrial] = []
     for _ in range(_TRIES):
         link = link_name(rate)
         if any(trial.link == link for trial in trials):
-            break  # at the end of what a link may have, or of its three digits
+            break  # the limit of a link's range, or of its three digits, is reached
         trials.append(measure(link))
         share = min(max(trials[-1].share, 0.001), 0.999)
         if abs(share - wanted) <= _TOLERANCE:
@@ -98,7 +98,7 @@ def search(measure: Callable[[str], LinkTrial], rate: float, wanted: float) -> C
 
 
 def calibrate(config: RunConfig) -> Calibration:
-    """Find the link for ``config.launch.comm_share``; takes five short runs at most.
+    """Find the link for ``config.launch.comm_share`` by at most five short runs.
 
     Raises:
         WorkerFailed: if one of them fails.
@@ -106,7 +106,7 @@ def calibrate(config: RunConfig) -> Calibration:
     wanted = config.launch.comm_share
     assert wanted is not None and config.launch.hosts is not None
     summary = _vanilla(config, epochs=_EPOCHS[0], hosts=1, link=None)
-    compute_s = max(summary["epoch_s"] - summary["comm_s"], 1e-4)
+    compute_s = max(summary["epoch_s"] - summary["comm_s"], 1e-4)  # positive, since the first rate divides by it
     sent = sent_by_host(summary["bytes_sent"], summary["bytes_gradients"], config.workers, config.launch.hosts)
     least, most = _EPOCHS
     epochs = min(max(math.ceil(_TRIAL_S * (1 - wanted) / compute_s), least), most)
@@ -116,7 +116,7 @@ def calibrate(config: RunConfig) -> Calibration:
         trial = LinkTrial(link=link, share=found["comm_s"] / found["epoch_s"], epoch_s=found["epoch_s"])
         print(
             f"calibrating the link: at {link} Vanilla communicates {100 * trial.share:.1f} % of its epoch "
-            f"({100 * wanted:g} % wanted)",
+            f"(target {100 * wanted:g} %)",
             file=sys.stderr,
             flush=True,
         )
@@ -126,7 +126,7 @@ def calibrate(config: RunConfig) -> Calibration:
 
 
 def settle(configs: Sequence[RunConfig]) -> list[RunConfig]:
-    """Return the configurations with a link in place of ``comm_share``, the same for all: found for the first one."""
+    """Return the configurations with a link in place of ``comm_share``, calibrated for the first one, same for all."""
     if configs[0].launch.comm_share is None:
         return list(configs)
     best = calibrate(configs[0]).best
@@ -134,14 +134,14 @@ def settle(configs: Sequence[RunConfig]) -> list[RunConfig]:
 
 
 def sent_by_host(messages: float, gradients: float, workers: int, hosts: int) -> float:
-    """Estimate what a host sends to others in an epoch: its share of all messages, and of a ring all-reduce."""
+    """Estimate the bytes that a host sends to others per epoch: its share of all messages and of a ring all-reduce."""
     to_others = (workers - workers / hosts) / (workers - 1)
     return messages * to_others / hosts + 2 * (workers - 1) / workers * gradients
 
 
 def _vanilla(config: RunConfig, *, epochs: int, **launch: Any) -> dict[str, Any]:
-    """The summary of a short Vanilla run with the graph, model, partition and exchange of another."""
-    # A cut of edges or of blocks has an exchange of its own, without which no run could take it.
+    """Return the summary of a short Vanilla run with the graph, model, partition and exchange of a configuration."""
+    # Vertex-cuts and block partitions work only with their own exchange.
     parts = {axis: getattr(config.system, axis) for axis in ("partition", "exchange")}
     system = dataclasses.replace(make_system("vanilla"), **parts)
     train = dataclasses.replace(config.train, epochs=epochs, evaluate_every=0)
@@ -149,7 +149,7 @@ def _vanilla(config: RunConfig, *, epochs: int, **launch: Any) -> dict[str, Any]
     short = _changed(short, comm_share=None, vanilla_share=None, detach=False, **launch)
     with (
         tempfile.TemporaryDirectory(prefix="gnnqlab-") as root,
-        begin(short, root=root) as run,  # the end of the block waits for the guard, and so for a quiet machine
+        begin(short, root=root) as run,  # its end waits for the guard, so that no process disturbs the next trial
     ):
         gradients = run.wait().records["bytes_gradients"].max()
         return {**run.summary, "bytes_gradients": int(gradients)}

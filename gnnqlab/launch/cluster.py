@@ -1,6 +1,6 @@
-"""One run over several machines: the torchrun line of each, and a SLURM script. A guard watches on every machine.
+"""Start one run on several machines: a torchrun command for each, or a SLURM script; every machine has a guard.
 
-The run id is torchrun's rendezvous id, so all lines of a run must come from one call site with one ``run_id``.
+The run id is torchrun's rendezvous id, so all commands of a run must have the same ``run_id``.
 """
 
 import fcntl
@@ -35,21 +35,21 @@ def torchrun_command(
     root: str = "runs",
     past: tuple[str, int] | None = None,
 ) -> str:
-    """The shell line that starts one machine's share of a run.
+    """Return the shell command that starts one machine's workers of a run.
 
     Args:
-        config: the run; its ``workers`` are shared out evenly.
-        nnodes: machines in all.
-        node_rank: this machine, 0 to ``nnodes - 1``; machine 0 hosts the rendezvous.
+        config: the run; its ``workers`` are divided evenly between the machines.
+        nnodes: number of machines.
+        node_rank: number of this machine, 0 to ``nnodes - 1``; machine 0 hosts the rendezvous.
         address: address of machine 0 on ``interface``.
         port: a free port of machine 0.
-        interface: network interface that the workers talk over, by its name on this machine.
+        interface: network interface of the workers, by its name on this machine.
         run_id: name of the run, the same on all machines.
         root: folder for runs on this machine.
-        past: folder of a run that it goes on from, and the epoch that it goes on with.
+        past: folder of a run to resume, and the next epoch.
 
     Raises:
-        ValueError: if the machines cannot share the workers evenly, or the number of the machine is out of range.
+        ValueError: if ``workers`` is not a multiple of ``nnodes``, or ``node_rank`` is out of range.
     """
     if not 0 <= node_rank < nnodes:
         raise ValueError(f"node_rank must lie in [0, {nnodes}), got {node_rank}")
@@ -79,16 +79,16 @@ def slurm_script(
     root: str = "runs",
     past: tuple[str, int] | None = None,
 ) -> str:
-    """A script for ``sbatch`` that starts the run on ``nnodes`` machines.
+    """Return a script for ``sbatch`` that starts the run on ``nnodes`` machines.
 
     Args:
-        config: the run; its ``workers`` are shared out evenly.
-        nnodes: machines in all.
+        config: the run; its ``workers`` are divided evenly between the machines.
+        nnodes: number of machines.
         port: a free port of the first machine.
-        interface: network interface that the workers talk over, by its name on all machines.
+        interface: network interface of the workers, by its name on all machines.
         run_id: name of the run.
-        root: folder for runs, seen from each machine.
-        past: folder of a run that it goes on from, and the epoch that it goes on with.
+        root: folder for runs, as a path on each machine.
+        past: folder of a run to resume, and the next epoch.
     """
     settings, name = config.to_json(), run_id or new_id(config.system.name)
     line = _line(
@@ -123,15 +123,15 @@ srun --nodes={nnodes} --ntasks-per-node=1 --kill-on-bad-exit=1 bash -c {shlex.qu
 
 
 def shared_folder(root: str, run_id: str) -> str:
-    """What the machines of a run need beside the network, in a sentence.
+    """Return a sentence about the shared folder that all machines of a run need.
 
     Example:
         >>> shared_folder("runs", "x")
-        'All machines must see the same folder runs/x, on a disk that they share; the run refuses to train otherwise.'
+        'All machines must have the same folder runs/x on a shared disk; otherwise the run stops before training.'
     """
     return (
-        f"All machines must see the same folder {root}/{run_id}, on a disk that they share; the run refuses to train "
-        "otherwise."
+        f"All machines must have the same folder {root}/{run_id} on a shared disk; otherwise the run stops before "
+        "training."
     )
 
 
@@ -152,8 +152,8 @@ def _line(
     workers, launch = settings["workers"], settings["launch"]
     if launch["hosts"] > 1:
         raise ValueError(
-            f"emulated hosts are of one machine, got hosts {launch['hosts']} in a command for several; leave hosts, "
-            "link and comm_share out"
+            f"emulated hosts work on one machine only, got hosts {launch['hosts']} for several machines; leave out "
+            "hosts, link and comm_share"
         )
     if nnodes < 1 or workers % nnodes:
         raise ValueError(f"workers must be a multiple of the machines, got {workers} workers on {nnodes} machines")
@@ -162,11 +162,11 @@ def _line(
     parts = [f"GLOO_SOCKET_IFNAME={name} NCCL_SOCKET_IFNAME={name}"]
     if launch["threads_per_worker"]:
         parts[0] += f" OMP_NUM_THREADS={launch['threads_per_worker']}"
-    told = f"--machines={nnodes} --node={node} --config={settings_text}"
+    options = f"--machines={nnodes} --node={node} --config={settings_text}"
     if past is not None:
-        told += f" --past={shlex.quote(past[0])} --from-epoch={past[1]}"
+        options += f" --past={shlex.quote(past[0])} --from-epoch={past[1]}"
     parts += [
-        f"python -m gnnqlab.launch.guard {told} {folder} --",
+        f"python -m gnnqlab.launch.guard {options} {folder} --",
         f"python -m torch.distributed.run --nnodes={nnodes} --nproc-per-node={workers // nnodes} --max-restarts=0",
         f"--rdzv-backend=c10d --rdzv-endpoint={endpoint} --rdzv-id={run_id}",
         f"--rdzv-conf=is_host={is_host},join_timeout={_JOIN_S} --local-addr={own_address} --log-dir={folder}/tmp",
@@ -176,7 +176,7 @@ def _line(
 
 
 def interface_address(interface: str) -> str:
-    """IPv4 address of a network interface of this machine.
+    """Return the IPv4 address of a network interface of this machine.
 
     Example:
         >>> interface_address("lo")

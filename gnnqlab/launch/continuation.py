@@ -1,4 +1,4 @@
-"""Going on from a checkpoint: a new run with the old one's past."""
+"""Resume a run from its newest checkpoint, as a new run with the records of the old one."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ __all__ = ["resume", "to_go_on"]
 def resume(
     run: Run | Path | str, *, epochs: int | None = None, root: Path | str | None = None, wait: bool = False
 ) -> Run:
-    """Go on from the newest whole checkpoint of a run that has ended, as a new run.
+    """Resume a run that has ended from its newest complete checkpoint, as a new run.
 
     The new run has the records of the old one up to the checkpoint. With the same number of workers, the same threads
-    and the same partition it goes on bit for bit as the old one would have, until bit-widths are assigned from times
-    that were measured anew.
+    and the same partition it is identical to the bit to an uninterrupted run, until bit-widths are assigned from newly
+    measured times.
 
     Args:
         run: the run, or its folder.
-        epochs: epochs in all, if there shall be more than the run was launched with.
-        root: folder in which the new run's own folder is made; by default, where the old one is.
-        wait: whether to return only when the run has ended.
+        epochs: total number of epochs, to train more than the run was launched with.
+        root: parent of the new run folder; by default that of the old one.
+        wait: True to return only when the run has ended.
 
     Raises:
-        ValueError: if there is no checkpoint, or nothing left to train.
-        RuntimeError: if the run is still under way.
+        ValueError: if there is no checkpoint, or no epoch left to train.
+        RuntimeError: if the run has not ended.
     """
     old, config, epoch = to_go_on(run, epochs)
     if others := other_machines(old.folder):
         warnings.warn(
-            f"run {old.id} trained on {1 + len(others)} machines and goes on here, on this one, with all its "
-            f"{config.workers} workers; gq.resume_on_machines says what to start on several",
+            f"run {old.id} trained on {1 + len(others)} machines and resumes on this machine only, with all its "
+            f"{config.workers} workers; use gq.resume_on_machines for several machines",
             stacklevel=2,
         )
 
@@ -50,11 +50,11 @@ def resume(
 
 
 def to_go_on(run: Run | Path | str, epochs: int | None) -> tuple[Run, RunConfig, int]:
-    """Return a run that has ended, the configuration to go on with, and the epoch of its newest whole checkpoint.
+    """Return a run that has ended, the configuration to resume with, and the epoch of its newest complete checkpoint.
 
     Raises:
-        ValueError: if there is no checkpoint, or nothing left to train.
-        RuntimeError: if the run is still under way.
+        ValueError: if there is no checkpoint, or no epoch left to train.
+        RuntimeError: if the run has not ended.
     """
     old = run if isinstance(run, Run) else Run(run)
     if (status := old.status) in LIVE:
@@ -62,7 +62,7 @@ def to_go_on(run: Run | Path | str, epochs: int | None) -> tuple[Run, RunConfig,
     found = newest_checkpoint(old.folder)
     if found is None:
         raise ValueError(
-            f"run {old.id} has no checkpoint to go on from; launch runs with checkpoint_every=10, for instance"
+            f"run {old.id} has no checkpoint to resume from; launch runs with checkpoint_every=10, for instance"
         )
     config = old.config
     config = dataclasses.replace(
@@ -71,6 +71,6 @@ def to_go_on(run: Run | Path | str, epochs: int | None) -> tuple[Run, RunConfig,
     if found.epoch >= config.train.epochs:
         raise ValueError(
             f"run {old.id} has trained {found.epoch} epochs already, got epochs {config.train.epochs}; "
-            "ask for more with epochs=..."
+            "pass a larger number with epochs=..."
         )
     return old, config, found.epoch

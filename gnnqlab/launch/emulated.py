@@ -1,21 +1,21 @@
-"""Emulated hosts on one machine: network namespaces joined by wires of a given rate.
+"""Emulated hosts on one machine: network namespaces joined by links of a given rate.
 
     two hosts     host 0 ===== host 1                  a veth pair, shaped at both ends
-    more          host 0 ===== switch ===== host 1     a bridge in a namespace of its own, all ends shaped
+    more          host 0 ===== switch ===== host 1     a bridge in its own namespace, all ends shaped
                                  ‖
                               host 2
 
-Sockets, bytes and the bottleneck are real; only the distance is not. Nothing outside the namespaces is touched:
-every wire is made inside of them. They carry the pid and the start time of their owner in their names, and a small
-janitor process takes them down when the owner is gone, however it ended. Standard library only.
+Sockets, bytes and the bottleneck are real; only the latency of distance is missing. Nothing outside the namespaces is
+changed: every link is created inside them. Their names contain the pid and start time of their owner, and a small
+janitor process removes them when the owner has ended for any reason. Standard library only.
 
-Two choices keep the wire honest (measured for a 1 Gbit wire, 1.4 to 20 MB each way at once over Gloo):
+Two settings keep the rate accurate (measured for a 1 Gbit link, 1.4 to 20 MB in both directions at once over Gloo):
 
 * Frames of at most half a millisecond, and a token bucket (``tc tbf``) of little more than one frame: small frames cost
   processor time that a network card would not take (16 % of an epoch at 1500 bytes, 2 % at 60 000), and a large bucket
-  makes small messages faster than the wire.
-* TCP without slow start after a pause, and Reno, which on a wire without loss just keeps its window: with the usual
-  settings each burst after a pause was up to 12 % slower than the rate.
+  makes small messages faster than the link.
+* TCP without slow start after a pause, and Reno, which does not reduce its window on a link without loss: with the
+  default settings each burst after a pause was up to 12 % slower than the rate.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ _NAME = re.compile(r"gnnq-(?P<pid>\d+)-(?P<start>\d+)-\d+-(h\d+|switch)")
 _MTU = (1_500, 60_000)
 _FRAME_S = 0.5e-3
 _WAKE_S = 0.1e-3
-"""What the bucket's timer may be late: with room for one frame alone the wire lost 3 % of its rate."""
+"""Allowance for a late timer of the bucket: with space for one frame only, the link lost 3 % of its rate."""
 _QUEUE_S = 0.4
 _ATTEMPTS = 5
 _MOST_BYTES = 64_000_000
@@ -53,7 +53,7 @@ _COUNTER = itertools.count()
 
 
 def available() -> str | None:
-    """Why this machine cannot emulate hosts, or ``None`` if it can; tried with one namespace that is gone again."""
+    """Return the reason why this machine cannot emulate hosts, ``None`` if it can; tests it with temporary hosts."""
     if not sys.platform.startswith("linux"):
         return f"network namespaces need Linux, this is {sys.platform}"
     missing = [command for command in ("ip", "tc") if shutil.which(command) is None]
@@ -73,14 +73,14 @@ def available() -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class Goodput:
-    """What a plain socket moved over a link, in bytes per second, beside the rate of its name."""
+    """Measured rate of a plain socket over a link and nominal rate, in bytes per second."""
 
     measured: float
     nominal: float
 
     @property
     def share(self) -> float:
-        """Goodput by nominal rate; a little below 1, since frames have headers."""
+        """Goodput divided by nominal rate; slightly below 1, because frames have headers."""
         return self.measured / self.nominal
 
 
@@ -88,11 +88,11 @@ class EmulatedHosts:
     """Hosts 0 to ``hosts - 1``, each a network namespace with one interface; up inside a ``with`` block.
 
     Args:
-        hosts: how many, 2 to 64.
-        link: rate of every host's link, each way, for instance ``1gbit``.
+        hosts: number of hosts, 2 to 64.
+        link: rate of every host's link in each direction, for instance ``1gbit``.
 
     Raises:
-        ValueError: if there are too few or too many hosts, or the link cannot be read.
+        ValueError: if there are too few or too many hosts, or the link is invalid.
 
     Example:
         >>> EmulatedHosts(2, "1gbit").frame_bytes, EmulatedHosts(2, "10mbit").frame_bytes
@@ -119,19 +119,19 @@ class EmulatedHosts:
 
     @property
     def frame_bytes(self) -> int:
-        """Longest frame (MTU): what the wire carries in half a millisecond, within bounds."""
+        """Longest frame (MTU): the bytes that the link sends in half a millisecond, within bounds."""
         least, most = _MTU
         return max(least, min(most, int(self.rate / 8 * _FRAME_S)))
 
     @property
     def burst_bytes(self) -> int:
-        """Bucket of the rate limit: the bytes that a link at rest sends at once. One frame and a little."""
+        """Token bucket of the rate limit: bytes that an idle link sends at once, slightly more than one frame."""
         return self.frame_bytes + 64 + int(self.rate / 8 * _WAKE_S)
 
     # -- up and down ----------------------------------------------------------------------------------------------
 
     def up(self) -> None:
-        """Make namespaces and wires; what owners that are gone have left behind is removed first.
+        """Create namespaces and links, after removing those of owners that have ended.
 
         Raises:
             RuntimeError: if the machine does not allow it.
@@ -146,7 +146,7 @@ class EmulatedHosts:
         if self.hosts > 2:
             self._names.append(f"{prefix}-switch")
         try:
-            self._janitor = _start_janitor(self._names)
+            self._janitor = _start_janitor(self._names)  # before anything it would have to remove exists
             for name in self._names:
                 _run("ip", "netns", "add", name)
             self._join()
@@ -158,7 +158,7 @@ class EmulatedHosts:
             raise
 
     def down(self) -> None:
-        """Remove everything; also after a failed or a second call. A forked child leaves it to the owner."""
+        """Remove everything, also after a failed or repeated call; does nothing in a forked child of the owner."""
         names, self._names = self._names, []
         janitor, self._janitor = self._janitor, None
         if self._owner != os.getpid():
@@ -166,11 +166,11 @@ class EmulatedHosts:
         _remove(names)
         if janitor is not None:
             assert janitor.stdin is not None
-            janitor.stdin.close()  # it looks once more and ends
+            janitor.stdin.close()  # it checks the namespaces once more and ends
             janitor.wait()
 
     def shape(self, link: str) -> None:
-        """Set the rate of all links; connections go on."""
+        """Set the rate of all links; open connections continue."""
         self.rate, self.link = parse_link(link), link
         for name, interface in self._ends():
             _run("ip", "-n", name, "link", "set", interface, "mtu", str(self.frame_bytes))
@@ -201,7 +201,7 @@ class EmulatedHosts:
         _run(*self.command(host, ["sh", "-ec", text]))
 
     def _ends(self) -> list[tuple[str, str]]:
-        """Every end of every wire, as namespace and interface."""
+        """Return both ends of all links, as namespace and interface."""
         ends = [(name, INTERFACE) for name in self._names[: self.hosts]]
         if self.hosts > 2:
             ends += [(self._names[-1], f"port{host}") for host in range(self.hosts)]
@@ -210,7 +210,7 @@ class EmulatedHosts:
     # -- use ------------------------------------------------------------------------------------------------------
 
     def command(self, host: int, argv: list[str]) -> list[str]:
-        """The command line that runs ``argv`` on a host.
+        """Return the command line that runs ``argv`` on a host.
 
         Raises:
             RuntimeError: if the hosts are not up.
@@ -227,27 +227,27 @@ class EmulatedHosts:
 
     @property
     def janitor(self) -> int | None:
-        """Pid of the process that tidies up after the owner, while the hosts are up; it must outlive the owner."""
+        """Pid of the janitor while the hosts are up; it must outlive the owner, to remove the namespaces."""
         return None if self._janitor is None else self._janitor.pid
 
     def address(self, host: int) -> str:
-        """IPv4 address of a host, known to the other hosts only."""
+        """Return the IPv4 address of a host, reachable from the other hosts only."""
         self._check(host)
         return f"10.99.0.{host + 1}"
 
     def interface(self, host: int) -> str:
-        """Name of the interface to the link, as the host sees it (``GLOO_SOCKET_IFNAME``)."""
+        """Return the name of the host's interface to the link (``GLOO_SOCKET_IFNAME``)."""
         self._check(host)
         return INTERFACE
 
     def goodput(self, source: int = 0, target: int = 1, *, seconds: float = 0.3) -> Goodput:
         """Measure a link with a plain socket transfer of about ``seconds`` at its nominal rate, 64 MB at most.
 
-        A busy processor may wake the receiver so late that most bytes were there before it looked: then twice as many
-        are sent, up to five times.
+        On a busy machine the receiver may wake so late that most bytes are already in its buffer: then the transfer is
+        repeated with twice the bytes, up to five times.
 
         Raises:
-            RuntimeError: if a transfer fails, takes twenty times as long as it should, or never was seen to arrive.
+            RuntimeError: if a transfer fails, takes twenty times its nominal time, or cannot be measured.
         """
         num_bytes = int(min(_MOST_BYTES, max(20 * self.burst_bytes, self.rate / 8 * seconds)))
         for attempt in range(_ATTEMPTS):
@@ -255,12 +255,12 @@ class EmulatedHosts:
             if counted > num_bytes / 2:
                 return Goodput(measured=counted / took_s, nominal=self.rate / 8)
         raise RuntimeError(
-            f"half of {num_bytes} bytes must be seen to arrive over a link of {self.link}, got {counted} at the"
-            f" {_ATTEMPTS}th attempt: the processors are too busy to measure it"
+            f"at least half of {num_bytes} bytes must be timed on a link of {self.link}, got {counted} in attempt "
+            f"{_ATTEMPTS}: the processors are too busy for the measurement"
         )
 
     def _transferred(self, source: int, target: int, num_bytes: int) -> tuple[int, float]:
-        """Bytes that were seen to arrive, and the seconds they took."""
+        """Return the timed bytes of a transfer, and their seconds."""
         seconds = num_bytes * 8 / self.rate
         limit_s = 5 + 20 * seconds
         script = [sys.executable, "-m", "gnnqlab.launch.goodput"]
@@ -272,7 +272,7 @@ class EmulatedHosts:
             assert receiver.stdout is not None
             port = receiver.stdout.readline().strip()
             if not port:
-                raise RuntimeError(f"a socket on emulated host {target} must open, got none: {_errors(receiver)}")
+                raise RuntimeError(f"emulated host {target} must open a socket, got none: {_errors(receiver)}")
             arguments = ["send", self.address(target), port, str(num_bytes), str(limit_s)]
             sender = both.enter_context(_transfer(self.command(source, [*script, *arguments]), environment))
             try:
@@ -280,10 +280,10 @@ class EmulatedHosts:
                 sender.wait(timeout=5)
             except subprocess.TimeoutExpired as error:
                 raise RuntimeError(
-                    f"{num_bytes} bytes must cross a link of {self.link} within {limit_s:.0f} s, got no end"
+                    f"{num_bytes} bytes must cross a link of {self.link} within {limit_s:.0f} s, got a timeout"
                 ) from error
             if receiver.returncode or sender.returncode:
-                raise RuntimeError(f"a transfer over a link of {self.link} must end, got {_errors(sender)}")
+                raise RuntimeError(f"a transfer over a link of {self.link} must succeed, got {_errors(sender)}")
         counted, took_s = json.loads(answer)
         return counted, took_s
 
@@ -293,7 +293,7 @@ class EmulatedHosts:
 
 
 def leftovers() -> list[str]:
-    """Namespaces of emulated hosts whose owner is gone."""
+    """Return the namespaces of emulated hosts whose owner has ended."""
     found = {name: _NAME.fullmatch(name) for name in (os.listdir(_NAMESPACES) if _NAMESPACES.is_dir() else [])}
     return sorted(
         name for name, parts in found.items() if parts and not processes.alive(int(parts["pid"]), int(parts["start"]))
@@ -301,7 +301,7 @@ def leftovers() -> list[str]:
 
 
 def remove_leftovers() -> list[str]:
-    """Remove what owners that are gone have left behind; returns the names."""
+    """Remove the namespaces of owners that have ended; return their names."""
     names = leftovers()
     _remove(names)
     return names
@@ -313,10 +313,10 @@ def _wire(first: str, first_end: str, second: str, second_end: str) -> None:
 
 
 def _remove(names: list[str]) -> None:
-    """Cut wires and remove namespaces, those that are there."""
+    """Delete links and namespaces, if they exist."""
     for name in names:
         if (_NAMESPACES / name).exists():
-            # A process that lives on keeps its namespace, but not the wire.
+            # A running process would keep its namespace alive, so its link is deleted explicitly.
             subprocess.run(["ip", "-n", name, "link", "delete", INTERFACE], capture_output=True)
             subprocess.run(["ip", "netns", "delete", name], capture_output=True)
 
@@ -334,7 +334,7 @@ def _run(*command: str) -> None:
 
 @contextlib.contextmanager
 def _transfer(command: list[str], environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
-    """A process with its output in pipes, killed at the end of the block if it is still there."""
+    """Start a process with its output in pipes; kill it at the end of the block if it still runs."""
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment) as started:
         try:
@@ -359,18 +359,18 @@ def _start_janitor(names: list[str]) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C in a terminal is for the owner alone
+        start_new_session=True,  # Ctrl-C in a terminal must reach the owner only
         env=os.environ | import_path(),
     )
 
 
 def _janitor(owner: str, names: list[str]) -> None:
-    """Wait for the end of the owner, or of the pipe from it, and remove the namespaces."""
+    """Wait until the owner ends or closes its pipe, then remove the namespaces."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     poll = select.poll()
     poll.register(0, select.POLLIN)
-    # A forked child may hold the pipe open, so the owner is watched as well.
+    # A forked child may hold the pipe open, so the owner's pid is monitored as well.
     pid, start = map(int, owner.split(":"))
     pidfd = processes.open_pidfd(pid, start)
     if pidfd is not None:

@@ -1,8 +1,8 @@
-"""How the workers of torchrun ended, told by the process that collects them. Standard library only.
+"""Exit statuses of torchrun's workers, reported to the guard through a pipe. Standard library only.
 
-A worker is torchrun's child, and once torchrun has collected it only the newest kernels (Linux 6.15) still tell the
-guard how it ended. So the agent says it, through a pipe, in the same moment: no disk lies between, and nothing of what
-torchrun does next (it ends the other workers, and only then writes its log) has to be waited for.
+A worker is torchrun's child, and once torchrun has reaped it only the newest kernels (Linux 6.15) still give the guard
+its exit status. So the agent writes it to a pipe at the same moment: this needs no disk, and the guard need not wait
+for torchrun's next steps (it ends the other workers, and only then writes its log).
 """
 
 import os
@@ -10,51 +10,48 @@ import os
 __all__ = ["VARIABLE", "ExitCodes", "report_exit_codes"]
 
 VARIABLE = "GNNQLAB_COLLECTED"
-"""Environment variable: descriptor of the pipe's end that the agent writes to."""
+"""Environment variable: file descriptor of the pipe's write end, for the agent."""
 
 
 class ExitCodes:
-    """The guard's end of the pipe.
-
-    Attributes:
-        told: the other end, for the agent alone.
-        ends: pid to wait status of what has been collected so far.
-    """
+    """Pipe with the exit statuses: the guard reads, the agent writes."""
 
     def __init__(self) -> None:
         self._reading, self.told = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        """File descriptors: the read end, and the write end, which only the agent inherits."""
         self.ends: dict[int, int] = {}
+        """Pid -> wait status of the processes reaped so far."""
         self._begun = b""
 
     def read(self) -> dict[int, int]:
-        """What is known by now."""
+        """Return the wait statuses received so far, by pid."""
         try:
-            while some := os.read(self._reading, 4096):
-                self._begun += some
+            while piece := os.read(self._reading, 4096):
+                self._begun += piece
         except BlockingIOError:
             pass
-        *lines, self._begun = self._begun.split(b"\n")
+        *lines, self._begun = self._begun.split(b"\n")  # the last line may be incomplete
         self.ends.update((int(pid), int(status)) for pid, status in map(bytes.split, lines))
         return self.ends
 
 
 def report_exit_codes() -> None:
-    """Tell the guard of every child that this process collects from now on; nothing without a guard.
+    """Report every child that this process reaps from now on to the guard; do nothing without a guard.
 
-    To be called before :mod:`subprocess` is imported, which keeps the function that it collects with.
+    Must be called before :mod:`subprocess` is imported, which stores its own reference to ``os.waitpid``.
     """
-    given = os.environ.pop(VARIABLE, None)
-    if given is None:
+    value = os.environ.pop(VARIABLE, None)
+    if value is None:
         return
-    descriptor, own, collect = int(given), os.getpid(), os.waitpid
+    descriptor, own, collect = int(value), os.getpid(), os.waitpid
 
     def waitpid(pid: int, options: int) -> tuple[int, int]:
-        ended, status = collect(pid, options)
-        if ended and os.getpid() == own:  # a forked worker's children are no workers
+        child, status = collect(pid, options)
+        if child and os.getpid() == own:  # not in a forked worker, whose children are not workers
             try:
-                os.write(descriptor, b"%d %d\n" % (ended, status))
+                os.write(descriptor, b"%d %d\n" % (child, status))
             except OSError:  # the guard is gone, and this process with it
                 pass
-        return ended, status
+        return child, status
 
     os.waitpid = waitpid

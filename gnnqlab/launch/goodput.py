@@ -1,4 +1,4 @@
-"""The two ends of a plain socket transfer, each a process of its own; ``EmulatedHosts.goodput`` starts them.
+"""Sender and receiver of a plain socket transfer, in two processes; ``EmulatedHosts.goodput`` starts them.
 
 ``python -m gnnqlab.launch.goodput receive ADDRESS SECONDS`` prints its port, then ``[bytes, seconds]``;
 ``python -m gnnqlab.launch.goodput send ADDRESS PORT BYTES SECONDS`` sends to it. Standard library only.
@@ -16,14 +16,14 @@ __all__ = ["receive", "send"]
 
 _PIECE = 1 << 18
 _WARM_SHARE = 0.1
-"""The first part is not counted: the bucket of the rate limit is full, and TCP finds its window."""
+"""The first part is not counted: the token bucket starts full, and TCP adapts its window."""
 
 
 def receive(address: str, limit_s: float) -> tuple[int, float]:
-    """Bytes that arrived after the first tenth was read, and the seconds they took.
+    """Return the bytes received after the first tenth, and their seconds.
 
-    What lies in the socket when the clock starts arrived before: a receiver that was woken late counts little, not a
-    rate that the link does not have.
+    Bytes in the socket's buffer when timing starts are not counted, because they arrived before: a receiver that wakes
+    late counts few bytes instead of measuring a rate above that of the link.
     """
     with socket.create_server((address, 0)) as server:
         print(server.getsockname()[1], flush=True)
@@ -43,14 +43,14 @@ def receive(address: str, limit_s: float) -> tuple[int, float]:
 
 
 def _waiting(connection: socket.socket) -> int:
-    """Bytes that have arrived and were not read."""
+    """Return the number of received bytes in the socket's buffer."""
     count = array.array("i", [0])
     fcntl.ioctl(connection, termios.FIONREAD, count)
     return count[0]
 
 
 def send(address: str, port: int, num_bytes: int, limit_s: float) -> None:
-    """Send ``num_bytes`` zeros, announced in the first eight bytes."""
+    """Send ``num_bytes`` zeros after their count in eight bytes."""
     piece = bytes(_PIECE)
     until = time.monotonic() + limit_s
     with socket.create_connection((address, port), timeout=limit_s) as connection:

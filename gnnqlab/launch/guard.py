@@ -1,11 +1,11 @@
-"""The guard of a run: a small process that starts torchrun, watches every rank and leaves nothing behind.
+"""The guard of a run: a small process that starts torchrun, monitors every rank and ends all processes of the run.
 
     launching process --pipe--> guard --> torchrun agent --> workers
 
-It ends the run when the launching process is gone (its pipe closes), on a signal, when a worker or the agent has
-died, and when the run stands still; it says why in ``status.json`` before it ends the rest. It becomes the parent
-of every orphan below it, so no process of the run escapes; if it is itself killed, the kernel ends agent and workers
-(parent-death signal). Standard library only: it starts in a few hundredths of a second and costs next to nothing.
+It ends the run when the launching process has ended (its pipe closes), on a signal, when a worker or the agent has
+died, and when the run hangs; it writes the cause to ``status.json`` before it ends the other processes. As subreaper it
+becomes the parent of every orphan below it, so no process of the run escapes; if it is itself killed, the kernel ends
+agent and workers (parent-death signal). Standard library only, so that it starts within a few hundredths of a second.
 """
 
 import argparse
@@ -36,26 +36,26 @@ _LIVE = ("starting", "running", "stalled")
 _POLL_S = 0.05
 _STATUS_S = 1.0
 _SETTLE_S, _SETTLE_CONSEQUENCE_S = 0.05, 1.0
-"""Waiting for an earlier cause after the first sign of trouble; longer while only consequences are known."""
+"""Time to wait for an earlier cause after the first error; longer while only consequences are known."""
 _GRACE_S = {"failed": 0.5, "stopped": 1.0, "finished": 3.0}
-"""What processes get to end by themselves before SIGKILL."""
+"""Time for processes to end by themselves before SIGKILL, by state."""
 _START_S = 120.0
 _JOIN_S = 900.0
-"""Several machines are started by hand or by a queue, one after the other."""
+"""Limit of the start on several machines, which are started by hand or by a queue, one after the other."""
 
 
 class Guard:
-    """Watches one run on one machine.
+    """Guard of one run on one machine.
 
     Args:
         folder: the run folder.
         command: the torchrun command line.
-        local_workers: how many ranks this machine has.
-        rules: when a silence is reported and ended.
-        link: what joins the workers; up from before the first worker starts until the last has ended.
+        local_workers: number of ranks on this machine.
+        rules: limits after which a silence is reported and ends the run.
+        link: the link of the workers; up from before the first worker starts until the last has ended.
         node: number of this machine.
         launcher: pid and start time of the process whose end ends the run, if any.
-        watch_stdin: whether the end of standard input ends the run.
+        watch_stdin: True to end the run at the end of standard input.
     """
 
     def __init__(
@@ -86,13 +86,13 @@ class Guard:
         self._poll = select.poll()
 
     def run(self) -> int:
-        """From start to the end of the last process; 0 finished, 1 failed, 130 stopped."""
+        """Run until the last process has ended; return 0 if finished, 1 if failed, 130 if stopped."""
         processes.become_subreaper()
         self._began_s = time.monotonic()
         self._catch_signals()
         try:
             self._link.up()
-        except RuntimeError as error:  # whoever launches waits for guard.json, or for this end and its reason
+        except RuntimeError as error:  # the launching process waits for guard.json or for the end of this process
             print(error, file=sys.stderr)
             return 1
         self._start_agent()
@@ -111,6 +111,7 @@ class Guard:
         if self._launcher_gone():
             return self._set("stopped", "the process that launched the run has ended")
         self._witness.poll()
+        # Before errors: once all ranks are done, a bad exit of a process does not matter any more.
         if self._witness.all_done:
             return self._set("finished")
         if self._witness.errors or self._agent_status is not None:
@@ -122,10 +123,10 @@ class Guard:
             self._write_status()
 
     def _finish(self) -> int:
-        """End what is left, tidy up, write the last status."""
+        """End all remaining processes, clean up, write the last status."""
         grace_s = _GRACE_S[self.state]
         if self.state == "finished":
-            # All results are on disk; the processes get a moment to leave by themselves.
+            # All results are on disk; give the processes a moment to exit by themselves.
             until = time.monotonic() + grace_s
             while time.monotonic() < until and self._processes():
                 time.sleep(0.02)
@@ -133,23 +134,23 @@ class Guard:
             if self._agent_status:
                 files.append_event(self.folder, "bad exit after the end", wait_status=self._agent_status)
         elif processes.alive(self.agent_pid, self._agent_start):
-            # torchrun has nothing to save, and its workers go with it; SIGTERM would make it fill its log.
+            # torchrun has nothing to save, and its workers end with it; after SIGTERM it would write a long log.
             os.kill(self.agent_pid, signal.SIGKILL)
         left = processes.end(os.getpid(), grace_s=grace_s, spare=self._link.spared)
-        self._link.down()
+        self._link.down()  # after the processes in its namespaces
         shutil.rmtree(self.folder / "tmp", ignore_errors=True)
         self._write_status(ended=True, left=[process.pid for process in left])
         return {"finished": 0, "stopped": 130}.get(self.state, 1)
 
     def _processes(self) -> list[processes.Process]:
-        """What is left of agent and workers."""
+        """Return the remaining processes of agent and workers."""
         return [process for process in processes.tree(os.getpid()) if process.pid not in self._link.spared]
 
-    # -- starting and waking --------------------------------------------------------------------------------------
+    # -- start and wake-up ----------------------------------------------------------------------------------------
 
     def _catch_signals(self) -> None:
         self._wake, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)  # a signal writes a byte, which ends the poll
         self._poll.register(self._wake, select.POLLIN)
         if self.watch_stdin:
             self._poll.register(0, select.POLLIN)
@@ -159,7 +160,7 @@ class Guard:
 
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, remember)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # wakes the loop
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # a signal without a handler would not end the poll
 
     def _start_agent(self) -> None:
         environment = {
@@ -170,7 +171,8 @@ class Guard:
             VARIABLE: str(self._witness.collected.told),
         }
         with open(self._agent_log, "ab") as log:
-            # preexec_fn is safe here: this process has one thread, which stays until the end.
+            # preexec_fn is safe here: this process has a single thread. It must live on, because the parent-death
+            # signal is sent when the thread that forked ends.
             agent = subprocess.Popen(
                 self.command,
                 stdin=subprocess.DEVNULL,
@@ -181,18 +183,18 @@ class Guard:
                 preexec_fn=processes.die_with_parent,
             )
         self.agent_pid, self._agent_start = agent.pid, processes.start_time(agent.pid)
-        agent.returncode = 0  # collected by processes.collect(), not by subprocess
+        agent.returncode = 0  # reaped by processes.collect(), so subprocess must not wait for it
 
     def _rest(self) -> None:
-        """Until the next look is due, or something has happened."""
+        """Wait for the next poll or event."""
         for descriptor, _ in self._poll.poll(_POLL_S * 1000):
             if descriptor == self._wake:
                 os.read(self._wake, 64)
             elif descriptor != 0:
-                self._poll.unregister(descriptor)  # a death is news only once
+                self._poll.unregister(descriptor)  # the pidfd of a dead process would stay readable and end every poll
 
     def _wake_at(self, pidfd: int | None) -> None:
-        if pidfd is not None:  # else polling notices a death as well
+        if pidfd is not None:  # without a pidfd a death is detected at the next poll
             self._poll.register(pidfd, select.POLLIN)
 
     def _appeared(self, pidfd: int | None) -> None:
@@ -208,7 +210,7 @@ class Guard:
         probe.register(0, select.POLLIN)
         return any(event & (select.POLLHUP | select.POLLERR) for _, event in probe.poll(0))
 
-    # -- judging --------------------------------------------------------------------------------------------------
+    # -- errors and silences --------------------------------------------------------------------------------------
 
     @property
     def _agent_status(self) -> int | None:
@@ -216,17 +218,17 @@ class Guard:
         return self._witness.ended.get(self.agent_pid)
 
     def _judge_trouble(self, now_s: float) -> None:
-        """Fail with the earliest real cause, once an even earlier one has had time to show."""
+        """Fail with the earliest cause that is not a consequence, after waiting for even earlier ones."""
         self._trouble_s = now_s if self._trouble_s is None else self._trouble_s
         found, status = order(list(self._witness.errors.values())), self._agent_status
         agent_killed = status is not None and os.WIFSIGNALED(status)
-        # A killed torchrun takes its workers along at once, but is collected only after the last of its threads.
+        # If torchrun is killed, its workers die at once, but it can be reaped only after the last of its threads.
         agent_dying = status is None and not processes.alive(self.agent_pid, self._agent_start)
         clear = agent_killed or (bool(found) and not found[0].consequence and not agent_dying)
         if now_s - self._trouble_s < (_SETTLE_S if clear else _SETTLE_CONSEQUENCE_S):
             return
         if status is not None and (agent_killed or not found):
-            # The kernel kills the workers with their agent: their deaths are consequences.
+            # The kernel kills the workers with their agent: their deaths are consequences, so the agent comes first.
             found = [self._witness.agent_ended(status), *(error for error in found if error.signal is None)]
         self._fail(found)
 
@@ -261,7 +263,7 @@ class Guard:
             cause += "; the cause may be on another machine"
         self._set("failed", cause)
 
-    # -- writing --------------------------------------------------------------------------------------------------
+    # -- files ----------------------------------------------------------------------------------------------------
 
     def _set(self, state: str, cause: str = "") -> None:
         self.state, self.cause = state, cause
@@ -302,35 +304,35 @@ class Guard:
                 return files.write_json(self.folder / name, value)
             except OSError as error:  # a full disk must not end the guard
                 print(f"cannot write {name}: {error}", file=sys.stderr, flush=True)
-                if self.state in _LIVE:  # the next one may succeed; the room in reserve is for the last word
+                if self.state in _LIVE:  # the next status may succeed; the reserved space is for the final one
                     return
                 (self.folder / "tmp" / files.RESERVE).unlink(missing_ok=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """``python -m gnnqlab.launch.guard [options] FOLDER -- COMMAND ...``"""
+    """Run ``python -m gnnqlab.launch.guard [options] FOLDER -- COMMAND ...``."""
     parser = argparse.ArgumentParser(prog="python -m gnnqlab.launch.guard")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--config", help="JSON of the run; makes the folder, for a machine without it")
-    parser.add_argument("--machines", type=int, default=1, help="machines of the run")
+    parser.add_argument("--config", help="JSON of the run; creates the run folder on a machine without it")
+    parser.add_argument("--machines", type=int, default=1, help="number of machines of the run")
     parser.add_argument("--node", type=int, default=0, help="number of this machine")
-    parser.add_argument("--past", type=Path, help="folder of a run to go on from; the first machine copies it")
-    parser.add_argument("--from-epoch", type=int, default=0, help="the epoch to go on with")
+    parser.add_argument("--past", type=Path, help="folder of a run to resume; the first machine copies its records")
+    parser.add_argument("--from-epoch", type=int, default=0, help="next epoch of a resumed run")
     parser.add_argument("--launcher", help="PID:START of the process whose end ends the run")
-    parser.add_argument("--watch-stdin", action="store_true", help="the end of standard input ends the run")
+    parser.add_argument("--watch-stdin", action="store_true", help="end the run at the end of standard input")
     arguments = sys.argv[1:] if arguments is None else arguments
     split = arguments.index("--") if "--" in arguments else len(arguments)
-    given, command = parser.parse_args(arguments[:split]), arguments[split + 1 :]
+    options, command = parser.parse_args(arguments[:split]), arguments[split + 1 :]
     if not command:
         parser.error("the command to guard must follow --, got none")
-    folder = given.folder.absolute()
-    if given.past is not None and not checkpoints(given.past):
-        parser.error(f"the run to go on from must have checkpoints that this machine sees, got none in {given.past}")
-    if given.config is not None:
+    folder = options.folder.absolute()
+    if options.past is not None and not checkpoints(options.past):
+        parser.error(f"a run to resume must have checkpoints that this machine can read, got none in {options.past}")
+    if options.config is not None:
         files.create(folder.parent, folder.name, exist_ok=True)
-        if given.past is not None and given.node == 0:  # before its torchrun lets the others in
-            carry_over(given.past, folder, given.from_epoch)
-        files.write_json(folder / "config.json", json.loads(given.config))
+        if options.past is not None and options.node == 0:  # before torchrun's rendezvous, for which the others wait
+            carry_over(options.past, folder, options.from_epoch)
+        files.write_json(folder / "config.json", json.loads(options.config))
     config = files.read_json(folder / "config.json")
     if config is None:
         parser.error(f"a run folder must hold config.json, got {folder}")
@@ -338,17 +340,17 @@ def main(arguments: list[str] | None = None) -> int:
     guard = Guard(
         folder,
         command,
-        local_workers=config["workers"] // given.machines,
+        local_workers=config["workers"] // options.machines,
         rules=Rules(
             report_s=launch["stall_report_s"],
             stop_s=launch["stall_stop_s"],
-            machines=given.machines,
+            machines=options.machines,
             slow_wire=launch["hosts"] > 1,
         ),
         link=RunLink(folder, launch),
-        node=given.node,
-        launcher=_pid_and_start(given.launcher) if given.launcher else None,
-        watch_stdin=given.watch_stdin,
+        node=options.node,
+        launcher=_pid_and_start(options.launcher) if options.launcher else None,
+        watch_stdin=options.watch_stdin,
     )
     return guard.run()
 

@@ -1,4 +1,4 @@
-"""A run begins on this machine: its folder, a guard, and torchrun under the guard."""
+"""Start a run on this machine: create its folder, and start a guard, which starts torchrun."""
 
 import os
 import shlex
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["STARTER", "agent_command", "begin", "plain_torchrun", "worker_arguments"]
 
 STARTER = "GNNQLAB_STARTER"
-"""Environment variable: a program, with its arguments, that starts the guard and so the run, as ``nice -n 10``."""
+"""Environment variable: command prefix that starts the guard and so the run, for instance ``nice -n 10``."""
 _START_S = 60.0
-"""What a guard that is alive may take to say so: it makes the link first, and a machine may be busy."""
+"""Limit for the guard's start: it creates the link before it writes ``guard.json``, and the machine may be busy."""
 _GUARDS: dict[Path, subprocess.Popen[bytes]] = {}
-"""Guards of this process. They hold the pipe whose end ends the run, so they must outlive a forgotten handle."""
+"""Guards of this process. They hold the pipe whose end ends the run, so they must outlive the handle of the run."""
 
 
 def begin(
@@ -37,15 +37,15 @@ def begin(
     prepare: Callable[[Path], None] | None = None,
     fit: str = FIT,
 ) -> Run:
-    """Start the run that ``config`` describes, whose link is known, in processes of its own; return its handle.
+    """Start the processes of a run whose link is already calibrated; return its handle.
 
-    The run ends when this process does, however it ends, unless ``config.launch.detach`` is true.
+    The run ends when this process ends for any reason, unless ``config.launch.detach`` is true.
 
     Args:
-        config: what to train and how to launch it.
-        root: folder in which the run's own folder is made; ``GNNQLAB_RUNS``, else ``runs``, if it is not given.
-        prepare: puts files into the new run folder before anything starts.
-        fit: ``module:function`` that every worker runs; training, unless something is measured or tested.
+        config: configuration of the run.
+        root: parent of the run folder; ``GNNQLAB_RUNS``, else ``runs``, by default.
+        prepare: called with the new run folder, to add files before any process starts.
+        fit: ``module:function`` that every worker runs; by default training.
 
     Raises:
         RuntimeError: if the folder cannot be written, or the guard does not start.
@@ -69,14 +69,14 @@ def begin(
 
 
 def agent_command(settings: dict[str, Any], folder: Path, fit: str = FIT) -> list[str]:
-    """The command of the guard: torchrun with a head start for all workers of a run on this machine."""
+    """Return the command that the guard runs: torchrun with preloaded modules, for all workers on this machine."""
     start = worker_arguments(settings["launch"], str(Path(__file__).with_name("worker.py")))
     arguments = [*_torchrun_arguments(settings, folder), *start, str(folder), argument(fit)]
     return [sys.executable, "-m", "gnnqlab.launch.agent", *arguments]
 
 
 def plain_torchrun(settings: dict[str, Any], folder: Path) -> list[str]:
-    """The same workers under torchrun alone: what a guard is measured against."""
+    """Return the command of the same workers under torchrun without a guard, as baseline of measurements."""
     start = ["-m", "gnnqlab.launch.worker"]
     arguments = _torchrun_arguments(settings, folder)
     return [sys.executable, "-m", "torch.distributed.run", *arguments, *start, str(folder)]
@@ -93,10 +93,10 @@ def _torchrun_arguments(settings: dict[str, Any], folder: Path) -> list[str]:
 
 
 def worker_arguments(launch: dict[str, Any], worker_file: str) -> list[str]:
-    """How torchrun starts the workers.
+    """Return torchrun's arguments for the start of workers.
 
-    On CPU the agent imports torch and the training modules once and forks the workers; a process that uses CUDA
-    cannot be forked, so there each worker starts and imports for itself.
+    On CPU the agent imports torch and the training modules once and forks the workers. A process that uses CUDA cannot
+    be forked, so there each worker is a new process with its own imports.
     """
     method = launch["start_method"] or ("spawn" if launch["device"] == "cuda" else "fork")
     return ["--start-method=fork", "--run-path", worker_file] if method == "fork" else ["-m", "gnnqlab.launch.worker"]
@@ -111,7 +111,7 @@ def _environment(settings: dict[str, Any]) -> dict[str, str]:
         **search_path(),
         "OMP_NUM_THREADS": str(threads),
         **large_pages(os.environ),
-        "GLOO_SOCKET_IFNAME": "lo",  # stays up whatever happens to the network, and nobody else reaches it
+        "GLOO_SOCKET_IFNAME": "lo",  # independent of the network, and not reachable from other machines
         "NCCL_SOCKET_IFNAME": os.environ.get("NCCL_SOCKET_IFNAME", "lo"),
     }
 
@@ -128,7 +128,7 @@ def _start_guard(folder: Path, settings: dict[str, Any], fit: str) -> None:
     detach = settings["launch"]["detach"]
     command = [*shlex.split(os.environ.get("GNNQLAB_STARTER", "")), sys.executable, "-m", "gnnqlab.launch.guard"]
     if not detach:
-        # The pipe may have been inherited by a child that lives on, so the pid is watched as well.
+        # A surviving child process may have inherited the pipe, so the guard monitors the pid as well.
         command += ["--watch-stdin", f"--launcher={os.getpid()}:{processes.start_time(os.getpid())}"]
     command += [str(folder), "--", *agent_command(settings, folder, fit)]
     with open(folder / "logs" / "guard.log", "ab") as log:
@@ -137,13 +137,13 @@ def _start_guard(folder: Path, settings: dict[str, Any], fit: str) -> None:
             stdin=subprocess.DEVNULL if detach else subprocess.PIPE,
             stdout=log,
             stderr=log,
-            start_new_session=True,  # Ctrl-C in a terminal is for the launching process alone
+            start_new_session=True,  # Ctrl-C in a terminal must reach the launching process only
             env=_environment(settings),
         )
     _GUARDS[folder] = guard
     threading.Thread(target=_collect, args=(folder, guard), daemon=True).start()
     until = time.monotonic() + _START_S
-    while not (folder / "guard.json").exists():
+    while not (folder / "guard.json").exists():  # the guard writes it after the start of torchrun
         if guard.poll() is not None or time.monotonic() > until:
             cause = (
                 f"the guard of a run must start, got code {guard.poll()}: "
@@ -156,7 +156,7 @@ def _start_guard(folder: Path, settings: dict[str, Any], fit: str) -> None:
 
 
 def _collect(folder: Path, guard: subprocess.Popen[bytes]) -> None:
-    """Wait for a guard so that it does not stay in the process table after its end."""
+    """Reap a guard after its end, so that it does not remain in the process table."""
     guard.wait()
     if guard.stdin is not None:
         guard.stdin.close()

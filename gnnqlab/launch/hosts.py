@@ -1,10 +1,10 @@
-"""The link of a run: made before its workers start, taken down after their end. Standard library only.
+"""The link of a run: created before its workers start, removed after their end. Standard library only.
 
     guard --> hosts (network namespaces) and their janitor
           --> torchrun agent --> workers, each of which enters the namespace of its host
 
-Where the machine does not allow namespaces the workers stay on its loopback and are slowed down to the rate, and
-every summary says so.
+If the machine does not allow namespaces, the workers use its loopback, throttled to the rate, and every summary
+reports a paced link.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ _CLONE_NEWNET = 0x40000000
 
 
 class RunLink:
-    """Makes the link that a run's settings ask for.
+    """Link of a run, created from its launch settings.
 
     Args:
         folder: the run folder; the link is described in its ``link.json``.
@@ -36,19 +36,19 @@ class RunLink:
 
     @property
     def spared(self) -> frozenset[int]:
-        """Processes that stay until the link is down."""
+        """Pids of processes that must run until the link is down."""
         janitor = None if self._emulated is None else self._emulated.janitor
         return frozenset() if janitor is None else frozenset([janitor])
 
     def up(self) -> None:
-        """Make the link and describe it.
+        """Create the link and write its description.
 
         Raises:
-            RuntimeError: if it has to be emulated and this machine does not allow that.
+            RuntimeError: if it must be emulated and this machine does not allow that.
         """
         if self._hosts == 1:
             return
-        reason = "it was asked for"
+        reason = "requested by the setting wire"
         if self._wire != "paced":
             try:
                 return self._emulate()
@@ -60,7 +60,7 @@ class RunLink:
         files.append_event(self._folder, "paced link", link=self._link, text=reason)
 
     def down(self) -> None:
-        """Take it down; also if it never was up."""
+        """Remove the link, if it is up."""
         if self._emulated is not None:
             self._emulated.down()
 
@@ -84,12 +84,12 @@ class RunLink:
 
 
 def enter(namespace: str) -> None:
-    """Move this thread, and threads it starts from now on, into the network of an emulated host.
+    """Move this thread, and threads it starts from now on, into the network namespace of an emulated host.
 
-    Sockets that are open stay where they are.
+    Open sockets remain in their old namespace.
 
     Raises:
-        RuntimeError: if the host is gone, or this process has not the right.
+        RuntimeError: if the host does not exist, or this process lacks permission.
     """
     try:
         descriptor = os.open(f"/run/netns/{namespace}", os.O_RDONLY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Remove what runs of this machine have left behind: processes and emulated hosts."""
+"""Remove leftover processes and emulated hosts of runs on this machine."""
 
 from pathlib import Path
 
@@ -9,14 +9,13 @@ __all__ = ["cleanup"]
 
 
 def cleanup(root: Path | str | None = None) -> list[Stray]:
-    """End processes of runs whose guard is gone, found by pid and start time; returns what was found.
+    """End processes of runs whose guard has ended, identified by pid and start time; return these processes.
 
-    Emulated hosts whose owner is gone are removed too.
-
-    Nothing is left behind in any way we know of; this is for the ways we do not.
+    Emulated hosts whose owner has ended are removed too. Runs leave nothing behind in any known case; this function is
+    for unknown ones.
 
     Args:
-        root: as for ``launch``.
+        root: folder of runs, as for ``launch``.
     """
     strays = [stray for run in runs(root) for stray in end_strays(run.folder)]
     remove_leftovers()

@@ -26,23 +26,23 @@ def launch(
     prepare: Callable[[Path], None] | None = None,
     fit: str = FIT,
 ) -> Run:
-    """Start the run that ``config`` describes in processes of its own and return its handle.
+    """Check a configuration, start the processes of its run and return the run's handle.
 
-    The run ends when this process does, however it ends, unless ``config.launch.detach`` is true. Where the settings
-    have a ``comm_share``, the rate of the link is found first, by short runs.
+    The run ends when this process ends for any reason, unless ``config.launch.detach`` is true. If the settings have a
+    ``comm_share``, short runs calibrate the rate of the link first.
 
     Args:
-        config: what to train and how to launch it.
-        root: folder in which the run's own folder is made; ``GNNQLAB_RUNS``, else ``runs``, if it is not given.
-        wait: whether to return only when the run has ended (``Run.wait``).
-        prepare: puts files into the new run folder before anything starts.
-        fit: ``module:function`` that every worker runs in place of training, to measure or to test what is around it.
+        config: configuration of the run.
+        root: parent of the run folder; ``GNNQLAB_RUNS``, else ``runs``, by default.
+        wait: True to return only when the run has ended (``Run.wait``).
+        prepare: called with the new run folder, to add files before any process starts.
+        fit: ``module:function`` that every worker runs in place of training, for measurements and tests.
 
     Returns:
-        The handle; ``Run(handle.folder)`` in any other process is as good.
+        The handle; ``Run(handle.folder)`` is equivalent in any other process.
 
     Raises:
-        ValueError: if it asks for a GPU and there is none, or for more memory than there is.
+        ValueError: if the run needs a GPU and there is none, or more memory than is free.
         RuntimeError: if the folder cannot be written, or the guard does not start.
     """
     _expect_device(config)
@@ -55,16 +55,16 @@ def launch(
         [config] = settle([config])
     from gnnqlab.train.records.evaluation_pauses import advice
 
-    if said := advice(config.system, config.workers, config.train.evaluate_every):
-        warnings.warn(said, stacklevel=2)
-    if said := _slow_kernels(config.launch.device):
-        warnings.warn(said, stacklevel=2)
+    if text := advice(config.system, config.workers, config.train.evaluate_every):
+        warnings.warn(text, stacklevel=2)
+    if text := _slow_kernels(config.launch.device):
+        warnings.warn(text, stacklevel=2)
     run = begin(config, root=root, prepare=prepare, fit=fit)
     return run.wait() if wait else run
 
 
 def _expect_device(config: RunConfig) -> None:
-    """Refuse here, at once, what the workers would refuse after they have started."""
+    """Raise immediately for a device that the workers would reject after their start."""
     import torch
 
     from gnnqlab.kernels import native
@@ -74,15 +74,15 @@ def _expect_device(config: RunConfig) -> None:
         raise ValueError(f"device must be one that PyTorch {torch.__version__} finds here, got 'cuda'; choose 'cpu'")
     if backend == "nccl" and config.workers > (found := torch.cuda.device_count()):
         raise ValueError(
-            f"backend 'nccl' takes a GPU for each worker, got {config.workers} workers and {found} GPU(s); "
+            f"backend 'nccl' needs one GPU per worker, got {config.workers} workers and {found} GPU(s); "
             "choose backend 'gloo', or fewer workers"
         )
     if os.environ.get("GNNQLAB_KERNELS"):
-        native.active(torch.device(device))  # refuses kernels that are asked for and are not there
+        native.active(torch.device(device))  # raises if the requested kernels are not available
 
 
 def _slow_kernels(device: str) -> str:
-    """Why plain PyTorch runs in place of compiled kernels that nobody turned off; empty if it does not."""
+    """Return a warning if plain PyTorch replaces compiled kernels without being requested; empty if it does not."""
     from gnnqlab.kernels import native
 
     status = native.status()

@@ -1,7 +1,7 @@
-"""The rendezvous of a run on one machine: a store that listens on the loopback and nowhere else.
+"""The rendezvous of a run on one machine: a store that listens on the loopback only.
 
-torchrun's ``--standalone`` opens its stores on every interface, whatever ``--local-addr`` says, and whoever reaches a
-store can speak for any worker. The workers use the same store; Gloo's own sockets go by ``GLOO_SOCKET_IFNAME``.
+torchrun's ``--standalone`` opens its stores on every interface, ignoring ``--local-addr``, and any process that reaches
+a store can impersonate a worker. The workers use the same store; Gloo's own sockets follow ``GLOO_SOCKET_IFNAME``.
 """
 
 import datetime
@@ -26,20 +26,20 @@ _TIMEOUT = datetime.timedelta(seconds=60)
 
 
 class Loopback(RendezvousHandler):
-    """The one agent of a run and its store.
+    """Rendezvous of a run's only agent, with its store.
 
     Args:
-        parameters: what torchrun was told.
+        parameters: of torchrun.
 
     Raises:
-        ValueError: if there shall be several machines.
+        ValueError: if the run has several machines.
     """
 
     def __init__(self, parameters: RendezvousParameters) -> None:
         if parameters.max_nodes != 1:
-            raise ValueError(f"the loopback joins the workers of one machine, got {parameters.max_nodes} machines")
+            raise ValueError(f"the loopback joins workers of one machine only, got {parameters.max_nodes} machines")
         self._run_id = parameters.run_id
-        # TCPStore binds to all interfaces, but takes a socket that is bound already.
+        # TCPStore itself binds to all interfaces, but accepts a socket that is already bound.
         listening = socket.socket()
         listening.bind((_ADDRESS, 0))
         port = listening.getsockname()[1]
@@ -49,40 +49,40 @@ class Loopback(RendezvousHandler):
 
     @property
     def use_agent_store(self) -> bool:
-        """True: workers join by the agent's store."""
+        """True: workers join through the agent's store."""
         return True
 
     def get_backend(self) -> str:
-        """Name by which torchrun is told to use it."""
+        """Return the name of this rendezvous in torchrun's options."""
         return _BACKEND
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """Nobody else comes: there is nothing to wait for."""
-        place = RendezvousStoreInfo(_ADDRESS, self._store.port)
-        return RendezvousInfo(PrefixStore(self._run_id, self._store), 0, 1, place)
+        """Return rank 0 of 1 at once, because there is no other agent to wait for."""
+        store_info = RendezvousStoreInfo(_ADDRESS, self._store.port)
+        return RendezvousInfo(PrefixStore(self._run_id, self._store), 0, 1, store_info)
 
     def is_closed(self) -> bool:
-        """Workers are never started twice, so it makes no difference."""
+        """Return False; workers are never restarted, so it makes no difference."""
         return False
 
     def set_closed(self) -> None:
-        """Nobody else is to be told."""
+        """Do nothing; there is no other agent to notify."""
 
     def num_nodes_waiting(self) -> int:
-        """None: nobody else comes."""
+        """Return 0; there is no other agent."""
         return 0
 
     def get_run_id(self) -> str:
-        """The id that torchrun was given."""
+        """Return the run id of torchrun's options."""
         return self._run_id
 
     def shutdown(self) -> bool:
-        """The store ends with the agent."""
+        """Return True; the store ends with the agent."""
         return True
 
 
 def alone(arguments: Iterable[str]) -> list[str]:
-    """Return torchrun's arguments with ``--standalone`` read as: on the loopback; for torchrun in this process."""
+    """Register the rendezvous; return torchrun's arguments with it in place of ``--standalone``, for this process."""
     rendezvous_handler_registry.register(_BACKEND, Loopback)
-    here = [f"--rdzv-backend={_BACKEND}", f"--rdzv-endpoint={_ADDRESS}:0", f"--rdzv-id={uuid.uuid4()}"]
-    return [word for given in arguments for word in (here if given == "--standalone" else [given])]
+    options = [f"--rdzv-backend={_BACKEND}", f"--rdzv-endpoint={_ADDRESS}:0", f"--rdzv-id={uuid.uuid4()}"]
+    return [word for argument in arguments for word in (options if argument == "--standalone" else [argument])]

@@ -1,4 +1,4 @@
-"""``gq.on_machines``: a run over several machines, from Python: what to start on each, and the run once it is there."""
+"""``gq.on_machines``: the start commands of a run over several machines, and its handle once it is started."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ __all__ = ["MachineLines", "machine_lines", "on_machines", "resume_on_machines"]
 
 @dataclass(frozen=True)
 class MachineLines:
-    """What starts one run on several machines; printed, it is what to copy."""
+    """Commands that start one run on several machines; ``print`` shows them for copying."""
 
     commands: tuple[str, ...]
-    """A line of the shell for each machine, in their order."""
+    """One shell command per machine, in the order of machines."""
     slurm: str
     """The same as one script for ``sbatch``."""
     folder: Path
-    """Of the run, as each machine must see it."""
+    """Folder of the run, as a path on each machine."""
     needs: str
-    """What the machines need beside the network, in a sentence."""
+    """Sentence about the shared folder that the machines need."""
 
     def __str__(self) -> str:
         lines = [f"# {self.needs}\n"]
@@ -41,15 +41,15 @@ class MachineLines:
 
     @property
     def run(self) -> Run:
-        """The run's handle, as ``gq.launch`` returns it, from any machine that sees the folder.
+        """Handle of the run, as ``gq.launch`` returns it, on any machine with access to the folder.
 
         Raises:
-            FileNotFoundError: if nobody has started it yet, or this machine does not see the folder.
+            FileNotFoundError: if the run is not started yet, or this machine has no access to the folder.
         """
         if not self.folder.exists():
             raise FileNotFoundError(
-                f"a run is there once its lines were started, got no folder {self.folder}; start them first, from this "
-                "folder or with out= on the disk that the machines share"
+                f"a run exists once its commands were started, got no folder {self.folder}; start them first, from "
+                "this folder or with out= on the shared disk of the machines"
             )
         return Run(self.folder)
 
@@ -67,28 +67,27 @@ def on_machines(
     out: str | Path | None = None,
     **settings: Any,
 ) -> MachineLines:
-    """Return what to start on each of several machines for one run; nothing is started here.
+    """Return the commands that start one run on several machines; nothing is started here.
 
     Args:
-        graph: a graph's name or a path that all machines see; or a graph in memory, which is then saved under
+        graph: a graph's name or a path that all machines can read; or a graph in memory, which is then saved under
             ``graphs`` in the folder of runs.
-        nnodes: machines; they share the workers out evenly.
+        nnodes: number of machines; the workers are divided evenly between them.
         address: of the first machine, in the network that the workers use.
         port: a free port of the first machine.
         interface: of that network, by its name on each machine.
-        model: a model's name, its settings, or where its builder is on each machine, ``module:function``.
+        model: a model's name, its settings, or its builder on each machine as ``module:function``.
         system: a system's name, or a :class:`System`.
-        workers: number of partitions, one process each; one a machine if nothing says otherwise.
-        out: folder for the run's own folder, on a disk that all machines share; ``$GNNQLAB_RUNS`` or ``runs`` by
-            default.
-        **settings: see :func:`gnnqlab.configure`; ``hosts`` and ``link`` are of one machine and refused.
+        workers: number of partitions, one process each; by default one per machine.
+        out: parent of the run folder, on a disk that all machines share; ``$GNNQLAB_RUNS`` or ``runs`` by default.
+        **settings: see :func:`gnnqlab.configure`; ``hosts`` and ``link`` work on one machine only and raise.
 
     Returns:
-        The lines, and ``.run`` once they were started.
+        The commands, and ``.run`` once they were started.
 
     Raises:
-        ValueError: if a name, a setting or a value is wrong, or the machines cannot share the workers evenly.
-        TypeError: if the graph is none.
+        ValueError: if a name, a setting or a value is wrong, or ``workers`` is not a multiple of ``nnodes``.
+        TypeError: if ``graph`` is not a graph.
 
     Example:
         >>> lines = on_machines("digits", nnodes=2, address="10.0.0.1", workers=4, system="adaqp")
@@ -110,7 +109,7 @@ def on_machines(
 
 def _expect_machines(nnodes: int, alone: str) -> None:
     if nnodes < 1:
-        raise ValueError(f"nnodes must be at least 1, got {nnodes}; a run on this machine alone is {alone}")
+        raise ValueError(f"nnodes must be at least 1, got {nnodes}; use {alone} for a run on this machine only")
 
 
 def resume_on_machines(
@@ -123,28 +122,28 @@ def resume_on_machines(
     epochs: int | None = None,
     out: str | Path | None = None,
 ) -> MachineLines:
-    """Return what to start on each of several machines to go on from a run's newest whole checkpoint, as a new run.
+    """Return the commands that resume a run on several machines from its newest complete checkpoint, as a new run.
 
-    Nothing is started or copied here: the first machine copies the past when its line is started. The workers are as
-    many as before, on as many machines as are asked for.
+    Nothing is started or copied here: the first machine copies the old records when its command is started. The number
+    of workers is as before, on any number of machines that divides it.
 
     Args:
-        run: a run that has ended, or its folder, on the disk that the machines share.
+        run: a run that has ended, or its folder, on the shared disk of the machines.
         nnodes, address, port, interface: see :func:`on_machines`.
-        epochs: epochs in all, if there shall be more than the run was launched with.
-        out: folder for the new run's own folder, on the same disk; by default, where the old one is.
+        epochs: total number of epochs, to train more than the run was launched with.
+        out: parent of the new run folder, on the same disk; by default that of the old one.
 
     Raises:
-        ValueError: if there is no checkpoint, nothing left to train, the machines cannot share the workers evenly, or
-            the run had emulated hosts, which are of one machine.
-        RuntimeError: if the run is still under way.
+        ValueError: if there is no checkpoint, no epoch left to train, the number of workers is not a multiple of
+            ``nnodes``, or the run had emulated hosts, which work on one machine only.
+        RuntimeError: if the run has not ended.
     """
     from gnnqlab.launch.continuation import to_go_on
 
     _expect_machines(nnodes, "gq.resume")
     old, config, epoch = to_go_on(run, epochs)
     if (hosts := config.launch.hosts or 1) > 1:
-        raise ValueError(f"emulated hosts are of one machine, got hosts {hosts} of run {old.id}; go on with gq.resume")
+        raise ValueError(f"emulated hosts work on one machine only, got hosts {hosts} of run {old.id}; use gq.resume")
     root = Path(out) if out is not None else old.folder.parent
     past = str(old.folder.absolute()), epoch
     return machine_lines(config, nnodes, address=address, port=port, interface=interface, root=str(root), past=past)
@@ -160,10 +159,10 @@ def machine_lines(
     root: str = "runs",
     past: tuple[str, int] | None = None,
 ) -> MachineLines:
-    """Return the lines of a configured run; as :func:`on_machines`, which says what the arguments are.
+    """Return the commands of a configured run; see :func:`on_machines` for the other arguments.
 
     Args:
-        past: folder of a run that it goes on from, and the epoch that it goes on with.
+        past: folder of a run to resume, and the next epoch.
     """
     run_id = new_id(config.system.name)
     commands = tuple(

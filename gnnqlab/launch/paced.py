@@ -1,8 +1,8 @@
-"""Slow this worker's connections to other hosts down to the rate of a link that is not there.
+"""Throttle this worker's connections to other hosts to the rate of a simulated link.
 
-The kernel spaces what a connection sends (``SO_MAX_PACING_RATE``), without any right: gradients, evaluation and large
-messages take their time. Up to 128 kB go at once, so small messages are held back by
-``gnnqlab.message.transport.paced`` as well.
+The kernel paces the packets of a connection (``SO_MAX_PACING_RATE``), which needs no privilege: this throttles
+gradients, evaluation and large messages. Up to 128 kB are sent at once, so ``gnnqlab.message.transport.paced`` delays
+small messages in addition.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Address = tuple[str, int]
 
 
 def pace(link: Link, rank: int, workers: int, *, at_once: int) -> int:
-    """Limit what this worker sends to other hosts; every worker must call it together, after joining the group.
+    """Limit this worker's rate to other hosts; every worker must call this together, after joining the group.
 
     Args:
         link: the link.
         rank: this worker.
         workers: P.
-        at_once: connections over which a worker sends at the same time; they share its part of the link.
+        at_once: number of connections over which a worker sends at the same time; they share its part of the link.
 
     Returns:
-        How many connections were slowed down.
+        Number of throttled connections.
     """
     import torch.distributed as dist
 
@@ -38,6 +38,7 @@ def pace(link: Link, rank: int, workers: int, *, at_once: int) -> int:
     everyone: list[list[Address]] = [[] for _ in range(workers)]
     dist.all_gather_object(everyone, [address for address, _, _ in own])
     owner = {address: other for other, addresses in enumerate(everyone) for address in addresses}
+    # The workers of a host share its link, and so do the connections on which one of them sends at the same time.
     rate = int(link.bytes_per_s / (workers // link.hosts) / max(at_once, 1))
     slowed = 0
     for _, peer, descriptor in own:
@@ -50,7 +51,7 @@ def pace(link: Link, rank: int, workers: int, *, at_once: int) -> int:
 
 
 def _connections() -> list[tuple[Address, Address, int]]:
-    """Own address, address of the other end, and descriptor of every TCP connection of this process."""
+    """Return local address, remote address and file descriptor of every TCP connection of this process."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -61,5 +62,5 @@ def _connections() -> list[tuple[Address, Address, int]]:
                     own, peer = connection.getsockname()[:2], connection.getpeername()[:2]
                     found.append((own, peer, int(name)))
         except OSError:
-            continue  # closed meanwhile, or not connected
+            continue  # already closed, or not connected
     return found

@@ -1,4 +1,4 @@
-"""What the guard sees of the ranks on its machine: heartbeats, errors they left, deaths. Standard library only."""
+"""Monitor of the ranks on one machine, for the guard: heartbeats, reported errors, deaths. Standard library only."""
 
 import json
 import os
@@ -19,18 +19,18 @@ from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
 __all__ = ["RankMonitor"]
 
 _TELL_S = 3.0
-"""What it may take, on a busy machine, from a worker's death to the agent's words about it, or a plain torchrun's."""
+"""Limit, on a busy machine, from a worker's death to its exit status from the agent, or from a plain torchrun's log."""
 
 
 class RankMonitor:
-    """Collects the evidence; the guard judges it.
+    """Collector of the state and errors of all ranks, from which the guard decides.
 
     Args:
         folder: the run folder.
-        local_workers: how many ranks this machine has.
+        local_workers: number of ranks on this machine.
         node: number of this machine.
         agent_log: output of torchrun, which names the first worker that died.
-        appeared: called for each rank's first heartbeat, with the descriptor that tells of its death.
+        appeared: called at each rank's first heartbeat, with its pidfd.
     """
 
     def __init__(
@@ -48,21 +48,21 @@ class RankMonitor:
 
     @property
     def all_done(self) -> bool:
-        """Whether every rank has said that it is finished."""
+        """True if every rank has reported the phase ``done``."""
         return len(self.pulses) == self.local_workers and all(p.phase == "done" for p in self.pulses.values())
 
     @property
     def epoch(self) -> int:
-        """The epoch that all ranks have reached; -1 before the first."""
+        """Latest epoch that all ranks have reached; -1 before the first."""
         return min((pulse.epoch for pulse in self.pulses.values()), default=-1)
 
     @property
     def training(self) -> bool:
-        """Whether any rank has begun its first epoch."""
+        """True if any rank has begun its first epoch."""
         return any(pulse.epoch >= 0 for pulse in self.pulses.values())
 
     def poll(self) -> None:
-        """Read everything anew."""
+        """Update heartbeats, errors and deaths of all ranks."""
         self.ended.update(processes.collect())
         if len(self._readers) < self.local_workers:
             self._find_ranks()
@@ -73,14 +73,14 @@ class RankMonitor:
         self._read_deaths()
 
     def ask_for_stacks(self) -> None:
-        """Make every rank write where it is (faulthandler: works inside a C++ wait as well)."""
+        """Make every rank write its stacks (faulthandler, which also works during a C++ wait)."""
         for pulse in self.pulses.values():
             found = processes.read(pulse.pid)
             if found is not None and found.start == pulse.start_time and found.state not in "TtZX":
                 os.kill(pulse.pid, signal.SIGUSR1)
 
     def stalled(self, stall: Stall) -> list[WorkerError]:
-        """The errors that a silence amounts to."""
+        """Return the errors of the ranks responsible for a stall."""
         missing = sorted(set(range(self.local_workers)) - set(self.pulses))
         if stall.kind == "waiting" and self.node == 0 and missing:
             return [
@@ -107,7 +107,7 @@ class RankMonitor:
         ]
 
     def agent_ended(self, status: int) -> WorkerError:
-        """The error of a torchrun that ended first."""
+        """Return the error of a torchrun that ended before its workers."""
         number: int | None = None
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
@@ -126,7 +126,7 @@ class RankMonitor:
         )
 
     def never_started(self, limit_s: float) -> WorkerError:
-        """The error of workers that have not shown up at all."""
+        """Return the error of a run without any worker's heartbeat."""
         return WorkerError(
             rank=-1,
             cause=f"no worker has started within {limit_s:.0f} s",
@@ -136,7 +136,7 @@ class RankMonitor:
             monotonic_ns=time.monotonic_ns(),
         )
 
-    # -- inside ---------------------------------------------------------------------------------------------------
+    # -- internals ------------------------------------------------------------------------------------------------
 
     def _find_ranks(self) -> None:
         for path in (self.folder / "heartbeat").glob("rank*"):
@@ -144,7 +144,7 @@ class RankMonitor:
             if rank in self._readers or (reader := HeartbeatReader.open(path)) is None:
                 continue
             pulse = reader.read()
-            if pulse.node != self.node:  # another machine's, on a shared disk
+            if pulse.node != self.node:  # a rank of another machine, on a shared disk
                 reader.close()
                 continue
             self._readers[rank] = reader
@@ -177,19 +177,20 @@ class RankMonitor:
         for rank, pulse in self.pulses.items():
             if rank in self.errors or pulse.phase == "done" or processes.alive(pulse.pid, pulse.start_time):
                 continue
+            # Read again: it may have finished, or stored its error, between the last reading and its death.
             pulse = self.pulses[rank] = self._readers[rank].read()
-            if pulse.phase != "done" and self._readers[rank].error() is None:  # else it said so in the last moment
+            if pulse.phase != "done" and self._readers[rank].error() is None:
                 dead[rank] = self._exit_status(pulse)
         if None in dead.values():
-            self._wait_to_be_told(dead)
-        # torchrun ends the others with SIGTERM, and may have collected them before they were looked at.
+            self._wait_for_statuses(dead)
+        # torchrun ends the other workers with SIGTERM, and may have reaped them before this poll.
         explained = self._explained(dead)
         for rank, status in dead.items():
             consequence = status == signal.SIGTERM or (status is None and explained)
             self.errors[rank] = self._death(self.pulses[rank], status, consequence)
 
     def _explained(self, dead: dict[int, int | None]) -> bool:
-        """Whether a cause is among what is known: not a lost connection, not torchrun's SIGTERM."""
+        """Return True if a cause is known that is neither a lost connection nor torchrun's SIGTERM."""
         return any(not error.consequence for error in self.errors.values()) or any(
             status not in (None, signal.SIGTERM) for status in dead.values()
         )
@@ -218,36 +219,36 @@ class RankMonitor:
 
     def _exit_status(self, pulse: Pulse) -> int | None:
         status = processes.exit_status(pulse.pid, pulse.start_time, self._pidfds[pulse.rank])
-        return self._told(pulse.pid) if status is None else status
+        return self._reaped_status(pulse.pid) if status is None else status
 
-    def _told(self, pid: int) -> int | None:
-        """How a worker ended that is gone without a trace, as far as whoever has collected it has said so."""
+    def _reaped_status(self, pid: int) -> int | None:
+        """Return the wait status of a worker that was reaped by this process or the agent, if it is known."""
         self.ended.update(processes.collect())
         return self.ended.get(pid, self.collected.read().get(pid))
 
-    def _wait_to_be_told(self, dead: dict[int, int | None]) -> None:
-        """Until a cause is known: the agent is about to tell it; a plain torchrun names the first rank in its log."""
+    def _wait_for_statuses(self, dead: dict[int, int | None]) -> None:
+        """Wait until a cause is known: from the agent's pipe, or from the log of a plain torchrun."""
         until = time.monotonic() + _TELL_S
         last = False
         while None in dead.values() and not (self._explained(dead) or last):
             time.sleep(0.005)
-            # Of the guard's children only torchrun ends by itself; then all is said.
+            # Of the guard's children only torchrun ends by itself; after that no further status can arrive.
             last = bool(self.ended) or time.monotonic() >= until
-            said = files.tail(self.agent_log, 20000)
+            log = files.tail(self.agent_log, 20000)
             for rank in [rank for rank, status in dead.items() if status is None]:
                 pid = self.pulses[rank].pid
-                dead[rank] = self._told(pid)
-                match = re.search(rf"exitcode: (-?\d+)\) local_rank: \d+ \(pid: {pid}\)", said)
+                dead[rank] = self._reaped_status(pid)
+                match = re.search(rf"exitcode: (-?\d+)\) local_rank: \d+ \(pid: {pid}\)", log)
                 if dead[rank] is None and match:
                     code = int(match.group(1))
-                    dead[rank] = -code if code < 0 else code << 8
+                    dead[rank] = -code if code < 0 else code << 8  # as a wait status
 
     def _trace(self, rank: int) -> str:
         return files.tail(self.folder / "errors" / f"rank{rank}.trace", 8000)
 
 
 def _oom_kills() -> int:
-    """How often this machine has killed a process for want of memory."""
+    """Return the number of processes that this machine has killed for lack of memory."""
     try:
         with open("/proc/vmstat") as file:
             return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)

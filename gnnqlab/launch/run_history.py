@@ -1,4 +1,4 @@
-"""The past of a run, put into the folder of one that goes on from it. Standard library only: a guard does it too."""
+"""Copy checkpoints and records of a run to the run that resumes it. Standard library only, because a guard uses it."""
 
 from __future__ import annotations
 
@@ -16,35 +16,36 @@ _UNTIL = ("records-rank*.jsonl", "traffic-rank*.jsonl", "assignments.jsonl", "de
 
 
 def carry_over(old: Path, new: Path, epoch: int) -> None:
-    """Copy the checkpoints of a run, and what it recorded before an epoch; nothing if that was done before.
+    """Copy the checkpoints of a run, and its records before an epoch; do nothing if they were copied before.
 
-    A line for several machines may be started again, and the run has a past of its own by then.
+    A command for several machines may be started again, when the new run already has later records.
 
     Args:
-        old: its folder.
-        new: that of the run which goes on with this epoch.
-        epoch: the first that is not copied.
+        old: folder of the run to resume.
+        new: folder of the run that continues with this epoch.
+        epoch: first epoch that is not copied.
     """
     events = new / "events.jsonl"
-    if events.exists() and any(event.get("event") == "resumed" for event in read_lines(events)):  # which is said last
+    # This event is written last, so an interrupted copy is repeated.
+    if events.exists() and any(event.get("event") == "resumed" for event in read_lines(events)):
         return
     for path in [*checkpoints(old), *old.glob("control.json")]:
-        there = new / path.relative_to(old)
-        there.parent.mkdir(exist_ok=True)
-        shutil.copyfile(path, there)
+        target = new / path.relative_to(old)
+        target.parent.mkdir(exist_ok=True)
+        shutil.copyfile(path, target)
     for pattern in _UNTIL:
         for path in old.glob(pattern):
-            kept = [line for line in read_lines(path) if _written_after(line) < epoch]
-            (new / path.name).write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in kept))
+            lines = [line for line in read_lines(path) if _written_after(line) < epoch]
+            (new / path.name).write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
     files.append_event(new, "resumed", of=old.name, epoch=epoch)
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """Return a run's checkpoints, whole or not; see ``train/checkpoints/checkpoint.py``."""
+    """Return a run's checkpoint files, complete or not; see ``train/checkpoints/checkpoint.py``."""
     return sorted(folder.glob("checkpoints/epoch-*.safetensors"))
 
 
 def _written_after(line: dict[str, Any]) -> int:
-    """Return the epoch after which a line was written: assignments and decisions say from when on they hold."""
+    """Return the epoch after which a line was written; assignments and decisions name the first epoch of their use."""
     first = line.get("from_epoch", line["epoch"] if "what" in line else line["epoch"] + 1)
     return int(first) - 1

@@ -1,4 +1,4 @@
-"""Machines of one run write into one folder, which a disk that they share holds: seen to before anything is trained."""
+"""Check before training that all machines of a run write to the same folder on a shared disk."""
 
 from __future__ import annotations
 
@@ -12,30 +12,29 @@ import torch.distributed as dist
 __all__ = ["check_same_folder"]
 
 _PATIENCE_S = 5.0
-"""Some network disks show a new file to other machines a little later."""
+"""Time to wait for a file of another machine: some network disks show new files with a delay."""
 
 
 def check_same_folder(folder: Path, rank: int, workers: int, *, patience_s: float = _PATIENCE_S) -> None:
-    """Refuse a run folder that is not the same for all workers.
+    """Raise if the run folder is not the same for all workers.
 
-    Records, checkpoints and decisions of all workers belong together: figures made from those of one machine alone
-    would be wrong and say nothing of it. Rank 0 puts down a file of a name that no disk has seen before, and the others
-    look for it.
+    Records, checkpoints and decisions of all workers belong together: figures from those of one machine would be wrong
+    without notice. Rank 0 creates a file with a random name, and the others wait for it to appear.
 
     Args:
-        folder: the run folder, as this machine names it.
-        rank: this worker; the process group stands.
+        folder: the run folder, as a path on this machine.
+        rank: this worker; the process group must be initialised.
         workers: P.
-        patience_s: seconds to look for it.
+        patience_s: seconds to wait for the file.
 
     Raises:
-        RuntimeError: on every worker, if one does not see what rank 0 wrote.
+        RuntimeError: on every worker, if one does not find the file of rank 0.
     """
     device = "cuda" if dist.get_backend() == "nccl" else "cpu"
     name = torch.tensor(list(secrets.token_bytes(8)), dtype=torch.uint8)
     mark = _mark(folder, name)
     if rank == 0:
-        mark.touch()  # before its name goes out
+        mark.touch()  # before its name is broadcast
     name = name.to(device)
     dist.broadcast(name, 0)
     seen = torch.zeros(workers, dtype=torch.int32)
@@ -44,11 +43,11 @@ def check_same_folder(folder: Path, rank: int, workers: int, *, patience_s: floa
     dist.all_reduce(seen)
     if rank == 0:
         mark.unlink(missing_ok=True)
-    blind = (seen == 0).nonzero().flatten().tolist()
-    if blind:
+    separate = (seen == 0).nonzero().flatten().tolist()
+    if separate:
         raise RuntimeError(
-            f"machines of one run must share its folder, got {folder}, where rank(s) {', '.join(map(str, blind))} do "
-            "not see what rank 0 writes; give all of them one folder on a shared disk (--out, or root=...)"
+            f"machines of one run must share its folder, got {folder}, where rank(s) {', '.join(map(str, separate))} "
+            "do not find the file of rank 0; use one folder on a shared disk for all (--out, or root=...)"
         )
 
 

@@ -1,23 +1,23 @@
-"""When is a run stuck, and because of whom? Rules over heartbeats and process states. Standard library only.
+"""Detect stalled runs and the responsible ranks, from heartbeats and process states. Standard library only.
 
-A run is silent while no rank that still trains changes its phase, and none that waits on an emulated host gets
-anything over its wire. Who is to blame for a silence: the ranks that are
-not waiting for others; if all wait, the ones that are furthest behind. If any rank to blame uses the processor, the
-run is *slow* and is given much more time than one whose ranks to blame all sleep: those *hang*.
+A run is silent while no training rank changes its phase, and no waiting rank on an emulated host receives bytes over
+its link. Responsible for a silence are the ranks that are not waiting for others; if all wait, those furthest behind.
+If any responsible rank uses the processor, the run is *slow* and gets much more time than a run whose responsible ranks
+all sleep: those *hang*.
 
 =======================  ============================  ==========================================
 silence of               is reported after             ends the run after
 =======================  ============================  ==========================================
 a stopped process        max(3 s, 5 median epochs)     max(8 s, 20 median epochs)
-sleeping ranks           same                          same; over several machines, where the one
-                                                       to blame may be out of sight, and over a
-                                                       slow wire, 20 s at least, and 600 s before
-                                                       the second epoch
+sleeping ranks           same                          same; over several machines, where the
+                                                       responsible rank may be on another one, and
+                                                       over a slow link, at least 20 s, and 600 s
+                                                       before the second epoch
 a working rank           same, as ``slow``             max(600 s, 60 median epochs)
 a phase with a limit     half of its limit             its limit
 =======================  ============================  ==========================================
 
-Before an epoch has ended nobody knows how long one takes: until then ranks that wait for each other, or work, are
+Before the first epoch has ended, its duration is unknown: until then ranks that wait for each other, or work, are
 reported after 20 s, or when the run is ended.
 
 Time in which the guard itself did not run (a suspended machine) does not count.
@@ -41,7 +41,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STEP_S = 0.5
 _UNKNOWN_S = 20.0
 _FEWEST_BYTES = 1024
-"""What has to come over a wire between two looks to be more than the small talk of idle connections."""
+"""Bytes between two polls from which on a link counts as receiving; idle connections exchange less."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,31 +49,31 @@ class Rules:
     """Settings of the table above."""
 
     report_s: float | None = None
-    """Seconds of silence that are reported; ``None`` is the table's rule."""
+    """Seconds of silence before a report; ``None`` for the table's rule."""
     stop_s: float | None = None
-    """Seconds of silence that end the run, whatever the ranks do; ``None`` is the table's rule."""
+    """Seconds of silence before the run is ended, for any activity of the ranks; ``None`` for the table's rule."""
     machines: int = 1
-    """How many machines the run has."""
+    """Number of machines of the run."""
     slow_wire: bool = False
-    """Whether a message may take long: the workers are on emulated hosts, joined by a link of any rate."""
+    """True if a message may take long, because the workers are on emulated hosts, joined by a link of any rate."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Stall:
-    """A silence worth telling."""
+    """Silence that is long enough to report."""
 
     kind: str
     """``stopped``, ``hung``, ``slow`` or ``waiting`` (all ranks wait for each other)."""
     ranks: tuple[int, ...]
-    """Who is to blame."""
+    """Responsible ranks."""
     silence_s: float
-    """Since when."""
+    """Duration of the silence."""
     fatal: bool
-    """Whether the run has to be ended."""
+    """True if the run must be ended."""
 
 
 @dataclasses.dataclass
-class _Seen:
+class _Activity:
     beats: int
     silence_s: float = 0.0
     stopped_s: float = 0.0
@@ -83,7 +83,7 @@ class _Seen:
 
 
 class StallWatch:
-    """Keeps the clocks; ``observe`` is called for every look at the heartbeats."""
+    """Detector of stalls; ``observe`` is called after every poll of the heartbeats."""
 
     def __init__(
         self,
@@ -92,9 +92,9 @@ class StallWatch:
         received: Callable[[int], int | None] = processes.received,
     ) -> None:
         self.rules, self._look, self._received = rules, look, received
-        self._seen: dict[int, _Seen] = {}
+        self._activity: dict[int, _Activity] = {}
         self._now: float | None = None
-        self._looked = 0.0
+        self._polled_s = 0.0
         self._epoch = -1
         self._epochs_s: deque[float] = deque(maxlen=20)
 
@@ -104,7 +104,8 @@ class StallWatch:
         return statistics.median(self._epochs_s) if self._epochs_s else 0.0
 
     def observe(self, now_s: float, pulses: Iterable[Pulse]) -> Stall | None:
-        """The silence to tell, if there is one now."""
+        """Return the present stall, if it is long enough to report."""
+        # At most one step per call: time in which this process did not run is no silence of the ranks.
         step = 0.0 if self._now is None else min(now_s - self._now, _STEP_S)
         self._now = now_s
         active = [pulse for pulse in pulses if pulse.phase != "done"]
@@ -112,16 +113,17 @@ class StallWatch:
             return None
         self._time_epochs(active[0])
         for pulse in active:
-            seen = self._seen.get(pulse.rank)
-            if seen is None or seen.beats != pulse.beats:
-                self._seen[pulse.rank] = _Seen(pulse.beats)
+            activity = self._activity.get(pulse.rank)
+            if activity is None or activity.beats != pulse.beats:
+                self._activity[pulse.rank] = _Activity(pulse.beats)
             else:
-                seen.silence_s += step
-        if max(self._seen[pulse.rank].silence_s for pulse in active) < 0.3:
+                activity.silence_s += step
+        # Reading /proc costs system calls, so it begins only after some silence.
+        if max(self._activity[pulse.rank].silence_s for pulse in active) < 0.3:
             return None
-        if now_s - self._looked >= _LOOK_S:
-            self._look_at(active, min(now_s - self._looked, _STEP_S))
-            self._looked = now_s
+        if now_s - self._polled_s >= _LOOK_S:
+            self._poll_processes(active, min(now_s - self._polled_s, _STEP_S))
+            self._polled_s = now_s
         return self._stopped(active) or self._silent(active)
 
     def _time_epochs(self, pulse: Pulse) -> None:
@@ -129,24 +131,28 @@ class StallWatch:
             self._epochs_s.append(pulse.epoch_s)
             self._epoch = pulse.epoch
 
-    def _look_at(self, active: list[Pulse], elapsed: float) -> None:
+    def _poll_processes(self, active: list[Pulse], elapsed: float) -> None:
         for pulse in active:
-            seen, found = self._seen[pulse.rank], self._look(pulse.pid)
-            if found is None or found.start != pulse.start_time:
-                continue  # gone: the guard notices that elsewhere
-            seen.stopped_s = seen.stopped_s + elapsed if found.state in "Tt" else 0.0
-            # Wakes now and then (a signal, a timer) are no work: a tenth of the time on the processor is.
-            works = found.state in "RD" or (found.cpu - seen.cpu) / _TICKS_PER_S > 0.1 * elapsed
-            seen.idle_s = max(0.0, seen.idle_s - 2 * elapsed) if works and seen.cpu >= 0 else seen.idle_s + elapsed
-            seen.cpu = found.cpu
+            activity, process = self._activity[pulse.rank], self._look(pulse.pid)
+            if process is None or process.start != pulse.start_time:
+                continue  # dead: the guard detects that elsewhere
+            activity.stopped_s = activity.stopped_s + elapsed if process.state in "Tt" else 0.0
+            # Occasional wake-ups (a signal, a timer) do not count as work, a tenth of the processor's time does.
+            works = process.state in "RD" or (process.cpu - activity.cpu) / _TICKS_PER_S > 0.1 * elapsed
+            if works and activity.cpu >= 0:
+                activity.idle_s = max(0.0, activity.idle_s - 2 * elapsed)
+            else:
+                activity.idle_s += elapsed
+            activity.cpu = process.cpu
             if pulse.phase in WAITING:
-                self._hear(seen, self._received(pulse.pid))
+                self._count_received(activity, self._received(pulse.pid))
 
-    def _hear(self, seen: _Seen, received: int | None) -> None:
-        """A message on a slow wire takes as long as it takes: while it comes, nobody is silent."""
-        if received is not None and seen.received is not None and received - seen.received >= _FEWEST_BYTES:
-            seen.silence_s = 0.0
-        seen.received = received
+    def _count_received(self, activity: _Activity, received: int | None) -> None:
+        """Reset the silence of a rank that receives: a message may take any time on a slow link."""
+        before = activity.received
+        if received is not None and before is not None and received - before >= _FEWEST_BYTES:
+            activity.silence_s = 0.0
+        activity.received = received
 
     def _limits(self) -> tuple[float, float]:
         median = self.median_epoch_s
@@ -155,24 +161,26 @@ class StallWatch:
     def _stopped(self, active: list[Pulse]) -> Stall | None:
         report_s, stop_s = self._limits()
         for pulse in active:
-            seen = self._seen[pulse.rank]
-            # Looks come every quarter of a second, so the stop may be that much older than the first sight of it.
-            silence_s = min(seen.silence_s, seen.stopped_s + 2 * _LOOK_S) if seen.stopped_s else 0.0
+            activity = self._activity[pulse.rank]
+            # Processes are polled every quarter of a second, so a stop may have begun that long before its detection.
+            silence_s = min(activity.silence_s, activity.stopped_s + 2 * _LOOK_S) if activity.stopped_s else 0.0
             if silence_s >= report_s:
                 return Stall(kind="stopped", ranks=(pulse.rank,), silence_s=silence_s, fatal=silence_s >= stop_s)
         return None
 
     def _silent(self, active: list[Pulse]) -> Stall | None:
-        silence_s = min(self._seen[pulse.rank].silence_s for pulse in active)
+        silence_s = min(self._activity[pulse.rank].silence_s for pulse in active)
         report_s, stop_s = self._limits()
         if silence_s < report_s:
             return None
+        # A waiting rank is blocked by another one, so only the others can be responsible.
         blamed = [pulse for pulse in active if pulse.phase not in WAITING]
         if blamed:
             idle_s = min(2.0, report_s / 2)
-            busy = [pulse for pulse in blamed if self._seen[pulse.rank].idle_s < idle_s]
+            busy = [pulse for pulse in blamed if self._activity[pulse.rank].idle_s < idle_s]
             kind, blamed = ("slow", busy) if busy else ("hung", blamed)
         else:
+            # All wait for each other, most likely for the ranks that are furthest behind.
             furthest_behind = min((pulse.epoch, pulse.beats) for pulse in active)
             kind, blamed = "waiting", [p for p in active if (p.epoch, p.beats) == furthest_behind]
         if self.rules.stop_s is None and kind == "slow":

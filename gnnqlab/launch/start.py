@@ -1,4 +1,4 @@
-"""``gq.launch``: from a graph and a few words to a run under way."""
+"""``gq.launch``: configure and start a run from a graph and keyword settings."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def launch(
     wait: bool = False,
     **settings: Any,
 ) -> Run:
-    """Start a distributed training in processes of its own; return its handle at once.
+    """Start a distributed training in separate processes; return the run's handle at once.
 
     Args:
         graph: a graph, its name or path, or another library's graph, as :func:`gnnqlab.load` takes them.
-        model: a model's name, its settings, or where its builder is, ``module:function``.
+        model: a model's name, its settings, or its builder as ``module:function``.
         system: a system's name, or a :class:`System`.
-        workers: number of partitions, one process each; 2 if nothing says otherwise.
-        out: folder for the run's own folder; ``$GNNQLAB_RUNS`` or ``runs`` by default.
-        wait: return only when the run has ended.
+        workers: number of partitions, one process each; 2 by default.
+        out: parent of the run folder; ``$GNNQLAB_RUNS`` or ``runs`` by default.
+        wait: True to return only when the run has ended.
         **settings: see :func:`gnnqlab.configure`: ``epochs``, ``seed``, ``layers``, ``hidden``, ``dropout``,
             ``lr``, ``task`` (``"links"``), ``bits``, ``device``, ``hosts``, ``workers_per_host``, ``link``,
-            ``comm_share`` and so on. With a ``comm_share`` the rate of the link is found first, by short runs.
+            ``comm_share`` and so on. With a ``comm_share``, short runs calibrate the rate of the link first.
 
     Raises:
         ValueError: if a name, a setting or a value is wrong.
-        TypeError: if the graph is none.
+        TypeError: if ``graph`` is not a graph.
         RuntimeError: if the run folder cannot be written.
     """
     config = configure(graph, model=model, system=system, workers=workers, **settings)

@@ -1,7 +1,7 @@
-"""Entry of each training process: torchrun runs this file once a rank, with the run folder as its argument.
+"""Entry of each training process: torchrun runs this file once per rank, with the run folder as its argument.
 
-Only the standard library is imported before the process is tied to its parent, has its log and its heartbeat: from
-then on whatever happens is reported.
+Only the standard library is imported before the process is bound to its parent and has its log and heartbeat: from then
+on every error is reported.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ __all__ = ["main"]
 
 _INIT_S = 60.0
 _GROUP_S = 1800.0
-"""The guard names a hang within seconds; the group's own timeout is only the last resort, so it is wide."""
+"""Timeout of the process group, a last resort and therefore long: the guard reports a hang within seconds."""
 
 
 def main(folder: Path, fit: str) -> None:
@@ -41,7 +41,7 @@ def main(folder: Path, fit: str) -> None:
     _redirect(folder / "logs" / f"rank{rank}.log")
     with open(folder / "errors" / f"rank{rank}.trace", "w") as trace:
         faulthandler.enable(trace)
-        faulthandler.register(signal.SIGUSR1, trace)  # the guard asks a hung rank for its stacks
+        faulthandler.register(signal.SIGUSR1, trace)  # the guard sends SIGUSR1 to get the stacks of a hung rank
         heartbeat = Heartbeat(folder / "heartbeat" / f"rank{rank}", rank, node=node)
         with _reported(folder, rank, heartbeat):
             _train(folder, rank, heartbeat, fit)
@@ -51,8 +51,8 @@ def main(folder: Path, fit: str) -> None:
 
 
 def _bind_to_parent() -> None:
-    """Take the default signal handlers back and die with the launcher."""
-    # A forked worker inherits torchrun's Python handlers, which never run while a C++ wait lasts.
+    """Restore the default signal handlers, and end with the launcher."""
+    # A forked worker inherits torchrun's Python handlers, which cannot run during a C++ wait.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     processes.die_with_parent()
@@ -61,7 +61,7 @@ def _bind_to_parent() -> None:
         pid, start = map(int, guard.split(":"))
         if not processes.alive(pid, start):  # it died before the line above took effect
             os._exit(1)
-    # A core file would be left behind and writing it delays the report; the stack is in errors/rankR.trace.
+    # A core file would remain on disk and delay the report; the stack is in errors/rankR.trace.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
@@ -79,7 +79,7 @@ def _redirect(log: Path) -> None:
 
 @contextlib.contextmanager
 def _reported(folder: Path, rank: int, heartbeat: Heartbeat) -> Iterator[None]:
-    """Write down what went wrong, first of all, then let it go on its way."""
+    """Report an exception to the heartbeat, the errors folder and the log, then raise it again."""
     try:
         yield
     except BaseException as error:
@@ -94,7 +94,8 @@ def _reported(folder: Path, rank: int, heartbeat: Heartbeat) -> Iterator[None]:
             "time": time.time(),
         }
         full = traceback.format_exc()
-        # json.dumps can make six bytes of one, and the heartbeat has 7.9 kB.
+        # The heartbeat comes first, because it needs no disk space. It has 7.9 kB, and json.dumps can turn one
+        # character into six bytes.
         heartbeat.fail(json.dumps({**report, "text": report["text"][:300], "traceback": full[-900:]}).encode())
         with contextlib.suppress(OSError):
             _write_durably(folder / "errors" / f"rank{rank}.json", json.dumps({**report, "traceback": full}))
@@ -119,6 +120,7 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat, fit: str) -> None:
             f"torchrun must start the {config['workers']} workers of config.json, got {workers}; "
             f"check --nnodes and --nproc-per-node"
         )
+    # Counted before _pin() reduces this process to its own cores.
     threads = launch["threads_per_worker"] or max(1, len(os.sched_getaffinity(0)) // local_workers)
     _pin(local_rank, local_workers)
 
@@ -142,19 +144,19 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat, fit: str) -> None:
     if link.kind == "paced":
         from gnnqlab.launch.paced import pace
 
-        # In a ring a worker sends to one other at a time, else to all on other hosts at once.
+        # In a ring a worker sends to one peer at a time, else to all workers on other hosts at once.
         others = workers - workers // link.hosts
         pace(link, rank, workers, at_once=1 if config["train"]["transport"] == "ring" else others)
     train(run_config, folder, rank, workers, heartbeat)
     sys.stdout.flush()
-    heartbeat.phase("done")  # the run is finished here, whatever the rest of this process does
+    heartbeat.phase("done")  # from here on an error of this process no longer fails the run
     dist.destroy_process_group()
 
 
 def _join(backend: str, device: Any, timeout: datetime.timedelta, store: dict[str, Any]) -> None:
-    """Enter the process group; return when every rank is in it.
+    """Join the process group, and wait until every rank has joined.
 
-    One rank may be connected before another is: if it had nothing to say and left, the other would find nobody.
+    Without the wait a rank with nothing to send could connect and exit before another rank has connected to it.
     """
     import torch.distributed as dist
 
@@ -163,10 +165,10 @@ def _join(backend: str, device: Any, timeout: datetime.timedelta, store: dict[st
 
 
 def _store_from_outside(link: Link, rank: int, workers: int, timeout: datetime.timedelta) -> dict[str, Any]:
-    """Enter the emulated host of this rank, if there is one; what the process group then needs to be told.
+    """Enter the emulated host of this rank, if there is one; return arguments for the process group.
 
-    The connection to torchrun's store is made before, on the loopback of the machine; Gloo makes its own after, so
-    they cross the link.
+    The connection to torchrun's store is opened before, on the loopback of the machine; Gloo opens its own connections
+    afterwards, so they use the link.
     """
     if link.kind != "emulated":
         return {}
@@ -178,7 +180,7 @@ def _store_from_outside(link: Link, rank: int, workers: int, timeout: datetime.t
 
 
 def _pin(local_rank: int, local_workers: int) -> None:
-    """Give each worker cores of its own where there are enough; before torch makes its threads."""
+    """Bind each worker to its own cores if there are enough; must run before torch creates its threads."""
     cores = sorted(os.sched_getaffinity(0))
     share = len(cores) // local_workers
     if share >= 1:
@@ -195,7 +197,7 @@ def _device(name: str, backend: str, local_rank: int) -> Any:
     gpus = torch.cuda.device_count()
     if backend == "nccl" and local_rank >= gpus:
         raise RuntimeError(
-            f"over nccl each worker needs a GPU of its own, got local rank {local_rank} and {gpus} GPUs; "
+            f"backend nccl needs one GPU per worker, got local rank {local_rank} and {gpus} GPUs; "
             f"launch fewer workers or use backend gloo"
         )
     torch.cuda.set_device(local_rank % gpus)

@@ -1,4 +1,4 @@
-"""The facts that a launcher passes to its processes: the function of the workers, and where to find modules.
+"""Information that a launcher passes to its processes: the workers' function, and the module search path.
 
 Standard library only.
 """
@@ -24,7 +24,7 @@ _OPTION = "--fit="
 
 
 def argument(fit: str) -> str:
-    """Return the argument by which a worker is told.
+    """Return the command-line argument that names the workers' function.
 
     Example:
         >>> target_of(["runs/1", argument("package.module:function")])
@@ -34,8 +34,8 @@ def argument(fit: str) -> str:
 
 
 def target_of(arguments: Iterable[str]) -> str:
-    """Return what a worker's arguments name; the training loop if they name nothing."""
-    return next((given.removeprefix(_OPTION) for given in arguments if given.startswith(_OPTION)), FIT)
+    """Return the function named in a worker's arguments; by default the training loop."""
+    return next((word.removeprefix(_OPTION) for word in arguments if word.startswith(_OPTION)), FIT)
 
 
 def load(fit: str) -> Callable[..., None]:
@@ -45,25 +45,25 @@ def load(fit: str) -> Callable[..., None]:
 
 
 def search_path() -> dict[str, str]:
-    """Return the variable that tells other processes where this one finds modules.
+    """Return the environment variable with this process's module search path, for other processes.
 
-    The folder of a script or notebook and what was added to ``sys.path`` are among them; the interpreter's own
-    variable could not say it, because it puts everything before the standard library.
+    It includes the folder of a script or notebook, and additions to ``sys.path``; ``PYTHONPATH`` would not do, because
+    it puts all entries before the standard library.
     """
     return {VARIABLE: json.dumps([os.path.abspath(entry) for entry in sys.path])}
 
 
 def apply_search_path() -> None:
-    """Find modules where the process that launched this one does, and only then where this one did."""
+    """Search modules first in the path of the launching process, then in that of this process."""
     if VARIABLE in os.environ:
-        theirs: list[str] = json.loads(os.environ[VARIABLE])
-        sys.path[:] = [*theirs, *(entry for entry in sys.path if entry not in theirs)]
+        launcher_path: list[str] = json.loads(os.environ[VARIABLE])
+        sys.path[:] = [*launcher_path, *(entry for entry in sys.path if entry not in launcher_path)]
 
 
 def import_path() -> dict[str, str]:
-    """Return the ``PYTHONPATH`` with which other processes find this very package; empty where they find it anyway."""
-    here = str(Path(__file__).resolve().parents[2])
-    if here in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
+    """Return the ``PYTHONPATH`` with which other processes find this package; empty if it is installed."""
+    root = str(Path(__file__).resolve().parents[2])
+    if root in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
         return {}
-    given = os.environ.get("PYTHONPATH", "")
-    return {} if here in given.split(os.pathsep) else {"PYTHONPATH": os.pathsep.join(filter(None, (here, given)))}
+    present = os.environ.get("PYTHONPATH", "")
+    return {} if root in present.split(os.pathsep) else {"PYTHONPATH": os.pathsep.join(filter(None, (root, present)))}

@@ -1,1 +1,1 @@
-"""The files of a run, its processes, and the handle that reads and stops it in any process."""
+"""Files and processes of a run, and the handle that reads and stops it from any process."""

@@ -1,4 +1,4 @@
-"""What runs and the cache take on disk, and its removal."""
+"""Disk usage of runs and the cache: measure and delete."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOCK = ".lock"
 
 
 def bytes_under(path: Path) -> int:
-    """Return the bytes of a file, or of all files in a folder; what vanishes meanwhile counts nothing."""
+    """Return the bytes of a file, or of all files in a folder; files deleted in the meantime count 0."""
     total = 0
     inside = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
     for each in itertools.chain([path], inside):
@@ -37,36 +37,36 @@ def named(names: Sequence[str], root: Path | None = None) -> list[Run]:
     """Return runs by their names.
 
     Raises:
-        ValueError: if there is no run of a name.
+        ValueError: if there is no run with a name.
     """
-    there = {run.id: run for run in runs(root)}
+    present = {run.id: run for run in runs(root)}
     for name in names:
-        if name not in there:
-            near = difflib.get_close_matches(name, there, n=1, cutoff=0.3)
+        if name not in present:
+            near = difflib.get_close_matches(name, present, n=1, cutoff=0.3)
             hint = f"; did you mean {near[0]}?" if near else "; gnnqlab runs lists them"
-            raise ValueError(f"a run to delete must be one that is there, got {name!r}{hint}")
-    return [there[name] for name in dict.fromkeys(names)]
+            raise ValueError(f"a run to delete must exist, got {name!r}{hint}")
+    return [present[name] for name in dict.fromkeys(names)]
 
 
 def ended_before(days: float, root: Path | None = None) -> list[Run]:
-    """Return the runs that have ended and were last written to so many days ago or earlier.
+    """Return the runs that have ended and were last written to at least ``days`` days ago.
 
     Raises:
         ValueError: if the number of days is negative.
     """
     if not days >= 0:
-        raise ValueError(f"older-than is a number of days from 0 on, got {days}")
+        raise ValueError(f"older-than must be a number of days, at least 0, got {days}")
     latest = time.time() - days * _DAY_S
     return [run for run in runs(root) if _touched(run.folder) <= latest and run.status not in LIVE]
 
 
 def delete_run(run: Run) -> int:
-    """Remove a run's folder with all that is in it; return the bytes that it took.
+    """Delete a run's folder with its contents; return the bytes freed.
 
-    Its configuration goes last, so that a removal that was broken off is still listed and can be taken up again.
+    The configuration is deleted last, so that after an interruption the run is still listed and can be deleted again.
 
     Raises:
-        RuntimeError: if the run is under way, or its folder cannot be removed.
+        RuntimeError: if the run has not ended, or its folder cannot be removed.
     """
     if run.status in LIVE:
         raise RuntimeError(f"a run must have ended before it is deleted, got {run.status} run {run.id}; stop it first")
@@ -82,24 +82,25 @@ def delete_run(run: Run) -> int:
 
 
 def prune_cache(root: Path | None = None) -> dict[str, int]:
-    """Remove from the cache what can be made again; return the bytes by kind: shards, sources, timings, graphs.
+    """Delete recomputable files from the cache; return the bytes freed by kind: shards, sources, timings, graphs.
 
-    Graphs that came from memory cannot be made again: those that a run in the folder names stay.
+    Graphs saved from memory cannot be recomputed: those used by a run in the folder are not deleted.
 
     Args:
         root: folder of runs, as for ``launch``.
 
     Raises:
-        RuntimeError: if one of these runs is under way: its workers may be about to read their shards.
+        RuntimeError: if one of these runs has not ended, because its workers may be about to read their shards.
     """
     live = [run.id for run in runs(root) if run.status in LIVE]
     if live:
-        raise RuntimeError(f"no run may be under way while the cache is pruned, got {', '.join(live)}; stop them first")
+        raise RuntimeError(f"all runs must have ended to prune the cache, got {', '.join(live)}; stop them first")
     graphs = [Path(_graph_of(run)) for run in runs(root)]
-    wanted = {path for graph in graphs for path in (graph, graph.parent)}  # a folder by content has one by name in it
+    # A graph from memory is saved as CONTENT_HASH/NAME: the entry of the cache is the parent of the run's path.
+    used = {path for graph in graphs for path in (graph, graph.parent)}
     freed = {}
     for kind in ("shards", "sources", "timings", "graphs"):
-        entries = [path for path in _entries(cache_folder() / kind) if path not in wanted]
+        entries = [path for path in _entries(cache_folder() / kind) if path not in used]
         freed[kind] = sum(bytes_under(path) for path in entries)
         for path in entries:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
@@ -107,17 +108,17 @@ def prune_cache(root: Path | None = None) -> dict[str, int]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """Whoever holds a lock is making what it is named after."""
+    """Return the entries of a folder without those that another process is writing: they have a lock file."""
     found = sorted(folder.iterdir()) if folder.is_dir() else []
-    making = {path.stem for path in found if path.suffix == _LOCK}
-    return [path for path in found if path.suffix != _LOCK and path.name not in making]
+    locked = {path.stem for path in found if path.suffix == _LOCK}
+    return [path for path in found if path.suffix != _LOCK and path.name not in locked]
 
 
 def _graph_of(run: Run) -> str:
     try:
         return str(read_config(run.folder)["graph"])
     except (OSError, ValueError, KeyError):
-        return ""  # its configuration is torn; it can be neither gone on with nor compared
+        return ""  # without a valid configuration the run can neither be resumed nor compared
 
 
 def _touched(folder: Path) -> float:

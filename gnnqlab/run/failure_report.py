@@ -1,4 +1,4 @@
-"""Who failed, and how to say it: from what was seen of every rank to one sentence. Standard library only, pure."""
+"""Failure reports: errors of ranks, their order and wording. Standard library only, pure functions."""
 
 import dataclasses
 import signal as signals
@@ -30,24 +30,24 @@ _TRANSPORT = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WorkerError:
-    """What went wrong in one rank."""
+    """Error of one rank."""
 
     rank: int
-    """Number of the worker; -1 if it was not one of them (torchrun, the guard)."""
+    """Number of the worker; -1 for another process (torchrun, the guard)."""
     cause: str
-    """One sentence without a full stop: rank, what happened, epoch and phase."""
+    """One sentence without a full stop: rank, error, epoch and phase."""
     signal: int | None = None
-    """The signal that ended or stopped it, if it was one."""
+    """Signal that ended or stopped the rank, if any."""
     phase: str
-    """What it was doing, one of ``gnnqlab.train.heartbeat.PHASES``."""
+    """Phase of the rank, one of ``gnnqlab.train.heartbeat.PHASES``."""
     epoch: int
-    """The epoch it was in; -1 before the first."""
+    """Epoch of the rank; -1 before the first."""
     traceback: str = ""
-    """Python stack or stacks, where there were any."""
+    """Python stack or stacks, if available."""
     consequence: bool = False
-    """Whether it only noticed that another rank was gone."""
+    """True if the error is a consequence of the death of another rank."""
     monotonic_ns: int = 0
-    """When, on the monotonic clock of its machine."""
+    """Time of the error, on the monotonic clock of its machine."""
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -59,7 +59,7 @@ class WorkerError:
 
 
 def is_consequence(text: str) -> bool:
-    """Whether an error only says that a connection to another worker broke.
+    """Return True if an error text only reports a broken connection to another worker.
 
     Example:
         >>> is_consequence("[pair.cc:553] Connection closed by peer [127.0.0.1]:34567")
@@ -70,12 +70,12 @@ def is_consequence(text: str) -> bool:
 
 
 def order(errors: Sequence[WorkerError]) -> list[WorkerError]:
-    """The root cause first: own errors before consequences, each in the order of time."""
+    """Return the errors with the root cause first: own errors before consequences, each in the order of time."""
     return sorted(errors, key=lambda error: (error.consequence, error.monotonic_ns))
 
 
 def place_of(phase: str, epoch: int) -> str:
-    """Where in the run, for instance ``in epoch 12 while computing``.
+    """Return epoch and phase as text, for instance ``in epoch 12 while computing``.
 
     Example:
         >>> place_of("load", -1)
@@ -86,7 +86,7 @@ def place_of(phase: str, epoch: int) -> str:
 
 
 def signal_name(number: int) -> str:
-    """``SIGKILL`` for 9; the number itself where it has no name."""
+    """Return the name of a signal, for instance ``SIGKILL`` for 9; a signal without a name is shown as its number."""
     try:
         return signals.Signals(number).name
     except ValueError:

@@ -1,16 +1,16 @@
-"""Names and files of a run folder, shared by everything that writes or reads one. Standard library only.
+"""Names and files of a run folder, for all writers and readers. Standard library only.
 
 RUN/config.json              the RunConfig as JSON
-RUN/status.json              what the guard last knew: state, epoch, errors (replaced as a whole)
+RUN/status.json              latest status from the guard: state, epoch, errors (replaced atomically)
 RUN/guard.json               processes of the run with their start times, to find strays
-RUN/events.jsonl             one line an event: launched, running, slow, stalled, failed, finished ...
+RUN/events.jsonl             one line per event: launched, running, slow, stalled, failed, finished ...
 RUN/records-rankR.jsonl      written by training, as is traffic-rankR.jsonl
-RUN/assignments.jsonl        one line an assignment of bit-widths: settings, solutions, cost model
+RUN/assignments.jsonl        one line per assignment of bit-widths: settings, solutions, cost model
 RUN/checkpoints/             the newest two checkpoints, see train/checkpoints/checkpoint.py
 RUN/model.safetensors        the weights at the end, see train/checkpoints/model_file.py
-RUN/control.json             settings changed while it trains (``Run.control``); read by rank 0 once an epoch
+RUN/control.json             settings changed during training (``Run.control``); read by rank 0 once per epoch
 RUN/heartbeat/rankR          see train/heartbeat.py
-RUN/errors/rankR.json        what a rank said before it failed; rankR.trace: stacks after a crash or a hang
+RUN/errors/rankR.json        error report of a rank; rankR.trace: stacks after a crash or a hang
 RUN/logs/rankR.log           output of a rank; agent.log: of torchrun; guard.log: of the guard
 RUN/tmp/                     temporary files of the run, removed at its end
 """
@@ -43,39 +43,39 @@ __all__ = [
 ]
 
 LIVE = ("starting", "running", "stalled")
-"""Status of a run that is under way."""
+"""Statuses of a run that has not ended."""
 RESERVE = "reserve"
-"""A file in ``tmp`` that gives its space back when the disk is full, so that the run can still say so."""
+"""File in ``tmp`` that is deleted when the disk is full, so that the final status can still be written."""
 _WORST_FIRST = ("failed", "stopped", "stalled", "starting", "running", "finished")
 _RESERVE_BYTES = 256 << 10
 _FREE_BYTES = 64 << 20
-"""A run starts only with this much free space; records of a long run take a few MB."""
+"""Free space needed to start a run; records of a long run take a few MB."""
 
 
 def default_root() -> Path:
-    """Where runs go: the environment variable ``GNNQLAB_RUNS``, else ``runs`` in the working folder."""
+    """Return the folder of runs: the environment variable ``GNNQLAB_RUNS``, else ``runs`` in the working folder."""
     return Path(os.environ.get("GNNQLAB_RUNS") or "runs").absolute()
 
 
 def new_id(system: str) -> str:
-    """A name that sorts by time and is new, for instance ``20261121-071500-adaqp-ab12``."""
+    """Return a new name that sorts by time, for instance ``20261121-071500-adaqp-ab12``."""
     clean = "".join(c if c.isalnum() or c in "-_" else "-" for c in system)[:40] or "run"
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{clean}-{secrets.token_hex(2)}"
 
 
 def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
-    """Make a run folder, after making sure that it can be written and that there is room.
+    """Create a run folder, if it is writable and there is enough free space.
 
     Raises:
-        RuntimeError: if the place cannot be written or is nearly full.
+        RuntimeError: if the folder cannot be written or the disk is nearly full.
     """
     folder = root / run_id
-    before = folder.exists()  # then another machine may be writing there
+    before = folder.exists()  # then another machine may be writing there, so an error must not remove it
     try:
         folder.mkdir(parents=True, exist_ok=exist_ok)
         for name in ("heartbeat", "errors", "logs", "tmp"):
             (folder / name).mkdir(exist_ok=exist_ok)
-        (folder / "tmp" / RESERVE).write_bytes(bytes(_RESERVE_BYTES))
+        (folder / "tmp" / RESERVE).write_bytes(bytes(_RESERVE_BYTES))  # real bytes: a sparse file reserves nothing
     except FileExistsError:
         raise
     except OSError as error:
@@ -83,7 +83,7 @@ def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
             shutil.rmtree(folder, ignore_errors=True)
         raise RuntimeError(
             f"the folder of a run must be writable, got {folder}: {error.strerror}; "
-            f"pass out=... or set GNNQLAB_RUNS to another place"
+            f"pass out=... or set GNNQLAB_RUNS to another folder"
         ) from error
     free = shutil.disk_usage(folder).free
     if free < _FREE_BYTES:
@@ -91,18 +91,18 @@ def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
             shutil.rmtree(folder, ignore_errors=True)
         raise RuntimeError(
             f"a run needs {_FREE_BYTES >> 20} MB of free space, got {free} bytes under {root}; "
-            f"make room, pass out=... or set GNNQLAB_RUNS to another place"
+            f"free some space, pass out=... or set GNNQLAB_RUNS to another folder"
         )
     return folder
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replace a file as a whole: a reader sees the old text or the new one, never a part."""
+    """Replace a file atomically: a reader gets the old or the new text, never a part."""
     write_text(path, json.dumps(value, indent=1))
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a file, or ``None`` if it is missing or broken."""
+    """Return the JSON object in a file, or ``None`` if it is missing or invalid."""
     try:
         value = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -111,7 +111,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def append_event(folder: Path, event: str, **fields: Any) -> None:
-    """Add one line to ``events.jsonl`` with one write; a full disk costs the line, not the run."""
+    """Append one line to ``events.jsonl`` with one write; a full disk costs the line, not the run."""
     line = json.dumps({"event": event, "time": time.time(), "monotonic_ns": time.monotonic_ns(), **fields})
     try:
         descriptor = os.open(folder / "events.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -124,7 +124,7 @@ def append_event(folder: Path, event: str, **fields: Any) -> None:
 
 
 def tail(path: Path, limit: int = 2000) -> str:
-    """The end of a text file, from a line start; empty if there is none."""
+    """Return the end of a text file, from the start of a line; empty if the file does not exist."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -136,13 +136,13 @@ def tail(path: Path, limit: int = 2000) -> str:
 
 
 def other_machines(folder: Path) -> list[dict[str, Any]]:
-    """The last status of every machine of a run but the first."""
-    said = (read_json(path) for path in sorted(folder.glob("status-node*.json")))
-    return [status for status in said if status is not None and "state" in status]
+    """Return the latest status of every machine of a run except the first."""
+    statuses = (read_json(path) for path in sorted(folder.glob("status-node*.json")))
+    return [status for status in statuses if status is not None and "state" in status]
 
 
-def together(said: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The status of a run: that of the machine which stands worst, of several a cause before its consequence.
+def together(statuses: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the status of a run: the worst of its machines, and among equals a cause before its consequence.
 
     Example:
         >>> together([{"state": "finished"}, {"state": "running", "epoch": 3}])
@@ -154,4 +154,4 @@ def together(said: Sequence[dict[str, Any]]) -> dict[str, Any]:
         worst = _WORST_FIRST.index(state) if state in _WORST_FIRST else len(_WORST_FIRST)
         return worst, bool(errors[0].get("consequence"))
 
-    return min(said, key=rank)
+    return min(statuses, key=rank)

@@ -1,7 +1,7 @@
-"""Processes of this machine as ``/proc`` shows them: who is alive, who descends from whom, and how to end them all.
+"""Processes of this machine, from ``/proc``: state, descendants and termination.
 
-Standard library only (the guard uses it). A process is named by its pid *and* its start time, so a number that the
-system has given to somebody else in the meantime is never taken for ours.
+Standard library only (the guard uses it). A process is identified by its pid *and* its start time, so a pid that the
+system has reused is never mistaken for the old process.
 """
 
 import ctypes
@@ -36,7 +36,7 @@ _PIDFD_INFO_EXIT = 1 << 3
 
 
 class Process(NamedTuple):
-    """One line of ``/proc/PID/stat``; ``cpu`` and ``start`` in clock ticks, ``code`` only for one that has ended."""
+    """Entries of ``/proc/PID/stat``; ``cpu`` and ``start`` in clock ticks, ``code`` only for an ended process."""
 
     pid: int
     state: str
@@ -47,10 +47,10 @@ class Process(NamedTuple):
 
 
 def read(pid: int) -> Process | None:
-    """What ``/proc`` says of a process, or ``None`` if there is none."""
+    """Return the ``/proc`` entries of a process, or ``None`` if it does not exist."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
+            fields = file.read().rpartition(b")")[2].split()  # the name before may contain spaces and brackets
     except OSError:
         return None
     return Process(
@@ -64,7 +64,7 @@ def read(pid: int) -> Process | None:
 
 
 def received(pid: int) -> int | None:
-    """Bytes that have come over the wire to the emulated host of a process; ``None`` for one on no such host."""
+    """Return the bytes received by the emulated host of a process over its link; ``None`` for other processes."""
     try:
         if os.stat(f"/proc/{pid}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino:
             return None
@@ -77,46 +77,46 @@ def received(pid: int) -> int | None:
 
 
 def start_time(pid: int) -> int:
-    """Start time in clock ticks since boot, 0 if there is no such process."""
+    """Return the start time in clock ticks since boot, 0 if there is no such process."""
     found = read(pid)
     return found.start if found else 0
 
 
 def alive(pid: int, start: int) -> bool:
-    """Whether exactly this process still runs; one that has ended and waits to be collected does not."""
+    """Return True if exactly this process still runs; a zombie does not."""
     found = read(pid)
     return found is not None and found.start == start and found.state not in "ZX"
 
 
 def open_pidfd(pid: int, start: int) -> int | None:
-    """A descriptor that becomes readable when exactly this process ends; ``None`` where that cannot be had."""
+    """Return a descriptor that becomes readable when exactly this process ends; ``None`` if not supported."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:
         return None
-    if alive(pid, start):
+    if alive(pid, start):  # checked after opening: if the pid was reused before, the start time differs
         return descriptor
     os.close(descriptor)
     return None
 
 
 def exit_status(pid: int, start: int, pidfd: int | None) -> int | None:
-    """Wait status of an ended process that may be another's child, even if that one has collected it (Linux 6.15)."""
+    """Return the wait status of an ended process, also of another's child, even if it was reaped (Linux 6.15)."""
     found = read(pid)
     if found is not None and found.start == start and found.state == "Z":
         return found.code
     if pidfd is None:
         return None
     try:
-        asked = _PIDFD_INFO.pack(_PIDFD_INFO_EXIT, *([0] * 13))
-        mask, *_, code = _PIDFD_INFO.unpack(fcntl.ioctl(pidfd, _PIDFD_GET_INFO, asked))
+        request = _PIDFD_INFO.pack(_PIDFD_INFO_EXIT, *([0] * 13))
+        mask, *_, code = _PIDFD_INFO.unpack(fcntl.ioctl(pidfd, _PIDFD_GET_INFO, request))
     except OSError:
         return None
     return int(code) if mask & _PIDFD_INFO_EXIT else None
 
 
 def tree(root: int) -> list[Process]:
-    """All living descendants of a process, parents before children."""
+    """Return all living descendants of a process, parents before children."""
     children: dict[int, list[Process]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and (found := read(int(name))) is not None:
@@ -131,7 +131,7 @@ def tree(root: int) -> list[Process]:
 
 
 def place() -> dict[str, str]:
-    """What makes a pid comparable: the same host, boot and pid namespace."""
+    """Return host, boot and pid namespace: pids are comparable only if these are equal."""
     found = {"host": os.uname().nodename}
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
@@ -143,12 +143,12 @@ def place() -> dict[str, str]:
 
 
 def become_subreaper() -> None:
-    """Descendants whose parent dies become children of this process instead of process 1."""
+    """Make orphaned descendants children of this process instead of process 1."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent() -> None:
-    """The kernel ends this process with SIGKILL as soon as the thread that started it is gone."""
+    """Make the kernel end this process with SIGKILL as soon as the thread that started it has ended."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -160,12 +160,12 @@ def _prctl(option: int, value: int) -> None:
 
 
 def end(root: int, *, grace_s: float, limit_s: float = 10.0, spare: Collection[int] = ()) -> list[Process]:
-    """End every descendant of ``root`` but ``spare``: first gently, then with SIGKILL, until none is left.
+    """End every descendant of ``root`` except ``spare``: first with SIGTERM, then with SIGKILL, until none is left.
 
-    Never by group, session or name: torchrun gives each worker a session of its own.
+    Descendants are found by parent, not by group or session, because torchrun gives each worker its own session.
 
     Returns:
-        Those that are still there after ``limit_s`` (stuck in the kernel), usually none.
+        Processes that still exist after ``limit_s`` (blocked in the kernel), usually none.
     """
     began = time.monotonic()
     warned: set[int] = set()
@@ -181,12 +181,12 @@ def end(root: int, *, grace_s: float, limit_s: float = 10.0, spare: Collection[i
             elif process.pid not in warned:
                 warned.add(process.pid)
                 _send(process.pid, signal.SIGTERM)
-                _send(process.pid, signal.SIGCONT)
+                _send(process.pid, signal.SIGCONT)  # a stopped process cannot handle SIGTERM
         time.sleep(0.01)
 
 
 def collect() -> dict[int, int]:
-    """Collect ended children, so that no zombie stays: pid to wait status."""
+    """Reap ended children, so that no zombie remains; return pid -> wait status."""
     ended = {}
     try:
         while (found := os.waitpid(-1, os.WNOHANG))[0]:

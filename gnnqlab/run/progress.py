@@ -1,4 +1,4 @@
-"""A progress bar for a run that trains elsewhere: epoch, loss, scores, time left."""
+"""Progress bar of a run in other processes: epoch, loss, scores, time left."""
 
 import json
 import sys
@@ -13,22 +13,22 @@ __all__ = ["Progress"]
 
 _SHOWN = {"loss": "loss", "train_score": "train", "val_score": "val", "test_score": "test"}
 _TERMINAL_S, _FILE_S = 0.1, 10.0
-"""Seconds between two drawings of the bar: on a screen that redraws it, and in a file that keeps every one."""
+"""Seconds between updates of the bar: on a screen, where they replace each other, and in a file, where all remain."""
 
 
 class Progress:
-    """A tqdm bar on standard error, or nothing at all.
+    """Optional tqdm bar on standard error.
 
     Args:
         folder: the run folder.
-        epochs: epochs in all.
-        shown: whether there is a bar.
+        epochs: total number of epochs.
+        shown: True to show the bar.
     """
 
     def __init__(self, folder: Path, epochs: int, *, shown: bool) -> None:
         self._folder = folder
         self._bar: Any = None
-        self._drawn = float("-inf")
+        self._updated_s = float("-inf")
         self._every_s = _TERMINAL_S if sys.stderr.isatty() or "ipykernel" in sys.modules else _FILE_S
         if shown:
             from tqdm.auto import tqdm
@@ -36,7 +36,12 @@ class Progress:
             self._bar = tqdm(total=epochs, unit="epoch", desc="starting", dynamic_ncols=True, mininterval=self._every_s)
 
     def show(self, epoch: int, trouble: str) -> None:
-        """Move the bar; ``epoch`` is the one that runs, so that many are complete."""
+        """Update the bar.
+
+        Args:
+            epoch: present epoch; -1 before the first.
+            trouble: cause of a stall, shown in place of the description; empty if there is none.
+        """
         if self._bar is None:
             return
         record = _last_record(self._folder / "records-rank0.jsonl")
@@ -48,8 +53,8 @@ class Progress:
         if trouble:
             self._bar.set_description_str(trouble, refresh=False)
         self._bar.n = done
-        if time.monotonic() - self._drawn >= self._every_s:
-            self._drawn = time.monotonic()
+        if time.monotonic() - self._updated_s >= self._every_s:
+            self._updated_s = time.monotonic()
             self._bar.refresh()
 
     def __enter__(self) -> "Progress":
@@ -67,7 +72,7 @@ def _last_record(path: Path) -> dict[str, Any]:
         try:
             record = json.loads(line)
         except ValueError:
-            continue  # half written yet
+            continue  # not written completely yet
         if isinstance(record, dict):
             return record
     return {}

@@ -1,4 +1,4 @@
-"""A run on disk and its handle; it works in any process, also after the one that launched the run is gone."""
+"""Handle of a run on disk; it works in any process, also after the launching process has ended."""
 
 import dataclasses
 import html
@@ -31,9 +31,9 @@ _START_S = 20.0
 
 
 class Run(TrainedRun):
-    """A launched run.
+    """Handle of a launched run.
 
-    Used with ``with``, it is stopped at the end of the block if it still trains.
+    As a context manager it stops the run at the end of the block, if it still trains.
 
     Args:
         folder: the run folder.
@@ -47,60 +47,60 @@ class Run(TrainedRun):
         if not (self.folder / CONFIG).is_file():
             raise ValueError(f"a run folder must hold {CONFIG}, got {self.folder}; runs() lists the runs")
 
-    # -- what it is -----------------------------------------------------------------------------------------------
+    # -- state ----------------------------------------------------------------------------------------------------
 
     @property
     def status(self) -> str:
         """``starting``, ``running``, ``finished``, ``failed``, ``stopped``, or ``stalled``.
 
-        ``stalled`` is a run that stands still and may yet go on; it turns into ``failed`` when it is ended for that.
+        A ``stalled`` run makes no progress but may still continue; it becomes ``failed`` when the guard ends it.
         """
         state: str = self._status()["state"]
         return state
 
     @property
     def cause(self) -> str:
-        """Why it stands still or has ended before its time, in a sentence; empty while all is well."""
+        """Cause of a stall or early end, as a sentence; empty without an error."""
         return str(self._status().get("cause", ""))
 
     @property
     def epoch(self) -> int:
-        """The epoch that all workers have reached; -1 before the first."""
+        """Latest epoch that all workers have reached; -1 before the first."""
         pulses = self._pulses()
         return min(pulse.epoch for pulse in pulses) if pulses else int(self._status().get("epoch", -1))
 
     @property
     def pulses(self) -> list[Pulse]:
-        """The heartbeat of each worker: its phase, epoch and step; empty before they started."""
+        """Heartbeat of each worker: its phase, epoch and step; empty before they started."""
         return self._pulses()
 
     @property
     def is_here(self) -> bool:
-        """Whether its workers are processes of this machine, so that their pids mean something."""
+        """True if the workers are processes of this machine, so that their pids are valid here."""
         return self._comparable()
 
     @property
     def errors(self) -> list[WorkerError]:
-        """What went wrong, the root cause first; empty while all is well."""
+        """Errors of workers, the root cause first; empty without an error."""
         status = self._status()
         found = [WorkerError.from_json(error) for error in status.get("errors", [])]
         return [dataclasses.replace(error, traceback=self._traceback(error)) for error in found]
 
-    # -- what one does with it ------------------------------------------------------------------------------------
+    # -- actions --------------------------------------------------------------------------------------------------
 
     def wait(self, timeout: float | None = None, *, progress: bool = False) -> "Run":
-        """Return when the run has finished or was stopped.
+        """Wait until the run has finished or was stopped; return this handle.
 
         An interrupt (Ctrl-C, Kernel → Interrupt) stops the run, unless it was launched detached: then it only ends
         the waiting.
 
         Args:
-            timeout: seconds to wait at most; the run goes on afterwards.
-            progress: whether to show a bar with loss, scores and the time left.
+            timeout: maximal seconds to wait; the run continues afterwards.
+            progress: True to show a bar with loss, scores and the time left.
 
         Raises:
             WorkerFailed: if the run failed; the text is ``errors[0].cause``.
-            TimeoutError: if the run is still at it.
+            TimeoutError: if the run has not ended within ``timeout``.
         """
         began = time.monotonic()
         with Progress(self.folder, self._epochs(), shown=progress) as bar:
@@ -109,8 +109,8 @@ class Run(TrainedRun):
                     bar.show(self.epoch, status.get("cause", ""))
                     if timeout is not None and time.monotonic() - began >= timeout:
                         raise TimeoutError(
-                            f"run {self.id} must end within {timeout:g} s to be waited for, got status "
-                            f"{status['state']} in epoch {self.epoch}; it goes on, wait again or stop it"
+                            f"run {self.id} must end within the timeout of {timeout:g} s, got status "
+                            f"{status['state']} in epoch {self.epoch}; it continues, wait again or stop it"
                         )
                     time.sleep(_POLL_S)
             except KeyboardInterrupt:
@@ -123,41 +123,44 @@ class Run(TrainedRun):
         return self
 
     def control(self, **changes: Any) -> int:
-        """Change settings of a run while it trains; all workers follow between the same two epochs.
+        """Change settings of a run while it trains; all workers apply them between the same two epochs.
 
-        With assigned bit-widths a new period begins: rows are weighed after the epoch in which the change came in,
-        and their widths follow one epoch later. ``events`` and ``assignments.jsonl`` say what was in force when.
+        With assigned bit-widths a new period begins: rows are assigned after the epoch in which the change took effect,
+        and their bit-widths apply one epoch later. ``events`` and ``assignments.jsonl`` record all changes.
 
         Args:
-            **changes: what the system's policy for bit-widths lets change: ``lam``, ``period``, ``group_size`` and
-                ``among`` (AdaQP), ``among`` and ``period`` (random widths), ``bits`` (one width).
+            **changes: changeable settings of the system's bit policy: ``lam``, ``period``, ``group_size`` and ``among``
+                (AdaQP), ``among`` and ``period`` (random bit-widths), ``bits`` (one bit-width).
 
         Returns:
             The version of the settings, 1 for the first change.
 
         Raises:
-            ValueError: if the system has no such setting, or a value is out of its range; nothing changes then.
+            ValueError: if the system has no such setting, or a value is out of its range; nothing is changed then.
             TypeError: if a value is of the wrong kind.
             RuntimeError: if the run has ended.
         """
         from gnnqlab.train.control import write_control
 
         if (status := self.status) not in LIVE:
-            raise RuntimeError(f"run {self.id} must be under way to be steered, got status {status}; launch a new one")
+            raise RuntimeError(
+                f"run {self.id} must be training to change its settings, got status {status}; launch a new one"
+            )
         return write_control(self.folder, self.config.system, changes)
 
     def resume(self, *, epochs: int | None = None, wait: bool = False) -> "Run":
-        """Go on from the newest checkpoint of a run that has ended, as a new run; see ``gq.resume``."""
+        """Resume a run that has ended from its newest checkpoint, as a new run; see ``gq.resume``."""
         resumed: Run = attached("run.resume")(self, epochs=epochs, wait=wait)
         return resumed
 
     def stop(self, timeout: float = 5.0) -> "Run":
-        """End the run and all its processes; nothing happens if it has ended already.
+        """End the run and all its processes; do nothing if it has ended already.
 
-        It writes its model first, and one more checkpoint if it takes them, if its epoch ends in time.
+        If the present epoch ends within the timeout, the run first writes its model, and a checkpoint if it takes
+        checkpoints.
 
         Args:
-            timeout: seconds for what it writes, and again for an end in good order.
+            timeout: seconds for these files, and again for an orderly end.
         """
         if self.status == "running" and (self.folder / "facts.json").exists():
             self._keep(timeout)
@@ -169,25 +172,25 @@ class Run(TrainedRun):
                     time.sleep(0.01)
                 if processes.alive(pid, start):
                     os.kill(pid, signal.SIGKILL)
-        end_strays(self.folder)
+        end_strays(self.folder)  # processes that a killed guard has left
         if self._comparable():
-            shutil.rmtree(self.folder / "tmp", ignore_errors=True)  # the guard has, unless it was killed
+            shutil.rmtree(self.folder / "tmp", ignore_errors=True)  # removed by the guard, unless it was killed
         return self
 
     def live(self) -> Any:
-        """Figures that grow while the run trains, with a Stop button: a `gnnqlab.lab.training.live.LiveView`.
+        """Return live figures of the run with a Stop button: a `gnnqlab.lab.training.live.LiveView`.
 
-        Works for any run on this machine's disk: one launched by an earlier kernel, or one that has ended.
+        It works for any run on this machine's disk, also one launched by an earlier kernel, or one that has ended.
         """
         return attached("run.live")(self)
 
     def export(self, path: Path | str) -> Path:
-        """Write the run as one page that opens without a network, at any time; returns its path."""
+        """Write the run as one HTML page that needs no network, at any time; return its path."""
         written: Path = attached("run.export")(self, path)
         return written
 
     def open_report(self) -> Path:
-        """Show ``report.html`` in a browser; returns its path."""
+        """Show ``report.html`` in a browser; return its path."""
         report = self.folder / "report.html"
         if not report.is_file():
             raise RuntimeError(f"run {self.id} has no report yet, got status {self.status}; wait for its end")
@@ -223,7 +226,7 @@ class Run(TrainedRun):
         except Exception:  # a repr never raises
             return f"<code>{html.escape(repr(self))}</code>"
 
-    # -- inside ---------------------------------------------------------------------------------------------------
+    # -- internals ------------------------------------------------------------------------------------------------
 
     def _sentence(self) -> str:
         status = self._status()
@@ -237,26 +240,26 @@ class Run(TrainedRun):
         return epochs
 
     def _status(self) -> dict[str, Any]:
-        """The last word of all guards; ours where a guard has been killed, or where what it ended is not whole."""
+        """Return the status from all guards, corrected if a guard was killed or records of workers are missing."""
         others = files.other_machines(self.folder)
         first = [] if others and not (self.folder / "status.json").exists() else [self._first_status()]
         status = files.together([*first, *others])
         if status["state"] == "starting" and any(pulse.epoch >= 0 for pulse in self._pulses()):
-            # The guard looks a few times a second, later on a busy machine: the workers themselves know it first.
+            # The guard writes the status with a delay, longer on a busy machine; heartbeats are up to date.
             return {**status, "state": "running"}
         if status["state"] != "finished":
             return status
         try:
             cause = without_records(self.folder, read_config(self.folder)["workers"], ended=True)
         except ValueError:
-            return status  # nobody knows whose records there should be
+            return status  # without a configuration the number of workers is unknown
         if not cause:
             return status
         error = WorkerError(rank=-1, cause=cause, phase="done", epoch=int(status.get("epoch", -1)))
         return {**status, "state": "failed", "cause": cause, "errors": [error.to_json()]}
 
     def _first_status(self) -> dict[str, Any]:
-        """The last word of the first machine's guard, or ours where the guard itself has been killed."""
+        """Return the status from the first machine's guard, or a failure if the guard was killed."""
         path = self.folder / "status.json"
         status = files.read_json(path) or {"state": "starting", "errors": []}
         if status["state"] not in LIVE:
@@ -278,7 +281,7 @@ class Run(TrainedRun):
         return {**again, "state": "failed", "cause": cause, "errors": [error.to_json()]}
 
     def _keep(self, timeout: float) -> None:
-        """Ask to keep what is trained after the present epoch, and wait for it."""
+        """Request saving of model and checkpoint after the present epoch, and wait for it."""
         from gnnqlab.train.control import CHECKPOINT_NOW
 
         request = self.folder / CHECKPOINT_NOW
@@ -293,7 +296,7 @@ class Run(TrainedRun):
         return [(guard["guard"][0], guard["guard"][1])] if guard else []
 
     def _comparable(self) -> bool:
-        """Whether the pids of the run mean anything here (same machine, same boot)."""
+        """Return True if the pids of the run are valid here (same machine, same boot)."""
         guard = files.read_json(self.folder / "guard.json")
         return guard is not None and guard["place"] == processes.place()
 
@@ -307,16 +310,16 @@ class Run(TrainedRun):
         return pulses
 
     def _traceback(self, error: WorkerError) -> str:
-        """The whole stack, of which the heartbeat had room for the end only."""
+        """Return the complete stack; the heartbeat has space for its end only."""
         full = files.read_json(self.folder / "errors" / f"rank{error.rank}.json")
         return full["traceback"] if full and error.traceback else error.traceback
 
 
 class Runs(list[Run]):
-    """Handles of runs, a list; at the end of a notebook cell a table to look through them."""
+    """List of handles of runs; displayed as a table at the end of a notebook cell."""
 
     def browse(self) -> Any:
-        """A table to sort, filter, compare, follow and delete them: a `gnnqlab.lab.listing.browser.RunBrowser`."""
+        """Return a table to sort, filter, compare and delete runs: a `gnnqlab.lab.listing.browser.RunBrowser`."""
         return attached("runs.browse")(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
@@ -327,38 +330,38 @@ class Runs(list[Run]):
 
 
 def runs(root: Path | str | None = None) -> Runs:
-    """All runs under ``root``, the oldest first; also those of earlier kernels and other processes.
+    """Return all runs under ``root``, the oldest first; also those of earlier kernels and other processes.
 
     Args:
-        root: as for ``launch``.
+        root: folder of runs, as for ``launch``.
 
     Returns:
-        A list of handles; at the end of a notebook cell it shows as a table to look through (``Runs.browse``).
+        A list of handles; at the end of a notebook cell it is displayed as a table (``Runs.browse``).
     """
-    place = files.default_root() if root is None else Path(root).absolute()
-    return Runs(Run(path.parent) for path in sorted(place.glob(f"*/{CONFIG}")) if path.is_file())
+    folder = files.default_root() if root is None else Path(root).absolute()
+    return Runs(Run(path.parent) for path in sorted(folder.glob(f"*/{CONFIG}")) if path.is_file())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Stray:
-    """A process that outlived its run."""
+    """Process that outlived its run."""
 
     run: str
     """Name of the run."""
     role: str
     """``agent`` or ``rank R``."""
     pid: int
-    """Its number."""
+    """Process id."""
 
 
 def end_strays(folder: Path) -> list[Stray]:
-    """End processes of one run whose guard is gone; return what was found."""
+    """End processes of one run whose guard has ended; return these processes."""
     strays: list[Stray] = []
     for path in sorted(folder.glob("guard*.json")):
         guard = files.read_json(path)
         if guard is None or guard["place"] != processes.place() or processes.alive(*guard["guard"]):
             continue
-        named = {"agent": guard["agent"], **{f"rank {rank}": it for rank, it in guard["workers"].items()}}
+        named = {"agent": guard["agent"], **{f"rank {rank}": process for rank, process in guard["workers"].items()}}
         for role, (pid, start) in named.items():
             if processes.alive(pid, start):
                 os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What a run has written to its folder, read back at any time."""
+"""Data of a run, read from its folder at any time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["RunData"]
 
 
 class RunData:
-    """The tables, figures and events of a run; those of one that still trains grow from look to look.
+    """Tables, figures and events of a run; while it trains, every access returns the data written so far.
 
     Args:
         folder: the run folder.
@@ -35,10 +35,10 @@ class RunData:
 
     @property
     def config(self) -> RunConfig:
-        """The configuration it was launched with, parts and all; ``settings`` has it as plain JSON.
+        """Configuration of the run, with its parts as objects; ``settings`` has it as plain JSON.
 
         Raises:
-            ValueError: if a part or the model comes from a module of yours that is not found here.
+            ValueError: if the user module of a part or model is not found here.
         """
         from gnnqlab.train.config.run_config import RunConfig
 
@@ -46,16 +46,16 @@ class RunData:
             return RunConfig.from_json(read_config(self.folder))
         except ImportError as error:
             raise ValueError(
-                f"modules that run {self.id} names must be found where its parts are wanted, got {error}; put their "
-                f"folder on sys.path, or read run.settings, which needs none"
+                f"the modules of run {self.id} must be importable to build its configuration, got {error}; add their "
+                f"folder to sys.path, or read run.settings, which imports none"
             ) from error
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The configuration as plain JSON; of modules that it names, none is imported for it.
+        """Configuration as plain JSON; no user module is imported.
 
         Raises:
-            ValueError: if ``config.json`` is none of a run; the message names the file.
+            ValueError: if ``config.json`` is not the configuration of a run; the message names the file.
         """
         from gnnqlab.train.config.run_config import RunConfig
 
@@ -63,20 +63,20 @@ class RunData:
         if unimported(value):
             return value
         try:
-            return RunConfig.from_json(value).to_json()  # what an earlier version left out has its default
+            return RunConfig.from_json(value).to_json()  # adds defaults for settings missing in earlier versions
         except (KeyError, TypeError, ValueError):
-            return value  # of another version, or with a model that only its own process knew
+            return value  # from another version, or with a model registered in its own process only
 
     @property
     def records(self) -> pd.DataFrame:
-        """One row an epoch and worker; grows while the run trains."""
+        """One row per epoch and worker; grows while the run trains."""
         from gnnqlab.train.records.record import read_records
 
         return read_records(self.folder)
 
     @property
     def traffic(self) -> pd.DataFrame:
-        """One row an epoch, layer, direction, sender, receiver and bit-width; see also ``read_traffic``.
+        """One row per epoch, layer, direction, sender, receiver and bit-width; see also ``read_traffic``.
 
         ``tier``: ``inner`` between workers of one host, ``outer`` between hosts.
         """
@@ -86,7 +86,7 @@ class RunData:
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """The tables of the run's observers, by the name of their class; each has a column ``rank``."""
+        """Tables of the run's observers, by the name of their class; each has a column ``rank``."""
         from gnnqlab.train.records.observer_tables import read_tables
 
         return read_tables(self.folder)
@@ -94,15 +94,15 @@ class RunData:
     def read_traffic(
         self, *, epochs: Iterable[int] | None = None, last: int | None = None, spread: int | None = None
     ) -> pd.DataFrame:
-        """Return the rows of ``traffic`` of some epochs alone, at the cost of those epochs: the others are not read.
+        """Return the rows of ``traffic`` for some epochs, without reading the others.
 
         Args:
-            epochs: these, for instance ``range(100, 110)``; one that was not recorded has no row.
-            last: so many, the newest of which all workers have written.
-            spread: about so many, evenly spread.
+            epochs: only these epochs, for instance ``range(100, 110)``; those not recorded have no row.
+            last: only this number of newest epochs that all workers have written.
+            spread: only about this number of evenly spread epochs.
 
         Raises:
-            ValueError: if more than one choice of epochs is given, or a number that is not positive.
+            ValueError: if more than one selection of epochs is given, or a number is not positive.
 
         Example:
             ``run.read_traffic(last=10).groupby("bits")["rows"].sum()``
@@ -113,7 +113,7 @@ class RunData:
 
     @property
     def timeline(self) -> pd.DataFrame:
-        """One row a part of a layer's exchange (encode, post, central, wait, transfer ...) in the epochs recorded.
+        """One row per part of a layer's exchange (encode, post, central, wait, transfer ...) in recorded epochs.
 
         Columns: ``epoch, layer, direction, rank, what, peer, start_s, end_s``.
         """
@@ -123,7 +123,7 @@ class RunData:
 
     @property
     def assignments(self) -> pd.DataFrame:
-        """One row an assignment of bit-widths, layer and direction: what was chosen, from when on, how surely."""
+        """One row per assignment of bit-widths, layer and direction: solution, first epoch of use, certified gap."""
         from gnnqlab.train.records.record import read_assignments
 
         return read_assignments(self.folder)
@@ -137,35 +137,35 @@ class RunData:
 
     @property
     def memory(self) -> pd.DataFrame:
-        """Bytes of live tensors by purpose at the peak of each epoch that was counted; launch with ``memory_every``."""
+        """Bytes of live tensors by purpose at the peak of each recorded epoch; launch with ``memory_every``."""
         from gnnqlab.train.records.memory_tracker import read_memory
 
         return read_memory(self.folder)
 
     @property
     def decisions(self) -> pd.DataFrame:
-        """What was decided about widths, staleness and ε while the run trained: ``epoch, what, why`` (SYLVIE)."""
+        """Decisions about bit-widths, staleness and ε during training: ``epoch, what, why`` (SYLVIE)."""
         from gnnqlab.train.records.record import read_decisions
 
         return read_decisions(self.folder)
 
     @property
     def links(self) -> pd.DataFrame:
-        """The cost model of every pair of workers (θ, γ, R²) at each assignment."""
+        """Cost model of every pair of workers (θ, γ, R²) at each assignment."""
         from gnnqlab.train.records.record import read_links
 
         return read_links(self.folder)
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The figures of the run, as ``gnnqlab train --json`` prints them."""
+        """Figures of the run, as printed by ``gnnqlab train --json``."""
         from gnnqlab.train.records.record import summarize
 
         return summarize(self.folder)
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """What happened to the run, in order: launched, running, slow, stalled, recovered, its end."""
+        """Events of the run, in order: launched, running, slow, stalled, recovered, its end."""
         try:
             lines = (self.folder / "events.jsonl").read_text().splitlines()
         except OSError:
@@ -175,9 +175,9 @@ class RunData:
             try:
                 found.append(json.loads(line))
             except ValueError:
-                continue  # torn by a full disk
+                continue  # incomplete after a full disk
         return found
 
     def log(self, rank: int | None = None) -> str:
-        """Output of one worker; of torchrun if no rank is given."""
+        """Return the output of one worker; by default that of torchrun."""
         return files.tail(self.folder / "logs" / ("agent.log" if rank is None else f"rank{rank}.log"), 1 << 20)

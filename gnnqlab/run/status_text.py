@@ -1,4 +1,4 @@
-"""What a run does at this moment, in words: before its first epoch, and within an epoch that takes long."""
+"""Status text of a run: its present activity before the first epoch, and its progress within a long epoch."""
 
 import time
 from collections.abc import Callable, Collection
@@ -10,17 +10,17 @@ __all__ = ["Wire", "doing"]
 
 _AGAIN_S = 0.4
 _FEWEST = 1000
-"""Bytes a second that are worth a word."""
+"""Least rate shown, in bytes per second."""
 
 
 def doing(pulses: Collection[Pulse]) -> str:
-    """Say what the worker that is furthest behind does, and how far it is in its epoch.
+    """Return the phase of the worker that is furthest behind, and its progress within the epoch.
 
-    The share of an epoch is that of the steps (changes of phase) which the epoch before took; in the first one they are
-    counted.
+    The progress is the number of steps (changes of phase) relative to the epoch before; in the first epoch the number
+    itself.
 
     Args:
-        pulses: heartbeats of the workers that were heard so far.
+        pulses: heartbeats of the workers started so far.
 
     Example:
         >>> waiting = Pulse(0, 0, 7, 0, 40, 3, 0, 0.0, 2.5, "wait", 15, 60)
@@ -35,16 +35,16 @@ def doing(pulses: Collection[Pulse]) -> str:
     words = PHASES.get(behind.phase, behind.phase)
     if behind.epoch < 0:
         return words
-    far = f"{min(99, 100 * behind.step // behind.steps)} % done" if behind.steps else f"step {behind.step}"
-    return f"epoch {behind.epoch + 1}, {far}: {words}"
+    progress = f"{min(99, 100 * behind.step // behind.steps)} % done" if behind.steps else f"step {behind.step}"
+    return f"epoch {behind.epoch + 1}, {progress}: {words}"
 
 
 class Wire:
-    """Bytes a second that come to the emulated host which gets most, between two looks.
+    """Meter of the highest receive rate of all emulated hosts, in bytes per second between two calls.
 
     Args:
-        received: bytes that have come to the host of a process, ``None`` without such a host.
-        clock: seconds that never go back.
+        received: returns the bytes received by the emulated host of a process, ``None`` without such a host.
+        clock: returns monotonic seconds.
 
     Example:
         >>> seconds, counted = iter([0.0, 2.0]), iter([1000, 9000])
@@ -60,17 +60,17 @@ class Wire:
     ) -> None:
         self._received, self._clock = received, clock
         self._before: dict[int, int] = {}
-        self._at: float | None = None
+        self._measured_s: float | None = None
         self._rate: float | None = None
 
     def rate(self, pids: Collection[int]) -> float | None:
-        """Return the rate since the look before; ``None`` while it is not known, where nothing moves or can be seen."""
+        """Return the rate since the previous call; ``None`` at the first call, and if it is negligible or unknown."""
         now = self._clock()
-        if self._at is not None and now - self._at < _AGAIN_S:
+        if self._measured_s is not None and now - self._measured_s < _AGAIN_S:
             return self._rate
         counted = {pid: self._received(pid) for pid in pids}
         known = {pid: number for pid, number in counted.items() if number is not None}
-        moved = [number - self._before[pid] for pid, number in known.items() if pid in self._before]
-        rate = max(moved) / (now - self._at) if moved and self._at is not None else 0.0
-        self._before, self._at, self._rate = known, now, rate if rate >= _FEWEST else None
+        growth = [number - self._before[pid] for pid, number in known.items() if pid in self._before]
+        rate = max(growth) / (now - self._measured_s) if growth and self._measured_s is not None else 0.0
+        self._before, self._measured_s, self._rate = known, now, rate if rate >= _FEWEST else None
         return self._rate

@@ -1,4 +1,4 @@
-"""What a run has trained: the model, what it says of nodes, and the partition it was trained on."""
+"""Results of a run: the trained model, its predictions and embeddings, and the partition."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ __all__ = ["TrainedRun"]
 
 
 class TrainedRun(RunData, ABC):
-    """The result of a run that has finished or was stopped."""
+    """Results of a run that has finished or was stopped."""
 
     @property
     @abstractmethod
     def status(self) -> str:
-        """What has become of the run."""
+        """Status of the run."""
 
     def model(self) -> nn.Module:
         """Return the trained model, in evaluation mode, on the CPU.
 
-        Its weights are those of ``model.safetensors`` in the run folder, with the names of its ``state_dict()``; any
-        reader of safetensors reads them. A run writes them at its end, and when it is stopped in good order.
+        Its weights are those of ``model.safetensors`` in the run folder, with the names of its ``state_dict()``, and
+        readable by any safetensors library. A run writes them at its end, and at an orderly stop.
 
         Returns:
             The module, called as ``model(graph.at(epoch, training=False), graph.features)`` with a
-            :class:`gnnqlab.nn.LocalGraph`; :meth:`predict` does it.
+            :class:`gnnqlab.nn.LocalGraph`, as in :meth:`predict`.
 
         Raises:
-            RuntimeError: if the run is under way, or has ended without a model.
-            ValueError: if a model of yours is not found here, or is another by now.
+            RuntimeError: if the run has not ended, or has ended without a model.
+            ValueError: if a user-defined model is not found here, or has changed.
 
         Example:
             >>> import tempfile
@@ -57,22 +57,22 @@ class TrainedRun(RunData, ABC):
     def predict(self, graph: Graph | str | Path | None = None) -> Tensor:
         """Return the trained model's logits for all nodes of a graph, in the order of the graph.
 
-        Computed in this process on the whole graph, in float32, without dropout. With float32 products the scores are
+        Computed in this process on the whole graph, in float32, without dropout. With float32 products the scores equal
         those of the run's last evaluation; a run with other products was evaluated with those.
 
         Args:
-            graph: by default the run's own, loaded anew. Another one (a graph, or its name or path) needs the same
-                features; its nodes need not have been there when the model was trained.
+            graph: by default the run's own, loaded again. Another one (a graph, or its name or path) needs the same
+                features; its nodes may be unseen (inductive prediction).
 
-        A run of task ``links`` gives the rows that its decoder compares; by default they look at the graph without the
-        edges that were held back, while a graph that is given is looked at whole. See :meth:`link_scores`.
+        A run of task ``links`` returns the embeddings that its decoder compares; by default message passing uses the
+        graph without held-out edges, and all edges of a graph passed as argument. See :meth:`link_scores`.
 
         Returns:
-            float32 ``(N, C)``: ``.argmax(1)`` is the class, ``.softmax(1)`` the probabilities; of a graph whose nodes
-            may have several classes, those with a positive logit, and ``.sigmoid()``.
+            float32 ``(N, C)``: ``.argmax(1)`` is the class, ``.softmax(1)`` the probabilities; for a multi-label graph
+            the classes with a positive logit, and ``.sigmoid()``.
 
         Raises:
-            RuntimeError, ValueError: as :meth:`model` does; ValueError if the graph is not found, has changed, or has
+            RuntimeError, ValueError: as for :meth:`model`; ValueError if the graph is not found, has changed, or has
                 another number of features.
 
         Example:
@@ -81,16 +81,16 @@ class TrainedRun(RunData, ABC):
         from gnnqlab.train.inference import logits
 
         saved = self._saved()
-        found, model = self._graph(graph, saved), self._built(saved)
-        return logits(model, found, seed=self.config.train.seed, epoch=saved.epoch)
+        target, model = self._graph(graph, saved), self._built(saved)
+        return logits(model, target, seed=self.config.train.seed, epoch=saved.epoch)
 
     def link_split(self) -> LinkSplit:
-        """Return the links that a run of task ``links`` learnt from, validated and tested with.
+        """Return the training, validation and test links of a run of task ``links``.
 
-        They are found again from the run's graph, its shares and its seed; ``.graph`` is what rows looked at.
+        They are recomputed from the run's graph, shares and seed; ``.graph`` is the graph of message passing.
 
         Raises:
-            ValueError: if the run predicts classes of nodes, or its graph is not found or has changed.
+            ValueError: if the task of the run is ``nodes``, or its graph is not found or has changed.
 
         Example:
             ``split = run.link_split(); split.sources[split.kinds == TEST]``, with ``gnnqlab.graph.link_split.TEST``
@@ -100,23 +100,24 @@ class TrainedRun(RunData, ABC):
         task = self.config.task
         if task.task != "links":
             raise ValueError(
-                f"links are of task 'links', got run {self.id} of task {task.task!r}; launch one with task='links'"
+                f"a link split needs task 'links', got run {self.id} of task {task.task!r}; launch one with "
+                "task='links'"
             )
         whole = self._loaded(self._saved())
         return split_links(whole, val=task.val_share, test=task.test_share, seed=self.config.train.seed)
 
     def link_scores(self, sources: Tensor, targets: Tensor, *, graph: Graph | str | Path | None = None) -> Tensor:
-        """Return how likely edges are between pairs of nodes, as a run of task ``links`` has learnt it.
+        """Return the logits of edges between pairs of nodes, from the model and decoder of a run of task ``links``.
 
         Args:
-            sources, targets: the pairs, node ids of the graph, int64 ``(n,)``; either end may be named first.
+            sources, targets: the pairs, node ids of the graph, int64 ``(n,)``; scores are symmetric.
             graph: as for :meth:`predict`.
 
         Returns:
-            float32 ``(n,)``: ``.sigmoid()`` is the probability, among as many negatives as the run was trained with.
+            float32 ``(n,)``: ``.sigmoid()`` is the probability, for the run's ratio of negatives.
 
         Raises:
-            RuntimeError, ValueError: as :meth:`predict` does; ValueError if the run predicts classes of nodes.
+            RuntimeError, ValueError: as for :meth:`predict`; ValueError if the task of the run is ``nodes``.
         """
         import torch
 
@@ -132,34 +133,34 @@ class TrainedRun(RunData, ABC):
         return scores
 
     def embeddings(self, layer: int = -1, *, graph: Graph | str | Path | None = None) -> Tensor:
-        """Return the rows that a layer of the trained model takes, for all nodes, in the order of the graph.
+        """Return the input embeddings of a layer of the trained model for all nodes, in the order of the graph.
 
-        A layer is a product of rows with a weight matrix. The last one takes what the model makes of a node before
-        its classes: the hidden rows of ``gcn``, ``graphsage``, ``gat`` and ``gcnii``, all layers joined of ``jknet``,
-        the rows after all hops of ``sgc``; of ``dagnn``, whose last layer is a gate, rows as wide as there are classes
-        (its hidden ones are those of layer 1).
+        A layer is a product of rows with a weight matrix. The input of the last one is the final embedding of a node:
+        the hidden embedding of ``gcn``, ``graphsage``, ``gat`` and ``gcnii``, all layers joined for ``jknet``, the rows
+        after all hops for ``sgc``; for ``dagnn``, whose last layer is a gate, rows with one column per class (its
+        hidden embedding is the input of layer 1).
 
         Args:
-            layer: -1 is the last layer, 0 the first, which takes the features.
+            layer: -1 for the last layer, 0 for the first, whose input are the features.
             graph: as for :meth:`predict`.
 
         Returns:
             float32 ``(N, D)``.
 
         Raises:
-            RuntimeError, ValueError: as :meth:`predict` does; ValueError if there is no such layer.
+            RuntimeError, ValueError: as for :meth:`predict`; ValueError if there is no such layer.
         """
         from gnnqlab.train.inference import embeddings
 
         saved = self._saved()
-        found, model = self._graph(graph, saved), self._built(saved)
-        return embeddings(model, found, layer, seed=self.config.train.seed, epoch=saved.epoch)
+        target, model = self._graph(graph, saved), self._built(saved)
+        return embeddings(model, target, layer, seed=self.config.train.seed, epoch=saved.epoch)
 
     def parts(self) -> Parts:
-        """Return the partition that the run's workers were given: its graph, who owns what, and the shards.
+        """Return the partition that the run was trained on: its graph, owners and shards.
 
         Raises:
-            ValueError: if the run has not come so far, or its graph is not found or has changed.
+            ValueError: if the run has not been partitioned yet, or its graph is not found or has changed.
 
         Example:
             ``gq.draw(run.parts(), pair=(0, 1))``
@@ -185,13 +186,13 @@ class TrainedRun(RunData, ABC):
             raise RuntimeError(
                 f"run {self.id} must have ended to have a model, got status {status}; wait for it or stop it"
             )
-        why = "it broke off before that was written"
+        reason = "it ended before the model was written"
         if status == "finished":
-            why = "an earlier version of gnnqlab trained it, or it could not be written, which run.events says"
+            reason = "an earlier version of gnnqlab trained it, or writing the model failed (see run.events)"
         way = "launch it again"
         if any((self.folder / FOLDER).glob("epoch-*.safetensors")):
-            way += ", or go on from its checkpoint with gq.resume(run, epochs=...), which writes one"
-        raise RuntimeError(f"a run must have {MODEL} to have a model, got {status} run {self.id}: {why}; {way}")
+            way += ", or resume it from its checkpoint with gq.resume(run, epochs=...), which writes the model"
+        raise RuntimeError(f"the model of a run needs its file {MODEL}, got {status} run {self.id}: {reason}; {way}")
 
     def _graph(self, graph: Graph | str | Path | None, saved: SavedModel) -> Graph:
         from gnnqlab.graph.graph import Graph
@@ -203,17 +204,17 @@ class TrainedRun(RunData, ABC):
             found = graph if isinstance(graph, Graph) else load(graph)
         if found.features.shape[1] != saved.num_features:
             raise ValueError(
-                f"a graph must have the features that the model of run {self.id} takes, {saved.num_features} a node, "
-                f"got {found.features.shape[1]} of {found.name}; make the same ones for it"
+                f"a graph must have the {saved.num_features} features per node that the model of run {self.id} takes, "
+                f"got {found.features.shape[1]} of {found.name}; compute the same features for it"
             )
         return found
 
     def _own_graph(self, saved: SavedModel) -> Graph:
-        """Return the graph that the run's rows looked at."""
+        """Return the graph of the run's message passing."""
         return self.link_split().graph if self.config.task.task == "links" else self._loaded(saved)
 
     def _loaded(self, saved: SavedModel) -> Graph:
-        """Return the graph that the run was launched with, as far as its size tells."""
+        """Return the graph that the run was launched with; only its number of nodes is verified."""
         from gnnqlab.graph.sources import load
 
         source = self.config.graph
@@ -227,6 +228,6 @@ class TrainedRun(RunData, ABC):
         if found.num_nodes != saved.num_nodes:
             raise ValueError(
                 f"the graph of run {self.id} must have the {saved.num_nodes} nodes it was trained on, got "
-                f"{found.num_nodes} in {source}; if another graph is meant, pass it, for instance run.predict(graph)"
+                f"{found.num_nodes} in {source}; pass another graph explicitly, for instance run.predict(graph)"
             )
         return found

@@ -1,1 +1,1 @@
-"""Training: configuration, one worker's loop, and what it records."""
+"""Training: configuration, one worker's loop, and its records."""

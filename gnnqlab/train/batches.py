@@ -1,7 +1,7 @@
-"""Mini-batches: which nodes a step trains on, which of them a worker takes, and whose rows it needs for that.
+"""Mini-batches: training nodes of a step, one worker's share of them, and the sampled blocks of its layers.
 
-Everything is a function of (seed, epoch, node): order, sampled neighbours and dropout masks do not depend on how many
-workers there are. So P workers take the steps of one process that trains on the same batches whole.
+Everything is a function of (seed, epoch, node): order, sampled neighbours and dropout masks do not depend on the
+number of workers. So P workers take the same steps as one process that trains on whole batches.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from gnnqlab.settings import POSITIVE, OneOf, check
 __all__ = ["GRADIENTS", "Batch", "Batches", "MiniBatchSettings"]
 
 GRADIENTS = ("float32", "int8")
-"""Types in which weight gradients of a step travel."""
+"""Types in which the weight gradients of a step are sent."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MiniBatchSettings:
-    """How batches are made, and what travels for them."""
+    """Size and fanouts of batches, and the precision of the features and gradients sent for them."""
 
     fanouts: tuple[int, ...] = (10, 10)
-    """In-neighbours sampled of each node, a number for each layer from the input on."""
+    """In-neighbours sampled per node, one number per layer, starting at the input."""
     batch_size: Annotated[int, POSITIVE] = 1024
-    """Training nodes of one step, which the workers share out."""
+    """Training nodes of one step, summed over all workers."""
     feature_bits: Annotated[int, OneOf(USUAL)] = 32
-    """Bits of an element of a feature row that travels: 32 as it is, 8 as int8 codes (TANGO), or another width."""
+    """Bits per element of a feature row that is sent: 32 unchanged, 8 as int8 codes (TANGO), or another bit-width."""
     gradients: Annotated[str, OneOf(GRADIENTS)] = "float32"
-    """``float32``: one all-reduce; ``int8``: sums of codes (``gradient_codes.py``)."""
+    """``float32``: one all-reduce; ``int8``: sums sent as int8 codes (``gradient_codes.py``)."""
     overlap: bool = True
-    """Sample the next batch and fetch its rows in a thread while this one is trained on."""
+    """Sample the next batch and fetch its features in a thread during the current step."""
 
     def __post_init__(self) -> None:
         check(self)
         if not self.fanouts or min(self.fanouts) < 1:
-            raise ValueError(f"fanouts must be numbers from 1 on, one for each layer, got {self.fanouts}")
+            raise ValueError(f"fanouts must be at least 1, one for each layer, got {self.fanouts}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +54,9 @@ class Batch:
     size: int
     """Training nodes of all workers."""
     seeds: Tensor
-    """This worker's, int64."""
+    """Training nodes of this worker, int64."""
     blocks: tuple[Block, ...]
-    """From the widest to that of the seeds."""
+    """One per layer, from the input layer (most nodes) to that of the seeds."""
 
     @property
     def inputs(self) -> Tensor:
@@ -65,16 +65,16 @@ class Batch:
 
 
 class Batches:
-    """The batches of one worker; used by one thread at a time.
+    """Batches of one worker; used by one thread at a time.
 
     Args:
-        graph: the whole structure and split; features are not looked at.
+        graph: the whole structure and split; its features are not used.
         settings: fanouts and size.
-        seed: of order and neighbours.
+        seed: of the order and the sampled neighbours.
         rank: this worker, of ``workers``.
 
     Raises:
-        ValueError: if there is nothing to learn from.
+        ValueError: if the graph has no training node.
 
     Example:
         >>> from gnnqlab.graph import load
@@ -86,7 +86,7 @@ class Batches:
     def __init__(
         self, graph: Graph, settings: MiniBatchSettings, *, seed: int, rank: int = 0, workers: int = 1
     ) -> None:
-        # Features stay with their owners; this lets go of those that came with the structure.
+        # Each worker stores the features of its own nodes only; drop those of the whole graph to free their memory.
         self._graph = replace(graph, features=torch.empty(graph.num_nodes, 0))
         self._settings, self._seed, self._rank, self._workers = settings, seed, rank, workers
         self._train = graph.train_mask.nonzero().flatten()
@@ -97,7 +97,7 @@ class Batches:
 
     @property
     def steps(self) -> int:
-        """Batches of an epoch."""
+        """Number of batches per epoch."""
         return -(-len(self._train) // self._settings.batch_size)
 
     @property
@@ -105,12 +105,12 @@ class Batches:
         return len(self._train)
 
     def share(self, epoch: int, number: int) -> tuple[Tensor, int]:
-        """Return this worker's nodes of a batch, and how many all workers have; it may have none of a few."""
-        if self._order[0] != epoch:
+        """Return this worker's nodes of a batch, perhaps none of a small one, and the number of all workers' nodes."""
+        if self._order[0] != epoch:  # shuffle once per epoch
             self._order = epoch, shuffled(self._train, seed=self._seed, epoch=epoch)
         first = number * self._settings.batch_size
         nodes = self._order[1][first : first + self._settings.batch_size]
-        return nodes.tensor_split(self._workers)[self._rank], len(nodes)
+        return nodes.tensor_split(self._workers)[self._rank], len(nodes)  # shares differ by one node at most
 
     def sample(self, epoch: int, number: int) -> Batch:
         """Return this worker's share of a batch with its blocks."""
@@ -120,10 +120,11 @@ class Batches:
 
     def _blocks(self, targets: Tensor, step: int) -> tuple[Block, ...]:
         blocks: list[Block] = []
+        # From the last layer to the first: the sources of a layer are the targets of the layer below.
         for layer in reversed(range(len(self._settings.fanouts))):
             fanout = self._settings.fanouts[layer]
-            drawn = {"seed": self._seed, "step": step, "layer": layer}
-            indptr, neighbours = sample_neighbours(self._graph, targets, fanout, **drawn)
+            key = {"seed": self._seed, "step": step, "layer": layer}
+            indptr, neighbours = sample_neighbours(self._graph, targets, fanout, **key)
             sources, places = self._frontier.number(targets, neighbours)
             blocks.append(self._weights.block(indptr, places, sources))
             targets = sources

@@ -1,9 +1,9 @@
-"""Settings that change while a run trains: a versioned file goes in, all workers follow between the same two epochs.
+"""Change settings of a run while it trains: a versioned file that all workers apply between the same two epochs.
 
-``control.json`` in the run folder holds a version and every setting that was changed so far. Rank 0 looks at the
-file's age once an epoch; that there is a new one travels with the loss in the gradient all-reduce, and only then
-are its settings broadcast. So all workers change at the same boundary, and an epoch without a change pays for one
-``stat`` and four bytes.
+``control.json`` in the run folder holds a version and every setting changed so far. Rank 0 checks the file's
+modification time once per epoch; a flag in the gradient all-reduce announces a new version, and only then are its
+settings broadcast. So all workers change at the same epoch boundary, and an epoch without a change costs one ``stat``
+and four bytes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = ["CHECKPOINT_NOW", "CONTROL", "Control", "steered", "write_control"]
 
 CONTROL = "control.json"
 CHECKPOINT_NOW = "checkpoint-now"
-"""A file that asks to keep what is trained after the present epoch: the model, and a checkpoint if the run takes them.
-Rank 0 removes it once that is on the disk."""
-_UNSAID = object()
+"""File that requests saving after the present epoch: the model, and a checkpoint if the run takes checkpoints.
+Rank 0 removes it once both are on disk."""
+_ABSENT = object()
 
 
 def steered(system: System, changes: Mapping[str, Any]) -> System:
-    """Return the system with other settings, of those that its parts name as ``steerable``.
+    """Return the system with changed settings, which its parts must list in ``steerable``.
 
     Raises:
         ValueError: if the system has no such setting, or a value is out of its range.
@@ -47,7 +47,7 @@ def steered(system: System, changes: Mapping[str, Any]) -> System:
     known = _axis_of(system)
     if not known:
         raise ValueError(
-            f"system {system.name!r} has nothing that can change while it trains, got {sorted(changes)}; "
+            f"system {system.name!r} has no setting that can change while it trains, got {sorted(changes)}; "
             "choose a system whose messages are quantized"
         )
     unknown = sorted(set(changes) - set(known))
@@ -66,38 +66,38 @@ def _axis_of(system: System) -> dict[str, str]:
     """Return the axis of every setting that can change while a system trains.
 
     Raises:
-        ValueError: if two parts call one of theirs the same.
+        ValueError: if two parts have a setting of the same name.
     """
     found: dict[str, str] = {}
     for axis in PARTS:
         if axis == "bits" and len(system.codec.widths) == 1:
-            continue  # whatever the policy says, there is one width
+            continue  # the codec has one bit-width, so the policy has nothing to change
         for name in getattr(system, axis).steerable:
             if name in found:
                 raise ValueError(
-                    f"settings that change while a system trains must have names of their own, got {name!r} on the "
-                    f"axes {found[name]!r} and {axis!r}; give one of them another name"
+                    f"settings that change while a system trains must have unique names, got {name!r} on the axes "
+                    f"{found[name]!r} and {axis!r}; rename one of them"
                 )
             found[name] = axis
     return found
 
 
 def write_control(folder: Path, system: System, changes: Mapping[str, Any]) -> int:
-    """Add changes to the control file of a run, as a whole and under a new version; return the version.
+    """Add changes to the control file of a run, atomically and under a new version; return the version.
 
     Args:
         folder: the run folder.
         system: the system the run was launched with.
-        changes: what shall be different from now on.
+        changes: new values of settings, by name.
 
     Raises:
-        ValueError: if nothing is changed, or as for :func:`steered`; the file stays as it is.
+        ValueError: if ``changes`` is empty, or as for :func:`steered`; the file is left unchanged.
         TypeError: as for :func:`steered`.
     """
     if not changes:
         raise ValueError("control needs at least one setting to change, got none; for instance control(lam=0.2)")
     plain = {name: value.item() if hasattr(value, "item") else value for name, value in changes.items()}
-    with locked(folder / f".{CONTROL}.lock"):  # two notebooks may steer the same run
+    with locked(folder / f".{CONTROL}.lock"):  # two processes may change the same run
         version, settings = _read(folder / CONTROL) or (0, {})
         settings = {**settings, **plain}
         steered(system, settings)
@@ -106,13 +106,13 @@ def write_control(folder: Path, system: System, changes: Mapping[str, Any]) -> i
 
 
 class Control(Adaptive):
-    """One worker's end of the control file, and the first of what adapts.
+    """Callback that reads the control file on rank 0 and applies its settings on every worker; the first callback.
 
     Args:
         folder: the run folder.
         rank: this worker; rank 0 reads the file.
         system: the system the run was launched with.
-        distributed: whether there are others to tell.
+        distributed: True if there are other workers, in a process group.
     """
 
     name = "control"
@@ -122,81 +122,82 @@ class Control(Adaptive):
         self._folder, self._path, self._rank, self._system = folder, folder / CONTROL, rank, system
         self._distributed = distributed
         self._steers: Mapping[str, Sequence[Adaptive]] = {}
-        self._seen: tuple[int, int] | None = None
-        self._news: tuple[int, dict[str, Any]] | None = None
-        self._asked = False
+        self._stamp: tuple[int, int] | None = None
+        self._update: tuple[int, dict[str, Any]] | None = None
+        self._save_requested = False
         self.version = 0
         """Version of the settings in force; 0: those of the launch."""
         self.settings: dict[str, Any] = {}
-        """Every setting that was changed since the launch."""
+        """Every setting changed since the launch."""
         self.checkpoint_now = False
-        """Whether somebody asks to keep what is trained after the present epoch; whoever keeps it clears this."""
+        """True if a checkpoint after the present epoch is requested; reset by the `Keeper` that takes it."""
 
     def steers(self, adaptives: Mapping[str, Sequence[Adaptive]]) -> Control:
-        """Take whom to tell of new settings, by axis.
+        """Register the callbacks that receive new settings, by axis; return this one.
 
         Raises:
-            ValueError: if a part has settings that can change, but nobody to put them in force.
+            ValueError: if a part has a setting that can change, but no callback that applies it.
         """
         for name, axis in _axis_of(self._system).items():
             if not any(type(adaptive).steer is not Adaptive.steer for adaptive in adaptives.get(axis, ())):
                 raise ValueError(
-                    f"a setting that can change while a system trains needs an adaptive with a method steer, got none "
-                    f"for {name!r} of the axis {axis!r}; write one, or take {name!r} out of steerable"
+                    f"a setting that can change while a system trains needs a callback with a method steer, got none "
+                    f"for {name!r} of the axis {axis!r}; write one, or remove {name!r} from steerable"
                 )
         self._steers = adaptives
         return self
 
     def news(self) -> bool:
-        """Return whether this worker has news: on rank 0, a version that holds water, or a wish for a checkpoint."""
+        """Return True if rank 0 found a new valid version of the settings or a request for a checkpoint."""
         if self._rank != 0:
             return False
-        self._asked = os.path.exists(self._folder / CHECKPOINT_NOW)
-        return self._look_for_settings() or self._asked
+        self._save_requested = os.path.exists(self._folder / CHECKPOINT_NOW)
+        return self._poll_settings() or self._save_requested
 
-    def _look_for_settings(self) -> bool:
+    def _poll_settings(self) -> bool:
         try:
-            found = os.stat(self._path)
+            entry = os.stat(self._path)
         except OSError:
             return False
-        mark = (found.st_ino, found.st_mtime_ns)
-        if mark == self._seen:
+        # The file is replaced, not rewritten: a new inode shows a change within the resolution of modification times.
+        stamp = (entry.st_ino, entry.st_mtime_ns)
+        if stamp == self._stamp:
             return False
-        self._seen = mark
-        news = _read(self._path)
+        self._stamp = stamp
+        update = _read(self._path)
         try:
-            if news is None:
+            if update is None:
                 raise ValueError(f'{CONTROL} must hold {{"version": number, "settings": object}}')
-            steered(self._system, news[1])
+            steered(self._system, update[1])
         except (TypeError, ValueError) as error:
             log_event(self._folder, "control refused", cause=str(error))
             return False
-        self._news = news if news[0] != self.version else None
-        return self._news is not None
+        self._update = update if update[0] != self.version else None
+        return self._update is not None
 
     def follow(self, epoch: int) -> None:
-        """Take the news after an epoch, put new settings in force; every worker must call this together.
+        """Broadcast rank 0's update after an epoch and apply it; every worker must call this together.
 
         Args:
             epoch: the epoch that has just ended.
         """
-        shared: list[Any] = [self._news, self._asked]
+        shared: list[Any] = [self._update, self._save_requested]
         if self._distributed:
             dist.broadcast_object_list(shared, src=0)
-        self._news = None
-        news, self.checkpoint_now = shared
-        if news is None:
+        self._update = None
+        update, self.checkpoint_now = shared
+        if update is None:
             return
-        self.adopt(*news)
+        self.adopt(*update)
         if self._rank == 0:
             log_event(self._folder, "control", epoch=epoch + 1, version=self.version, settings=self.settings)
 
     def adopt(self, version: int, settings: dict[str, Any]) -> None:
-        """Put settings in force that are known to hold water."""
-        changed = {name for name, value in settings.items() if self.settings.get(name, _UNSAID) != value}
+        """Apply settings that were validated before."""
+        changed = {name for name, value in settings.items() if self.settings.get(name, _ABSENT) != value}
         system, axis_of = steered(self._system, settings), _axis_of(self._system)
         self.version, self.settings = version, settings
-        # Whoever says again what is in force already wants a new period, say, so that is told, too.
+        # A new version with unchanged values restarts the callbacks (for instance a period), so all are notified.
         touched = {axis_of[name] for name in changed or settings}
         for axis, adaptives in self._steers.items():
             for adaptive in adaptives if axis in touched else ():

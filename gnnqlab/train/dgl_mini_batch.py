@@ -1,9 +1,9 @@
-"""The other way to train on a large graph: one process, mini-batches, sampled neighbours (DGL). A reference line.
+"""Mini-batch training with neighbours sampled by DGL, in one process: a reference for full-graph training.
 
-What it is: the same model with the same weights at the start, the same graph, seed, optimizer and number of epochs;
-DGL's neighbour sampling makes the batches, gnnqlab's kernels do the products. What it is not: distributed. It has one
-compute thread and no link, takes a step per batch where full-graph training takes one an epoch, and needs the
-whole graph in one memory. Scores are exact, over the whole graph, and their time does not count, as elsewhere.
+Equal to full-graph runs: model, initial weights, graph, seed, optimizer and number of epochs; DGL samples the batches,
+gnnqlab's kernels compute the products. Different: it is not distributed, has one compute thread and no link, takes one
+step per batch instead of one per epoch, and needs the whole graph in one memory. Scores are computed on the whole
+graph with all neighbours, and their time does not count, as elsewhere.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ __all__ = ["MiniBatch", "why_not"]
 
 @dataclass(frozen=True, kw_only=True)
 class MiniBatch:
-    """How batches are made."""
+    """Size and fanout of the batches of the reference."""
 
     fanout: int = 10
-    """In-neighbours sampled of each node in each layer, without replacement; a node with fewer gives all."""
+    """In-neighbours sampled per node and layer, without replacement; all of a node with fewer."""
     batch_size: int = 1024
     """Training nodes in a batch."""
 
@@ -51,18 +51,18 @@ class MiniBatch:
 
         Args:
             graph: the one that ``config`` names.
-            config: of a run of the comparison; its model, seed, epochs and learning rate are taken.
+            config: of a run of the comparison, for its model, seed, epochs and learning rate.
 
         Raises:
-            RuntimeError: if DGL is not installed or the model has no mini-batches here; :func:`why_not` asks before.
+            RuntimeError: if DGL is not installed or mini-batches do not support the model; see :func:`why_not`.
         """
         reason = why_not(config)
         if reason:
             raise RuntimeError(f"no mini-batch reference: {reason}")
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(config.train.seed)  # of dropout; DGL has a generator of its own
+            torch.manual_seed(config.train.seed)  # for dropout; DGL has its own generator
             threads = torch.get_num_threads()
-            torch.set_num_threads(1)  # torch and DGL each bring an OpenMP: threads of both would wait for each other
+            torch.set_num_threads(1)  # torch and DGL each load an OpenMP: threads of both would wait for each other
             try:
                 return Line(*_train(graph, config, self))
             finally:
@@ -71,7 +71,7 @@ class MiniBatch:
 
 @dataclass(frozen=True)
 class Line:
-    """What was measured, in the form of a run, so that comparisons and reports show it beside the others."""
+    """Measurements in the form of a run, so that comparisons and reports can show them next to real runs."""
 
     records: DataFrame
     traffic: DataFrame
@@ -80,9 +80,9 @@ class Line:
 
 
 def why_not(config: RunConfig) -> str:
-    """Return the reason why there can be no such line; empty if there is none."""
+    """Return the reason why this reference is not available; empty if it is."""
     if config.model.name not in MODELS:
-        return f"it knows the models {', '.join(MODELS)}, got {config.model.name}"
+        return f"it supports the models {', '.join(MODELS)}, got {config.model.name}"
     if importlib.util.find_spec("dgl") is None:
         return "DGL, which samples the neighbours, is not installed"
     return ""
@@ -171,7 +171,7 @@ def _summary(records: DataFrame, config: dict[str, Any], *, metric: str) -> dict
 
 
 class _Batches:
-    """The batches of one epoch after another: training nodes shuffled anew, neighbours sampled anew."""
+    """Iterable over one epoch's batches; every iteration shuffles the training nodes and samples neighbours again."""
 
     def __init__(self, graph: Graph, *, layers: int, settings: MiniBatch, seed: int) -> None:
         import dgl
@@ -194,7 +194,7 @@ class _Batches:
         import dgl
 
         indptr, indices, _ = block.adj_tensors("csc")
-        indptr = indptr[: block.num_dst_nodes() + 1].contiguous()
+        indptr = indptr[: block.num_dst_nodes() + 1].contiguous()  # (num_dst + 1,)
         return self._weights.block(indptr, indices, block.srcdata[dgl.NID])
 
 

@@ -1,4 +1,4 @@
-"""Faults on purpose: a test hook that makes one rank die, hang or slow down at a chosen phase and epoch.
+"""Fault injection: a test hook that makes one rank die, hang or slow down at a chosen phase and epoch.
 
 The environment variable ``GNNQLAB_FAULT`` holds JSON, for instance
 ``{"kind": "kill", "rank": 1, "phase": "wait", "epoch": 3, "delay": 0.01}``. Nothing happens without it.
@@ -18,14 +18,14 @@ KINDS = ("kill", "stop", "segv", "exit", "raise", "slow", "sleep")
 
 
 class Fault:
-    """One fault that strikes once.
+    """One fault, which occurs once.
 
     Args:
         kind: one of ``KINDS``.
-        phase: name of the phase it strikes in.
-        epoch: epoch it strikes in, or ``None`` for the first time the phase comes up.
-        delay: seconds after the phase began; for ``slow``, how long the work takes.
-        stamp: file that receives the moment of the fault (monotonic ns), to measure how soon it is noticed.
+        phase: name of the phase in which it occurs.
+        epoch: epoch in which it occurs, or ``None`` for the first occurrence of the phase.
+        delay: seconds after the phase began; for ``slow``, the duration of the extra work.
+        stamp: file that receives the time of the fault (monotonic ns), to measure the detection latency.
     """
 
     def __init__(
@@ -38,28 +38,29 @@ class Fault:
 
     @classmethod
     def from_environment(cls, rank: int, heartbeat: Path | None) -> "Fault | None":
-        """The fault meant for this rank, or ``None``."""
+        """Return the fault that ``GNNQLAB_FAULT`` sets for this rank, or ``None``."""
         text = os.environ.get("GNNQLAB_FAULT")
         if not text:
             return None
-        given = json.loads(text)
-        if given.get("rank", 0) != rank:
+        fields = json.loads(text)
+        if fields.get("rank", 0) != rank:
             return None
         return cls(
-            kind=given["kind"],
-            phase=given["phase"],
-            epoch=given.get("epoch"),
-            delay=given.get("delay", 0.0),
+            kind=fields["kind"],
+            phase=fields["phase"],
+            epoch=fields.get("epoch"),
+            delay=fields.get("delay", 0.0),
             stamp=None if heartbeat is None else heartbeat.with_name(f"fault-rank{rank}"),
         )
 
     def strike(self, phase: str, epoch: int) -> None:
-        """Do the deed if its time has come."""
+        """Inject the fault if this is its phase and epoch."""
         if self._struck or phase != self.phase or self.epoch not in (None, epoch):
             return
         self._struck = True
         if self.delay and self.kind not in ("slow", "raise"):
-            threading.Timer(self.delay, self._act).start()  # the rank goes on into the middle of its phase
+            # A timer, so that the fault occurs in the middle of the phase and not at its start.
+            threading.Timer(self.delay, self._act).start()
         else:
             if self.kind == "raise":
                 time.sleep(self.delay)
@@ -81,7 +82,7 @@ class Fault:
                 raise ArithmeticError(f"a fault on purpose in phase {self.phase}")
             case "slow":
                 until = time.monotonic() + self.delay
-                while time.monotonic() < until:  # works, as a slow rank does, instead of sleeping
+                while time.monotonic() < until:  # use the CPU, as a slow rank does, instead of sleeping
                     pass
             case "sleep":
                 time.sleep(1e6)

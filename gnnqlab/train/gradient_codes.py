@@ -1,17 +1,17 @@
-"""Weight gradients summed as int8 codes: scattered, summed in float32, rounded once more, and gathered.
+"""All-reduce of weight gradients as int8 codes: reduce-scatter of codes, a float32 sum, all-gather of codes.
 
-What travels in place of a float32 all-reduce, in the same two rounds. All gradients of a worker are one row of numbers,
-cut into blocks of 256; a block has a scale of its own. ::
+It replaces a float32 all-reduce and has the same two rounds. The gradients of a worker are one flat vector, split into
+blocks of 256 with one scale per block. ::
 
-    1. every worker rounds all its blocks, and sends worker j those of chunk j
-    2. worker j adds what came, widened to float32, in the order of ranks
-    3. it rounds the sums, and sends them to all
+    1. every worker quantizes all its blocks and sends those of chunk j to worker j
+    2. worker j dequantizes the received blocks to float32 and adds them in the order of ranks
+    3. worker j quantizes the sums and sends them to all workers
 
-Both roundings are stochastic and their noise is independent, so the mean of what all hold is the sum of the gradients.
-All widen the same codes, so they hold the same bits.
+Both steps round stochastically with independent noise, so the result is an unbiased estimate of the summed gradients.
+All workers decode the same codes, so their results are identical to the bit.
 
-TANGO (Chen et al., SC 2023, section 4, Fig. 9) transfers quantized gradients and does not say how they are summed.
-Codes cannot be added as they travel, as an all-reduce does: their scales differ.
+TANGO (Chen et al., SC 2023, section 4, Fig. 9) transfers quantized gradients without specifying the summation.
+Codes cannot be added inside an all-reduce, because the workers' scales differ.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ __all__ = ["BLOCK", "AsCodes"]
 BLOCK = 256
 """Gradients that share a scale."""
 _ROW_BYTES = BLOCK + 4
-"""Of a block's codes and its scale."""
+"""Bytes of a block: 256 codes and a float32 scale."""
 
 
 class AsCodes:
-    """Sums gradients as int8 codes; facts travel in float32.
+    """Reduction that sends gradients as int8 codes and facts in float32.
 
-    With n gradients and P workers there are ``M = P ceil(ceil(n / 256) / P)`` blocks; every worker puts ``260 M`` bytes
-    into the sum and sends ``2 (P - 1) / P`` of them, as a ring all-reduce does of its ``4 n``.
+    With n gradients and P workers there are ``M = P ceil(ceil(n / 256) / P)`` blocks; every worker contributes
+    ``260 M`` bytes and sends ``2 (P - 1) / P`` of them, as a ring all-reduce does of its ``4 n``.
 
     Args:
-        parameters: whose gradients, alike on all workers.
-        slots: where the facts stand.
-        seed: of the noise.
+        parameters: buffers of the gradients, of the same layout on all workers.
+        slots: positions of the facts in their buffer.
+        seed: of the rounding noise.
     """
 
     def __init__(self, parameters: FlatParameters, slots: Slots, *, seed: int) -> None:
         self._parameters, self._slots, self._seed = parameters, slots, seed
         self._rank, self._workers = dist.get_rank(), dist.get_world_size()
         blocks = -(-parameters.gradients.numel() // BLOCK)
-        self._chunk = -(-blocks // self._workers)
-        self._padded = torch.zeros(self._workers * self._chunk, BLOCK)
+        self._chunk = -(-blocks // self._workers)  # blocks per worker, equal for all: all_to_all_single needs that
+        self._padded = torch.zeros(self._workers * self._chunk, BLOCK)  # (M, 256), zeros behind the gradients
         self._step = 0
 
     @property
@@ -65,21 +65,24 @@ class AsCodes:
         gradients, numbers = self._parameters.gradients, torch.arange(len(self._padded))
         flat = self._padded.view(-1)[: gradients.numel()]
         flat.copy_(gradients)
-        own = self._rounded(self._padded, numbers, sender=self._rank + 1)
+        # Sender 0 is the noise of the sums, so that of the workers' own blocks starts at 1.
+        own = self._quantize(self._padded, numbers, sender=self._rank + 1)  # (M, 256) -> (M, 260) bytes
         parts = torch.empty_like(own)
         dist.all_to_all_single(parts, own)
         total = torch.zeros(self._chunk, BLOCK)
-        for part in parts.split(self._chunk):
-            total += _widened(part)
+        for part in parts.split(self._chunk):  # in the order of ranks: float addition is not associative
+            total += _dequantize(part)
         first = self._rank * self._chunk
-        dist.all_gather(list(parts.split(self._chunk)), self._rounded(total, numbers[first:][: self._chunk], sender=0))
-        self._padded.copy_(_widened(parts))
+        sums = self._quantize(total, numbers[first:][: self._chunk], sender=0)
+        # The chunks of `parts` are views: the gathered codes overwrite those received before.
+        dist.all_gather(list(parts.split(self._chunk)), sums)
+        self._padded.copy_(_dequantize(parts))
         gradients.copy_(flat)
         dist.all_reduce(self._parameters.facts)
         self._step += 1
         return self._slots.read(self._parameters.facts)
 
-    def _rounded(self, blocks: Tensor, numbers: Tensor, *, sender: int) -> Tensor:
+    def _quantize(self, blocks: Tensor, numbers: Tensor, *, sender: int) -> Tensor:
         """Return codes and scales of blocks as bytes, uint8 ``(m, 260)``."""
         noise = Noise(numbers, self._seed, self._step, stream("gradient", 0, sender=sender))
         try:
@@ -92,6 +95,6 @@ class AsCodes:
         return torch.cat([rows.codes.view(torch.uint8), rows.scales.unsqueeze(1).view(torch.uint8)], 1)
 
 
-def _widened(rounded: Tensor) -> Tensor:
-    codes, scales = rounded.split([BLOCK, 4], 1)
+def _dequantize(packed: Tensor) -> Tensor:
+    codes, scales = packed.split([BLOCK, 4], 1)  # (m, 260) -> (m, 256), (m, 4)
     return codes.view(torch.int8) * scales.contiguous().view(torch.float32)

@@ -1,8 +1,9 @@
-"""Heartbeat of a training process: where each rank is, readable by another process at any time, even after death.
+"""Heartbeat of a training process: phase and epoch of each rank, readable by other processes, even after its death.
 
-Every rank owns one small file, mapped into memory: a header that never changes (who am I), a line that every change
-of phase rewrites (what am I doing since when), and room for one error. The room is set aside when the file is made,
-so a rank can still say why it failed on a full disk. Standard library only, because the guard reads these files.
+Every rank owns one small file, mapped into memory: a constant header (identity of the process), a live section that
+every change of phase overwrites (phase and its start time), and space for one error. The space is allocated when the
+file is created, so a rank can report its error even on a full disk. Standard library only, because the guard reads
+these files.
 """
 
 import mmap
@@ -31,10 +32,10 @@ PHASES: Mapping[str, str] = {
     "save": "writing the model",
     "done": "already finished",
 }
-"""Every phase a rank can be in, with the words an error message uses for it."""
+"""Phases of a rank, with their descriptions in error messages."""
 
 WAITING = frozenset({"init", "wait", "reduce"})
-"""Phases in which a rank may stand still because of another rank."""
+"""Phases in which a rank may be blocked by another rank."""
 
 _BYTES = 8192
 _HEADER = struct.Struct("<8sIIqq")  # magic, rank, node, pid, start time of the process
@@ -50,9 +51,9 @@ _CODES = {name: name.encode() for name in PHASES}
 class Pulse(NamedTuple):
     """One reading of a heartbeat.
 
-    ``epoch`` is -1 before the first one, ``limit_s`` is 0 where the phase set none. ``epoch_s`` is what the last
-    complete epoch took, 0 before there is one: the rank times it, since a reader can miss whole epochs. ``step`` counts
-    the phases that were begun in this epoch, and ``steps`` those of the epoch before, 0 where that is not known.
+    ``epoch`` is -1 before the first one, ``limit_s`` is 0 if the phase has no limit. ``epoch_s`` is the duration of the
+    last complete epoch, 0 before there is one: the rank measures it, because a reader can miss whole epochs. ``step``
+    counts the phases begun in this epoch, and ``steps`` those of the epoch before, 0 if unknown.
     """
 
     rank: int
@@ -70,10 +71,10 @@ class Pulse(NamedTuple):
 
 
 class Heartbeat:
-    """The writing side, one per rank.
+    """Writer of a heartbeat, one per rank.
 
     Args:
-        path: the file, or ``None`` for a training that no guard watches.
+        path: the file, or ``None`` for a training without a guard.
         rank: number of this worker.
         node: number of this machine in a run over several.
 
@@ -95,13 +96,13 @@ class Heartbeat:
         else:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
             try:
-                # A hole in the file would become a SIGBUS, not an exception, on a disk that is full by then.
+                # Writing to a hole of a mapped file raises SIGBUS, not an exception, once the disk is full.
                 os.posix_fallocate(descriptor, 0, _BYTES)
                 self._buffer = mmap.mmap(descriptor, _BYTES)
             finally:
                 os.close(descriptor)
         self.phase("start")
-        # The magic comes last: a reader that sees it sees a complete header.
+        # The magic is written last: a reader that finds it can rely on a complete header.
         _HEADER.pack_into(self._buffer, 0, b"", rank, node, os.getpid(), _own_start_time())
         self._buffer[: len(_MAGIC)] = _MAGIC
         self._fault = Fault.from_environment(rank, path)
@@ -110,17 +111,17 @@ class Heartbeat:
 
     @property
     def current(self) -> tuple[str, int]:
-        """The phase and the epoch this rank is in (epoch -1 before the first one)."""
+        """Phase and epoch of this rank (epoch -1 before the first one)."""
         return self._name, self._epoch
 
     def phase(self, name: str, epoch: int | None = None, limit_s: float | None = None) -> None:
-        """Say what comes now; about 1 µs.
+        """Record the start of a phase; takes about 1 µs.
 
         Args:
             name: one of ``PHASES``.
-            epoch: the epoch that begins; the last one stays if it is not given.
-            limit_s: seconds this phase may take, where it is wider than an epoch (partitioning, evaluation of
-                a large graph); the guard's own rule holds if it is not given.
+            epoch: the epoch that begins; by default unchanged.
+            limit_s: seconds this phase may take, if it can be longer than an epoch (partitioning, evaluation of
+                a large graph); by default the guard's own rule applies.
 
         Raises:
             ValueError: if the name is unknown.
@@ -142,15 +143,15 @@ class Heartbeat:
             self._fault.strike(name, self._epoch)
 
     def fail(self, text: bytes) -> None:
-        """Leave one error (JSON) for the guard; needs neither disk space nor a system call."""
+        """Store one error (JSON) for the guard; needs neither disk space nor a system call."""
         text = text[: _BYTES - _ERROR_AT - _ERROR.size]
         start = _ERROR_AT + _ERROR.size
         self._buffer[start : start + len(text)] = text
-        _ERROR.pack_into(self._buffer, _ERROR_AT, len(text))  # last, so that a reader never sees half a text
+        _ERROR.pack_into(self._buffer, _ERROR_AT, len(text))  # last, so that a reader never gets half a text
 
 
 class HeartbeatReader:
-    """The reading side; costs no system call after the file is mapped."""
+    """Reader of a heartbeat; needs no system call after the file is mapped."""
 
     def __init__(self, path: Path) -> None:
         with open(path, "rb") as file:
@@ -158,10 +159,10 @@ class HeartbeatReader:
 
     @classmethod
     def open(cls, path: Path) -> "HeartbeatReader | None":
-        """The reader, or ``None`` while the rank has not written its header yet."""
+        """Return a reader, or ``None`` until the rank has written its header."""
         try:
             reader = cls(path)
-        except (OSError, ValueError):  # not there, or still empty
+        except (OSError, ValueError):  # missing, or still empty
             return None
         if reader._buffer[: len(_MAGIC)] != _MAGIC:
             reader.close()
@@ -172,8 +173,9 @@ class HeartbeatReader:
         self._buffer.close()
 
     def read(self) -> Pulse:
-        """The rank's present position."""
+        """Return the rank's present phase and epoch."""
         _, rank, node, pid, start_time = _HEADER.unpack_from(self._buffer, 0)
+        # A lock would let a dead writer block the reader; instead, unequal counters reveal a write in progress.
         for _ in range(100):
             live = _LIVE.unpack_from(self._buffer, _LIVE_AT)
             count, epoch, time_ns, limit_s, epoch_s, step, steps, code, again = live
@@ -183,14 +185,14 @@ class HeartbeatReader:
         return Pulse(rank, node, pid, start_time, count, epoch, time_ns, limit_s, epoch_s, phase, step, steps)
 
     def error(self) -> bytes | None:
-        """The error the rank left, if any."""
+        """Return the error stored by the rank, if any."""
         (length,) = _ERROR.unpack_from(self._buffer, _ERROR_AT)
         start = _ERROR_AT + _ERROR.size
         return bytes(self._buffer[start : start + length]) if length else None
 
 
 def _own_start_time() -> int:
-    """Start time of this process in clock ticks since boot: with the pid, it names a process for good."""
+    """Return the start time of this process in clock ticks since boot; with the pid it identifies a process."""
     try:
         with open("/proc/self/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[19])

@@ -1,4 +1,4 @@
-"""What a trained model says of all nodes of a graph, in one process: logits, and rows within the model."""
+"""Inference of a trained model for all nodes of a graph in one process: logits, and embeddings of inner layers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def logits(model: nn.Module, graph: Graph, *, seed: int = 0, epoch: int = 0) -> 
 
     Args:
         model: as :func:`gnnqlab.nn.build_model` returns it; it is put into evaluation mode.
-        graph: any graph with as many features as the model takes; sums of neighbours are weighed by its degrees.
-        seed, epoch: what the pass says of itself, for models that ask.
+        graph: any graph with as many features as the model takes; aggregation is weighted by its degrees.
+        seed, epoch: of the pass's aggregation contexts, for models that use them.
 
     Returns:
         float32 ``(N, C)``, in the order of the graph's nodes.
@@ -41,7 +41,7 @@ def logits(model: nn.Module, graph: Graph, *, seed: int = 0, epoch: int = 0) -> 
 
 @torch.no_grad()
 def embeddings(model: nn.Module, graph: Graph, layer: int = -1, *, seed: int = 0, epoch: int = 0) -> Tensor:
-    """Return the rows that a layer of a model takes, of all nodes; see :func:`gnnqlab.nn.layer_rows.layer_rows`.
+    """Return the input embeddings of a layer for all nodes; see :func:`gnnqlab.nn.layer_rows.layer_rows`.
 
     Raises:
         ValueError: if the model has no such layer, or the graph no features.

@@ -1,6 +1,6 @@
-"""The wire between the workers of a run: which one it is, how fast, and what has crossed it. Standard library only.
+"""The link between the workers of a run: kind, rate, and bytes sent over it. Standard library only.
 
-The guard of a run makes the wire and describes it in ``link.json``; workers, summaries and reports read it there.
+The guard of a run creates the link and describes it in ``link.json`` for workers, summaries and reports.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ INTERFACE = "eth0"
 """Name of an emulated host's only interface."""
 MOST_HOSTS = 64
 SLOWEST, FASTEST = 1_000_000, 100_000_000_000
-"""Bits per second that a link may have."""
+"""Range of a link's rate, in bits per second."""
 _LINK = re.compile(r"(\d+(?:\.\d+)?)(k|m|g)bit", re.IGNORECASE)
 _FACTORS = {"k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 
 
 def parse_link(link: str) -> int:
-    """Bits per second of a link's name.
+    """Return the rate of a link's name in bits per second.
 
     Raises:
-        ValueError: if it is not a number with ``kbit``, ``mbit`` or ``gbit``, or out of range.
+        ValueError: if it is not a number with ``kbit``, ``mbit`` or ``gbit``, or is out of range.
 
     Example:
         >>> parse_link("1gbit"), parse_link("2.5Gbit")
@@ -48,7 +48,7 @@ def parse_link(link: str) -> int:
 
 
 def link_name(bits_per_second: float) -> str:
-    """Name of a link with about this rate: three digits, within what a link may have.
+    """Return the name of a link with about this rate: three digits, limited to the range of links.
 
     Example:
         >>> link_name(181_764_000), link_name(2.5e9), link_name(3)
@@ -60,20 +60,20 @@ def link_name(bits_per_second: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """What joins the hosts of a run."""
+    """Link that joins the hosts of a run."""
 
     kind: str = "loopback"
-    """``none`` (one worker), ``loopback``, ``emulated`` (network namespaces) or ``paced`` (a loopback slowed down)."""
+    """``none`` (one worker), ``loopback``, ``emulated`` (network namespaces) or ``paced`` (a throttled loopback)."""
     hosts: int = 1
-    """Hosts; rank r lives on host ``r // (workers / hosts)``."""
+    """Number of hosts; rank r is on host ``r // (workers / hosts)``."""
     name: str = ""
-    """The rate as it was asked for, for instance ``1gbit``; empty on a loopback."""
+    """Requested rate, for instance ``1gbit``; empty on a loopback."""
     namespaces: tuple[str, ...] = ()
     """Network namespace of each host, if emulated."""
     goodput: float | None = None
-    """Bytes per second that a plain socket moved when the link was made, if that was measured."""
+    """Bytes per second that a plain socket transferred when the link was created, if measured."""
     reason: str = ""
-    """Why the link is paced and not emulated."""
+    """Reason for a paced instead of an emulated link."""
 
     @property
     def bytes_per_s(self) -> float | None:
@@ -82,7 +82,7 @@ class Link:
 
     @property
     def label(self) -> str:
-        """How tables and plots call it.
+        """Label in tables and plots.
 
         Example:
             >>> Link(kind="emulated", hosts=2, name="1gbit").label
@@ -91,25 +91,25 @@ class Link:
         return f"{self.name} {self.kind}, {self.hosts} hosts" if self.name else self.kind
 
     def host(self, rank: int, workers: int) -> int:
-        """The host on which a rank lives."""
+        """Return the host of a rank."""
         return rank * self.hosts // workers
 
     def write(self, folder: Path) -> None:
-        """Describe this link in a run folder."""
+        """Write the description of this link to a run folder."""
         write_text(folder / FILE, json.dumps(dataclasses.asdict(self), indent=1))
 
     @classmethod
     def of(cls, folder: Path, workers: int) -> Link:
-        """The link of a run; a loopback if none was described."""
+        """Return the link of a run; a loopback if the folder has no description."""
         try:
-            found: dict[str, Any] = json.loads((folder / FILE).read_text())
+            fields: dict[str, Any] = json.loads((folder / FILE).read_text())
         except (OSError, ValueError):
             return cls(kind="loopback" if workers > 1 else "none")
-        return cls(**{**found, "namespaces": tuple(found["namespaces"])})
+        return cls(**{**fields, "namespaces": tuple(fields["namespaces"])})
 
 
 def sent_by_host(interface: str = INTERFACE) -> int:
-    """Bytes that this host has sent over its interface so far, headers included; 0 if it has no such interface."""
+    """Return the bytes sent over this host's interface so far, headers included; 0 if there is no such interface."""
     with open("/proc/self/net/dev") as file:
         for line in file:
             name, _, counts = line.partition(":")
@@ -119,7 +119,7 @@ def sent_by_host(interface: str = INTERFACE) -> int:
 
 
 class Crossing:
-    """Counts what a worker's host sends to the others; of several workers on a host the first counts for all."""
+    """Counter of the bytes that a worker's host sends to other hosts; the first worker on a host counts for all."""
 
     def __init__(self, link: Link, rank: int, workers: int) -> None:
         first = rank == 0 or link.host(rank, workers) != link.host(rank - 1, workers)
@@ -127,7 +127,7 @@ class Crossing:
         self._before = 0
 
     def take(self) -> int | None:
-        """Bytes since the last call, headers included; ``None`` where they are not counted."""
+        """Return the bytes since the last call, headers included; ``None`` if this worker does not count them."""
         if not self._counts:
             return None
         now = sent_by_host()

@@ -1,8 +1,8 @@
-"""Keeps the pages of large tensors mapped from epoch to epoch.
+"""Settings of the C library's allocator: retain freed memory from epoch to epoch, and use large pages.
 
-Every epoch of full-graph training allocates and frees the same large tensors. By default the C library asks
-the kernel for fresh, zeroed pages each time: 200 000 page faults and a third of the time of an epoch on a graph of
-50 000 nodes. Told to keep freed memory, it faults in the first epoch only, for about a third more memory.
+Every epoch of full-graph training allocates and frees the same large tensors. By default the C library requests
+fresh, zeroed pages from the kernel each time: 200 000 page faults and a third of the time of an epoch on a graph of
+50 000 nodes. If it retains freed memory, pages fault in the first epoch only, for about a third more memory.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _LARGE = "glibc.malloc.hugetlb"
 
 
 def large_pages(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what the environment of a process must say for the C library to ask for large pages (glibc from 2.35).
+    """Return the environment variables that make the C library request large pages (glibc from 2.35).
 
-    Rows in random order need fewer look-ups then. PyTorch's own switch (``THP_MEM_ALLOC_ENABLE``) is not used: it
-    starts each tensor on a large page, so what one leaves behind is too small for the next of its size, and the heap
-    grows as long as a training lasts.
+    Large pages cause fewer TLB misses for rows in random order. PyTorch's own switch (``THP_MEM_ALLOC_ENABLE``) is not
+    used: it aligns each tensor to a large page, so a freed block is too small for the next tensor of the same size,
+    and the heap grows throughout training.
 
     Args:
-        environ: the environment so far; what it says about large pages already stands.
+        environ: the environment so far; its own setting for large pages has priority.
 
     Example:
         >>> large_pages({})
@@ -33,17 +33,17 @@ def large_pages(environ: Mapping[str, str]) -> dict[str, str]:
         >>> large_pages({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"})
         {}
     """
-    said = environ.get("GLIBC_TUNABLES", "")
-    return {} if _LARGE in said else {"GLIBC_TUNABLES": ":".join(filter(None, [said, f"{_LARGE}=1"]))}
+    tunables = environ.get("GLIBC_TUNABLES", "")
+    return {} if _LARGE in tunables else {"GLIBC_TUNABLES": ":".join(filter(None, [tunables, f"{_LARGE}=1"]))}
 
 
 def has_large_pages(environ: Mapping[str, str]) -> bool:
-    """Whether an environment asks for large pages."""
+    """Return True if an environment requests large pages."""
     return f"{_LARGE}=1" in environ.get("GLIBC_TUNABLES", "")
 
 
 def keep_pages() -> bool:
-    """Tell the C library to keep freed memory; return whether it can (glibc can)."""
+    """Make the C library retain freed memory; return True if it supports that (glibc does)."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False

@@ -1,16 +1,17 @@
 """Data-parallel training on sampled blocks: the multi-worker mini-batch loop (TANGO, SC 2023, section 4, Fig. 9).
 
 Each of P workers has the structure of the whole graph and the features of its own nodes. In a step every worker samples
-the blocks of its share of the batch, asks the owners of the sampled rows for their features, finds gradients, and the
-sum of these moves everybody's weights alike. Rows travel in float32 or as int8 codes, gradients in float32 or as int8
-codes that are summed (``gradient_codes.py``).
+the blocks of its share of the batch, fetches the features of sampled nodes from their owners and computes gradients;
+their sum over workers updates identical replicas of the model. Features are sent in float32 or as int8 codes, and so
+are gradients (``gradient_codes.py``).
 
-A thread samples the next batch and fetches its rows while this one is trained on. TANGO overlaps the quantization of
-features with the sampling of subgraphs; here both, and the way of the rows, run beside the products. Nothing that the
-thread draws depends on when it does so: results are those without it, bit for bit.
+A thread samples the next batch and fetches its features during the current step. TANGO overlaps the quantization of
+features with the sampling of subgraphs; here both, and the transfer, overlap with the computation. The thread's random
+numbers do not depend on timing: results with and without it are identical to the bit.
 
-Differs: TANGO's features pass a bus between host and GPU, all of them, with one scale a tensor. Here rows pass a link
-between workers, those that a worker owns do not travel, and a row has its own range, as all messages here.
+Differs: TANGO moves all features over the bus between host and GPU, with one scale per tensor. Here features are sent
+over a link between workers, those of a worker's own nodes are not sent, and each row has its own range, as in all
+messages of this package.
 """
 
 from __future__ import annotations
@@ -47,17 +48,17 @@ class MiniBatchTrainer:
     """One worker of the loop; ``torch.distributed`` must be initialised if there are several.
 
     Args:
-        graph: the whole structure, labels and split; its features are not looked at.
+        graph: the whole structure, labels and split; its features are not used.
         rows: features of this worker's nodes, from :func:`own_rows`.
-        owner: of every node, int64 ``(N,)``.
-        model: one of ``gnnqlab.nn.blocks.MODELS``, with a layer for each fanout.
+        owner: rank of every node's owner, int64 ``(N,)``.
+        model: one of ``gnnqlab.nn.blocks.MODELS``, with one layer per fanout.
         settings: seed, learning rate and weight decay.
-        batches: what a step is made of.
+        batches: size and fanouts of batches, and precision of messages.
         rank: this worker, of ``workers``.
-        transport: moves rows; over ``torch.distributed``, from each worker to each, by default.
+        transport: sends feature rows; by default over ``torch.distributed``, between each pair of workers.
 
     Raises:
-        ValueError: if the model has no forward pass over blocks, or not a layer for each fanout.
+        ValueError: if the model has no forward pass over blocks, or its layers do not match the fanouts.
 
     Example:
         >>> from gnnqlab.graph import load
@@ -83,12 +84,12 @@ class MiniBatchTrainer:
         transport: Transport | None = None,
     ) -> None:
         if model.name not in MODELS:
-            raise ValueError(f"mini-batches know the models {', '.join(MODELS)}, got {model.name}")
+            raise ValueError(f"mini-batches support the models {', '.join(MODELS)}, got {model.name}")
         if model.layers != len(batches.fanouts):
-            raise ValueError(f"fanouts must be one for each of {model.layers} layers, got {batches.fanouts}")
+            raise ValueError(f"fanouts must have one number for each of {model.layers} layers, got {batches.fanouts}")
         if settings.keep_for_backward != "all":
             raise ValueError(
-                f"mini-batches keep everything for the backward pass, got keep_for_backward "
+                f"mini-batches do not recompute activations in the backward pass, got keep_for_backward "
                 f"{settings.keep_for_backward!r}; choose 'all' and smaller batches"
             )
         network = build_model(model, rows.shape[1], graph.num_classes, seed=settings.seed)
@@ -102,7 +103,8 @@ class MiniBatchTrainer:
             workers=workers,
             codec=Float32() if batches.feature_bits == 32 else Stochastic(),
             bits=batches.feature_bits,
-            # Not one of collectives: those of the gradients run meanwhile, and collectives must keep an order.
+            # Point-to-point: the thread fetches features while gradients are reduced, and collectives of one process
+            # group must have the same order on all workers.
             transport=transport or make_transport("direct", rank, workers),
             seed=settings.seed,
         )
@@ -116,17 +118,17 @@ class MiniBatchTrainer:
         self._optimizer = Adam(self.parameters, lr=settings.lr, weight_decay=settings.weight_decay)
         self._labels, self._multi_label = graph.labels, graph.multi_label
         self._seed, self._overlap = settings.seed, batches.overlap
-        threads = torch.get_num_threads()  # a new thread would take as many as there are cores
+        threads = torch.get_num_threads()  # by default a new thread would use all cores
         self._ahead = ThreadPoolExecutor(1, "batches", initializer=torch.set_num_threads, initargs=(threads,))
         self.waited_s = 0.0
-        """Seconds in which training had no batch to go on with, since it began."""
+        """Seconds in which training waited for a batch, since it began."""
 
     def epoch(self, epoch: int) -> float:
-        """Take a step for every batch; return the mean loss of the training nodes, each before its batch's step.
+        """Train on every batch; return the mean loss of the training nodes, each before the step of its batch.
 
         Raises:
             RuntimeError: if the loss is not finite.
-            NonFiniteMessage: if a feature row that travels is not.
+            NonFiniteMessage: if a feature row to send is not finite.
         """
         loss = 0.0
         for batch, x in self._prepared(epoch):
@@ -136,16 +138,16 @@ class MiniBatchTrainer:
         return loss / self.batches.num_train
 
     def gradients(self, batch: Batch, x: Tensor) -> float:
-        """Leave the gradient of a batch in ``parameters``, that of all workers; return its loss, a mean over nodes."""
+        """Store the gradient of a batch, summed over workers, in ``parameters``; return the mean loss of its nodes."""
         self.parameters.zero()
         loss = torch.zeros(())
-        if len(batch.seeds):
+        if len(batch.seeds):  # a worker without nodes in a small batch still takes part in the reduction
 
             def drop(h: Tensor, p: float, layer: int, ids: Tensor) -> Tensor:
                 key = stream("dropout", layer)
                 return dropout(h, ids, p=p, seed=self._seed, epoch=batch.step, stream=key)
 
-            logits = forward(self.model, batch.blocks, x, drop=drop)
+            logits = forward(self.model, batch.blocks, x, drop=drop)  # (inputs, F) -> (seeds, C)
             loss = self._loss(logits, self._labels[batch.seeds]) / batch.size
         self.reduction.begin(Facts(loss))
         if loss.requires_grad:
@@ -154,12 +156,12 @@ class MiniBatchTrainer:
 
     @property
     def gradient_bytes(self) -> int:
-        """Bytes that every worker puts into the sum of gradients in a step."""
+        """Bytes that every worker contributes to the sum of gradients in a step."""
         return self.reduction.sent_bytes
 
     @torch.no_grad()
     def logits(self, whole: LocalGraph) -> Tensor:
-        """Return the logits of all nodes, with all their neighbours."""
+        """Return the logits of all nodes, computed with all neighbours."""
         logits: Tensor = self.model(whole.at(0, training=False), whole.features)
         return logits
 
@@ -181,13 +183,13 @@ class MiniBatchTrainer:
                 self.waited_s += time.perf_counter() - begun
                 yield prepared
             return
-        coming = self._ahead.submit(self._prepare, epoch, 0)
+        pending = self._ahead.submit(self._prepare, epoch, 0)
         for number in range(1, self.batches.steps + 1):
             begun = time.perf_counter()
-            prepared = coming.result()
+            prepared = pending.result()
             self.waited_s += time.perf_counter() - begun
-            if number < self.batches.steps:
-                coming = self._ahead.submit(self._prepare, epoch, number)
+            if number < self.batches.steps:  # before the yield: the thread works while the caller takes its step
+                pending = self._ahead.submit(self._prepare, epoch, number)
             yield prepared
 
     def _prepare(self, epoch: int, number: int) -> tuple[Batch, Tensor]:

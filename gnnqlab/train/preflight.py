@@ -1,4 +1,4 @@
-"""Whether a run can be at all: a node for each worker, and less memory than is free."""
+"""Preflight checks of a run: at least one node per worker, and enough free memory."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def min_memory(config: RunConfig) -> dict[str, int] | None:
-    """Return bytes by purpose that all workers of a run together hold at once, at least; ``None`` if nobody knows.
+    """Return a lower bound on the bytes of all workers of a run together, by purpose; ``None`` if the size is unknown.
 
-    Of N nodes, E stored edges, F features, L layers of h columns and P workers: ``weights 16 P (F h + (L - 2) h^2)``,
-    which are weights, gradients and two averages of Adam in float32; ``features 4 N F``; ``adjacency 4 E``; ``kept
-    4 N h (L - 1)``, a row of every hidden layer for the backward pass, one layer less where rows are made again. Rows
-    of other workers, buffers of messages, the optimizer's and the kernels' own come on top, so that no run that could
-    train is refused. Models and products that have not said what they keep count nothing for it.
+    For N nodes, E stored edges, F features, L layers of dimension h and P workers: ``weights 16 P (F h + (L - 2) h^2)``
+    for weights, gradients and two moments of Adam in float32; ``features 4 N F``; ``adjacency 4 E``; ``kept
+    4 N h (L - 1)``, embeddings of hidden layers saved for backward, one layer less with recomputation. Halo rows,
+    message buffers and workspaces come on top: the bound is low, so no run that fits is refused. Models and matrix
+    products that do not declare their saved activations count 0 bytes.
 
     Example:
         >>> from gnnqlab.train.config.configure import configure
@@ -32,28 +32,28 @@ def min_memory(config: RunConfig) -> dict[str, int] | None:
         return None
     stacked = is_stacked(model.name) and model.layers > 1
     numbers = size.features * model.hidden + (model.layers - 2) * model.hidden**2 if stacked else 0
-    kept = config.system.compute.kept_bytes if stacked else 0
+    saved = config.system.compute.kept_bytes if stacked else 0
     layers = model.layers - (1 if config.train.keep_for_backward == "all" else 2)
     return {
         "weights": 16 * config.workers * numbers,
         "features": size.feature_bytes,
         "adjacency": 4 * size.edges,
-        "kept": int(kept * size.nodes * model.hidden * layers),
+        "kept": int(saved * size.nodes * model.hidden * layers),
     }
 
 
 def require_memory(config: RunConfig) -> None:
-    """Refuse a run with more workers than nodes, and one that cannot fit into the memory of this machine or its GPUs.
+    """Raise if a run has more workers than nodes, or cannot fit into the memory of this machine or its GPUs.
 
-    Graphs whose size only loading would tell are refused later, by whoever cuts them.
+    Graphs whose size is known only after loading are checked later, by the partitioner.
 
     Raises:
-        ValueError: with how many nodes there are, or with what it takes at least, purpose by purpose.
+        ValueError: with the number of nodes, or with the least memory of each purpose.
     """
     size = least_size(config.graph)
     if size is not None and config.workers > size.nodes:
         raise ValueError(
-            f"each worker must have a node, got {config.workers} workers for {size.nodes} nodes of {config.graph}; "
+            f"each worker must own a node, got {config.workers} workers for {size.nodes} nodes of {config.graph}; "
             "choose fewer workers"
         )
     least, free = min_memory(config), free_bytes(config.launch.device, config.workers)
@@ -61,17 +61,17 @@ def require_memory(config: RunConfig) -> None:
         return
     table = ", ".join(f"{purpose} {size / 1e9:.1f} GB" for purpose, size in least.items())
     raise ValueError(
-        f"a run must fit into memory, got {sum(least.values()) / 1e9:.1f} GB at least for {config.workers} workers "
+        f"a run must fit into memory, got at least {sum(least.values()) / 1e9:.1f} GB for {config.workers} workers "
         f"({table}) where {free / 1e9:.1f} GB are free; choose fewer layers or hidden columns, the "
         "part exact of compute, keep_for_backward 'sums', or more machines"
     )
 
 
 def free_bytes(device: str, workers: int) -> int | None:
-    """Return the bytes that new processes may take together; ``None`` where the system does not say.
+    """Return the bytes that new processes can allocate together; ``None`` if the system does not report them.
 
-    On a CPU the smaller of what the system has available and what a control group leaves; on GPUs what is free on as
-    many as the workers use.
+    On a CPU the smaller of the system's available memory and the rest of the control group's limit; on GPUs the free
+    memory of those that the workers use.
 
     Example:
         >>> free_bytes("cpu", 2) is None or free_bytes("cpu", 2) > 0
@@ -81,7 +81,7 @@ def free_bytes(device: str, workers: int) -> int | None:
         import torch
 
         return sum(torch.cuda.mem_get_info(gpu)[0] for gpu in range(min(workers, torch.cuda.device_count())))
-    return _least(_available(), _left_in_group(_CGROUP))
+    return _minimum(_available(), _left_in_group(_CGROUP))
 
 
 def _available() -> int | None:
@@ -94,23 +94,23 @@ def _available() -> int | None:
 
 
 def _left_in_group(root: Path) -> int | None:
-    """What the limit of a container leaves; files that the system caches for it could be dropped, so they are free."""
+    """Return the rest of a container's memory limit; its page cache counts as free, because the kernel can drop it."""
     for limit, used, cached in (
         ("memory.max", "memory.current", "inactive_file"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
     ):
         try:
             most, now = (root / limit).read_text().strip(), int((root / used).read_text())
-            told = (root / limit).with_name("memory.stat").read_text()
+            stat_lines = (root / limit).with_name("memory.stat").read_text().splitlines()
         except (OSError, ValueError):
             continue
         if not most.isdigit():
             return None  # "max": no limit
-        stat = dict(line.split() for line in told.splitlines())
+        stat = dict(line.split() for line in stat_lines)
         return max(0, int(most) - now + int(stat.get(cached, 0)))
     return None
 
 
-def _least(*sizes: int | None) -> int | None:
+def _minimum(*sizes: int | None) -> int | None:
     known = [size for size in sizes if size is not None]
     return min(known) if known else None

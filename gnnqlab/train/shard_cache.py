@@ -1,4 +1,4 @@
-"""From a graph's name to this worker's shard on disk, partitioned once and found again by content."""
+"""Prepare the shards of a graph: load it, partition it once, cache the shards by content, load one worker's."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from gnnqlab.train.records.machine import node_name, this_node
 __all__ = ["HeldLinks", "keep_graph", "kept_shards", "own_links", "own_shard", "partitioner_library"]
 
 _READING = 2
-"""Rises when readers take more of a source than notes from before know of; 2 since they take features of edges."""
+"""Version of the graph readers, part of a source's digest: raised when they read more of it (2: edge features)."""
 _LONG_S = 24 * 3600.0
-"""Loading and partitioning may take hours on a large graph; the guard is told so."""
+"""Limit reported to the guard: loading and partitioning a large graph may take hours."""
 
 
 @dataclass(frozen=True)
 class HeldLinks:
-    """Which edges are held back before the graph is cut; see :func:`gnnqlab.graph.link_split.split_links`."""
+    """Shares of the edges held out before partitioning; see :func:`gnnqlab.graph.link_split.split_links`."""
 
     val: float
     test: float
@@ -48,10 +48,10 @@ class HeldLinks:
 
 
 def keep_graph(graph: Graph, place: Path | None = None) -> str:
-    """Save a graph from memory where workers can load it; return its path: a folder named by content, then its name.
+    """Save a graph from memory for the workers; return its path: a folder named by content hash, then the graph's name.
 
-    So tables and reports, which call a path by its last part, call the graph by its name. ``place`` is the folder of
-    such graphs; the cache's by default.
+    So tables and reports, which show the last part of a path, show the graph's name. ``place`` is the folder of such
+    graphs, by default in the cache.
     """
     home = (place or cache_folder() / "graphs") / graph.content_hash
     path = home / _file_name(graph.name)
@@ -63,7 +63,7 @@ def keep_graph(graph: Graph, place: Path | None = None) -> str:
 
 
 def _file_name(name: str) -> str:
-    """Return a graph's name as a folder can have it.
+    """Return a graph's name without characters that a file name cannot have.
 
     Example:
         >>> _file_name("sbm:40,2,4"), _file_name("a/b"), _file_name("..")
@@ -86,9 +86,9 @@ def own_shard(
 ) -> Shard:
     """Return one worker's shard; on each machine one worker loads and partitions, the others wait for it.
 
-    A partition that was made before is read from the cache without loading the graph at all. Where links are held back,
-    the shard is one of the graph without them, and :func:`own_links` has this worker's. ``expect`` refuses a graph that
-    cannot be trained on, before it is cut.
+    A cached partition is used without loading the graph. If links are held out, the shard is part of the graph without
+    them, and :func:`own_links` returns this worker's links. ``expect`` raises for a graph that cannot be trained on,
+    before it is partitioned.
     """
     marker = run / _marker()
     if int(os.environ.get("LOCAL_RANK", rank)) == 0:
@@ -96,6 +96,7 @@ def own_shard(
         write_text(marker, json.dumps({"folder": str(folder), "links": links}))
     else:
         heartbeat.phase("partition", limit_s=_LONG_S)
+        # A file, not a collective: partitioning may take longer than the timeout of the process group.
         while not marker.exists():
             time.sleep(0.02)
         folder = Path(json.loads(marker.read_text())["folder"])
@@ -104,18 +105,18 @@ def own_shard(
 
 
 def own_links(run: Path, rank: int) -> LinkShare:
-    """Return one worker's links, which were shared out when its shard was made; see :func:`own_shard`."""
+    """Return one worker's links, which were distributed when its shard was made; see :func:`own_shard`."""
     made = json.loads((run / _marker()).read_text())
     return LinkShare.load(_links_path(Path(made["folder"]), made["links"], rank))
 
 
 def partitioner_library(run: Path) -> str | None:
-    """Return the library that cut this run's graph, in this run or in an earlier one whose shards it found."""
+    """Return the library that partitioned this run's graph, in this run or in an earlier one that cached the shards."""
     return kept_library(Path(json.loads((run / _marker()).read_text())["folder"]))
 
 
 def kept_shards(run: Path) -> Path | None:
-    """Return the folder where the first machine of a run found its shards; ``None`` if the run does not say."""
+    """Return the folder of the shards on the first machine of a run; ``None`` if the run has no record of it."""
     try:
         return Path(json.loads((run / node_name(_SHARDS, 0)).read_text())["folder"])
     except (OSError, ValueError, KeyError):
@@ -126,7 +127,7 @@ _SHARDS = "shards"
 
 
 def _marker() -> str:
-    """Name of the file by which a machine's workers learn where shards are: a cache may be each machine's own."""
+    """Return the name of the file with the shards' path, one per machine because each may have its own cache."""
     return node_name(_SHARDS, this_node())
 
 
@@ -138,7 +139,8 @@ def _shards(
     held: HeldLinks | None,
     expect: Callable[[Graph], None] | None,
 ) -> tuple[Path, str | None]:
-    """Return the folder of the shards, and what the links are called there, if there are any."""
+    """Return the folder of the shards, and the digest in the names of its link files, if there are any."""
+    # The note maps a source to the hash of its content, so that cached shards are found without loading the graph.
     note = cache_folder() / "sources" / f"{_source_digest(source, held)}.json"
     if note.exists():
         known = json.loads(note.read_text())
@@ -161,6 +163,7 @@ def _shards(
         owner = owner_of(folder, workers, graph.num_nodes)
         for rank, share in enumerate(share_links(split, owner, workers)):
             share.save(_links_path(folder, links, rank))
+    # Written last, so that a note never names shards or links that do not exist yet.
     note.parent.mkdir(parents=True, exist_ok=True)
     write_text(note, json.dumps({"content": graph.content_hash, "links": links}))
     return folder, links
@@ -175,7 +178,7 @@ def _has_links(folder: Path, links: str, workers: int) -> bool:
 
 
 def _source_digest(source: str, held: HeldLinks | None) -> str:
-    """Name a source by what would change its content: its text, the data folder, and a file's size and age."""
+    """Return a digest of everything that can change a source's content: its name, data folder, file sizes and times."""
     facts: list[object] = [source, os.environ.get("GNNQLAB_DATA"), os.getcwd(), _version(), _READING]
     path = Path(source)
     if path.exists():

@@ -63,8 +63,8 @@ def test_it_learns_and_stands_beside_runs():
 
 def test_what_cannot_be_is_said(monkeypatch):
     config = gq.configure("digits", model="sgc")
-    assert "it knows the models gcn, graphsage, gat, got sgc" in why_not(config)
-    with pytest.raises(RuntimeError, match="no mini-batch reference: it knows the models"):
+    assert "it supports the models gcn, graphsage, gat, got sgc" in why_not(config)
+    with pytest.raises(RuntimeError, match="no mini-batch reference: it supports the models"):
         MiniBatch().train(random_graph(), config)
     monkeypatch.setattr(mini_batch.importlib.util, "find_spec", lambda name: None)
     assert why_not(gq.configure("digits")) == "DGL, which samples the neighbours, is not installed"

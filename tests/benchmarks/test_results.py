@@ -88,10 +88,10 @@ def test_the_command_keeps_and_joins(tmp_path, monkeypatch, capsys):
     rows = load(tmp_path)["accuracy"]["rows"]
     assert [row["case"] for row in rows] == ["seed 0", "seed 5"]
     assert rows[1]["command"] == "gnnqlab bench accuracy --seeds 5 --first-seed 5"
-    assert f"kept: {tmp_path / 'accuracy.json'}" in capsys.readouterr().out
+    assert f"stored: {tmp_path / 'accuracy.json'}" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["bench", "accuracy", "--results", str(tmp_path)])
-    assert "a folder of kept tables needs the name of one" in capsys.readouterr().err
+    assert "--results needs the name of a table" in capsys.readouterr().err
 
 
 def test_a_table_of_another_machine_is_refused_before_anything_is_measured(tmp_path, monkeypatch, capsys):
@@ -112,7 +112,7 @@ def test_what_cannot_be_joined_is_kept_beside_it(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr()
     (beside,) = (name for name in load(tmp_path) if name != "epoch")
     assert len(load(tmp_path)[beside]["rows"]) == 2 and len(load(tmp_path)["epoch"]["rows"]) == 1
-    assert f"got 1 twice; they are kept as {beside}" in said.err and "same" in said.out
+    assert f"got 1 twice; the rows are stored as {beside}" in said.err and "same" in said.out
 
 
 def test_the_page_of_results_is_made_from_the_kept_tables(tmp_path, capsys):

@@ -90,7 +90,7 @@ def test_a_model_without_mini_batches_says_so_in_the_table(capsys, tmp_path):
     words = ["compare", "--systems", "vanilla", "--model", "sgc", "--mini-batch", "--out", str(tmp_path)]
     cli.main(words)
     said = capsys.readouterr().out
-    reason = "it knows the models gcn, graphsage, gat, got sgc"
+    reason = "it supports the models gcn, graphsage, gat, got sgc"
     assert "mini-batch  no line" in said and f"no mini-batch line for sgc on digits: {reason}" in said
     cli.main([*words, "--json"])
     assert said_json(capsys)[0]["mini_batch"] == {"skipped": reason}
@@ -131,9 +131,9 @@ def test_all_systems_of_a_comparison_are_evaluated_equally_often(capsys, tmp_pat
         warnings.simplefilter("default")
         cli.main(words)
     # Each in one line, without the place in the code.
-    assert [line[:42] for line in capsys.readouterr().err.splitlines() if "count only if" in line] == [
-        "gnnqlab: the seconds of pipegcn count only",
-        "gnnqlab: the seconds of sylvie count only ",
+    assert [line[:42] for line in capsys.readouterr().err.splitlines() if "need epochs" in line] == [
+        "gnnqlab: epoch times of pipegcn need epoch",
+        "gnnqlab: epoch times of sylvie need epochs",
     ]
 
 

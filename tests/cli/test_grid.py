@@ -39,8 +39,8 @@ def test_the_systems_of_a_grid():
         ("fixed-bits:bits=2:bits=4", "bits must be given once, got 'fixed-bits:bits=2:bits=4'"),
         ("bns-gcn:p=few", "p of bns-gcn must be a number, got 'few'"),
         ("adaqp:as_released=yes", "as_released of adaqp must be true or false, got 'yes'"),
-        ("sylvie:among=1,2,4", r"systems stand between commas, got '2'; join the numbers of a list by \+: among=1\+2"),
-        ("sylvie:among=1+x", r"among of sylvie must be numbers with plus signs between, got '1\+x'; write 2\+4\+8"),
+        ("sylvie:among=1,2,4", r"commas separate systems, got '2'; join the numbers of a list by \+: among=1\+2"),
+        ("sylvie:among=1+x", r"among of sylvie must be numbers separated by plus signs, got '1\+x'; write 2\+4\+8"),
         (" , ", "systems must name at least one system, got none"),
     ],
 )

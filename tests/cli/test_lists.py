@@ -78,7 +78,5 @@ def test_reading_a_run_imports_nothing_of_the_users(tmp_path: Path, monkeypatch:
         assert run.config
     (tmp_path / f"{MODULE}.py").unlink()
     monkeypatch.undo()
-    with pytest.raises(
-        ValueError, match=f"modules that run {run.id} names must be found .* No module named .*run.sett"
-    ):
+    with pytest.raises(ValueError, match=f"modules of run {run.id} must be importable .* No module named .*run.sett"):
         assert run.config

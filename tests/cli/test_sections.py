@@ -105,7 +105,7 @@ def test_a_setting_of_both_model_and_system_is_refused():
 
     gq.register_model(settings=Both)(both)
     try:
-        with pytest.raises(ValueError, match=r"must belong to model or system, got \['bits'\] of both"):
+        with pytest.raises(ValueError, match=r"must belong to either the model or the system, got \['bits'\] of both"):
             gq.configure("digits", model="both", system="fixed-bits", bits=4)
     finally:
         del MODELS["both"], registry._KINDS["both"]

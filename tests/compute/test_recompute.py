@@ -171,13 +171,15 @@ def test_other_keeps_are_refused():
 
 def test_what_cannot_be_honoured_is_refused():
     less = TrainSettings(keep_for_backward="sums")
-    with pytest.raises(ValueError, match="keep_for_backward 'sums' makes products of float32 again, got compute Int8"):
+    with pytest.raises(ValueError, match="keep_for_backward 'sums' recomputes float32 products, got compute Int8"):
         RunConfig(graph="digits", system=replace(vanilla(), compute=Int8Products()), train=less)
-    with pytest.raises(ValueError, match="2 workers would have to send twice; choose keep_for_backward 'sums'"):
+    with pytest.raises(
+        ValueError, match="2 workers would have to send their rows twice; choose keep_for_backward 'sums'"
+    ):
         RunConfig(graph="digits", train=replace(less, keep_for_backward="nothing"))
     assert RunConfig(graph="digits", train=replace(less, keep_for_backward="nothing"), workers=1).workers == 1
     graph, shape, nothing = random_graph(), ModelSettings(), replace(less, keep_for_backward="nothing")
-    with pytest.raises(ValueError, match="2 workers would have to send twice"):
+    with pytest.raises(ValueError, match="2 workers would have to send their rows twice"):
         ThreadedWorkers(graph, cut_graph(graph, Random(), 2), vanilla(), shape, nothing)
     with pytest.raises(ValueError, match="must be 'all', 'sums' or 'nothing', got 'some'"):
         TrainSettings(keep_for_backward="some")

@@ -82,16 +82,14 @@ def test_machines_without_a_common_folder_say_so_and_train_nothing(bench: Bench,
         run = Run(bench.root / root / "both")
         assert run.status == "failed" and run.epoch == -1
         assert re.search(
-            r"machines of one run must share its folder, got .*both, where rank\(s\) [01] do not see", run.cause
+            r"machines of one run must share its folder, got .*both, where rank\(s\) [01] do not find", run.cause
         )
         assert not list(run.folder.glob("records-*")) and not list(run.folder.glob(".seen-*"))
 
 
 def test_what_is_printed_says_that_a_folder_is_shared(capsys: pytest.CaptureFixture[str]) -> None:
-    said = "All machines must see the same folder /disk/runs/"
-    assert f"# {said}x, on a disk that they share" in slurm_script(
-        config(2), 2, 29500, "lo", run_id="x", root="/disk/runs"
-    )
+    said = "All machines must have the same folder /disk/runs/"
+    assert f"# {said}x on a shared disk" in slurm_script(config(2), 2, 29500, "lo", run_id="x", root="/disk/runs")
     main(["train", "--nnodes", "2", "--workers", "2", "--print-command", "--out", "/disk/runs"])
     assert capsys.readouterr().out.startswith(f"# {said}")
 

@@ -74,7 +74,7 @@ def test_a_paced_run_gives_the_results_of_a_loopback_and_says_what_it_is(tmp_pat
     together = train(tmp_path / "together")
     assert paced.records["loss"].tolist() == together.records["loss"].tolist()
     assert paced.summary["link"] == "50mbit paced, 2 hosts"
-    assert Link.of(paced.folder, 2).reason == "it was asked for"
+    assert Link.of(paced.folder, 2).reason == "requested by the setting wire"
     # Four messages an epoch and worker, 250 kB in all, at 6.25 MB/s.
     sent = paced.records.query("epoch > 0 and rank == 0")["bytes_payload"].median()
     assert paced.records.query("epoch > 0")["wire_s"].median() > 0.95 * sent / 6.25e6
@@ -113,7 +113,8 @@ def test_a_pipelined_epoch_is_not_shorter_than_its_bytes(
 
 def test_evaluating_a_pipeline_after_every_epoch_is_said_to_spoil_its_seconds(tmp_path: Path) -> None:
     with pytest.warns(
-        UserWarning, match=r"pipegcn count only if .*, got evaluate_every 1; choose evaluate_every 10"
+        UserWarning,
+        match=r"pipegcn need epochs that do not follow an evaluation.*, got evaluate_every 1; choose evaluate_every 10",
     ) as w:
         run = pipelined(tmp_path / "runs", evaluate_every=1, wire="paced")
     assert len(w) == 1

@@ -165,5 +165,7 @@ def test_scores_are_shown_by_their_names(runs: dict[str, gq.Run], tmp_path: Path
 
 def test_a_run_that_classifies_nodes_has_no_links(tmp_path: Path) -> None:
     run = made(tmp_path, "nodes", random_graph(), task="nodes", val_share=0.05, test_share=0.1, pool=1024, ranked=100)
-    with pytest.raises(ValueError, match="links are of task 'links', got run nodes of task 'nodes'; launch one with"):
+    with pytest.raises(
+        ValueError, match="a link split needs task 'links', got run nodes of task 'nodes'; launch one with"
+    ):
         run.link_split()

@@ -66,7 +66,7 @@ def test_stopping_at_the_end_of_a_block_and_two_runs_at_once(bench: Bench) -> No
     with bench.launch(workers=2) as first, bench.launch(workers=2) as second:
         bench.running(first), bench.running(second)
         assert len({run.id for run in runs(bench.root / "runs")}) == 2
-        with pytest.raises(TimeoutError, match=r"must end within 0.1 s to be waited for, got status running"):
+        with pytest.raises(TimeoutError, match=r"must end within the timeout of 0.1 s, got status running"):
             first.wait(timeout=0.1)
         first.stop()
         assert first.status == "stopped" and first.wait() is first
@@ -171,7 +171,7 @@ def test_kernels_and_gpus_that_are_not_there_are_refused_before_anything_starts(
     monkeypatch.delenv("GNNQLAB_KERNELS")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(ValueError, match=r"'nccl' takes a GPU for each worker, got 3 workers and 1 GPU\(s\); choose"):
+    with pytest.raises(ValueError, match=r"'nccl' needs one GPU per worker, got 3 workers and 1 GPU\(s\); choose"):
         launch(config(device="cuda", backend="nccl"), root=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 

@@ -38,7 +38,7 @@ def test_a_worker_a_machine_is_the_default() -> None:
     ("options", "text"),
     [
         ({"workers": 3}, "workers must be a multiple of the machines, got 3 workers on 2 machines"),
-        ({"workers": 4, "link": "1gbit"}, "emulated hosts are of one machine, got hosts 2"),
+        ({"workers": 4, "link": "1gbit"}, "emulated hosts work on one machine only, got hosts 2"),
         ({"system": "adapq"}, "adaqp"),
         ({"nnodes": 0, "workers": 4}, "nnodes must be at least 1, got 0"),
     ],
@@ -53,7 +53,7 @@ def test_a_graph_in_memory_lies_on_the_shared_disk_and_the_run_is_found(tmp_path
     graph = gq.load("sbm:60,3,6", name="mine")
     where = {"address": "127.0.0.1", "interface": "lo", "port": free_port(), "out": tmp_path}
     lines = gq.on_machines(graph, nnodes=2, epochs=3, layers=2, hidden=8, **where)
-    with pytest.raises(FileNotFoundError, match="a run is there once its lines were started, got no folder"):
+    with pytest.raises(FileNotFoundError, match="a run exists once its commands were started, got no folder"):
         _ = lines.run
     [kept] = (tmp_path / "graphs").glob("*/mine")
     assert str(kept) in lines.commands[0] and gq.load(kept).content_hash == graph.content_hash
@@ -90,7 +90,9 @@ def test_a_run_goes_on_over_several_machines(tmp_path: Path) -> None:
     assert [event["event"] for event in again.events].count("resumed") == 1
     with pytest.raises(ValueError, match="has trained 4 epochs already, got epochs 4"):
         gq.resume_on_machines(old, nnodes=2, **where)
-    with pytest.raises(ValueError, match="nnodes must be at least 1, got 0; a run on this machine alone is gq.resume"):
+    with pytest.raises(
+        ValueError, match="nnodes must be at least 1, got 0; use gq.resume for a run on this machine only"
+    ):
         gq.resume_on_machines(old, nnodes=0, **where)
 
 
@@ -99,7 +101,7 @@ def test_what_there_is_to_go_on_from_is_seen_by_every_machine(tmp_path: Path) ->
     command = [sys.executable, "-m", "gnnqlab.launch.guard", *words, "--", "true"]
     ended = subprocess.run(command, capture_output=True, text=True)
     assert ended.returncode == 2 and not (tmp_path / "new").exists()
-    assert f"must have checkpoints that this machine sees, got none in {tmp_path}" in ended.stderr
+    assert f"must have checkpoints that this machine can read, got none in {tmp_path}" in ended.stderr
 
 
 def test_an_untrainable_graph_is_refused(tmp_path: Path) -> None:

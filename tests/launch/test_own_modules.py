@@ -80,9 +80,9 @@ def test_modules_beside_a_script_and_a_registered_model_reach_the_workers(tmp_pa
     (run,) = gq.runs(tmp_path / "runs")
     assert run.summary["model"] == "doubled" and run.status == "finished"
     assert not {"own_bits", "own_model"} & set(sys.modules)
-    with pytest.raises(ValueError, match=r"must be found where its parts are wanted, got No module named 'own_"):
+    with pytest.raises(ValueError, match=r"must be importable to build its configuration, got No module named 'own_"):
         assert run.config
-    with pytest.raises(ValueError, match=r"must be found where its parts are wanted, got No module named 'own_"):
+    with pytest.raises(ValueError, match=r"must be importable to build its configuration, got No module named 'own_"):
         run.model()
 
 

@@ -88,7 +88,11 @@ def test_a_model_and_a_graph_must_have_as_many():
             "got schedule Sequential, which has the rows of one worker",
         ),
         ("gat", replace(HALO, sampler=BoundarySampling(p=0.5)), "got sampler BoundarySampling, .*; choose AllRows"),
-        ("gat", replace(HALO, compute=Int8Products()), "got compute Int8.*, which has no such term; choose float32"),
+        (
+            "gat",
+            replace(HALO, compute=Int8Products()),
+            "got compute Int8.*, which does not support such terms; choose float32",
+        ),
     ],
 )
 def test_systems_that_cannot_honour_them(name, system, text):

@@ -65,15 +65,15 @@ def test_what_is_cut_without_the_links_held_back_has_none(tmp_path: Path, cache:
 
 def test_what_cannot_be_found_is_refused(tmp_path: Path, cache: Path) -> None:
     run = made(tmp_path, "young", "sbm:60,3,6", workers=2)
-    with pytest.raises(ValueError, match="run young without a note of its shards; wait for its first epoch"):
+    with pytest.raises(ValueError, match="run young without a record of its shards; wait for its first epoch"):
         run.parts()
     place = tmp_path / "graph"
     gq.load("sbm:60,3,6").save(place)
     run = made(tmp_path, "changed", str(place), workers=2)
     shared(run)
     shutil.rmtree(place)
-    with pytest.raises(ValueError, match="graph of run changed must be found to have its partition"):
+    with pytest.raises(ValueError, match="graph of run changed must be found to restore its partition"):
         run.parts()
     gq.load("sbm:60,3,7").save(place)
-    with pytest.raises(ValueError, match="must be the one that was cut, got another"):
+    with pytest.raises(ValueError, match="must be the one that was partitioned, got another"):
         run.parts()

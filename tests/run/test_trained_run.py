@@ -155,7 +155,7 @@ def test_another_graph_is_predicted_and_one_of_other_features_refused(tmp_path: 
     assert run.predict(other).shape == (33, 4)  # the classes it was trained for
     assert torch.equal(run.predict(path), run.predict(other))
     assert run.embeddings(graph=other).shape == (33, 8)
-    text = r"a graph must have the features that the model of run one takes, 12 a node, got 5 of random; make the same"
+    text = r"must have the 12 features per node that the model of run one takes, got 5 of random; compute the same"
     with pytest.raises(ValueError, match=text):
         run.predict(random_graph(features=5))
     with pytest.raises(ValueError, match=r"a layer of this model must be one of -2 to 1, got 2"):
@@ -181,8 +181,12 @@ def test_a_graph_that_is_gone_or_has_changed_is_said_so(tmp_path: Path) -> None:
     [
         ("running", False, "run old must have ended to have a model, got status (running|starting); wait for it or"),
         ("finished", False, "got finished run old: an earlier version of gnnqlab trained it, .*; launch it again$"),
-        ("finished", True, r", or go on from its checkpoint with gq\.resume\(run, epochs=\.\.\.\), which writes one$"),
-        ("failed", False, "got failed run old: it broke off before that was written; launch it again$"),
+        (
+            "finished",
+            True,
+            r", or resume it from its checkpoint with gq\.resume\(run, epochs=\.\.\.\), which writes the model$",
+        ),
+        ("failed", False, "got failed run old: it ended before the model was written; launch it again$"),
     ],
 )
 def test_a_run_without_a_model_is_said_so(tmp_path: Path, state: str, checkpoint: bool, text: str) -> None:
@@ -219,5 +223,5 @@ def test_a_model_that_cannot_be_written_is_told_and_the_run_ends_well(tmp_path: 
     fit(replace(config, train=replace(config.train, epochs=1)), run.folder, 0, 1, Heartbeat(None))
     (told,) = [event for event in run.events if event["event"] == "model failed"]
     assert told["cause"].startswith("writing the model failed: ")
-    with pytest.raises(RuntimeError, match=r"it could not be written, which run\.events says"):
+    with pytest.raises(RuntimeError, match=r"writing the model failed \(see run\.events\)"):
         run.model()

@@ -130,9 +130,9 @@ def test_everybody_is_told_what_it_asked_for():
 @pytest.mark.parametrize(
     ("wants", "said", "text"),
     [
-        ({"a": "mean"}, {}, "what is wanted must be a 'sum' or a 'max', got 'mean' for 'a' of toy"),
-        ({"a": "sum"}, {}, r"toy must say \['a'\], got \[\]"),
-        ({"a": "sum"}, {"a": None}, "toy must know its term of the sum 'a', got None"),
+        ({"a": "mean"}, {}, "a requested reduction must be 'sum' or 'max', got 'mean' for 'a' of toy"),
+        ({"a": "sum"}, {}, r"toy must return \['a'\], got \[\]"),
+        ({"a": "sum"}, {"a": None}, "toy must return a number for the sum 'a', got None"),
     ],
 )
 def test_what_is_not_said_is_refused(wants, said, text):
@@ -168,7 +168,7 @@ def test_names_are_taken_once():
     }
     for again in ("one", ""):
         parts["schedule"] = Offers(Wants(again, {}))
-        with pytest.raises(ValueError, match=f"needs a name of its own, got '{again}' on the axis 'schedule'"):
+        with pytest.raises(ValueError, match=f"callbacks must have unique names, got '{again}' on the axis 'schedule'"):
             adaptives_of(Training(worker=worker, parts=parts))
 
 
@@ -198,7 +198,7 @@ def test_settings_of_any_axis_are_steered_and_only_by_whom_they_concern(tmp_path
     control.adopt(3, {"bits": 4, "patience": 2})  # said again: all are told again
     assert bits.taken == [(Fixed(bits=4), 1), (Fixed(bits=4), 3)]
     assert schedule.taken == [(Hesitant(patience=2), 2), (Hesitant(patience=2), 3)]
-    with pytest.raises(ValueError, match="needs an adaptive with a method steer, got none for 'patience' of the axis"):
+    with pytest.raises(ValueError, match="needs a callback with a method steer, got none for 'patience' of the axis"):
         Control(tmp_path, 0, whole, distributed=False).steers({"bits": [bits], "schedule": [Wants("deaf", {})]})
 
 
@@ -209,7 +209,7 @@ class Ambiguous(Synchronous):
 
 
 def test_one_name_cannot_mean_two_settings():
-    with pytest.raises(ValueError, match="must have names of their own, got 'bits' on the axes 'bits' and 'schedule'"):
+    with pytest.raises(ValueError, match="must have unique names, got 'bits' on the axes 'bits' and 'schedule'"):
         steered(replace(make_system("fixed-bits"), schedule=Ambiguous()), {"bits": 4})
 
 

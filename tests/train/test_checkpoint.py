@@ -91,7 +91,7 @@ def test_the_newest_whole_one_is_taken_and_two_are_kept(tmp_path, capsys):
     assert newest_checkpoint(tmp_path).epoch == 6
     files[1].write_bytes(files[1].read_bytes()[:-1])
     assert newest_checkpoint(tmp_path).epoch == 4
-    assert "the one before is taken" in capsys.readouterr().out
+    assert "using the one before" in capsys.readouterr().out
     assert newest_checkpoint(tmp_path / "nowhere") is None
 
 
@@ -101,7 +101,7 @@ def test_a_checkpoint_of_an_earlier_version_is_refused_not_passed_over(tmp_path)
     keeper.finish()
     (path,) = (tmp_path / "checkpoints").iterdir()
     path.write_bytes(path.read_bytes().replace(b"gnnqlab checkpoint 2", b"gnnqlab checkpoint 1"))
-    with pytest.raises(RuntimeError, match="must be of the format 'gnnqlab checkpoint 2', got 'gnnqlab checkpoint 1'"):
+    with pytest.raises(RuntimeError, match="must have the format 'gnnqlab checkpoint 2', got 'gnnqlab checkpoint 1'"):
         newest_checkpoint(tmp_path)
 
 
@@ -172,7 +172,7 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path, monkeypatch):
     graph, logits = gq.load("digits"), resumed.predict()
     right = (logits.argmax(1) == graph.labels)[graph.test_mask].double().mean()
     assert torch.equal(logits, straight.predict()) and abs(right - resumed.records.test_score.iloc[-1]) < 1e-6
-    with pytest.raises(RuntimeError, match=r"got failed run .* or go on from its checkpoint with gq\.resume"):
+    with pytest.raises(RuntimeError, match=r"got failed run .* or resume it from its checkpoint with gq\.resume"):
         killed.model()
     columns = ["epoch", "rank", "loss", "val_score", "test_score", "bytes_payload", "bytes_params"]
     assert straight.records[columns].equals(resumed.records[columns])
@@ -251,9 +251,9 @@ def ended(root, epoch=None, **settings):
 
 
 def test_what_cannot_be_resumed_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="has no checkpoint to go on from; launch runs with checkpoint_every"):
+    with pytest.raises(ValueError, match="has no checkpoint to resume from; launch runs with checkpoint_every"):
         ended(tmp_path).resume()
-    with pytest.raises(ValueError, match="has trained 2 epochs already, got epochs 2; ask for more"):
+    with pytest.raises(ValueError, match="has trained 2 epochs already, got epochs 2; pass a larger number"):
         gq.resume(ended(tmp_path, epoch=2))
     running = ended(tmp_path, epoch=2)
     files.write_json(running.folder / "status.json", {"state": "running", "epoch": 1, "errors": []})
@@ -268,7 +268,9 @@ def test_a_run_of_several_machines_says_that_it_goes_on_on_one(tmp_path, monkeyp
         warnings.simplefilter("error")
         assert gq.resume(old, epochs=4) == "launched"
     files.write_json(old.folder / "status-node1.json", {"state": "finished", "epoch": 1, "errors": []})
-    with pytest.warns(UserWarning, match="trained on 2 machines and goes on here, on this one, with all its 1 workers"):
+    with pytest.warns(
+        UserWarning, match="trained on 2 machines and resumes on this machine only, with all its 1 workers"
+    ):
         gq.resume(old, epochs=4)
 
 
@@ -277,7 +279,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
     longer = gq.configure("digits", hidden=16, workers=1, epochs=9, checkpoint_every=3)
     assert config_digest(config) == config_digest(longer)
     other = ended(tmp_path, epoch=1, lr=0.5)
-    with pytest.raises(RuntimeError, match="a checkpoint belongs to the configuration it was taken under"):
+    with pytest.raises(RuntimeError, match="a checkpoint must have the configuration of its run"):
         keeper_of(other, config).resume()
 
 
@@ -297,7 +299,7 @@ def test_what_belongs_to_rows_of_another_cut_is_refused_and_what_does_not_goes_o
         write_checkpoint(run.folder / "checkpoints" / "epoch-000004.safetensors", elsewhere)
         if of_rows:
             with pytest.raises(
-                WorkerFailed, match=r"something for each row \(assignment\) goes on over the cut of the"
+                WorkerFailed, match=r"per-row state \(assignment\) needs the partition that it was taken on"
             ):
                 run.resume(epochs=6, wait=True)
         else:

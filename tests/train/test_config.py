@@ -50,11 +50,11 @@ def test_json_loses_nothing(settings):
         ({"transport": "pigeon"}, "transport must be 'direct', 'ring' or 'all-to-all', got 'pigeon'"),
         ({"workers": 0}, "workers must be at least 1, got 0"),
         ({"task": "edges"}, "task must be 'nodes' or 'links', got 'edges'"),
-        ({"negatives": 4}, "negatives 4 is of task 'links', got task 'nodes'; add task 'links', or leave it out"),
+        ({"negatives": 4}, "negatives 4 needs task 'links', got task 'nodes'; add task 'links', or leave it out"),
         ({"task": "links", "pool": 2}, "pool must be at least 3, got 2"),
-        ({"task": "links", "val_share": 0.5, "test_share": 0.5}, "must leave edges to learn from, got 0.5 and 0.5"),
-        ({"task": "links", "system": "cdfgnn"}, "rows of one owner each, .*, got a cut of edges of system 'cdfgnn'"),
-        ({"task": "links", "system": "cagnet"}, "got a cut of blocks of system 'cagnet'; choose a system that cuts"),
+        ({"task": "links", "val_share": 0.5, "test_share": 0.5}, "must leave edges for training, got 0.5 and 0.5"),
+        ({"task": "links", "system": "cdfgnn"}, "one owner per node, .*, got a partition of edges in system 'cdfgnn'"),
+        ({"task": "links", "system": "cagnet"}, "got a partition of blocks in system 'cagnet'; choose a system with"),
         ({"layers": 0}, "layers must be at least 1, got 0"),
         ({"dropout": 1.0}, r"dropout must lie in \[0, 1\), got 1.0"),
         ({"model": "gnc"}, "model must be one of .*, got 'gnc'"),
@@ -62,18 +62,18 @@ def test_json_loses_nothing(settings):
         ({"device": "tpu"}, "device must be 'cpu' or 'cuda', got 'tpu'"),
         ({"backend": "mpi"}, "backend must be 'gloo' or 'nccl', got 'mpi'"),
         ({"backend": "nccl"}, "backend 'nccl' moves GPU memory, got device 'cpu'"),
-        ({"device": "cuda", "start_method": "fork"}, "start_method 'fork' cannot carry CUDA"),
+        ({"device": "cuda", "start_method": "fork"}, "start_method 'fork' does not support CUDA"),
         ({"threads_per_worker": 0}, "threads_per_worker must be positive, got 0"),
-        ({"layer0": "once", "input_dropout": 0.5}, "layer0 'once' keeps the rows of layer 0"),
+        ({"layer0": "once", "input_dropout": 0.5}, "layer0 'once' caches the input features"),
         ({"link": "fast"}, "link must be a number with kbit, mbit or gbit, got 'fast'"),
-        ({"link": "1gbit", "hosts": 1}, "link is about the wire between hosts, got hosts 1; choose hosts 2"),
-        ({"comm_share": 0.5, "hosts": 1}, "comm_share is about the wire between hosts, got hosts 1"),
+        ({"link": "1gbit", "hosts": 1}, "link needs several hosts, got hosts 1; choose hosts 2"),
+        ({"comm_share": 0.5, "hosts": 1}, "comm_share needs several hosts, got hosts 1"),
         ({"comm_share": 0.5, "link": "1gbit"}, "comm_share chooses the rate of the link, got link '1gbit' as well"),
         ({"comm_share": 1.0}, r"comm_share must lie in \[0.02, 0.98\], got 1.0"),
         ({"hosts": 0}, "hosts must number 1 to 64, got 0"),
         ({"workers": 3, "hosts": 2}, r"workers must be a multiple of the hosts, got 3 worker\(s\) on 2 hosts"),
         ({"workers": 1, "link": "1gbit"}, r"workers must be a multiple of the hosts, got 1 worker\(s\) on 2 hosts"),
-        ({"hosts": 2, "backend": "nccl", "device": "cuda"}, "emulated hosts are joined for backend 'gloo', got 'nccl'"),
+        ({"hosts": 2, "backend": "nccl", "device": "cuda"}, "emulated hosts need backend 'gloo', got 'nccl'"),
         ({"wire": "string"}, "wire must be 'auto', 'emulated' or 'paced', got 'string'"),
         ({"colour": "red"}, r"system 'vanilla' takes no settings, got \['colour'\]"),
         ({"epoch": 3}, "no setting of a run with system 'vanilla' is called 'epoch'; did you mean epochs$"),
@@ -280,14 +280,14 @@ def test_what_knows_the_loss_of_nodes_alone_refuses_links(capsys):
     config = gq.configure("sbm:60,3,6", task="links")
     for what, ask in {
         "gq.probe": lambda: gq.probe("sbm:60,3,6", task="links"),
-        "gq.probe knows": lambda: gq.probe(config),
+        "gq.probe supports": lambda: gq.probe(config),
         "gq.theory.check": lambda: gq.theory.check(config),
     }.items():
-        with pytest.raises(ValueError, match=f"{what}.* task 'nodes'.*, got task 'links'; give it a configuration of"):
+        with pytest.raises(ValueError, match=f"{what}.* task 'nodes'.*, got task 'links'; pass a configuration of"):
             ask()
     with pytest.raises(SystemExit):
         main(["compare", "--graph", "digits", "--task", "links", "--mini-batch"])
-    assert "--mini-batch knows the loss of task 'nodes' alone" in capsys.readouterr().err
+    assert "--mini-batch supports task 'nodes' only" in capsys.readouterr().err
 
 
 def test_a_command_says_the_task(made_by):

@@ -47,7 +47,7 @@ def test_changes_add_up_under_a_new_version(tmp_path):
         ("adaqp", {"bits": 4}, ValueError, r"\['among', 'group_size', 'lam', 'period'\] can change, got \['bits'\]"),
         ("fixed-bits", {"bits": 3}, ValueError, "bits must be widths that the codec can write: Stochastic writes"),
         ("fixed-bits", {"lam": 0.5}, ValueError, r"while system 'fixed-bits' trains, \['bits'\] can change"),
-        ("vanilla", {"bits": 8}, ValueError, "system 'vanilla' has nothing that can change while it trains"),
+        ("vanilla", {"bits": 8}, ValueError, "system 'vanilla' has no setting that can change while it trains"),
         ("adaqp", {}, ValueError, "control needs at least one setting to change, got none"),
     ],
 )
@@ -154,7 +154,7 @@ def test_a_launched_run_is_steered_and_says_so(tmp_path):
     before = traffic[traffic.epoch == changed]
     assert 8 in set(before.bits)
     assert run.status == "stopped"
-    with pytest.raises(RuntimeError, match="must be under way to be steered, got status stopped"):
+    with pytest.raises(RuntimeError, match="must be training to change its settings, got status stopped"):
         run.control(lam=0.5)
     losses = run.records.groupby("epoch").loss.nunique()
     assert (losses == 1).all()

@@ -59,18 +59,20 @@ def test_a_run_that_cannot_fit_is_refused_with_what_it_takes(tmp_path: Path, mon
     preflight.require_memory(config)
     monkeypatch.setattr(preflight, "free_bytes", lambda device, workers: sum(expected.values()) - 1)
     with pytest.raises(
-        ValueError, match=r"must fit into memory, got 0.0 GB at least for 3 workers \(weights 0.0 GB, feat"
+        ValueError, match=r"must fit into memory, got at least 0.0 GB for 3 workers \(weights 0.0 GB, feat"
     ):
         gq.launch(SMALL, layers=3, hidden=100, workers=3, out=tmp_path)
     assert runs(tmp_path) == []
     monkeypatch.setattr(preflight, "free_bytes", lambda device, workers: 10**9)
-    with pytest.raises(ValueError, match=r"got 63.3 GB .*features 56.9 GB, adjacency 6.5 GB, .*choose fewer layers"):
+    with pytest.raises(
+        ValueError, match=r"got at least 63.3 GB .*features 56.9 GB, adjacency 6.5 GB, .*choose fewer layers"
+    ):
         preflight.require_memory(configure("papers100M", layers=1, hidden=8))
 
 
 @pytest.mark.parametrize(("graph", "nodes"), [("digits", 1797), ("sbm:30,3,4", 30)])
 def test_a_run_with_more_workers_than_nodes_starts_nothing(graph: str, nodes: int, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=f"each worker must have a node, got {nodes + 1} workers for {nodes} nodes"):
+    with pytest.raises(ValueError, match=f"each worker must own a node, got {nodes + 1} workers for {nodes} nodes"):
         gq.launch(graph, workers=nodes + 1, out=tmp_path)
     assert runs(tmp_path) == []
 

@@ -60,7 +60,7 @@ def test_the_bytes_are_those_of_the_layout(tmp_path: Path) -> None:
 
 
 def test_what_the_layout_has_not_got_and_what_was_changed_is_seen(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"must be of one of .*, got torch\.complex64 of 'c'"):
+    with pytest.raises(ValueError, match=r"must have one of .*, got torch\.complex64 of 'c'"):
         write_tensors(tmp_path / "a", {"c": torch.zeros(2, dtype=torch.complex64)}, {})
     assert not list(tmp_path.iterdir())
     write_tensors(tmp_path / "a", TENSORS, {})
@@ -69,8 +69,8 @@ def test_what_the_layout_has_not_got_and_what_was_changed_is_seen(tmp_path: Path
     (tmp_path / "a").write_bytes(content)
     assert read_tensors(tmp_path / "a").intact is False
     (tmp_path / "a").write_bytes(content[:-1])
-    with pytest.raises(ValueError, match="a model file must be in the layout of safetensors, got .*outside the file"):
+    with pytest.raises(ValueError, match="a model file must have the layout of safetensors, got .*outside the file"):
         read_tensors(tmp_path / "a", what="model file")
     (tmp_path / "a").write_bytes(content[:5])
-    with pytest.raises(ValueError, match="a tensor file must be whole, got a torn file"):
+    with pytest.raises(ValueError, match="a tensor file must be complete, got a truncated file"):
         read_tensors(tmp_path / "a")

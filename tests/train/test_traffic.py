@@ -109,7 +109,7 @@ def test_a_torn_line_hides_nothing_but_itself(tmp_path: Path) -> None:
 
 
 def test_a_choice_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="chosen in one way, got epochs and last; leave all but one out"):
+    with pytest.raises(ValueError, match="selected in one way, got epochs and last; leave out all but one"):
         read_traffic(tmp_path, epochs=[1], last=2)
     with pytest.raises(ValueError, match="last must be at least 1, got 0"):
         read_traffic(tmp_path, last=0)

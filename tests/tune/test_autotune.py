@@ -73,4 +73,4 @@ def test_the_command_refuses_what_it_chooses_itself(capsys):
     with pytest.raises(SystemExit) as end:
         main(["autotune", "--lam", "0.5"])
     assert end.value.code == 2
-    assert "autotune chooses the settings of the system itself, got ['lam']" in capsys.readouterr().err
+    assert "autotune chooses the system's settings itself, got ['lam']" in capsys.readouterr().err

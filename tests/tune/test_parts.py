@@ -185,7 +185,7 @@ def test_parts_of_ones_own_are_asked() -> None:
 )
 def test_a_part_without_an_answer_is_refused_by_name(axis: str, part: object, method: str) -> None:
     parts = {axis: part, **({"codec": make_system("fixed-bits").codec} if axis == "bits" else {})}
-    reason = rf"{axis} must have the method {method}\(\) to be predicted, got {type(part).__name__} without it; write"
+    reason = rf"{axis} must have the method {method}\(\) for predictions, got {type(part).__name__} without it; add"
     with pytest.raises(ValueError, match=reason):
         written_down().forecast(system=_custom(**parts))
 

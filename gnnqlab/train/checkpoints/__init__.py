@@ -1,1 +1,1 @@
-"""Checkpoints: the state of a training on disk."""
+"""Checkpoints: the state of a training, and the trained model, on disk."""

@@ -1,9 +1,9 @@
-"""Checkpoints: one file that a crash cannot tear, in the layout of safetensors, and never a pickle.
+"""Checkpoints: files in safetensors layout, written atomically, and never pickles.
 
-``checkpoints/epoch-N.safetensors`` holds what training needs to go on with epoch N as if nothing had happened:
-parameters, Adam's averages, the state of what adapts, and facts as JSON. There is no random state to keep, because
-all noise is a function of seed and epoch. A file is written under another name, flushed to the disk and then renamed,
-and holds a hash of its tensors (``tensor_file.py``), so a reader finds the newest whole one.
+``checkpoints/epoch-N.safetensors`` holds everything needed to continue with epoch N bit for bit: parameters, Adam's
+moments, the state of callbacks, and facts as JSON. There is no generator state to save, because all noise is a function
+of seed and epoch. A file is written under a temporary name, flushed to disk and then renamed, and holds a hash of its
+tensors (``tensor_file.py``), so a reader finds the newest complete one.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ __all__ = ["FOLDER", "Checkpoint", "Checkpoints", "newest_checkpoint", "read_che
 FOLDER = "checkpoints"
 _FORMAT = "gnnqlab checkpoint 2"
 _EARLIER = ("gnnqlab checkpoint 1",)
-_KEEP = 2
+_KEEP = 2  # the newest may turn out to be damaged; then the one before is used
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """Where training stood between two epochs."""
+    """State of a training between two epochs."""
 
     epoch: int
-    """The epoch to go on with."""
+    """Next epoch to train."""
     tensors: dict[str, Tensor]
     facts: dict[str, Any]
     """Plain JSON."""
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint; a crash leaves the whole file or none.
+    """Write a checkpoint atomically: a crash leaves a complete file or none.
 
     Raises:
-        OSError: if the disk is full or cannot be written; nothing is left behind then.
+        OSError: if the disk is full or cannot be written; no partial file remains.
     """
     facts = json.dumps({**checkpoint.facts, "epoch": checkpoint.epoch})
     write_tensors(path, checkpoint.tensors, {"format": _FORMAT, "facts": facts})
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read and check a checkpoint; no code of the file runs, whatever it holds.
+    """Read and validate a checkpoint; no code in the file is executed.
 
     Raises:
-        ValueError: if the file is torn, changed, or no checkpoint.
+        ValueError: if the file is incomplete, modified, or not a checkpoint.
         RuntimeError: if an earlier version of gnnqlab wrote it.
     """
     found = read_tensors(path, what="checkpoint")
@@ -61,29 +61,29 @@ def read_checkpoint(path: Path) -> Checkpoint:
         epoch = facts.pop("epoch")
         whole = form == _FORMAT and isinstance(epoch, int) and found.intact is True
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"a checkpoint must be as gnnqlab writes it, got {path}: {error}") from error
+        raise ValueError(f"a checkpoint must have the format of gnnqlab, got {path}: {error}") from error
     if form in _EARLIER:
         raise RuntimeError(
-            f"a checkpoint must be of the format {_FORMAT!r}, got {form!r} in {path}; go on with the "
+            f"a checkpoint must have the format {_FORMAT!r}, got {form!r} in {path}; resume with the "
             "version of gnnqlab that wrote it, or launch a new run"
         )
     if not whole:
-        raise ValueError(f"a checkpoint must be as gnnqlab wrote it, got a changed or torn file {path}")
+        raise ValueError(f"a checkpoint must be as gnnqlab wrote it, got a modified or incomplete file {path}")
     return Checkpoint(epoch, found.tensors, facts)
 
 
 def newest_checkpoint(run: Path) -> Checkpoint | None:
-    """Return the newest whole checkpoint of a run folder, or ``None``; says on standard output what it passed over."""
+    """Return the newest complete checkpoint of a run folder, or ``None``; print the errors of damaged ones."""
     for path in sorted((run / FOLDER).glob("epoch-*.safetensors"), reverse=True):
         try:
             return read_checkpoint(path)
         except (OSError, ValueError) as error:
-            print(f"{error}; the one before is taken", flush=True)
+            print(f"{error}; using the one before", flush=True)
     return None
 
 
 class Checkpoints:
-    """Writes checkpoints in a thread, one at a time, and keeps the newest two.
+    """Writer of checkpoints in a thread, one at a time; it retains the newest two.
 
     Args:
         run: the run folder.
@@ -95,18 +95,19 @@ class Checkpoints:
         self._writing: Future[None] | None = None
 
     def save(self, epoch: int, tensors: Mapping[str, Tensor], facts: dict[str, Any]) -> str | None:
-        """Copy the state and write it meanwhile.
+        """Copy the state and write it in the thread.
 
         Returns:
-            Why the last one could not be written, if it could not: training goes on without it.
+            The reason if the checkpoint before could not be written; training continues without it.
         """
         failure = self.finish()
+        # Copied before returning: the next step updates the tensors in place.
         copies = {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
         self._writing = self._thread.submit(self._write, Checkpoint(epoch, copies, facts))
         return failure
 
     def finish(self) -> str | None:
-        """Return when nothing is being written any more, with the reason if the last one failed."""
+        """Wait until the last checkpoint is written; return the reason if it failed."""
         if self._writing is None:
             return None
         failure, self._writing = self._writing.exception(), None

@@ -1,11 +1,11 @@
-"""The model that a run has trained, on disk: its parameters by name, for this library and any other.
+"""Trained model of a run on disk: its parameters by name, readable by this and other libraries.
 
-``model.safetensors`` holds the tensors of ``state_dict()``, each under its name and in its own type. Its metadata say
-what the model is: ``model`` (its settings as JSON), ``model_home`` (where a model of the user's is found), ``epoch``
-(the last one trained, as in ``run.records``), ``num_features``, ``num_classes``, ``num_nodes`` of the graph,
-``num_edge_features`` where edges have some, and ``format`` (``pt``, what other readers call tensors of PyTorch).
+``model.safetensors`` holds the tensors of ``state_dict()``, each under its name and with its own dtype. Its metadata
+describe the model: ``model`` (its settings as JSON), ``model_home`` (module of a user's model), ``epoch`` (the last one
+trained, as in ``run.records``), ``num_features``, ``num_classes``, ``num_nodes`` of the graph, ``num_edge_features`` if
+edges have features, and ``format`` (``pt``, the name of PyTorch tensors in other readers).
 
-Parameters are the same on every worker. What a module counts for itself (running means) is that of rank 0.
+Parameters are identical on all workers. Buffers of modules (running means) are those of rank 0.
 """
 
 from __future__ import annotations
@@ -29,48 +29,48 @@ MODEL = "model.safetensors"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SavedModel:
-    """What ``model.safetensors`` holds."""
+    """Contents of ``model.safetensors``."""
 
     tensors: dict[str, Tensor]
     """The ``state_dict``."""
     epoch: int
-    """The last epoch trained."""
+    """Last epoch trained."""
     num_features: int
     num_classes: int
     num_nodes: int
-    """Of the graph that it was trained on."""
+    """Number of nodes of the training graph."""
     num_edge_features: int = 0
 
     def build(self, settings: ModelSettings, *, seed: int, decoder: str | None = None) -> nn.Module:
-        """Return the model with these weights, in evaluation mode, and the ``decoder`` in it where links were learnt.
+        """Return the model with these weights, in evaluation mode, with its ``decoder`` if it predicts links.
 
         Raises:
-            ValueError: if they do not fit the model that these settings make.
+            ValueError: if the weights do not match the model built from these settings.
         """
         sizes = self.num_features, self.num_classes
         model = build_model(settings, *sizes, seed=seed, edge_features=self.num_edge_features)
         if decoder is not None:
             attach_decoder(model, decoder, self.num_classes, seed=seed)
         for name, parameter in model.named_parameters():
-            if name in self.tensors:
+            if name in self.tensors:  # load_state_dict would convert the file's dtype to that of the new model
                 parameter.data = parameter.data.to(self.tensors[name].dtype)
         try:
             model.load_state_dict(self.tensors)
         except RuntimeError as error:
-            found = " ".join(str(error).split()).rstrip(".")
+            reason = " ".join(str(error).split()).rstrip(".")
             raise ValueError(
-                f"weights must fit the model they are loaded into, got {found}; bring back the code that "
+                f"weights must fit the model they are loaded into, got {reason}; restore the code that "
                 f"{settings.name} was trained with, or train again"
             ) from error
         return model.eval()
 
 
 class ModelFile:
-    """Writes the model of a training.
+    """Writer of the model of a training.
 
     Args:
         run: the run folder.
-        settings: the model's.
+        settings: of the model.
         model: the module.
         num_nodes, num_features, num_classes, num_edge_features: of the whole graph.
     """
@@ -91,10 +91,10 @@ class ModelFile:
         self._sizes |= {"num_edge_features": num_edge_features} if num_edge_features else {}
 
     def write(self, epoch: int) -> str | None:
-        """Write the weights as they are after an epoch; a crash leaves the file of before, or none.
+        """Write the weights after an epoch; a crash leaves the file as it was before, or none.
 
         Returns:
-            Why it could not be written, if it could not: the training is none the worse for it.
+            The reason if the file could not be written; training continues without it.
         """
         metadata = {"format": "pt", "epoch": str(epoch), "model": json.dumps(dataclasses.asdict(self._settings))}
         home = model_home(self._settings.name)
@@ -102,9 +102,9 @@ class ModelFile:
         metadata |= {name: str(size) for name, size in self._sizes.items()}
         try:
             state = self._model.state_dict()
-            strange = [name for name, value in state.items() if not torch.is_tensor(value)]
-            if strange:
-                raise ValueError(f"what a model keeps must be tensors, got others under {strange}")
+            others = [name for name, value in state.items() if not torch.is_tensor(value)]
+            if others:
+                raise ValueError(f"the state_dict of a model must hold tensors only, got other values under {others}")
             write_tensors(self._path, state, metadata)
         except OSError as error:
             return f"writing the model failed: {error.strerror or error}"
@@ -117,7 +117,7 @@ def read_model(run: Path) -> SavedModel | None:
     """Return the model in a run folder; ``None`` if there is none.
 
     Raises:
-        ValueError: if the file is torn, changed, or not as gnnqlab writes it.
+        ValueError: if the file is incomplete, modified, or not in the format of gnnqlab.
     """
     path = run / MODEL
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""What of a training has to survive it, taken from all workers and given back to all of them."""
+"""State of a training: capture it from all workers for a checkpoint, and restore it on all workers."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["CheckpointManager", "capture", "config_digest", "cut_digest", "restore"]
 
 _LIMIT_S = 600.0
-"""A checkpoint of a large model on a slow disk may take longer than an epoch; the guard is told so."""
+"""Limit reported to the guard: a checkpoint of a large model on a slow disk may take longer than an epoch."""
 
 
 def config_digest(config: RunConfig) -> str:
-    """Name what must be equal for a training to go on bit for bit: all but its length and where it runs."""
+    """Return a digest of the settings that must be equal to resume bit for bit: all but epochs and launch settings."""
     value = config.to_json()
     del value["launch"], value["recipe"]
     value["train"] = {
@@ -38,7 +38,7 @@ def config_digest(config: RunConfig) -> str:
 
 
 def cut_digest(shard: Shard) -> str:
-    """Name the cut of which all workers hold shards, by the rows of each; every worker must call this."""
+    """Return a digest of the partition, from the row ids of all workers' shards; every worker must call this."""
     rows = hashlib.blake2b(shard.row_ids.numpy().tobytes(), digest_size=12).hexdigest()
     names: list[Any] = [rows]
     if shard.workers > 1:
@@ -48,33 +48,34 @@ def cut_digest(shard: Shard) -> str:
 
 
 def capture(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return tensors and facts of a training between two epochs; every worker must call this, rank 0 gets it whole."""
+    """Return tensors and facts between two epochs, complete on rank 0; every worker must call this."""
     tensors, facts, of_rows = dict(_trained(trainer)), {}, []
     own: dict[str, Tensor] | None = None
     for name, adaptive in trainer.adaptives.items():
-        kept = adaptive.state()
-        facts[name] = kept.facts
-        tensors |= {f"{name}/{key}": tensor for key, tensor in kept.tensors.items()}
-        if kept.own is not None:
+        state = adaptive.state()
+        facts[name] = state.facts
+        tensors |= {f"{name}/{key}": tensor for key, tensor in state.tensors.items()}
+        if state.own is not None:
             of_rows.append(name)
-            own = (own or {}) | {f"{name}/{key}": tensor for key, tensor in kept.own.items()}
+            own = (own or {}) | {f"{name}/{key}": tensor for key, tensor in state.own.items()}
     if own is not None:
         tensors |= _gathered(own) if trainer.distributed else own
     return tensors, {"adaptives": facts, "of_rows": of_rows}
 
 
 def restore(trainer: Trainer, checkpoint: Checkpoint | None) -> tuple[int, dict[str, Any]]:
-    """Put a training back where a checkpoint was taken; every worker must call this.
+    """Restore the state of a checkpoint on all workers; every worker must call this.
 
     Args:
-        trainer: as new.
-        checkpoint: on rank 0; ``None`` for a training that begins.
+        trainer: newly built, before its first epoch.
+        checkpoint: on rank 0; ``None`` for a new training.
 
     Returns:
-        The epoch to go on with, and the facts.
+        The next epoch, and the facts.
     """
     shared: list[Any] = [None]
     if checkpoint is not None:
+        # Names with "/" belong to callbacks. The others are large and are broadcast below as tensors, not pickled.
         small = {name: tensor for name, tensor in checkpoint.tensors.items() if "/" in name}
         shared = [(checkpoint.epoch, checkpoint.facts, small)]
     if trainer.distributed:
@@ -95,7 +96,7 @@ def restore(trainer: Trainer, checkpoint: Checkpoint | None) -> tuple[int, dict[
 
 
 def _trained(trainer: Trainer) -> dict[str, Tensor]:
-    """Return what every step of the optimizer changes, alike on every worker."""
+    """Return the tensors that every optimizer step changes, identical on all workers."""
     optimizer = trainer.optimizer
     moments = {"average": optimizer.average, "square": optimizer.square, "steps": optimizer.steps}
     return {"values": trainer.parameters.values, **moments}
@@ -110,17 +111,17 @@ def _gathered(own: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 class CheckpointManager:
-    """Keeps what is trained: checkpoints when they are due, the model at the end; finds the checkpoint to go on from.
+    """Manager of a run's saved state: periodic checkpoints, the model at the end, and the checkpoint to resume from.
 
     Args:
         folder: the run folder; rank 0 writes and reads.
         config: the run's configuration.
         rank: this worker.
-        trainer: whose state it is.
-        control: asked whether somebody wishes to keep what is trained by now.
-        heartbeat: told while something is written.
+        trainer: source and target of the state.
+        control: source of requests for a checkpoint.
+        heartbeat: receives the phases in which files are written.
         model_file: writes the model.
-        cut: the cut trained on, from :func:`cut_digest`.
+        cut: digest of the partition, from :func:`cut_digest`.
     """
 
     def __init__(
@@ -140,39 +141,39 @@ class CheckpointManager:
         self._files, self._model_file = Checkpoints(folder), model_file
 
     def resume(self) -> tuple[int, float]:
-        """Return the epoch to begin with and the seconds trained before it; restore the state it needs.
+        """Restore the newest checkpoint, if any; return the first epoch to train and the seconds trained before it.
 
         Raises:
-            RuntimeError: if the checkpoint was taken from another training, or holds something for each row of another
-                cut of the graph.
+            RuntimeError: if the checkpoint has another configuration, or holds per-row state of another partition.
         """
         found = newest_checkpoint(self._folder) if self._rank == 0 else None
         if found is not None and found.facts["config"] != self._config:
             raise RuntimeError(
-                f"a checkpoint belongs to the configuration it was taken under, got one of another in {self._folder}; "
-                "launch a new run, or resume the run that it came from"
+                f"a checkpoint must have the configuration of its run, got one of another run in {self._folder}; "
+                "launch a new run, or resume the run that wrote the checkpoint"
             )
         of_rows = [] if found is None else found.facts.get("of_rows", [])
         if found is not None and of_rows and found.facts["cut"] != self._cut:
             raise RuntimeError(
-                f"a checkpoint with something for each row ({', '.join(of_rows)}) goes on over the cut of the graph "
-                f"that it was taken on, got another cut for {self._folder}: the kept one is gone; launch a new run"
+                f"a checkpoint with per-row state ({', '.join(of_rows)}) needs the partition that it was taken on, got "
+                f"another partition for {self._folder}, because the stored one was deleted; launch a new run"
             )
         epoch, facts = restore(self._trainer, found)
         return epoch, facts.get("time_s", 0.0)
 
     def after(self, epoch: int, time_s: float) -> None:
-        """Take a checkpoint after an epoch if one is due, or asked for; if it is asked for, write the model too."""
-        asked, self._control.checkpoint_now = self._control.checkpoint_now, False
-        if self._every > 0 and (asked or (epoch + 1) % self._every == 0 or epoch + 1 == self._epochs):
+        """Take a checkpoint after an epoch if one is due or requested; on request, write the model too."""
+        requested, self._control.checkpoint_now = self._control.checkpoint_now, False
+        if self._every > 0 and (requested or (epoch + 1) % self._every == 0 or epoch + 1 == self._epochs):
             self._take(epoch, time_s)
-        if asked and self._rank == 0:
+        if requested and self._rank == 0:
+            # The request is removed last: by then the checkpoint and the model are on disk.
             self._report("checkpoint failed", self._files.finish())
             self._write_model(epoch)
             (self._folder / CHECKPOINT_NOW).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Write the model; return when it and the last checkpoint are on the disk."""
+        """Write the model, and wait until it and the last checkpoint are on disk."""
         if self._rank == 0:
             self._write_model(self._epochs - 1)
         self._report("checkpoint failed", self._files.finish())
@@ -181,7 +182,8 @@ class CheckpointManager:
         self._heartbeat.phase("checkpoint", limit_s=_LIMIT_S)
         tensors, facts = capture(self._trainer)
         if self._trainer.exchange is not None:
-            # What receivers hold is not kept: it travels anew here as it will in a training that goes on from here.
+            # Checkpoints do not hold the receivers' cached rows. Dropping them here makes this training send all rows
+            # again, exactly as a training resumed from this checkpoint will, so both remain identical.
             self._trainer.exchange.forget()
         if self._rank == 0:
             facts = {**facts, "config": self._config, "cut": self._cut, "time_s": time_s}
@@ -193,5 +195,5 @@ class CheckpointManager:
 
     def _report(self, event: str, failure: str | None) -> None:
         if failure is not None:
-            print(f"{failure}; training goes on", flush=True)
+            print(f"{failure}; training continues", flush=True)
             log_event(self._folder, event, cause=failure)

@@ -1,8 +1,8 @@
-"""Named tensors in one file that a crash cannot tear, in the layout of safetensors, and never a pickle.
+"""Files of named tensors in safetensors layout, written atomically, and never pickles.
 
 The layout: 8 bytes of header length, a JSON header ``{name: {dtype, shape, data_offsets}, "__metadata__": {...}}``,
-and the tensors one behind the other (https://github.com/huggingface/safetensors). The metadata hold a hash of the
-tensors beside what the writer says of them.
+and the tensors one after another (https://github.com/huggingface/safetensors). The metadata hold the writer's entries
+and a hash of the tensors.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ _HASH = "sha256"
 
 @dataclass(frozen=True, eq=False)
 class TensorFile:
-    """What a file holds."""
+    """Contents of a file."""
 
     tensors: dict[str, Tensor]
     metadata: dict[str, str]
     intact: bool | None
-    """Whether the tensors are those that were written, by their hash; ``None`` where the file has none."""
+    """True if the tensors match their hash in the file; ``None`` if the file has no hash."""
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write tensors under their names, each in its own type; a crash leaves the whole file or none.
+    """Write tensors under their names, each with its own dtype; a crash leaves a complete file or none.
 
     Args:
         path: the file.
         tensors: of any shape, on any device.
-        metadata: what else a reader must know.
+        metadata: further entries for readers.
 
     Raises:
-        ValueError: if a tensor is of a type that the layout has not got.
-        OSError: if the disk is full or cannot be written; nothing is left behind then.
+        ValueError: if the layout does not support the dtype of a tensor.
+        OSError: if the disk is full or cannot be written; no partial file remains.
 
     Example:
         >>> import tempfile
@@ -74,7 +74,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     parts, offset = [], 0
     for name, tensor in tensors.items():
         if tensor.dtype not in _NAMES:
-            raise ValueError(f"a tensor to write must be of one of {list(_NAMES)}, got {tensor.dtype} of {name!r}")
+            raise ValueError(f"a tensor to write must have one of {list(_NAMES)}, got {tensor.dtype} of {name!r}")
         part = tensor.detach().cpu().contiguous()
         size = part.numel() * part.element_size()
         header[name] = {
@@ -82,38 +82,38 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
             "shape": list(part.shape),
             "data_offsets": [offset, offset + size],
         }
-        parts.append(part.flatten().view(torch.uint8).numpy().data)
+        parts.append(part.flatten().view(torch.uint8).numpy().data)  # its bytes, without a copy
         offset += size
     digest = hashlib.sha256()
     for view in parts:
         digest.update(view)
     header[_METADATA] = {**metadata, _HASH: digest.hexdigest()}
     text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
+    text += b" " * (-len(text) % 8)  # safetensors aligns the tensors to 8 bytes
     with replacing(path) as partial, open(partial, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for view in parts:
             file.write(view)
         file.flush()
         os.fsync(file.fileno())
-    _sync_folder(path.parent)
+    _sync_folder(path.parent)  # or the rename itself might not survive a power failure
 
 
 def read_tensors(path: Path, *, what: str = "tensor file") -> TensorFile:
-    """Read a file of named tensors; no code of the file runs, whatever it holds.
+    """Read a file of named tensors; no code in the file is executed.
 
     Args:
         path: the file; another program may have written it.
-        what: what a message calls it.
+        what: noun for the file in error messages.
 
     Raises:
-        ValueError: if the file is torn or of another layout.
+        ValueError: if the file is incomplete or has another layout.
         OSError: if it cannot be read.
     """
     content = memoryview(path.read_bytes())
     length = int.from_bytes(content[:8], "little")
     if len(content) < 8 or length > min(len(content) - 8, _MOST_HEADER):
-        raise ValueError(f"a {what} must be whole, got a torn file {path}")
+        raise ValueError(f"a {what} must be complete, got a truncated file {path}")
     try:
         header = json.loads(bytes(content[8 : 8 + length]))
         metadata = dict(header.pop(_METADATA, {}))
@@ -121,7 +121,7 @@ def read_tensors(path: Path, *, what: str = "tensor file") -> TensorFile:
         tensors = {name: _tensor(body, entry) for name, entry in header.items()}
         intact = hashlib.sha256(body).hexdigest() == metadata[_HASH] if _HASH in metadata else None
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, RecursionError) as error:
-        raise ValueError(f"a {what} must be in the layout of safetensors, got {path}: {error}") from error
+        raise ValueError(f"a {what} must have the layout of safetensors, got {path}: {error}") from error
     return TensorFile(tensors, metadata, intact)
 
 
@@ -130,11 +130,12 @@ def _tensor(body: memoryview, entry: Any) -> Tensor:
     if not (isinstance(start, int) and isinstance(end, int) and 0 <= start <= end <= len(body)):
         raise ValueError("a tensor lies outside the file")
     if not all(isinstance(side, int) and side >= 0 for side in shape):
-        raise ValueError("a shape is no list of sizes")
+        raise ValueError("a shape is not a list of sizes")
     if math.prod(shape) * dtype.itemsize != end - start:
-        raise ValueError("a tensor and its shape disagree")
+        raise ValueError("the bytes of a tensor do not match its shape")
     if start == end:
         return torch.empty(shape, dtype=dtype)
+    # A copy: a view of the read-only bytes would not be writable, and would keep the whole file in memory.
     return torch.frombuffer(bytearray(body[start:end]), dtype=dtype).view(shape)
 
 

@@ -18,32 +18,33 @@ __all__ = ["command_of"]
 
 
 def command_of(config: RunConfig) -> str | None:
-    """Return the ``gnnqlab train`` line for a configuration: what its recipe was told, and what differs from defaults.
+    """Return the ``gnnqlab train`` command of a configuration: its recipe's settings, and all values but defaults.
 
     Returns:
-        The line, or ``None`` if none makes this run: no registered recipe made its system, a setting has no option, or
-        only the process that registered its model knows it so.
+        The command, or ``None`` if there is none for this run: its system is not made by a registered recipe, a
+        setting has no option, or its model is registered in this process only.
 
     Example:
         >>> from gnnqlab.train.config.configure import configure
         >>> command_of(configure("digits", system="fixed-bits", bits=4, epochs=10))
         'gnnqlab train --graph digits --system fixed-bits --model gcn --workers 2 --epochs 10 --bits 4'
     """
-    said, model = config.system.recipe, word_for(config.model.name)
-    if said is None or said.name not in SYSTEMS or model is None:
+    recipe, model = config.system.recipe, word_for(config.model.name)
+    if recipe is None or recipe.name not in SYSTEMS or model is None:
         return None
-    words = ["gnnqlab", "train", "--graph", config.graph, "--system", said.name]
+    words = ["gnnqlab", "train", "--graph", config.graph, "--system", recipe.name]
     words += ["--model", model, "--workers", str(config.workers), "--epochs", str(config.train.epochs)]
     plain = RunConfig(graph=config.graph, system=config.system)
     words += _changed(config.model, type(config.model)(name=config.model.name))
     words += _changed(config.train, dataclasses.replace(plain.train, epochs=config.train.epochs))
     words += _changed(config.launch, plain.launch)
     words += _changed(config.task, plain.task)
-    known = {setting.name: setting for setting in settings_of(SYSTEMS[said.name])}
-    if any(name not in known or known[name].option is None for name in said.settings):
+    known = {setting.name: setting for setting in settings_of(SYSTEMS[recipe.name])}
+    if any(name not in known or known[name].option is None for name in recipe.settings):
         return None
-    words += [word for name, value in said.settings.items() for word in known[name].words(value)]
-    usual, seed = make_system(said.name, **said.settings), config.train.seed
+    words += [word for name, value in recipe.settings.items() for word in known[name].words(value)]
+    # Parts that the recipe does not make, named by --partition or --replace.
+    usual, seed = make_system(recipe.name, **recipe.settings), config.train.seed
     others = [axis for axis in PARTS if getattr(config.system, axis) != getattr(usual, axis)]
     named = [name for name in PARTS["partition"] if partitioner_named(name, seed) == config.system.partition]
     if "partition" in others and named:
@@ -58,7 +59,7 @@ def command_of(config: RunConfig) -> str | None:
 
 
 def _changed(section: Any, usual: Any) -> list[str]:
-    """Return the words that make a section of the configuration from its defaults."""
+    """Return the options for the settings of a section that differ from its defaults."""
     words: list[str] = []
     for setting in settings_in(type(section)):
         value = getattr(section, setting.name)

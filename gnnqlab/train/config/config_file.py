@@ -1,4 +1,4 @@
-"""``config.json`` of a run folder, read as it is: nothing is made of it, so nothing of the user's is imported."""
+"""Read ``config.json`` of a run folder as plain JSON, without building objects, so no user module is imported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """Return the configuration in a run folder as plain JSON.
 
     Raises:
-        ValueError: if it is no run's configuration; the message names the file.
+        ValueError: if it is not the configuration of a run; the message names the file.
     """
     path = folder / NAME
     try:
@@ -36,16 +36,16 @@ def read_config(folder: Path) -> dict[str, Any]:
         ) from None
     except ValueError as error:
         raise ValueError(f"{NAME} of a run must be a JSON object, got {path}: {error}") from None
-    found = value if isinstance(value, dict) else {}
-    lacking = [section for section, kind in _SECTIONS.items() if not isinstance(found.get(section), kind)]
-    lacking += [f"{part}.name" for part in ("system", "model") if part not in lacking and "name" not in found[part]]
-    if lacking:
-        raise ValueError(f"{NAME} of a run must have {', '.join(_SECTIONS)}, got {path} without {', '.join(lacking)}")
-    return found
+    sections = value if isinstance(value, dict) else {}
+    missing = [section for section, kind in _SECTIONS.items() if not isinstance(sections.get(section), kind)]
+    missing += [f"{part}.name" for part in ("system", "model") if part not in missing and "name" not in sections[part]]
+    if missing:
+        raise ValueError(f"{NAME} of a run must have {', '.join(_SECTIONS)}, got {path} without {', '.join(missing)}")
+    return sections
 
 
 def unimported(value: Mapping[str, Any]) -> list[str]:
-    """Return the modules that a configuration takes parts or its model from and that this process has not imported.
+    """Return the modules of a configuration's parts and model that this process has not imported.
 
     Example:
         >>> unimported({"system": {"bits": {"name": "my_bits:Growing"}, "schedule": {"name": "synchronous"}}})
@@ -56,7 +56,7 @@ def unimported(value: Mapping[str, Any]) -> list[str]:
 
 
 def _names(value: dict[str, Any]) -> Iterator[str]:
-    """Yield every ``module:name`` of the system's parts, and those that say where its model comes from."""
+    """Yield every ``module:name`` of the system's parts, also nested ones, and of the model."""
     parts = value.get("system")
     waiting = [part for part in parts.values() if isinstance(part, dict)] if isinstance(parts, dict) else []
     while waiting:

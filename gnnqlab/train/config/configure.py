@@ -1,4 +1,4 @@
-"""From what a person says about a run to its checked configuration."""
+"""Build and validate the configuration of a run from a graph and keyword settings."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ def configure(
 
     Args:
         graph: a graph, its name or path, or another library's graph, as :func:`gnnqlab.load` takes them. A graph in
-            memory is kept in the cache for the workers.
-        model: a model's name, its settings, or where its builder is, ``module:function``.
+            memory is saved in the cache for the workers.
+        model: a model's name, its settings, or its builder as ``module:function``.
         system: a system's name, or a :class:`System`.
-        workers: number of partitions, one process each; 2 if nothing says otherwise.
-        workers_per_host: instead of it, how many of them each of ``hosts`` (2 by default) has.
-        partition: a partitioner, or its name, in place of the system's own; a random one has the run's seed.
+        workers: number of partitions, one process each; 2 by default.
+        workers_per_host: alternative to ``workers``: number of workers on each of ``hosts`` (2 by default).
+        partition: a partitioner, or its name, in place of the system's own; a random one uses the run's seed.
         **settings: any field of ``TrainSettings`` (``epochs``, ``seed``, ``lr``, ``layer0`` ...), of the model's
             settings (``layers``, ``hidden``, ``dropout``, ``heads`` of ``gat`` ...), of ``LaunchSettings`` (``device``,
-            ``threads_per_worker`` ...), of ``TaskSettings`` (``task="links"``, ``negatives`` ...), or what the system's
-            recipe takes (``bits`` ...).
+            ``threads_per_worker`` ...), of ``TaskSettings`` (``task="links"``, ``negatives`` ...), or any argument of
+            the system's recipe (``bits`` ...).
 
     Raises:
         ValueError: if a name, a setting or a value is wrong, or a graph in memory lacks features, labels or a split,
-            has weights of edges for a model that attends, or features of edges that model or system would not look
-            at; before anything is started.
-        TypeError: if the graph is none.
+            has edge weights for an attention model, or edge features that the model or system would ignore; before
+            anything is started.
+        TypeError: if ``graph`` is not a graph.
 
     Example:
         >>> configure("digits", system="fixed-bits", bits=4, epochs=10).system.bits
@@ -77,7 +77,7 @@ def configure(
         model_settings = dataclasses.replace(model, **chosen["model"])
     else:
         model_settings = ModelSettings(name=model, **chosen["model"])
-    whole_system = recipe if partition is None else _parted(recipe, partition, train.seed)
+    whole_system = recipe if partition is None else _repartitioned(recipe, partition, train.seed)
     return RunConfig(
         graph=_source(graph, model_settings, whole_system, task),
         system=whole_system,
@@ -92,7 +92,7 @@ def configure(
 def _by_section(
     settings: dict[str, Any], model: type[ModelSettings], system: str | System
 ) -> dict[str, dict[str, Any]]:
-    """Return the settings by what takes them; those that nothing takes are refused."""
+    """Return the settings by section of the configuration; raise for unknown ones."""
     takes = {
         "train": _names(TrainSettings),
         "launch": _names(LaunchSettings),
@@ -105,12 +105,14 @@ def _by_section(
     both = sorted(set(settings) & takes["model"] & takes["system"])
     if both:
         raise ValueError(
-            f"a setting must belong to model or system, got {both} of both; give ModelSettings or a System"
+            f"a setting must belong to either the model or the system, got {both} of both; pass ModelSettings or a "
+            "System"
         )
     chosen: dict[str, dict[str, Any]] = {section: {} for section in takes}
     for name, value in settings.items():
         section = next((section for section, names in takes.items() if name in names), None)
         if section is None:
+            # Not a setting of this run: the model or the system raises for it, with its own list of settings.
             section = "model" if any(name in _names(settings_class(other)) for other in MODELS) else "system"
             _suggest(name, system)
         chosen[section][name] = value
@@ -118,7 +120,7 @@ def _by_section(
 
 
 def _suggest(name: str, system: str | System) -> None:
-    """Refuse a setting that nothing has, if something has one that is nearly called so."""
+    """Raise for an unknown setting, if a known one has a similar name."""
     sections = [TrainSettings, LaunchSettings, TaskSettings, *(settings_class(model) for model in MODELS)]
     known: list[Setting] = [setting for section in sections for setting in settings_in(section)]
     known += [setting for recipe in SYSTEMS.values() for setting in parameters_of(recipe)]
@@ -132,8 +134,8 @@ def _names(section: type) -> set[str]:
     return {field.name for field in dataclasses.fields(section)}
 
 
-def _parted(system: System, partition: str | Partitioner, seed: int) -> System:
-    """Return a system with another partitioner; what made the rest of it is still known."""
+def _repartitioned(system: System, partition: str | Partitioner, seed: int) -> System:
+    """Return a system with another partitioner; its recipe is preserved."""
     part = partitioner_named(partition, seed) if isinstance(partition, str) else partition
     return replaced(system, {"partition": part})
 

@@ -1,4 +1,4 @@
-"""Which model and system can train on a graph whose edges have features."""
+"""Check that a model and a system support edge features."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ __all__ = ["require_edges"]
 
 
 def require_edges(model: ModelSettings, system: System, edge_features: int) -> None:
-    """Refuse features of edges where somebody would not look at them.
+    """Raise if a graph has edge features that the model or the system would ignore.
 
-    They lie with the destination of their edge under a cut of nodes; under a cut of edges a node's edges lie on
-    several workers, and blocks come without. A model that has terms of both ends and the edge needs whole rows of this
-    epoch, and computes its terms in float32.
+    Under an edge-cut they are stored with the destination of their edge. Under a vertex-cut the edges of a node are
+    spread over several workers, and exchanges of blocks send rows without edges. A model with terms of both ends and
+    the edge needs complete rows of the present epoch, and computes these terms in float32.
 
     Args:
         model, system: of the run.
-        edge_features: how many each edge has; 0 for none.
+        edge_features: number of features per edge; 0 for none.
 
     Raises:
-        ValueError: saying what refuses them, and the ways out.
+        ValueError: with the part that does not support them, and the alternatives.
 
     Example:
         >>> from gnnqlab.systems import cdfgnn
@@ -33,7 +33,7 @@ def require_edges(model: ModelSettings, system: System, edge_features: int) -> N
         return
     use = edges_in(model.name)
     if use == "none":
-        refuse_features(f"model {model.name}", "looks at nodes alone")
+        refuse_features(f"model {model.name}", "uses features of nodes only")
     if (cuts := system.exchange.takes_cuts_of) != "nodes":
         parts, blocks = "has parts of the sums over a node's edges", "moves blocks of rows without their edges"
         refuse_features(f"exchange {type(system.exchange).__name__}", parts if cuts == "edges" else blocks)
@@ -45,14 +45,14 @@ def require_edges(model: ModelSettings, system: System, edge_features: int) -> N
 
 
 def _no_whole_rows(system: System) -> str:
-    """Say what keeps whole float32 rows of this epoch from a worker, and what does not; empty if nothing does."""
+    """Return the part that denies a worker complete float32 rows of this epoch, with an alternative; empty if none."""
     schedule = type(system.schedule).__name__
     if system.schedule.lag:
-        return f"schedule {schedule}, whose rows are of an epoch before; choose Synchronous() or Overlapped()"
+        return f"schedule {schedule}, which uses rows of an earlier epoch; choose Synchronous() or Overlapped()"
     if system.schedule.in_turn:
         return f"schedule {schedule}, which has the rows of one worker at a time; choose Synchronous() or Overlapped()"
     if system.sampler.p < 1.0:
-        return f"sampler {type(system.sampler).__name__}, which leaves rows out; choose AllRows()"
+        return f"sampler {type(system.sampler).__name__}, which omits rows; choose AllRows()"
     if not system.compute.remade:
-        return f"compute {type(system.compute).__name__}, which has no such term; choose float32"
+        return f"compute {type(system.compute).__name__}, which does not support such terms; choose float32"
     return ""

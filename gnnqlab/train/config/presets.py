@@ -14,8 +14,8 @@ ADAQP: dict[str, tuple[float, int, int, float]] = {
     "ogbn-products": (0.5, 250, 2000, 0.5),
     "amazon-products": (0.5, 1200, 500, 0.5),
 }
-"""AdaQP Table 8: graph -> (dropout, epochs, rows of a group, λ); GCN and GraphSAGE, 3 layers of 256, LayerNorm, Adam
-at 0.01."""
+"""AdaQP Table 8: graph -> (dropout, epochs, group size, λ); GCN and GraphSAGE, 3 layers of dimension 256, LayerNorm,
+Adam with learning rate 0.01."""
 
 _SHALLOW = {
     "reddit": (4, 256, 2000, 0.5),
@@ -53,26 +53,26 @@ SYLVIE: dict[str, dict[str, tuple[int, int, int, float]]] = {
 }
 """SYLVIE Table VI: model -> graph -> (layers, hidden, epochs, dropout).
 
-``jknet`` is in the paper's text. Neither gives a learning rate, weight decay or norm, nor the α and λ of GCNII.
+``jknet`` is from the paper's text. Neither gives a learning rate, weight decay or norm, nor the α and λ of GCNII.
 """
 _SCRIPTS_LR = {"reddit": 0.01, "yelp": 0.001, "ogbn-products": 0.003}
-"""Of PipeGCN's and BNS-GCN's scripts, which train GraphSAGE. For GCN and GAT taking them is our choice."""
+"""Learning rates of PipeGCN's and BNS-GCN's scripts, which train GraphSAGE; our choice for GCN and GAT."""
 _OURS = 0.01
-"""Where no script or author says: amazon-products with the three models above, SGC (its authors train another model at
-0.2, or by LBFGS) and JKNet. It is the authors' own of GCNII and DAGNN, whose rates are for small citation graphs."""
+"""Learning rate without a source: amazon-products with the three models above, SGC (its authors train another model at
+0.2, or by LBFGS) and JKNet. For GCNII and DAGNN it is the authors' own, for small citation graphs."""
 _WEIGHT_DECAY = {"gcnii": 5e-4, "dagnn": 5e-3}
-"""Of the models' authors, on small citation graphs; the others have none here, as in the scripts.
+"""Weight decay of the models' authors, on small citation graphs; 0 for the other models, as in the scripts.
 
-Differs: GCNII's authors decay convolutions by 0.01 and the two linear layers by 5e-4; here one number is for all.
+Differs: GCNII's authors decay convolutions by 0.01 and the two linear layers by 5e-4; here one value is for all.
 """
 
 
 def preset(
     graph: str, *, model: str = "gcn", paper: str = "adaqp", seed: int = 0
 ) -> tuple[ModelSettings, TrainSettings]:
-    """Return the settings that a paper trained a model on a graph with (AdaQP Table 8, SYLVIE Table VI).
+    """Return a paper's settings for a model and a graph (AdaQP Table 8, SYLVIE Table VI).
 
-    SYLVIE's table has no learning rates and no weight decay; whose they are stands beside them in ``presets.py``.
+    SYLVIE's table has no learning rates and no weight decay; ``presets.py`` documents the sources of ours.
 
     Args:
         graph: ``reddit``, ``yelp``, ``ogbn-products`` or ``amazon-products``.
@@ -108,9 +108,9 @@ def preset(
 
 
 def preset_system(graph: str) -> System:
-    """Return AdaQP with the group size and the λ that its authors assigned widths with on a graph (AdaQP Table 8).
+    """Return AdaQP with its authors' group size and λ for a graph (AdaQP Table 8).
 
-    The table has no period; section 5.5 finds 50 epochs best, which is the recipe's own.
+    The table has no period; section 5.5 finds 50 epochs best, the default of the recipe.
 
     Args:
         graph: ``reddit``, ``yelp``, ``ogbn-products`` or ``amazon-products``.
@@ -130,5 +130,5 @@ def preset_system(graph: str) -> System:
 def _expect(what: str, value: str, known: tuple[str, ...], table: str) -> None:
     if value not in known:
         raise ValueError(
-            f"{table} has presets for the {what}s {sorted(known)}, got {value!r}; give the settings yourself"
+            f"{table} has presets for the {what}s {sorted(known)}, got {value!r}; pass the settings explicitly"
         )

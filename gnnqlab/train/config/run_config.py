@@ -23,94 +23,93 @@ __all__ = ["LaunchSettings", "RunConfig", "TrainSettings"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
-    """How long and with what steps a run trains; the same for every system of a comparison."""
+    """Settings of training, such as epochs and learning rate; equal for all systems of a comparison."""
 
     epochs: Annotated[int, Range(1)] = 60
     """Full-graph epochs, at least 1."""
     seed: Annotated[int, Range(0, 2**63, open_high=True)] = 0
-    """Seeds weights, dropout, message noise and random partitions; 0 to 2^63 - 1."""
+    """Seed of weights, dropout, message noise and random partitions; 0 to 2^63 - 1."""
     lr: Annotated[float, POSITIVE] = 0.01
     """Learning rate of Adam."""
     weight_decay: Annotated[float, Range(0)] = 0.0
     """L2 penalty added to the gradient, as in ``torch.optim.Adam``."""
     evaluate_every: Annotated[int | None, Range(0)] = None
-    """Epochs between evaluations; the last epoch is always evaluated. 0: only the last. Default: 1, but 10 for systems
-    that use rows of the epoch before, whose epochs after an evaluation do not count. A ``RunConfig`` has the number."""
+    """Epochs between evaluations; the last epoch is always evaluated. 0: only the last. Default: 1; 10 for systems with
+    stale embeddings, whose timings omit the epoch after an evaluation. A ``RunConfig`` holds the number."""
     layer0: Annotated[str, OneOf(("resend", "once"))] = "resend"
-    """What static layer-0 features do: ``resend`` in every epoch (AdaQP), or travel ``once``, in full."""
+    """Boundary input features: ``resend`` them in every epoch (AdaQP), or send them ``once``, in float32."""
     transport: Annotated[str, OneOf(TRANSPORTS)] = "direct"
-    """How bytes move: ``direct``, ``ring`` or ``all-to-all``."""
+    """Transport of messages: ``direct``, ``ring`` or ``all-to-all``."""
     headers: Annotated[str, OneOf(("auto", "on", "off"))] = "auto"
-    """``on``: a header ahead of each message is checked, with the message's checksum; ``off``; or ``auto``: on, except
-    over NCCL, where whoever checks waits for the GPU at every message."""
+    """Send and verify a header and checksum for each message: ``on``, ``off``, or ``auto``: on, except over NCCL, where
+    verification synchronizes with the GPU at every message."""
     timeline_every: Annotated[int, Range(0)] = 50
-    """Epochs between those whose timeline is recorded; epoch 2 is as well. 0: none."""
+    """Epochs between recorded timelines; epoch 2 is recorded as well. 0: none."""
     memory_every: Annotated[int, Range(0)] = 0
-    """Epochs between those whose live tensors are counted by purpose, for ``run.memory``; epoch 1 is as well. Such an
+    """Epochs between records of live tensors by purpose, for ``run.memory``; epoch 1 is recorded as well. A recorded
     epoch takes longer. 0: none."""
     entropy_every: Annotated[int, Range(0)] = 0
-    """Epochs between those in which the codes of messages are counted, for the column ``entropy`` of ``run.traffic``;
-    epoch 0 is as well. Such an epoch takes longer. 0: none."""
+    """Epochs between counts of message codes, for the column ``entropy`` of ``run.traffic``; epoch 0 is counted as
+    well. A counted epoch takes longer. 0: none."""
     gradients: Annotated[str, OneOf(GRADIENTS)] = "float32"
-    """How weight gradients are summed over workers: ``float32``, of two workers layer by layer under the backward pass,
-    else after it; ``float32-by-layer`` of any number, in another order of terms; or ``bfloat16``, by layer too."""
+    """All-reduce of weight gradients: ``float32``, layer by layer during the backward pass with two workers, else after
+    it; ``float32-by-layer`` for any number, with another summation order; or ``bfloat16``, also layer by layer."""
     keep_for_backward: Annotated[str, OneOf(KEEPS)] = "all"
-    """What a forward pass keeps for its backward pass: ``all`` that is multiplied or normalised; ``sums`` over
-    neighbours alone, of which products and passes over rows are made again; or ``nothing``, no sums either: one worker
-    sums its rows again. The losses are the same."""
+    """Activations saved for backward: ``all``; only ``sums`` over neighbours, recomputing dense and row-wise
+    operations; or ``nothing``, recomputing the aggregation too (one worker only). Losses are identical."""
     checkpoint_every: Annotated[int, Range(0)] = 0
-    """Epochs between checkpoints, from which a run can be resumed; the end is one too. 0: none."""
+    """Epochs between checkpoints, from which a run can be resumed; one is also taken at the end. 0: none."""
 
     def __post_init__(self) -> None:
         check(self)
 
     def require_workers(self, workers: int) -> None:
-        """Refuse what so many workers cannot do.
+        """Raise if the settings do not support this number of workers.
 
         Raises:
             ValueError: with rule, value and way out.
         """
         if self.keep_for_backward == "nothing" and workers > 1:
             raise ValueError(
-                f"keep_for_backward 'nothing' sums neighbours again, whose rows {workers} workers would have to "
-                "send twice; choose keep_for_backward 'sums', or 1 worker"
+                f"keep_for_backward 'nothing' recomputes aggregations, for which {workers} workers would have to send "
+                "their rows twice; choose keep_for_backward 'sums', or 1 worker"
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchSettings:
-    """Where the workers run and how long anything may take."""
+    """Devices, hosts and time limits of the workers."""
 
     device: Annotated[str, OneOf(("cpu", "cuda"))] = "cpu"
     """``cpu``, or ``cuda``: one process per GPU, or several that share one over Gloo."""
     backend: Annotated[str, OneOf(("gloo", "nccl"))] = "gloo"
-    """``gloo``, or ``nccl`` where every worker has a GPU of its own."""
+    """``gloo``, or ``nccl`` if every worker has its own GPU."""
     threads_per_worker: Annotated[int | None, POSITIVE] = None
-    """Compute threads of each worker; default: the cores at hand shared out evenly."""
+    """Compute threads of each worker; default: the available cores divided evenly."""
     start_method: Annotated[str | None, OneOf(("fork", "spawn")), NO_OPTION] = None
-    """How torchrun starts workers: ``fork`` (default on CPU) or ``spawn`` (default on CUDA)."""
+    """Start method of torchrun's workers: ``fork`` (default on CPU) or ``spawn`` (default on CUDA)."""
     hosts: int | None = None
-    """Emulated hosts that share the workers out evenly, 1 to 64; default: 2 if there is a link, else 1."""
+    """Emulated hosts with equal numbers of workers, 1 to 64; default: 2 if there is a link, else 1."""
     link: str | None = None
-    """Rate of each host's link, each way, for instance ``1gbit`` (the default with several hosts)."""
+    """Rate of each host's link in each direction, for instance ``1gbit`` (the default with several hosts)."""
     comm_share: Annotated[float | None, Range(0.02, 0.98)] = None
-    """Instead of ``link``: share of its epoch that Vanilla spends communicating, between 0.02 and 0.98. The rate that
-    makes it so is found by short runs before the launch (``gnnqlab.launch.calibrate``)."""
+    """Instead of ``link``: share of its epoch that Vanilla spends communicating, between 0.02 and 0.98. Short runs
+    before the launch find the corresponding rate (``gnnqlab.launch.calibrate``)."""
     vanilla_share: Annotated[float | None, NO_OPTION] = None
-    """What Vanilla's share was at this ``link``, where calibration has found it."""
+    """Vanilla's share of communication at this ``link``, if calibration measured it."""
     wire: Annotated[str, OneOf(("auto", "emulated", "paced"))] = "auto"
-    """How hosts are joined: ``emulated`` (network namespaces), ``paced`` (a loopback slowed down), or ``auto``: the
-    first, and where the machine does not allow that, the second."""
+    """Link between hosts: ``emulated`` (network namespaces), ``paced`` (a throttled loopback), or ``auto``: emulated if
+    the machine allows it, else paced."""
     group_timeout_s: Annotated[float | None, POSITIVE, NO_OPTION] = None
-    """Limit of one collective operation; default: the last resort behind the guard's own rules."""
+    """Limit of one collective operation; default: long, a last resort behind the guard's own rules."""
     stall_report_s: Annotated[float | None, POSITIVE, NO_OPTION] = None
     """Silence after which a worker is reported; default: max(3 s, 5 median epochs)."""
     stall_stop_s: Annotated[float | None, POSITIVE, NO_OPTION] = None
     """Silence after which a run is stopped; default: max(8 s, 20 median epochs)."""
     detach: Annotated[bool, NO_OPTION] = False
-    """Let the run live on when the process that launched it ends."""
+    """True to continue the run after the process that launched it ends."""
     observers: Annotated[tuple[str, ...], NO_OPTION] = ()
-    """Observers of every worker, each as ``module:Class``; what their ``table`` returns is in ``run.tables``."""
+    """Observers of every worker, each as ``module:Class``; the rows of their ``table`` are in ``run.tables``."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "observers", tuple(self.observers))  # JSON has lists
@@ -120,23 +119,23 @@ class LaunchSettings:
         if self.start_method is None:
             object.__setattr__(self, "start_method", "fork" if self.device == "cpu" else "spawn")
         if self.start_method == "fork" and self.device == "cuda":
-            raise ValueError("start_method 'fork' cannot carry CUDA into workers; choose 'spawn'")
+            raise ValueError("start_method 'fork' does not support CUDA in workers; choose 'spawn'")
         self._check_hosts()
 
     def _check_hosts(self) -> None:
-        asked = self.link is not None or self.comm_share is not None
+        has_link = self.link is not None or self.comm_share is not None
         if self.hosts is None:
-            object.__setattr__(self, "hosts", 2 if asked else 1)
+            object.__setattr__(self, "hosts", 2 if has_link else 1)
         assert self.hosts is not None
         if not 1 <= self.hosts <= MOST_HOSTS:
             raise ValueError(f"hosts must number 1 to {MOST_HOSTS}, got {self.hosts}")
-        if self.hosts == 1 and asked:
+        if self.hosts == 1 and has_link:
             setting = "comm_share" if self.link is None else "link"
-            raise ValueError(f"{setting} is about the wire between hosts, got hosts 1; choose hosts 2, or leave it out")
+            raise ValueError(f"{setting} needs several hosts, got hosts 1; choose hosts 2, or leave it out")
         if self.link is not None and self.comm_share is not None:
             raise ValueError(f"comm_share chooses the rate of the link, got link {self.link!r} as well; give one")
         if self.hosts > 1 and self.backend != "gloo":
-            raise ValueError(f"emulated hosts are joined for backend 'gloo', got {self.backend!r}")
+            raise ValueError(f"emulated hosts need backend 'gloo', got {self.backend!r}")
         if self.link is not None:
             parse_link(self.link)
         elif self.hosts > 1 and self.comm_share is None:
@@ -145,10 +144,10 @@ class LaunchSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """One run, whole: what ``config.json`` holds."""
+    """Complete configuration of one run, as stored in ``config.json``."""
 
     graph: str
-    """Name or path, as ``gnnqlab.load`` takes it."""
+    """Name or path, as for ``gnnqlab.load``."""
     system: System = field(default_factory=lambda: make_system("vanilla"))
     model: ModelSettings = field(default_factory=ModelSettings)
     train: TrainSettings = field(default_factory=TrainSettings)
@@ -156,7 +155,7 @@ class RunConfig:
     """Number of partitions, one process each."""
     launch: LaunchSettings = field(default_factory=LaunchSettings)
     task: TaskSettings = field(default_factory=TaskSettings)
-    """What is learnt."""
+    """Learning task: node classification or link prediction."""
 
     def __post_init__(self) -> None:
         if self.workers < 1:
@@ -168,11 +167,11 @@ class RunConfig:
             )
         if self.train.layer0 == "once" and self.model.input_dropout > 0:
             raise ValueError(
-                f"layer0 'once' keeps the rows of layer 0, which input_dropout {self.model.input_dropout} changes in "
+                f"layer0 'once' caches the input features, which input_dropout {self.model.input_dropout} changes in "
                 "every epoch; choose layer0 'resend' or input_dropout 0"
             )
-        self._check_kept()
-        self._check_counted()
+        self._check_recompute()
+        self._check_entropy()
         self._check_links()
         if in_codes := self.system.compute.refuses_activation(self.model.activation):
             raise ValueError(in_codes)
@@ -182,23 +181,23 @@ class RunConfig:
             every = usual_every(self.system.schedule.lag)
             object.__setattr__(self, "train", dataclasses.replace(self.train, evaluate_every=every))
 
-    def _check_kept(self) -> None:
+    def _check_recompute(self) -> None:
         keep = self.train.keep_for_backward
         if keep == "all":
             return
         if not self.system.compute.remade:
             raise ValueError(
-                f"keep_for_backward {keep!r} makes products of float32 again, got compute "
-                f"{type(self.system.compute).__name__}, which prepares operands once a pass; choose compute float32 or "
-                "keep_for_backward 'all'"
+                f"keep_for_backward {keep!r} recomputes float32 products, got compute "
+                f"{type(self.system.compute).__name__}, which prepares its operands once per pass; choose compute "
+                "float32 or keep_for_backward 'all'"
             )
         self.train.require_workers(self.workers)
 
-    def _check_counted(self) -> None:
-        lacking = without_codes(self.system.codec)
-        if self.train.entropy_every and len(lacking) == 2:
+    def _check_entropy(self) -> None:
+        codeless = without_codes(self.system.codec)
+        if self.train.entropy_every and len(codeless) == 2:
             raise ValueError(
-                f"entropy_every counts the integer codes of messages, got {' and '.join(lacking)}, which send none; "
+                f"entropy_every counts the integer codes of messages, got {' and '.join(codeless)}, which send none; "
                 "choose a codec with codes, for instance Stochastic(), or entropy_every 0"
             )
 
@@ -206,32 +205,32 @@ class RunConfig:
         cuts = self.system.partition.cuts
         if self.task.task == "links" and cuts != "nodes":
             raise ValueError(
-                f"task 'links' compares rows of one owner each, as a cut of nodes gives them, got a cut of {cuts} "
-                f"of system {self.system.name!r}; choose a system that cuts nodes, for instance vanilla or adaqp"
+                f"task 'links' needs one owner per node, as in an edge-cut, got a partition of {cuts} in system "
+                f"{self.system.name!r}; choose a system with an edge-cut, for instance vanilla or adaqp"
             )
 
     def require_nodes(self, what: str) -> None:
-        """Refuse a run that predicts links where only classes of nodes are known.
+        """Raise if the task is link prediction, for features that support node classification only.
 
         Args:
-            what: is asked for, as its user calls it.
+            what: name of the feature in the error.
 
         Raises:
-            ValueError: if the task is another.
+            ValueError: if the task is not ``nodes``.
         """
         if self.task.task != "nodes":
             raise ValueError(
-                f"{what} knows the loss of task 'nodes' alone, got task {self.task.task!r}; give it a configuration of "
-                "task 'nodes', or look at the records of a run"
+                f"{what} supports task 'nodes' only, got task {self.task.task!r}; pass a configuration of task "
+                "'nodes', or use the records of a run"
             )
 
     @property
     def placed(self) -> System:
-        """The system as it is on the hosts of this run."""
+        """System adapted to the number of hosts of this run."""
         return self.system.on_hosts(self.launch.hosts or 1)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON; :meth:`from_json` undoes it without loss."""
+        """Return plain JSON; :meth:`from_json` restores the configuration without loss."""
         home = model_home(self.model.name)
         return {
             "graph": self.graph,
@@ -247,11 +246,11 @@ class RunConfig:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> RunConfig:
-        """Return the configuration that :meth:`to_json` wrote; imports modules of yours that it names.
+        """Return the configuration that :meth:`to_json` wrote; imports the user modules of its parts and model.
 
         Raises:
             ValueError: if a key is unknown or a value out of its range.
-            ImportError: if a part or a model comes from a module that is not found here.
+            ImportError: if the module of a part or model is not found.
 
         Example:
             >>> config = RunConfig(graph="digits", workers=3)
@@ -279,10 +278,10 @@ class RunConfig:
 
 
 def _system(parts: dict[str, Any], recipe: dict[str, Any] | None) -> System:
-    """Return a system of a file with what made it; an empty ``recipe`` is a file from before that was kept."""
+    """Return a system from a file with its recipe; ``{}`` stands for files of versions that did not store recipes."""
     system = System.from_json(parts)
-    said = RecipeCall.from_json(recipe) if recipe else None
+    call = RecipeCall.from_json(recipe) if recipe else None
     if recipe == {} and system.name in SYSTEMS:
-        said = RecipeCall(system.name, filled(SYSTEMS[system.name], system))
-    object.__setattr__(system, "recipe", said)
+        call = RecipeCall(system.name, filled(SYSTEMS[system.name], system))
+    object.__setattr__(system, "recipe", call)
     return system

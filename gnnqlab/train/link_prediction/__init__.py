@@ -1,1 +1,1 @@
-"""Prediction of links: negatives, decoders, and the objective that a training asks."""
+"""Link prediction: negative sampling, decoders, and the training objective."""

@@ -1,4 +1,4 @@
-"""From the rows of two nodes to how likely an edge between them is, the same whichever end is named first.
+"""Decoders of link prediction: score a pair of nodes from their two embeddings, symmetric in both.
 
 Letters: n pairs, T rows, D columns.
 """
@@ -14,16 +14,16 @@ __all__ = ["DECODERS", "Decoder", "attach_decoder", "decoder_of"]
 
 DECODERS = ("dot", "mlp")
 _NAME = "link_decoder"
-"""Of the decoder among the modules of a model, and of its parameters in ``model.safetensors``."""
+"""Name of the decoder among the modules of a model, and prefix of its parameters in ``model.safetensors``."""
 _AT_ONCE = 1 << 22
-"""Elements of gathered rows at a time: 16 MiB of each end."""
+"""Elements of gathered rows per chunk: 16 MiB for each end of the pairs."""
 
 
 class Decoder(nn.Module):
-    """Scores pairs of rows: ``<h_u, h_v>``, or ``w2 relu(W1 (h_u * h_v) + b1) + b2``.
+    """Score of a pair of embeddings: ``<h_u, h_v>``, or ``w2 relu(W1 (h_u * h_v) + b1) + b2``.
 
     Args:
-        kind: ``dot`` or ``mlp``, one hidden layer as wide as the rows.
+        kind: ``dot`` or ``mlp``, one hidden layer of dimension D.
         columns: D.
         seed: of the weights.
 
@@ -37,7 +37,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.layers: nn.Module | None = None
         if kind == "mlp":
-            with torch.random.fork_rng(devices=[]):
+            with torch.random.fork_rng(devices=[]):  # leave the global generator as it is
                 torch.manual_seed(seed)
                 self.layers = nn.Sequential(nn.Linear(columns, columns), nn.ReLU(), nn.Linear(columns, 1))
 
@@ -45,27 +45,27 @@ class Decoder(nn.Module):
         """Return logits.
 
         Args:
-            rows: ``(T, D)``.
-            first, second: which rows are paired, int64 ``(n,)``.
+            rows: embeddings ``(T, D)``.
+            first, second: row indices of each pair, int64 ``(n,)``.
 
         Returns:
-            ``(n,)``: above 0 where an edge is likelier than not.
+            ``(n,)``: positive if an edge is more likely than none.
         """
         if self.layers is None:
             scores: Tensor = _Dots.apply(rows, first, second)
             return scores
-        scores = self.layers(rows[first] * rows[second]).squeeze(1)
+        scores = self.layers(rows[first] * rows[second]).squeeze(1)  # (n, D) -> (n, 1) -> (n,)
         return scores
 
 
 def attach_decoder(model: nn.Module, kind: str, columns: int, *, seed: int) -> Decoder:
-    """Make a decoder a part of a model, so that its weights are trained, summed and kept with the model's.
+    """Add a decoder to a model as a submodule, so that its weights are trained, all-reduced and saved with the model's.
 
     Raises:
-        ValueError: if the model has a part of that name.
+        ValueError: if the model has an attribute of that name.
     """
     if hasattr(model, _NAME):
-        raise ValueError(f"a model that predicts links gets a part {_NAME!r}, got a model that has one; rename it")
+        raise ValueError(f"link prediction adds a module {_NAME!r} to the model, got a model that has one; rename it")
     decoder = Decoder(kind, columns, seed=seed)
     model.add_module(_NAME, decoder)
     return decoder
@@ -75,25 +75,25 @@ def decoder_of(model: nn.Module) -> nn.Module:
     """Return the decoder of a model.
 
     Raises:
-        ValueError: if it has none.
+        ValueError: if the model has none.
     """
-    found = getattr(model, _NAME, None)
-    if found is None:
+    decoder = getattr(model, _NAME, None)
+    if decoder is None:
         raise ValueError(
-            "scores of links need a model that was trained for them, got one of task 'nodes'; launch task='links'"
+            "scores of links need a model trained for task 'links', got one of task 'nodes'; launch task='links'"
         )
-    return found
+    return decoder
 
 
 class _Dots(torch.autograd.Function):
-    """Scalar products of pairs of rows, some at a time, so that gathered rows are never all there at once."""
+    """Dot products of pairs of rows, in chunks, so that the gathered rows of all pairs are never in memory at once."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, first: Tensor, second: Tensor) -> Tensor:
         ctx.save_for_backward(rows, first, second)
         out = rows.new_empty(first.numel())
-        for at in _spans(first.numel(), rows.shape[1]):
-            out[at] = (rows[first[at]] * rows[second[at]]).sum(1)
+        for span in _spans(first.numel(), rows.shape[1]):
+            out[span] = (rows[first[span]] * rows[second[span]]).sum(1)  # (m, D) -> (m,)
         return out
 
     @staticmethod
@@ -101,10 +101,11 @@ class _Dots(torch.autograd.Function):
         rows, first, second = ctx.saved_tensors
         gradient = gradients[0]
         out = torch.zeros_like(rows)
-        for at in _spans(first.numel(), rows.shape[1]):
-            weight = gradient[at, None]
-            out.index_add_(0, first[at], weight * rows[second[at]])
-            out.index_add_(0, second[at], weight * rows[first[at]])
+        # d<h_u, h_v>/dh_u = h_v; a node of several pairs sums their gradients.
+        for span in _spans(first.numel(), rows.shape[1]):
+            weight = gradient[span, None]  # (m, 1)
+            out.index_add_(0, first[span], weight * rows[second[span]])
+            out.index_add_(0, second[span], weight * rows[first[span]])
         return out, None, None
 
 

@@ -1,9 +1,9 @@
-"""Nodes that edges are held against: a pool for all workers, and of it the ones of each link.
+"""Negative sampling for link prediction: a pool of nodes shared by all workers, and negatives of each link from it.
 
-Both are functions of (seed, epoch, number), so that they are the same for every number of workers. With a pool, no more
-rows travel than it has, however many links there are.
+Both are functions of (seed, epoch, number), so they do not depend on the number of workers. The pool limits the rows
+that are sent to its size, for any number of links.
 
-Letters: n links, k negatives of each, M nodes of a pool, V nodes.
+Letters: n links, k negatives per link, M nodes of a pool, V nodes.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from gnnqlab.kernels.noise import below, stream, uniform32
 __all__ = ["FIXED", "against", "draw_pool", "place_in"]
 
 FIXED = 1
-"""Number of the draws that are scored, the same in every epoch; those learnt from are 0."""
+"""Value of ``use`` for evaluation, whose samples are the same in every epoch; 0 for training."""
 
 
 def draw_pool(num_nodes: int, size: int, *, seed: int, epoch: int, use: int = 0) -> Tensor:
-    """Draw distinct nodes, each set of them as likely as any other.
+    """Sample distinct nodes uniformly, without replacement.
 
-    Draw i is one of the V nodes, uniformly; the first M different ones are the pool, in the order of their draws.
+    Draw i is one of the V nodes, uniformly; the first M distinct ones are the pool, in the order of their draws.
 
     Args:
         num_nodes: V.
         size: M, at most V.
-        seed, epoch: what the draws are a function of.
-        use: 0 for what is learnt from, ``FIXED`` for what is scored.
+        seed, epoch: of the random numbers.
+        use: 0 for training, ``FIXED`` for evaluation.
 
     Returns:
         int64 ``(M,)``.
 
     Raises:
-        ValueError: if there are not so many nodes.
+        ValueError: if there are fewer nodes.
 
     Example:
         >>> pool = draw_pool(10, 10, seed=0, epoch=0)
@@ -43,27 +43,28 @@ def draw_pool(num_nodes: int, size: int, *, seed: int, epoch: int, use: int = 0)
     """
     if not 0 <= size <= num_nodes:
         raise ValueError(f"a pool has distinct nodes, at most all {num_nodes}, got size {size}")
-    of, count = stream("links", 2 + use), max(2 * size, 16)
+    key, count = stream("links", 2 + use), max(2 * size, 16)
     while True:
-        drawn = below(uniform32(torch.arange(count), seed=seed, epoch=epoch, stream=of).flatten(), num_nodes)
-        nodes, place = drawn.unique(return_inverse=True)
+        draws = below(uniform32(torch.arange(count), seed=seed, epoch=epoch, stream=key).flatten(), num_nodes)
+        nodes, place = draws.unique(return_inverse=True)
         if nodes.numel() >= size:
+            # First draw of every distinct node: unique() sorts by node and would favour small ids.
             first = torch.full_like(nodes, count).scatter_reduce_(0, place, torch.arange(count), "amin")
-            return drawn[first.sort().values[:size]]
-        count *= 2
+            return draws[first.sort().values[:size]]
+        count *= 2  # draw i depends on i only, so more draws do not change the pool
 
 
 def against(
     pool: Tensor, sources: Tensor, targets: Tensor, numbers: Tensor, *, count: int, seed: int, epoch: int, use: int = 0
 ) -> Tensor:
-    """Draw the negatives of links: places in a pool, uniformly among the nodes that are neither end.
+    """Sample the negatives of links: positions in a pool, uniformly among the nodes that are neither end.
 
-    Known edges are not left out: of V nodes as many are negatives by mistake as the source has neighbours.
+    Known edges are not excluded: a negative is an edge with probability (neighbours of the source) / V.
 
     Args:
         pool: distinct nodes, int64 ``(M,)``, at least 3.
         sources, targets: ends of the links, int64 ``(n,)``.
-        numbers: of the links in the whole graph, int64 ``(n,)``.
+        numbers: ids of the links in the whole graph, int64 ``(n,)``.
         count: k.
         seed, epoch, use: as for :func:`draw_pool`.
 
@@ -77,20 +78,21 @@ def against(
     """
     ends = torch.stack([place_in(pool, sources), place_in(pool, targets)])
     low, high = ends.amin(0)[:, None], ends.amax(0)[:, None]
-    free = pool.numel() - (ends < pool.numel()).sum(0)[:, None]
-    drawn = uniform32(numbers, count, seed=seed, epoch=epoch, stream=stream("links", 4 + use))
-    places = below(drawn, free)
-    places = places + (places >= low)  # the places that are free, counted through
+    free = pool.numel() - (ends < pool.numel()).sum(0)[:, None]  # (n, 1): pool nodes that are neither end
+    draws = uniform32(numbers, count, seed=seed, epoch=epoch, stream=stream("links", 4 + use))
+    places = below(draws, free)
+    # Skip both ends instead of rejecting draws: shift past the lower position first, then past the higher one.
+    places = places + (places >= low)
     return places + (places >= high)
 
 
 def place_in(pool: Tensor, nodes: Tensor) -> Tensor:
-    """Return where nodes are in a pool, int64; M for those that are not there.
+    """Return the positions of nodes in a pool, int64; M for nodes that are not in it.
 
     Example:
         >>> place_in(torch.tensor([4, 0, 1]), torch.tensor([1, 2, 4])).tolist()
         [2, 3, 0]
     """
     ascending, order = pool.sort()
-    at = torch.searchsorted(ascending, nodes).clamp_(max=pool.numel() - 1)
-    return torch.where(ascending[at] == nodes, order[at], pool.numel())
+    index = torch.searchsorted(ascending, nodes).clamp_(max=pool.numel() - 1)
+    return torch.where(ascending[index] == nodes, order[index], pool.numel())

@@ -1,6 +1,6 @@
-"""Prediction of links as an objective: edges against pairs that are drawn, over nodes that are spread over workers.
+"""Objective of link prediction: edges against sampled negative pairs, with nodes distributed over workers.
 
-Letters: N rows of this worker, F rows fetched, D columns, n links of this worker, k negatives of each, M of a pool.
+Letters: N rows of this worker, F rows fetched, D columns, n links of this worker, k negatives per link, M pool nodes.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from gnnqlab.train.loop.objective import Scores
 __all__ = ["LinkObjective"]
 
 _AT_ONCE = 1 << 17
-"""Scores of ranked pairs at a time."""
+"""Scores of ranked pairs computed per chunk."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Links:
-    """Some links of a worker: numbers and ends for drawing, on the CPU, and where their rows are."""
+    """Links of a worker: ids and ends for sampling, on the CPU, and indices of their embeddings."""
 
     sources: Tensor
     targets: Tensor
@@ -47,29 +47,29 @@ class _Links:
 
 
 class LinkObjective:
-    """Binary cross-entropy of training links and k negatives of each, averaged over *all* of them, of all workers.
+    """Binary cross-entropy of training links and k negatives per link, averaged over *all* links of all workers.
 
-    ``-(sum of log s(z_uv) + sum of log s(-z_uw)) / (L (1 + k))`` with z of a decoder, s the logistic function and w
-    drawn from this epoch's pool. Message passing sees the training links alone. Rows of other workers are those of
-    this epoch: float32, or, where training links end, in the bits of the task.
+    ``-(sum of log s(z_uv) + sum of log s(-z_uw)) / (L (1 + k))`` with z from the decoder, s the logistic function and w
+    sampled from this epoch's pool. Message passing uses the training links only. Embeddings of other workers are those
+    of this epoch: float32, or, for ends of training links, in the bit-width of the task.
 
-    Scores: AUC of links and one fixed negative of each (training: of a fixed part of the links, about as many as
-    validate); MRR, the mean of ``1 / rank`` of a link's target among the fixed pool, where the rank counts those that
-    score above it, and half of those that score the same. Negatives may be edges; they are never an end.
+    Scores: AUC of links and one fixed negative each (training: of a fixed sample of the links, about as many as in
+    validation); MRR, the mean of ``1 / rank`` of a link's target among the fixed pool, where the rank counts pool nodes
+    with a higher score, and half of those with an equal score. Negatives may be edges, but never an end of the link.
 
     Args:
         share: the worker's links.
         owned: global ids of its rows, int64 ``(N,)``.
-        decoder: scores pairs of rows; a part of the model, which trains its weights.
-        task: how many negatives, of how large a pool, and how many are ranked among.
-        wires: how rows travel; none for a worker that is alone.
-        rank, workers: who this is, of how many.
-        seed: of all draws.
-        device: where rows are.
-        timeline: told when each part of an exchange runs.
+        decoder: scores pairs of rows; a submodule of the model, so that its weights are trained.
+        task: numbers of negatives, pool nodes and ranked candidates.
+        wires: factory of the channels that send rows; ``None`` for a single worker.
+        rank, workers: this worker, and P.
+        seed: of all samples.
+        device: of the rows.
+        timeline: records the time of each part of an exchange.
 
     Raises:
-        ValueError: if the graph has no third node.
+        ValueError: if the graph has fewer than three nodes.
     """
 
     score: ClassVar[str] = "auc"
@@ -93,21 +93,23 @@ class LinkObjective:
         self._nodes = share.owner.numel()
         if self._nodes < 3:
             raise ValueError(
-                f"a link is held against nodes that are neither end, got a graph of {self._nodes} nodes; give it 3"
+                "link prediction needs at least 3 nodes, because a negative is neither end of its link, got a graph of "
+                f"{self._nodes} nodes; use a larger graph"
             )
         learnt, scored = share.kinds == TRAIN, share.scored | (share.kinds != TRAIN)
 
         def fetch(chosen: Tensor, sends: Tensor, splits: Tensor) -> RowGather:
+            # A worker's links have their sources among its own nodes, so only targets can be remote.
             targets = share.targets[chosen]
             others = targets[share.owner[targets] != rank].unique()
-            wanted = GatherPlan(
+            gather = GatherPlan(
                 send=sends.split(splits.tolist()),
                 receive=[others[share.owner[others] == peer] for peer in range(workers)],
             )
             return RowGather(
                 owned,
                 share.owner,
-                wanted,
+                gather,
                 wires,
                 rank=rank,
                 workers=workers,
@@ -116,12 +118,12 @@ class LinkObjective:
             )
 
         self._fetch = fetch(learnt, share.learnt_sends, share.learnt_send_splits)
-        """For training links."""
-        self._looking = fetch(scored, share.scored_sends, share.scored_send_splits)
-        """For links that are scored."""
+        """Gather of the ends of training links."""
+        self._eval_fetch = fetch(scored, share.scored_sends, share.scored_send_splits)
+        """Gather of the ends of links for evaluation."""
         self._train = self._links(share, learnt, self._fetch)
         kinds = {"train": share.scored, "val": share.kinds == VAL, "test": share.kinds == TEST}
-        self._scored = {name: self._links(share, chosen, self._looking) for name, chosen in kinds.items()}
+        self._scored = {name: self._links(share, chosen, self._eval_fetch) for name, chosen in kinds.items()}
         totals = dict(zip(("train", "val", "test", "scored"), share.counts.tolist(), strict=True))
         self._terms = totals["train"] * (1 + task.negatives)
         self._counts = {"train": totals["scored"], "val": totals["val"], "test": totals["test"]}
@@ -143,40 +145,42 @@ class LinkObjective:
         links, task = self._train, self._task
         size = min(task.pool, self._nodes)
         pool = draw_pool(self._nodes, size, seed=self._seed, epoch=look.epoch)
-        came = self._fetch(rows, pool, look)
-        places = self._against(pool, links, task.negatives, look.epoch, 0)
-        positive = self._decoder(came.rows, links.source_rows, links.target_rows)
+        fetched = self._fetch(rows, pool, look)
+        places = self._negatives(pool, links, task.negatives, look.epoch, 0)  # (n, k)
+        positive = self._decoder(fetched.rows, links.source_rows, links.target_rows)  # (n,)
         sources = links.source_rows.repeat_interleave(task.negatives)
-        negative = self._decoder(came.rows, sources, came.shared[places.flatten()])
+        negative = self._decoder(fetched.rows, sources, fetched.shared[places.flatten()])  # (n k,)
         self._last = positive.detach(), negative.detach().view(-1, task.negatives)
+        # -log s(z) = softplus(-z) does not overflow, and -log s(-z) = softplus(z).
         total = functional.softplus(-positive).sum() + functional.softplus(negative).sum()
         return total / self._terms
 
     def scores(self, rows: Tensor, look: AggregationContext | None = None, *, distributed: bool) -> Scores:
         """Return AUC and MRR over the links of all workers."""
         assert look is not None, "rows of other workers are those of an epoch"
-        came = self._looking(rows, self._fixed, look)
+        fetched = self._eval_fetch(rows, self._fixed, look)
         found: dict[str, float] = {}
         also: dict[str, float] = {}
         for name, links in self._scored.items():
-            positive = self._decoder(came.rows, links.source_rows, links.target_rows)
-            places = self._against(self._fixed, links, 1, 0, FIXED).flatten()
-            negative = self._decoder(came.rows, links.source_rows, came.shared[places])
+            positive = self._decoder(fetched.rows, links.source_rows, links.target_rows)
+            places = self._negatives(self._fixed, links, 1, 0, FIXED).flatten()
+            negative = self._decoder(fetched.rows, links.source_rows, fetched.shared[places])
+            # AUC is not a sum over workers: it needs the scores of all links at once.
             positives, negatives = _gathered(torch.stack([positive, negative]), distributed=distributed)
             none = self._counts[name] == 0
             found[name] = float("nan") if none else area_under_curve(positives, negatives)
             if name != "train":
-                own = self._reciprocal_ranks(came.rows, came.shared, links, positive)
+                own = self._reciprocal_ranks(fetched.rows, fetched.shared, links, positive)
                 total = _summed(own, distributed=distributed)
                 also[f"{name}_mrr"] = float("nan") if none else total / self._counts[name]
         return Scores(train=found["train"], val=found["val"], test=found["test"], also=also)
 
     def train_counts(self, rows: Tensor) -> tuple[float, float]:
-        """Return how many training links of the last pass scored above all their negatives, of how many."""
+        """Return the number of training links scored above all their negatives in the last pass, and of all."""
         positive, negative = self._last
         return float((positive > negative.amax(1)).sum()), float(positive.numel())
 
-    def _against(self, pool: Tensor, links: _Links, count: int, epoch: int, use: int) -> Tensor:
+    def _negatives(self, pool: Tensor, links: _Links, count: int, epoch: int, use: int) -> Tensor:
         places = against(
             pool, links.sources, links.targets, links.numbers, count=count, seed=self._seed, epoch=epoch, use=use
         )
@@ -186,25 +190,26 @@ class LinkObjective:
         """Return the sum of ``1 / rank`` of the targets of this worker's links."""
         total, size = 0.0, pool.numel()
         for start in range(0, len(links), step := max(1, _AT_ONCE // size)):
-            at = slice(start, start + step)
-            sources = links.source_rows[at]
-            scores = self._decoder(rows, sources.repeat_interleave(size), pool.repeat(sources.numel())).view(-1, size)
-            for ends in (links.sources[at], links.targets[at]):
+            span = slice(start, start + step)
+            sources = links.source_rows[span]
+            scores = self._decoder(rows, sources.repeat_interleave(size), pool.repeat(sources.numel()))
+            scores = scores.view(-1, size)  # (m M,) -> (m, M)
+            for ends in (links.sources[span], links.targets[span]):
                 place = place_in(self._fixed, ends).to(self._device)
-                met = (place < size).nonzero().flatten()
-                scores[met, place[met]] = float("-inf")
-            mine = positive[at, None]
-            ranks = 1 + (scores > mine).double().sum(1) + (scores == mine).double().sum(1) / 2
+                in_pool = (place < size).nonzero().flatten()
+                scores[in_pool, place[in_pool]] = float("-inf")  # an end of the link is not a candidate
+            target_scores = positive[span, None]
+            ranks = 1 + (scores > target_scores).double().sum(1) + (scores == target_scores).double().sum(1) / 2
             total += float(ranks.reciprocal().sum())
         return total
 
 
 def _gathered(columns: Tensor, *, distributed: bool) -> Tensor:
-    """Return the columns of all workers one after another, ``(R, sum of n)``, the same on each, on the CPU.
+    """Return the columns of all workers in the order of ranks, ``(R, sum of n)``, identical on each, on the CPU.
 
     Args:
-        columns: of this worker, float32 ``(R, n)``; n may differ from worker to worker.
-        distributed: whether there are others.
+        columns: of this worker, float32 ``(R, n)``; n may differ between workers.
+        distributed: True if there are other workers.
     """
     if not distributed:
         return columns.cpu()
@@ -213,7 +218,7 @@ def _gathered(columns: Tensor, *, distributed: bool) -> Tensor:
     sizes = [torch.zeros_like(size) for _ in range(dist.get_world_size())]
     dist.all_gather(sizes, size)
     most = max(int(each) for each in sizes)
-    padded = mine.new_zeros(mine.shape[0], most)
+    padded = mine.new_zeros(mine.shape[0], most)  # all_gather needs equal shapes
     padded[:, : mine.shape[1]] = mine
     parts = [torch.empty_like(padded) for _ in sizes]
     dist.all_gather(parts, padded)

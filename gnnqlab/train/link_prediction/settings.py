@@ -1,4 +1,4 @@
-"""What a training learns: classes of nodes, or links."""
+"""Settings of the learning task: node classification or link prediction."""
 
 from __future__ import annotations
 
@@ -18,59 +18,59 @@ TASKS = ("nodes", "links")
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
-    """What is learnt; all but ``task`` are of task ``links``."""
+    """Learning task and its settings; all but ``task`` apply to task ``links``."""
 
     task: Annotated[str, OneOf(TASKS)] = "nodes"
-    """What is learnt: classes of ``nodes``, or ``links``: which nodes have an edge between them."""
+    """Learning task: classification of ``nodes``, or prediction of ``links`` (edges)."""
     val_share: Annotated[float, Range(0, 1, open_high=True)] = 0.05
-    """links: share of the edges that are held back for validation; rows do not look along them."""
+    """links: share of the edges held out for validation; message passing does not use them."""
     test_share: Annotated[float, Range(0, 1, open_high=True)] = 0.1
-    """links: share of the edges that are held back for the test."""
+    """links: share of the edges held out for the test."""
     negatives: Annotated[int, Range(1)] = 1
-    """links: nodes that each training edge is held against in an epoch."""
+    """links: negative samples per training edge and epoch."""
     pool: Annotated[int, Range(3)] = 1024
-    """links: nodes that negatives are drawn from, anew in every epoch; their rows travel to all workers."""
+    """links: size of the pool of negatives, sampled in every epoch; its embeddings are sent to all workers."""
     ranked: Annotated[int, Range(3)] = 100
-    """links: nodes among which the other end of an edge is ranked in evaluation, the same in every epoch."""
+    """links: candidates in the ranking of evaluation (MRR), the same in every epoch."""
     decoder: Annotated[str, OneOf(DECODERS)] = "dot"
-    """links: from two nodes' rows to a score: their scalar product (``dot``), or two layers on their product
+    """links: score of two embeddings: dot product (``dot``), or a two-layer perceptron on their elementwise product
     (``mlp``)."""
     link_bits: Annotated[int, OneOf(WIDTHS)] = 32
-    """links: bits an element of the rows at other workers that training edges end at, and of their gradients, rounded
-    stochastically below 32. Rows of the pool alone are float32, and so are all in evaluation."""
+    """links: bit-width of remote embeddings at the ends of training edges, and of their gradients; stochastic rounding
+    below 32. Embeddings of the pool, and all of evaluation, are float32."""
     embedding: Annotated[int | None, Range(1)] = None
-    """links: columns of the rows that are compared, the model's last; default: as many as its hidden rows."""
+    """links: dimension of the final embeddings, which the decoder compares; default: that of the hidden layers."""
 
     def __post_init__(self) -> None:
         check(self)
         if self.task == "links":
             if self.val_share + self.test_share >= 1.0:
                 raise ValueError(
-                    f"val_share and test_share must leave edges to learn from, got {self.val_share} and "
-                    f"{self.test_share}; hold fewer back"
+                    f"val_share and test_share must leave edges for training, got {self.val_share} and "
+                    f"{self.test_share}; choose smaller shares"
                 )
             return
-        given = [
+        changed = [
             f"{field.name} {getattr(self, field.name)!r}"
             for field in dataclasses.fields(self)
             if getattr(self, field.name) != field.default
         ]
-        if given:
-            raise ValueError(f"{given[0]} is of task 'links', got task 'nodes'; add task 'links', or leave it out")
+        if changed:
+            raise ValueError(f"{changed[0]} needs task 'links', got task 'nodes'; add task 'links', or leave it out")
 
     def require_graph(self, graph: Graph) -> None:
-        """Refuse a graph that lacks what the task needs.
+        """Raise if a graph lacks features, labels or a split that the task needs.
 
         Raises:
-            ValueError: with what it lacks.
+            ValueError: with the missing data.
         """
         if self.task == "nodes":
             graph.check_trainable()
         elif graph.num_features == 0:
             raise ValueError(
-                f"training needs features, graph {graph.name!r} has none; give features to what made the graph"
+                f"training needs node features, graph {graph.name!r} has none; pass features= when you build the graph"
             )
 
     def columns(self, hidden: int, num_classes: int) -> int:
-        """Return how wide the model's last rows are."""
+        """Return the dimension of the model's output."""
         return num_classes if self.task == "nodes" else self.embedding or hidden

@@ -1,4 +1,4 @@
-"""What each launched process runs: shard, trainer, epochs, records."""
+"""Training of one launched process: load the shard, build the trainer, run the epochs, write the records."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def fit(
         folder: the run folder; records go there.
         rank: this worker; ``torch.distributed`` is initialised if there are several.
         workers: P.
-        heartbeat: told about every change of phase.
-        watch: given the trainer before its first epoch, for measurements that look into it.
-        transports: makes a transport of a name, a rank and a number of workers.
+        heartbeat: receives every change of phase.
+        watch: called with the trainer before its first epoch, for measurements.
+        transports: creates a transport from a name, a rank and a number of workers.
     """
     settings = config.train
     assert settings.evaluate_every is not None
-    keep_pages()
+    keep_pages()  # before the first large tensor is allocated
     placed = config.placed
     task, held = config.task, None
     if task.task == "links":
@@ -138,7 +138,7 @@ def fit(
         _check_same_partition(shard)
     keeper = CheckpointManager(folder, config, rank, trainer, control, heartbeat, model_file, cut_digest(shard))
     first, earlier_s = keeper.resume()
-    started = time.perf_counter() - earlier_s
+    started = time.perf_counter() - earlier_s  # a resumed run continues the time of the old one
     for epoch in range(first, settings.epochs):
         heartbeat.phase("compute", epoch=epoch)
         for recorder in recorders:
@@ -146,7 +146,7 @@ def fit(
         begun = time.perf_counter()
         loss = trainer.epoch(epoch)
         epoch_s = time.perf_counter() - begun
-        for recorder in recorders:
+        for recorder in recorders:  # before the evaluation, whose bytes and seconds are not training's
             recorder.trained(epoch)
         scores = Scores(train=float("nan"), val=float("nan"), test=float("nan"))
         if _evaluates(epoch, settings.epochs, settings.evaluate_every):
@@ -162,11 +162,12 @@ def fit(
             "test_score": _number(scores.test),
             **{name: _number(value) for name, value in scores.also.items()},
             "epoch_s": round(epoch_s, 7),
-            **{name: value for some in figures for name, value in some.items()},
+            **{name: value for entries in figures for name, value in entries.items()},
         }
         ended = EndedEpoch(epoch, loss, record, trainer.take_arrivals())
         for recorder in recorders:
             recorder.ended(ended)
+        # After the records, so that they show the epoch that failed, and before a checkpoint of its weights.
         _check_finite(loss, epoch)
         keeper.after(epoch, time.perf_counter() - started)
     keeper.close()
@@ -176,15 +177,16 @@ def fit(
 
 
 def _identity(config: RunConfig) -> str:
-    """Return what tells the messages of this run from those of others; the same on every machine."""
-    whole = config.to_json()
-    kept = {part: whole[part] for part in ("system", "model", "train", "workers", "task")}
-    return json.dumps(kept, sort_keys=True) + os.environ.get("TORCHELASTIC_RUN_ID", "")
+    """Return an identifier of this run for its message headers; the same on every machine."""
+    value = config.to_json()
+    # Without graph and launch settings: a graph's path may differ between machines.
+    parts = {name: value[name] for name in ("system", "model", "train", "workers", "task")}
+    return json.dumps(parts, sort_keys=True) + os.environ.get("TORCHELASTIC_RUN_ID", "")
 
 
 def _check_same_partition(shard: Shard) -> None:
-    """Refuse shards of different partitions, which machines without a common cache can make; also a barrier."""
-    counts = torch.zeros(2, shard.workers, shard.workers, dtype=torch.int64)
+    """Raise if shards belong to different partitions, as machines without a common cache can make; also a barrier."""
+    counts = torch.zeros(2, shard.workers, shard.workers, dtype=torch.int64)  # rows from sender (dim 1) to receiver
     plan = shard.plan("forward")
     counts[0, :, shard.rank] = plan.received_rows
     counts[1, shard.rank] = plan.sent_rows
@@ -192,8 +194,9 @@ def _check_same_partition(shard: Shard) -> None:
     dist.all_reduce(counts)
     if not torch.equal(counts[0], counts[1]):
         raise RuntimeError(
-            "workers must hold shards of one partition, got rows to send that nobody expects; let all machines share "
-            "the folder GNNQLAB_CACHE, or choose the partition Random(), on the command line --partition random"
+            "workers must hold shards of one partition, got different numbers of rows to send and to receive; use one "
+            "folder GNNQLAB_CACHE for all machines, or choose the partition Random(), on the command line --partition "
+            "random"
         )
 
 
@@ -211,7 +214,7 @@ def _number(value: float) -> float | None:
 
 
 def link_pacer(link: Link, rank: int, workers: int, folder: Path) -> Pacer | None:
-    """Return what slows this worker's messages down, if its link is not a real one."""
+    """Return the pacer that throttles this worker's messages; ``None`` if the link is not paced."""
     if link.kind != "paced":
         return None
     assert link.bytes_per_s is not None
@@ -228,7 +231,7 @@ def _device(config: RunConfig, rank: int) -> torch.device:
 
 
 def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer, device: torch.device) -> None:
-    """Write what was found out while the run was set up, for tables and reports."""
+    """Write ``facts.json``: properties of the graph, model, system and machine known after set-up, for reports."""
     facts = {
         "multi_label": shard.multi_label,
         "score": trainer.objective.score,
@@ -252,13 +255,14 @@ def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer
     for adaptive in trainer.adaptives.values():
         facts |= adaptive.notes()
     print(
-        f"training on {facts['device']}, backend {facts['backend']}, {facts['threads']} thread(s) a worker", flush=True
+        f"training on {facts['device']}, backend {facts['backend']}, {facts['threads']} thread(s) per worker",
+        flush=True,
     )
     write_text(folder / "facts.json", json.dumps(facts, indent=1))
 
 
 def _projected_first(config: RunConfig, trainer: Trainer) -> list[bool]:
-    """Return which layers send projected rows."""
+    """Return True for each layer that sends projected rows."""
     layers = [bool(each.projects_first) for each in getattr(trainer.model, "convolutions", [])]
     if trainer.exchange is None or not trainer.exchange.aggregates_before_projection or config.model.dropout == 0.0:
         return layers

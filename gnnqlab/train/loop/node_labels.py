@@ -1,4 +1,4 @@
-"""Classification of nodes: loss and scores over rows that are spread over workers."""
+"""Node classification: loss and scores over nodes that are distributed over workers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["ManyLabels", "NodeLabels", "OneLabel", "label_objective"]
 
 
 def label_objective(part: Graph | Shard, device: torch.device | str = "cpu") -> NodeLabels:
-    """Return the objective of a whole graph or of one worker's shard: its nodes have one label each, or several.
+    """Return the objective of a whole graph or one worker's shard, for single-label or multi-label nodes.
 
     Raises:
-        ValueError: if there is nothing to learn from.
+        ValueError: if no training node is labelled.
     """
     masks = tuple(mask.to(device) for mask in (part.train_mask, part.val_mask, part.test_mask))
     global_train = part.global_train if isinstance(part, Shard) else int(part.train_mask.sum())
@@ -45,16 +45,16 @@ def label_objective(part: Graph | Shard, device: torch.device | str = "cpu") -> 
 
 @dataclass(frozen=True, eq=False)
 class NodeLabels(ABC):
-    """Targets of the rows a worker owns, and global counts: the loss is a mean over *all* training nodes."""
+    """Targets of the nodes a worker owns, and global counts: the loss is a mean over *all* training nodes."""
 
     score: ClassVar[str]
     also: ClassVar[tuple[str, ...]] = ()
     channels: ClassVar[Sequence[Channel]] = ()
-    """A node's loss needs its own row alone."""
+    """Empty: the loss of a node needs only its own logits."""
 
     labels: Tensor
     masks: tuple[Tensor, Tensor, Tensor]
-    """Training, validation and test rows, bool ``(N,)``."""
+    """Training, validation and test nodes, bool ``(N,)``."""
     train_rows: Tensor
     global_train: int
 
@@ -64,39 +64,40 @@ class NodeLabels(ABC):
 
     def scores(self, logits: Tensor, look: AggregationContext | None = None, *, distributed: bool) -> Scores:
         """Return global scores; counts are summed over workers before they are divided."""
-        hits, misses = self._hits(logits, self.labels)
+        hits, misses = self._hits(logits, self.labels)  # (N, C) -> (N,), (N,)
         counts = torch.stack([torch.stack([(hits * mask).sum(), (misses * mask).sum()]) for mask in self.masks])
         if distributed:
             counts = counts.cpu() if dist.get_backend() == "gloo" else counts
             dist.all_reduce(counts)
+        # Counts, not scores, are summed: workers have different numbers of nodes in a split.
         train, val, test = (self._divided(int(hit), int(miss)) for hit, miss in counts.tolist())
         return Scores(train=train, val=val, test=test)
 
     def train_counts(self, logits: Tensor) -> tuple[float, float]:
-        """Return two numbers of this worker's training rows whose sums over workers divide to the training score."""
+        """Return numerator and denominator of this worker's training score; their sums over workers give the score."""
         hits, misses = self._hits(logits[self.train_rows], self.labels[self.train_rows])
         return self._parts(float(hits.sum()), float(misses.sum()))
 
     def _divided(self, hits: int, misses: int) -> float:
-        above, below = self._parts(hits, misses)
-        return above / below if hits + misses else float("nan")
+        numerator, denominator = self._parts(hits, misses)
+        return numerator / denominator if hits + misses else float("nan")
 
     @abstractmethod
     def _total(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the loss of some rows, summed."""
+        """Return the summed loss of some rows."""
 
     @abstractmethod
     def _hits(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what is right and what is wrong of every row."""
+        """Return the numbers of correct and of wrong predictions of every row."""
 
     @staticmethod
     @abstractmethod
     def _parts(hits: float, misses: float) -> tuple[float, float]:
-        """Return what the score is the quotient of."""
+        """Return numerator and denominator of the score."""
 
 
 class OneLabel(NodeLabels):
-    """Nodes of one class each: cross-entropy; the score is accuracy, in [0, 1]."""
+    """Single-label classification: cross-entropy; the score is accuracy, in [0, 1]."""
 
     score = "accuracy"
 
@@ -113,10 +114,10 @@ class OneLabel(NodeLabels):
 
 
 class ManyLabels(NodeLabels):
-    """Nodes of several classes: binary cross-entropy summed over classes; the score is micro-F1, in [0, 1].
+    """Multi-label classification: binary cross-entropy summed over classes; the score is micro-F1, in [0, 1].
 
-    ``2 TP / (2 TP + FP + FN)`` with counts summed over everything before dividing, a label predicted where its logit
-    is positive.
+    ``2 TP / (2 TP + FP + FN)`` with counts summed over all nodes and classes; a label is predicted if its logit is
+    positive.
     """
 
     score = "f1_micro"
@@ -126,7 +127,7 @@ class ManyLabels(NodeLabels):
 
     def _hits(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         predicted, truth = logits > 0, labels > 0
-        return (predicted & truth).sum(1), (predicted ^ truth).sum(1)
+        return (predicted & truth).sum(1), (predicted ^ truth).sum(1)  # TP and FP + FN of each node
 
     @staticmethod
     def _parts(hits: float, misses: float) -> tuple[float, float]:

@@ -1,7 +1,7 @@
-"""What a training learns and how well it does: a loss and scores of the rows that a model's last layer makes.
+"""Objective of a training: loss and scores of the model's output.
 
-The trainer knows no task. It hands an objective the rows of its nodes and the look that would come next, sums what all
-workers return, and leaves the gradient with respect to those rows to autograd, through whatever the objective fetched.
+The trainer is independent of the task. It passes the output of its nodes and the context of a further aggregation to
+the objective and sums the losses of all workers; autograd differentiates through any rows the objective fetched.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ __all__ = ["Objective", "Scores"]
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """An objective's score in [0, 1] of each split; NaN where a split is empty."""
+    """Score of an objective in [0, 1] for each split; NaN for an empty split."""
 
     train: float
     val: float
     test: float
     also: Mapping[str, float] = field(default_factory=dict)
-    """Further scores by their columns in ``run.records``."""
+    """Further scores by column of ``run.records``."""
 
 
 class Objective(Protocol):
-    """Loss and scores of a training, on one worker; see ``node_labels.py`` for the usual ones."""
+    """Loss and scores of a training, on one worker; ``node_labels.py`` has those of node classification."""
 
     score: ClassVar[str]
-    """Name of the score, one of ``scores.py``, that decides which epoch was best."""
+    """Name of the score, one of ``scores.py``, that selects the best epoch."""
     also: ClassVar[tuple[str, ...]]
-    """Names of further scores, each of validation and test: ``val_`` and ``test_`` columns."""
+    """Names of further scores, with columns ``val_`` and ``test_``."""
 
     @property
     def channels(self) -> Sequence[Channel]:
-        """What rows of other workers come through in training passes; none if it needs no others."""
+        """Channels that fetch rows of other workers in training passes; empty if none are needed."""
 
     def loss(self, rows: Tensor, look: AggregationContext | None = None) -> Tensor:
         """Return this worker's share of the loss, differentiable in ``rows``; shares add up to the loss.
 
         Args:
-            rows: of this worker's nodes, as the last layer makes them, float32 ``(N, C)``.
-            look: the one after the model's last, epoch and place of what is fetched of other workers; who fetches
-                nothing needs none.
+            rows: output of the last layer for this worker's nodes, float32 ``(N, C)``.
+            look: aggregation context after the model's last one, for rows fetched from other workers; not needed by
+                objectives without.
         """
 
     def scores(self, rows: Tensor, look: AggregationContext | None = None, *, distributed: bool) -> Scores:
-        """Return global scores, the same on every worker: sums over workers are made before divisions."""
+        """Return global scores, identical on all workers: counts are summed over workers before any division."""
 
     def train_counts(self, rows: Tensor) -> tuple[float, float]:
-        """Return two numbers of this worker's part of a training pass whose sums divide to the training score.
+        """Return numerator and denominator of this worker's training score; their sums over workers give the score.
 
-        It is asked after :meth:`loss`, about the same rows.
+        Called after :meth:`loss`, with the same rows.
         """

@@ -12,22 +12,22 @@ __all__ = ["Adam", "FlatParameters"]
 class FlatParameters:
     """A model's parameters and gradients as views of two flat float32 buffers.
 
-    The gradient buffer has a few elements more, for what else ``reduction.py`` sums, so that one all-reduce sums all.
+    The gradient buffer has a few extra elements for the facts of ``reduction.py``, so that one all-reduce sums all.
 
     Args:
-        model: its parameters become views.
-        num_facts: how many elements more.
+        model: its parameters become views of the buffers.
+        num_facts: number of extra elements.
     """
 
     def __init__(self, model: nn.Module, *, num_facts: int = 2) -> None:
         parameters = list(model.parameters())
         self.list: list[nn.Parameter] = parameters
-        """In the order of the buffers."""
+        """Parameters in the order of the buffers."""
         sizes = [parameter.numel() for parameter in parameters]
         device = parameters[0].device if parameters else torch.device("cpu")
         self.values = torch.empty(sum(sizes), device=device)
         self.summed = torch.zeros(sum(sizes) + num_facts, device=device)
-        """Gradients and facts: what is summed over workers."""
+        """Gradients and facts, summed over workers."""
         self.gradients = self.summed[: sum(sizes)]
         self.facts = self.summed[sum(sizes) :]
         offset = 0
@@ -43,14 +43,14 @@ class FlatParameters:
         self.summed.zero_()
 
     def spread(self) -> None:
-        """Make every worker start from the values of rank 0."""
+        """Broadcast the values of rank 0 to all workers."""
         dist.broadcast(self.values, 0)
 
 
 class Adam:
     """Adam (Kingma & Ba, 2015) over :class:`FlatParameters`, fused; equals ``torch.optim.Adam``.
 
-    The constructor of any ``torch.optim`` optimizer imports the compiler, two seconds for every worker.
+    It is used because the constructor of any ``torch.optim`` optimizer imports the compiler: two seconds per worker.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Adam:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Move the parameters by one step along the reduced gradients."""
+        """Update the parameters by one step with the reduced gradients."""
         self.steps += 1
         torch._fused_adam_(  # type: ignore[attr-defined]
             [self._parameters.values],

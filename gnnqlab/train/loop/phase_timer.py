@@ -1,4 +1,4 @@
-"""Where an epoch's seconds go: exactly one phase is open at any time, so the phases add up to the epoch."""
+"""Timer of an epoch's phases: exactly one phase is open at any time, so the phases add up to the epoch."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ PHASES = (
     "assign",
     "other",
 )
-"""Phases of an epoch: the products of central and of marginal rows (neighbour sums, and the projections that run
-between them), quantization, waiting for messages, the model's other computations (`PARTS`), the gradient all-reduce,
-the step, evaluation, bit-width assignment, and what no other phase claims."""
+"""Phases of an epoch: aggregation of central and of marginal rows (with the projections that run in between),
+quantization, waiting for messages, the model's other computations (`PARTS`), the gradient all-reduce, the optimizer
+step, evaluation, bit-width assignment, and the rest."""
 
 PARTS = {"dense": ("products", "elementwise", "loss")}
-"""Phases that a phase is the sum of: projections beside the convolutions; dropout, norms, activations and sums; the
-loss. Forward and backward each."""
+"""Phases and the parts that they are the sum of: projections outside the convolutions; dropout, norms, activations and
+sums; the loss. Each includes forward and backward pass."""
 
 _ALL = (*PHASES, *(part for parts in PARTS.values() for part in parts))
 _BEATS = {"encode": "encode", "wait": "wait", "reduce": "reduce", "evaluate": "evaluate"}
 
 
 class PhaseTimer:
-    """Measures phases exclusively: opening one pauses the one around it.
+    """Timer of exclusive phases: opening a phase pauses the enclosing one.
 
     Example:
         >>> clock = PhaseTimer()
@@ -57,9 +57,9 @@ class PhaseTimer:
         """Start in the phase ``other``.
 
         Args:
-            beat: told about every change of phase.
-            timer: seconds; ``time.thread_time`` counts only those in which this thread computed.
-            observers: receive an event for each stretch of a phase.
+            beat: called with the name of every new phase, for the heartbeat.
+            timer: returns seconds; ``time.thread_time`` counts only the CPU time of this thread.
+            observers: receive an event for each interval of a phase.
         """
         self._beat, self._timer, self._observers = beat, timer, observers
         self._folded = False
@@ -71,26 +71,26 @@ class PhaseTimer:
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
         if self._folded:
-            # The seconds belong to the phase around; who watches must still see a worker wait for another.
+            # The seconds count for the enclosing phase, but the heartbeat must still show a wait for another worker.
             self._beat(_BEATS.get(phase, _BEATS.get(self._open, "compute")))
             yield
             self._beat(_BEATS.get(self._open, "compute"))
             return
-        around = self._switch(phase)
+        outer = self._switch(phase)
         try:
             yield
         finally:
-            self._switch(around)
+            self._switch(outer)
 
     def enter(self, phase: str) -> str:
-        """Open a phase from here on, until another is opened or the block around ends; return the one before.
+        """Open a phase until another is opened or the enclosing block ends; return the phase before.
 
-        Nobody is told: what turns is computation, and so is what it turns from.
+        The heartbeat is not updated, because both phases are computation.
         """
         return self._open if self._folded else self._switch_silently(phase)
 
     def enter_hook(self, phase: str) -> Callable[[object], None]:
-        """Return what turns to a phase, whatever it is given: the same each time, for hooks of a backward pass."""
+        """Return a function that opens a phase and ignores its argument, one per phase, for backward hooks."""
         if phase not in self._turners:
 
             def turn(_: object) -> None:
@@ -101,7 +101,7 @@ class PhaseTimer:
 
     @contextmanager
     def whole(self, phase: str) -> Iterator[None]:
-        """Open a phase that claims everything inside it, phases of its own included."""
+        """Open a phase that includes all time inside it, also that of nested phases."""
         with self(phase):
             self._folded = True
             try:
@@ -110,29 +110,29 @@ class PhaseTimer:
                 self._folded = False
 
     def take(self) -> dict[str, float]:
-        """Return seconds per phase since the last call, and start anew; each second is counted once."""
+        """Return seconds per phase since the last call and reset them; each second is counted once."""
         self._switch(self._open)
         seconds, self._seconds = self._seconds, dict.fromkeys(_ALL, 0.0)
         return seconds
 
     def _switch(self, phase: str) -> str:
-        around = self._switch_silently(phase)
+        outer = self._switch_silently(phase)
         self._beat(_BEATS.get(phase, "compute"))
-        return around
+        return outer
 
     def _switch_silently(self, phase: str) -> str:
         now = self._timer()
-        around = self._open
-        self._seconds[around] += now - self._since
+        outer = self._open
+        self._seconds[outer] += now - self._since  # every second belongs to exactly one phase
         if self._observers.phase_ended:
             observers = self._observers
-            observers.emit(observers.phase_ended, PhaseEnded(observers.rank, observers.epoch, around, self._since, now))
+            observers.emit(observers.phase_ended, PhaseEnded(observers.rank, observers.epoch, outer, self._since, now))
         self._open, self._since = phase, now
-        return around
+        return outer
 
 
 def summed(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Return seconds as records have them: a phase that has parts is their sum, and the parts stand behind.
+    """Return seconds as in records: a phase with parts includes their sum, and the parts are listed as well.
 
     Example:
         >>> found = summed({**dict.fromkeys(PHASES, 0.0), "products": 2.0, "elementwise": 1.0, "loss": 0.5})

@@ -1,4 +1,4 @@
-"""The recorders of every training: seconds, bytes, decisions, and the files of records and messages."""
+"""Recorders of every training: seconds, bytes, decisions, and the files of records and messages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PhaseSeconds(Recorder):
 
 
 class ChannelBytes(Recorder):
-    """Record the bytes and seconds of all channels in an epoch, and the most memory so far."""
+    """Record the bytes and seconds of all channels in an epoch, and the peak memory so far."""
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
@@ -85,7 +85,7 @@ class HostBytes(Recorder):
 
 
 class RoundedProducts(Recorder):
-    """Record the matrices that the products of codes quantized, as ``rounded``; nothing for other products."""
+    """Record the number of elements quantized for products of codes, as ``rounded``; nothing for other products."""
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
@@ -109,7 +109,7 @@ class RoundedProducts(Recorder):
 
 
 class EntropyOfCodes(Recorder):
-    """Count the codes of messages in every n-th epoch; messages carry the counts."""
+    """Enable the counting of message codes in every n-th epoch; the counts are stored with the messages."""
 
     def __init__(self, counting: Counting, every: int) -> None:
         self._counting, self._every = counting, every
@@ -119,7 +119,7 @@ class EntropyOfCodes(Recorder):
 
 
 class Decisions(Recorder):
-    """Write the decisions of what adapts, show it the messages of an epoch, and keep its tables."""
+    """Write the decisions of the callbacks, pass them the messages of an epoch, and save their tables."""
 
     def __init__(self, folder: Path, rank: int, trainer: Trainer) -> None:
         self._folder, self._rank, self._trainer = folder, rank, trainer
@@ -127,7 +127,7 @@ class Decisions(Recorder):
     def trained(self, epoch: int) -> None:
         trainer = self._trainer
         decided = take_decisions(trainer, epoch)
-        if not decided or self._rank != 0:  # all workers decide alike
+        if not decided or self._rank != 0:  # all workers make the same decisions
             return
         with trainer.clock.whole("assign"):
             for name in dict.fromkeys(name for name, _ in decided):
@@ -146,7 +146,7 @@ class Decisions(Recorder):
 
 
 class RecordFile(Recorder):
-    """Write ``records-rankR.jsonl``, one line an epoch."""
+    """Write ``records-rankR.jsonl``, one line per epoch."""
 
     def __init__(self, folder: Path, rank: int) -> None:
         self._lines = JsonLines(folder / f"records-rank{rank}.jsonl")
@@ -159,7 +159,7 @@ class RecordFile(Recorder):
 
 
 class TrafficFile(Recorder):
-    """Write ``traffic-rankR.jsonl``: the messages of an epoch, and what a cache did not send."""
+    """Write ``traffic-rankR.jsonl``: the messages of an epoch, and the rows that a cache skipped."""
 
     def __init__(self, folder: Path, rank: int, trainer: Trainer) -> None:
         self._lines = JsonLines(folder / f"traffic-rank{rank}.jsonl")
@@ -193,7 +193,7 @@ class ObserverEvents(Recorder):
 
 
 def take_decisions(trainer: Trainer, epoch: int) -> list[Entry]:
-    """Return what a trainer's adaptive components decided since the last call; report it to the observers."""
+    """Return the decisions of a trainer's callbacks since the last call; report them to the observers."""
     observers = trainer.observers
     decided = [entry for adaptive in trainer.adaptives.values() for entry in adaptive.entries()]
     if observers.decision_made:
@@ -210,7 +210,7 @@ def report_epoch(observers: Observers, epoch: int, loss: float, record: Mapping[
 
 
 def _peak_memory() -> int:
-    """Return the most memory this process, or its GPU, has held, in bytes."""
+    """Return the peak memory of this process, or of its GPU, in bytes."""
     if torch.cuda.is_initialized():
         return torch.cuda.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,9 +1,9 @@
-"""Gradients and a few facts summed over all workers: at once, or layer by layer under the backward pass.
+"""All-reduce of gradients and a few facts: after the backward pass, or layer by layer during it.
 
-The facts are the loss, a flag, and what somebody asks for beside them (``shared.py``). Each worker's loss is a sum over
-its rows divided by *global* counts, so that sums over workers are means. The flag says that a worker has something to
-share (``control.py``). Numbers of which the largest is wanted stand in a slot of their own for each worker, to which
-the others add zero: so all read the same numbers. Each fact costs four bytes in a message that travels anyway.
+The facts are the loss, a flag, and the statistics that callbacks request (``shared.py``). Each worker's loss is a sum
+over its nodes divided by *global* counts, so that sums over workers are means. The flag is set if a worker has an
+update to share (``control.py``). Values whose maximum is requested have one slot per worker, to which the other workers
+add zero: so all workers read the same values. Each fact costs four bytes in a message that is sent anyway.
 """
 
 from __future__ import annotations
@@ -22,40 +22,40 @@ from gnnqlab.train.loop.parameters import FlatParameters
 __all__ = ["GRADIENTS", "AtOnce", "Facts", "Meanwhile", "Reduction", "Slots", "Summed", "make_reduction"]
 
 GRADIENTS = ("float32", "float32-by-layer", "bfloat16")
-"""How weight gradients travel: the type, and whether a layer's go while the backward pass of those before it runs. Two
-workers have float32 ones go by layer in any case: a sum of two terms has no order, so it is the same to the bit."""
+"""Types of the all-reduce; ``-by-layer`` overlaps it with the backward pass of earlier layers. Two workers always
+reduce float32 by layer: a sum of two terms does not depend on their order, so it is identical to the bit."""
 
 _BUCKET = 2**14
-"""Fewest elements of a message of its own; smaller layers go along with the next one."""
+"""Least elements per message; smaller layers are sent together with the next one."""
 
 
 class Facts(NamedTuple):
-    """What a worker says of its epoch."""
+    """Facts of one worker's epoch."""
 
     loss: Tensor
-    """Its share of the loss."""
+    """Share of this worker in the loss."""
     flag: bool = False
-    """Whether it has something to share."""
+    """True if the worker has an update to share."""
     sums: Sequence[float] = ()
-    """Its terms of what is summed."""
+    """Terms of this worker in the sums."""
     maxima: Sequence[float | None] = ()
-    """Its values of that of which the largest counts; ``None`` where it knows none."""
+    """Values of this worker for the maxima; ``None`` if unknown."""
 
 
 class Summed(NamedTuple):
-    """What all workers know of an epoch, bit for bit the same."""
+    """Reduced facts of an epoch, identical to the bit on all workers."""
 
     loss: float
     flag: bool
-    """Whether any worker has something to share."""
+    """True if any worker has an update to share."""
     sums: tuple[float, ...] = ()
     maxima: tuple[float | None, ...] = ()
-    """The largest value of all workers; ``None`` if any does not know its own."""
+    """Maximum over all workers; ``None`` if the value of any worker is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slots:
-    """Where the facts stand in the buffer that is summed: loss, flag, the slots of each maximum, sums."""
+    """Layout of the facts in the summed buffer: loss, flag, P slots for each maximum, sums."""
 
     sums: int = 0
     maxima: int = 0
@@ -78,7 +78,7 @@ class Slots:
             Summed(loss=1.0, flag=False, sums=(), maxima=(3.0,))
         """
         into[0], into[1] = facts.loss.detach(), float(facts.flag)
-        for index, value in enumerate(facts.maxima):
+        for index, value in enumerate(facts.maxima):  # NaN survives the sum, so an unknown value stays unknown
             into[2 + index * self.workers + rank] = math.nan if value is None else value
         for index, term in enumerate(facts.sums, start=self.count - self.sums):
             into[index] = term
@@ -91,21 +91,21 @@ class Slots:
 
 
 class Reduction(Protocol):
-    """Sums what every worker found in its backward pass."""
+    """Sum of all workers' gradients and facts."""
 
     @property
     def sent_bytes(self) -> int:
-        """Bytes that every worker puts into the sum."""
+        """Bytes that every worker contributes to the sum."""
 
     def begin(self, facts: Facts) -> None:
-        """Take this worker's facts, before its backward pass."""
+        """Store this worker's facts, before its backward pass."""
 
     def finish(self) -> Summed:
-        """Leave the summed gradients in the flat buffer; return the summed facts."""
+        """Store the summed gradients in the flat buffer; return the summed facts."""
 
 
 class AtOnce:
-    """One float32 all-reduce after the backward pass; alone, nothing to sum."""
+    """One float32 all-reduce after the backward pass; none for a single worker."""
 
     def __init__(self, parameters: FlatParameters, slots: Slots, *, distributed: bool) -> None:
         self._parameters, self._slots, self._distributed = parameters, slots, distributed
@@ -125,18 +125,18 @@ class AtOnce:
 
 
 class Meanwhile:
-    """All-reduces posted while the backward pass goes on: a layer's gradients travel once they are whole.
+    """All-reduces during the backward pass: a layer's gradients are posted as soon as they are complete.
 
-    Layers are taken from the last to the first, small ones together, in the same order on every worker. The facts
-    travel in float32. In bfloat16 a sum over workers is rounded to 8 bits of mantissa: a relative error of 2^-8 at most
-    in each term and each partial sum. In float32 it is the sum of :class:`AtOnce`, to the bit for two workers; the
-    terms of more are added in another order where a message has another length.
+    Buckets are posted from the last layer to the first, small layers together, in the same order on every worker. Facts
+    are sent in float32. In bfloat16 a sum over workers is rounded to 8 bits of mantissa: a relative error of 2^-8 at
+    most in each term and each partial sum. In float32 it equals the sum of :class:`AtOnce`, to the bit for two workers;
+    with more, the order of terms depends on the length of a message.
     """
 
     def __init__(self, parameters: FlatParameters, slots: Slots, dtype: torch.dtype = torch.bfloat16) -> None:
         self._parameters, self._slots = parameters, slots
         self._facts, self._rank = parameters.facts, dist.get_rank()
-        self._travels = parameters.gradients  # float32 ones are summed where they lie
+        self._travels = parameters.gradients  # float32 gradients are summed in place
         if dtype != torch.float32:
             self._travels = torch.zeros_like(parameters.values, dtype=dtype)
         self._spans, bucket_of = _buckets([parameter.numel() for parameter in parameters.list])
@@ -145,7 +145,7 @@ class Meanwhile:
         self._posted = 0
         self._works: list[dist.Work] = []
         for parameter, bucket in zip(parameters.list, bucket_of, strict=True):
-            parameter.register_post_accumulate_grad_hook(lambda _, bucket=bucket: self._whole(bucket))
+            parameter.register_post_accumulate_grad_hook(lambda _, bucket=bucket: self._count_complete(bucket))
 
     @property
     def sent_bytes(self) -> int:
@@ -154,10 +154,10 @@ class Meanwhile:
     def begin(self, facts: Facts) -> None:
         self._missing, self._posted = list(self._sizes), 0
         self._slots.write(self._facts, facts, self._rank)
-        self._works = [_start(self._facts)]
+        self._works = [_start(self._facts)]  # first, and before any gradient: the same order on all workers
 
     def finish(self) -> Summed:
-        self._post(len(self._spans))  # a parameter that took no part has no gradient to wait for
+        self._post(len(self._spans))  # unused parameters get no gradient, so their buckets are still unposted
         for work in self._works:
             work.wait()
         self._works = []
@@ -165,10 +165,11 @@ class Meanwhile:
             self._parameters.gradients.copy_(self._travels)
         return self._slots.read(self._facts)
 
-    def _whole(self, bucket: int) -> None:
-        """Count a parameter whose gradient is complete; post every bucket whose turn has come."""
-        if self._works:
+    def _count_complete(self, bucket: int) -> None:
+        """Count a parameter whose gradient is complete; post all complete buckets up to the first incomplete one."""
+        if self._works:  # empty outside begin() and finish(): a backward pass of another caller is not reduced
             self._missing[bucket] -= 1
+            # A bucket completed out of order waits: collectives must have the same order on all workers.
             ready = self._posted
             while ready < len(self._spans) and self._missing[ready] == 0:
                 ready += 1
@@ -186,16 +187,16 @@ class Meanwhile:
 def make_reduction(
     parameters: FlatParameters, slots: Slots, *, gradients: str = "float32", distributed: bool
 ) -> Reduction:
-    """Return how gradients are summed.
+    """Return the reduction for a type of gradients.
 
     Args:
-        parameters: whose buffer has ``slots.count`` elements for facts.
-        slots: where these stand.
-        gradients: how gradients travel, one of `GRADIENTS`.
-        distributed: whether there is anybody to sum with.
+        parameters: gradients, and ``slots.count`` elements for facts.
+        slots: layout of the facts.
+        gradients: type of the all-reduce, one of `GRADIENTS`.
+        distributed: True if there are other workers.
 
     Raises:
-        ValueError: if there is no such way.
+        ValueError: if ``gradients`` is unknown.
     """
     if gradients not in GRADIENTS:
         raise ValueError(f"gradients must be one of {GRADIENTS}, got {gradients!r}")
@@ -212,10 +213,10 @@ def _start(buffer: Tensor) -> dist.Work:
 
 
 def _buckets(sizes: list[int]) -> tuple[list[tuple[int, int]], list[int]]:
-    """Cut a flat buffer into spans of whole parameters, the last parameters first.
+    """Split a flat buffer into spans of whole parameters, the last parameters first.
 
     Returns:
-        ``(start, end)`` of each span, and the span of each parameter.
+        ``(start, end)`` of each span, and the index of each parameter's span.
 
     Example:
         >>> _buckets([2**14, 3, 2**15])

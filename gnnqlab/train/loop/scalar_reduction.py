@@ -1,4 +1,4 @@
-"""What adaptives want to know of all workers, put among the facts that travel with the gradients, and handed back."""
+"""Scalars all-reduced for callbacks, together with the gradients."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["ScalarReduction"]
 
 
 class ScalarReduction:
-    """Sums and maxima that a list of adaptives wants.
+    """Sums and maxima that callbacks request.
 
     Args:
-        adaptives: in the same order on every worker.
+        adaptives: the callbacks, in the same order on every worker.
         workers: P.
 
     Raises:
-        ValueError: if one wants something else than a sum or a maximum.
+        ValueError: if a callback requests anything but a sum or a maximum.
     """
 
     def __init__(self, adaptives: Sequence[Adaptive], workers: int) -> None:
@@ -28,34 +28,34 @@ class ScalarReduction:
             for name, how in adaptive.wants.items():
                 if how not in self._places:
                     raise ValueError(
-                        f"what is wanted must be a 'sum' or a 'max', got {how!r} for {name!r} of {adaptive.name}"
+                        f"a requested reduction must be 'sum' or 'max', got {how!r} for {name!r} of {adaptive.name}"
                     )
                 self._places[how].append((index, name))
         self.slots = Slots(sums=len(self._places["sum"]), maxima=len(self._places["max"]), workers=workers)
-        """Where they stand."""
+        """Layout of the scalars in the summed buffer."""
 
     def say(self, epoch_s: float | None) -> tuple[list[float], list[float | None]]:
-        """Return this worker's terms and values.
+        """Return this worker's terms of the sums and values for the maxima.
 
         Raises:
-            ValueError: if an adaptive does not say a number that it wants.
+            ValueError: if a callback does not return the values that it requests.
         """
-        said = [adaptive.says(epoch_s) for adaptive in self._adaptives]
-        for adaptive, values in zip(self._adaptives, said):
+        local = [adaptive.says(epoch_s) for adaptive in self._adaptives]
+        for adaptive, values in zip(self._adaptives, local):
             if set(values) != set(adaptive.wants):
-                raise ValueError(f"{adaptive.name} must say {sorted(adaptive.wants)}, got {sorted(values)}")
+                raise ValueError(f"{adaptive.name} must return {sorted(adaptive.wants)}, got {sorted(values)}")
         terms: list[float] = []
         for index, name in self._places["sum"]:
-            term = said[index][name]
+            term = local[index][name]
             if term is None:
-                raise ValueError(f"{self._adaptives[index].name} must know its term of the sum {name!r}, got None")
+                raise ValueError(f"{self._adaptives[index].name} must return a number for the sum {name!r}, got None")
             terms.append(term)
-        return terms, [said[index][name] for index, name in self._places["max"]]
+        return terms, [local[index][name] for index, name in self._places["max"]]
 
     def told(self, summed: Summed) -> list[Mapping[str, float | None]]:
-        """Return what every adaptive is told."""
-        told: list[dict[str, float | None]] = [{} for _ in self._adaptives]
+        """Return the reduced values of every callback, by name."""
+        reduced: list[dict[str, float | None]] = [{} for _ in self._adaptives]
         for how, values in (("sum", summed.sums), ("max", summed.maxima)):
             for (index, name), value in zip(self._places[how], values, strict=True):
-                told[index][name] = value
-        return list(told)
+                reduced[index][name] = value
+        return list(reduced)

@@ -1,6 +1,6 @@
-"""How scores are called: in the files of a run, and by people.
+"""Names of scores in the files of a run, and their labels in tables and figures.
 
-An objective names its score; a run's ``facts.json`` tells the name, and summaries have the score behind ``test_``.
+An objective names its score; a run's ``facts.json`` stores the name, and summaries have the key ``test_`` + name.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 __all__ = ["ALSO", "SCORES", "also_in", "also_told", "score_in", "score_key", "score_label", "score_told"]
 
 SCORES = {"accuracy": "accuracy", "f1_micro": "micro-F1", "auc": "AUC"}
-"""Name of a score in summaries, behind ``test_`` -> what people call it."""
+"""Name of a score in summaries, after ``test_`` -> its label."""
 ALSO = {"mrr": "MRR"}
-"""The same of further scores, which stand beside one of these."""
+"""The same for further scores, reported in addition to one of these."""
 
 
 def score_told(facts: Mapping[str, Any]) -> str:
-    """Return the name of a run's score as its ``facts.json`` tells it, those from before it was told too.
+    """Return the name of a run's score from its ``facts.json``, also from files of versions that did not store it.
 
     Example:
         >>> score_told({"score": "accuracy"}), score_told({"multi_label": True}), score_told({})
@@ -37,7 +37,7 @@ def also_told(facts: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def also_in(summary: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return the further test scores of a summary by what people call them.
+    """Return the further test scores of a summary by label.
 
     Example:
         >>> also_in({"test_auc": 0.9, "test_mrr": 0.25})
@@ -47,7 +47,7 @@ def also_in(summary: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def score_key(summary: Mapping[str, Any]) -> str:
-    """Return under which key a summary has its test score.
+    """Return the key of a summary's test score.
 
     Example:
         >>> score_key({"test_f1_micro": 0.5}), score_key({})
@@ -57,7 +57,7 @@ def score_key(summary: Mapping[str, Any]) -> str:
 
 
 def score_label(summary: Mapping[str, Any]) -> str:
-    """Return what people call the score of a summary: ``accuracy``, ``micro-F1`` ..."""
+    """Return the label of a summary's score: ``accuracy``, ``micro-F1`` ..."""
     return SCORES[score_key(summary).removeprefix("test_")]
 
 

@@ -1,4 +1,4 @@
-"""One worker's training: an epoch and an evaluation, nothing of launching, files or graphs on disk."""
+"""Training of one worker: epochs and evaluations, independent of launching, files and graphs on disk."""
 
 from __future__ import annotations
 
@@ -55,23 +55,23 @@ __all__ = ["Joined", "Controller", "Trainer", "parts_at_work", "worker_context",
 
 
 class Controller(Protocol):
-    """Brings settings from outside to what adapts; itself one of these. See ``control.py``."""
+    """Callback that applies external settings to other callbacks; see ``control.py``."""
 
     def steers(self, adaptives: Mapping[str, Sequence[Adaptive]]) -> Adaptive:
-        """Take whom it tells of new settings, by axis; return what is asked for news."""
+        """Register the callbacks that receive new settings, by axis; return the one that polls for them."""
 
 
 class Joined(Protocol):
-    """Another way than a process group to sum what the workers found; `gnnqlab.simulation` has threads."""
+    """Alternative to a process group for sums over workers; `gnnqlab.simulation` uses threads."""
 
     workers: int
 
     def reduction(self, parameters: FlatParameters, slots: Slots) -> Reduction:
-        """Return what sums gradients and facts on one worker."""
+        """Return the reduction of gradients and facts on one worker."""
 
 
 class Trainer:
-    """Trains one replica of a model on the rows of one graph or shard."""
+    """Training of one replica of a model on the nodes of one graph or shard."""
 
     def __init__(
         self,
@@ -88,27 +88,27 @@ class Trainer:
         joined: Joined | None = None,
     ) -> None:
         self.adaptives = {adaptive.name: adaptive for adaptive in adaptives}
-        """What adapts between epochs, by name, in the order in which it does; the same on every worker."""
+        """Callbacks by name, in the order in which they run; the same on every worker."""
         if len(self.adaptives) != len(adaptives):
-            raise ValueError(f"what adapts needs a name of its own, got {[each.name for each in adaptives]}")
+            raise ValueError(f"callbacks must have unique names, got {[each.name for each in adaptives]}")
         self._deciding = any(adaptive.decides for adaptive in adaptives)
         workers = joined.workers if joined is not None else dist.get_world_size() if distributed else 1
-        self._wanted = ScalarReduction(adaptives, workers)
-        self._news = False
+        self._scalars = ScalarReduction(adaptives, workers)
+        self._has_update = False
         self._epochs_here = 0
-        self._evaluated = self._rested = False
+        self._evaluated = self._evaluated_before = False
         self._epoch_s: float | None = None
-        self._told: list[Mapping[str, float | None]] = []
+        self._reduced: list[Mapping[str, float | None]] = []
         self.graph, self.objective, self.model, self.settings = graph, objective, model.to(graph.device), settings
         self.exchange, self.distributed = exchange, distributed
         self.clock = clock or PhaseTimer()
         self.observers = graph.observers = observers or Observers()
         if not getattr(model, "takes_sparse_input", False):
             graph.densify_features()
-        slots = self._wanted.slots
+        slots = self._scalars.slots
         self.parameters = FlatParameters(self.model, num_facts=slots.count)
         if distributed:
-            self.parameters.spread()
+            self.parameters.spread()  # identical replicas, also for models that ignore the seed
         if joined is not None:
             self.reduction = joined.reduction(self.parameters, slots)
         else:
@@ -118,10 +118,10 @@ class Trainer:
         self.optimizer = Adam(self.parameters, lr=settings.lr, weight_decay=settings.weight_decay)
 
     def gradients(self, epoch: int) -> float:
-        """Run one training pass; leave the summed gradients in ``parameters`` and return the loss.
+        """Run forward and backward pass; store the summed gradients in ``parameters`` and return the loss.
 
         Raises:
-            NonFiniteMessage: if a row to send holds NaN or Inf (NonFiniteRow on CUDA).
+            NonFiniteMessage: if a row to send has NaN or Inf (NonFiniteRow on CUDA).
         """
         if self.observers.all:
             self.observers.epoch = epoch
@@ -129,70 +129,71 @@ class Trainer:
             self.parameters.zero()
         with self._remakes() as remakes:
             graph = self.graph.at(epoch, training=True, clock=self.clock, remakes=remakes)
-            logits = self.model(graph, self.graph.features)
+            logits = self.model(graph, self.graph.features)  # (N, F) -> (N, C)
             loss = timed(self.clock, "loss", self.objective.loss, logits, graph.next_aggregation(logits))
         self._count(logits)
-        news = any([adaptive.news() for adaptive in self.adaptives.values()])  # noqa: C419  # all are asked
-        with self.clock("reduce"):
-            self.reduction.begin(Facts(loss, news, *self._wanted.say(self._epoch_s)))
-        with self.clock("other"):  # what the backward pass opens last ends with it
+        # A list, not a generator: every callback must be polled in every epoch.
+        has_update = any([adaptive.news() for adaptive in self.adaptives.values()])  # noqa: C419
+        with self.clock("reduce"):  # before the backward pass, whose hooks post the gradients behind the facts
+            self.reduction.begin(Facts(loss, has_update, *self._scalars.say(self._epoch_s)))
+        with self.clock("other"):  # hooks of the backward pass open phases; the last one ends with this block
             loss.backward()
         with self.clock("reduce"):
             summed = self.reduction.finish()
-        self._news, self._told = summed.flag, self._wanted.told(summed)
+        self._has_update, self._reduced = summed.flag, self._scalars.told(summed)
         if self.exchange is not None:
-            self.exchange.release()
+            self.exchange.release()  # post pipelined messages, which would have delayed the all-reduce
         if self.graph.device.type == "cuda":
-            raise_refused(self.graph.device)  # kernels there cannot stop a training themselves
+            raise_refused(self.graph.device)  # CUDA kernels only record an error; raise it here
         return summed.loss
 
     def epoch(self, epoch: int) -> float:
-        """Train one epoch; return its loss (before the step)."""
+        """Train one epoch; return its loss before the optimizer step."""
         begun = time.perf_counter()
         loss = self.gradients(epoch)
         with self.clock("optimizer"):
             self.optimizer.step()
         self._epoch_s = time.perf_counter() - begun if self._is_usual() else None
-        if self._news:
+        if self._has_update:  # on all workers or on none: the flag was summed
             for adaptive in self.adaptives.values():
                 adaptive.follow(epoch)
         if self._deciding:
             with self.clock.whole("assign"):
-                for adaptive, told in zip(self.adaptives.values(), self._told, strict=True):
-                    adaptive.after_epoch(epoch, loss, told)
+                for adaptive, values in zip(self.adaptives.values(), self._reduced, strict=True):
+                    adaptive.after_epoch(epoch, loss, values)
         return loss
 
     def _remakes(self) -> AbstractContextManager[RecomputeContext | None]:
-        """Return what is open around a forward pass and decides what it keeps."""
-        keep, to = self.settings.keep_for_backward, self.observers
+        """Return the context of a forward pass that selects the tensors saved for backward, and reports them."""
+        keep, observers = self.settings.keep_for_backward, self.observers
 
         def report(tensor: Tensor) -> Tensor:
-            to.emit(to.tensor_saved, TensorSaved(to.rank, to.epoch, tensor))
+            observers.emit(observers.tensor_saved, TensorSaved(observers.rank, observers.epoch, tensor))
             return tensor.detach()
 
         if keep != "all":
-            return RecomputeContext(keep, report if to.tensor_saved else None)
-        return _reported_to(report) if to.tensor_saved else nullcontext()
+            return RecomputeContext(keep, report if observers.tensor_saved else None)
+        return _reported_to(report) if observers.tensor_saved else nullcontext()
 
     def _count(self, logits: Tensor) -> None:
-        """Tell who wants to know how many rows the training pass got right."""
-        wanting = [adaptive for adaptive in self.adaptives.values() if adaptive.wants_accuracy]
-        if not wanting:
+        """Pass the counts of the training score to the callbacks that request it."""
+        receivers = [adaptive for adaptive in self.adaptives.values() if adaptive.wants_accuracy]
+        if not receivers:
             return
         with self.clock("loss"):
             right, rows = self.objective.train_counts(logits.detach())
-        for adaptive in wanting:
+        for adaptive in receivers:
             adaptive.counted(right, rows)
 
     def _is_usual(self) -> bool:
-        """Whether an epoch's seconds can be compared; evaluation, steering and checkpoints are not among them.
+        """Return True if the seconds of this epoch are comparable; they exclude evaluation, control and checkpoints.
 
-        The first epoch of a process also sets things up, and rows under way travel on during an evaluation, so that the
-        epoch after it is shorter, unless each epoch is.
+        Not comparable are the first epoch of a process, which includes set-up, and an epoch after an evaluation, during
+        which pending messages arrive, so that it is shorter; unless every epoch follows an evaluation.
         """
-        rested_before, self._rested, self._evaluated = self._rested, self._evaluated, False
+        two_before, self._evaluated_before, self._evaluated = self._evaluated_before, self._evaluated, False
         self._epochs_here += 1
-        return self._epochs_here > 1 and (rested_before or not self._rested)
+        return self._epochs_here > 1 and (two_before or not self._evaluated_before)
 
     @property
     def channels(self) -> list[Channel]:
@@ -201,13 +202,13 @@ class Trainer:
 
     def take_arrivals(self) -> list[MessageRecord]:
         """Return the messages that this worker received since the last call."""
-        taken = [arrival for channel in self.channels for arrival in channel.arrivals]
+        arrivals = [arrival for channel in self.channels for arrival in channel.arrivals]
         for channel in self.channels:
             channel.arrivals.clear()
-        return taken
+        return arrivals
 
     def close(self) -> None:
-        """Return when nothing of this training is under way any more."""
+        """Wait until no message or task of this training is pending."""
         if self.exchange is not None:
             self.exchange.drain()
         for adaptive in self.adaptives.values():
@@ -215,7 +216,7 @@ class Trainer:
 
     @torch.no_grad()
     def evaluate(self, epoch: int) -> Scores:
-        """Return the scores of the current weights; rows are exchanged exactly, in float32."""
+        """Return the scores of the current weights; embeddings are exchanged in float32."""
         self._evaluated = True
         with self.clock.whole("evaluate"):
             self.model.eval()
@@ -232,7 +233,7 @@ def _reported_to(report: Callable[[Tensor], Tensor]) -> Iterator[None]:
 
 
 def worker_context(shard: Shard, settings: TrainSettings, device: torch.device | str = "cpu") -> WorkerContext:
-    """Return where a worker's parts run: who it is, and what it knows of its nodes."""
+    """Return the worker context of a shard: rank, seed, node ids and their importance."""
     return WorkerContext(
         rank=shard.rank,
         workers=shard.workers,
@@ -276,22 +277,22 @@ def worker_trainer(
     """Return the trainer of one worker; ``torch.distributed`` must be initialised if there are several.
 
     Args:
-        shard: its share of the graph.
+        shard: this worker's share of the graph.
         system, model, settings: the same on every worker.
-        device: where it trains.
-        clock: measures its epochs.
-        run: tells the run's messages from those of others; the same on every worker.
-        pacer: slows messages down to the rate of a link that is not there.
-        control: brings settings from outside while it trains.
-        counting: says whether the codes of messages that come are counted; by default they are not.
-        observers: receive events of its messages, aggregations and epochs; those of phases are the clock's.
-        task: what is learnt; by default classes of nodes.
-        links: this worker's, where they are learnt.
-        transports: makes a transport of a name, a rank and a number of workers.
+        device: of the training.
+        clock: timer of the phases.
+        run: identifier of the run in message headers; the same on every worker.
+        pacer: throttles messages to the rate of a simulated link.
+        control: applies external settings during training.
+        counting: switch for counting the codes of received messages; off by default.
+        observers: receive events of messages, aggregations and epochs; the clock has its own for phases.
+        task: learning task; node classification by default.
+        links: this worker's links, for link prediction.
+        transports: creates a transport from a name, a rank and a number of workers.
 
     Raises:
-        ValueError: if the shard has nothing to learn from, so many workers cannot do what the settings ask, or the
-            model attends and edges have weights, or they have features that somebody would not look at.
+        ValueError: if the shard has no training data, the settings do not support this number of workers, the edges
+            have weights under an attention model, or edge features would be ignored.
     """
     settings.require_workers(shard.workers)
     edge_features = 0 if shard.edge_features is None else int(shard.edge_features.shape[1])
@@ -307,7 +308,7 @@ def worker_trainer(
     exact = transports("direct", shard.rank, shard.workers)
     if pacer is not None:
         transport, exact = Paced(transport, pacer), Paced(exact, pacer)
-    number = run_number(run) if _with_headers(settings.headers) else None
+    number = run_number(run) if _with_headers(settings.headers) else None  # None: messages without headers
     exchange = join(
         system,
         shard,
@@ -346,7 +347,8 @@ def worker_trainer(
     if links is None:
         objective = label_objective(shard, device)
     else:
-        # Its rows are those of this epoch whatever the schedule, and in its own bits whatever the system's.
+        # The objective always uses embeddings of this epoch, in its own bit-width, independent of the system's schedule
+        # and bit policy.
         wires = ChannelFactory(
             transport=transport,
             exact_transport=exact,
@@ -376,6 +378,7 @@ def worker_trainer(
         exchange=exchange,
         distributed=distributed,
         clock=clock,
+        # Control comes first, so that the other callbacks use new settings in the same epoch.
         adaptives=[*steering, *itertools.chain(*adaptives.values())],
         observers=observers,
     )

@@ -1,1 +1,1 @@
-"""Records of a training: one file a subject in the folder of the run."""
+"""Records of a training: one file per subject in the run folder."""

@@ -1,7 +1,7 @@
-"""What is in force on each worker, on disk; of AdaQP: which width each row of a run's messages had at the end.
+"""Tables of callbacks in force on each worker, on disk; for AdaQP, the bit-width of every row of a run's messages.
 
-``assigned-rankR.npz`` holds the rows that worker R sends, one array a message named ``layer-direction-receiver``; a
-new assignment replaces the file as a whole.
+``assigned-rankR.npz`` holds the rows that worker R sends, one array per message named ``layer-direction-receiver``; a
+new assignment replaces the whole file.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["load_widths", "save_tables"]
 
 
 def save_tables(folder: Path, rank: int, tables: Mapping[str, Mapping[str, Tensor]]) -> None:
-    """Write what a worker has for itself, each table to ``NAME-rankR.npz`` in the place of the one before."""
+    """Write the tables of a worker, each to ``NAME-rankR.npz``, replacing the previous file."""
     for name, table in tables.items():
         with replacing(folder / f"{name}-rank{rank}.npz") as partial, partial.open("wb") as file:
             np.savez(file, **{key: tensor.numpy() for key, tensor in table.items()})  # type: ignore[arg-type]
 
 
 def load_widths(folder: Path, settings: Assigned) -> AssignedWidths | None:
-    """Return the last assignment of a run, of all its workers; ``None`` if there was none."""
+    """Return the last assignment of a run, of all workers; ``None`` if there was none."""
     table = {}
     for path in sorted(folder.glob("assigned-rank*.npz")):
         sender = int(path.stem.removeprefix("assigned-rank"))

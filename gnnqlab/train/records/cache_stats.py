@@ -1,4 +1,4 @@
-"""What a cache kept home: rows sent and offered by layer, written beside the messages of an epoch and read back."""
+"""Cache statistics: rows sent and offered per exchange, written with the messages of an epoch and read back."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 __all__ = ["CACHE_COLUMNS", "Cached", "in_record", "read_cache"]
 
 CACHE_COLUMNS = ("epoch", "rank", "layer", "direction", "round", "rows_sent", "rows_offered", "epsilon")
-"""Columns of ``run.cache``; rows are counted by their sender, ``epsilon`` is the threshold by which they were chosen,
-NaN where the cache has another rule."""
+"""Columns of ``run.cache``; rows are counted by their sender, and those offered but not sent were skipped (cache hits);
+``epsilon`` is the threshold of the cache, NaN if it has another rule."""
 
 
 class Cached:
-    """Turns the running counts of channels into counts of an epoch."""
+    """Converter of the channels' running counts to counts per epoch."""
 
     def __init__(self) -> None:
         self._before: dict[tuple[int, str, int], tuple[int, int]] = {}
 
     def read(self, channels: Sequence[Channel]) -> list[list[Any]]:
-        """Return one row for each place that offered rows to a cache, in the order of ``CACHE_COLUMNS`` from ``layer``.
+        """Return one row per exchange with a cache, in the order of ``CACHE_COLUMNS`` from ``layer`` on.
 
-        An ε that no chooser has is ``None``.
+        ε is ``None`` for caches with another rule.
         """
         rows: list[list[Any]] = []
         for channel in channels:
@@ -40,31 +40,31 @@ class Cached:
 
 
 def in_record(rows: Sequence[list[Any]]) -> dict[str, float]:
-    """Return what of an epoch's counts stands in its record, for the live view: ``epsilon``, and ``sent_0`` … by layer.
+    """Return the entries of an epoch's record for the live view: ``epsilon``, and ``sent_0`` ... by layer.
 
-    ``sent_l`` is the share of the rows of layer l that this worker sent, there and back.
+    ``sent_l`` is the share of the rows of layer l that this worker sent, in both directions.
 
     Example:
         >>> in_record([[0, "forward", 0, 1, 4, 0.1], [0, "backward", 0, 2, 4, 0.1], [1, "forward", 0, 4, 4, 0.1]])
         {'epsilon': 0.1, 'sent_0': 0.375, 'sent_1': 1.0}
     """
-    said: dict[str, float] = {}
+    entries: dict[str, float] = {}
     if rows and rows[0][-1] is not None:
-        said["epsilon"] = rows[0][-1]
+        entries["epsilon"] = rows[0][-1]
     for layer in sorted({row[0] for row in rows}):
         counts = [row[3:5] for row in rows if row[0] == layer]
-        said[f"sent_{layer}"] = sum(sent for sent, _ in counts) / sum(offered for _, offered in counts)
-    return said
+        entries[f"sent_{layer}"] = sum(sent for sent, _ in counts) / sum(offered for _, offered in counts)
+    return entries
 
 
 def read_cache(folder: Path) -> pd.DataFrame:
-    """Return one row an epoch, worker and place of a run's exchange; empty if the run has no cache."""
+    """Return one row per epoch, worker and exchange of a run; empty if the run has no cache."""
     import pandas as pd
 
     rows = [
         (line["epoch"], int(path.stem.removeprefix("traffic-rank")), *row)
         for path in sorted(folder.glob("traffic-rank*.jsonl"))
-        for line in read_ends(path, "cache")  # messages, of which there are many more, stand before
+        for line in read_ends(path, "cache")  # skips the messages before, which are many more
         for row in line["cache"]
     ]
     frame = pd.DataFrame(rows, columns=list(CACHE_COLUMNS)).astype({"epsilon": float})

@@ -1,8 +1,8 @@
-"""Pauses for evaluation, in which the rows of pipelined systems travel on.
+"""Effect of evaluations on the epoch times of pipelined systems.
 
 An epoch under PipeGCN or SYLVIE waits for rows that were posted in the epoch before. If an evaluation lies between the
-two, they arrive while nobody's seconds count: the epoch after it is shorter than the link allows. PipeGCN's own
-statistics leave such epochs out, and evaluate after every tenth epoch; so it is here.
+two, they are received during the evaluation, which is not timed: the epoch after it is shorter than the link allows.
+PipeGCN's own statistics omit such epochs and evaluate after every tenth epoch; so do ours.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["EVERY", "advice", "by_epoch", "epoch_seconds", "mark", "undisturbed", "usual_every"]
 
 EVERY = 10
-"""Epochs between evaluations of a system with rows under way, if nobody says otherwise."""
+"""Default number of epochs between evaluations of a system with stale rows."""
 
 
 def usual_every(lag: int) -> int:
-    """Return the epochs between evaluations under a schedule with this ``lag``, if nobody says otherwise.
+    """Return the default number of epochs between evaluations for a schedule with this ``lag``.
 
     Example:
         >>> usual_every(0), usual_every(1)
@@ -31,12 +31,12 @@ def usual_every(lag: int) -> int:
 
 
 def advice(system: System, workers: int, evaluate_every: int | None) -> str:
-    """Return what is wrong with how often a run is evaluated, and the way out; empty if nothing is."""
+    """Return a warning if the evaluations of a run make its epoch times unusable; empty if they do not."""
     if not system.schedule.lag or workers < 2 or evaluate_every != 1:
         return ""
     return (
-        f"the seconds of {system.name} count only if not every epoch follows an evaluation, during which rows "
-        f"under way travel on for nothing, got evaluate_every 1; choose evaluate_every {EVERY}, or 0: only the last"
+        f"epoch times of {system.name} need epochs that do not follow an evaluation, because pending messages are "
+        f"received during it, got evaluate_every 1; choose evaluate_every {EVERY}, or 0: only the last"
     )
 
 
@@ -55,7 +55,7 @@ def mark(records: pd.DataFrame, lag: int) -> pd.Series:
 
 
 def undisturbed(records: pd.DataFrame) -> pd.DataFrame:
-    """Return records without the epochs that an evaluation made shorter; all of them where no others remain.
+    """Return records without the epochs that an evaluation made shorter; all records if no others remain.
 
     Example:
         >>> import pandas as pd
@@ -70,11 +70,11 @@ def undisturbed(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def epoch_seconds(records: pd.DataFrame) -> pd.Series:
-    """Return the seconds of each epoch, of the slowest worker, as sums of them need them.
+    """Return the seconds of each epoch, of the slowest worker, corrected for sums over epochs.
 
-    An epoch that an evaluation made shorter counts as those before and after it, between which it lies; the first one,
-    which sets things up, is not among them. Epochs of a system that decides as it goes differ in kind, and neighbours
-    are mostly of the same.
+    An epoch that an evaluation made shorter is interpolated from the epochs before and after it, without the first one,
+    which includes set-up. Neighbouring epochs are used, not the median, because systems with changing settings have
+    slow and fast stretches.
 
     Example:
         >>> import pandas as pd
@@ -93,10 +93,10 @@ def epoch_seconds(records: pd.DataFrame) -> pd.Series:
 
 
 def by_epoch(records: pd.DataFrame) -> pd.DataFrame:
-    """One row per epoch: loss and scores as all workers see them, and ``train_s``, seconds trained by its end.
+    """Return one row per epoch: loss and scores, equal for all workers, and ``train_s``, seconds trained by its end.
 
-    The slowest worker's epoch counts, since the others wait for it; evaluation is left out, and an epoch that it made
-    shorter counts as its neighbours.
+    The slowest worker's epoch counts, because the others wait for it; evaluation is excluded, and an epoch that it made
+    shorter is interpolated.
     """
     first = records.sort_values("rank").groupby("epoch", sort=True)
     table = first[["loss", "train_score", "val_score", "test_score"]].first()

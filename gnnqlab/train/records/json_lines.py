@@ -1,4 +1,4 @@
-"""Write files of JSON lines, and read those that another process appends to: whole, as they grow, or a few lines."""
+"""Write files of JSON lines, and read them while another process appends: completely, incrementally, or in parts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TAIL = 1 << 12
 
 
 class JsonLines:
-    """An append-only file of JSON objects, one line and one write each; a full disk costs lines, not the run."""
+    """Append-only file of JSON objects, one line and one write each; a full disk costs lines, not the run."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -36,13 +36,14 @@ class JsonLines:
 
     def write(self, record: dict[str, Any]) -> None:
         """Append one object."""
+        # After a partial write, end that line first, so that only one line is unreadable.
         line = (b"\n" if self._torn else b"") + json.dumps(record, separators=(",", ":")).encode() + b"\n"
         try:
             written = os.write(self._descriptor, line)
         except OSError as error:
             written = 0
             if not self._warned:
-                print(f"records cannot be written ({error.strerror}); training goes on without them", flush=True)
+                print(f"records cannot be written ({error.strerror}); training continues without them", flush=True)
                 self._warned = True
         self._torn = written < len(line)
 
@@ -51,14 +52,14 @@ class JsonLines:
 
 
 def log_event(folder: Path, event: str, **fields: Any) -> None:
-    """Add one line to the ``events.jsonl`` of a run."""
+    """Append one event to the ``events.jsonl`` of a run."""
     lines = JsonLines(folder / "events.jsonl")
     lines.write({"event": event, "time": time.time(), "monotonic_ns": time.monotonic_ns(), **fields})
     lines.close()
 
 
 def parse_lines(text: bytes) -> list[dict[str, Any]]:
-    """Return the objects of all whole lines; what is torn or no object is skipped.
+    """Return the objects of all complete lines; incomplete lines and other values are skipped.
 
     Example:
         >>> parse_lines(b'{"epoch":0}\\n{"epo\\n{"epoch":2}\\n')
@@ -68,7 +69,7 @@ def parse_lines(text: bytes) -> list[dict[str, Any]]:
     if not whole:
         return []
     try:
-        # One call for all lines takes two thirds of the time that one a line takes.
+        # One call for all lines takes two thirds of the time of one call per line.
         values = json.loads(b"[" + whole.replace(b"\n", b",") + b"]")
     except ValueError:
         values = [_value(line) for line in whole.split(b"\n")]
@@ -83,18 +84,18 @@ def _value(line: bytes) -> Any:
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a file, of which no more than a part is held at a time; a torn line is skipped."""
+    """Yield the objects of a file, reading it in chunks; incomplete lines are skipped."""
     with open(path, "rb") as file:
         while text := file.read(_CHUNK):
             yield from parse_lines(text + file.readline())
 
 
 def read_ends(path: Path, key: str) -> Iterator[dict[str, Any]]:
-    """Yield first and last entry of the lines whose last key this is; what stands between is not parsed.
+    """Yield the first and last entry of all lines with this last key; entries between are not parsed.
 
     Args:
-        path: the file, as ``JsonLines`` writes it: without spaces, and the first entry is a whole number.
-        key: of the last entry; lines without it are passed over.
+        path: the file, as ``JsonLines`` writes it: without spaces, and the first entry is an integer.
+        key: of the last entry; lines without it are skipped.
     """
     ends = re.compile(rb'(\{"\w+":-?\d+,).*("%s":.*)\n' % re.escape(key).encode())
     with open(path, "rb") as file:
@@ -104,10 +105,10 @@ def read_ends(path: Path, key: str) -> Iterator[dict[str, Any]]:
 
 
 class JsonLinesTail:
-    """A file of JSON lines, read on from where the last look ended.
+    """Incremental reader of a growing file of JSON lines.
 
     Args:
-        path: the file; it may not be there yet.
+        path: the file; it may not exist yet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -115,20 +116,20 @@ class JsonLinesTail:
         self._offset = 0
 
     def poll(self, most_bytes: int | None = None) -> list[dict[str, Any]]:
-        """Return the objects of the lines that were added since the last look.
+        """Return the objects of the lines added since the last call.
 
         Args:
-            most_bytes: read no more than that, the newest; lines before them are passed over.
+            most_bytes: limit of bytes to read, the newest ones; earlier lines are skipped.
         """
         try:
             with open(self.path, "rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 if size < self._offset:
-                    self._offset = 0  # another file of that name
+                    self._offset = 0  # the file was replaced by a shorter one
                 begin = self._offset if most_bytes is None else max(self._offset, size - most_bytes)
                 file.seek(begin)
                 if begin > self._offset:
-                    begin += len(file.readline())  # the rest of a line that began before
+                    begin += len(file.readline())  # the rest of a line that began earlier
                 text = file.read()
         except OSError:
             return []
@@ -138,14 +139,14 @@ class JsonLinesTail:
 
 
 def spread_lines(path: Path, count: int) -> list[dict[str, Any]]:
-    """Return about ``count`` objects of a long file, evenly spread, in its order; all of a short one."""
+    """Return about ``count`` evenly spread objects of a long file, in its order; all of a short one."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
             first = file.readline()
             if size <= 4 * count * len(first):
-                return parse_lines(_whole(first + file.read()))
+                return parse_lines(_complete_lines(first + file.read()))
             lines = [first]
             for number in range(1, count):
                 file.seek(size * number // count)
@@ -153,18 +154,18 @@ def spread_lines(path: Path, count: int) -> list[dict[str, Any]]:
                 lines.append(file.readline())
     except OSError:
         return []
-    return parse_lines(_whole(b"".join(line for line in dict.fromkeys(lines) if line.endswith(b"\n"))))
+    return parse_lines(_complete_lines(b"".join(line for line in dict.fromkeys(lines) if line.endswith(b"\n"))))
 
 
 def last_line(path: Path) -> dict[str, Any] | None:
-    """Return the object of the last whole line, of which no more than the end of the file is read."""
+    """Return the object of the last complete line, reading only the end of the file."""
     try:
         with open(path, "rb") as file:
             size, length = file.seek(0, os.SEEK_END), _TAIL
             while True:
                 file.seek(max(0, size - length))
-                found = parse_lines(_whole(file.read(length)))
-                # The first of several lines may be the rest of one; a torn last one is none.
+                found = parse_lines(_complete_lines(file.read(length)))
+                # The first line of the chunk may be cut off, and the last one incomplete; both are skipped.
                 if found or length >= size:
                     return found[-1] if found else None
                 length *= 4
@@ -173,15 +174,15 @@ def last_line(path: Path) -> dict[str, Any] | None:
 
 
 def lines_at(path: Path, key: str, wanted: Iterable[int]) -> Iterator[dict[str, Any]]:
-    """Yield the objects whose value of ``key`` is wanted, from a file in which these values ascend.
+    """Yield the objects whose value of ``key`` is in ``wanted``, from a file in which these values ascend.
 
-    Lines that follow each other are read one after the other; others are found by halving the rest of the file, so a
-    long one is not read.
+    Consecutive lines are read sequentially; others are found by binary search in the rest of the file, so a long file
+    is not read completely.
 
     Args:
-        path: the file; none is there, none is found.
-        key: the first of each object, as a rule: then only the lines that are wanted are parsed.
-        wanted: ascending.
+        path: the file; a missing one is treated as empty.
+        key: usually the first key of each object: then only matching lines are parsed.
+        wanted: values in ascending order.
     """
     head = re.compile(rb'\{\s*"%s":\s*(-?\d+)\s*[,}]' % re.escape(key).encode())
     try:
@@ -190,7 +191,7 @@ def lines_at(path: Path, key: str, wanted: Iterable[int]) -> Iterator[dict[str, 
             for value in wanted:
                 line, found = _line_from(file, begin, head, key)
                 if found is not None and found < value:
-                    low, high = begin, size  # the wanted line begins in [low, high)
+                    low, high = begin, size  # the matching line begins in [low, high)
                     while high - low > 1:
                         middle = (low + high) // 2
                         _, reached = _line_from(file, middle, head, key)
@@ -205,7 +206,7 @@ def lines_at(path: Path, key: str, wanted: Iterable[int]) -> Iterator[dict[str, 
 
 
 def _line_from(file: BinaryIO, offset: int, head: re.Pattern[bytes], key: str) -> tuple[bytes, int | None]:
-    """The first whole line with the key that begins at ``offset`` or later, and the key's value."""
+    """Return the first complete line with the key that begins at ``offset`` or later, and the key's value."""
     file.seek(max(0, offset - 1))
     if offset:
         file.readline()
@@ -218,5 +219,5 @@ def _line_from(file: BinaryIO, offset: int, head: re.Pattern[bytes], key: str) -
     return b"", None
 
 
-def _whole(text: bytes) -> bytes:
+def _complete_lines(text: bytes) -> bytes:
     return text[: text.rfind(b"\n") + 1]

@@ -1,4 +1,4 @@
-"""Which machine of a run this is, and the names of files that each machine writes for itself. Standard library only."""
+"""Number of this machine in its run, and names of per-machine files. Standard library only."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import os
 __all__ = ["NODE", "node_name", "this_node"]
 
 NODE = "GNNQLAB_NODE"
-"""By this variable a guard tells its workers the number of their machine."""
+"""Environment variable in which a guard passes the number of the machine to its workers."""
 
 
 def this_node() -> int:
-    """Number of this machine in its run; 0 of a run on one."""
+    """Return the number of this machine in its run; 0 for a run on one machine."""
     return int(os.environ.get(NODE, "0"))
 
 
 def node_name(stem: str, node: int, suffix: str = ".json") -> str:
-    """File name of one machine's own: the first has the plain name, so that one machine has no numbers.
+    """Return the file name of one machine; the first has the plain name, so a run on one machine has no numbers.
 
     Example:
         >>> node_name("status", 0), node_name("status", 1)

@@ -1,7 +1,7 @@
-"""Bytes of live tensors by purpose, as an epoch makes and frees them: what a process's highest mark cannot tell apart.
+"""Memory tracker: bytes of live tensors by purpose during an epoch, which a process's peak memory does not separate.
 
-Every storage is entered when an operator makes it, and struck out when the last tensor on it is gone. Of all moments of
-an epoch the one with the most bytes is kept, purpose by purpose, and the most that each purpose ever had.
+Every storage is added when an operator allocates it, and removed when its last tensor is freed. For each epoch it
+records the bytes of every purpose at the moment of the highest total, and the peak of each purpose.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 __all__ = ["MEMORY_COLUMNS", "PURPOSES", "MemoryTracker", "MemoryFile", "read_memory"]
 
 PURPOSES = ("weights", "adjacency", "kept", "rows", "halo", "buffers")
-"""What tensors are there for: weights with gradients and the optimizer's moments; matrices of the graph and their
-parts, and where rows are; what autograd keeps of this worker's rows for the backward pass; its other rows, features and
-labels among them; rows of other workers and their gradients, and all that a cache holds; bytes of messages."""
+"""Purposes of tensors: weights with gradients and the optimizer's moments; matrices of the graph and their parts, and
+row indices; this worker's rows saved for backward; its other rows, including features and labels; halo rows with their
+gradients, and the contents of caches; message buffers."""
 
 MEMORY_COLUMNS = ("epoch", "rank", "purpose", "bytes", "peak_bytes")
-"""Columns of ``run.memory``: ``bytes`` of a purpose at the moment at which all purposes together had the most, and the
-most that it ever had in the epoch."""
+"""Columns of ``run.memory``: ``bytes`` of a purpose at the moment of the highest total, and the purpose's own peak in
+the epoch."""
 
 
 class MemoryTracker(TorchDispatchMode, Observer):
-    """Counts the bytes of live tensors by purpose while it is open, in the thread that opened it.
+    """Tracker of the bytes of live tensors by purpose; active as a context manager, in the thread that entered it.
 
     Example:
         >>> ledger = MemoryTracker()
@@ -53,15 +53,15 @@ class MemoryTracker(TorchDispatchMode, Observer):
     def __init__(self) -> None:
         super().__init__()
         self.live = dict.fromkeys(PURPOSES, 0)
-        """Bytes now."""
+        """Present bytes of each purpose."""
         self.peaks = dict.fromkeys(PURPOSES, 0)
-        """The most bytes of each purpose."""
+        """Peak bytes of each purpose."""
         self.at_peak = dict.fromkeys(PURPOSES, 0)
-        """Bytes at the moment with the most of all purposes together."""
+        """Bytes of each purpose at the moment of the highest total."""
         self._most = 0
         self._entries: dict[int, tuple[str, int]] = {}
         self._fixed: set[int] = set()
-        self._struck: list[weakref.finalize[..., Any]] = []
+        self._finalizers: list[weakref.finalize[..., Any]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -71,21 +71,21 @@ class MemoryTracker(TorchDispatchMode, Observer):
         return result
 
     def enter(self, tensor: Tensor, purpose: str | None = None, *, fixed: bool = False) -> None:
-        """Count a tensor's memory once, for a purpose; by default bytes are those of messages, the rest rows.
+        """Count a tensor's storage once, for a purpose; by default uint8 counts as message buffer, the rest as rows.
 
         Args:
-            tensor: what to count; a purpose given later takes it over.
+            tensor: the tensor; a purpose given in a later call replaces the present one.
             purpose: one of ``PURPOSES``.
-            fixed: whether it stays with that purpose even if autograd keeps it.
+            fixed: True to retain that purpose even if autograd saves the tensor.
         """
-        storage = tensor.untyped_storage()
+        storage = tensor.untyped_storage()  # views share a storage, so it is counted once
         key, size = id(storage), storage.nbytes()
         known = self._entries.get(key)
         if known is None:
-            said = purpose or ("buffers" if tensor.dtype == torch.uint8 else "rows")
-            self._entries[key] = said, size
-            self._add(said, size)
-            self._struck.append(weakref.finalize(storage, self._strike, key))
+            first = purpose or ("buffers" if tensor.dtype == torch.uint8 else "rows")
+            self._entries[key] = first, size
+            self._add(first, size)
+            self._finalizers.append(weakref.finalize(storage, self._remove, key))
         elif purpose is not None and known[0] != purpose and key not in self._fixed:
             self._entries[key] = purpose, known[1]
             self._add(known[0], -known[1])
@@ -101,12 +101,12 @@ class MemoryTracker(TorchDispatchMode, Observer):
             self.enter(event.tensor, "kept")
 
     def close(self) -> None:
-        """Count no longer; what was counted stays."""
-        for struck in self._struck:
-            struck.detach()
-        self._struck.clear()
+        """Stop tracking; the counts remain."""
+        for finalizer in self._finalizers:
+            finalizer.detach()
+        self._finalizers.clear()
 
-    def _strike(self, key: int) -> None:
+    def _remove(self, key: int) -> None:
         purpose, size = self._entries.pop(key)
         self._fixed.discard(key)
         self._add(purpose, -size)
@@ -120,7 +120,7 @@ class MemoryTracker(TorchDispatchMode, Observer):
 
 
 class MemoryFile(Recorder):
-    """Records the memory of epoch 1 and of every n-th one on one worker: ``memory-rankR.jsonl`` has a line for each."""
+    """Record the memory of epoch 1 and of every n-th epoch of one worker in ``memory-rankR.jsonl``, one line each."""
 
     def __init__(self, folder: Path, rank: int, trainer: Trainer, every: int) -> None:
         self._path, self._rank, self._trainer, self._every = folder / f"memory-rank{rank}.jsonl", rank, trainer, every
@@ -128,13 +128,13 @@ class MemoryFile(Recorder):
         self._epoch = 0
 
     def begin(self, epoch: int) -> None:
-        """Start to count if this epoch is one to record."""
+        """Start tracking if this epoch is recorded."""
         if self._every <= 0 or epoch == 0 or not (epoch == 1 or epoch % self._every == 0):
             return
         self._epoch, self._open = epoch, counting(self._trainer)
 
     def figures(self) -> dict[str, Any]:
-        """Write the counts, the evaluation's among them; the record of the epoch has none of them."""
+        """Write the counts, including those of the evaluation, to their own file; add nothing to the epoch's record."""
         if self._open is None:
             return {}
         (stack, ledger), self._open = self._open, None
@@ -147,9 +147,9 @@ class MemoryFile(Recorder):
 
 
 def counting(trainer: Trainer) -> tuple[ExitStack, MemoryTracker]:
-    """Return the ledger of a trainer, counting what there is already and what comes; close the stack to end."""
+    """Start a tracker of a trainer's present and new tensors; close the returned stack to stop it."""
     ledger, stack = MemoryTracker(), ExitStack()
-    for purpose, tensors in persistent_tensors(trainer).items():
+    for purpose, tensors in persistent_tensors(trainer).items():  # tensors allocated before no operator will report
         for tensor in tensors:
             ledger.enter(tensor, purpose, fixed=True)
     stack.callback(ledger.close)

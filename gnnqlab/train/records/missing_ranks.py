@@ -1,4 +1,4 @@
-"""Whose records a run folder holds. Standard library only."""
+"""Check a run folder for missing records of workers. Standard library only."""
 
 from __future__ import annotations
 
@@ -8,29 +8,27 @@ __all__ = ["without_records"]
 
 
 def without_records(folder: Path, workers: int, *, ended: bool) -> str:
-    """Return what is wrong with a folder that lacks the records of some workers, in a sentence; empty if none lacks.
-
-    None lacks where nobody has trained.
+    """Return an error text that names the workers without records; empty if none is missing or no worker has trained.
 
     Args:
         folder: the run folder.
         workers: P.
-        ended: whether training is over. Until then a worker's file may be empty, but is there before the first record
-            of any other.
+        ended: True after training. During it a worker's file may be empty, but exists before the first record of any
+            other worker.
     """
     sizes = [_size(folder / f"records-rank{rank}.jsonl") for rank in range(workers)]
     trained = any(size > 0 for size in sizes) or (ended and (folder / "facts.json").exists())
-    lacking = [rank for rank, size in enumerate(sizes) if trained and (size < 0 or (ended and size == 0))]
-    if not lacking:
+    missing = [rank for rank, size in enumerate(sizes) if trained and (size < 0 or (ended and size == 0))]
+    if not missing:
         return ""
     return (
-        f"a run must have the records of its {workers} workers, got none of rank(s) {', '.join(map(str, lacking))} in "
+        f"a run must have the records of its {workers} workers, got none of rank(s) {', '.join(map(str, missing))} in "
         f"{folder}; machines of one run must share its folder"
     )
 
 
 def _size(path: Path) -> int:
-    """Return a file's bytes; -1 if there is none."""
+    """Return the size of a file in bytes; -1 if it does not exist."""
     try:
         return path.stat().st_size
     except OSError:

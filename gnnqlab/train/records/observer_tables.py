@@ -16,7 +16,7 @@ __all__ = ["read_tables", "write_tables"]
 
 
 def write_tables(folder: Path, observers: Observers) -> None:
-    """Write what the observers of one worker return from ``table``, a row a line; nothing for an empty table."""
+    """Write the tables of one worker's observers, one row per line; no file for an empty table."""
     for observer in observers.all:
         lines = [json.dumps({"rank": observers.rank, **row}) for row in observer.table()]
         if lines:
@@ -26,7 +26,7 @@ def write_tables(folder: Path, observers: Observers) -> None:
 
 
 def read_tables(folder: Path) -> dict[str, DataFrame]:
-    """Return the tables of a run by the name of the observer's class, all ranks below each other.
+    """Return the tables of a run by the name of the observer's class, with the rows of all ranks.
 
     Example:
         >>> import tempfile

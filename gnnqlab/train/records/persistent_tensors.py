@@ -1,8 +1,8 @@
-"""Tensors that outlive an epoch on one worker, by purpose: all that can be reached from its trainer.
+"""Persistent tensors of one worker, which outlive an epoch, by purpose: all tensors reachable from its trainer.
 
-A part says in ``stands_for`` (attribute -> purpose) what tensors of its own are there for, if that does not follow from
-what they are: bytes are those of messages, whole numbers say where rows are, and other numbers are rows. Nothing is
-left out because nobody thought of it. Not counted: what a transport has under way.
+A part can declare the purposes of its tensors in ``stands_for`` (attribute -> purpose). Otherwise the dtype decides:
+uint8 tensors are message buffers, integers are row indices, and other numbers are rows. Objects are searched
+recursively, so no tensor has to be registered. Not counted: messages that a transport is sending.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ __all__ = ["persistent_tensors"]
 
 _ROWS_OF_SHARDS = ("features", "labels", "train_mask", "val_mask", "test_mask")
 _UNDER_WAY = ("transport", "_transport", "exact_transport")
-"""Attributes behind which lie messages on their way."""
+"""Attributes that hold messages being sent."""
 _FOREIGN = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "pandas", "scipy"}
-"""Packages whose objects are not looked into, unless they are containers, functions with something bound, or modules
-of a network."""
+"""Packages whose objects are not searched, except containers, partials, methods, closures and modules of a network."""
 
 
 def persistent_tensors(trainer: Trainer) -> dict[str, list[Tensor]]:
-    """Return the tensors that outlive an epoch, each memory once, by purpose.
+    """Return the tensors that outlive an epoch, each storage once, by purpose.
 
     Example:
         >>> from gnnqlab.graph import load
@@ -46,23 +45,23 @@ def persistent_tensors(trainer: Trainer) -> dict[str, list[Tensor]]:
         >>> graph = load("sbm:60,3,6")
         >>> shard = Random().cut(graph, 1).shard(graph, 0)
         >>> trainer = worker_trainer(shard, vanilla(), ModelSettings(layers=2, hidden=8), TrainSettings())
-        >>> [purpose for purpose, tensors in persistent_tensors(trainer).items() if tensors]  # alone: no rows of others
+        >>> [purpose for purpose, tensors in persistent_tensors(trainer).items() if tensors]  # one worker: no halo
         ['weights', 'rows', 'adjacency']
     """
     graph, named = trainer.graph, list(_tensors(trainer))
     shard = getattr(graph, "_shard", None)
-    said: list[tuple[str, Tensor]] = []
+    claims: list[tuple[str, Tensor]] = []
     for holder in (trainer.parameters, trainer.optimizer):
-        said += [("weights", tensor) for tensor, _ in _tensors(holder)]
-    said += [("weights", buffer) for buffer in trainer.model.buffers()]
-    said += [(purpose, tensor) for tensor, purpose in named if purpose is not None]
-    said += [("rows", tensor) for holder in (graph.features, trainer.objective) for tensor, _ in _tensors(holder)]
-    said += [("rows", tensor) for name in _ROWS_OF_SHARDS for tensor, _ in _tensors(getattr(shard, name, None))]
-    said += [("adjacency", tensor) for tensor, _ in _tensors(shard)]
-    said += [(_kind(tensor), tensor) for tensor, purpose in named if purpose is None]
+        claims += [("weights", tensor) for tensor, _ in _tensors(holder)]
+    claims += [("weights", buffer) for buffer in trainer.model.buffers()]
+    claims += [(purpose, tensor) for tensor, purpose in named if purpose is not None]
+    claims += [("rows", tensor) for holder in (graph.features, trainer.objective) for tensor, _ in _tensors(holder)]
+    claims += [("rows", tensor) for name in _ROWS_OF_SHARDS for tensor, _ in _tensors(getattr(shard, name, None))]
+    claims += [("adjacency", tensor) for tensor, _ in _tensors(shard)]
+    claims += [(_kind(tensor), tensor) for tensor, purpose in named if purpose is None]
     found: dict[str, list[Tensor]] = {purpose: [] for purpose in ("weights", "halo", "buffers", "rows", "adjacency")}
     known: set[int] = set()
-    for purpose, tensor in said:
+    for purpose, tensor in claims:
         memory = id(tensor.untyped_storage())
         if memory not in known:
             known.add(memory)
@@ -83,10 +82,10 @@ def _tensors(start: Any) -> Iterator[tuple[Tensor, str | None]]:
 
 
 def _walk(start: Any) -> Iterator[tuple[Any, str | None]]:
-    """Yield all that can be reached, with the purpose that a part on the way there gave it."""
+    """Yield all reachable objects, breadth-first, with the purpose that a part on the path declares."""
     waiting: deque[tuple[Any, str | None]] = deque([(start, None)])
     seen: set[tuple[int, str | None]] = set()
-    alive = []  # or what is made for this walk alone would lend its id to others
+    alive = []  # references to temporary objects: once freed, their ids would be reused by other objects
     while waiting:
         value, purpose = waiting.popleft()
         if value is None or isinstance(value, str | bytes | int | float | type) or (id(value), purpose) in seen:
@@ -100,7 +99,7 @@ def _walk(start: Any) -> Iterator[tuple[Any, str | None]]:
 
 
 def _inside(value: Any) -> Iterator[tuple[Any, str | None]]:
-    """Yield what a value holds, with the purposes that it names."""
+    """Yield the objects inside a value, with the purposes that it declares."""
     if isinstance(value, Tensor):
         if value.grad is not None:
             yield value.grad, None
@@ -116,7 +115,7 @@ def _inside(value: Any) -> Iterator[tuple[Any, str | None]]:
         yield value.__self__, None
     elif isinstance(value, FunctionType):
         for cell in value.__closure__ or ():
-            with suppress(ValueError):  # empty so far
+            with suppress(ValueError):  # the cell is still empty
                 yield cell.cell_contents, None
     elif isinstance(value, nn.Module) or type(value).__module__.partition(".")[0] not in _FOREIGN:
         stands_for = getattr(type(value), "stands_for", {})

@@ -1,4 +1,4 @@
-"""What trained or measured: the machine, as far as it decides a figure, and the package."""
+"""Provenance of a result: properties of the machine that affect measurements, and versions of the package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["machine", "package"]
 
 
 def machine() -> dict[str, Any]:
-    """Return what a reader needs to know about the machine that measured."""
+    """Return processor, cores, versions and GPU of this machine."""
     import torch
 
     from gnnqlab.kernels import native
@@ -37,7 +37,7 @@ def machine() -> dict[str, Any]:
 
 
 def package() -> dict[str, str | None]:
-    """Return the version of this package, its kernels, and its commit where it runs from a checkout.
+    """Return the version of this package, its kernel backend, and its commit if it runs from a checkout.
 
     Example:
         >>> sorted(package())
@@ -45,7 +45,7 @@ def package() -> dict[str, str | None]:
     """
     from gnnqlab.kernels import native
 
-    version = sys.modules["gnnqlab"].__version__  # of what runs, not of what is installed
+    version = sys.modules["gnnqlab"].__version__  # of the imported package, not of the installed one
     return {"version": version, "kernels": native.status()["backend"], "commit": _commit()}
 
 
@@ -54,7 +54,7 @@ def _commit() -> str | None:
     if not (root / ".git").exists():
         return None
     try:
-        asked = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
-        return subprocess.run(asked, capture_output=True, text=True, timeout=5, check=True).stdout.strip() or None
+        command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip() or None
     except (OSError, subprocess.SubprocessError):
         return None

@@ -1,8 +1,8 @@
-"""What every worker writes about every epoch, and how it is read back (messages: ``traffic.py``).
+"""Per-epoch records of every worker: their columns, readers and summary (messages: ``traffic.py``).
 
-``records-rankR.jsonl`` has one line an epoch; ``traffic-rankR.jsonl`` has one line an epoch with a row for each
+``records-rankR.jsonl`` has one line per epoch; ``traffic-rankR.jsonl`` has one line per epoch with a row for each
 message that worker received, by bit-width. Each line is written with one system call, so a crash leaves at
-most one torn line, which readers skip.
+most one incomplete line, which readers skip.
 """
 
 from __future__ import annotations
@@ -69,15 +69,15 @@ RECORD_COLUMNS = (
     "rounded_twice",
     "after_evaluation",
 )
-"""Columns of ``run.records``: seconds end in ``_s``; scores are NaN in epochs without evaluation; ``epoch_s`` is
-training alone, ``time_s`` the wall clock since training began; ``dense_s`` is the sum of ``products_s`` (projections
-beside the convolutions), ``elementwise_s`` (dropout, norms, activations) and ``loss_s``, and with the other phases,
-``other_s`` among them, it adds up to ``epoch_s``; bytes are those this worker sent, but ``bytes_wire``
-are those its emulated host sent to the others during the training part, headers included (its first worker counts);
-``rounded`` are elements that products of codes quantized in the training part, ``rounded_twice`` those among them that
-came from other workers and had been rounded by the codec (of sums over copies of a node: where a product takes them as
-they come), both NaN for other products;
-``after_evaluation`` is 1 where rows under way had an evaluation's time for nothing (``pauses.py``)."""
+"""Columns of ``run.records``: seconds end in ``_s``; scores are NaN in epochs without evaluation; ``epoch_s`` is the
+training part of an epoch, ``time_s`` the wall clock since training began; ``dense_s`` is the sum of ``products_s``
+(projections outside the convolutions), ``elementwise_s`` (dropout, norms, activations) and ``loss_s``, and with the
+other phases, including ``other_s``, it adds up to ``epoch_s``; bytes are those this worker sent, except ``bytes_wire``,
+which its emulated host sent to other hosts during the training part, headers included (counted by the host's first
+worker); ``rounded`` are elements quantized for products of codes in the training part, ``rounded_twice`` those of them
+that were received from other workers and already rounded by the codec (sums over replicas: if a product uses them as
+received), both NaN for other products;
+``after_evaluation`` is 1 if pending messages were received during an evaluation (``pauses.py``)."""
 
 TRAFFIC_COLUMNS = (
     "epoch",
@@ -93,9 +93,9 @@ TRAFFIC_COLUMNS = (
     "round",
     "entropy",
 )
-"""Columns of ``run.traffic``; ``seconds`` is the time from the receiver's post until the whole message had come,
-``round`` says which exchange of the layer and direction it was; ``entropy`` is that of the codes, in bits an
-element (:func:`gnnqlab.message.codecs.entropy.code_entropies`), NaN where they were not counted or are none."""
+"""Columns of ``run.traffic``; ``seconds`` is the time from the receiver's post until the message was complete,
+``round`` the communication round within layer and direction; ``entropy`` is that of the codes, in bits per element
+(:func:`gnnqlab.message.codecs.entropy.code_entropies`), NaN if they were not counted or there are none."""
 
 
 def traffic_rows(arrivals: Iterable[MessageRecord]) -> list[list[Any]]:
@@ -121,17 +121,17 @@ def traffic_rows(arrivals: Iterable[MessageRecord]) -> list[list[Any]]:
 
 
 def _entropy(arrival: MessageRecord, bits: int) -> list[float]:
-    """Return the entropy of a width's codes, if they were counted: a row without one is as long as ever."""
-    found = arrival.entropies.get(bits)
-    return [] if found is None else [round(found, 5)]
+    """Return the entropy of the codes of a bit-width; empty if they were not counted, to shorten the line."""
+    entropy = arrival.entropies.get(bits)
+    return [] if entropy is None else [round(entropy, 5)]
 
 
 def read_records(folder: Path) -> pd.DataFrame:
-    """Return one row per epoch and worker, sorted; empty while nothing has been written."""
+    """Return one row per epoch and worker, sorted; empty before the first record."""
     import numpy as np
     import pandas as pd
 
-    # A file at a time: 80 000 dictionaries at once would leave the processor's caches.
+    # One file at a time: 80 000 dictionaries at once would exceed the processor's caches.
     names = _record_columns(folder)
     texts = (path.read_bytes() for path in sorted(folder.glob("records-rank*.jsonl")))
     parts = [_columns(lines, names) for text in texts if (lines := parse_lines(text))]
@@ -142,7 +142,7 @@ def read_records(folder: Path) -> pd.DataFrame:
 
 
 def _lag(folder: Path) -> int:
-    """Return how many epochs old the rows are that a run's system uses; a part of the user's is not imported for it."""
+    """Return the staleness of a run's system in epochs, without importing user modules."""
     from gnnqlab.systems.system import System
 
     try:
@@ -155,14 +155,14 @@ def _lag(folder: Path) -> int:
 
 
 def _record_columns(folder: Path) -> tuple[str, ...]:
-    """Return the columns of a run's records; further scores of its objective stand behind ``test_score``."""
+    """Return the columns of a run's records; further scores of its objective follow ``test_score``."""
     also = tuple(f"{split}_{name}" for name in also_told(_facts(folder)) for split in ("val", "test"))
-    at = RECORD_COLUMNS.index("test_score") + 1
-    return RECORD_COLUMNS[:at] + also + RECORD_COLUMNS[at:]
+    end = RECORD_COLUMNS.index("test_score") + 1
+    return RECORD_COLUMNS[:end] + also + RECORD_COLUMNS[end:]
 
 
 def _columns(lines: list[dict[str, Any]], names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    """Return the columns of records; what is null or missing is NaN."""
+    """Return the columns of records; null and missing values are NaN."""
     import numpy as np
 
     columns = {name: np.array([line.get(name) for line in lines]) for name in names}
@@ -170,10 +170,10 @@ def _columns(lines: list[dict[str, Any]], names: tuple[str, ...]) -> dict[str, N
 
 
 def read_assignments(folder: Path) -> pd.DataFrame:
-    """Return one row per assignment, layer and direction: rows by width, certified gap, settings in force.
+    """Return one row per assignment, layer and direction: rows by bit-width, certified gap, settings in force.
 
-    ``epoch`` is the one whose ranges were weighed, ``from_epoch`` the first in which the widths were in force;
-    ``solve_s`` is the solver's time beside the epoch, not what training was held up by (``assign_s`` of the records).
+    ``epoch`` is the one whose ranges were used, ``from_epoch`` the first with the new bit-widths; ``solve_s`` is the
+    solver's time in the background, not the time that training waited (``assign_s`` of the records).
     """
     import pandas as pd
 
@@ -189,9 +189,9 @@ _DECISION = ["epoch", "what", "why", "rate", "earlier_rate", "F"]
 
 
 def read_decisions(folder: Path) -> pd.DataFrame:
-    """Return one row a decision about widths or staleness: first ``epoch`` in which it held, ``what`` and ``why``.
+    """Return one row per decision about bit-widths or staleness: first ``epoch`` of its effect, ``what`` and ``why``.
 
-    ``rate`` and ``earlier_rate`` are the descents of the running loss ``F`` a second that were compared.
+    ``rate`` and ``earlier_rate`` are the compared decreases of the running loss ``F`` per second.
     """
     import pandas as pd
 
@@ -202,7 +202,7 @@ def read_decisions(folder: Path) -> pd.DataFrame:
 def read_links(folder: Path) -> pd.DataFrame:
     """Return the cost model at every assignment: one row per pair of workers, with θ, γ and R².
 
-    ``transfers`` is the number of training's own messages seen, ``refreshed`` whether they made a new line.
+    ``transfers`` is the number of observed training messages, ``refreshed`` is True if they gave a new fit.
     """
     import pandas as pd
 
@@ -220,26 +220,25 @@ def _of_assignment(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def summarize(folder: Path) -> dict[str, Any]:
-    """Return the figures of a run that comparisons and ``--json`` show.
+    """Return the figures of a run for comparisons and ``--json``.
 
-    ``train_s`` is the whole training, from its first epoch to its last: the slowest worker's epochs summed
-    (``epoch_seconds``), with everything that happens in them; evaluations lie outside. The other seconds are those of
-    one epoch: medians of the slowest worker (``epoch_s``) or of the mean over workers (the others); the first epoch is
-    left out where there are more, because it also sets things up, and so are epochs that an evaluation made shorter
-    (``pauses.py``). ``assign_s`` is a mean over all epochs instead, since few epochs assign; ``assign_share`` is its
-    share of training time, and ``assign_cpu_s`` what one assignment takes of a processor in the background, in neither.
-    Bytes are per epoch, all workers. The test score is that of the epoch with the best validation score.
+    ``train_s`` is the whole training, from its first epoch to its last: the sum of the slowest worker's epochs
+    (``epoch_seconds``), without evaluations. The other seconds are per epoch: medians of the slowest worker
+    (``epoch_s``) or of the mean over workers (the others); they omit the first epoch if there are more, because it
+    includes set-up, and epochs that an evaluation made shorter (``pauses.py``). ``assign_s`` is a mean over all epochs
+    instead, because few epochs assign; ``assign_share`` is its share of training time, and ``assign_cpu_s`` the
+    processor time of one assignment in the background, included in neither. Bytes are per epoch, summed over workers.
+    The test score is that of the epoch with the best validation score.
 
-    A system that is coordinated as it trains also has ``extract_s`` and ``coordination_share``; see
-    :func:`coordination_figures`.
+    A system with an orchestrator also has ``extract_s`` and ``coordination_share``; see :func:`coordination_figures`.
 
     Raises:
-        ValueError: if ``config.json`` is none of a run.
-        RuntimeError: if the records of some worker are not there: sums over the others would be too small.
+        ValueError: if ``config.json`` is not the configuration of a run.
+        RuntimeError: if the records of a worker are missing: sums over the others would be too small.
     """
     config = read_config(folder)
-    if lacking := without_records(folder, config["workers"], ended=False):
-        raise RuntimeError(lacking)
+    if missing := without_records(folder, config["workers"], ended=False):
+        raise RuntimeError(missing)
     frame = read_records(folder)
     summary: dict[str, Any] = {
         "run": folder.name,
@@ -251,6 +250,7 @@ def summarize(folder: Path) -> dict[str, Any]:
     }
     if frame.empty:
         return summary
+    # During training the newest epoch may lack workers that are still in it.
     complete = frame[frame.groupby("epoch")["rank"].transform("size") == config["workers"]]
     frame = complete if not complete.empty else frame
     epochs = frame.groupby("epoch")
@@ -306,7 +306,7 @@ def _also(folder: Path, best: Any) -> dict[str, float | None]:
 
 
 def _link(folder: Path, config: dict[str, Any], timed: pd.DataFrame) -> dict[str, Any]:
-    """Return which link joined the workers, and how much of its rate it kept."""
+    """Return the link between the workers, and its measured goodput."""
     link = Link.of(folder, config["workers"])
     figures: dict[str, Any] = {"link": link.label, "hosts": link.hosts}
     if link.bytes_per_s is not None:
@@ -319,7 +319,7 @@ def _link(folder: Path, config: dict[str, Any], timed: pd.DataFrame) -> dict[str
 
 
 def _assignments(folder: Path) -> dict[str, Any]:
-    """Return how often widths were assigned, processor time of rank 0 each, and what the last one is worth."""
+    """Return the number of assignments, rank 0's mean processor time, and the quality of the last one."""
     lines = _assignment_lines(folder)
     if not lines:
         return {}
@@ -333,11 +333,10 @@ def _assignments(folder: Path) -> dict[str, Any]:
 
 
 def coordination_figures(folder: Path, records: pd.DataFrame) -> dict[str, Any]:
-    """Return ``extract_s`` and ``coordination_share`` of a coordinated run; nothing of another.
+    """Return ``extract_s`` and ``coordination_share`` of a coordinated run; empty for other runs.
 
-    The share is extraction and the ``assign_s`` of the worker that spent most, by the wall clock with extraction.
-    ``assign_s`` holds decisions, writing them down, looking up widths and laying messages out anew; what quantization
-    takes at these widths is not among it.
+    The share is extraction plus the largest ``assign_s`` of a worker, divided by the wall clock including extraction.
+    ``assign_s`` includes decisions, their records, lookup of bit-widths and new message layouts, but not quantization.
     """
     facts = _facts(folder)
     if "extract_s" not in facts:
@@ -353,7 +352,7 @@ def _metric(folder: Path) -> str:
 
 
 def _facts(folder: Path) -> dict[str, Any]:
-    """Return what was found out while the run was set up; nothing before that."""
+    """Return the contents of ``facts.json``; empty before it is written."""
     try:
         facts: dict[str, Any] = json.loads((folder / "facts.json").read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The protocol of recorders: the training loop of a worker calls them, and they keep figures in the run folder."""
+"""Base class of recorders, which the training loop of a worker calls to record measurements in the run folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["EndedEpoch", "Recorder"]
 
 @dataclass(frozen=True)
 class EndedEpoch:
-    """One epoch of one worker after training, evaluation and the figures of all recorders."""
+    """Results of one worker's epoch after training, evaluation and the figures of all recorders."""
 
     epoch: int
     loss: float
@@ -24,24 +24,24 @@ class EndedEpoch:
 
 
 class Recorder:
-    """Record one subject of a worker's training; every method does nothing by default.
+    """Recorder of one subject of a worker's training; every method does nothing by default.
 
     The loop calls the methods of all recorders in the order of their list: ``begin``, ``trained``, ``figures`` and
-    ``ended`` once an epoch, ``close`` after the last one.
+    ``ended`` once per epoch, ``close`` after the last one.
     """
 
     def begin(self, epoch: int) -> None:
-        """Prepare for an epoch; the clock of the epoch starts afterwards."""
+        """Prepare for an epoch, before its timer starts."""
 
     def trained(self, epoch: int) -> None:
-        """Read what must not count the evaluation; the model was updated, and is not evaluated yet."""
+        """Read measurements that must exclude the evaluation; called after the optimizer step and before evaluation."""
 
     def figures(self) -> dict[str, Any]:
-        """Return the entries of the epoch's record, after the evaluation."""
+        """Return entries of the epoch's record; called after the evaluation."""
         return {}
 
     def ended(self, epoch: EndedEpoch) -> None:
-        """Write what belongs to an epoch."""
+        """Write the data of an epoch."""
 
     def close(self) -> None:
-        """Write what belongs to the whole training, and close files."""
+        """Write the data of the whole training, and close files."""

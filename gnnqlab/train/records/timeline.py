@@ -1,4 +1,4 @@
-"""The timeline of chosen epochs on disk: ``timeline-rankR.jsonl`` has one line for each of them."""
+"""Timelines of selected epochs on disk: ``timeline-rankR.jsonl`` has one line for each of them."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ __all__ = ["TIMELINE_COLUMNS", "TimelineFile", "read_timeline"]
 
 TIMELINE_COLUMNS = ("epoch", "layer", "direction", "rank", "what", "peer", "start_s", "end_s", "round")
 """Columns of ``run.timeline``: ``what`` is a part of a layer's exchange (see `gnnqlab.exchange.timeline`), ``peer`` the
-sender of a transfer and -1 otherwise. Seconds count from the first part of the epoch on the same machine; only there
-do workers share a clock."""
+sender of a transfer and -1 otherwise. Seconds count from the first part of the epoch on the same machine, because only
+workers of one machine share a clock."""
 
 _SOON = 2
-"""The first epoch recorded: by then buffers, connections and caches stand."""
+"""First epoch recorded: by then buffers, connections and caches are set up."""
 
 
 class TimelineFile(Recorder):
-    """Records the timeline of epoch 2 and of every n-th one on one worker."""
+    """Record the timeline of epoch 2 and of every n-th epoch of one worker."""
 
     def __init__(self, folder: Path, rank: int, exchange: Exchange | None, every: int) -> None:
         self._path, self._rank = folder / f"timeline-rank{rank}.jsonl", rank
         self._exchange, self._every = exchange, every
 
     def begin(self, epoch: int) -> None:
-        """Start to record if this epoch is one to record."""
+        """Start recording if this epoch is selected."""
         if self._exchange is not None and self._due(epoch):
             self._exchange.timeline.begin()
 
@@ -57,7 +57,7 @@ class TimelineFile(Recorder):
 
 
 def read_timeline(folder: Path) -> pd.DataFrame:
-    """Return one row for every part of an exchange, sorted by time; empty if no epoch was recorded."""
+    """Return one row per part of an exchange, sorted by time; empty if no epoch was recorded."""
     import pandas as pd
 
     rows = [
@@ -74,7 +74,7 @@ def read_timeline(folder: Path) -> pd.DataFrame:
 
 
 def _clock() -> str:
-    """Name the machine whose clock this is."""
+    """Return an identifier of this machine's clock."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

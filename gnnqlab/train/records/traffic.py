@@ -1,4 +1,4 @@
-"""The messages of a run read back: of all epochs, of the newest, of some, at the cost of what is read."""
+"""Read the messages of a run: of all epochs, the newest, or selected ones, without reading the others."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ if TYPE_CHECKING:
 __all__ = ["TIERS", "read_traffic"]
 
 TIERS = ("inner", "outer")
-"""What a message crosses: a host's own memory, or the link between hosts (CDFGNN section 6)."""
-_LACKING = (*[None] * (len(TRAFFIC_COLUMNS) - 3), 0, float("nan"))
-"""What stands for columns that a row lacks: written before there were rounds, or without counted codes."""
+"""Tiers of messages: within a host, or over the link between hosts (CDFGNN section 6)."""
+_DEFAULTS = (*[None] * (len(TRAFFIC_COLUMNS) - 3), 0, float("nan"))
+"""Values of columns missing in a row: in files of versions without rounds, or without counted codes."""
 _LINES = 256
-"""Lines that are plain objects at a time; in columns of numbers they take a tenth of the memory."""
+"""Lines converted at once: as columns of numbers they take a tenth of the memory of plain objects."""
 
 
 def read_traffic(
     folder: Path, *, epochs: Iterable[int] | None = None, last: int | None = None, spread: int | None = None
 ) -> pd.DataFrame:
-    """Return one row per epoch, layer, direction, sender, receiver and bit-width, of all epochs if not said otherwise.
+    """Return one row per epoch, layer, direction, sender, receiver and bit-width; by default of all epochs.
 
-    ``tier`` says what a message crossed: ``inner`` between workers of one host, ``outer`` between hosts.
+    ``tier`` is ``inner`` for messages between workers of one host, ``outer`` for messages between hosts.
 
     Args:
         folder: the run folder.
-        epochs: only these; one that was not recorded has no row.
-        last: only so many, the newest of which all workers have written.
-        spread: about so many, evenly spread.
+        epochs: only these epochs; those not recorded have no row.
+        last: only this number of newest epochs that all workers have written.
+        spread: only about this number of evenly spread epochs.
 
     Raises:
-        ValueError: if more than one choice of epochs is given, or a number that is not positive.
+        ValueError: if more than one selection of epochs is given, or a number is not positive.
     """
     import numpy as np
     import pandas as pd
 
     paths = sorted(folder.glob("traffic-rank*.jsonl"))
-    wanted = _wanted(paths, epochs, last, spread)
+    selected = _selected_epochs(paths, epochs, last, spread)
     parts = [
-        _columns(some)
+        _columns(chunk)
         for path in paths
-        for some in _by(_LINES, read_lines(path) if wanted is None else lines_at(path, "epoch", wanted))
+        for chunk in _by(_LINES, read_lines(path) if selected is None else lines_at(path, "epoch", selected))
     ]
     parts = [part for part in parts if part]
     if not parts:
         none = pd.DataFrame([], columns=list(TRAFFIC_COLUMNS))
         return none.assign(tier=pd.Categorical([], categories=TIERS))
-    # A column at a time, and what it was made of is let go: never two copies of a long table.
+    # One column at a time, freeing its parts: never two copies of a long table in memory.
     columns = {name: np.concatenate([part.pop(name) for part in parts]) for name in TRAFFIC_COLUMNS}
     crossed = _host(columns["sender"], folder) != _host(columns["receiver"], folder)
     tier = pd.Categorical.from_codes(crossed.astype(np.int8), categories=TIERS)
@@ -64,21 +64,21 @@ def read_traffic(
 
 
 def _host(rank: NDArray[Any], folder: Path) -> NDArray[Any]:
-    """Return the host of workers: consecutive ones share one."""
+    """Return the host of each worker; consecutive ranks share a host."""
     if not (folder / NAME).exists():
         return 0 * rank
     config = read_config(folder)
     return rank * (config["launch"].get("hosts") or 1) // config["workers"]
 
 
-def _wanted(
+def _selected_epochs(
     paths: list[Path], epochs: Iterable[int] | None, last: int | None, spread: int | None
 ) -> list[int] | range | None:
-    """Return the epochs asked for, ascending; ``None`` for all."""
-    given = {"epochs": epochs, "last": last, "spread": spread}
-    chosen = [name for name, value in given.items() if value is not None]
+    """Return the selected epochs, ascending; ``None`` for all."""
+    selections = {"epochs": epochs, "last": last, "spread": spread}
+    chosen = [name for name, value in selections.items() if value is not None]
     if len(chosen) > 1:
-        raise ValueError(f"epochs must be chosen in one way, got {' and '.join(chosen)}; leave all but one out")
+        raise ValueError(f"epochs must be selected in one way, got {' and '.join(chosen)}; leave out all but one")
     for name, count in (("last", last), ("spread", spread)):
         if count is not None and count < 1:
             raise ValueError(f"{name} must be at least 1, got {count}; leave it out for all epochs")
@@ -93,17 +93,17 @@ def _wanted(
 
 
 def _by(count: int, lines: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Yield lists of so many lines."""
+    """Yield lists of ``count`` lines."""
     lines = iter(lines)
-    while some := list(itertools.islice(lines, count)):
-        yield some
+    while chunk := list(itertools.islice(lines, count)):
+        yield chunk
 
 
 def _columns(lines: list[dict[str, Any]]) -> dict[str, NDArray[Any]]:
-    """Return the rows of some epochs as columns; empty if nobody sent anything."""
+    """Return the rows of some epochs as columns; empty if no message was sent."""
     import numpy as np
 
-    columns = zip(*((line["epoch"], *row, *_LACKING[len(row) :]) for line in lines for row in line["rows"]))
+    columns = zip(*((line["epoch"], *row, *_DEFAULTS[len(row) :]) for line in lines for row in line["rows"]))
     found = dict(zip(TRAFFIC_COLUMNS, columns))
     return {
         name: np.array([sys.intern(word) for word in values], dtype=object) if name == "direction" else np.array(values)

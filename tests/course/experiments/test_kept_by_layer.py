@@ -71,5 +71,5 @@ def test_two_workers_keep_of_their_own_rows():
     found, one = kept("gcn", workers=2), kept("gcn")
     assert found.keys() == one.keys()
     assert all(found[place] == pytest.approx(one[place] / 2, rel=0.1) for place in one)
-    with pytest.raises(ValueError, match="2 workers would have to send twice"):
+    with pytest.raises(ValueError, match="2 workers would have to send their rows twice"):
         kept("gcn", "nothing", workers=2)

@@ -238,7 +238,7 @@ FAULTS = (
     Fault(
         name="blocks and caches that nobody counts",
         file="train/records/persistent_tensors.py",
-        before="said += [(_kind(tensor), tensor) for tensor, purpose in named if purpose is None]",
+        before="claims += [(_kind(tensor), tensor) for tensor, purpose in named if purpose is None]",
         after="pass",
         test="train/test_standing.py::test_nothing_that_outlives_an_epoch_is_left_out",
         why="more than half of what CAGNET and CDFGNN hold between epochs would be in no table",

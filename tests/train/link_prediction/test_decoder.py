@@ -41,7 +41,9 @@ def test_weights_are_a_function_of_the_seed_and_belong_to_the_model():
     for ours, theirs in zip(one.parameters(), Decoder("mlp", 4, seed=3).parameters(), strict=True):
         assert torch.equal(ours, theirs)
     assert decoder_of(model) is one and "link_decoder.layers.0.weight" in model.state_dict()
-    with pytest.raises(ValueError, match="gets a part 'link_decoder', got a model that has one; rename it"):
+    with pytest.raises(
+        ValueError, match="adds a module 'link_decoder' to the model, got a model that has one; rename it"
+    ):
         attach_decoder(model, "dot", 4, seed=0)
-    with pytest.raises(ValueError, match="trained for them, got one of task 'nodes'; launch task='links'"):
+    with pytest.raises(ValueError, match="trained for task 'links', got one of task 'nodes'; launch task='links'"):
         decoder_of(nn.Linear(2, 2))

@@ -71,5 +71,5 @@ def test_a_graph_without_a_third_node_is_refused() -> None:
     split = split_links(Graph.from_edges([0], [1], num_nodes=2), val=0, test=0)
     share = share_links(split, torch.zeros(2, dtype=torch.int64), 1)[0]
     task, decoder = TaskSettings(task="links"), Decoder("dot", 4, seed=0)
-    with pytest.raises(ValueError, match="neither end, got a graph of 2 nodes; give it 3"):
+    with pytest.raises(ValueError, match="neither end of its link, got a graph of 2 nodes; use a larger"):
         LinkObjective(share, torch.arange(2), decoder, task, None, rank=0, workers=1, seed=0)
