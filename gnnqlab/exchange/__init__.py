@@ -1,4 +1,4 @@
-"""Which rows travel, to whom, and in which order."""
+"""Exchanges and schedules: which rows workers exchange for an aggregation, and in which order."""
 
 from gnnqlab.exchange.aggregation_context import AggregationContext
 from gnnqlab.exchange.broadcast.exchange import Broadcast, BroadcastExchange

@@ -1,4 +1,4 @@
-"""One look at neighbours in a pass over a graph."""
+"""Context of one neighbourhood aggregation: layer, epoch, dropout, precision."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ def _plain(compute: Callable[..., Any], *inputs: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Drop:
-    """A dropout mask of one pass: a function of (seed, epoch, stream, global node id, column).
+    """Dropout mask of one pass, a function of (seed, epoch, stream, global node id, column).
 
-    So whoever has a row can make its mask, the receiver of a copy too.
+    Owner and receivers of a row can therefore compute the same mask.
     """
 
     ids: Tensor = field(compare=False, repr=False)
-    """Global ids of the rows of this worker, int64 ``(N,)``."""
+    """Global node ids of the rows of this worker, int64 ``(N,)``."""
     p: float
     """Probability of dropping an element."""
     seed: int
     epoch: int
     stream: int
     around: Callable[..., Any] = field(default=_plain, compare=False, repr=False)
-    """Runs ``compute(*inputs)`` for the rows of this worker: who measures what a pass spends its time on is told."""
+    """Wrapper that calls ``compute(*inputs)`` for the rows of this worker, for instance to time it."""
 
     def own(self, x: Tensor) -> Tensor:
-        """Return the rows of this worker, dropped; differentiable."""
+        """Apply the mask to the rows of this worker ``(N, D)``; differentiable."""
         dropped: Tensor = self.around(self.rows, x, self.ids)
         return dropped
 
     def rows(self, x: Tensor, ids: Tensor) -> Tensor:
-        """Return rows ``(n, D)`` of nodes with these ids ``(n,)``, dropped."""
+        """Apply the mask to rows ``(n, D)`` of nodes with global ids ``(n,)``."""
         return dropout(x, ids, p=self.p, seed=self.seed, epoch=self.epoch, stream=self.stream)
 
 
 class PrecomputedDropout:
-    """Rows dropped in the pass that made them, for a look at neighbours to which the rows before dropout go too.
+    """Dropped rows, precomputed together with their activation, for an aggregation that also sends them undropped.
 
     Args:
-        whole: the rows before dropout.
-        dropped: with the mask on them.
-        drop: that mask.
+        whole: rows before dropout.
+        dropped: rows with the mask applied.
+        drop: the mask.
     """
 
     def __init__(self, whole: Tensor, dropped: Tensor, drop: Drop) -> None:
@@ -59,7 +59,7 @@ class PrecomputedDropout:
         self._drop = drop
 
     def take(self, x: Tensor, drop: Drop | None) -> Tensor | None:
-        """Return these very rows with this mask on them, if that is what there is; asked once, it holds nothing more.
+        """Return the dropped rows if ``x`` and ``drop`` are those of this object, else ``None``; works once.
 
         Example:
             >>> import torch
@@ -74,27 +74,27 @@ class PrecomputedDropout:
 
 @dataclass(frozen=True)
 class AggregationContext:
-    """Which look at neighbours this is: at most one exchange of the rows, and of their gradients."""
+    """Context of one aggregation, with at most one exchange of rows and one of their gradients."""
 
     layer: int
-    """Place in the pass, from 0."""
+    """Index of the aggregation in the pass, from 0."""
     epoch: int
-    """Enters the noise of messages."""
+    """Epoch; part of the noise key of messages."""
     training: bool
-    """Outside training float32 rows are exchanged, which count nowhere."""
+    """True for training passes; evaluation exchanges float32 rows, which are not counted."""
     static: bool = False
-    """Whether the rows are the same in every epoch, so that what comes of them may be kept."""
+    """True if the rows are the same in every epoch, so that their sums may be cached."""
     exact: bool = False
-    """Whether products are in float32, whatever the axis ``compute`` says: in the layer before the loss."""
+    """True to compute products in float32 regardless of the axis ``compute``, as before the loss."""
     drop: Drop | None = None
-    """Mask of what is summed, where rows travel, and are kept, without it; ``None``: none, or rows already have it."""
+    """Dropout mask of rows that are sent and stored without it; ``None``: no dropout, or already applied."""
     ahead: PrecomputedDropout | None = field(default=None, compare=False, repr=False)
-    """Rows of this worker with that mask on them, where the pass that made them has put it on."""
+    """Rows of this worker with the mask already applied, if the previous operation did so."""
     remakes: RecomputeContext | None = field(default=None, compare=False, repr=False)
-    """Told how results are made again for the backward pass; ``None``: nobody makes them again."""
+    """Registry of functions that recompute results for the backward pass; ``None``: no recomputation."""
 
     def own(self, x: Tensor) -> Tensor:
-        """Return what is summed of the rows of this worker."""
+        """Return the rows of this worker as they are aggregated, with dropout applied."""
         if self.drop is None:
             return x
         dropped = None if self.ahead is None else self.ahead.take(x, self.drop)

@@ -1,9 +1,9 @@
-"""On which CUDA stream each part of a layer's exchange runs, and what waits for what.
+"""CUDA streams for the parts of a layer's exchange, and their synchronization.
 
-AdaQP's three stages (section 3.2, Fig. 7) keep what needs the processors of a GPU apart: messages are encoded; they
-travel while central rows are multiplied; they are decoded, and marginal rows are multiplied. Encoding, copies to and
-from host memory, waiting and decoding have a stream of their own, so that a message that comes, or has to pass through
-host memory, holds up no product. On the CPU every part runs where it is called.
+AdaQP's three stages (section 3.2, Fig. 7) separate the work of GPU multiprocessors: messages are encoded; they are sent
+while central rows are aggregated; they are decoded, and marginal rows are aggregated. Encoding, copies to and from host
+memory, waiting and decoding run on a stream of their own, so that a message in transit, also through host memory,
+delays no product. On the CPU every part runs immediately.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ import torch
 __all__ = ["CudaStages", "Stages", "stages_on"]
 
 ASIDE = ("encode", "post", "wait", "decode")
-"""Parts that run on the stream of messages; the others run where they are called."""
+"""Parts that run on the message stream; the others run on the current stream."""
 APART = ("encode", "decode")
-"""Parts beside which nothing runs: they begin when products before them have ended, and products after them wait."""
+"""Parts that exclude products: they wait for earlier products, and later products wait for them."""
 
 
 class Stages:
-    """The stages of a worker on the CPU: each part runs where it is called."""
+    """Stages of a worker on the CPU: each part runs immediately."""
 
     on_device = False
-    """Whether parts run on a device, behind the host."""
+    """True if parts run asynchronously on a device."""
 
     def part(self, what: str) -> AbstractContextManager[None]:
         """Run a part, one of ``timeline.WHATS``, on its stream."""
         return nullcontext()
 
     def mark(self) -> Callable[[], float]:
-        """Note the time on the stream in use; what is returned tells it, in seconds of ``time.perf_counter``."""
+        """Record a time stamp on the current stream; return a function that yields it, by ``time.perf_counter``."""
         now = time.perf_counter()
         return lambda: now
 
     def after_launch(self, start: Callable[[], None]) -> None:
-        """Call ``start``, which may wait for the device, once the next product has been launched."""
+        """Call ``start``, which may wait for the device, after the next product was launched."""
         start()
 
 
 class CudaStages(Stages):
-    """The stages of a worker on a CUDA device.
+    """Stages of a worker on a CUDA device.
 
     Args:
-        side: the stream of messages.
-        current: returns the stream in use, on which products run.
-        use: makes a stream the one in use.
-        event: makes an event that notes its time.
+        side: stream for messages.
+        current: returns the current stream, which runs the products.
+        use: context manager that makes a stream current.
+        event: creates an event with timing.
     """
 
     on_device = True
@@ -70,12 +70,13 @@ class CudaStages(Stages):
     def part(self, what: str) -> Iterator[None]:
         if what not in ASIDE:
             yield
+            # The product is queued: only now start transfers, whose host-side wait would have delayed its launch.
             waiting, self._waiting = self._waiting, []
             for start in waiting:
                 start()
             return
         products = self._current()
-        if what in APART:
+        if what in APART:  # both use all multiprocessors, and encoding reads what the products wrote
             self._side.wait_stream(products)
         with self._use(self._side):
             yield
@@ -83,7 +84,7 @@ class CudaStages(Stages):
             products.wait_stream(self._side)
 
     def mark(self) -> Callable[[], float]:
-        if self._zero is None:  # one event whose time on the host is known, for all that follow
+        if self._zero is None:  # reference event with a known host time; later events are measured relative to it
             zero = self._event()
             zero.record(self._current())
             zero.synchronize()
@@ -97,13 +98,13 @@ class CudaStages(Stages):
 
     def _seconds(self, event: Any) -> float:
         assert self._zero is not None
-        zero, known = self._zero
+        zero, host_s = self._zero
         event.synchronize()
-        return float(known + zero.elapsed_time(event) / 1e3)
+        return float(host_s + zero.elapsed_time(event) / 1e3)
 
 
 def stages_on(device: torch.device | str) -> Stages:
-    """Return the stages of a worker that trains on a device."""
+    """Create the stages of a worker on ``device``."""
     device = torch.device(device)
     if device.type != "cuda":
         return Stages()

@@ -1,4 +1,4 @@
-"""The interface of an exchange to models, layers and the trainer, and the base class of those of several workers."""
+"""Interface of exchanges for models, layers and the trainer, and the base class of distributed exchanges."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ __all__ = ["Exchange", "ExchangePart", "WorkerExchange", "rows_before_dropout"]
 
 
 class ExchangePart(AxisPart, ABC):
-    """Base class of recipe parts of the axis ``exchange``."""
+    """Base class of the parts of the axis ``exchange``."""
 
     required: ClassVar[tuple[tuple[str, ...], ...]] = (("join",),)
     takes_cuts_of: ClassVar[str] = "nodes"
-    """Kind of cut that it works on, ``nodes``, ``edges`` or ``blocks``; ``System`` and checks of models read it."""
+    """Supported cut: ``nodes`` (an edge-cut), ``edges`` (a vertex-cut) or ``blocks``; read by ``System`` and models."""
     takes_turns: ClassVar[bool] = False
-    """Whether the rows of one worker can come at a time; the schedule of turns reads it."""
+    """True if rows can be received from one worker at a time; read by the schedule ``Sequential``."""
     sends_blocks: ClassVar[bool] = False
-    """Whether whole blocks of rows are sent to all workers; caches and quantized products read it."""
+    """True if whole blocks of rows are broadcast; read by caches and quantized products."""
     drops_before: ClassVar[bool] = False
-    """Whether rows are dropped before they are sent, so that no receiver has to drop them; ``System`` reads it."""
+    """True if dropout is applied before rows are sent, never by a receiver; read by ``System``."""
 
     @property
     def meet(self) -> bool:
-        """Return True if the copies of a node are summed on their host first; forecasts for other hosts read it."""
+        """True for hierarchical aggregation, within each host first; read by forecasts for other hosts."""
         return False
 
     @abstractmethod
@@ -53,50 +53,50 @@ class ExchangePart(AxisPart, ABC):
         device: torch.device | str = "cpu",
         phases: Phases = no_phases,
     ) -> Exchange:
-        """Return the exchange of one worker.
+        """Create the exchange of one worker.
 
         Args:
-            shard: its share of the graph.
-            wires: how its rows travel.
-            schedule: when, relative to computation.
-            products: run the sums and products around them.
-            device: where it trains.
-            phases: the epoch's clock.
+            shard: the worker's share of the graph.
+            wires: factory of its channels.
+            schedule: order of communication and computation.
+            products: backend of sparse and dense products.
+            device: device of the worker.
+            phases: timer of the epoch's phases.
         """
 
     def moved(self, look: AggregationCall, sizes: PartitionSizes) -> MessageVolumes:
-        """Return the rows that one aggregation moves; the formula of an epoch's bytes calls it."""
+        """Return the message volume of one aggregation; formulas of an epoch's bytes call it."""
         raise not_predicted("exchange", self, "moved")
 
     def refuses_attention(self, system: Any) -> str:
-        """Return why no model that attends can train with it in a system, or an empty text; ``RunConfig`` calls it."""
+        """Return the reason why a system cannot train attention, or an empty string; ``RunConfig`` calls it."""
         return ""
 
 
 class Exchange(Protocol):
-    """Looks at neighbours, wherever they are; every result is differentiable in the tensors given.
+    """Interface of aggregations over local and remote neighbours; all results are differentiable in their tensors.
 
     Letters: N rows of this worker, D columns in, O columns out, K heads of F features.
     """
 
     lag: int
-    """Epochs between the post of a row and its use, at most."""
+    """Maximum staleness of rows in epochs, by the schedule."""
     uses_stale_rows: bool
-    """Whether a receiver may use a row in another epoch than that of its post: then it makes dropout's mask itself."""
+    """True if a receiver may use a row of an earlier epoch; then it applies the dropout mask itself."""
     aggregates_before_projection: bool
-    """Whether it does so too where rows would be narrower once projected, and are therefore summed first."""
+    """True if layers aggregate before projecting even if projected rows are smaller, so that receivers can drop."""
     schedule: Runner
-    """Runs the steps of training passes."""
+    """Runner of the steps of training passes."""
     timeline: Timeline
-    """When each part ran."""
+    """Recorder of when each part ran."""
     adjacencies: dict[int, Adjacency]
-    """Matrix that each layer of a training pass used last."""
+    """Layer -> matrix of its last training pass."""
     products: Products
-    """What this worker multiplies with."""
+    """Backend of sparse and dense products."""
 
     @property
     def channels(self) -> list[Channel]:
-        """The channels of training passes; evaluation has its own, which count nowhere."""
+        """Channels of training passes; those of evaluation are not counted."""
 
     def aggregate(self, adjacency: Adjacency, x: Tensor, context: AggregationContext) -> Tensor:
         """Return weighted sums over neighbours, ``(N, D)``."""
@@ -125,26 +125,26 @@ class Exchange(Protocol):
         """Return attention-weighted sums over neighbours, ``(N, K, F)``."""
 
     def extend(self, x: Tensor, context: AggregationContext) -> Tensor:
-        """Return the rows of this worker with those of its neighbours elsewhere behind them."""
+        """Return the rows of this worker, followed by those of its remote neighbours."""
 
     def release(self) -> None:
-        """Start moving what the schedule held back until the weight gradients are summed."""
+        """Post messages that the schedule delayed until after the all-reduce of weight gradients."""
 
     def drain(self) -> None:
-        """Return when nothing is under way any more."""
+        """Wait until no message is in flight."""
 
     def forget(self) -> None:
-        """Let every row travel next time, whatever receivers hold; all workers between the same two epochs."""
+        """Send every row in the next messages; all workers must call this between the same two epochs."""
 
 
 class WorkerExchange(Running, ABC):
     """Base class of the exchange of one worker among several; see :class:`Exchange`.
 
     Args:
-        schedule: recipe part of the axis.
-        products: run the sums and products of this worker.
-        device: where it trains.
-        phases: the epoch's clock.
+        schedule: part of the axis ``schedule``.
+        products: backend of sparse and dense products.
+        device: device of the worker.
+        phases: timer of the epoch's phases.
     """
 
     uses_stale_rows = False
@@ -161,33 +161,33 @@ class WorkerExchange(Running, ABC):
         self.products, self.lag = products, schedule.lag
         self.schedule = runner_of(schedule)
         self.in_turn = schedule.in_turn
-        """Whether the rows of one worker are received at a time, outside training too."""
+        """True if rows are received from one worker at a time, outside training too."""
         self.timeline = Timeline(phases, stages_on(device))
         self.adjacencies: dict[int, Adjacency] = {}
 
     @property
     @abstractmethod
     def channels(self) -> list[Channel]:
-        """The channels of training passes; evaluation has its own, which count nowhere."""
+        """Channels of training passes; those of evaluation are not counted."""
 
     def release(self) -> None:
-        """Start moving what the schedule held back until the weight gradients are summed."""
+        """Post messages that the schedule delayed until after the all-reduce of weight gradients."""
         self.schedule.release()
 
     def drain(self) -> None:
-        """Return when nothing is under way any more."""
+        """Wait until no message is in flight."""
         self.schedule.drain()
 
     def forget(self) -> None:
-        """Send every row next time, whatever receivers hold; all workers between the same two epochs."""
+        """Send every row in the next messages; all workers must call this between the same two epochs."""
         for channel in self.channels:
             channel.forget()
 
     def _runner(self, context: AggregationContext) -> Runner:
-        """Return what runs the steps of a pass: outside training all rows are received before they are used."""
+        """Return the runner of a pass; evaluation is synchronous, or receives rows from one worker at a time."""
         return self.schedule if context.training or self.in_turn else Synchronous()
 
 
 def rows_before_dropout(x: Tensor, context: AggregationContext) -> Tensor | None:
-    """Return the rows that are sent, where these are not those that are summed: rows before dropout."""
+    """Return the rows to send if they differ from the aggregated ones, that is before dropout; else ``None``."""
     return None if context.drop is None else x

@@ -1,7 +1,7 @@
-"""Who waits for whom: when each part of a layer's exchange began and ended on one worker.
+"""Timeline of one worker: begin and end of each part of a layer's exchange.
 
-Times are those of ``time.perf_counter``, on Linux the clock CLOCK_MONOTONIC: the processes of one machine share it,
-emulated hosts included. On a GPU they are those of events on the streams, brought to the same clock.
+Times are by ``time.perf_counter``, on Linux CLOCK_MONOTONIC, which all processes of one machine share, emulated hosts
+included. On a GPU they are times of CUDA events, converted to the same clock.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from gnnqlab.message.exchange_key import ExchangeKey, Phases, no_phases
 __all__ = ["WHATS", "Span", "Timeline", "transfers"]
 
 WHATS = ("encode", "post", "central", "wait", "decode", "marginal", "transfer")
-"""Parts of a layer's exchange. ``transfer``, one a sender, runs from this worker's post until the message had come."""
+"""Parts of a layer's exchange. ``transfer``, one per sender: from this worker's post until the message is received."""
 
 _PHASE_OF = {"post": "wait"}
-"""Parts that the epoch's clock counts under another name."""
+"""Part -> phase of the epoch that it is counted in, where the names differ."""
 
 
 @dataclass(frozen=True)
@@ -34,18 +34,19 @@ class Span:
     peer: int
     """Sender of a transfer; -1 otherwise, and on a GPU."""
     start: float
-    """Seconds of the clock."""
+    """Seconds, by ``time.perf_counter``."""
     end: float
+    """Seconds, by ``time.perf_counter``."""
     round: int = 0
-    """Which exchange of the layer and direction."""
+    """Communication round of the layer and direction."""
 
 
 class Timeline:
-    """Opens phases of the epoch's clock, and notes when they began and ended while an epoch is recorded.
+    """Recorder that times phases of the epoch and, in recorded epochs, the begin and end of each part.
 
     Args:
-        phases: the epoch's clock.
-        stages: which stream each part runs on.
+        phases: timer of the epoch's phases.
+        stages: streams of the parts.
     """
 
     def __init__(self, phases: Phases = no_phases, stages: Stages | None = None) -> None:
@@ -54,21 +55,21 @@ class Timeline:
         self._parts: list[_Part] | None = None
 
     def __call__(self, what: str, place: ExchangeKey | None = None) -> AbstractContextManager[object]:
-        """Run a part of the exchange of a place; of none, it is not recorded."""
+        """Run a part of an exchange; without an exchange key it is timed but not recorded."""
         phase = self._phases(_PHASE_OF.get(what, what))
         if what not in WHATS:
             return phase
         if self._parts is None or place is None:
-            return self._staged(what, phase) if self.stages.on_device else phase
-        return self._noted(what, place, phase)
+            return self._run_on_stream(what, phase) if self.stages.on_device else phase
+        return self._record(what, place, phase)
 
     @contextmanager
-    def _staged(self, what: str, phase: AbstractContextManager[object]) -> Iterator[None]:
+    def _run_on_stream(self, what: str, phase: AbstractContextManager[object]) -> Iterator[None]:
         with phase, self.stages.part(what):
             yield
 
     @contextmanager
-    def _noted(self, what: str, place: ExchangeKey, phase: AbstractContextManager[object]) -> Iterator[None]:
+    def _record(self, what: str, place: ExchangeKey, phase: AbstractContextManager[object]) -> Iterator[None]:
         assert self._parts is not None
         with self.stages.part(what):
             start = self.stages.mark()
@@ -77,13 +78,13 @@ class Timeline:
             self._parts.append((place, what, start, self.stages.mark()))
 
     def begin(self) -> None:
-        """Record from here on."""
+        """Start recording."""
         self._parts = []
 
     def take(self) -> list[Span]:
-        """Return what was recorded, in the order in which parts ended, and record no longer.
+        """Stop recording; return the recorded parts in the order of their ends.
 
-        On a GPU a transfer runs from the end of ``post`` to the end of ``wait``, all senders together.
+        On a GPU a transfer is from the end of ``post`` to the end of ``wait``, for all senders together.
         """
         parts, self._parts = self._parts or [], None
         spans = [
@@ -94,24 +95,25 @@ class Timeline:
 
 
 _Part = tuple[ExchangeKey, str, Callable[[], float], Callable[[], float]]
-"""ExchangeKey, what, and what tells begin and end."""
+"""Exchange key, part, and functions that return its begin and end."""
 
 
 def _transfers_on_device(spans: list[Span]) -> list[Span]:
-    """Transfers that were posted and waited for in the same epoch."""
+    """Derive the transfers that were posted and waited for in the same epoch."""
     found: list[Span] = []
-    posted: dict[ExchangeKey, float] = {}
+    post_ends: dict[ExchangeKey, float] = {}
     for span in spans:
         place = ExchangeKey(span.layer, span.direction, span.round)
+        # With stale rows a wait belongs to a post of the previous epoch, which is not recorded: no transfer.
         if span.what == "post":
-            posted[place] = span.end
-        elif span.what == "wait" and place in posted:
-            found.append(Span(span.layer, span.direction, "transfer", -1, posted.pop(place), span.end, span.round))
+            post_ends[place] = span.end
+        elif span.what == "wait" and place in post_ends:
+            found.append(Span(span.layer, span.direction, "transfer", -1, post_ends.pop(place), span.end, span.round))
     return found
 
 
 def transfers(arrivals: Iterable[MessageRecord]) -> list[Span]:
-    """Return the transfers of messages that came, by the host's clock."""
+    """Convert records of received messages to spans, by the host's clock."""
     return [
         Span(one.layer, one.direction, "transfer", one.sender, one.posted, one.posted + one.seconds, one.round)
         for one in arrivals

@@ -1,4 +1,4 @@
-"""Rows that an exchange moves in one look at neighbours, by formula: all workers together.
+"""Types for the message volume of one aggregation, over all workers.
 
 Letters: n nodes, P workers, c replication, D columns in, O columns out, K heads.
 """
@@ -14,41 +14,41 @@ from gnnqlab.partition.block_shard import BlockShard
 __all__ = ["AggregationCall", "MessageVolumes", "PartitionSizes"]
 
 MessageVolumes = list[tuple[str, int, int]]
-"""``(direction, rows, columns)`` of each kind of message."""
+"""Message volume: ``(direction, rows, columns)`` of each kind of message."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AggregationCall:
-    """One look at neighbours of a model."""
+    """One aggregation of a model."""
 
     kind: str
     """``aggregate``, ``convolve`` or ``attend``."""
     columns: int
-    """D; of attention ``K F``."""
+    """D; for attention ``K F``."""
     out: int
-    """O; D where nothing is projected in the look."""
+    """O; D if the layer has no projection."""
     heads: int = 0
-    """K of attention."""
+    """K, for attention."""
     needs_gradient: bool = True
-    """Whether the rows that are looked at learn: raw features do not."""
+    """True if the aggregated rows need a gradient; False for input features."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionSizes:
-    """What of a cut a formula needs."""
+    """PartitionSizes of a partition, for formulas of message volume."""
 
     num_nodes: int
     """n."""
     workers: int
     """P."""
     copies: int = 0
-    """Rows that are copies of another worker's, over all workers: halo rows Ω, or mirrors."""
+    """Number of halo rows Ω, or of mirrors, over all workers."""
     replication: int = 1
     """c."""
 
     @classmethod
     def of(cls, shards: Iterable[Any]) -> Self:
-        """Return those of a cut, from all of its shards."""
+        """Collect the sizes of a partition from all of its shards."""
         shards = list(shards)
         return cls(
             num_nodes=shards[0].num_global_nodes,

@@ -1,4 +1,4 @@
-"""The exchange of one process that has the whole graph: nobody to exchange with."""
+"""Exchange of a single process that has the whole graph: no communication."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["LocalExchange", "convolve_in_steps"]
 
 
 class LocalExchange:
-    """Every neighbour is here: the products alone, which exchanges are held against."""
+    """Aggregation without communication: all neighbours are local. The reference for distributed exchanges."""
 
     lag = 0
     uses_stale_rows = aggregates_before_projection = False
@@ -89,9 +89,9 @@ def convolve_in_steps(
     self_weight: Tensor | None,
     context: AggregationContext,
 ) -> Tensor:
-    """Return ``aggregate(x) weight + x self_weight + bias``, sum and products one after the other."""
+    """Compute ``aggregate(x) weight + x self_weight + bias``, first the sums, then the products."""
     products = _products(exchange, context)
-    sums = exchange.aggregate(adjacency, x, context)
+    sums = exchange.aggregate(adjacency, x, context)  # (N, D)
     own = None if self_weight is None else context.own(x)
     y = _projected(products, sums, weight, bias, own, self_weight)
     if context.remakes is not None:

@@ -1,4 +1,4 @@
-"""Rows to bytes, and bytes to their receiver."""
+"""Messages between workers: caches, codecs, channels and transports."""
 
 from gnnqlab.message.caches.adaptive_cache import AdaptiveCache
 from gnnqlab.message.caches.cache import Cache, NoCache, Unchanged

@@ -1,4 +1,4 @@
-"""One part for rows, another for their gradients: the axes ``codec`` and ``bits`` by direction."""
+"""Different parts for embeddings (forward) and gradients (backward), for the axes ``codec`` and ``bits``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["ByDirection", "by_direction", "of_direction"]
 
 @dataclass(frozen=True)
 class ByDirection:
-    """Two parts of one axis; a pair ``(forward, backward)`` given to a :class:`System` becomes this.
+    """Two parts of one axis; a :class:`System` converts a pair ``(forward, backward)`` to this class.
 
     Example:
         >>> from gnnqlab.message.codecs.codec import Float32, Stochastic
@@ -20,25 +20,25 @@ class ByDirection:
     """
 
     steerable: ClassVar[tuple[str, ...]] = ()
-    """Settings that may change while a run trains: none of a pair's."""
+    """Settings that may change during training: none for a pair."""
     forward: Any
-    """Part for rows."""
+    """Part for embeddings."""
     backward: Any
-    """Part for their gradients."""
+    """Part for gradients of embeddings."""
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Bit-widths that codecs of both directions can write."""
+        """Bit-widths that both codecs can write."""
         return tuple(sorted({*self.forward.widths} & {*self.backward.widths}))
 
     @property
     def choices(self) -> tuple[int, ...]:
-        """Bit-widths that the policy of either direction may choose."""
+        """Bit-widths that at least one of the two policies may choose."""
         return tuple(sorted({*self.forward.choices, *self.backward.choices}))
 
 
 def of_direction(part: Any, direction: str) -> Any:
-    """Return the part that a direction has: its own, or the one of both.
+    """Return the part of one direction; a part that is not a pair serves both.
 
     Args:
         direction: ``forward`` or ``backward``.
@@ -47,5 +47,5 @@ def of_direction(part: Any, direction: str) -> Any:
 
 
 def by_direction(part: Any, make: Callable[[Any], Any]) -> Any:
-    """Return what is made of a part, or of each of two."""
+    """Apply ``make`` to a part, or to each part of a pair."""
     return ByDirection(make(part.forward), make(part.backward)) if isinstance(part, ByDirection) else make(part)

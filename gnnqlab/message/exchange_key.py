@@ -1,4 +1,4 @@
-"""Where in a pass rows travel, and what measures the parts of their way."""
+"""Key of an exchange, (layer, direction, round), and default hooks of a channel."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import NamedTuple
 __all__ = ["Phases", "ExchangeKey", "at_once", "no_phases"]
 
 Phases = Callable[[str], AbstractContextManager[object]]
-"""Opens a named phase of the epoch's clock: ``with phases("encode"): ...``."""
+"""Function that times a named phase of the epoch: ``with phases("encode"): ...``."""
 
 
 class ExchangeKey(NamedTuple):
-    """Where in a pass rows travel."""
+    """Key of an exchange: layer, direction and communication round."""
 
     layer: int
     direction: str
-    """``forward`` (rows) or ``backward`` (their gradients)."""
+    """``forward`` (embeddings) or ``backward`` (their gradients)."""
     round: int = 0
-    """Which of the exchanges of this layer and direction, from 0."""
+    """Index of the communication round of this layer and direction, from 0."""
 
 
 def no_phases(name: str) -> AbstractContextManager[object]:
-    """Measure nothing."""
+    """Return a context manager that measures nothing."""
     return nullcontext()
 
 
 def at_once(start: Callable[[], None]) -> None:
-    """Call ``start`` now."""
+    """Call ``start`` immediately."""
     start()

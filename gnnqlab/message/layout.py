@@ -1,9 +1,9 @@
-"""The byte layout of one message: which row stands where.
+"""Byte layout of one message.
 
-A message is ``[parameters of all rows][payload of all rows]``, rows grouped by bit-width, widest first, in
-plan order within one width. Both sides derive the same :class:`Layout` from the same widths, and the wire
-carries exactly ``num_bytes`` bytes: ``ceil(D * b / 8)`` of payload a row, and what its codec says of parameters.
-Widest first also keeps every word aligned.
+A message is ``[parameters of all rows][payload of all rows]``, where parameters are quantization parameters such as
+scale and zero-point. Rows are grouped by bit-width, widest first, in plan order within one bit-width; widest first
+keeps every word aligned. Sender and receiver derive the same :class:`Layout` from the same bit-widths. A message has
+exactly ``num_bytes`` bytes: ``ceil(D * b / 8)`` of payload per row, plus the parameter bytes of its codec.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Layout", "Part", "Share", "make_layout"]
 
 @dataclass(frozen=True)
 class Share:
-    """What the rows of one bit-width take on the wire, in bytes."""
+    """Message size of the rows of one bit-width, in bytes."""
 
     bits: int
     rows: int
@@ -33,33 +33,36 @@ class Share:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The rows of a message that one routine writes: those of a width alone, or all that are narrower."""
+    """Rows of a message that one routine encodes: those of a single bit-width, or all rows below it."""
 
     width: int
-    """Their width, or the widest that they may have."""
+    """Bit-width of the rows, or the largest one that they may have."""
     rows: slice
-    """Which rows of the message, in wire order."""
+    """Range of the rows in wire order."""
     params: slice
-    """Bytes of their parameters in the message."""
+    """Byte range of their parameters in the message."""
     payload: slice
-    """Bytes in which their payload is."""
+    """Byte range of their payload in the message."""
     bits: int | Tensor
+    """Common bit-width, or one per row."""
     offsets: Tensor | None
-    """First byte of each row in ``payload``, int64; ``None`` if rows follow at one width."""
+    """First byte of each row in ``payload``, int64; ``None`` if all rows have one bit-width."""
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where every row of a message stands."""
+    """Position and size of every row of a message."""
 
     num_rows: int
+    """n."""
     columns: int
+    """D."""
     bits: int | Tensor
-    """One width, or uint8 ``(n,)`` in wire order."""
+    """One bit-width, or uint8 ``(n,)`` in wire order."""
     order: Tensor | None
-    """Plan position of each wire position, int64 ``(n,)``; ``None`` if they agree."""
+    """Plan position of each wire position, int64 ``(n,)``; ``None`` for the identity."""
     offsets: Tensor | None
-    """First payload byte of each row in wire order, int64 ``(n,)``; ``None`` if rows follow at one width."""
+    """First payload byte of each row in wire order, int64 ``(n,)``; ``None`` if all rows have one bit-width."""
     param_bytes: int
     payload_bytes: int
     shares: tuple[Share, ...]
@@ -71,26 +74,26 @@ class Layout:
 
     @property
     def bit_widths(self) -> Tensor:
-        """Bits of an element of each row in wire order, int64 ``(n,)``."""
+        """Bit-width of each row in wire order, int64 ``(n,)``."""
         return self.bits.long() if isinstance(self.bits, Tensor) else torch.full((self.num_rows,), self.bits)
 
     @cached_property
     def digest(self) -> int:
-        """64 bits that tell this layout from others: shape, type of the parameters, and every row's width."""
-        known = hashlib.blake2b(repr((self.num_rows, self.columns, self.shares)).encode(), digest_size=8)
+        """64-bit hash of the shape, the parameter bytes and the bit-width of every row."""
+        digest = hashlib.blake2b(repr((self.num_rows, self.columns, self.shares)).encode(), digest_size=8)
         if self.order is not None:
-            known.update(self.order.cpu().numpy().tobytes())
-        return int.from_bytes(known.digest(), "little")
+            digest.update(self.order.cpu().numpy().tobytes())
+        return int.from_bytes(digest.digest(), "little")
 
     def rows_of(self, bits: int) -> int:
-        """Return how many rows have this width."""
+        """Return the number of rows with this bit-width."""
         return sum(share.rows for share in self.shares if share.bits == bits)
 
     def parts(self, alone: tuple[int, ...] = (32, 16)) -> tuple[Part, ...]:
-        """Return the rows of a message by the routine that writes them, in wire order; found once.
+        """Return the rows of a message grouped by the routine that encodes them, in wire order (cached).
 
         Args:
-            alone: widths that have a routine of their own, widest first; one writes all that are narrower.
+            alone: bit-widths with a routine of their own, widest first; one routine handles all smaller ones.
         """
         if alone not in self._parts:
             self._parts[alone] = tuple(self._cut(alone))
@@ -110,29 +113,29 @@ class Layout:
         if row:
             assert isinstance(bits, Tensor) and offsets is not None
             bits, offsets = bits[row:], offsets[row:]
-        whole = slice(self.param_bytes, self.num_bytes)  # offsets are counted from its beginning
+        whole = slice(self.param_bytes, self.num_bytes)  # offsets count from the first payload byte of the message
         yield Part(alone[-1] // 2, slice(row, self.num_rows), slice(param, self.param_bytes), whole, bits, offsets)
 
     def split(self, segment: Tensor) -> tuple[Tensor, Tensor]:
-        """Return views of a uint8 segment: its parameters and its payload, both still bytes."""
+        """Return uint8 views of the parameters and of the payload of a message."""
         return segment[: self.param_bytes], segment[self.param_bytes :]
 
     def to_wire_order(self, rows: Tensor) -> Tensor:
-        """Return plan-ordered values in wire order."""
+        """Reorder values from plan order to wire order."""
         return rows if self.order is None else rows[self.order]
 
 
 def make_layout(widths: int | Tensor, num_rows: int, columns: int, *, param_bytes: ParamBytes) -> Layout:
-    """Lay out a message of ``num_rows`` rows.
+    """Compute the layout of a message of ``num_rows`` rows.
 
     Args:
-        widths: bits of every row, or uint8 ``(n,)`` in plan order.
+        widths: bit-width of all rows, or of each row in plan order, uint8 ``(n,)``.
         num_rows: n.
-        columns: D, elements in a row.
-        param_bytes: what the parameters of a row of each width take; the codec says it.
+        columns: D, elements per row.
+        param_bytes: function of the codec: parameter bytes of a row with a given bit-width.
 
     Raises:
-        ValueError: if ``widths`` does not have one entry a row.
+        ValueError: if ``widths`` does not have one entry per row.
 
     Example:
         >>> from gnnqlab.bits.row import two_parameters
@@ -144,12 +147,12 @@ def make_layout(widths: int | Tensor, num_rows: int, columns: int, *, param_byte
         share = _share(widths, num_rows, columns, param_bytes)
         return Layout(num_rows, columns, widths, None, None, share.param_bytes, share.payload_bytes, (share,))
     if widths.shape != (num_rows,):
-        raise ValueError(f"widths must have one entry a row, got shape {tuple(widths.shape)} for {num_rows} rows")
-    order = torch.argsort(widths, descending=True, stable=True)
+        raise ValueError(f"widths must have one entry per row, got shape {tuple(widths.shape)} for {num_rows} rows")
+    order = torch.argsort(widths, descending=True, stable=True)  # stable: both ends compute the same order
     bits = widths[order]
-    row_bytes = (bits.long() * columns + 7) // 8
+    row_bytes = (bits.long() * columns + 7) // 8  # each row starts at a whole byte
     offsets = row_bytes.cumsum(0) - row_bytes
-    values, counts = widths.unique(return_counts=True)
+    values, counts = widths.unique(return_counts=True)  # ascending, unlike the wire order
     shares = tuple(
         _share(width, count, columns, param_bytes)
         for width, count in zip(values.tolist(), counts.tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""Events of messages: a message as its sender encoded it, and as its receiver decodes it."""
+"""Events for observers: a message was encoded by its sender, or decoded by its receiver."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ __all__ = ["Sent", "report_decoded", "report_encoded"]
 
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """A message in bytes, and what it takes to decode it."""
+    """An encoded message with everything needed to decode it."""
 
     place: ExchangeKey
     sender: int
     receiver: int
     ids: Tensor
-    """Global ids of its rows, int64 ``(n,)``."""
+    """Global node ids of its rows, int64 ``(n,)`` in wire order."""
     codec: Codec
     layout: Layout
     segment: Tensor
-    """The bytes; their buffer is written again in the next epoch."""
+    """Bytes of the message, uint8; a view of a buffer that the next epoch overwrites."""
     noise: Noise
 
     def copied(self) -> Sent:
-        """Return the same message with bytes of its own."""
+        """Return the message with a copy of its bytes."""
         return replace(self, segment=self.segment.clone())
 
     def decode(self) -> Tensor:
-        """Return the rows, float32 ``(n, D)``."""
+        """Decode the message to float32 ``(n, D)``, in wire order."""
         layout, device = self.layout, self.segment.device
         out, places = torch.empty(layout.num_rows, layout.columns, device=device), torch.arange(layout.num_rows)
         if layout.num_rows:  # a cache may skip every row
@@ -46,11 +46,11 @@ class Sent:
 
 
 def report_encoded(observers: Observers, message: Sent, *, values: Tensor, offered_ids: Tensor) -> None:
-    """Emit the event of a message that has been encoded.
+    """Emit the event of an encoded message.
 
     Args:
-        values: what was encoded, float32 ``(n, D)``.
-        offered_ids: ids of all rows that could have been sent.
+        values: the rows before encoding, float32 ``(n, D)``.
+        offered_ids: global node ids of all rows that could have been sent.
     """
     place, layout = message.place, message.layout
     event = MessageEncoded(
@@ -65,13 +65,13 @@ def report_encoded(observers: Observers, message: Sent, *, values: Tensor, offer
         values=values,
         bit_widths=layout.bit_widths,
         num_bytes=layout.num_bytes,
-        decode=message.copied().decode,
+        decode=message.copied().decode,  # an observer may decode after the buffer was overwritten
     )
     observers.emit(observers.message_encoded, event)
 
 
 def report_decoded(observers: Observers, message: Sent) -> None:
-    """Emit the event of a message that has been decoded."""
+    """Emit the event of a decoded message."""
     place = message.place
     event = MessageDecoded(
         rank=message.receiver,

@@ -1,4 +1,4 @@
-"""The axis ``sampler``: which boundary rows travel in an epoch."""
+"""The axis ``sampler``: a random sample of boundary nodes per epoch."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from gnnqlab.settings import OneOf, Option, Range, check
 __all__ = ["AllRows", "BoundarySampling", "Sampler"]
 
 _STEPS = 1 << 16
-"""Draws are 16 bits: a probability is a multiple of 2^-16."""
+"""Random numbers have 16 bits, so a probability is a multiple of 2^-16."""
 
 
 class Sampler(AxisPart, ABC):
-    """Base class of parts that choose the rows of one epoch, as a function of what both ends of a message know."""
+    """Base class of samplers; sender and receiver derive the same sample, so it need not be transmitted."""
 
     required: ClassVar[tuple[tuple[str, ...], ...]] = (("p", "rescale", "attention", "kept"),)
 
     @property
     @abstractmethod
     def p(self) -> float:
-        """Probability with which each boundary row travels, in [0, 1]; 1: all do."""
+        """Probability that a boundary row is sampled, in [0, 1]; 1: all rows are sent."""
 
     @property
     @abstractmethod
     def rescale(self) -> float:
-        """Factor of a row that travels, so that sums keep their mean: 1 over the probability really drawn with."""
+        """Factor applied to a sampled row, so that aggregations are unbiased: 1 over the effective probability."""
 
     @property
     @abstractmethod
     def attention(self) -> str:
-        """Where attention applies the factor, one of ``weights``, ``none``, ``input``."""
+        """Operand of attention that is rescaled: ``weights``, ``none`` or ``input``."""
 
     @abstractmethod
     def kept(self, ids: Tensor, *, holder: int, seed: int, epoch: int) -> Tensor:
-        """Return the places of the rows that travel, ascending, int64.
+        """Return the positions of the sampled rows in ``ids``, ascending, int64.
 
         Args:
-            ids: global ids of one worker's rows in another's halo, in plan order.
-            holder: the worker in whose halo they are; forward it receives them, backward it sends their gradients.
+            ids: global node ids of one worker's rows in another worker's halo, in plan order.
+            holder: rank with the halo; it receives the rows (forward) and sends their gradients (backward).
         """
 
 
 @dataclass(frozen=True)
 class AllRows(Sampler):
-    """Every boundary row travels in every epoch."""
+    """Send every boundary row in every epoch."""
 
     p: ClassVar[float] = 1.0
     rescale: ClassVar[float] = 1.0
@@ -62,15 +62,14 @@ class AllRows(Sampler):
 
 @dataclass(frozen=True, kw_only=True)
 class BoundarySampling(Sampler):
-    """Each halo row kept with probability p, anew each epoch, the same for all layers and both directions (BNS-GCN).
+    """Sample each halo row with probability p, once per epoch for all layers and both directions (BNS-GCN).
 
-    A kept row, and the gradient that goes home for it, counts 1/p (Wan et al., MLSys 2022, Algorithm 1); a sum's
-    weights stay those of the whole graph, so ``E[z] = A [x; halo]`` and ``Var z_v = (1-p)/p sum_u a_vu^2 |h_u|^2``.
-    Whether a row is kept is a function of (seed, epoch, holder, global node id); its owner follows from the id. So
-    both ends of a message know it without asking.
+    A sampled row and its gradient are multiplied by 1/p (Wan et al., MLSys 2022, Algorithm 1); edge weights stay those
+    of the whole graph, so ``E[z] = A [x; halo]`` and ``Var z_v = (1-p)/p sum_u a_vu^2 |h_u|^2``. The sample is a
+    function of (seed, epoch, holder, global node id) only, so sender and receiver compute it without communication.
 
-    Differs: the released code draws exactly ⌊p n⌋ of n rows, none of a small pair in the whole run, and leaves out 1/p
-    in one of its two backward paths; this is the paper's independent draw, with p rounded to a multiple of 2^-16.
+    Differs: the released code samples exactly ⌊p n⌋ of n rows, which is none in the whole run if p n < 1, and omits
+    1/p in one of its two backward paths; here draws are independent, as in the paper, with p a multiple of 2^-16.
 
     Example:
         >>> import torch
@@ -81,11 +80,11 @@ class BoundarySampling(Sampler):
     """
 
     p: Annotated[float, Range(0, 1), Option("boundary-share")] = 0.1
-    """Probability with which each halo row is kept, in [0, 1]; 0: workers train apart; 1: Vanilla."""
+    """Probability that a halo row is sampled, in [0, 1]; 0: no communication of embeddings; 1: Vanilla."""
     attention: Annotated[str, OneOf(("weights", "none", "input")), Option("boundary-attention")] = "weights"
-    """``weights``: a kept neighbour counts 1/p in numerator and denominator of the softmax, each of which is unbiased;
-    ``none``: the softmax runs over those that were kept; ``input``: their rows are multiplied by 1/p before, which
-    enters the logits as well (the released code; it leaves the first layer as it is)."""
+    """``weights``: a sampled neighbour counts 1/p in numerator and denominator of the softmax, each of them unbiased;
+    ``none``: plain softmax over the sampled neighbours; ``input``: their embeddings are multiplied by 1/p first, which
+    changes the logits too (as in the released code, which does not rescale the first layer)."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.p <= 1.0 or (self.p > 0 and self._threshold == 0):
@@ -101,5 +100,6 @@ class BoundarySampling(Sampler):
         return _STEPS / self._threshold if self._threshold else 0.0
 
     def kept(self, ids: Tensor, *, holder: int, seed: int, epoch: int) -> Tensor:
-        draw = uniform16(ids, 1, seed=seed, epoch=epoch, stream=stream("sample", 0, holder + 1)).flatten()
+        # The holder enters the key: a node in several halos is sampled independently for each of them.
+        draw = uniform16(ids, 1, seed=seed, epoch=epoch, stream=stream("sample", 0, holder + 1)).flatten()  # (n,)
         return (draw < self._threshold).nonzero().flatten()

@@ -31,7 +31,7 @@ def biased(system: System, bits: Any = None) -> str:
         >>> from gnnqlab.message import Feedback, Linear
         >>> from gnnqlab.systems.recipes.uniform_bits import fixed_bits
         >>> biased(fixed_bits(bits=2)), biased(replace(fixed_bits(bits=2), codec=Linear()))
-        ('', 'codec Linear rounds to the nearest, so that a row errs alike in every draw')
+        ('', 'codec Linear rounds to the nearest level, so a row has the same error in every draw')
     """
     for direction in ("forward", "backward"):
         if set(of_direction(system.bits if bits is None else bits, direction).choices) == {EXACT}:

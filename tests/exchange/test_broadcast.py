@@ -233,10 +233,10 @@ def test_a_block_is_written_once_and_lands_in_two_buffers_that_take_turns(monkey
 
 
 REFUSED = [
-    ({"schedule": Pipelined()}, r"exchange Broadcast cannot work .*StaleBlocks\(\) for older blocks"),
+    ({"schedule": Pipelined()}, r"exchange Broadcast cannot work .*StaleBlocks\(\) for stale blocks"),
     ({"sampler": gq.BoundarySampling(p=0.5)}, r"exchange Broadcast cannot work .*choose sampler AllRows"),
-    ({"cache": Unchanged()}, r"got cache Unchanged, which chooses rows; choose StaleBlocks"),
-    ({"codec": gq.Stochastic(), "bits": Assigned()}, r"bits Assigned are those of halo rows, got whole blocks; choose"),
+    ({"cache": Unchanged()}, r"got cache Unchanged, which selects rows; choose StaleBlocks"),
+    ({"codec": gq.Stochastic(), "bits": Assigned()}, r"bits Assigned need halo rows, got whole blocks; choose"),
     ({"partition": gq.Random()}, "the exchange Broadcast takes cuts of blocks, got partition Random"),
 ]
 
@@ -256,12 +256,12 @@ def test_what_cannot_be_is_refused_with_a_way_out():
         gq.Contiguous().cut(random_graph(nodes=5, edges=4), 6)
     with pytest.raises(ValueError, match="rule"):
         gq.StaleBlocks(rule="sometimes")
-    with pytest.raises(ValueError, match=r"got replication 2, .*Contiguous\(replication=1\) or a model of sums"):
+    with pytest.raises(ValueError, match=r"got replication 2, .*Contiguous\(replication=1\) or a model without"):
         trained(cagnet(replication=2), "gat", workers=4)
     graph = random_graph()
     shard = cagnet().partition.cut(graph, 1).shard(graph, 0)
     trainer = worker_trainer(shard, cagnet(), shape("gcn"), SETTINGS)
-    with pytest.raises(ValueError, match=r"one is here at a time; call aggregate or attend"):
+    with pytest.raises(ValueError, match=r"received one at a time; call aggregate or attend"):
         trainer.graph.at(0, training=True).extend(trainer.graph.features)
     trainer.close()
 

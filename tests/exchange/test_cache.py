@@ -55,10 +55,10 @@ def test_a_gap_of_any_length_is_told(places):
 
 def test_what_is_no_list_of_places_is_refused():
     told = encode_row_index(torch.tensor([1, 4]), 6)
-    with pytest.raises(ValueError, match="at most its route's 1 rows, got 2 told in"):
+    with pytest.raises(ValueError, match="at most its route's 1 rows, got 2 in"):
         decode_row_index(told, 1)
     told[8] = 200
-    with pytest.raises(ValueError, match="2 places below 6 must be told, got 2 that end at"):
+    with pytest.raises(ValueError, match="positions must be 2 below 6, got 2 that end at"):
         decode_row_index(told, 6)
 
 

@@ -137,5 +137,5 @@ def test_where_wires_round_only_what_is_fetched_each_time_is_coded():
 
 def test_a_row_that_is_not_fetched_has_no_place():
     fetch = fetch_of(0, Mailbox(WORKERS))
-    with pytest.raises(ValueError, match="rank 0: rows must be its own or fetched each time, got node 5 of rank 1"):
+    with pytest.raises(ValueError, match="rank 0: nodes must be its own or fetched in every pass, got node 5 of rank"):
         fetch.places(torch.tensor([0, 1, 5]))

@@ -50,7 +50,7 @@ def test_extended_rows_come_with_their_gradients():
 def refused(rank, workers, graph, owner):
     shard, _, worker = worker_graph(rank, workers, graph, owner, schedule=Pipelined())
     x = graph.features[shard.owned]
-    with pytest.raises(ValueError, match="extend moves the rows of this epoch, got a schedule .* call aggregate or"):
+    with pytest.raises(ValueError, match="extend needs the rows of this epoch, got a schedule .* call aggregate or"):
         worker.at(1, training=True).extend(x)
     with torch.no_grad():  # evaluation is exact under every schedule
         return torch.equal(worker.at(1, training=False).extend(x)[shard.num_owned :], graph.features[shard.halo])

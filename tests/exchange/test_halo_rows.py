@@ -184,7 +184,7 @@ def test_bytes_are_those_of_the_layout(codec, bits, row, gradient):
 def in_groups(rank, workers):
     group = dist.new_group([1, 2])
     if rank == 0:
-        with pytest.raises(ValueError, match="made by the members of its group, got a group without this process"):
+        with pytest.raises(ValueError, match="created by members of its group, got a group without this process"):
             HaloPlan([NONE, NONE], [0, 0], group=group)
         return None
     came = []
@@ -228,20 +228,20 @@ def wrong_plans():
         (([NONE, torch.tensor([-1])], [0, 1], {}), r"rank 0: rows to send must be in \[0, N\), got -1 for rank 1"),
         (
             ([NONE, torch.tensor([2, 0, 2])], [0, 1], {}),
-            "rank 0: a row goes to a rank once, got row 2 twice for rank 1",
+            "rank 0: a row must be sent to a rank once, got row 2 twice for rank 1",
         ),
         (([NONE, torch.tensor([0.5])], [0, 1], {}), r"rank 0: rows to send must be integers \(n,\), got torch.float32"),
         (([NONE], [0, 1], {}), "rank 0: send and receive must have one entry for each of 2 ranks, got 1 and 2"),
-        (([some, some], [0, 1], {}), "rank 0: a rank sends no rows to itself, got 1 to send and 0 to receive"),
-        (([NONE, some], [0, -1], {}), "rank 0: receive must count rows, got -1"),
+        (([some, some], [0, 1], {}), "rank 0: a rank must not send rows to itself, got 1 to send and 0"),
+        (([NONE, some], [0, -1], {}), "rank 0: receive must be numbers of rows, at least 0, got -1"),
         (([NONE, some], [0, 1], {"seed": -1}), r"rank 0: seed must be in \[0, 2\*\*63\), got -1"),
         (([NONE, some], [0, 1], {"ids": torch.tensor([5, 2**32])}), r"rank 0: ids must be in .*, got 5 to 4294967296"),
         (([NONE, some], [0, 1], {"ids": some, "num_rows": 2}), "rank 0: ids must have one integer for each of 2 rows"),
-        (([NONE, some], [0, 1], {"ids": torch.tensor([5, 6])}), "whether ids are given must be the same on all ranks"),
+        (([NONE, some], [0, 1], {"ids": torch.tensor([5, 6])}), "use of ids must be the same on all ranks"),
         (([NONE, some], [0, 1], {"seed": 5}), "seed must be the same on all ranks, got 5 on rank 0, 0 on rank 1"),
         (
             ([NONE, some], [0, 2], {}),
-            "rank 1 sends 1 rows to rank 0, which expects 2; make receive.1. there the length",
+            "rank 1 sends 1 rows to rank 0, which expects 2; set receive.1. on rank 0 to the length",
         ),
     ]:
         yield spoilt, fine[1], text
@@ -258,9 +258,9 @@ def refused(rank, workers):
     for rows, settings, text in [
         (x[:1], {}, rf"rank {rank}: x must have 2 rows \(N, D\) of a floating type, got torch.float32 \(1, 3\)"),
         (x.long(), {}, "of a floating type, got torch.int64"),
-        (x[:, 0], {}, r"got torch.float32 \(2,\); make a new HaloPlan"),
-        (x, {"bits": 3}, r"Stochastic writes \[1, 2, 4, 8, 16, 32\], got 3 forward"),
-        (x, {"codec": (Stochastic(), Float32()), "bits": (4, 4)}, r"Float32 writes \[32\], got 4 backward"),
+        (x[:, 0], {}, r"got torch.float32 \(2,\); create a new HaloPlan"),
+        (x, {"bits": 3}, r"Stochastic supports \[1, 2, 4, 8, 16, 32\], got 3 forward"),
+        (x, {"codec": (Stochastic(), Float32()), "bits": (4, 4)}, r"Float32 supports \[32\], got 4 backward"),
         (x, {"epoch": -1}, "epoch must be in"),
         (x, {"layer": 4096}, "layer must be in"),
     ]:
@@ -271,7 +271,7 @@ def refused(rank, workers):
         with pytest.raises(ValueError, match=rf"rank {rank}: the backend must be one of .'gloo', 'nccl'., got 'mpi'"):
             HaloPlan(send, receive)
         patch.setattr(plan, "_over_nccl", True)
-        with pytest.raises(RuntimeError, match=f"rank {rank}: NCCL moves rows on a GPU, got x on cpu; move x, or give"):
+        with pytest.raises(RuntimeError, match=f"rank {rank}: NCCL needs rows on a GPU, got x on cpu; move x, or pass"):
             exchange_rows(x, plan)
     if rank == 0:
         with pytest.raises(NonFiniteMessage, match="rank 0, layer 2, forward: the row of global node 80"):

@@ -209,7 +209,7 @@ def test_a_launched_run_is_told_its_hosts_and_writes_both_tiers_down(tmp_path):
 def test_what_cannot_meet_is_refused():
     with pytest.raises(ValueError, match="hosts must be at least 1, got 0"):
         Replicas(meet=True, hosts=0)
-    with pytest.raises(ValueError, match="with meet False; choose meet True"):
+    with pytest.raises(ValueError, match="with meet=False; choose meet=True"):
         Replicas(hosts=2)
     graph = load(GRAPH)
     cut = EdgesAtRandom().cut(graph, 3)

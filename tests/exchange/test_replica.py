@@ -155,7 +155,7 @@ REFUSED = [
     ({"sampler": gq.BoundarySampling(p=0.5)}, r"exchange Replicas cannot work .*choose sampler AllRows\(\)"),
     (
         {"codec": gq.Stochastic(), "bits": Assigned()},
-        r"bits Assigned are those of halo rows, got parts of sums; choose",
+        r"bits Assigned need halo rows, got partial sums; choose",
     ),
     ({"partition": gq.Random()}, "the exchange Replicas takes cuts of edges, got partition Random"),
 ]

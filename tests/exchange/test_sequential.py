@@ -189,11 +189,11 @@ def halo_at_peak(trainer) -> int:
 
 
 def test_what_cannot_be_taken_in_turn_is_refused_by_name():
-    with pytest.raises(ValueError, match="cache Unchanged|cache holds the rows"):
+    with pytest.raises(ValueError, match="cache Unchanged|cache stores the rows"):
         replace(sar(), cache=Unchanged())
     with pytest.raises(ValueError, match="with Sequential every boundary row must travel"):
         replace(sar(), sampler=BoundarySampling(p=0.5))
-    with pytest.raises(ValueError, match="exchange Replicas has no rows of one worker at a time; choose exchange Halo"):
+    with pytest.raises(ValueError, match="cannot receive rows from one worker at a time; choose exchange Halo"):
         replace(sar(), partition=EBV(), exchange=Replicas())
     with pytest.raises(ValueError, match="depth must not be negative, got -1"):
         sar(depth=-1)

@@ -83,7 +83,7 @@ def trained(rank, workers, graph, owner):
             for channel in trainer.exchange.channels
         ]
         found.append((losses, counts, torch.cat([each.detach().flatten() for each in trainer.model.parameters()])))
-        right = trainer.exchange.boundary._ahead._right
+        right = trainer.exchange.boundary._ahead._is_order_stable
     moving.prepost = real
     return found, ahead, right
 

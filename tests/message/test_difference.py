@@ -91,7 +91,7 @@ def test_at_one_bit_errors_between_ends_would_grow_so_it_is_refused():
             halo = two.epoch(rows(epoch), epoch)[0]
         worst[name] = float((halo - two.sent(rows(29), 0)).abs().max())
     assert worst["1"] > 1e3 and max(worst["2"], worst["rotated"], worst["linear"]) < 0.1, worst
-    grows = r"at 1 bit Stochastic may leave twice the row's range, .*choose bits of at least 2, or codec Rotated\(\)"
+    grows = r"at 1 bit Stochastic has errors of up to twice .*choose bits of at least 2, or codec Rotated\(\)"
     for cache in (Difference(), Feedback(), Unchanged(differences=True), AdaptiveCache()):
         with pytest.raises(ValueError, match=grows):
             replace(fixed_bits(bits=1), cache=cache)
@@ -107,9 +107,9 @@ def test_impossible_company_is_refused():
         replace(vanilla(), cache=Difference(), schedule=Pipelined())
     with pytest.raises(ValueError, match=r"cache Difference cannot work .* choose sampler AllRows\(\)"):
         replace(vanilla(), cache=Difference(), sampler=BoundarySampling(p=0.5))
-    with pytest.raises(ValueError, match="a block travels whole or stays home, got cache Difference"):
+    with pytest.raises(ValueError, match="a block is sent or skipped as a whole, got cache Difference"):
         replace(cagnet(), cache=Difference())
-    with pytest.raises(ValueError, match="a cache holds the rows that this schedule frees after use"):
+    with pytest.raises(ValueError, match="a cache stores the rows that this schedule frees after use"):
         replace(sar(), cache=Difference())
     assert replace(adaqp(), cache=Difference()).cache == Difference(), "unbiased, so Theorem 1 weighs differences"
 

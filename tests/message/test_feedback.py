@@ -164,7 +164,7 @@ def test_it_goes_on_from_a_checkpoint_bit_for_bit():
 
 def test_who_weighs_rows_by_theorem_1_refuses_biased_messages():
     for system in (adaqp(), adaqp_r()):
-        with pytest.raises(ValueError, match=r"Assigned weigh rows by .*\(AdaQP Theorem 1\); choose cache Difference"):
+        with pytest.raises(ValueError, match=r"Assigned assume unbiased codes \(AdaQP Theorem 1\); choose cache D"):
             replace(system, cache=Feedback())
     pair = replace(adaqp(), bits=(adaqp().bits, Fixed(bits=2)))
     assert replace(pair, cache=Feedback(direction="backward")).cache.directions == ("backward",)

@@ -45,5 +45,5 @@ def test_one_width_needs_no_table():
 
 
 def test_widths_must_fit():
-    with pytest.raises(ValueError, match=r"widths must have one entry a row, got shape \(2,\) for 3 rows"):
+    with pytest.raises(ValueError, match=r"widths must have one entry per row, got shape \(2,\) for 3 rows"):
         make_layout(torch.tensor([2, 2], dtype=torch.uint8), 3, 4, param_bytes=two_parameters(4))

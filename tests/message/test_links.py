@@ -21,7 +21,7 @@ def test_every_pair_is_timed_at_every_size():
 
 
 def test_one_sample_is_refused():
-    with pytest.raises(ValueError, match="repeats must be at least 5, for medians that hold, got 1"):
+    with pytest.raises(ValueError, match="repeats must be at least 5, for reliable medians, got 1"):
         time_transfers(0, 1, repeats=1)
 
 

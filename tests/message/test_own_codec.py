@@ -168,7 +168,7 @@ class Narrow(Half):
             Ragged(),
             r"encode_rows of Ragged must return 6 bytes for each of 2 rows at 16 bits, got torch.uint8 \(2, 8\)",
         ),
-        (Narrow(), "must write at least the 6 bytes that 3 elements have at 16 bits, got 3; name the bit-widths"),
+        (Narrow(), "must return at least the 6 bytes of 3 elements at 16 bits, got 3; list the bit-widths"),
     ],
 )
 def test_bytes_that_disagree_are_refused(codec: Codec, why: str) -> None:

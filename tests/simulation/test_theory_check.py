@@ -123,8 +123,8 @@ def test_mixed_widths_and_sage_layers_are_named():
 @each(
     ("changes", "reason"),
     [
-        ({"cache": Feedback()}, "cache Feedback puts what was left of a row into its next message"),
-        ({"cache": Feedback(direction="backward")}, "cache Feedback puts"),
+        ({"cache": Feedback()}, "cache Feedback adds the rounding error of a row to its next message"),
+        ({"cache": Feedback(direction="backward")}, "cache Feedback adds"),
         ({"codec": (Stochastic(), Linear())}, "codec Linear rounds to the nearest"),
     ],
 )

@@ -206,7 +206,7 @@ def test_every_round_takes_its_own_time() -> None:
             for route in channel.plan.send:
                 into[channel.plan.rank, route.peer] = channel.layouts["send", route.peer].num_bytes
     assert found.wire_s == pytest.approx(sum(probe.wire.exchange_s(each.double().numpy()) for each in sent.values()))
-    with pytest.raises(ValueError, match="bits Assigned are those of halo rows"):
+    with pytest.raises(ValueError, match="bits Assigned need halo rows"):
         probe.forecast(lam=0.5)
 
 
@@ -261,4 +261,4 @@ def test_predicted_bytes_are_sent_bytes_of_blocks(model: str) -> None:
         threads = ThreadedWorkers(graph, system.partition.cut(graph, 3), system, shape, TrainSettings())
         for epoch, sent in enumerate(sent_by_epoch(threads, 4)):
             assert probe.forecast(system=system, epoch=epoch).bytes_sent == sent > 0, (name, epoch)
-    assert "every block travels" in repr(probe.forecast(system=sancus()))
+    assert "every block is sent" in repr(probe.forecast(system=sancus()))

@@ -106,7 +106,7 @@ def test_a_schedule_hides_what_it_says() -> None:
     hidden = probe.forecast(system="adaqp-p").phases["wire"]
     both = probe.forecast(system=_custom(schedule=AdaptivePipeline(bound=3)))
     assert both.phases["wire"] == pytest.approx((3 * pipelined.phases["wire"] + hidden) / 4)
-    assert both.assumes == ("fresh rows in 1 epoch of 4, the fewest there can be",) and not pipelined.assumes
+    assert both.assumes == ("fresh rows in 1 epoch of 4, the minimum",) and not pipelined.assumes
 
 
 def test_plans_are_predicted_for_an_epoch() -> None:

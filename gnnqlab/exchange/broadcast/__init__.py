@@ -1,1 +1,1 @@
-"""The broadcast exchange: whole blocks of embeddings, one worker after another."""
+"""Broadcast exchange: each worker in turn sends its whole block of embeddings to all others."""

@@ -1,10 +1,10 @@
 """Attention over blocks that are broadcast in turn (GAT).
 
-Forward, blocks come round by round and stand side by side until all terms of a softmax are here; the backward pass
-needs them again. Gradients of the rows of a block go home to its owner, who adds them up: an outer product, as CAGNET
-has it where the rows of the transpose are not at hand, since a gradient here depends on both ends of its edge.
+Forward, blocks are received round by round and concatenated until all terms of a softmax are present; they are saved
+for backward. Gradients of the rows of a block are sent to its owner, which adds them: an outer product, as in CAGNET
+without rows of the transpose, because the gradient of an edge depends on both of its ends.
 
-Letters: N rows here, K heads, F features of a head.
+Letters: N local rows, K heads, F features of a head.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ __all__ = ["Attend"]
 
 
 class _Forward(AttendForward):
+    """Forward step: collect all blocks in the halo, then attend as under an edge-cut."""
+
     def __init__(
         self, look: BlockAggregation, layer: LayerPlan, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float
     ) -> None:
@@ -40,20 +42,21 @@ class _Forward(AttendForward):
         block = self._look.blocks.buffer(round, z.shape[1], z.device)
         return self._look.channel("forward", round).post(z, block, epoch=self._look.context.epoch)
 
-    def wait(self, round: int, came: PendingRows) -> None:
-        self._block = came.decode()
+    def wait(self, round: int, pending: PendingRows) -> None:
+        self._block = pending.decode()
 
     def dependent(self, round: int) -> None:
         shard, block = self._look.blocks.shard, self._look.blocks.stages[round]
         if block != shard.row:
+            # Halo columns follow the own block's columns, in the order of blocks, not of rounds.
             first, last = (end - shard.block.numel() for end in shard.columns_of(block))
             self.halo[first:last] = self.layer.count_rounded(self._block).view(-1, *self.halo.shape[1:])
-        if round + 1 == self.rounds:
+        if round + 1 == self.rounds:  # a softmax needs all blocks
             super().dependent(round)
 
 
 class Attend(torch.autograd.Function):
-    """Attention, by the schedule of the look; see the head of this file."""
+    """Compute attention by the schedule of the aggregation; see the module docstring."""
 
     @staticmethod
     def forward(
@@ -63,8 +66,8 @@ class Attend(torch.autograd.Function):
         layer.schedule.run(step, layer.places["forward"])
         ctx.layer, ctx.slope = layer, slope
         z, halo = layer.products.operand(step.z), layer.products.operand(step.halo)
-        of_rows = (step.source, step.target, halo, step.halo_source, step.out, torch.cat(step.stats))
-        save_operands(ctx, z, a_source, a_target, *of_rows)
+        saved = (step.source, step.target, halo, step.halo_source, step.out, torch.cat(step.stats))
+        save_operands(ctx, z, a_source, a_target, *saved)
         return step.out
 
     @staticmethod

@@ -1,6 +1,6 @@
-"""What the rounds of a broadcast share on one worker: plans, buffers, channels and matrices, block by block.
+"""State shared by the rounds of a broadcast on one worker: plans, buffers, channels and matrices of each block.
 
-Letters: N rows here, n rows of a block, D columns.
+Letters: N local rows, n rows of a block, D columns.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from gnnqlab.partition.plan import Plan, Route
 __all__ = ["Blocks", "BlockAggregation", "columns_between"]
 
 _SLOTS = 2
-"""Buffers that take turns: one block comes while the other is multiplied."""
+"""Number of alternating receive buffers: one block is received while the other is aggregated."""
 
 
 class Blocks:
-    """The blocks that one worker multiplies, its own and those that others broadcast to it."""
+    """Blocks that one worker aggregates: its own, and those that others broadcast to it."""
 
     stands_for: ClassVar[dict[str, str]] = {"_rows": "halo"}
 
@@ -47,14 +47,14 @@ class Blocks:
             torch.arange(int(firsts[block]), int(firsts[block] + shard.block_splits[block]), device=device)
             for block in self.stages
         ]
-        """Global ids of the rows of each round's block."""
+        """Global node ids of the rows of each round's block."""
         self.plans = [self._plan(number, device) for number in range(len(self.stages))]
         self.rows_plans = (shard.gather(device), shard.scatter(device)) if shard.replication > 1 else ()
-        """Of the two rounds in which those who compute the same rows add their parts up."""
+        """Plans of the two rounds in which workers with the same rows add their partial sums."""
         self.plain = replace(wires, cache=NoCache())
-        """How rows travel that no cache of blocks holds."""
+        """Factory of channels without a cache, for partial sums and gradients of attention."""
         self.sums: dict[int, Tensor] = {}
-        """Layer -> sums that are the same in every epoch, found once."""
+        """Layer -> cached sums of static rows."""
         self._matrices: dict[Adjacency, dict[str, list[Adjacency]]] = {}
         self._channels: dict[ExchangeKey, Channel] = {}
         self._exact: dict[ExchangeKey, Channel] = {}
@@ -64,33 +64,33 @@ class Blocks:
 
     @property
     def channels(self) -> list[Channel]:
-        """The channels of training passes, and those of blocks that travel once."""
+        """Channels of training passes, and those of blocks that are sent once."""
         return [*self._channels.values(), *self._once]
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of the buffers in which blocks land and from which they are sent."""
+        """Bytes of the send and receive buffers of blocks."""
         return sum(rows.untyped_storage().nbytes() for rows in (*self._rows.values(), *self._bytes.values()))
 
     def channel(self, place: ExchangeKey, *, exact: bool, once: bool = False) -> Channel:
-        """Return the channel of a round; an exact one has float32 rows and counts nowhere, unless they travel once."""
+        """Return the channel of a round; an exact one sends float32 and is only counted if its rows are sent once."""
         if place.round >= self.first_row_round:
             return self._row_channel(place, exact=exact, once=once)
         plan, slot = self.plans[place.round], place.round % _SLOTS
-        of_block: dict[str, Any] = {"buffers": self._bytes, "slot": slot, "launch": self.timeline.stages.after_launch}
-        if once:
+        options: dict[str, Any] = {"buffers": self._bytes, "slot": slot, "launch": self.timeline.stages.after_launch}
+        if once:  # listed with the channels of training, so that its bytes are counted
             phases: Phases = partial(self.timeline, place=place)
-            self._once.append(self.wires.block_channel(place, plan, exact=True, phases=phases, **of_block))
+            self._once.append(self.wires.block_channel(place, plan, exact=True, phases=phases, **options))
             return self._once[-1]
-        kept = self._exact if exact else self._channels
-        if place not in kept:
+        channels = self._exact if exact else self._channels
+        if place not in channels:
             phases = self.timeline if exact else partial(self.timeline, place=place)
-            kept[place] = self.wires.block_channel(place, plan, exact=exact, phases=phases, **of_block)
-        return kept[place]
+            channels[place] = self.wires.block_channel(place, plan, exact=exact, phases=phases, **options)
+        return channels[place]
 
     @property
     def first_row_round(self) -> int:
-        """Number of the first round in which parts of sums are added up: on all workers behind all blocks."""
+        """First round in which partial sums are added, on all workers after those of all blocks."""
         return self.shard.block_splits.numel()
 
     def _row_channel(self, place: ExchangeKey, *, exact: bool, once: bool) -> Channel:
@@ -107,7 +107,7 @@ class Blocks:
         return (self._exact if exact else self._channels)[place]
 
     def buffer(self, round: int, columns: int, device: torch.device) -> Tensor:
-        """Return where the block of a round lands, ``(n, D)``: one of two buffers that take turns in all layers."""
+        """Return the receive buffer of a round's block, ``(n, D)``: one of two that alternate, shared by all layers."""
         key = round % _SLOTS, columns
         if key not in self._rows:
             most = int(self.shard.block_splits.max())
@@ -115,7 +115,7 @@ class Blocks:
         return self._rows[key][: self.ids[round].numel()]
 
     def matrices(self, adjacency: Adjacency, direction: str) -> list[Adjacency]:
-        """Return the columns of each round's block, ``(N, n)``: of A forward, of its transpose backward."""
+        """Return the columns of each round's block, ``(N, n)``, of A forward or of its transpose backward; cached."""
         if adjacency not in self._matrices:
             assert isinstance(adjacency, BlockMatrix) and adjacency.returning is not None
             ranges = [self.shard.columns_of(block) for block in self.stages]
@@ -126,22 +126,20 @@ class Blocks:
         return self._matrices[adjacency][direction]
 
     def _plan(self, number: int, device: torch.device | str) -> Plan:
-        """Return who sends the block of a round to whom: its owner to the others of its column of workers."""
+        """Build the plan of a round: the owner of its block sends to the other workers of its process column."""
         shard, block = self.shard, self.stages[number]
         owner = block * shard.replication + shard.column
-        others = [row * shard.replication + shard.column for row in range(shard.block_splits.numel()) if row != block]
+        peers = [row * shard.replication + shard.column for row in range(shard.block_splits.numel()) if row != block]
         ids = self.ids[number]
         rows = torch.arange(ids.numel(), device=device)
-        routes = [
-            Route(peer=peer, rows=rows, ids=ids, first=0) for peer in (others if shard.rank == owner else [owner])
-        ]
+        routes = [Route(peer=peer, rows=rows, ids=ids, first=0) for peer in (peers if shard.rank == owner else [owner])]
         send, receive = (routes, []) if shard.rank == owner else ([], routes)
         return Plan(shard.rank, shard.workers, send=tuple(send), receive=tuple(receive), accumulate=False, to_all=True)
 
 
 @dataclass(frozen=True, eq=False)
 class BlockAggregation:
-    """One look at neighbours: the arguments of its steps that are not tensors."""
+    """Arguments of the steps of one aggregation, except tensors."""
 
     blocks: Blocks
     adjacency: Adjacency
@@ -151,14 +149,14 @@ class BlockAggregation:
 
     @property
     def keeps(self) -> bool:
-        """Whether these sums are the same in every epoch, and their blocks travel once in the whole run."""
+        """True if these sums are identical in every epoch, so that their blocks are sent once and sums are cached."""
         return self.context.static and self.context.drop is None and self.blocks.wires.keep_static
 
     def place(self, direction: str, round: int = 0) -> ExchangeKey:
         return ExchangeKey(self.context.layer, direction, round)
 
     def part(self, what: str, direction: str, round: int = 0) -> AbstractContextManager[object]:
-        """Run a part of a step; unseen outside training."""
+        """Run a part of a step; recorded in training only."""
         return self.blocks.timeline(what, self.place(direction, round) if self.context.training else None)
 
     def channel(self, direction: str, round: int) -> Channel:
@@ -167,7 +165,7 @@ class BlockAggregation:
 
 
 def columns_between(adjacency: Adjacency, first: int, last: int) -> Adjacency:
-    """Return the columns ``[first, last)`` of a matrix, counted from 0.
+    """Return the columns ``[first, last)`` of a matrix, renumbered from 0.
 
     Example:
         >>> matrix = Adjacency(torch.tensor([0, 2, 3]), torch.tensor([0, 2, 1], dtype=torch.int32), num_columns=3)
@@ -175,9 +173,10 @@ def columns_between(adjacency: Adjacency, first: int, last: int) -> Adjacency:
         >>> part.indptr.tolist(), part.indices.tolist(), part.num_columns
         ([0, 1, 2], [1, 0], 2)
     """
-    chosen = (adjacency.indices >= first) & (adjacency.indices < last)
-    counted = torch.zeros(chosen.numel() + 1, dtype=torch.int64, device=chosen.device)
-    torch.cumsum(chosen, 0, out=counted[1:])
-    weights = None if adjacency.weights is None else adjacency.weights[chosen]
-    indices = adjacency.indices[chosen] - first
-    return Adjacency.of_checked(counted[adjacency.indptr], indices, weights, num_columns=last - first)
+    mask = (adjacency.indices >= first) & (adjacency.indices < last)
+    # Number of selected edges before each edge, which maps old row pointers to new ones.
+    num_before = torch.zeros(mask.numel() + 1, dtype=torch.int64, device=mask.device)
+    torch.cumsum(mask, 0, out=num_before[1:])
+    weights = None if adjacency.weights is None else adjacency.weights[mask]
+    indices = adjacency.indices[mask] - first
+    return Adjacency.of_checked(num_before[adjacency.indptr], indices, weights, num_columns=last - first)

@@ -1,9 +1,9 @@
-"""The exchange of blocks: every worker broadcasts its rows in turn (CAGNET; SANCUS with a cache of blocks).
+"""Exchange of blocks: every worker broadcasts its rows in turn (CAGNET; SANCUS with a cache of blocks).
 
-A layer takes as many rounds as there are blocks, forward and backward. What travels grows with the nodes of the graph
-and the workers, not with the edges that are cut, so no partitioner is asked.
+A layer has as many rounds as there are blocks, forward and backward. The volume grows with the number of nodes and of
+workers, not with the number of cut edges, so no partitioner is needed.
 
-Letters: N rows here, D columns in, O columns out, K heads of F features.
+Letters: N local rows, D columns in, O columns out, K heads of F features.
 """
 
 from __future__ import annotations
@@ -38,40 +38,41 @@ __all__ = ["Broadcast", "BroadcastExchange"]
 
 @dataclass(frozen=True)
 class Broadcast(ExchangePart):
-    """Recipe part of the axis ``exchange``: whole blocks of rows go from their owner to all, one after another."""
+    """Part of the axis ``exchange``: each owner in turn broadcasts its whole block of rows."""
 
     takes_cuts_of: ClassVar[str] = "blocks"
-    """Each worker has whole rows of the matrix, and of its transpose: what a cut into blocks gives."""
+    """Block partition: each worker has complete rows of the matrix and of its transpose."""
     sends_blocks: ClassVar[bool] = True
-    """A cache of blocks has its place here."""
+    """True: whole blocks are sent, as caches of blocks need."""
 
     def refuses(self, system: Any) -> str:
-        """Say why a system cannot have it."""
+        """Return the reason why a system cannot use this exchange, or an empty string."""
         if system.schedule.lag:
             return (
-                "blocks are used as they come, and this schedule's rows are those of an epoch before; choose schedule "
-                "Synchronous() or Overlapped(), and cache StaleBlocks() for older blocks"
+                "blocks are used in the epoch in which they are sent, but this schedule uses rows of an earlier one; "
+                "choose schedule Synchronous() or Overlapped(), and cache StaleBlocks() for stale blocks"
             )
         if system.sampler.p < 1.0:
-            return "a block travels whole, while a sampler leaves rows out; choose sampler AllRows()"
+            return "blocks are sent whole, but this sampler omits rows; choose sampler AllRows()"
         if system.cache.build() is not None and not system.cache.of_blocks:
             kind = type(system.cache).__name__
-            return f"a block travels whole or stays home, got cache {kind}, which chooses rows; choose StaleBlocks()"
+            return f"a block is sent or skipped as a whole, got cache {kind}, which selects rows; choose StaleBlocks()"
         for direction in ("forward", "backward"):
             bits = of_direction(system.bits, direction)
             if bits.of_halo_rows:
                 kind = type(bits).__name__
-                return f"bits {kind} are those of halo rows, got whole blocks; choose bits Fixed() or UniformRandom()"
+                return f"bits {kind} need halo rows, got whole blocks; choose bits Fixed() or UniformRandom()"
         return ""
 
     def refuses_attention(self, system: Any) -> str:
-        """Say why no model that attends can train with it in a system."""
+        """Return the reason why a system cannot train attention with this exchange, or an empty string."""
         replication = system.partition.replication
         return _no_softmax(replication) if replication > 1 else ""
 
     def moved(self, look: AggregationCall, sizes: PartitionSizes) -> MessageVolumes:
-        """Return what a look moves: every block to all others, and under replication parts of sums and their totals."""
+        """Return the volume of an aggregation: all blocks to all others and, with replication, sums and totals."""
         c = sizes.replication
+        # P/c - 1 copies of each block within its process column, then an all-reduce of sums among c replicas.
         rows = (sizes.workers // c - 1 + 2 * (c - 1)) * sizes.num_nodes
         back = [("backward", rows, look.out)] if look.needs_gradient or look.kind == "convolve" else []
         return [("forward", rows, look.columns), *back]
@@ -86,12 +87,12 @@ class Broadcast(ExchangePart):
         device: torch.device | str = "cpu",
         phases: Phases = no_phases,
     ) -> BroadcastExchange:
-        """Return the exchange of one worker; arguments as for :meth:`gnnqlab.exchange.halo.exchange.Halo.join`."""
+        """Create the exchange of one worker; arguments as for :meth:`gnnqlab.exchange.halo.exchange.Halo.join`."""
         return BroadcastExchange(shard, wires, schedule, products, device=device, phases=phases)
 
 
 class BroadcastExchange(WorkerExchange):
-    """Looks at neighbours block by block; see :class:`gnnqlab.exchange.protocol.Exchange`."""
+    """Aggregation block by block; see :class:`gnnqlab.exchange.protocol.Exchange`."""
 
     def __init__(
         self,
@@ -106,13 +107,13 @@ class BroadcastExchange(WorkerExchange):
         super().__init__(schedule, products, device=device, phases=phases)
         self.uses_stale_rows = self.aggregates_before_projection = shard.workers > 1 and wires.holds_rows
         self.blocks = Blocks(shard, wires, timeline=self.timeline, device=device)
-        """What travels, and where it lands."""
+        """Plans, channels and buffers of blocks."""
         self._device = device
 
     @property
     def channels(self) -> list[Channel]:
-        home = self.__dict__.get("_boundary")
-        return [*self.blocks.channels, *([] if home is None else home.channels)]
+        boundary = self.__dict__.get("_boundary")  # a cached property, which only attention creates
+        return [*self.blocks.channels, *([] if boundary is None else boundary.channels)]
 
     def aggregate(self, adjacency: Adjacency, x: Tensor, context: AggregationContext) -> Tensor:
         """Return ``A x``, float32 ``(N, D)``, over the blocks of all workers.
@@ -120,7 +121,7 @@ class BroadcastExchange(WorkerExchange):
         Args:
             adjacency: ``(N, V)``, a :class:`gnnqlab.partition.block_shard.BlockMatrix`.
             x: rows of this worker's block, float32 ``(N, D)``.
-            hop: which look at neighbours this is.
+            hop: context of the aggregation.
         """
         x = to_float32(x)
         result: Tensor = Aggregate.apply(
@@ -137,7 +138,7 @@ class BroadcastExchange(WorkerExchange):
         self_weight: Tensor | None,
         context: AggregationContext,
     ) -> Tensor:
-        """Return ``aggregate(x) weight + x self_weight + bias``, float32 ``(N, O)``; backward rows of O return."""
+        """Return ``aggregate(x) weight + x self_weight + bias``, ``(N, O)``; backward sends rows of O columns."""
         look, x = self._look(adjacency, context), to_float32(x)
         result: Tensor = Convolve.apply(
             context.own(x), rows_before_dropout(x, context), weight, bias, self_weight, look
@@ -160,10 +161,10 @@ class BroadcastExchange(WorkerExchange):
             adjacency, hop: as for :meth:`aggregate`; weights are not used.
             z: projected rows of this worker's block, float32 ``(N, K, F)``.
             a_source, a_target: the two halves of the attention vector, ``(K, F)``.
-            slope: of the leaky rectifier.
+            slope: negative slope of the leaky ReLU.
 
         Raises:
-            ValueError: under replication, where no worker has all terms of a softmax.
+            ValueError: with replication, because no worker has all terms of a softmax.
         """
         self._refuse("attend needs all terms of a softmax on one worker")
         look = self._look(adjacency, context, fixed_weights=False)
@@ -172,19 +173,19 @@ class BroadcastExchange(WorkerExchange):
         return result
 
     def extend(self, x: Tensor, context: AggregationContext) -> Tensor:
-        """Refuse: blocks come one by one, and each is gone when the next is there.
+        """Raise an error: blocks are received one at a time, and each is freed before the next.
 
         Raises:
             ValueError: always.
         """
         raise ValueError(
-            "extend brings a node's neighbours to its owner, got blocks, of which one is here at a time; call "
+            "extend needs all neighbours of a node at its owner, got blocks, which are received one at a time; call "
             "aggregate or attend, or choose exchange Halo()"
         )
 
     @cached_property
     def _boundary(self) -> Boundary:
-        """Where gradients of attention go home, row by row."""
+        """Halo exchange for the gradients of attention, row by row."""
         return Boundary(self.blocks.shard, self.blocks.plain, lag=0, timeline=self.timeline, device=self._device)
 
     def _refuse(self, why: str) -> None:
@@ -207,6 +208,6 @@ class BroadcastExchange(WorkerExchange):
 
 def _no_softmax(replication: int) -> str:
     return (
-        f"replication {replication}, under which each worker sums a share of the columns; choose partition "
-        "Contiguous(replication=1) or a model of sums"
+        f"replication {replication}, where each worker sums only a share of the columns; choose partition "
+        "Contiguous(replication=1) or a model without attention"
     )

@@ -1,12 +1,12 @@
 """Sums over blocks that are broadcast in turn, forward and backward (CAGNET 1-D and 1.5-D).
 
-``y = sum over blocks q of A_q x_q``: each round one owner sends its block to all, who multiply it by their columns of
-it and let it go. Gradients take the same rounds over the rows of A's transpose: ``dx = sum over q of (A^T)_q dy_q``. A
-whole layer ``Y = A X W`` broadcasts X forward and, backward, dY, of width O: ``dX = (A^T dY) W^T`` and
-``dW = X^T (A^T dY)``, so that sums need not be kept. Where blocks stay home, dW is that of the rows here as they are,
-not of those that the forward pass used elsewhere.
+``y = sum over blocks q of A_q x_q``: in each round one owner sends its block to all, which multiply it by their columns
+of A and free it. Gradients use the same rounds over the rows of A's transpose: ``dx = sum over q of (A^T)_q dy_q``. A
+whole layer ``Y = A X W`` broadcasts X forward and dY, with O columns, backward: ``dX = (A^T dY) W^T`` and
+``dW = X^T (A^T dY)``, so that sums need not be saved. If blocks are skipped, dW is computed from the current local
+rows, not from the stale copies that other workers used in the forward pass.
 
-Letters: N rows here, D columns in, O columns out.
+Letters: N local rows, D columns in, O columns out.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from gnnqlab.exchange.schedules.schedule import PendingRows
 __all__ = ["Aggregate", "BlockSum", "Convolve", "RowSum", "summed"]
 
 _TOTALS = 1
-"""The round of a :class:`RowSum` in which totals travel."""
+"""Round of a :class:`RowSum` in which totals are sent."""
 
 
 class BlockSum:
-    """The rounds of one sum.
+    """Step that aggregates one block per round.
 
     Args:
-        look: which look at neighbours this is.
-        direction: ``forward``, over A, or ``backward``, over its transpose.
-        x: what is summed of the own block, ``(N, D)``.
-        travels: what is broadcast of it, if that is not x: rows before dropout.
+        look: arguments of the aggregation.
+        direction: ``forward``, with A, or ``backward``, with its transpose.
+        x: rows of the own block to aggregate, ``(N, D)``.
+        rows_to_send: rows to broadcast if they differ from x: rows before dropout.
     """
 
     chained = False
 
-    def __init__(self, look: BlockAggregation, direction: str, x: Tensor, travels: Tensor | None = None) -> None:
+    def __init__(self, look: BlockAggregation, direction: str, x: Tensor, rows_to_send: Tensor | None = None) -> None:
         self.look, self.direction, self.x = look, direction, x
-        self._travels = x if travels is None else travels
-        self._drop = look.context.drop if travels is not None else None
+        self._rows_to_send = x if rows_to_send is None else rows_to_send
+        self._drop = look.context.drop if rows_to_send is not None else None
         self._matrices = look.blocks.matrices(look.adjacency, direction)
         self.out = x.new_empty(look.blocks.num_rows, x.shape[1])
 
@@ -55,7 +55,7 @@ class BlockSum:
     def post(self, round: int) -> PendingRows:
         blocks, columns = self.look.blocks, self.x.shape[1]
         block = blocks.buffer(round, columns, self.x.device)
-        return self.look.channel(self.direction, round).post(self._travels, block, epoch=self.look.context.epoch)
+        return self.look.channel(self.direction, round).post(self._rows_to_send, block, epoch=self.look.context.epoch)
 
     def independent(self) -> None:
         blocks, products = self.look.blocks, self.look.products
@@ -64,10 +64,10 @@ class BlockSum:
                 own = self._matrices[blocks.stages.index(blocks.shard.row)]
                 products.spmm(own, products.operand(self.x), out=self.out)
             else:
-                self.out.zero_()
+                self.out.zero_()  # with replication the own block may be outside this worker's share of columns
 
-    def wait(self, round: int, came: PendingRows) -> None:
-        self._block = came.decode()
+    def wait(self, round: int, pending: PendingRows) -> None:
+        self._block = pending.decode()
 
     def dependent(self, round: int) -> None:
         blocks = self.look.blocks
@@ -75,20 +75,20 @@ class BlockSum:
             return
         with self.look.part("marginal", self.direction, round):
             if self.direction == "forward" and self.look.context.training and not self.look.keeps:
-                if blocks.wires.rounds("forward"):
+                if blocks.wires.rounds("forward"):  # report rows that the codec rounded
                     self.look.products.note_requantized(self._block.numel())
             block = self._block if self._drop is None else self._drop.rows(self._block, blocks.ids[round])
             self.look.products.spmm(self._matrices[round], block, out=self.out, accumulate=True)
 
 
 class RowSum:
-    """The two rounds in which those who compute the same block add their parts of its rows up (1.5-D).
+    """Two rounds in which the workers with the same block add their partial sums of its rows (1.5-D).
 
-    Parts of a node go to its master, totals from it to the others: what an all-reduce moves, ``2 (c - 1) / c`` rows a
-    worker.
+    Partial sums of a node are sent to its master, totals from it to the others: the volume of an all-reduce,
+    ``2 (c - 1) / c`` times N rows per worker.
 
     Args:
-        rows: each worker's part ``(N, D)``, replaced by the totals.
+        rows: this worker's partial sums ``(N, D)``, overwritten with the totals.
     """
 
     rounds, chained = 2, True
@@ -101,34 +101,34 @@ class RowSum:
 
     def post(self, round: int) -> PendingRows:
         channel = self.look.channel(self.direction, self.look.blocks.first_row_round + round)
-        came = channel.post(self.rows, self.rows, epoch=self.look.context.epoch)
+        pending = channel.post(self.rows, self.rows, epoch=self.look.context.epoch)
         if round == _TOTALS:
-            channel.as_received(self.rows)  # a master's total is what the others decode
-        return came
+            channel.as_received(self.rows)  # the master uses the decoded total too, so that all are identical
+        return pending
 
     def independent(self) -> None:
         pass
 
-    def wait(self, round: int, came: PendingRows) -> None:
-        self._came = came
-        came.wait()
+    def wait(self, round: int, pending: PendingRows) -> None:
+        self._pending = pending
+        pending.wait()
 
     def dependent(self, round: int) -> None:
-        self._came.decode()
+        self._pending.decode()
 
 
-def summed(look: BlockAggregation, direction: str, x: Tensor, travels: Tensor | None = None) -> Tensor:
-    """Return the sums of all blocks, by the schedule of the look.
+def summed(look: BlockAggregation, direction: str, x: Tensor, rows_to_send: Tensor | None = None) -> Tensor:
+    """Compute the sums over all blocks, by the schedule of the aggregation.
 
-    Under replication a worker sums a share of the columns. Forward, parts become totals afterwards. The transpose does
-    it the other way round: gradients, of which each worker has a part, are added up first, and what is returned are
-    parts, whose sum over the workers of a block is the gradient; those of weights are summed over all workers anyway.
+    With replication a worker aggregates a share of the columns. Forward, partial sums are then added to totals. The
+    transpose reverses the order: partial gradients are added first, and the results are partial again; their sum over
+    the workers of a block is the gradient. Weight gradients are all-reduced over all workers anyway.
     """
     place, replicated = look.place(direction), bool(look.blocks.rows_plans)
     if replicated and direction == "backward":
         x = x.clone()
         look.schedule.run(RowSum(look, direction, x), place)
-    step = BlockSum(look, direction, x, travels)
+    step = BlockSum(look, direction, x, rows_to_send)
     look.schedule.run(step, place)
     if replicated and direction == "forward":
         look.schedule.run(RowSum(look, direction, step.out), place)
@@ -136,7 +136,7 @@ def summed(look: BlockAggregation, direction: str, x: Tensor, travels: Tensor | 
 
 
 def _forward(look: BlockAggregation, x: Tensor, before: Tensor | None) -> Tensor:
-    """Return ``A x``, which of static rows is found once."""
+    """Return ``A x``; sums of static rows are cached."""
     layer = look.context.layer
     if look.keeps and layer in look.blocks.sums:
         return look.blocks.sums[layer].clone()
@@ -147,7 +147,7 @@ def _forward(look: BlockAggregation, x: Tensor, before: Tensor | None) -> Tensor
 
 
 class Aggregate(torch.autograd.Function):
-    """``A x``, rounds by the schedule of the look."""
+    """Compute ``A x`` by the schedule of the aggregation."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, before: Tensor | None, look: BlockAggregation) -> Tensor:
@@ -160,7 +160,7 @@ class Aggregate(torch.autograd.Function):
 
 
 class Convolve(torch.autograd.Function):
-    """``A x W + x W_self + b``; see the head of this file."""
+    """Compute ``A x W + x W_self + b``; see the module docstring."""
 
     @staticmethod
     def forward(
@@ -177,8 +177,8 @@ class Convolve(torch.autograd.Function):
         y = products.addmm(bias, products.operand(sums), products.operand(weight))
         if self_weight is not None:
             y = products.addmm(y, products.operand(x), products.operand(self_weight), out=y)
-        of_self = None if self_weight is None else products.operand(self_weight)
-        save_operands(ctx, products.operand(x), products.operand(weight), of_self, sums if look.keeps else None)
+        self_operand = None if self_weight is None else products.operand(self_weight)
+        save_operands(ctx, products.operand(x), products.operand(weight), self_operand, sums if look.keeps else None)
         return y
 
     @staticmethod
@@ -186,16 +186,16 @@ class Convolve(torch.autograd.Function):
         look: BlockAggregation = ctx.look
         products, gradient = look.products, gradients[0].contiguous()
         x, weight, self_weight, sums = saved_operands(ctx)
-        of_y = products.operand(gradient)
-        of_self = None if self_weight is None else products.mm(x, of_y, transposed="a")
-        if sums is not None:
-            return None, None, products.mm(sums, of_y, transposed="a"), gradient.sum(0), of_self, None
-        returned = summed(look, "backward", gradient)
+        y_gradient = products.operand(gradient)
+        self_gradient = None if self_weight is None else products.mm(x, y_gradient, transposed="a")
+        if sums is not None:  # static input: its cached sums give dW without an exchange, and it needs no gradient
+            return None, None, products.mm(sums, y_gradient, transposed="a"), gradient.sum(0), self_gradient, None
+        returned = summed(look, "backward", gradient)  # A^T dY, (N, O)
         operand = products.operand(returned)
-        of_weight = products.mm(x, operand, transposed="a")
+        weight_gradient = products.mm(x, operand, transposed="a")
         if not ctx.needs_input_grad[0]:
-            return None, None, of_weight, gradient.sum(0), of_self, None
-        of_x = products.mm(operand, weight, transposed="b")
+            return None, None, weight_gradient, gradient.sum(0), self_gradient, None
+        x_gradient = products.mm(operand, weight, transposed="b")
         if self_weight is not None:
-            of_x = products.addmm(of_x, of_y, self_weight, transposed="b", out=of_x)
-        return of_x, None, of_weight, gradient.sum(0), of_self, None
+            x_gradient = products.addmm(x_gradient, y_gradient, self_weight, transposed="b", out=x_gradient)
+        return x_gradient, None, weight_gradient, gradient.sum(0), self_gradient, None

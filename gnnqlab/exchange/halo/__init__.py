@@ -1,1 +1,1 @@
-"""The halo exchange of edge-cuts: embeddings of boundary nodes go to the workers that need them."""
+"""Halo exchange under edge-cuts: embeddings of boundary nodes are sent to the workers that need them."""

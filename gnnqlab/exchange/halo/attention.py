@@ -1,12 +1,12 @@
-"""Attention over an edge-cut: the five verbs with softmax-weighted sums in place of sums (GAT).
+"""Attention over an edge-cut: the five operations of a step with softmax-weighted sums (GAT).
 
-Letters: N owned, H halo, K heads, F features of a head. What travels is ``z = h W``, ``(K F)`` wide; the logits are
-linear in it, ``s_u = <a_source, z_u>``, so a receiver computes those of halo rows itself and a message needs no room
-for them. Backward, each halo row's ``∂z``, which holds what came through its logit too, goes home.
+Letters: N owned, H halo, K heads, F features of a head. The rows sent are ``z = h W``, of dimension ``K F``; the logits
+are linear in them, ``s_u = <a_source, z_u>``, so a receiver computes those of halo rows itself and they are not sent.
+Backward, ``∂z`` of each halo row, which includes the gradient through its logit, is sent to its owner.
 
-Under a sampler, a neighbour that was kept counts w times in the softmax: ``a_vu = w exp(e_vu) / sum``, and one that
-was left out has no row and no edge. As w is a factor of a, the backward pass of halo columns is the plain one with w
-times the reciprocal sum.
+With a sampler, a sampled neighbour counts w times in the softmax, ``a_vu = w exp(e_vu) / sum``; other halo neighbours
+have no row and no edge. As w is a factor of a, the backward pass of halo columns is the usual one with w times the
+reciprocal sum.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ from gnnqlab.message.channels.incoming import PendingReceive
 __all__ = ["Attend", "AttendBackward", "AttendForward"]
 
 _RECIPROCAL = 2
-"""Place of the reciprocal sum in what :func:`pack_rows` makes."""
+"""Index of the reciprocal sum in the result of :func:`pack_rows`."""
 
 
 def _weight(sampling: Sampling) -> float:
-    """Return how many times a neighbour that was kept counts in the softmax."""
+    """Return the weight of a sampled neighbour in the softmax."""
     return sampling.factor if sampling.attention == "weights" else 1.0
 
 
 class AttendForward:
+    """Forward step of attention; see the module docstring."""
+
     rounds, chained = 1, False
 
     def __init__(self, layer: LayerPlan, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float) -> None:
@@ -45,7 +47,7 @@ class AttendForward:
         self.layer, self.adjacency, self.z, self.slope = layer, layer.adjacency, z, slope
         self.a_source = a_source
         products = layer.products
-        self._source_operand = products.of_logits.operand((z * a_source).sum(-1))
+        self._source_operand = products.of_logits.operand((z * a_source).sum(-1))  # (N, K, F) -> (N, K)
         self.source = products.of_logits.dense(self._source_operand)
         self.target = rounded(products, (z * a_target).sum(-1))
         self.sampled_in: int | None = None
@@ -58,7 +60,8 @@ class AttendForward:
 
     def post(self, round: int) -> PendingReceive:
         layer, context, z = self.layer, self.layer.context, self.z.flatten(1)
-        halo = z.new_empty(layer.boundary.sampling.num_rows(layer.sample), z.shape[1])  # kept for the backward pass
+        # Not a shared halo buffer: these rows are saved for backward.
+        halo = z.new_empty(layer.boundary.sampling.num_rows(layer.sample), z.shape[1])
         layer.boundary.seen(halo)
         channel, plan = layer.boundary.channel(context, "forward"), layer.plan("forward", layer.sample)
         return channel.post(z, halo, epoch=context.epoch, plan=plan, sampled_in=layer.sample)
@@ -67,9 +70,9 @@ class AttendForward:
         with self.layer.part("central", "forward"):
             self._rows(0, self.layer.boundary.num_central)
 
-    def wait(self, round: int, came: PendingRows) -> None:
-        halo, self.sampled_in = self.layer.count_rounded(came.decode()), came.sampled_in
-        self.halo = halo.view(halo.shape[0], *self.z.shape[1:])
+    def wait(self, round: int, pending: PendingRows) -> None:
+        halo, self.sampled_in = self.layer.count_rounded(pending.decode()), pending.sampled_in
+        self.halo = halo.view(halo.shape[0], *self.z.shape[1:])  # (H, K F) -> (H, K, F)
 
     def dependent(self, round: int) -> None:
         boundary = self.layer.boundary
@@ -81,7 +84,7 @@ class AttendForward:
             self._rows(boundary.num_central, boundary.num_owned)
 
     def halo_operand(self) -> Operand:
-        """The rows that came, as products take them; made once."""
+        """Return the received rows as an operand of products; cached."""
         if self._halo_operand is None:
             products, boundary = self.layer.products, self.layer.boundary
             ids = boundary.halo_ids(self.sampled_in)
@@ -89,14 +92,14 @@ class AttendForward:
         return self._halo_operand
 
     def _halo_logits(self) -> Tensor:
-        """Halves of the logits of the rows that came, rounded as their owners round them."""
+        """Return the source halves of the logits of received rows ``(H, K)``, rounded as their owners round them."""
         logits, ids = self.layer.products.of_logits, self.layer.boundary.halo_ids(self.sampled_in)
         return logits.dense(logits.halo((self.halo * self.a_source).sum(-1), self._source_operand, ids))
 
     def _sampled(self, epoch: int) -> None:
         boundary, products = self.layer.boundary, self.layer.products
         sampling, central = boundary.sampling, boundary.num_central
-        if sampling.attention == "input":
+        if sampling.attention == "input":  # before the logits, which change too
             self.halo = self.halo * sampling.factor
         self.halo_source = self._halo_logits()
         self.out[central:], stats = attend_halves(
@@ -111,6 +114,7 @@ class AttendForward:
         self.stats.append(stats)
 
     def _rows(self, first: int, last: int) -> None:
+        # Central rows have no halo neighbours, so they can run before halo rows are received.
         products, needs_halo = self.layer.products, last > self.layer.boundary.num_central
         halo = (self.halo_operand(), self.halo_source) if needs_halo else (None, None)
         _, stats = products.attend_rows(
@@ -127,6 +131,8 @@ class AttendForward:
 
 
 class AttendBackward:
+    """Backward step of attention; see the module docstring."""
+
     rounds, chained = 1, False
 
     def __init__(
@@ -139,6 +145,7 @@ class AttendBackward:
         self.halo_source, self.gradient = halo_source, products.operand(gradient)
         self.packed = pack_rows(target, stats, products.dense(self.gradient), products.dense(out))
         shape = (layer.adjacency.num_edges, self.source.shape[1])
+        # Zeros with a sampler: edges from halo rows that were not sampled are never written.
         self.edge_gradients = stats.new_empty(shape) if sampled_in is None else stats.new_zeros(shape)
         self.out = torch.empty_like(gradient)
 
@@ -151,8 +158,8 @@ class AttendBackward:
             else:
                 self.halo_gradient, d_source = self._sampled(self.sampled_in)
             boundary.seen(self.halo_gradient)
-            self.d_a_source = (d_source.unsqueeze(-1) * self.layer.products.dense(self.halo)).sum(0)
-            self.halo_gradient += d_source.unsqueeze(-1) * self.a_source
+            self.d_a_source = (d_source.unsqueeze(-1) * self.layer.products.dense(self.halo)).sum(0)  # (K, F)
+            self.halo_gradient += d_source.unsqueeze(-1) * self.a_source  # through the logit <a_source, z_u>
             if self.sampled_in is not None and boundary.sampling.attention == "input":
                 self.halo_gradient *= boundary.sampling.factor
 
@@ -160,13 +167,14 @@ class AttendBackward:
         layer, context = self.layer, self.layer.context
         plan, channel = layer.plan("backward", self.sampled_in), layer.boundary.channel(context, "backward")
         gradient, size = self.halo_gradient.flatten(1), self.out.flatten(1).shape
-        how: dict[str, Any] = {"plan": plan, "sampled_in": self.sampled_in, "still": True}  # nobody else has them
-        return channel.post(gradient, size, epoch=context.epoch, **how)
+        # ``still``: the gradient is a tensor of this step, which nothing else modifies.
+        options: dict[str, Any] = {"plan": plan, "sampled_in": self.sampled_in, "still": True}
+        return channel.post(gradient, size, epoch=context.epoch, **options)
 
     def independent(self) -> None:
         with self.layer.part("central", "backward"):
             d_z, d_source = self._columns(self.z, self.source, (0, self.layer.boundary.num_owned))
-            d_target = segment_sum(self.adjacency, self.edge_gradients)
+            d_target = segment_sum(self.adjacency, self.edge_gradients)  # (E, K) -> (N, K)
             if self.sampled_in is not None:
                 d_target[self.layer.boundary.num_central :] += self.through_halo
             z = self.layer.products.dense(self.z)
@@ -175,27 +183,27 @@ class AttendBackward:
             torch.add(d_z, d_source.unsqueeze(-1) * self.a_source, out=self.out)
             self.out += d_target.unsqueeze(-1) * self.a_target
 
-    def wait(self, round: int, came: PendingRows) -> None:
-        came.wait()
-        self.came = came
+    def wait(self, round: int, pending: PendingRows) -> None:
+        pending.wait()
+        self.pending = pending
 
     def dependent(self, round: int) -> None:
-        self.came.decode(self.out.flatten(1))
+        self.pending.decode(self.out.flatten(1))
 
     def _sampled(self, epoch: int) -> tuple[Tensor, Tensor]:
         boundary, sampling = self.layer.boundary, self.layer.boundary.sampling
-        saved_operands, central = sampling.kept(self.adjacency, epoch), boundary.num_central
+        sampled_matrix, central = sampling.kept(self.adjacency, epoch), boundary.num_central
         packed = self.packed[central:].clone()
-        packed[:, _RECIPROCAL] *= _weight(sampling)
-        edge_gradients = self.source.new_empty(saved_operands.num_edges, self.source.shape[1])
+        packed[:, _RECIPROCAL] *= _weight(sampling)  # w as a factor of the attention coefficients
+        edge_gradients = self.source.new_empty(sampled_matrix.num_edges, self.source.shape[1])
         gradients = self.layer.products.attend_columns(
-            saved_operands,
+            sampled_matrix,
             self.halo,
             self.halo_source,
             packed,
             self.layer.products.part(self.gradient, (central, boundary.num_owned)),
             edge_gradients,
-            columns=(0, saved_operands.num_columns),
+            columns=(0, sampled_matrix.num_columns),
             slope=self.slope,
         )
         self.through_halo = segment_sum(saved_operands, edge_gradients)
@@ -216,7 +224,7 @@ class AttendBackward:
 
 
 class Attend(torch.autograd.Function):
-    """Attention, by the schedule of the plan; see the head of this file."""
+    """Compute attention by the schedule of the plan; see the module docstring."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, layer: LayerPlan, slope: float) -> Tensor:
@@ -227,8 +235,8 @@ class Attend(torch.autograd.Function):
         z, ids = products.saved(products.operand(step.z)), layer.boundary.halo_ids(step.sampled_in)
         halo = products.saved(step.halo_operand(), ids, like=z)
         out = products.saved(step.out)
-        of_rows = (step.source, step.target, halo, step.halo_source, out, torch.cat(step.stats))
-        save_operands(ctx, z, a_source, a_target, *of_rows)
+        saved = (step.source, step.target, halo, step.halo_source, out, torch.cat(step.stats))
+        save_operands(ctx, z, a_source, a_target, *saved)
         return step.out
 
     @staticmethod

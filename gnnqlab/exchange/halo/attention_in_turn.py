@@ -1,12 +1,12 @@
 """Attention over an edge-cut with the rows of one worker at a time (SAR, Mostafa, MLSys 2022, its case 2).
 
-Letters: N owned, M marginal, H_k halo rows of one owner, K heads, F features of a head. Forward, what each owner's rows
-add to a marginal node is merged by the largest logit so far, as in :mod:`gnnqlab.exchange.vertex_cut.attention_parts`;
-neither rows nor coefficients are kept. Backward, the rows are fetched again, in the bytes in which they came first, so
-that a quantized row is the same both times; coefficients are found again from two numbers a row, and each owner's
-gradients go home before the next one's rows are looked at. Gradients take the memory of the rows they are of, a piece
-at a time: a row is not needed any more once its gradient is known, so that a turn holds one matrix ``(H_k, K F)`` and
-not two.
+Letters: N owned, M marginal, H_k halo rows of one owner, K heads, F features of a head. Forward, the partial softmax of
+each owner's rows is merged into that of marginal nodes with a running maximum of the logits, as in
+:mod:`gnnqlab.exchange.vertex_cut.attention_parts`; neither rows nor coefficients are saved. Backward, the rows are
+fetched again in identical bytes, so that a quantized row is the same both times; coefficients are recomputed from two
+numbers per row and head, and each owner's gradients are posted before the next owner's rows are used. Gradients
+overwrite the rows they belong to, piece by piece, because a row is not needed after its gradient is computed: a turn
+stores one matrix ``(H_k, K F)``, not two.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ from gnnqlab.message.channels.incoming import PendingReceive
 __all__ = ["AttendInTurn"]
 
 PIECES = 8
-"""In how many pieces a turn's gradients are made, on every worker alike: one of them is what lies beside its rows."""
+"""Number of pieces in which a turn's gradients are computed, on every worker; one piece is the extra memory needed."""
 
 
 class _Forward:
+    """Forward step of attention in turns."""
+
     chained = False
 
     def __init__(self, layer: LayerPlan, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float) -> None:
@@ -48,7 +50,7 @@ class _Forward:
         pass
 
     def post(self, round: int) -> PendingReceive:
-        return _fetched(self.layer, self.z, round)
+        return _fetch(self.layer, self.z, round)
 
     def independent(self) -> None:
         central, products = self.layer.boundary.num_central, self.layer.products
@@ -63,13 +65,13 @@ class _Forward:
                 rows=(0, central),
                 out=self.out[:central],
             )
-        with self.layer.part("marginal", "forward"):
+        with self.layer.part("marginal", "forward"):  # start of the running softmax of marginal rows
             owned = self.turns.owned(self.adjacency)
             target = self.target[central:]
             self.so_far = attended(owned, values, self.source, target, slope=self.slope, products=products)
 
-    def wait(self, round: int, came: PendingRows) -> None:
-        rows = self.layer.count_rounded(came.decode())
+    def wait(self, round: int, pending: PendingRows) -> None:
+        rows = self.layer.count_rounded(pending.decode())
         self.halo = rows.view(rows.shape[0], *self.z.shape[1:])
 
     def dependent(self, round: int) -> None:
@@ -77,9 +79,9 @@ class _Forward:
         with self.layer.part("marginal", "forward"):
             block, target = self.turns.block(self.adjacency, round), self.target[central:]
             logits = _logits(self.halo, self.a_source)
-            came = attended(block, self.halo, logits, target, slope=self.slope, products=products)
-            self.so_far = merged(self.so_far, came)
-            del self.halo  # the next one takes its memory
+            part = attended(block, self.halo, logits, target, slope=self.slope, products=products)
+            self.so_far = merged(self.so_far, part)
+            del self.halo  # frees its memory for the next round
             if round + 1 == self.rounds:
                 self.out[central:], stats = finished(self.so_far)
                 self.stats = torch.cat((self.central_stats, stats))
@@ -99,13 +101,13 @@ class _Backward:
         self.packed = pack_rows(target, stats, products.dense(self.gradient), out)
         self.edge_gradients = out.new_empty(layer.adjacency.num_edges, self.source.shape[1])
         self.out = torch.empty_like(gradient)
-        self._homes: deque[PendingReceive] = deque()
+        self._pending_gradients: deque[PendingReceive] = deque()
 
     def prepare(self) -> None:
         pass
 
     def post(self, round: int) -> PendingReceive:
-        return _fetched(self.layer, self.z, round)
+        return _fetch(self.layer, self.z, round)
 
     def independent(self) -> None:
         with self.layer.part("central", "backward"):
@@ -113,34 +115,37 @@ class _Backward:
             self.d_a_source = (d_source.unsqueeze(-1) * self.z).sum(0)
             torch.add(d_z, d_source.unsqueeze(-1) * self.a_source, out=self.out)
 
-    def wait(self, round: int, came: PendingRows) -> None:
-        rows = came.decode()
+    def wait(self, round: int, pending: PendingRows) -> None:
+        rows = pending.decode()
         self.halo = rows.view(rows.shape[0], *self.z.shape[1:])
 
     def dependent(self, round: int) -> None:
         layer, turn, first = self.layer, self.turns[round], self.layer.boundary.num_owned
         with layer.part("marginal", "backward"):
             for begin, stop in _pieces(turn.num_rows):
-                self._replace(self.halo[begin:stop], first + turn.first + begin)
+                self._overwrite_with_gradients(self.halo[begin:stop], first + turn.first + begin)
         halo_gradient = self.halo
         del self.halo
         plan, channel = turn.plans["backward"], layer.boundary.channel(layer.context, "backward")
         size, last = self.out.flatten(1).shape, round + 1 == self.rounds
         most = layer.schedule.depth
-        self._land(most - 1)  # they have had this turn's products to travel in: their bytes are not needed twice
-        self._homes.append(channel.post(halo_gradient.flatten(1), size, epoch=layer.context.epoch, plan=plan))
-        del halo_gradient  # what travels is a copy
-        self._land(0 if last else most)
+        # Earlier messages had this turn's products to overlap with: receive them first, to free their buffers.
+        self._add_received(most - 1)
+        self._pending_gradients.append(
+            channel.post(halo_gradient.flatten(1), size, epoch=layer.context.epoch, plan=plan)
+        )
+        del halo_gradient  # the message is an encoded copy
+        self._add_received(0 if last else most)
         if last:
             self._through_targets()
 
-    def _land(self, most: int) -> None:
-        """Add up gradients that came home until so many turns' at most are under way."""
-        while len(self._homes) > max(most, 0):
-            self._homes.popleft().decode(self.out.flatten(1))
+    def _add_received(self, most: int) -> None:
+        """Add received gradients to the output until at most ``most`` turns are in flight."""
+        while len(self._pending_gradients) > max(most, 0):
+            self._pending_gradients.popleft().decode(self.out.flatten(1))
 
-    def _replace(self, rows: Tensor, column: int) -> None:
-        """Put the gradients of some halo rows where the rows are; the first is that of a column of the matrix."""
+    def _overwrite_with_gradients(self, rows: Tensor, column: int) -> None:
+        """Overwrite halo rows with their gradients; the first row belongs to ``column`` of the matrix."""
         logits = (rows * self.a_source).sum(-1)
         gradient, d_source = self._columns(rows, logits, (column, column + rows.shape[0]))
         self.layer.boundary.seen(gradient)
@@ -148,6 +153,7 @@ class _Backward:
         torch.add(gradient, d_source.unsqueeze(-1) * self.a_source, out=rows)
 
     def _through_targets(self) -> None:
+        """Add the gradients through target logits, which need the edge gradients of all turns."""
         with self.layer.part("marginal", "backward"):
             d_target = segment_sum(self.adjacency, self.edge_gradients)
             self.d_a_target = (d_target.unsqueeze(-1) * self.z).sum(0)
@@ -167,13 +173,13 @@ class _Backward:
 
 
 def _pieces(num_rows: int) -> Iterator[tuple[int, int]]:
-    """Yield where each piece of a turn's rows begins and ends: as many pieces on every worker, some of them empty."""
+    """Yield begin and end of each piece of a turn's rows: equally many pieces on every worker, possibly empty."""
     for k in range(PIECES):
         yield num_rows * k // PIECES, num_rows * (k + 1) // PIECES
 
 
 def _logits(rows: Tensor, vector: Tensor) -> Tensor:
-    """Return the halves of logits ``<vector, row>``, ``(H_k, K)``, whose products are never all there at once."""
+    """Return the logit halves ``<vector, row>``, ``(H_k, K)``, computed in pieces to limit temporary memory."""
     out = rows.new_empty(rows.shape[:2])
     for begin, stop in _pieces(rows.shape[0]):
         torch.sum(rows[begin:stop] * vector, -1, out=out[begin:stop])
@@ -181,19 +187,19 @@ def _logits(rows: Tensor, vector: Tensor) -> Tensor:
 
 
 def _turns(layer: LayerPlan) -> PeerSchedule:
-    assert layer.turns is not None, "attention in turn needs turns"
+    assert layer.turns is not None, "attention in turns needs a plan with turns"
     return layer.turns
 
 
-def _fetched(layer: LayerPlan, z: Tensor, round: int) -> PendingReceive:
-    """Post the fetch of a turn's rows: the same bytes forward and, in the same epoch, backward."""
+def _fetch(layer: LayerPlan, z: Tensor, round: int) -> PendingReceive:
+    """Post the exchange of a turn's rows; forward and backward of one epoch send identical bytes."""
     turn, rows = _turns(layer)[round], z.flatten(1)
     halo, channel = layer.boundary.turn_buffer(turn, rows), layer.boundary.channel(layer.context, "forward")
     return channel.post(rows, halo, epoch=layer.context.epoch, plan=turn.plans["forward"])
 
 
 class AttendInTurn(torch.autograd.Function):
-    """Attention with the rows of one worker at a time; see the head of this file."""
+    """Compute attention with the rows of one worker at a time; see the module docstring."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, layer: LayerPlan, slope: float) -> Tensor:

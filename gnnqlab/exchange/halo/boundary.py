@@ -1,4 +1,4 @@
-"""What the steps of an edge-cut share on one worker: plans, samples, channels, and the buffers where halo rows land."""
+"""State shared by the steps of an edge-cut on one worker: plans, samples, channels and halo buffers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["Boundary", "LayerPlan", "plan_layer"]
 
 
 class Boundary:
-    """The rows that one worker exchanges under an edge-cut."""
+    """Rows that one worker exchanges under an edge-cut: plans, samples, channels and halo buffers."""
 
     stands_for: ClassVar[dict[str, str]] = {"_halos": "halo", "_static": "halo"}
 
@@ -46,7 +46,7 @@ class Boundary:
         self.num_owned, self.num_central, self.num_halo = shard.num_owned, shard.num_central, shard.num_halo
         self.wires, self.timeline = wires, timeline
         self.owners_drop = lag == 0
-        """Whether a row's owner applies dropout's mask to its gradient, once all parts are there; see `LayerPlan`."""
+        """True if the owner of a row applies the dropout mask to its summed gradient; see `LayerPlan`."""
         self._lag = lag
         self._halo_ids = shard.halo.to(device)
         self._plans = {direction: shard.plan(direction, device) for direction in ("forward", "backward")}
@@ -59,13 +59,15 @@ class Boundary:
             seed=wires.seed,
             lag=lag,
         )
-        """Which rows travel in an epoch, and what they count."""
+        """Samples of halo rows by epoch, with their weight."""
         owned, central = shard.num_owned, shard.num_central
         in_turn = in_turn and shard.workers > 1
         self.turns = PeerSchedule(self._plans, num_owned=owned, num_central=central) if in_turn else None
-        """Whose rows come when, where those of one worker come at a time."""
+        """PeerSchedule, if rows are received from one worker at a time; else ``None``."""
         self._bytes: ByteBuffers = {}
-        """Memory of messages of which no two are under way at once: all, or evaluation's where rows outlive a step."""
+        """Shared buffers of messages that are never in flight together: of all passes, or with stale rows only of
+        evaluation."""
+        # No preposting with stale rows, which have an epoch to be received, nor in turns, which free their buffers.
         self._ahead = None if lag or self.turns is not None else PrepostedReceives(self._bytes)
         self._channels: dict[ExchangeKey, Channel] = {}
         self._exact: dict[ExchangeKey, Channel] = {}
@@ -75,42 +77,43 @@ class Boundary:
 
     @property
     def still(self) -> bool:
-        """Whether what a step sends stays as it is until it has gone: whoever posts it waits for it."""
+        """True if sent rows are not modified before the transfer ends, because the same step waits for it."""
         return self._lag == 0
 
     @property
     def channels(self) -> list[Channel]:
-        """The channels of training passes, and those of rows that travel once."""
+        """Channels of training passes, and those of rows that are sent once."""
         return [*self._channels.values(), *self._once]
 
     @property
     def every_channel(self) -> list[Channel]:
-        """Those of evaluation too."""
+        """All channels, including those of evaluation."""
         return [*self.channels, *self._exact.values()]
 
     def channel(self, context: AggregationContext, direction: str) -> Channel:
-        """Return the channel of a hop and direction: outside training one of float32 rows, which counts nowhere."""
+        """Return the channel of an aggregation and direction; that of evaluation sends float32 and is not counted."""
         place, opened = ExchangeKey(context.layer, direction), self._channels if context.training else self._exact
         if not context.training and self._ahead is not None:
-            self._ahead.leave()
+            self._ahead.leave()  # preposted receives of a training pass may own the shared buffers
         if place not in opened:
             opened[place] = self._open(place, training=context.training)
         return opened[place]
 
     def _open(self, place: ExchangeKey, *, training: bool) -> Channel:
         plan, stages = self._plans[place.direction], self.timeline.stages
-        how: dict[str, Any] = {"launch": stages.after_launch, "keeps_buffers": self.turns is None}
+        options: dict[str, Any] = {"launch": stages.after_launch, "keeps_buffers": self.turns is None}
         if not training:
-            return self.wires.exact_channel(place, plan, phases=self.timeline, buffers=self._bytes, **how)
-        how |= {"buffers": None if self._lag else self._bytes, "ahead": self._ahead}
-        return self.wires.channel(place, plan, phases=partial(self.timeline, place=place), **how)
+            return self.wires.exact_channel(place, plan, phases=self.timeline, buffers=self._bytes, **options)
+        # Stale rows are still in flight when the next layer posts, so their channels have buffers of their own.
+        options |= {"buffers": None if self._lag else self._bytes, "ahead": self._ahead}
+        return self.wires.channel(place, plan, phases=partial(self.timeline, place=place), **options)
 
     def halo_buffer(self, layer: int, like: Tensor, buffer: int, sampled_in: int | None) -> Tensor:
-        """Return a buffer for the halo rows of a layer, ``(H, D)``, or as many rows as an epoch's sample has.
+        """Return a buffer for the halo rows of a layer, ``(H, D)``, or for those of an epoch's sample, ``(K, D)``.
 
-        It is kept from epoch to epoch. With rows of two epochs and their gradients about at once, each has a ``buffer``
-        of its own; where no row outlives its step, layers of the same width share one. Under a sampler whole halos,
-        those of evaluation, are not kept: they would outweigh the others.
+        Buffers are reused in every epoch. With stale rows, rows of two epochs and gradients coexist and have different
+        ``buffer`` indices; otherwise all layers with the same D share one. With a sampler, buffers for whole halos,
+        which only evaluation needs, are not stored: they would be larger than all others.
         """
         num_rows, columns = self.num_halo if sampled_in is None else self.sampling.num_rows(sampled_in), like.shape[1]
         if self.sampling.active and sampled_in is None:
@@ -123,37 +126,37 @@ class Boundary:
         return self._halos[key][:num_rows]
 
     def turn_buffer(self, turn: PeerTurn, like: Tensor) -> Tensor:
-        """Return memory for the halo rows of a turn, ``(H_k, D)``, which lives as long as they are used."""
+        """Allocate a buffer for the halo rows of a turn, ``(H_k, D)``; it is freed after use."""
         return self.seen(self.wires.codec_of("forward").rows(turn.num_rows, like.shape[1], like.device))
 
     def seen(self, halo: Tensor) -> Tensor:
-        """Return memory for halo rows or their gradients; report it."""
+        """Report a buffer for halo rows or their gradients to observers, and return it."""
         if (to := self.wires.observers).tensor_allocated:
             to.emit(to.tensor_allocated, TensorAllocated(to.rank, to.epoch, "halo", halo))
         return halo
 
     def halo_ids(self, sampled_in: int | None) -> Tensor:
-        """Return the global ids of halo rows, int64 ``(H,)``, or of those that an epoch's sample has."""
+        """Return the global node ids of halo rows, int64 ``(H,)``, or of an epoch's sample, ``(K,)``."""
         return self._halo_ids if sampled_in is None else self._halo_ids[self.sampling.rows(sampled_in)]
 
     @property
     def halo_bytes(self) -> int:
-        """Bytes of the halo buffers that are kept from epoch to epoch, those of static rows included."""
+        """Bytes of the halo buffers that are reused in every epoch, including static rows."""
         return sum(halo.untyped_storage().nbytes() for halo in self.halos)
 
     @property
     def halos(self) -> list[Tensor]:
-        """The halo buffers that are kept from epoch to epoch, those of static rows included."""
+        """Halo buffers that are reused in every epoch, including static rows."""
         return [*self._halos.values(), *self._static.values()]
 
     def halo_sent_once(self, layer: int, x: Tensor, epoch: int) -> Tensor:
-        """Return the halo rows of a static input; they travel once, in full."""
+        """Return the halo rows of a static input; they are sent once, in float32."""
         if layer not in self._static:
             halo = self.seen(x.new_empty(self.num_halo, x.shape[1]))
             place = ExchangeKey(layer, "forward")
             phases = partial(self.timeline, place=place)
             once = self.wires.exact_channel(place, self._plans["forward"], phases=phases, keeps_buffers=False)
-            self._once.append(once)
+            self._once.append(once)  # listed, so that its bytes are counted
             once.post(x, halo, epoch=epoch).decode()
             self._static[layer] = halo
         return self._static[layer]
@@ -161,59 +164,58 @@ class Boundary:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LayerPlan:
-    """One aggregation: everything that its steps need except tensors, resolved once when it begins.
+    """Plan of one aggregation: everything that its steps need except tensors, resolved once when it begins.
 
-    Where receivers keep rows over epochs, these are sent as they were before dropout, and the worker that sums them
-    applies this epoch's mask. Backward, a schedule of older rows sends what this epoch's mask leaves of a halo row's
-    gradient, as PipeGCN does. A cache holds gradients as they are before the mask, which changes in every epoch where
-    they may not: there the owner applies it to their sum.
+    If receivers reuse rows over epochs, rows are sent before dropout, and the worker that aggregates them applies this
+    epoch's mask. Backward, a schedule with stale rows sends masked gradients of halo rows, as PipeGCN does. A cache
+    stores gradients without the mask, because the mask changes in every epoch; the owner applies it to their sum.
     """
 
     boundary: Boundary
     adjacency: Adjacency | None
-    """``(N, N + H)``, central rows first; ``None`` where rows are received but not multiplied."""
+    """Matrix ``(N, N + H)``, central rows first; ``None`` if rows are received but not aggregated."""
     context: AggregationContext
     schedule: Runner
-    """Runs its steps."""
+    """Runner of its steps."""
     products: Products
-    """Run its products."""
+    """Backend of its products."""
     sent_once: bool
-    """Whether these rows are sent once in the whole run."""
+    """True if these rows are sent once in the whole run."""
     turns: PeerSchedule | None
-    """The owners' rows one after another; ``None``: those of all owners together."""
+    """PeerSchedule with one owner each; ``None``: rows of all owners together."""
     rounds: int
-    """Number of exchanges."""
+    """Number of communication rounds."""
     sample: int | None
-    """Epoch whose sample of rows is sent; ``None``: all rows."""
+    """Epoch whose sample is sent; ``None``: all rows."""
     drops_gradients: bool
-    """Whether the gradients of halo rows are sent with this epoch's dropout mask applied."""
+    """True if the gradients of halo rows are sent with this epoch's dropout mask applied."""
     places: dict[str, ExchangeKey]
-    """By direction, the exchange key of its first round."""
+    """Direction -> exchange key of the first round."""
 
     def dropped(self, halo: Tensor, sampled_in: int | None) -> Tensor:
-        """Return halo rows, or their gradients, with this epoch's dropout mask applied."""
+        """Apply this epoch's dropout mask to halo rows or their gradients."""
         drop = self.context.drop
         return halo if drop is None else drop.rows(halo, self.boundary.halo_ids(sampled_in))
 
     def count_rounded(self, rows: Tensor) -> Tensor:
-        """Return received rows that are multiplied next; report them to the products if a codec rounded them."""
+        """Return received rows; report their number to the products if a codec rounded them."""
         if self.context.training and not self.sent_once and self.boundary.wires.rounds("forward"):
             self.products.note_requantized(rows.numel())
         return rows
 
     def part(self, what: str, direction: str) -> AbstractContextManager[object]:
-        """Open a part of a step on the timeline; it is not recorded outside training."""
+        """Run a part of a step on the timeline; recorded in training only."""
         return self.boundary.timeline(what, self.places[direction] if self.context.training else None)
 
     def plan(self, direction: str, sampled_in: int | None) -> Plan | None:
-        """Return the plan with the rows of an epoch's sample, the only rows that a halo then holds; ``None``: all."""
+        """Return the plan of an epoch's sample; ``None``: all rows."""
         return None if sampled_in is None else self.boundary.sampling.plan(direction, sampled_in)
 
 
 def plan_layer(
     boundary: Boundary, adjacency: Adjacency | None, context: AggregationContext, schedule: Runner, products: Products
 ) -> LayerPlan:
-    """Resolve what one aggregation sends, in how many rounds, and who applies dropout."""
+    """Resolve the rows, communication rounds and dropout of one aggregation."""
     sent_once = context.static and adjacency is not None and boundary.wires.keep_static
     turns = None if sent_once else boundary.turns
     sampled = context.training and not sent_once and boundary.sampling.active

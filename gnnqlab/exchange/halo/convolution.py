@@ -1,8 +1,8 @@
-"""A whole convolution over an edge-cut: the products with weights run under the wire too, not the neighbour sums alone.
+"""Convolution over an edge-cut: dense products overlap with communication too, not only aggregation.
 
-``Y = A [X; halo] W + X W_self + b``. AdaQP computes everything of central nodes while marginal rows travel (section
-3.2): with the sums alone, which are the smaller part of an epoch, the wire would outlast what hides it. Backward, the
-gradients of halo rows need ``dY W^T`` of marginal rows only, so all other products wait until those have left.
+``Y = A [X; halo] W + X W_self + b``. AdaQP computes everything of central nodes while marginal rows are sent (section
+3.2); aggregation alone, the smaller part of an epoch, would be too short to hide the transfers. Backward, the gradients
+of halo rows need ``dY W^T`` of marginal rows only, so all other products run after these were sent.
 
 Letters: N owned, C central, H halo, D columns in, O columns out.
 """
@@ -24,6 +24,8 @@ __all__ = ["Convolve"]
 
 
 class _Forward(SumForward):
+    """Forward step: sums as in the base class, then products by blocks of rows."""
+
     def __init__(
         self,
         layer: LayerPlan,
@@ -35,16 +37,16 @@ class _Forward(SumForward):
     ) -> None:
         super().__init__(layer, x, before)
         self._weight, self._bias, self._self_weight = weight, bias, self_weight
-        self.y = self.out.new_empty(x.shape[0], weight.shape[1])
+        self.y = self.out.new_empty(x.shape[0], weight.shape[1])  # (N, O)
 
     def independent(self) -> None:
         super().independent()
-        if self.layer.products.by_rows:
+        if self.layer.products.by_rows:  # False if an operand needs all rows at once, as with a common scale
             self._project("central", 0, self.layer.boundary.num_central)
 
     def dependent(self, round: int) -> None:
         super().dependent(round)
-        if round + 1 < self.rounds:
+        if round + 1 < self.rounds:  # the sums of marginal rows are complete after the last round
             return
         first = self.layer.boundary.num_central if self.layer.products.by_rows else 0
         self._project("marginal", first, self.layer.boundary.num_owned)
@@ -60,6 +62,8 @@ class _Forward(SumForward):
 
 
 class _Backward(SumBackward):
+    """Backward step: the gradient of the sums of marginal rows first, then the base class, then weights."""
+
     def __init__(self, layer: LayerPlan, gradient: Tensor, sampled_in: int | None, saved: tuple[Operand, ...]) -> None:
         self._sums, self._weight, self._self_weight, self._x = saved
         super().__init__(layer, gradient.new_empty(self._sums.shape), sampled_in)
@@ -81,31 +85,31 @@ class _Backward(SumBackward):
             if self._self_weight is not None:
                 gradient = products.operand(self._y_gradient)
                 products.addmm(self.out, gradient, self._self_weight, transposed="b", out=self.out)
-            self.of_weights = of_weights(products, self._y_gradient, self._sums, self._x)
+            self.weight_gradients = weight_gradients(products, self._y_gradient, self._sums, self._x)
 
     def _sums_gradient(self, first: int, last: int) -> None:
         products, rows = self.layer.products, (first, last)
         y_gradient = products.part(products.operand(self._y_gradient), rows)
-        products.mm(y_gradient, self._weight, transposed="b", out=self.gradient[first:last])
+        products.mm(y_gradient, self._weight, transposed="b", out=self.gradient[first:last])  # (n, O) -> (n, D)
         self._gradient = products.operand(self.gradient, rows)
 
     def _operand(self) -> Operand:
         return self._gradient
 
 
-def of_weights(
+def weight_gradients(
     products: Products, gradient: Tensor, sums: Operand, x: Operand | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return the gradients of weight, bias and, where there is one, self weight."""
+    """Compute the gradients of weight, bias and self weight (``None`` without one)."""
     operand = products.operand(gradient)
-    of_self = None if x is None else products.mm(x, operand, transposed="a")
-    return products.mm(sums, operand, transposed="a"), gradient.sum(0), of_self
+    self_gradient = None if x is None else products.mm(x, operand, transposed="a")
+    return products.mm(sums, operand, transposed="a"), gradient.sum(0), self_gradient
 
 
 def _projected(
     layer: LayerPlan, sums: Tensor, weight: Tensor, bias: Tensor, x: Tensor | None, self_weight: Tensor | None
 ) -> Tensor:
-    """Return the products of sums that were kept, by the same blocks of rows."""
+    """Recompute the products from saved sums, by the same blocks of rows, so that results are identical."""
     y, products = sums.new_empty(sums.shape[0], weight.shape[1]), layer.products
     central = layer.boundary.num_central if products.by_rows else 0
     for block in (slice(0, central), slice(central, layer.boundary.num_owned)):
@@ -116,7 +120,7 @@ def _projected(
 
 
 class Convolve(torch.autograd.Function):
-    """The whole convolution, by the schedule of the plan; see the head of this file."""
+    """Compute the whole convolution by the schedule of the plan; see the module docstring."""
 
     @staticmethod
     def forward(
@@ -133,8 +137,10 @@ class Convolve(torch.autograd.Function):
         ctx.layer, ctx.sampled_in = layer, step.sampled_in
         products, with_self = layer.products, self_weight is not None
         sums = products.saved(products.operand(step.out))
-        of_self = (products.weight(self_weight), products.saved(products.operand(x))) if with_self else (None, None)
-        save_operands(ctx, sums, products.weight(weight), *of_self)
+        self_operands = (
+            (products.weight(self_weight), products.saved(products.operand(x))) if with_self else (None, None)
+        )
+        save_operands(ctx, sums, products.weight(weight), *self_operands)
         if layer.context.remakes is not None:
             step.said()
             own = x if with_self else None
@@ -146,9 +152,9 @@ class Convolve(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         gradient, saved = gradients[0].contiguous(), saved_operands(ctx)
-        if not ctx.needs_input_grad[0]:  # raw features: nobody needs the gradients of their halo rows
-            with ctx.layer.boundary.timeline("central"):  # of no exchange, so of no place
-                return None, None, *of_weights(ctx.layer.products, gradient, saved[0], saved[3]), None
+        if not ctx.needs_input_grad[0]:  # input features: gradients of halo rows are not needed
+            with ctx.layer.boundary.timeline("central"):  # no exchange, so no exchange key
+                return None, None, *weight_gradients(ctx.layer.products, gradient, saved[0], saved[3]), None
         step = _Backward(ctx.layer, gradient, ctx.sampled_in, saved)
         ctx.layer.schedule.run(step, ctx.layer.places["backward"])
-        return step.out, step.home, *step.of_weights, None
+        return step.out, step.home, *step.weight_gradients, None

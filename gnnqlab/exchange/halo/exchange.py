@@ -1,4 +1,4 @@
-"""The exchange of an edge-cut: pull boundary rows forward, send the gradients of halo rows home.
+"""Exchange of an edge-cut: receive halo rows forward, send their gradients to the owners backward.
 
 Letters: N owned, H halo, D columns in, O columns out, K heads of F features.
 """
@@ -34,15 +34,15 @@ __all__ = ["Halo", "HaloExchange"]
 
 @dataclass(frozen=True)
 class Halo(ExchangePart):
-    """Recipe part of the axis ``exchange``: halo rows are copies of their owners' rows (edge-cut)."""
+    """Part of the axis ``exchange`` for edge-cuts: halo rows are copies of their owners' rows."""
 
     takes_cuts_of: ClassVar[str] = "nodes"
-    """Copies are pulled from a node's one owner, who has its whole sum: what a cut of nodes gives."""
+    """Edge-cut: each node has one owner, which computes its whole sum."""
     takes_turns: ClassVar[bool] = True
-    """A sum over neighbours is a sum over their owners."""
+    """True: an aggregation is a sum over the owners of the neighbours."""
 
     def moved(self, look: AggregationCall, sizes: PartitionSizes) -> MessageVolumes:
-        """Return what a look moves: halo rows forward, their gradients back, where the rows learn."""
+        """Return the volume of an aggregation: halo rows forward and, if rows need a gradient, backward."""
         back = [("backward", sizes.copies, look.columns)] if look.needs_gradient else []
         return [("forward", sizes.copies, look.columns), *back]
 
@@ -56,20 +56,21 @@ class Halo(ExchangePart):
         device: torch.device | str = "cpu",
         phases: Phases = no_phases,
     ) -> HaloExchange:
-        """Return the exchange of one worker.
+        """Create the exchange of one worker.
 
         Args:
-            shard: its share of the graph.
-            wires: how its rows travel.
-            schedule: when, relative to computation.
-            products: run the sums and products around them.
-            phases: the epoch's clock.
+            shard: the worker's share of the graph.
+            wires: factory of its channels.
+            schedule: order of communication and computation.
+            products: backend of sparse and dense products.
+            device: device of the worker.
+            phases: timer of the epoch's phases.
         """
         return HaloExchange(shard, wires, schedule, products, device=device, phases=phases)
 
 
 class HaloExchange(WorkerExchange):
-    """Looks at neighbours under an edge-cut; see :class:`gnnqlab.exchange.protocol.Exchange`."""
+    """Aggregation under an edge-cut; see :class:`gnnqlab.exchange.protocol.Exchange`."""
 
     def __init__(
         self,
@@ -83,13 +84,13 @@ class HaloExchange(WorkerExchange):
     ) -> None:
         super().__init__(schedule, products, device=device, phases=phases)
         self.uses_stale_rows = shard.workers > 1 and (self.lag > 0 or wires.holds_rows)
-        """Whether a receiver may use a row in another epoch than that of its post."""
+        """True if a receiver may use a row of an earlier epoch."""
         self.aggregates_before_projection = self.uses_stale_rows and schedule.dropped_by == "receiver"
-        """Whether dropped rows are summed before they are projected, however narrow that would make them."""
+        """True if layers with dropout aggregate before projecting even if projected rows are smaller."""
         self.boundary = Boundary(
             shard, wires, lag=self.lag, in_turn=self.in_turn, timeline=self.timeline, device=device
         )
-        """What travels, and where it lands."""
+        """Plans, channels and halo buffers."""
 
     @property
     def channels(self) -> list[Channel]:
@@ -101,7 +102,7 @@ class HaloExchange(WorkerExchange):
         Args:
             adjacency: ``(N, N + H)``, central rows first.
             x: rows of owned nodes, float32 ``(N, D)``.
-            hop: which look at neighbours this is.
+            hop: context of the aggregation.
 
         Returns:
             float32 ``(N, D)``.
@@ -124,7 +125,7 @@ class HaloExchange(WorkerExchange):
 
         Args:
             adjacency, x, hop: as for :meth:`aggregate`.
-            weight: ``(D, O)``; ``self_weight`` the same, or ``None`` for no such term; ``bias`` ``(O,)``.
+            weight: ``(D, O)``; ``self_weight`` likewise, or ``None`` without this term; ``bias`` ``(O,)``.
 
         Returns:
             float32 ``(N, O)``.
@@ -154,7 +155,7 @@ class HaloExchange(WorkerExchange):
             adjacency: ``(N, N + H)``, central rows first; weights are not used.
             z: projected rows of owned nodes, float32 ``(N, K, F)``.
             a_source, a_target: the two halves of the attention vector, ``(K, F)``.
-            slope: of the leaky rectifier.
+            slope: negative slope of the leaky ReLU.
             hop: as for :meth:`aggregate`.
 
         Returns:
@@ -166,22 +167,22 @@ class HaloExchange(WorkerExchange):
         return result
 
     def extend(self, x: Tensor, context: AggregationContext) -> Tensor:
-        """Return owned rows with halo rows behind them, ``(N + H, D)``, differentiable in ``x``.
+        """Return owned rows followed by halo rows, ``(N + H, D)``, differentiable in ``x``.
 
-        Under a sampler halo rows are those that were kept, divided by p, and zeros.
+        With a sampler, sampled halo rows are divided by p and the others are zeros.
 
         Raises:
-            ValueError: if a training pass under a schedule of older rows asks for it, or any pass under one that
-                holds the rows of one worker at a time.
+            ValueError: in training with a schedule of stale rows, or in any pass with one that stores the rows of one
+                worker at a time.
         """
         if self.in_turn:
             raise ValueError(
-                "extend holds all halo rows at once, got a schedule that frees those of one worker before those of "
+                "extend needs all halo rows at once, got a schedule that frees those of one worker before it receives "
                 "the next; call aggregate or attend, or choose schedule Synchronous() or Overlapped()"
             )
         if self.lag and context.training:
             raise ValueError(
-                f"extend moves the rows of this epoch, got a schedule whose rows are {self.lag} epoch(s) old; call "
+                f"extend needs the rows of this epoch, got a schedule whose rows are {self.lag} epoch(s) old; call "
                 "aggregate or attend, or choose schedule Synchronous() or Overlapped()"
             )
         result: Tensor = Extend.apply(x, self._plan(None, context))

@@ -1,4 +1,4 @@
-"""Owned rows with halo rows behind them, for anything that is no sum over neighbours."""
+"""Owned rows followed by halo rows, for operations that are not weighted sums over neighbours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Extend"]
 
 
 class Extend(torch.autograd.Function):
-    """``[x; halo(x)]``; under a sampler halo rows are those that were kept, divided by p, and zeros."""
+    """Compute ``[x; halo(x)]``; with a sampler, sampled halo rows are divided by p and the others are zeros."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, layer: LayerPlan) -> Tensor:
@@ -21,13 +21,13 @@ class Extend(torch.autograd.Function):
         boundary, context, sample = layer.boundary, layer.context, layer.sample
         out = x.new_empty(boundary.num_owned + boundary.num_halo, x.shape[1])
         halo = out[boundary.num_owned :]
-        into = halo if sample is None else x.new_empty(boundary.sampling.num_rows(sample), x.shape[1])
+        received = halo if sample is None else x.new_empty(boundary.sampling.num_rows(sample), x.shape[1])
         channel, plan = boundary.channel(context, "forward"), layer.plan("forward", sample)
-        came = channel.post(x, into, epoch=context.epoch, plan=plan, sampled_in=sample)
-        out[: boundary.num_owned] = x
-        came.decode()
-        if sample is not None:
-            halo.zero_().index_copy_(0, boundary.sampling.rows(sample), into.mul_(boundary.sampling.factor))
+        pending = channel.post(x, received, epoch=context.epoch, plan=plan, sampled_in=sample)
+        out[: boundary.num_owned] = x  # copied while halo rows are in flight
+        pending.decode()
+        if sample is not None:  # (K, D) -> (H, D)
+            halo.zero_().index_copy_(0, boundary.sampling.rows(sample), received.mul_(boundary.sampling.factor))
         return out
 
     @staticmethod
@@ -40,5 +40,5 @@ class Extend(torch.autograd.Function):
         if sample is not None:
             halo = halo[boundary.sampling.rows(sample)].mul_(boundary.sampling.factor)
         channel, plan = boundary.channel(context, "backward"), layer.plan("backward", sample)
-        came = channel.post(halo, out, epoch=context.epoch, plan=plan, sampled_in=sample, still=True)
-        return came.decode(), None
+        pending = channel.post(halo, out, epoch=context.epoch, plan=plan, sampled_in=sample, still=True)
+        return pending.decode(), None

@@ -1,9 +1,9 @@
-"""Parts of a worker's matrix that a sampled product runs over: owned columns, and the halo columns that were kept.
+"""Submatrices for sampled products: owned columns, and sampled halo columns.
 
-Letters: N owned rows, H halo rows, M marginal rows, K halo rows kept.
+Letters: N owned rows, H halo rows, M marginal rows, K sampled halo rows.
 
-A product with all halo columns, rows left out being zero, takes as long for a small sample as for all rows. Over those
-that were kept it takes p times as long, and their edges are found by column, in time that grows with them alone.
+A product with all halo columns, with zeros for rows not sampled, takes as long for a small sample as for all rows. With
+the sampled columns only it takes p times as long, and their edges are found in time proportional to their number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["first_columns", "kept_columns"]
 
 
 def first_columns(adjacency: Adjacency, first_row: int, num_columns: int) -> Adjacency:
-    """Return the rows from ``first_row`` on, with their edges from columns below ``num_columns`` only.
+    """Return the submatrix of the rows from ``first_row`` on and the columns below ``num_columns``.
 
     Example:
         >>> matrix = Adjacency(torch.tensor([0, 1, 3]), torch.tensor([0, 2, 1], dtype=torch.int32), num_columns=3)
@@ -27,27 +27,28 @@ def first_columns(adjacency: Adjacency, first_row: int, num_columns: int) -> Adj
     """
     begin = int(adjacency.indptr[first_row])
     indices = adjacency.indices[begin:]
-    chosen = indices < num_columns
-    counted = torch.zeros(indices.numel() + 1, dtype=torch.int64, device=indices.device)
-    torch.cumsum(chosen, 0, out=counted[1:])
-    weights = None if adjacency.weights is None else adjacency.weights[begin:][chosen]
-    indptr = counted[adjacency.indptr[first_row:] - begin]
-    return Adjacency.of_checked(indptr, indices[chosen], weights, num_columns=num_columns)
+    mask = indices < num_columns
+    # Entry e of the prefix sum: number of selected edges before edge e, which maps old row pointers to new ones.
+    num_before = torch.zeros(indices.numel() + 1, dtype=torch.int64, device=indices.device)
+    torch.cumsum(mask, 0, out=num_before[1:])
+    weights = None if adjacency.weights is None else adjacency.weights[begin:][mask]
+    indptr = num_before[adjacency.indptr[first_row:] - begin]
+    return Adjacency.of_checked(indptr, indices[mask], weights, num_columns=num_columns)
 
 
 def kept_columns(adjacency: Adjacency, first_row: int, columns: Tensor, factor: float) -> Adjacency:
-    """Return the rows from ``first_row`` on and some columns, counted anew, weights times a factor.
+    """Return the submatrix of the rows from ``first_row`` on and some columns, renumbered, weights times a factor.
 
-    The transpose comes first, as whole runs of ``adjacency.transposed``: edges of other columns are never looked at.
+    Builds the transpose first, from whole rows of ``adjacency.transposed``, without reading edges of other columns.
 
     Args:
-        adjacency: ``(N, N + H)``.
-        first_row: no row before it has an edge from one of the columns.
-        columns: int64 ``(K,)``.
+        adjacency: matrix ``(N, N + H)``.
+        first_row: first row with an edge from one of the columns, or an earlier row.
+        columns: column indices, int64 ``(K,)``.
         factor: 1/p.
 
     Returns:
-        ``(N - first_row, K)``, its transpose at hand.
+        Matrix ``(N - first_row, K)``, with its transpose cached.
 
     Example:
         >>> matrix = Adjacency(torch.tensor([0, 1, 3]), torch.tensor([0, 2, 1], dtype=torch.int32), num_columns=3)
@@ -60,7 +61,8 @@ def kept_columns(adjacency: Adjacency, first_row: int, columns: Tensor, factor: 
     counts = whole.indptr[columns + 1] - first
     indptr = torch.zeros(columns.numel() + 1, dtype=torch.int64, device=columns.device)
     torch.cumsum(counts, 0, out=indptr[1:])
-    num_edges = int(indptr[-1])  # on a GPU the one wait, once an epoch
+    num_edges = int(indptr[-1])  # on a GPU the only synchronization, once per epoch
+    # Edge indices into the whole transpose: consecutive within a column, with an offset per column.
     edges = torch.arange(num_edges, device=columns.device)
     edges += torch.repeat_interleave(first - indptr[:-1], counts, output_size=num_edges)
     indices = whole.indices[edges] - first_row

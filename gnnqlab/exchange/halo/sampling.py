@@ -1,7 +1,7 @@
-"""What a sampler does to one worker's exchange: the plans of an epoch, and the matrices of what they bring.
+"""Sampled exchange of one worker: the plans and the matrices of an epoch's sample.
 
-Rows that were left out have no place anywhere: halo rows of a sample, and their gradients, are counted anew from 0, in
-the order of the whole halo. Letters: N owned rows, H halo rows, M marginal rows, K halo rows kept.
+Rows that were not sampled take no memory: the halo rows of a sample, and their gradients, are renumbered from 0, in the
+order of the whole halo. Letters: N owned rows, H halo rows, M marginal rows, K sampled halo rows.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ __all__ = ["Sampling"]
 
 @dataclass(frozen=True, eq=False)
 class _Sample:
-    """What was drawn for one epoch."""
+    """Sample of one epoch."""
 
     plans: dict[str, Plan]
+    """Direction -> plan of the sampled rows."""
     rows: Tensor
-    """Halo rows that were kept, ascending, int64 ``(K,)``."""
+    """Sampled halo rows, ascending, int64 ``(K,)``."""
     matrices: dict[Adjacency, Adjacency] = field(default_factory=dict)
-    """Whole matrix -> its columns that were kept."""
+    """Whole matrix -> its sampled columns."""
 
 
 class Sampling:
-    """The samples of one worker, each drawn once an epoch for all layers and both directions.
+    """Samples of one worker, drawn once per epoch for all layers and both directions.
 
     Args:
-        sampler: recipe part.
-        plans: by direction, with all rows.
+        sampler: part of the axis ``sampler``.
+        plans: direction -> plan with all rows.
         num_owned: N; columns of a matrix from N on are halo rows.
-        num_central: rows before the marginal ones.
+        num_central: number of rows before the marginal ones.
         num_halo: H.
-        seed: of the run.
-        lag: epochs between the draw of a row and its last use; so long its sample is held.
+        seed: seed of the run.
+        lag: staleness of rows in epochs; samples are stored that long.
     """
 
     def __init__(
@@ -55,9 +56,9 @@ class Sampling:
         lag: int = 0,
     ) -> None:
         self.active = sampler.p < 1.0
-        """Whether any row may be left out."""
+        """True if rows may be omitted."""
         self.factor = sampler.rescale
-        """What a kept row counts."""
+        """Factor of a sampled row, 1/p."""
         self.attention = sampler.attention
         self._sampler, self._whole, self._seed, self._lag = sampler, plans, seed, lag
         self._num_owned, self._num_central, self._num_halo = num_owned, num_central, num_halo
@@ -65,27 +66,27 @@ class Sampling:
         self._owned: dict[Adjacency, Adjacency] = {}
 
     def plan(self, direction: str, epoch: int) -> Plan:
-        """Return the plan of a direction with the rows of an epoch's sample only, halo rows counted anew."""
+        """Return the plan of a direction with the sampled rows of an epoch; halo rows are renumbered."""
         return self._sample(epoch).plans[direction]
 
     def rows(self, epoch: int) -> Tensor:
-        """Return which halo rows an epoch's sample keeps, ascending, int64 ``(K,)``."""
+        """Return the sampled halo rows of an epoch, ascending, int64 ``(K,)``."""
         return self._sample(epoch).rows
 
     def num_rows(self, epoch: int | None) -> int:
-        """Return K of an epoch's sample; H without one."""
+        """Return the number of sampled halo rows K of an epoch; H for ``None``."""
         return self._num_halo if epoch is None else self.rows(epoch).numel()
 
     def owned(self, adjacency: Adjacency) -> Adjacency:
-        """Return what a matrix does without any halo row for marginal rows, ``(M, N)``; made once."""
+        """Return the marginal rows of a matrix with its owned columns, ``(M, N)``; cached."""
         if adjacency not in self._owned:
             self._owned[adjacency] = first_columns(adjacency, self._num_central, self._num_owned)
         return self._owned[adjacency]
 
     def kept(self, adjacency: Adjacency, epoch: int) -> Adjacency:
-        """Return what it does with the halo rows of an epoch's sample, which weigh 1/p as much, ``(M, K)``.
+        """Return its marginal rows with the sampled halo columns of an epoch, weights times 1/p, ``(M, K)``.
 
-        Made once an epoch for all layers and both directions.
+        Cached per epoch for all layers and both directions.
         """
         sample = self._sample(epoch)
         if adjacency not in sample.matrices:
@@ -95,20 +96,22 @@ class Sampling:
 
     def _sample(self, epoch: int) -> _Sample:
         if epoch not in self._samples:
+            # Stale rows, and their gradients, need the sample of the epoch in which they were sent.
             self._samples = {old: sample for old, sample in self._samples.items() if old >= epoch - self._lag}
             self._samples[epoch] = self._draw(epoch)
         return self._samples[epoch]
 
     def _draw(self, epoch: int) -> _Sample:
         forward, backward = self._whole["forward"], self._whole["backward"]
-        boundary = tuple(self._kept(route, route.peer, epoch) for route in forward.send)
-        halo = {route.peer: self._kept(route, forward.rank, epoch) for route in forward.receive}
+        # The holder of the halo rows keys the random numbers, so sender and receiver draw identical samples.
+        boundary = tuple(self._sampled_route(route, route.peer, epoch) for route in forward.send)
+        halo = {route.peer: self._sampled_route(route, forward.rank, epoch) for route in forward.receive}
         rows = [halo[peer].rows for peer in sorted(halo)]  # a halo is grouped by owner
         first = 0
         for peer in sorted(halo):
             end = first + halo[peer].num_rows
-            counted = torch.arange(first, end, device=halo[peer].rows.device)
-            halo[peer], first = replace(halo[peer], rows=counted, first=first), end
+            renumbered = torch.arange(first, end, device=halo[peer].rows.device)
+            halo[peer], first = replace(halo[peer], rows=renumbered, first=first), end
         received = tuple(halo[route.peer] for route in forward.receive)
         return _Sample(
             plans={
@@ -118,6 +121,6 @@ class Sampling:
             rows=torch.cat(rows) if rows else torch.zeros(0, dtype=torch.int64),
         )
 
-    def _kept(self, route: Route, holder: int, epoch: int) -> Route:
-        kept = self._sampler.kept(route.ids, holder=holder, seed=self._seed, epoch=epoch)
-        return replace(route, rows=route.rows[kept], ids=route.ids[kept], first=None, kept=kept)
+    def _sampled_route(self, route: Route, holder: int, epoch: int) -> Route:
+        positions = self._sampler.kept(route.ids, holder=holder, seed=self._seed, epoch=epoch)
+        return replace(route, rows=route.rows[positions], ids=route.ids[positions], first=None, kept=positions)

@@ -1,9 +1,9 @@
-"""Weighted sums over an edge-cut as the five verbs, forward and backward.
+"""Weighted sums over an edge-cut as the five operations of a step, forward and backward.
 
 Letters: N owned, C central, H halo, D features. For ``y = A [x; halo]`` with rows of A split central |
-marginal, central rows need no halo; in the backward pass the gradients of halo rows, ``(A^T dy)[N:]``, go to
-their owners and are added to ``(A^T dy)[:N]``. Both are sums over the halo's owners too, so they may run one owner at a
-time: ``y = A_own x + sum over k of A_k halo_k``, whose rows and gradients live for their round only.
+marginal, central rows need no halo; in the backward pass the gradients of halo rows, ``(A^T dy)[N:]``, are sent to
+their owners and added to ``(A^T dy)[:N]``. Both are also sums over the owners of halo rows, so they can run one owner
+at a time: ``y = A_own x + sum over k of A_k halo_k``, where rows and gradients are stored for one round only.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from gnnqlab.message.channels.incoming import PendingReceive
 __all__ = ["Aggregate", "SumBackward", "SumForward"]
 
 _HALO_GRADIENTS, _EXACT = 2, 3
-"""Which halo buffers these are where rows of two epochs, 0 and 1, are about at once: evaluation leaves them alone."""
+"""Indices of halo buffers next to 0 and 1, which hold the rows of two successive epochs; `_EXACT` is evaluation's."""
 
 
 class SumForward:
-    """``y = A [x; halo]``; under a sampler the halo, and the columns of A, are those kept, which weigh 1/p as much.
+    """Forward step ``y = A [x; halo]``; with a sampler only sampled halo rows and columns of A, weights times 1/p.
 
     Args:
-        layer: the plan of this aggregation.
-        x: what is summed of owned rows.
-        before: what travels of them, if that is not x: rows before dropout.
+        layer: plan of this aggregation.
+        x: owned rows to aggregate, ``(N, D)``.
+        before: rows to send if they differ from x: rows before dropout.
     """
 
     chained = False
@@ -41,11 +41,11 @@ class SumForward:
         assert layer.adjacency is not None
         self.layer, self.x, self.adjacency = layer, x, layer.adjacency
         self.rounds = layer.rounds
-        self._travels = x if before is None else before
-        sums = torch.float32 if x.dtype == torch.bfloat16 else x.dtype
+        self._rows_to_send = x if before is None else before
+        sums = torch.float32 if x.dtype == torch.bfloat16 else x.dtype  # accumulate bfloat16 rows in float32
         self.out = x.new_empty(layer.boundary.num_owned, x.shape[1], dtype=sums)
         self.sampled_in: int | None = None
-        """Epoch whose sample the halo rows in use are."""
+        """Epoch in which the halo rows in use were sampled."""
 
     def prepare(self) -> None:
         pass
@@ -53,33 +53,37 @@ class SumForward:
     def post(self, round: int) -> PendingRows:
         layer, context, sample = self.layer, self.layer.context, self.layer.sample
         if layer.sent_once:
-            return Kept(layer.boundary.halo_sent_once(context.layer, self._travels, context.epoch))
+            return CachedRows(layer.boundary.halo_sent_once(context.layer, self._rows_to_send, context.epoch))
         channel = layer.boundary.channel(context, "forward")
         if layer.turns is not None:
             turn = layer.turns[round]
             halo = layer.boundary.turn_buffer(turn, self.x)
-            return channel.post(channel.taken(self._travels), halo, epoch=context.epoch, plan=turn.plans["forward"])
+            return channel.post(
+                channel.taken(self._rows_to_send), halo, epoch=context.epoch, plan=turn.plans["forward"]
+            )
+        # Two buffers alternate: with stale rows, those of the last epoch are used while new ones are received.
         buffer = context.epoch % 2 if context.training else _EXACT
         halo, plan = layer.boundary.halo_buffer(context.layer, self.x, buffer, sample), layer.plan("forward", sample)
-        return channel.post(channel.taken(self._travels), halo, epoch=context.epoch, plan=plan, sampled_in=sample)
+        return channel.post(channel.taken(self._rows_to_send), halo, epoch=context.epoch, plan=plan, sampled_in=sample)
 
     def independent(self) -> None:
         layer, boundary, products = self.layer, self.layer.boundary, self.layer.products
         central = boundary.num_central
+        # Central rows are complete here; with a sampler or turns, marginal rows get their owned neighbours here too.
         with layer.part("central", "forward"):
             products.spmm(self.adjacency, products.operand(self.x), rows=(0, central), out=self.out[:central])
         if layer.sample is not None:
             with layer.part("marginal", "forward"):
                 owned = boundary.sampling.owned(self.adjacency)
                 products.spmm(owned, products.operand(self.x), out=self.out[central:])
-                boundary.sampling.kept(self.adjacency, layer.sample)  # made while its rows are under way
+                boundary.sampling.kept(self.adjacency, layer.sample)  # build the sampled matrix during the transfer
         elif layer.turns is not None:
             with layer.part("marginal", "forward"):
                 owned = layer.turns.owned(self.adjacency)
                 products.spmm(owned, products.operand(self.x), out=self.out[central:])
 
-    def wait(self, round: int, came: PendingRows) -> None:
-        self.halo, self.sampled_in = self.layer.count_rounded(came.decode()), came.sampled_in
+    def wait(self, round: int, pending: PendingRows) -> None:
+        self.halo, self.sampled_in = self.layer.count_rounded(pending.decode()), pending.sampled_in
 
     def dependent(self, round: int) -> None:
         boundary, products = self.layer.boundary, self.layer.products
@@ -87,7 +91,7 @@ class SumForward:
             with self.layer.part("marginal", "forward"):
                 block = self.layer.turns.block(self.adjacency, round)
                 products.spmm(block, self.halo, out=self.out[boundary.num_central :], accumulate=True)
-            del self.halo  # the next one takes its memory
+            del self.halo  # frees its memory for the next round
             return
         rows, out = (boundary.num_central, boundary.num_owned), self.out[boundary.num_central :]
         with self.layer.part("marginal", "forward"):
@@ -97,20 +101,21 @@ class SumForward:
                 halo = products.halo(halo, x, boundary.halo_ids(None))
                 products.spmm(self.adjacency, x, halo, rows=rows, out=out)
             else:
-                kept = boundary.sampling.kept(self.adjacency, self.sampled_in)
-                products.spmm(kept, halo, out=out, accumulate=True)
+                sampled_matrix = boundary.sampling.kept(self.adjacency, self.sampled_in)
+                products.spmm(sampled_matrix, halo, out=out, accumulate=True)
 
     def said(self) -> None:
-        """Say how the sums are made again, if somebody does that and no row of others is in them."""
+        """Register how to recompute the sums, if the context recomputes and they include no remote rows."""
         remakes = self.layer.context.remakes
         if remakes is not None and self.layer.boundary.num_halo == 0:
             remakes.summed(self.out, partial(self.layer.products.spmm, self.adjacency), self.x)
 
 
 class SumBackward:
-    """``dx = (A^T dy)[:N] + gradients that other workers computed for these rows``.
+    """Backward step: ``dx = (A^T dy)[:N] + gradients that other workers computed for these rows``.
 
-    Those come as ``home`` instead, for the rows before dropout, where their mask is on them already.
+    If the received gradients already include the dropout mask, they are returned separately as ``home``, the gradient
+    of the rows before dropout.
     """
 
     chained = False
@@ -127,16 +132,17 @@ class SumBackward:
         layer, boundary, products = self.layer, self.layer.boundary, self.layer.products
         if layer.turns is not None:
             return
+        # Gradients of halo rows come first, so that they are in flight while those of owned rows are computed.
         self.halo_gradient = boundary.halo_buffer(layer.context.layer, self.gradient, _HALO_GRADIENTS, self.sampled_in)
         with layer.part("marginal", "backward"):
             if self.sampled_in is None:
                 rows = (boundary.num_owned, boundary.num_owned + boundary.num_halo)
                 products.spmm(self.adjacency, self._operand(), rows=rows, transposed=True, out=self.halo_gradient)
             else:
-                kept = boundary.sampling.kept(self.adjacency, self.sampled_in)
+                sampled_matrix = boundary.sampling.kept(self.adjacency, self.sampled_in)
                 marginal = products.part(self._operand(), (boundary.num_central, boundary.num_owned))
-                products.spmm(kept, marginal, transposed=True, out=self.halo_gradient)
-            if layer.drops_gradients:
+                products.spmm(sampled_matrix, marginal, transposed=True, out=self.halo_gradient)
+            if layer.drops_gradients:  # the owner uses the gradient one epoch later, with another mask
                 self.halo_gradient = layer.dropped(self.halo_gradient, self.sampled_in)
 
     def post(self, round: int) -> PendingReceive:
@@ -146,24 +152,24 @@ class SumBackward:
             turn = layer.turns[round]
             gradient = self._gradient_of(turn)
             return channel.post(gradient, self.out.shape, epoch=context.epoch, plan=turn.plans["backward"])
-        how: dict[str, Any] = {"plan": plan, "sampled_in": self.sampled_in, "still": layer.boundary.still}
-        return channel.post(self.halo_gradient, self.out.shape, epoch=context.epoch, **how)
+        options: dict[str, Any] = {"plan": plan, "sampled_in": self.sampled_in, "still": layer.boundary.still}
+        return channel.post(self.halo_gradient, self.out.shape, epoch=context.epoch, **options)
 
     def independent(self) -> None:
         with self.layer.part("central", "backward"):
             rows = (0, self.layer.boundary.num_owned)
             self.layer.products.spmm(self.adjacency, self._operand(), rows=rows, transposed=True, out=self.out)
 
-    def wait(self, round: int, came: PendingRows) -> None:
-        came.wait()
-        self.came = came
+    def wait(self, round: int, pending: PendingRows) -> None:
+        pending.wait()
+        self.pending = pending
 
     def dependent(self, round: int) -> None:
         if self.layer.drops_gradients:
-            self.home = self.came.decode(torch.zeros_like(self.out))
+            self.home = self.pending.decode(torch.zeros_like(self.out))
         else:
-            self.came.decode(self.out)
-        del self.came  # and its memory
+            self.pending.decode(self.out)
+        del self.pending  # frees its buffers
 
     def _gradient_of(self, turn: PeerTurn) -> Tensor:
         """Return the gradients of the halo rows of a turn, ``(H_k, D)``."""
@@ -177,8 +183,8 @@ class SumBackward:
         return self.layer.products.operand(self.gradient)
 
 
-class Kept:
-    """Rows that came once in the whole run."""
+class CachedRows:
+    """Static halo rows that were received once in the whole run."""
 
     sampled_in = None
 
@@ -193,7 +199,7 @@ class Kept:
 
 
 class Aggregate(torch.autograd.Function):
-    """``A [x; halo(x)]``, by the schedule of the plan."""
+    """Compute ``A [x; halo(x)]`` by the schedule of the plan."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, before: Tensor | None, layer: LayerPlan) -> Tensor:

@@ -1,1 +1,1 @@
-"""Schedules: the order of the steps of an aggregation."""
+"""Schedules: order of communication and computation in an aggregation."""

@@ -1,7 +1,7 @@
-"""Schedules that use yesterday's rows: what is posted in one epoch is used in the next (PipeGCN; SYLVIE section V-B).
+"""Schedules with stale rows: rows posted in one epoch are used in the next (PipeGCN; SYLVIE section V-B).
 
-An exchange has a whole epoch to arrive in, both ways. The first epoch is synchronous, so that the second one has
-rows to start from; evaluation always is.
+A message has a whole epoch to be received, in both directions. The first epoch is synchronous, so that the second one
+has rows to use; evaluation is always synchronous.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ _AT_LEAST_ONE = Range(1, unit="epoch", way="schedule Overlapped has no staleness
 
 @dataclass(frozen=True, kw_only=True)
 class Pipelined(Schedule):
-    """Halo rows and their gradients are one epoch old (PipeGCN, Wan et al. 2022).
+    """Use halo rows and their gradients one epoch late (PipeGCN, Wan et al. 2022).
 
-    Smoothing replaces what came by ``m <- γ m + (1 - γ) what came`` at the receiver, m starting at what came first.
+    Smoothing replaces received rows r by ``m <- γ m + (1 - γ) r`` at the receiver; m starts with the first r.
 
-    Differs: the first epoch is synchronous, where PipeGCN starts from rows of zeros; so m needs no correction.
+    Differs: the first epoch is synchronous, while PipeGCN starts from rows of zeros; so m needs no bias correction.
     """
 
     lag: ClassVar[int] = 1
     feature_smoothing: _Share = 0.0
-    """γ in [0, 1) for halo rows; 0: none. PipeGCN-F has 0.95."""
+    """γ in [0, 1) for halo rows; 0: no smoothing. PipeGCN-F uses 0.95."""
     gradient_smoothing: _Share = 0.0
-    """γ in [0, 1) for their gradients; 0: none. PipeGCN-G has 0.95."""
+    """γ in [0, 1) for gradients; 0: no smoothing. PipeGCN-G uses 0.95."""
     dropped_by: _Dropped = "receiver"
-    """Who applies dropout to rows that are narrower once projected. ``receiver``, as in PipeGCN: they travel wide, and
-    their sums are projected. ``owner``: they travel projected, with the mask of their own epoch inside. Rows that are
-    summed before they are projected are always dropped by their receiver."""
+    """Side that applies dropout to rows that are smaller once projected. ``receiver``, as in PipeGCN: rows are sent
+    before projection, and their sums are projected. ``owner``: projected rows are sent, with the dropout mask of the
+    epoch in which they are sent. Rows that are aggregated before projection are always dropped by their receiver."""
 
     def __post_init__(self) -> None:
         check(self)
 
     @property
     def needs_every_row(self) -> str:
-        """Why a sampler cannot leave rows out; empty if it can."""
-        return "smoothing averages a row with what came for it before" if self._smooths else ""
+        """Reason why a sampler must not omit rows; empty without smoothing."""
+        return "smoothing averages a row with its earlier values" if self._smooths else ""
 
     @property
     def _smooths(self) -> bool:
@@ -61,7 +61,7 @@ class Pipelined(Schedule):
         return Pipeline({"forward": self.feature_smoothing, "backward": self.gradient_smoothing})
 
     def exposed(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
-        """Return what a whole epoch's computation is too short to hide.
+        """Return the transfer time that exceeds the computation of a whole epoch.
 
         Example:
             >>> Pipelined().exposed([3.0, 1.0], [2.0, 2.0], 3.5)
@@ -72,17 +72,17 @@ class Pipelined(Schedule):
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptivePipeline(Schedule):
-    """Yesterday's rows while training goes well, fresh ones when it does not (SYLVIE section V-B).
+    """Use stale rows while training progresses well, and fresh rows otherwise (SYLVIE section V-B).
 
-    :class:`gnnqlab.exchange.schedules.staleness_switch.StalenessSwitch` decides between epochs, on all workers alike. A fresh epoch comes
-    at the latest after ``bound`` others.
+    :class:`gnnqlab.exchange.schedules.staleness_switch.StalenessSwitch` decides between epochs, identically on all workers. At most
+    ``bound`` epochs in a row are stale.
     """
 
     lag: ClassVar[int] = 1
     bound: Annotated[int, _AT_LEAST_ONE, Option("stale-bound")] = 10
-    """Most epochs in a row that use rows of the epoch before, at least 1."""
+    """Maximum number of stale epochs in a row, at least 1."""
     dropped_by: _Dropped = "owner"
-    """As for :class:`Pipelined`. SYLVIE does not say; ``owner`` leaves its rows as narrow as everybody else's."""
+    """As in schedule `Pipelined`. Not specified by SYLVIE; with ``owner`` rows are as small as in other systems."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -92,11 +92,11 @@ class AdaptivePipeline(Schedule):
 
     @property
     def assumes(self) -> str:
-        """What a forecast takes for granted."""
-        return f"fresh rows in 1 epoch of {self.bound + 1}, the fewest there can be"
+        """Assumption of forecasts, as text."""
+        return f"fresh rows in 1 epoch of {self.bound + 1}, the minimum"
 
     def exposed(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
-        """Return the mean over ``bound`` epochs of older rows and a fresh one; more fresh ones hide less.
+        """Return the mean over ``bound`` stale epochs and a fresh one; more fresh epochs hide less.
 
         Example:
             >>> AdaptivePipeline(bound=1).exposed([3.0, 1.0], [2.0, 2.0], 3.5)
@@ -108,22 +108,22 @@ class AdaptivePipeline(Schedule):
 
 
 class Pipeline(Runner):
-    """Keeps what is under way for each place until the next epoch takes it.
+    """Runner that stores pending rows of each exchange key until the next epoch uses them.
 
     Args:
         smoothing: γ by direction.
-        bound: most epochs in a row without fresh rows, where somebody switches; ``None``: nobody does.
+        bound: maximum number of stale epochs in a row for an adaptive pipeline; ``None``: not adaptive.
     """
 
     stands_for: ClassVar[dict[str, str]] = {"_means": "halo"}
 
     def __init__(self, smoothing: dict[str, float], *, bound: int | None = None) -> None:
         self.fresh = False
-        """Whether steps wait for their own rows, as in the first epoch; set between two epochs."""
+        """True if steps use rows of their own epoch, as in the first one; set between two epochs."""
         self._smoothing = smoothing
         self._under_way: dict[ExchangeKey, PendingRows] = {}
         self._means: dict[ExchangeKey, Tensor] = {}
-        self._held: list[Callable[[], None]] = []
+        self._delayed: list[Callable[[], None]] = []
         self._bound = bound
 
     @property
@@ -134,68 +134,70 @@ class Pipeline(Runner):
         return [] if self._bound is None else switching(self, self._bound, training)
 
     def run(self, step: Step, place: ExchangeKey) -> None:
-        if place.direction == "forward":
+        if place.direction == "forward":  # post what no call of `release` has posted since the last pass
             self.release()
         step.prepare()
         began = False
         for round_ in range(step.rounds):
-            at = place._replace(round=round_)
-            earlier = self._under_way.pop(at, None)
+            key = place._replace(round=round_)
+            earlier = self._under_way.pop(key, None)
             if earlier is None or self.fresh:
                 if earlier is not None:
-                    earlier.wait()  # nobody uses it, but it holds buffers
-                came = self._under_way[at] = step.post(round_)
+                    earlier.wait()  # not used, but its transfer occupies buffers
+                # A fresh exchange stays pending: the next epoch may use it as stale rows.
+                pending = self._under_way[key] = step.post(round_)
                 if not began:
                     step.independent()
-                step.wait(round_, came)
+                step.wait(round_, pending)
                 step.dependent(round_)
             else:
                 if not began:
                     step.independent()
-                step.wait(round_, self._smoothed(at, earlier))
+                step.wait(round_, self._smoothed(key, earlier))
                 if place.direction == "backward":
-                    self._hold(step, at)
+                    self._delay(step, key)
                 else:
-                    self._under_way[at] = step.post(round_)  # into buffers that are free only now
+                    self._under_way[key] = step.post(round_)  # only now are the byte buffers free
                 step.dependent(round_)
             began = True
 
     def release(self) -> None:
-        """Post the backward steps of this epoch.
+        """Post the backward messages of this epoch.
 
-        The sum of weight gradients is what an epoch ends with and everybody waits for, while these rows have an epoch
-        to arrive in: on one link they would only stand before it.
+        All workers wait for the all-reduce of weight gradients at the end of an epoch, while these messages have a
+        whole epoch to be received: posted earlier, they would delay the all-reduce on the same link.
         """
-        held, self._held = self._held, []
-        for post in held:
+        delayed, self._delayed = self._delayed, []
+        for post in delayed:
             post()
 
     def drain(self) -> None:
-        for came in self._under_way.values():
-            came.wait()
+        for pending in self._under_way.values():
+            pending.wait()
         self._under_way.clear()
 
-    def _hold(self, step: Step, at: ExchangeKey) -> None:
+    def _delay(self, step: Step, key: ExchangeKey) -> None:
         def post() -> None:
-            self._under_way[at] = step.post(at.round)
+            self._under_way[key] = step.post(key.round)
 
-        self._held.append(post)
+        self._delayed.append(post)
 
     def _smoothed(self, place: ExchangeKey, earlier: PendingRows) -> PendingRows:
         smoothing = self._smoothing[place.direction]
         if smoothing == 0.0:
             return earlier
         rows = earlier.decode()
-        before = self._means.get(place)
-        self._means[place] = rows.clone() if before is None else torch.lerp(rows, before, smoothing)
-        return _Made(self._means[place], earlier)
+        mean = self._means.get(place)
+        # lerp(r, m, γ) = r + γ (m - r) = γ m + (1 - γ) r
+        self._means[place] = rows.clone() if mean is None else torch.lerp(rows, mean, smoothing)
+        return _SmoothedRows(self._means[place], earlier)
 
 
-class _Made:
-    """Rows made of those that came."""
+class _SmoothedRows:
+    """Moving mean in place of received rows."""
 
-    def __init__(self, rows: Tensor, of: PendingRows) -> None:
-        self._rows, self.sampled_in = rows, of.sampled_in
+    def __init__(self, rows: Tensor, source: PendingRows) -> None:
+        self._rows, self.sampled_in = rows, source.sampled_in
 
     def wait(self) -> None:
         pass

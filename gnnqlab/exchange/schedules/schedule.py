@@ -1,4 +1,4 @@
-"""The axis ``schedule``: in which order the verbs of an exchange run."""
+"""The axis ``schedule``: order of communication and computation of an exchange."""
 
 from __future__ import annotations
 
@@ -16,121 +16,121 @@ __all__ = ["PendingRows", "Overlapped", "Runner", "Schedule", "Step", "Synchrono
 
 
 class PendingRows(Protocol):
-    """Rows on their way from other workers; see :class:`gnnqlab.message.channels.incoming.PendingReceive`."""
+    """Interface of pending rows of an exchange; see :class:`gnnqlab.message.channels.incoming.PendingReceive`."""
 
     @property
     def sampled_in(self) -> int | None:
-        """Epoch whose sample of rows this is; ``None``: all rows."""
+        """Epoch in which the rows were sampled; ``None``: all rows."""
 
     def wait(self) -> None:
-        """Return when every byte has come."""
+        """Wait until all bytes are received."""
 
     def decode(self, out: Tensor | None = None) -> Tensor:
-        """Put the rows into their places, or add them there, once they have come."""
+        """Wait, then write the rows to their output, or add them there."""
 
 
 class Step(Protocol):
-    """One layer's look at neighbours in one direction, as five verbs; an exchange says what each does.
+    """Interface of one layer's aggregation in one direction, in five operations that an exchange implements.
 
-    It may take several rounds: a halo has one, replicas that gather sums and scatter totals two, workers that take
-    turns to broadcast as many as there are workers.
+    It may have several rounds: one for a halo, two for replicas, which gather sums and scatter totals, and one per
+    worker if workers broadcast in turn.
     """
 
     @property
     def rounds(self) -> int:
-        """How many exchanges it takes, at least 1."""
+        """Number of communication rounds, at least 1."""
 
     @property
     def chained(self) -> bool:
-        """Whether a round sends what the one before it made, so that it cannot be posted earlier."""
+        """True if a round sends results of the previous one, so that it cannot be posted earlier."""
 
     def prepare(self) -> None:
-        """Compute what has to travel first."""
+        """Compute the rows to send first."""
 
     def post(self, round: int) -> PendingRows:
-        """Encode the rows of a round and start moving them; return what comes from others."""
+        """Encode and send the rows of a round; return the rows to receive."""
 
     def independent(self) -> None:
-        """Compute what needs nothing from other workers."""
+        """Compute everything that needs no remote rows."""
 
-    def wait(self, round: int, came: PendingRows) -> None:
-        """Take what came: for this round of this step, or for that of an earlier epoch."""
+    def wait(self, round: int, pending: PendingRows) -> None:
+        """Wait for received rows, of this round or, in a pipeline, of the same round in an earlier epoch."""
 
     def dependent(self, round: int) -> None:
-        """Compute what needed it."""
+        """Compute everything that needs the received rows."""
 
 
 class Runner(Running, ABC):
-    """Base class of what runs the steps of one worker's training."""
+    """Base class that runs the steps of one worker in training."""
 
     @property
     def adapts(self) -> bool:
-        """Return True if it may change while it trains; simulations read it."""
+        """True if the schedule may change during training; read by simulations."""
         return False
 
     @property
     def depth(self) -> int:
-        """Return how many workers' rows are under way while another's are used; attention in turn reads it."""
+        """Number of workers whose rows are prefetched while those of another are used; read by attention."""
         return 0
 
     @abstractmethod
     def run(self, step: Step, place: ExchangeKey) -> None:
-        """Run the verbs of ``step``."""
+        """Run the operations of ``step`` in the order of the schedule."""
 
     @abstractmethod
     def release(self) -> None:
-        """Post what was held back until the weight gradients are summed."""
+        """Post messages that were delayed until after the all-reduce of weight gradients."""
 
     @abstractmethod
     def drain(self) -> None:
-        """Return when nothing is under way any more."""
+        """Wait until no message is in flight."""
 
 
 class Schedule(AxisPart, ABC):
-    """Base class of recipe parts of the axis."""
+    """Base class of the parts of this axis."""
 
     required: ClassVar[tuple[tuple[str, ...], ...]] = (("build",),)
     lag: ClassVar[int] = 0
-    """Epochs between the post of a row and its use, at most; ``System`` and exchanges read it."""
+    """Maximum staleness of rows in epochs; read by ``System`` and exchanges."""
     computes_after: ClassVar[bool] = False
-    """Whether nothing is computed while rows travel; quantized products read it."""
+    """True if nothing is computed while rows are in flight; read by quantized products."""
     in_turn: ClassVar[bool] = False
-    """Whether an exchange takes a round per worker, and its rows live for that round only; exchanges read it."""
+    """True if an exchange has one round per worker, whose rows are freed after the round; read by exchanges."""
     attention_fetches: ClassVar[int] = 1
-    """How often rows of attention are sent forward in an epoch; forecasts read it."""
+    """Number of times per epoch that attention sends its rows forward; read by forecasts."""
 
     @property
     def dropped_by(self) -> str:
-        """Return ``receiver`` or ``owner``, which applies dropout to rows that are narrower once projected."""
+        """Side that applies dropout to rows that are smaller once projected: ``receiver`` or ``owner``."""
         return "receiver"
 
     @property
     def needs_every_row(self) -> str:
-        """Return why a sampler cannot leave rows out, or an empty text; ``System`` reads it."""
+        """Reason why a sampler must not omit rows, or an empty string; read by ``System``."""
         return ""
 
     @property
     def assumes(self) -> str:
-        """Return the assumption of :meth:`exposed`, in words, or an empty text; forecasts read it."""
+        """Assumption of :meth:`exposed`, as text, or an empty string; read by forecasts."""
         return ""
 
     @abstractmethod
     def build(self) -> Runner:
-        """Return what runs this schedule on one worker."""
+        """Create the runner of one worker."""
 
     def exposed(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
-        """Return the seconds of an epoch's transfers that nothing hides; forecasts call it.
+        """Return the seconds of an epoch's transfers that are not hidden behind computation; forecasts call it.
 
         Args:
-            under_way: seconds that the rows of each exchange travel.
-            beside: seconds of each exchange's products that need none of them.
-            computing: seconds of the whole epoch that leave the link free.
+            under_way: transfer seconds of each exchange.
+            beside: seconds of each exchange's products that need no received rows.
+            computing: seconds of the whole epoch in which the link is free.
         """
         raise not_predicted("schedule", self, "exposed")
 
 
 def runner_of(schedule: Schedule) -> Runner:
-    """Return what runs a schedule on one worker.
+    """Create the runner of a schedule on one worker, and complete its defaults.
 
     Example:
         >>> runner_of(Synchronous())
@@ -154,7 +154,7 @@ class _Stateless(Schedule, Runner):
 
 @dataclass(frozen=True)
 class Synchronous(_Stateless):
-    """Communicate, then compute: the schedule of Vanilla."""
+    """Receive all rows, then compute: the schedule of Vanilla."""
 
     computes_after: ClassVar[bool] = True
 
@@ -167,7 +167,7 @@ class Synchronous(_Stateless):
             step.dependent(round_)
 
     def exposed(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
-        """Return all of it: nothing is computed while rows travel.
+        """Return all transfer time: nothing is computed while rows are in flight.
 
         Example:
             >>> Synchronous().exposed([3.0, 1.0], [2.0, 2.0], 10.0)
@@ -178,28 +178,28 @@ class Synchronous(_Stateless):
 
 @dataclass(frozen=True)
 class Overlapped(_Stateless):
-    """Compute what needs no other worker while rows are under way (AdaQP section 3.2, Fig. 7).
+    """Overlap transfers with computation that needs no remote rows (AdaQP section 3.2, Fig. 7).
 
-    Forward, central rows are multiplied while boundary rows travel; backward, the gradients of halo rows are
-    computed first and travel while the gradients of owned rows are computed. Of several rounds the next one travels
-    while a round is used, unless it sends what that makes.
+    Forward, central rows are aggregated while boundary rows are in flight; backward, the gradients of halo rows are
+    computed first and sent while the gradients of owned rows are computed. With several rounds, the next one is in
+    flight while a round is used, unless the rounds are chained.
     """
 
     def run(self, step: Step, place: ExchangeKey | None = None) -> None:
         step.prepare()
-        came = step.post(0)
+        pending = step.post(0)
         step.independent()
         for round_ in range(step.rounds):
-            step.wait(round_, came)
+            step.wait(round_, pending)
             more = round_ + 1 < step.rounds
-            if more and not step.chained:
-                came = step.post(round_ + 1)
+            if more and not step.chained:  # prefetch the next round during this round's products
+                pending = step.post(round_ + 1)
             step.dependent(round_)
-            if more and step.chained:
-                came = step.post(round_ + 1)
+            if more and step.chained:  # only now are the rows to send computed
+                pending = step.post(round_ + 1)
 
     def exposed(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
-        """Return what is longer than the products beside it.
+        """Return the transfer time that exceeds the products of the same exchange.
 
         Example:
             >>> Overlapped().exposed([3.0, 1.0], [2.0, 2.0], 10.0)

@@ -1,8 +1,8 @@
-"""The schedule of SAR: one worker's rows at a time, freed after use (Mostafa, MLSys 2022).
+"""The schedule of SAR: receive the rows of one worker at a time and free them after use (Mostafa, MLSys 2022).
 
-Where the gradient of a sum needs no neighbour's row, it is pushed home without a fetch (case 1); where it does, as in
-attention, rows are fetched again (case 2). So a worker holds the rows of ``1 + depth`` others at most, in place of its
-whole halo, at the price of P - 1 messages in turn where there was one exchange.
+If the gradient of an aggregation needs no remote rows, it is sent to their owner without a fetch (case 1); otherwise,
+as in attention, rows are fetched again (case 2). A worker thus stores the rows of at most ``1 + depth`` others instead
+of its whole halo, at the cost of P - 1 successive messages instead of one exchange.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ __all__ = ["Sequential"]
 
 @dataclass(frozen=True, kw_only=True)
 class Sequential(Schedule, Runner):
-    """Rows of one worker at a time, freed after use, and fetched again in the backward pass where that needs them.
+    """Receive rows of one worker at a time, free them after use, and fetch them again if the backward pass needs them.
 
-    Results are those of `Synchronous` up to the order of float32 sums; rows, bytes and their noise are the same, but
-    that attention fetches its rows twice.
+    Results are those of `Synchronous` up to the order of float32 sums; rows, bytes and rounding noise are identical,
+    except that attention fetches its rows twice.
     """
 
     in_turn: ClassVar[bool] = True
-    needs_every_row: ClassVar[str] = "the rows of a turn are cut out of the whole halo once"
-    """Why a sampler cannot leave rows out."""
+    needs_every_row: ClassVar[str] = "the halo is split by owner once, for all epochs"
+    """Reason why a sampler must not omit rows."""
     attention_fetches: ClassVar[int] = 2
-    """Forward, and again for the backward pass."""
+    """Attention sends its rows in the forward pass, and again for the backward pass."""
     depth: Annotated[int, Range(0), Option("prefetch")] = 1
-    """Workers whose rows are under way while those of another are used, at least 0."""
+    """Number of workers whose rows are prefetched while those of another are used, at least 0."""
 
     def __post_init__(self) -> None:
         check(self)
 
     def refuses(self, system: Any) -> str:
-        """Say why a system cannot have it."""
+        """Return the reason why a system cannot use this schedule, or an empty string."""
         if not system.exchange.takes_turns:
             kind = type(system.exchange).__name__
-            return f"the exchange {kind} has no rows of one worker at a time; choose exchange Halo()"
+            return f"the exchange {kind} cannot receive rows from one worker at a time; choose exchange Halo()"
         if system.cache.build() is not None:
-            return "a cache holds the rows that this schedule frees after use; choose cache NoCache()"
+            return "a cache stores the rows that this schedule frees after use; choose cache NoCache()"
         return ""
 
     def build(self) -> Sequential:
@@ -52,14 +52,14 @@ class Sequential(Schedule, Runner):
 
     def run(self, step: Step, place: ExchangeKey | None = None) -> None:
         step.prepare()
-        if self.depth == 0:
+        if self.depth == 0:  # nothing is prefetched, so there is nothing to overlap with
             step.independent()
         under_way: deque[PendingRows] = deque()
-        posted = 0
+        num_posted = 0
         for round_ in range(step.rounds):
-            while posted < min(step.rounds, round_ + 1 + self.depth):
-                under_way.append(step.post(posted))
-                posted += 1
+            while num_posted < min(step.rounds, round_ + 1 + self.depth):  # this round and the prefetched ones
+                under_way.append(step.post(num_posted))
+                num_posted += 1
             if round_ == 0 and self.depth > 0:
                 step.independent()
             step.wait(round_, under_way.popleft())
@@ -73,15 +73,15 @@ class Sequential(Schedule, Runner):
 
     @property
     def assumes(self) -> str:
-        """What a forecast takes for granted."""
-        return "" if self.depth == 0 else "products with other workers' rows hide nothing of what travels beside them"
+        """Assumption of forecasts, as text."""
+        return "" if self.depth == 0 else "products with remote rows hide no transfers"
 
     def exposed(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
-        """Return all of it without prefetching, else what is longer than the products beside it.
+        """Return all transfer time without prefetching, else the part that exceeds the products of the exchange.
 
         Example:
             >>> Sequential(depth=0).exposed([3.0], [2.0], 10.0), Sequential(depth=1).exposed([3.0], [2.0], 10.0)
             (3.0, 1.0)
         """
-        other = Synchronous() if self.depth == 0 else Overlapped()
-        return other.exposed(under_way, beside, computing)
+        equivalent = Synchronous() if self.depth == 0 else Overlapped()
+        return equivalent.exposed(under_way, beside, computing)

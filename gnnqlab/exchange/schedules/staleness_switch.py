@@ -1,4 +1,4 @@
-"""When a pipeline uses yesterday's rows and when fresh ones (SYLVIE sections V-B and V-C)."""
+"""StalenessSwitch a pipeline between stale and fresh rows (SYLVIE sections V-B and V-C)."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ __all__ = ["StalenessSwitch", "Switched", "switching"]
 
 
 class Switched(Protocol):
-    """A schedule that can do either."""
+    """Interface of a schedule that supports stale and fresh rows."""
 
     fresh: bool
-    """Whether steps wait for their own rows; set between two epochs."""
+    """True if steps use rows of their own epoch; set between two epochs."""
 
 
 class StalenessSwitch(Adaptive):
-    """Asks for fresh rows where Eq. 5 asks for care, and after ``bound`` stale epochs in a row.
+    """Callback that selects fresh rows if Eq. 5 requires care, and after ``bound`` stale epochs in a row.
 
     Args:
-        pipeline: what is switched.
-        bound: most stale epochs in a row.
-        watch: has judged the epoch before it is asked.
+        pipeline: schedule to switch.
+        bound: maximum number of stale epochs in a row.
+        watch: callback that evaluates Eq. 5; it must run first.
     """
 
     name = "freshness"
@@ -35,18 +35,18 @@ class StalenessSwitch(Adaptive):
     def __init__(self, pipeline: Switched, bound: int, watch: Watch) -> None:
         self.pipeline, self.bound = pipeline, bound
         self.decisions: list[Entry] = []
-        """Until they are read."""
+        """Decisions that :meth:`entries` has not returned yet."""
         self._watch, self._stale = watch, 0
 
     def after_epoch(self, epoch: int, loss: float, shared: object) -> None:
         verdict = self._watch.verdict
         self._stale = 0 if self.pipeline.fresh or epoch == 0 else self._stale + 1
-        late = self._stale >= self.bound
-        fresh = verdict.careful or late
+        is_late = self._stale >= self.bound
+        fresh = verdict.careful or is_late
         if fresh != self.pipeline.fresh:
             bounded = f"{self._stale} stale epochs in a row, {self.bound} are allowed"
             what = "fresh rows" if fresh else "rows of the epoch before"
-            self.decisions.append(verdict.entry(epoch, what, bounded if late and not verdict.careful else ""))
+            self.decisions.append(verdict.entry(epoch, what, bounded if is_late and not verdict.careful else ""))
         self.pipeline.fresh = fresh
 
     def entries(self) -> Sequence[Entry]:
@@ -57,16 +57,16 @@ class StalenessSwitch(Adaptive):
         return State({"stale": self._stale, "fresh": self.pipeline.fresh})
 
     def load(self, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Go on from a state.
+        """Restore the state of a checkpoint.
 
-        Rows under way are not kept, so the next epoch is a fresh one whatever was decided; it counts as a stale one if
-        it was to be one. So decisions go on as they would have, and the bound holds all the more.
+        Pending rows are not saved, so the next epoch is fresh in any case, but counts as stale if it was meant to be.
+        Decisions therefore continue as in an uninterrupted run, and the bound still holds.
         """
         self._stale, self.pipeline.fresh = facts["stale"], facts["fresh"]
 
 
 def switching(pipeline: Switched, bound: int, training: Training) -> list[Adaptive]:
-    """Return what switches a pipeline; it obeys the formula of the widths where these watch the descent already."""
+    """Create the callbacks that switch a pipeline; an adaptive bit policy's evaluation of Eq. 5 is shared, if any."""
     watch = next((each for each in training.adaptives.values() if isinstance(each, Watch)), None)
     if watch is not None:
         return [StalenessSwitch(pipeline, bound, watch)]

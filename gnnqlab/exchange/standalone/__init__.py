@@ -1,1 +1,1 @@
-"""The halo exchange alone, for any model."""
+"""Stand-alone halo exchange, for models without gnnqlab's graphs or trainer."""

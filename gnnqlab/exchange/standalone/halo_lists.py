@@ -1,6 +1,7 @@
-"""The lists of a halo exchange as scientific codes hold them, checked on every rank before any row travels.
+"""Send and receive lists of a halo exchange, as in scientific codes, validated on all ranks before any row is sent.
 
-A rank that raised alone would leave the others waiting, so each tells what is wrong with its lists, and all raise.
+If only one rank raised an error, the others would wait forever; so ranks exchange the results of their checks, and all
+raise the same error.
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ from torch import Tensor
 __all__ = ["Lists", "agree"]
 
 _MOST_IDS = 2**32
-"""Ids are words of the noise's counter."""
+"""Ids are 32-bit words of the random number generator's counter."""
 
 
 @dataclass(frozen=True)
 class Lists:
-    """What a rank tells all others of its lists."""
+    """Summary of the lists of one rank, sent to all others."""
 
     send: tuple[int, ...]
-    """Rows to each peer."""
+    """Number of rows to send to each peer."""
     receive: tuple[int, ...]
-    """Rows from each peer."""
+    """Number of rows to receive from each peer."""
     num_rows: int
-    """Rows of its own."""
+    """Number of local rows."""
     own_ids: bool
-    """Whether it was given their global ids."""
+    """True if the caller passed global ids."""
     seed: int
     transport: str
     fault: str = ""
-    """First rule that they break; empty for none."""
+    """Error message of the first broken rule; empty for none."""
 
 
 def agree(
@@ -48,33 +49,33 @@ def agree(
     transport: str,
     group: dist.ProcessGroup | None,
 ) -> list[Lists]:
-    """Return the lists of all ranks, which fit each other; every rank of the group must call it.
+    """Exchange and validate the lists of all ranks; collective over the group.
 
     Args:
-        send, receive, num_rows, ids, seed, transport, group: as of
+        send, receive, num_rows, ids, seed, transport, group: as for
         :class:`gnnqlab.exchange.standalone.halo_plan.HaloPlan`.
 
     Raises:
-        ValueError: on every rank alike, with the first rule that is broken.
+        ValueError: on all ranks, with the first broken rule.
     """
     fault = _fault(send, receive, num_rows, ids, rank, workers, seed)
     if fault:
-        mine = Lists((), (), 0, False, 0, transport, fault)
+        own = Lists((), (), 0, False, 0, transport, fault)
     else:
         counts = tuple(rows.numel() for rows in send)
         if num_rows is None:
             num_rows = max((int(rows.max()) + 1 for rows in send if rows.numel()), default=0)
-        mine = Lists(counts, tuple(receive), num_rows, ids is not None, seed, transport)
-    told = [mine]
+        own = Lists(counts, tuple(receive), num_rows, ids is not None, seed, transport)
+    all_lists = [own]
     if workers > 1:
         gathered: list[Lists | None] = [None] * workers
-        dist.all_gather_object(gathered, mine, group=group)
-        told = [lists for lists in gathered if lists is not None]
-    for at, lists in enumerate(told):
+        dist.all_gather_object(gathered, own, group=group)
+        all_lists = [lists for lists in gathered if lists is not None]
+    for other, lists in enumerate(all_lists):
         if lists.fault:
-            raise ValueError(f"rank {at}: {lists.fault}")
-    _compare(told)
-    return told
+            raise ValueError(f"rank {other}: {lists.fault}")
+    _compare(all_lists)
+    return all_lists
 
 
 def _fault(
@@ -86,62 +87,62 @@ def _fault(
     workers: int,
     seed: int,
 ) -> str:
-    """Return the first rule that the lists of one rank break."""
+    """Return the error message of the first rule that one rank's lists break, or an empty string."""
     if len(send) != workers or len(receive) != workers:
         return (
             f"send and receive must have one entry for each of {workers} ranks, got {len(send)} and {len(receive)}; "
-            "give empty ones to ranks that exchange nothing"
+            "use empty entries for ranks without rows"
         )
     if any(count < 0 for count in receive):
-        return f"receive must count rows, got {min(receive)}"
+        return f"receive must be numbers of rows, at least 0, got {min(receive)}"
     if send[rank].numel() or receive[rank]:
         return (
-            f"a rank sends no rows to itself, got {send[rank].numel()} to send and {receive[rank]} to receive; index "
-            "x for them"
+            f"a rank must not send rows to itself, got {send[rank].numel()} to send and {receive[rank]} to receive; "
+            "index x instead"
         )
     if not 0 <= seed < 1 << 63:
         return f"seed must be in [0, 2**63), got {seed}"
-    if ids is not None and (ids.shape != (num_rows,) or not _counts(ids)):
+    if ids is not None and (ids.shape != (num_rows,) or not _is_integer(ids)):
         return f"ids must have one integer for each of {num_rows} rows, got {ids.dtype} {tuple(ids.shape)}"
     if ids is not None and ids.numel() and not (0 <= int(ids.min()) and int(ids.max()) < _MOST_IDS):
         return f"ids must be in [0, 2**32), got {int(ids.min())} to {int(ids.max())}"
     for peer, rows in enumerate(send):
         if rows.numel() == 0:
             continue
-        if rows.dim() != 1 or not _counts(rows):
+        if rows.dim() != 1 or not _is_integer(rows):
             return f"rows to send must be integers (n,), got {rows.dtype} {tuple(rows.shape)} for rank {peer}"
         least, most = int(rows.min()), int(rows.max())
         if least < 0 or (num_rows is not None and most >= num_rows):
             wrong = least if least < 0 else most
             end = "N" if num_rows is None else num_rows
-            return f"rows to send must be in [0, {end}), got {wrong} for rank {peer}; count them within x"
+            return f"rows to send must be in [0, {end}), got {wrong} for rank {peer}; use row indices of x"
         values, times = rows.unique(return_counts=True)
         if values.numel() < rows.numel():
             twice = int(values[times > 1][0])
-            return f"a row goes to a rank once, got row {twice} twice for rank {peer}; index what comes twice there"
+            return f"a row must be sent to a rank once, got row {twice} twice for rank {peer}; repeat it there instead"
     return ""
 
 
-def _counts(tensor: Tensor) -> bool:
+def _is_integer(tensor: Tensor) -> bool:
     return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
 
 
-def _compare(told: Sequence[Lists]) -> None:
-    """Refuse lists that do not fit those of other ranks."""
+def _compare(all_lists: Sequence[Lists]) -> None:
+    """Raise ValueError if lists of different ranks do not match."""
     for name in ("seed", "transport", "own_ids"):
-        values = [getattr(lists, name) for lists in told]
+        values = [getattr(lists, name) for lists in all_lists]
         if len(set(values)) > 1:
-            other = next(at for at, value in enumerate(values) if value != values[0])
-            what = "whether ids are given" if name == "own_ids" else name
+            other = next(rank for rank, value in enumerate(values) if value != values[0])
+            what = "use of ids" if name == "own_ids" else name
             raise ValueError(
                 f"{what} must be the same on all ranks, got {values[0]!r} on rank 0, {values[other]!r} on rank {other}"
             )
-    for sender, lists in enumerate(told):
+    for sender, lists in enumerate(all_lists):
         for receiver, count in enumerate(lists.send):
-            expected = told[receiver].receive[sender]
+            expected = all_lists[receiver].receive[sender]
             if count != expected:
                 raise ValueError(
-                    f"what a rank sends must be what its peer expects: rank {sender} sends {count} rows to rank "
-                    f"{receiver}, which expects {expected}; make receive[{sender}] there the length of "
-                    f"send[{receiver}] here"
+                    f"send and receive must match: rank {sender} sends {count} rows to rank {receiver}, which expects "
+                    f"{expected}; set receive[{sender}] on rank {receiver} to the length of send[{receiver}] on rank "
+                    f"{sender}"
                 )

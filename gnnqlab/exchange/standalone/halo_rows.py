@@ -1,6 +1,6 @@
-"""The exchange alone: rows of peers for whatever looks at them, their gradients home; no graph, no trainer.
+"""Stand-alone halo exchange: receive rows of peers, and send their gradients back; without graph or trainer.
 
-Letters: N local rows, H rows that come, D columns.
+Letters: N local rows, H received rows, D columns.
 """
 
 from __future__ import annotations
@@ -34,33 +34,34 @@ def exchange_rows(
     epoch: int = 0,
     layer: int = 0,
 ) -> Tensor:
-    """Return the rows that peers send, differentiable in ``x``: a halo exchange in as few bits as wanted.
+    """Exchange halo rows, optionally quantized; return the received rows, differentiable in ``x``.
 
-    Every rank of the plan's group calls it, in the same order with the same settings, and runs the backward pass
-    through what came, also where no row did. Messages have headers, so ranks that are out of step or disagree about D
-    or bits get an error and no foreign rows.
+    Collective: every rank of the plan's group calls it in the same order with the same settings, and runs the backward
+    pass through the result, even if it is empty. Messages have headers, so ranks that are out of step or disagree about
+    D or bits get an error, never wrong rows.
 
-    Rows travel as float32 or as codes of float32: rows of another type are converted, float64 rounded, and what comes
-    has the type of ``x``. Noise is a function of (seed, epoch, layer, the sender's row id, column), with a codec whose
-    noise is ``receiver`` also of which peer of its sender a row goes to, and of the sender for gradients, which several
-    ranks have. So results repeat, and two exchanges that shall err independently need two epochs or layers.
+    Rows are sent as float32 or as codes of float32: other types are converted, float64 is rounded, and the result has
+    the type of ``x``. The rounding noise is a function of (seed, epoch, layer, the sender's row id, column); for codecs
+    with noise per ``receiver`` also of the receiver's position among the sender's peers, and for gradients, which
+    several ranks send, of the sender. Results are therefore reproducible, and two exchanges have independent errors
+    only if their epochs or layers differ.
 
     Args:
-        x: rows of this rank, floating ``(N, D)``, finite.
-        plan: which of them go where.
-        codec: how a row becomes bytes; a pair is one for rows, one for gradients.
-        bits: of every row, one of the codec's ``widths``; 32 is float32. A number is that of rows, and gradients travel
-            as float32; a pair is one for rows, one for gradients.
-        epoch: enters the noise; a training step's number, in ``[0, 2**32)``.
-        layer: place in the model, in ``[0, 4096)``.
+        x: rows of this rank, floating-point ``(N, D)``, finite.
+        plan: lists of the rows to send.
+        codec: codec, or a pair of codecs for rows and for gradients.
+        bits: bit-width of every row, one of the codec's ``widths``; 32 is float32. A single number applies to rows,
+            with gradients in float32; a pair is one for rows, one for gradients.
+        epoch: number of the training step, in ``[0, 2**32)``; part of the noise key.
+        layer: index of the exchange in the model, in ``[0, 4096)``.
 
     Returns:
-        The rows of rank 0, rank 1, ... in the order in which each sends them, ``(H, D)``.
+        Rows of rank 0, rank 1, ... in the order in which each sends them, ``(H, D)``.
 
     Raises:
-        ValueError: if x is not of this plan, a codec cannot write the bits, or epoch or layer are out of range.
+        ValueError: if x does not fit the plan, a codec does not support the bits, or epoch or layer are out of range.
         NonFiniteMessage: if a row to send holds NaN or Inf (``NonFiniteRow`` on a GPU).
-        UnexpectedMessage: if what comes is not what this call waits for.
+        UnexpectedMessage: if a received message is not the expected one.
 
     Example:
         >>> plan = HaloPlan([torch.empty(0, dtype=torch.int64)], [0])  # one process has no peers
@@ -77,30 +78,30 @@ def exchange_rows(
         for direction in ("forward", "backward")
     )
     check_counter(plan.seed, epoch, stream("forward", layer))
-    came: Tensor = _ExchangeRows.apply(x.float().contiguous(), forward, backward, plan.num_halo, epoch)
-    return came.to(x.dtype)
+    halo: Tensor = _ExchangeRows.apply(x.float().contiguous(), forward, backward, plan.num_halo, epoch)
+    return halo.to(x.dtype)
 
 
 class _ExchangeRows(torch.autograd.Function):
-    """Own rows out and halo rows in; backward the gradients of halo rows out, those of own rows in, added up."""
+    """Send own rows and receive halo rows; backward, send gradients of halo rows, and add those received."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, forward: Channel, backward: Channel, num_halo: int, epoch: int) -> Tensor:
         ctx.backward_channel, ctx.epoch, ctx.num_rows = backward, epoch, x.shape[0]
-        return _moved(forward, x, x.new_empty(num_halo, x.shape[1]), epoch)
+        return _transfer(forward, x, x.new_empty(num_halo, x.shape[1]), epoch)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        home = gradient.new_zeros(ctx.num_rows, gradient.shape[1])
-        return _moved(ctx.backward_channel, gradient.contiguous(), home, ctx.epoch), None, None, None, None
+        own = gradient.new_zeros(ctx.num_rows, gradient.shape[1])  # (H, D) -> (N, D)
+        return _transfer(ctx.backward_channel, gradient.contiguous(), own, ctx.epoch), None, None, None, None
 
 
-def _moved(channel: Channel, x: Tensor, out: Tensor, epoch: int) -> Tensor:
-    came = channel.post(x, out, epoch=epoch)
+def _transfer(channel: Channel, x: Tensor, out: Tensor, epoch: int) -> Tensor:
+    pending = channel.post(x, out, epoch=epoch)
     if x.is_cuda:
-        raise_refused(x.device)  # kernels there cannot raise themselves
-    out = came.decode()
+        raise_refused(x.device)  # CUDA kernels only record non-finite rows; this check raises the error
+    out = pending.decode()
     channel.arrivals.clear()
     return out
 
@@ -108,7 +109,7 @@ def _moved(channel: Channel, x: Tensor, out: Tensor, epoch: int) -> Tensor:
 def _channel(x: Tensor, plan: HaloPlan, place: ExchangeKey, codec: Codec, bits: int) -> Channel:
     if bits not in {*codec.widths, EXACT}:
         raise ValueError(
-            f"bits must be a width that the codec can write: {type(codec).__name__} writes {sorted(codec.widths)}, got "
+            f"bits must be a bit-width of the codec: {type(codec).__name__} supports {sorted(codec.widths)}, got "
             f"{bits} {place.direction}; choose codec Stochastic() or other bits"
         )
     return plan.channel(place, codec, bits, x.device)

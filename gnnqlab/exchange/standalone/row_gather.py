@@ -1,10 +1,10 @@
-"""Rows of any nodes, fetched from their owners; their gradients go home. No graph says which: a list does.
+"""RowGather rows of arbitrary nodes from their owners by lists of ids; gradients are sent back to the owners.
 
-Rows travel as float32, in one message a peer whose plan is exact; where wires round, those fetched each time are coded,
-and what is fetched this time alone goes in an exact message beside it. Sender and receiver know the lists beforehand,
-so nothing but rows, parameters and headers travels.
+Rows are sent as float32, in one message per peer with an exact plan. If the codec rounds, rows that are fetched in
+every pass are quantized, and those fetched only in this pass are sent in a second, exact message. Sender and receiver
+know the lists beforehand, so only rows, parameters and headers are sent.
 
-Letters: N rows of this worker, F rows that come, D columns, M nodes whose rows all workers need.
+Letters: N rows of this worker, F fetched rows, D columns, M nodes whose rows all workers need.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["RowGather", "GatheredRows", "GatherPlan"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GatherPlan:
-    """Global ids of rows that this worker sends to, and needs from, each worker; ascending, none for itself."""
+    """Global ids of the rows that this worker sends to, and needs from, each worker; ascending, empty for itself."""
 
     send: Sequence[Tensor]
     receive: Sequence[Tensor]
@@ -37,7 +37,7 @@ class GatherPlan:
 
 @dataclass(frozen=True, eq=False)
 class _Messages:
-    """A message of each peer, there and back; of several, each has a round."""
+    """Plans of one message per peer, forward and backward; several messages have different rounds."""
 
     forward: Plan
     backward: Plan
@@ -45,40 +45,42 @@ class _Messages:
 
 
 @dataclass(frozen=True, eq=False)
-class _This:
-    """What is fetched this time."""
+class _PassPlan:
+    """Plan of one pass."""
 
     shared: Tensor
+    """Global ids of the shared rows, int64 ``(M,)``."""
     exact: tuple[_Messages, ...]
-    """All in one message."""
+    """All rows in one float32 message."""
     rounded: tuple[_Messages, ...]
-    """What is fetched each time, coded, then the rest; empty where nothing is rounded."""
+    """Rows of every pass, quantized, then the others in float32; empty if the codec does not round."""
     places: Tensor
-    """Where the shared rows are then."""
+    """Positions of the shared rows in the result, int64 ``(M,)``."""
     num_rows: int
+    """N + F."""
 
 
 @dataclass(frozen=True, eq=False)
 class GatheredRows:
-    """What came: where rows are behind those of this worker."""
+    """Result of a fetch: rows of this worker, followed by fetched rows."""
 
     rows: Tensor
-    """Rows of this worker, then those fetched, float32 ``(N + F, D)``; differentiable in the former."""
+    """Rows of this worker, then fetched rows, float32 ``(N + F, D)``; differentiable in the former."""
     shared: Tensor
-    """Where the rows are that all workers need, int64 ``(M,)``."""
+    """Positions of the rows that all workers need, int64 ``(M,)``."""
 
 
 class RowGather:
-    """Fetches the rows that one worker needs, pass by pass: the same ones each time, and others for all workers.
+    """Gather of remote rows for one worker: a fixed set in every pass, and further rows shared by all workers.
 
     Args:
         owned: global ids of the rows of this worker, int64 ``(N,)``.
-        owner: of every node, int32 ``(V,)``.
-        wanted: what is fetched each time.
-        wires: how rows travel in training passes; none if there are no other workers.
-        rank, workers: who this is, of how many.
-        device: where rows are.
-        timeline: told when each part runs.
+        owner: rank that owns each node, int32 ``(V,)``.
+        wanted: rows to fetch in every pass.
+        wires: factory of channels; ``None`` without other workers.
+        rank, workers: rank of this worker, and number of workers.
+        device: device of the rows.
+        timeline: recorder of when each part runs.
     """
 
     def __init__(
@@ -96,11 +98,11 @@ class RowGather:
         self.rank, self.workers, self._wires, self._device = rank, workers, wires, device
         self._timeline = timeline or Timeline(no_phases)
         self._owner, self._wanted, self._num_owned = owner, wanted, owned.numel()
-        self._peers = [(rank + k) % workers for k in range(1, workers)]
+        self._peers = [(rank + k) % workers for k in range(1, workers)]  # not all start with rank 0
         self._local = torch.full((owner.numel(),), -1, dtype=torch.int64)
         self._local[owned] = torch.arange(owned.numel())
         self._firsts = [0] * workers
-        """Where the rows that each worker always sends begin."""
+        """Position in the result of the first fixed row of each worker."""
         first = owned.numel()
         for peer in sorted(self._peers):
             self._firsts[peer] = first
@@ -109,59 +111,58 @@ class RowGather:
         self._sent = [self._local[ids] for ids in wanted.send]
         self._channels: dict[tuple[ExchangeKey, bool], Channel] = {}
         self._buffers: tuple[ByteBuffers, ByteBuffers] = ({}, {})
-        """Of each round: both may be under way at once."""
+        """Byte buffers of each round, because both may be in flight at once."""
         self._rounds = wires is not None and any(wires.rounds(way) for way in ("forward", "backward"))
         self._fixed = self._messages(
             {peer: (self._sent[peer], wanted.send[peer]) for peer in self._peers},
             {peer: (self._fixed_rows(peer), wanted.receive[peer]) for peer in self._peers},
             exact=False,
         )
-        self._made: _This | None = None
+        self._last_plan: _PassPlan | None = None
 
     @property
     def channels(self) -> list[Channel]:
-        """The channels of training passes; evaluation has its own, which count nowhere."""
+        """Channels of training passes; those of evaluation are not counted."""
         return [channel for (_, training), channel in self._channels.items() if training]
 
     def places(self, ids: Tensor) -> Tensor:
-        """Return where the rows of nodes are that are this worker's, or fetched each time, int64.
+        """Return the positions in the result of nodes that are owned or fetched in every pass, int64.
 
         Raises:
             ValueError: if a node is neither.
         """
         found = self._local[ids]
         for peer in self._peers:
-            theirs = (self._owner[ids] == peer).nonzero().flatten()
-            came = self._wanted.receive[peer]
-            at, known = _find(came, ids[theirs])
-            if not bool(known.all()):
-                strange = int(ids[theirs][~known][0])
+            remote = (self._owner[ids] == peer).nonzero().flatten()
+            positions, is_known = _find(self._wanted.receive[peer], ids[remote])
+            if not bool(is_known.all()):
+                unknown = int(ids[remote][~is_known][0])
                 raise ValueError(
-                    f"rank {self.rank}: rows must be its own or fetched each time, got node {strange} of rank {peer}; "
-                    "share the links out again"
+                    f"rank {self.rank}: nodes must be its own or fetched in every pass, got node {unknown} of rank "
+                    f"{peer}; distribute the links again"
                 )
-            found[theirs] = self._firsts[peer] + at
+            found[remote] = self._firsts[peer] + positions
         return found
 
     def __call__(self, rows: Tensor, shared: Tensor, look: AggregationContext) -> GatheredRows:
-        """Return the rows of this worker with those fetched behind them.
+        """RowGather remote rows; collective over all workers.
 
         Args:
-            rows: of this worker's nodes, float32 ``(N, D)``.
-            shared: distinct nodes whose rows all workers need this time, int64 ``(M,)``, the same everywhere.
-            look: epoch and place; outside training nothing is counted.
+            rows: rows of this worker's nodes, float32 ``(N, D)``.
+            shared: distinct nodes whose rows all workers need in this pass, int64 ``(M,)``, equal on all workers.
+            look: context with epoch and layer; evaluation is not counted.
 
         Raises:
             NonFiniteMessage: if a row to send holds NaN or Inf.
         """
-        this = self._this(shared)
+        plan = self._plan_pass(shared)
         if not self._peers:
-            return GatheredRows(rows, this.places)
-        messages = this.rounded if self._rounds and look.training else this.exact
-        return GatheredRows(_Fetch.apply(rows, self, look, messages, this.num_rows), this.places)
+            return GatheredRows(rows, plan.places)
+        messages = plan.rounded if self._rounds and look.training else plan.exact
+        return GatheredRows(_Fetch.apply(rows, self, look, messages, plan.num_rows), plan.places)
 
     def channel(self, look: AggregationContext, direction: str, messages: _Messages) -> Channel:
-        """Return the channel of a look and direction; outside training one of float32 rows, which counts nowhere."""
+        """Return the channel of a pass and direction; that of evaluation sends float32 and is not counted."""
         assert self._wires is not None
         place = ExchangeKey(look.layer, direction, messages.round)
         key = place, look.training
@@ -172,44 +173,48 @@ class RowGather:
             self._channels[key] = make(place, plan, phases=phases, buffers=self._buffers[messages.round])
         return self._channels[key]
 
-    def _this(self, shared: Tensor) -> _This:
-        """Return who sends which rows to whom, and where the shared rows are then."""
-        if self._made is not None and self._made.shared is shared:
-            return self._made
+    def _plan_pass(self, shared: Tensor) -> _PassPlan:
+        """Plan the messages of a pass; cached while ``shared`` is the same tensor."""
+        if self._last_plan is not None and self._last_plan.shared is shared:
+            return self._last_plan
         wanted, owners, places = self._wanted, self._owner[shared], self._local[shared]
-        mine, first = shared[owners == self.rank], self._num_fixed
+        own_ids, first = shared[owners == self.rank], self._num_fixed
+        # Shared rows that a peer fetches in every pass anyway are not sent twice.
         send, receive = {}, {}
         for peer in self._peers:
-            _, known = _find(wanted.send[peer], mine)
-            send[peer] = self._local[mine[~known]], mine[~known]
+            _, is_known = _find(wanted.send[peer], own_ids)
+            send[peer] = self._local[own_ids[~is_known]], own_ids[~is_known]
         for peer in sorted(self._peers):
-            theirs = (owners == peer).nonzero().flatten()
-            at, known = _find(wanted.receive[peer], shared[theirs])
-            places[theirs[known]] = self._firsts[peer] + at[known]
-            others = theirs[~known]
+            remote = (owners == peer).nonzero().flatten()
+            positions, is_known = _find(wanted.receive[peer], shared[remote])
+            places[remote[is_known]] = self._firsts[peer] + positions[is_known]
+            others = remote[~is_known]
             places[others] = torch.arange(first, first + others.numel())
             receive[peer] = places[others] - self._num_owned, shared[others]
             first += others.numel()
+        # At this point ``send`` and ``receive`` hold only the rows that are not fetched in every pass.
         rounded: tuple[_Messages, ...] = ()
         if self._rounds:
             rounded = self._fixed, self._messages(send, receive, exact=True, round=1)
         for peer in self._peers:
-            send[peer] = _behind((self._sent[peer], wanted.send[peer]), send[peer])
-            receive[peer] = _behind((self._fixed_rows(peer), wanted.receive[peer]), receive[peer])
+            send[peer] = _concatenate((self._sent[peer], wanted.send[peer]), send[peer])
+            receive[peer] = _concatenate((self._fixed_rows(peer), wanted.receive[peer]), receive[peer])
         exact = (self._messages(send, receive, exact=True),)
-        self._made = _This(shared, exact, rounded, places.to(self._device), first)
-        return self._made
+        self._last_plan = _PassPlan(shared, exact, rounded, places.to(self._device), first)
+        return self._last_plan
 
     def _fixed_rows(self, peer: int) -> Tensor:
-        """Return where, behind those of this worker, the rows of a peer come that are fetched each time."""
+        """Return the positions, after the rows of this worker, of a peer's rows that are fetched in every pass."""
         first = self._firsts[peer] - self._num_owned
         return torch.arange(first, first + self._wanted.receive[peer].numel())
 
     def _messages(self, send: dict[int, _Rows], receive: dict[int, _Rows], *, exact: bool, round: int = 0) -> _Messages:
-        """Return messages of local rows and their ids, by peer."""
+        """Build the plans of messages from local rows and their ids, by peer."""
         out, back = (
-            tuple(Route(peer, rows.to(self._device), ids.to(self._device), None) for peer, (rows, ids) in of.items())
-            for of in (send, receive)
+            tuple(
+                Route(peer, rows.to(self._device), ids.to(self._device), None) for peer, (rows, ids) in by_peer.items()
+            )
+            for by_peer in (send, receive)
         )
         return _Messages(
             forward=Plan(self.rank, self.workers, out, back, accumulate=False, exact=exact),
@@ -219,10 +224,12 @@ class RowGather:
 
 
 _Rows = tuple[Tensor, Tensor]
-"""Local rows, and their global ids."""
+"""Local row indices, and their global ids."""
 
 
 class _Fetch(torch.autograd.Function):
+    """Append fetched rows to own rows; backward, send their gradients to the owners and add those received."""
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -235,37 +242,36 @@ class _Fetch(torch.autograd.Function):
         ctx.fetch, ctx.look, ctx.messages, ctx.num_owned = fetch, look, messages, rows.shape[0]
         rows = rows.contiguous()
         out = rows.new_empty(num_rows, rows.shape[1])
-        under_way = [
+        pending = [
             fetch.channel(look, "forward", each).post(rows, out[rows.shape[0] :], epoch=look.epoch, plan=each.forward)
             for each in messages
         ]
-        out[: rows.shape[0]] = rows
-        for came in under_way:
-            came.decode()
+        out[: rows.shape[0]] = rows  # copied while messages are in flight
+        for message in pending:
+            message.decode()
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         gradient, look = gradients[0], ctx.look
-        home = gradient[: ctx.num_owned].clone()
-        theirs = gradient[ctx.num_owned :].contiguous()
-        under_way = [
-            ctx.fetch.channel(look, "backward", each).post(theirs, home, epoch=look.epoch, plan=each.backward)
+        own = gradient[: ctx.num_owned].clone()
+        remote = gradient[ctx.num_owned :].contiguous()
+        pending = [
+            ctx.fetch.channel(look, "backward", each).post(remote, own, epoch=look.epoch, plan=each.backward)
             for each in ctx.messages
         ]
-        for came in under_way:
-            came.decode()
-        return home, None, None, None, None
+        for message in pending:
+            message.decode()
+        return own, None, None, None, None
 
 
-def _behind(rows: _Rows, others: _Rows) -> _Rows:
-    """Return rows with others behind them."""
+def _concatenate(rows: _Rows, others: _Rows) -> _Rows:
     return torch.cat([rows[0], others[0]]), torch.cat([rows[1], others[1]])
 
 
 def _find(ascending: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Return where ids are in an ascending list, and which are."""
+    """Return the positions of ids in an ascending list, and a mask of the ids that are in it."""
     if not ascending.numel():
         return torch.zeros_like(ids), torch.zeros_like(ids, dtype=torch.bool)
-    at = torch.searchsorted(ascending, ids).clamp_(max=ascending.numel() - 1)
-    return at, ascending[at] == ids
+    positions = torch.searchsorted(ascending, ids).clamp_(max=ascending.numel() - 1)
+    return positions, ascending[positions] == ids

@@ -1,1 +1,1 @@
-"""The exchange of vertex-cuts: partial sums of replicated nodes go to their masters, totals come back."""
+"""Exchange under vertex-cuts: mirrors send partial sums to masters, which send totals back."""

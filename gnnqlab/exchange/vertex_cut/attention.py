@@ -1,13 +1,13 @@
-"""Attention over a vertex-cut as the five verbs (GAT): a softmax whose terms lie on several workers.
+"""Attention over a vertex-cut (GAT): a softmax whose terms are distributed over several workers.
 
-Copy r of a node has, of its own edges, the largest logit m_r, the denominator ``d_r = sum exp(e - m_r)`` and the
-numerator ``n_r = sum exp(e - m_r) z``. What it sends is ``n_r / d_r`` and ``l_r = m_r + log d_r``, the same in fewer
-columns. Its master finds ``l = log sum_r exp(l_r)`` and ``out = sum_r exp(l_r - l) n_r / d_r``, and sends both to all
-copies (where copies meet on hosts, a representative first joins those of its host alike): with l, each finds the
-attention of its own edges again, ``a = exp(e - l)``, which is all that the backward pass needs once the gradients of
-``out`` have been added up like those of sums.
+Copy r of a node computes, from its own edges, the largest logit m_r, the denominator ``d_r = sum exp(e - m_r)`` and the
+numerator ``n_r = sum exp(e - m_r) z``. It sends ``n_r / d_r`` and ``l_r = m_r + log d_r``, equivalent but with fewer
+columns. Its master computes ``l = log sum_r exp(l_r)`` and ``out = sum_r exp(l_r - l) n_r / d_r``, and sends both to
+all copies (with hierarchical aggregation a representative first joins those of its host in the same way). With l, each
+copy recomputes the attention of its own edges, ``a = exp(e - l)``; this is all that the backward pass needs once the
+gradients of ``out`` have been added like those of sums.
 
-Letters: R rows (masters, then mirrors), B rows that come to masters, K heads, F features of a head.
+Letters: R rows (masters, then mirrors), B rows received by masters, K heads, F features of a head.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ __all__ = ["Attend", "joined"]
 def joined(
     out: Tensor, logs: Tensor, filled: Tensor, parts: Tensor, part_logs: Tensor, rows: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return softmax-weighted sums put together from those of parts of the terms.
+    """Join softmax-weighted sums over disjoint sets of terms.
 
     Args:
-        out: sums over the terms here ``(R, K, F)``.
+        out: sums over local terms ``(R, K, F)``.
         logs: logarithms of their denominators ``(R, K)``.
-        filled: which rows have terms here, bool ``(R,)``.
-        parts, part_logs: the same of terms elsewhere, ``(B, K, F)`` and ``(B, K)``.
-        rows: to which row each belongs, int64 ``(B,)``.
+        filled: mask of the rows with local terms, bool ``(R,)``.
+        parts, part_logs: sums and logarithms of remote terms, ``(B, K, F)`` and ``(B, K)``.
+        rows: row that each part belongs to, int64 ``(B,)``.
 
     Returns:
-        The sums ``(R, K, F)`` and the logarithms of the denominators ``(R, K)``; zeros where there are no terms at all.
+        The sums ``(R, K, F)`` and the logarithms of the denominators ``(R, K)``; zeros for rows without terms.
 
     Example:
         >>> one, nothing = torch.ones(1, 1, 1), torch.zeros(1, 1)
@@ -51,23 +51,26 @@ def joined(
         (3.413, 1.632)
     """
     own = torch.where(filled[:, None], logs, -torch.inf)
+    # Subtract the maximum before exponentials, so that they cannot overflow; 0 for rows without terms, not -inf.
     most = own.scatter_reduce(0, rows[:, None].expand_as(part_logs), part_logs, "amax")
     most = torch.where(most.isfinite(), most, 0.0)
     weight, part_weight = (own - most).exp(), (part_logs - most[rows]).exp()
     total = weight.index_add(0, rows, part_weight)
     sums = (out * weight.unsqueeze(-1)).index_add(0, rows, parts * part_weight.unsqueeze(-1))
-    there = total > 0
-    whole = torch.where(there, total, 1.0)
-    return sums / whole.unsqueeze(-1), torch.where(there, most + whole.log(), 0.0)
+    has_terms = total > 0
+    whole = torch.where(has_terms, total, 1.0)
+    return sums / whole.unsqueeze(-1), torch.where(has_terms, most + whole.log(), 0.0)
 
 
 class _Forward(Synchronised):
+    """Forward step; its rows hold sums and logarithms of denominators side by side, ``(R, K F + K)``."""
+
     def __init__(self, look: MirrorAggregation, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float) -> None:
         heads, features = z.shape[1:]
         self.wide = heads * features
         super().__init__(look, "forward", z.new_empty(z.shape[0], self.wide + heads))
         self.z, self.slope = z, slope
-        halves = ((z * vector).sum(-1) for vector in (a_source, a_target))
+        halves = ((z * vector).sum(-1) for vector in (a_source, a_target))  # (R, K, F) -> (R, K)
         self.source, self.target = (rounded(look.products, each) for each in halves)
         self.filled = look.adjacency.indptr.diff() > 0
 
@@ -92,6 +95,7 @@ class _Forward(Synchronised):
         if not leg.gathers:
             return super().post(round)
         assert leg.joins is not None and leg.side_by_side is not None
+        # Received parts must not be added, as sums would be: each is weighted by its own denominator.
         place = self.look.place(self.direction, round)
         channel = self.look.mirrors.channel(place, leg.side_by_side, exact=not self.look.context.training)
         self.parts = self.rows.new_empty(leg.joins.numel(), self.rows.shape[1])
@@ -116,6 +120,7 @@ class _Forward(Synchronised):
         )
         filled = self.filled[rows, None]
         self.rows[rows, : self.wide] = out.flatten(1)
+        # l = m + log d; ``stats`` holds the reciprocal 1/d.
         self.rows[rows, self.wide :] = torch.where(filled, stats[:, 0] - stats[:, 1].log(), 0.0)
 
     def _join(self, leg: Leg) -> None:
@@ -124,10 +129,12 @@ class _Forward(Synchronised):
         values = parts[:, : self.wide].unflatten(1, self.z.shape[1:])
         out, logs = joined(self.out, self.logs, self.filled, values, parts[:, self.wide :], rows)
         self.rows[:, : self.wide], self.rows[:, self.wide :] = out.flatten(1), logs
-        self.filled[rows] = True  # what joins here now goes on from here
+        self.filled[rows] = True  # later legs send the joined terms on
 
 
 class _Backward(Synchronised):
+    """Backward step: add the gradients of all copies, then differentiate the attention of local edges."""
+
     def __init__(self, look: MirrorAggregation, slope: float, saved: tuple[Operand, ...], gradient: Tensor) -> None:
         super().__init__(look, "backward", gradient.flatten(1).clone(memory_format=torch.contiguous_format))
         self.slope = slope
@@ -143,20 +150,24 @@ class _Backward(Synchronised):
         products, adjacency = self.look.products, self.look.adjacency
         with self.look.part("marginal", "backward", self.look.last):
             gradient = products.operand(self.rows.unflatten(1, self.summed.shape[1:]))
-            stats = torch.stack((self.logs, torch.ones_like(self.logs)), 1)
+            stats = torch.stack((self.logs, torch.ones_like(self.logs)), 1)  # a = exp(e - l) * 1
             packed = pack_rows(self.target, stats, products.dense(gradient), products.dense(self.summed))
             edges = self.logs.new_empty(adjacency.num_edges, self.logs.shape[1])
             columns = (0, adjacency.num_columns)
-            self.out, of_source = products.attend_columns(
+            self.out, source_gradient = products.attend_columns(
                 adjacency, self.z, self.source, packed, gradient, edges, columns=columns, slope=self.slope
             )
-            of_target, z = segment_sum(adjacency, edges), products.dense(self.z)
-            self.out = self.out + of_source.unsqueeze(-1) * self.a_source + of_target.unsqueeze(-1) * self.a_target
-            self.of_vectors = tuple((each.unsqueeze(-1) * z).sum(0) for each in (of_source, of_target))
+            target_gradient, z = segment_sum(adjacency, edges), products.dense(self.z)
+            self.out = (
+                self.out + source_gradient.unsqueeze(-1) * self.a_source + target_gradient.unsqueeze(-1) * self.a_target
+            )
+            self.vector_gradients = tuple(
+                (each.unsqueeze(-1) * z).sum(0) for each in (source_gradient, target_gradient)
+            )
 
 
 class Attend(torch.autograd.Function):
-    """Attention, by the schedule of the look; see the head of this file."""
+    """Compute attention by the schedule of the aggregation; see the module docstring."""
 
     @staticmethod
     def forward(
@@ -174,4 +185,4 @@ class Attend(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         step = _Backward(ctx.look, ctx.slope, saved_operands(ctx), gradients[0])
         ctx.look.schedule.run(step, ctx.look.place("backward"))
-        return step.out, *step.of_vectors, None, None
+        return step.out, *step.vector_gradients, None, None

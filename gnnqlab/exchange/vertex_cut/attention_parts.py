@@ -1,4 +1,4 @@
-"""Attention over the edges of two matrices side by side, of which one counts more than the other.
+"""Partial attention over the edges of one matrix, and its merging with other parts.
 
 Letters: M rows, K heads, F features of a head.
 """
@@ -27,17 +27,17 @@ def attend_halves(
 ) -> tuple[Tensor, Tensor]:
     """Attend to the columns of two matrices with the same rows; each edge of the second counts ``weight`` times.
 
-    With ``(o, m, 1/s)`` the sums, largest logit and reciprocal sum of each half, and m the larger of both,
-    ``t_1 = s_1 exp(m_1 - m)``, ``t_2 = w s_2 exp(m_2 - m)``: the whole is ``(t_1 o_1 + t_2 o_2) / (t_1 + t_2)``. This
-    is the softmax with ``log w`` added to the logits of the second half, after the rectifier.
+    With ``(o, m, 1/s)`` the sums, largest logit and reciprocal sum of each half, and m the maximum of both,
+    ``t_1 = s_1 exp(m_1 - m)``, ``t_2 = w s_2 exp(m_2 - m)``, the result is ``(t_1 o_1 + t_2 o_2) / (t_1 + t_2)``. This
+    is the softmax with ``log w`` added to the logits of the second half, after the leaky ReLU.
 
     Args:
         matrices: ``(M, N)`` and ``(M, H)``.
         values: ``(N, K, F)`` and ``(H, K, F)``; ``source_logits`` ``(N, K)`` and ``(H, K)``.
         target_logits: ``(M, K)``.
         weight: w, at least 0.
-        slope: of the leaky rectifier.
-        products: whose operands the values are.
+        slope: negative slope of the leaky ReLU.
+        products: backend that created the operands ``values``.
 
     Returns:
         The sums ``(M, K, F)``, and ``(M, 2, K)``: m and ``1 / (t_1 + t_2)``. A row without edges has zeros.
@@ -56,7 +56,7 @@ def attend_halves(
 
 
 Part = tuple[Tensor, Tensor]
-"""Sums ``(M, K, F)`` over some edges, and ``(M, 2, K)``: the largest logit, -inf in a row without edges, and 1/s."""
+"""Sums ``(M, K, F)`` over some edges, and ``(M, 2, K)``: the largest logit (-inf for a row without edges) and 1/s."""
 
 
 def attended(
@@ -68,7 +68,7 @@ def attended(
     slope: float,
     products: Products = PLAIN,
 ) -> Part:
-    """Attend to the columns of one matrix; the result may be merged with those of others."""
+    """Attend to the columns of one matrix; the result can be merged with other parts."""
     out, stats = products.attend_rows(matrix, values, source_logits, target_logits, slope=slope)
     empty = matrix.indptr.diff() == 0
     stats[:, 0].masked_fill_(empty.unsqueeze(1), -torch.inf)
@@ -77,17 +77,18 @@ def attended(
 
 
 def merged(first: Part, second: Part, *, weight: float = 1.0) -> Part:
-    """Return what attention to the columns of both is, in the memory of the first; the second counts ``weight`` times.
+    """Merge two parts, in the memory of the first; the second counts ``weight`` times.
 
-    With ``(o, m, 1/s)`` of each as in :func:`attend_halves`.
+    ``(o, m, 1/s)`` are combined as in :func:`attend_halves`.
     """
     (out, stats), (other, other_stats) = first, second
     most = torch.maximum(stats[:, 0], other_stats[:, 0])
-    finite = torch.where(most.isfinite(), most, 0.0)
+    finite = torch.where(most.isfinite(), most, 0.0)  # -inf - (-inf) would be NaN in rows without edges
+    # Denominators relative to the common maximum: s exp(m - max), from the stored reciprocals 1/s.
     share = torch.exp(stats[:, 0] - finite) / stats[:, 1]
     other_share = torch.exp(other_stats[:, 0] - finite) / other_stats[:, 1] * weight
     reciprocal = 1.0 / (share + other_share)
-    none = reciprocal.isinf()
+    none = reciprocal.isinf()  # rows without edges in both parts
     out *= torch.where(none, 0.0, share * reciprocal).unsqueeze(-1)
     other *= torch.where(none, 0.0, other_share * reciprocal).unsqueeze(-1)
     out += other
@@ -96,7 +97,7 @@ def merged(first: Part, second: Part, *, weight: float = 1.0) -> Part:
 
 
 def finished(part: Part) -> Part:
-    """Return a part with zeros as the numbers of a row without edges, as the backward pass takes them."""
+    """Replace the statistics of rows without edges by zeros, as the backward pass requires."""
     out, stats = part
     none = stats[:, 1].isinf()
     stats[:, 0].masked_fill_(none, 0.0)

@@ -1,10 +1,10 @@
-"""The exchange of a vertex-cut: partial sums gather at masters, totals scatter to mirrors (CDFGNN Algorithm 1).
+"""Exchange of a vertex-cut: gather partial sums at masters, scatter totals to mirrors (CDFGNN Algorithm 1).
 
-Each copy of a node is a row of the model on its worker: it is projected, normed and dropped there like its master,
-from the same numbers, and only the sums over neighbours travel. Where the sum is taken is the layer's choice, as for
-every exchange: after the product with W where that makes rows narrower, before it elsewhere. Bias, norms, self weights
-and the projections that follow act on totals, so they count once. A weight's gradient is the sum over copies of what
-came through the edges of each, and through the loss at its master.
+Each copy of a node is a row of the model on its worker: projection, normalization and dropout run there on the same
+values as at the master, and only aggregated sums are exchanged. As for every exchange, the layer decides whether to
+aggregate after the product with W, if that makes rows smaller, or before it. Bias, norms, self weights and subsequent
+projections act on totals, so they count once. The gradient of a weight is the sum over copies of the gradients through
+the edges of each copy, plus that through the loss at the master.
 
 Letters: R rows (masters, then mirrors), D columns in, O columns out, K heads of F features.
 """
@@ -39,13 +39,13 @@ __all__ = ["ReplicaExchange", "Replicas"]
 
 @dataclass(frozen=True, kw_only=True)
 class Replicas(ExchangePart):
-    """Recipe part of the axis ``exchange``: copies of a node add their sums up and share the total (vertex-cut).
+    """Part of the axis ``exchange`` for vertex-cuts: copies of a node add their partial sums and share the total.
 
-    On several hosts copies may meet first: those of one host sum at a representative, which alone sends to the master
-    and gets the total, and relays it. Rows within hosts are then float32, and codec, widths and cache are those of rows
-    between hosts, of which there are never more. A host with one worker has nothing that could meet.
+    Hierarchical aggregation (``meet``) adds the copies of one host at a representative first, which alone exchanges
+    with the master and relays the total. Rows within hosts are then float32; codec, bits and cache apply to rows
+    between hosts, whose number never increases. With one worker per host it has no effect.
 
-    Differs: CDFGNN's copies do not meet; each counts in its Table 3.
+    Differs: CDFGNN has no hierarchical aggregation; every copy counts in its Table 3.
 
     Example:
         >>> Replicas(meet=True).on_hosts(2).hosts, Replicas(meet=True, hosts=4).on_hosts(2).hosts
@@ -53,43 +53,43 @@ class Replicas(ExchangePart):
     """
 
     takes_cuts_of: ClassVar[str] = "edges"
-    """A node's edges lie on several workers, and each has a part of its sum: what a cut of edges gives."""
+    """Vertex-cut: the edges of a node are on several workers, each of which computes a partial sum."""
     drops_before: ClassVar[bool] = True
-    """Rows are dropped before they are summed, so none travels that its receiver would have to drop."""
+    """True: dropout is applied before aggregation, so receivers never apply it."""
     meet: bool = False
-    """Whether the copies of a node meet on their host. Each row that is saved between hosts is one more within a host,
-    in float32 there: with float32 between hosts it pays where these are slower, with 8 bits, of which every inner row
-    then has four times as many, only where they are slower by far; so it is asked for."""
+    """True for hierarchical aggregation. Each row saved between hosts is one more float32 row within a host. That pays
+    off if links between hosts are slower; with 8-bit rows between hosts, only if they are much slower, because a row
+    within a host then has four times the bytes. Therefore off by default."""
     hosts: int | None = None
-    """Of equally many consecutive workers each; by default those of the run."""
+    """Number of hosts with equally many consecutive workers; by default that of the run."""
 
     def __post_init__(self) -> None:
         if self.hosts is not None and self.hosts < 1:
             raise ValueError(f"Replicas hosts must be at least 1, got {self.hosts}")
         if self.hosts is not None and not self.meet:
-            raise ValueError(f"hosts are where copies meet, got hosts {self.hosts} with meet False; choose meet True")
+            raise ValueError(f"hosts needs meet=True, got hosts={self.hosts} with meet=False; choose meet=True")
 
     def on_hosts(self, hosts: int) -> Replicas:
-        """Return the exchange of a run on so many hosts; one that names its own keeps them."""
+        """Return a copy for a run on ``hosts`` hosts; an explicit number of hosts is not changed."""
         return replace(self, hosts=hosts) if self.meet and self.hosts is None else self
 
     def refuses(self, system: Any) -> str:
-        """Say why a system cannot have it."""
+        """Return the reason why a system cannot use this exchange, or an empty string."""
         if system.schedule.lag:
             return (
-                "a total is made of parts of one epoch, and this schedule's rows are those of an epoch before; choose "
+                "a total needs partial sums of one epoch, but this schedule uses rows of an earlier one; choose "
                 "schedule Synchronous() or Overlapped()"
             )
         if system.sampler.p < 1.0:
-            return "a sum lacks what a sampler leaves out of its parts; choose sampler AllRows()"
+            return "a total needs every partial sum, but this sampler omits some; choose sampler AllRows()"
         for direction in ("forward", "backward"):
             if of_direction(system.bits, direction).of_halo_rows:
                 kind = type(of_direction(system.bits, direction)).__name__
-                return f"bits {kind} are those of halo rows, got parts of sums; choose bits Fixed() or UniformRandom()"
+                return f"bits {kind} need halo rows, got partial sums; choose bits Fixed() or UniformRandom()"
         return ""
 
     def moved(self, look: AggregationCall, sizes: PartitionSizes) -> MessageVolumes:
-        """Return what a look moves: partial sums of mirrors and their totals, in attention a denominator a head too."""
+        """Return the volume of an aggregation: partial sums and totals of mirrors; for attention, K more columns."""
         back = [("backward", 2 * sizes.copies, look.columns)] if look.needs_gradient else []
         return [("forward", 2 * sizes.copies, look.columns + look.heads), *back]
 
@@ -103,17 +103,17 @@ class Replicas(ExchangePart):
         device: torch.device | str = "cpu",
         phases: Phases = no_phases,
     ) -> ReplicaExchange:
-        """Return the exchange of one worker; arguments as for :meth:`gnnqlab.exchange.halo.exchange.Halo.join`."""
+        """Create the exchange of one worker; arguments as for :meth:`gnnqlab.exchange.halo.exchange.Halo.join`."""
         hosts = self.hosts or 1
         if shard.workers % hosts:
             raise ValueError(f"workers must be a multiple of the hosts, got {shard.workers} worker(s) on {hosts} hosts")
         if hosts == shard.workers:
-            hosts = 1  # each is alone on its host
+            hosts = 1  # one worker per host: nothing to aggregate within hosts
         return ReplicaExchange(shard, wires, schedule, products, device=device, phases=phases, hosts=hosts)
 
 
 class ReplicaExchange(WorkerExchange):
-    """Looks at neighbours under a vertex-cut; see :class:`gnnqlab.exchange.protocol.Exchange`."""
+    """Aggregation under a vertex-cut; see :class:`gnnqlab.exchange.protocol.Exchange`."""
 
     def __init__(
         self,
@@ -128,19 +128,19 @@ class ReplicaExchange(WorkerExchange):
     ) -> None:
         super().__init__(schedule, products, device=device, phases=phases)
         self.mirrors = Mirrors(shard, wires, timeline=self.timeline, device=device, hosts=hosts)
-        """What travels, and where it lands."""
+        """Rounds, channels and buffers of replicated rows."""
 
     @property
     def channels(self) -> list[Channel]:
         return self.mirrors.channels
 
     def aggregate(self, adjacency: Adjacency, x: Tensor, context: AggregationContext) -> Tensor:
-        """Return ``S A x``, float32 ``(R, D)``: the sums of all edges of a node, at each of its copies.
+        """Return ``S A x``, float32 ``(R, D)``: sums over all edges of a node, at each of its copies.
 
         Args:
-            adjacency: ``(R, R)``, the edges here.
-            x: rows of all copies here, float32 ``(R, D)``.
-            hop: which look at neighbours this is.
+            adjacency: local edges, ``(R, R)``.
+            x: rows of all local copies, float32 ``(R, D)``.
+            hop: context of the aggregation.
         """
         if context.training:
             self.adjacencies[context.layer] = adjacency
@@ -158,6 +158,7 @@ class ReplicaExchange(WorkerExchange):
     ) -> Tensor:
         """Return ``aggregate(x) weight + x self_weight + bias``, float32 ``(R, O)``; products act on totals."""
         look = self._look(adjacency, context)
+        # Totals received by mirrors were rounded by the codec, and are multiplied next.
         if context.training and not look.keeps and self.mirrors.wires.rounds("forward"):
             look.products.note_requantized(self.mirrors.num_mirrors * x.shape[1])
         return convolve_in_steps(self, adjacency, x, weight, bias, self_weight, context)
@@ -176,21 +177,21 @@ class ReplicaExchange(WorkerExchange):
 
         Args:
             adjacency, hop: as for :meth:`aggregate`; weights are not used.
-            z: projected rows of all copies here, float32 ``(R, K, F)``.
+            z: projected rows of all local copies, float32 ``(R, K, F)``.
             a_source, a_target: the two halves of the attention vector, ``(K, F)``.
-            slope: of the leaky rectifier.
+            slope: negative slope of the leaky ReLU.
         """
         result: Tensor = Attend.apply(z, a_source, a_target, self._look(adjacency, context), slope)
         return result
 
     def extend(self, x: Tensor, context: AggregationContext) -> Tensor:
-        """Refuse: a node's neighbours lie on several workers.
+        """Raise an error: under a vertex-cut no worker has all neighbours of a node.
 
         Raises:
             ValueError: always.
         """
         raise ValueError(
-            "extend brings a node's neighbours to its owner, got a cut of edges, under which they stay apart; call "
+            "extend needs all neighbours of a node at its owner, got a vertex-cut, which distributes them; call "
             "aggregate or attend, or choose exchange Halo()"
         )
 

@@ -1,7 +1,7 @@
-"""What travels between the copies of a node: partial sums from mirrors to their master, totals from it to them.
+"""Synchronization of the copies of a node: mirrors send partial sums to the master, which sends totals back.
 
-Both directions of a layer do the same. For copies r of a node, ``T_r = sum over all copies q of S_q``: a sum, then a
-copy to all; its matrix is symmetric, so it is its own transpose, and gradients take the same two rounds.
+Both directions of a layer are identical. For copies r of a node, ``T_r = sum over all copies q of S_q``: a sum, then a
+copy to all. This matrix is symmetric, so it is its own transpose, and gradients use the same two rounds.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from gnnqlab.partition.replica_shard import ReplicaShard
 __all__ = ["GATHER", "SCATTER", "MirrorAggregation", "Mirrors"]
 
 GATHER, SCATTER = 0, 1
-"""Rounds of a synchronisation of copies that do not meet on hosts; see :mod:`gnnqlab.partition.host_aggregation` for others."""
+"""Rounds without hierarchical aggregation; see :mod:`gnnqlab.partition.host_aggregation` for the rounds with it."""
 
 
 class Mirrors:
-    """The copies that one worker shares with others.
+    """Replicated rows of one worker: rounds, channels and buffers of their synchronization.
 
     Args:
-        shard: its share of the graph.
-        wires: how rows travel.
-        timeline: when each part ran.
-        device: where it trains.
-        hosts: on how many copies of a node meet before their sum leaves; 1: none do.
+        shard: the worker's share of the graph.
+        wires: factory of its channels.
+        timeline: recorder of when each part runs.
+        device: device of the worker.
+        hosts: number of hosts for hierarchical aggregation; 1: none.
     """
 
     def __init__(
@@ -56,39 +56,39 @@ class Mirrors:
         self.num_rows, self.num_central, self.num_mirrors = shard.num_columns, shard.num_central, shard.num_halo
         self.wires, self.timeline = wires, timeline
         self.legs = apart(shard, device) if hosts == 1 else meeting(shard, hosts, device)
-        """Of a synchronisation, one round each, the same in both directions."""
+        """Exchanges of a synchronization, one per round, identical in both directions."""
         self.totals: dict[int, Tensor] = {}
-        """Layer -> sums that are the same in every epoch, found once."""
+        """Layer -> cached sums of static rows."""
         self._bytes: ByteBuffers = {}
-        """Memory of all messages: rounds follow one another, so those of one round are under way at a time."""
+        """Buffers shared by all messages: rounds run one after another, so only one is in flight."""
         self._channels: dict[ExchangeKey, Channel] = {}
         self._exact: dict[ExchangeKey, Channel] = {}
         self._once: list[Channel] = []
 
     @property
     def channels(self) -> list[Channel]:
-        """The channels of training passes, and those of rows that travel once."""
+        """Channels of training passes, and those of rows that are sent once."""
         return [*self._channels.values(), *self._once]
 
     @property
     def every_channel(self) -> list[Channel]:
-        """Those of evaluation too."""
+        """All channels, including those of evaluation."""
         return [*self.channels, *self._exact.values()]
 
     def channel(self, place: ExchangeKey, plan: Plan, *, exact: bool) -> Channel:
-        """Return the channel of a place; an exact one has float32 rows and counts nowhere."""
-        how: dict[str, Any] = {"launch": self.timeline.stages.after_launch, "buffers": self._bytes}
+        """Return the channel of an exchange key; an exact one sends float32 rows and is not counted."""
+        options: dict[str, Any] = {"launch": self.timeline.stages.after_launch, "buffers": self._bytes}
         if exact:
             if place not in self._exact:
-                self._exact[place] = self.wires.exact_channel(place, plan, phases=self.timeline, **how)
+                self._exact[place] = self.wires.exact_channel(place, plan, phases=self.timeline, **options)
             return self._exact[place]
         if place not in self._channels:
             phases = partial(self.timeline, place=place)
-            self._channels[place] = self.wires.channel(place, plan, phases=phases, **how)
+            self._channels[place] = self.wires.channel(place, plan, phases=phases, **options)
         return self._channels[place]
 
     def once(self, place: ExchangeKey) -> Channel:
-        """Return a new channel of float32 rows that travel once in the run."""
+        """Create a channel for float32 rows that are sent once in the run."""
         plan = self.legs[place.round].plan
         phases = partial(self.timeline, place=place)
         self._once.append(self.wires.exact_channel(place, plan, phases=phases, keeps_buffers=False))
@@ -97,49 +97,49 @@ class Mirrors:
 
 @dataclass(frozen=True, eq=False)
 class MirrorAggregation:
-    """One look at neighbours: the arguments of its steps that are not tensors."""
+    """Arguments of the steps of one aggregation, except tensors."""
 
     mirrors: Mirrors
     adjacency: Adjacency
-    """``(R, R)``, central rows first; the rows of mirrors, and of masters that have some, are parts of sums."""
+    """Matrix ``(R, R)``, central rows first; products with rows of replicated nodes are partial sums."""
     context: AggregationContext
     schedule: Runner
     products: Products
 
     @property
     def keeps(self) -> bool:
-        """Whether these sums are the same in every epoch, and travel once in the whole run."""
+        """True if these sums are identical in every epoch, so that they are exchanged once and cached."""
         return self.context.static and self.mirrors.wires.keep_static
 
     def place(self, direction: str, round: int = GATHER) -> ExchangeKey:
         return ExchangeKey(self.context.layer, direction, round)
 
     def part(self, what: str, direction: str, round: int = GATHER) -> AbstractContextManager[object]:
-        """Run a part of a step; unseen outside training."""
+        """Run a part of a step; recorded in training only."""
         return self.mirrors.timeline(what, self.place(direction, round) if self.context.training else None)
 
     def channel(self, direction: str, round: int, plan: Plan | None = None) -> Channel:
-        """Return the channel of a round; by default with the plan of its leg."""
+        """Return the channel of a round, by default with the plan of its leg."""
         place = self.place(direction, round)
-        if direction == "forward" and self.keeps:
+        if direction == "forward" and self.keeps:  # in float32: the sums are reused in every epoch
             return self.mirrors.once(place)
         return self.mirrors.channel(place, plan or self.mirrors.legs[round].plan, exact=not self.context.training)
 
     @property
     def last(self) -> int:
-        """The round after which all copies have the totals."""
+        """Last round, after which all copies have the totals."""
         return len(self.mirrors.legs) - 1
 
     def gather(self, direction: str, rows: Tensor, round: int = GATHER) -> PendingReceive:
-        """Post partial sums towards masters; those that come are added to ``rows`` ``(R, D)``."""
+        """Post partial sums to masters; received ones are added to ``rows`` ``(R, D)``."""
         return self.channel(direction, round).post(rows, rows, epoch=self.context.epoch)
 
     def scatter(self, direction: str, rows: Tensor, round: int = SCATTER) -> PendingReceive:
-        """Post totals away from masters; those that come replace the rows of mirrors.
+        """Post totals from masters; received ones overwrite the rows of mirrors.
 
-        A master's own total becomes what its mirrors decode, so all copies of a node are equal bit by bit.
+        A master replaces its own total by the decoded one, so all copies of a node are identical bit by bit.
         """
         channel = self.channel(direction, round)
-        came = channel.post(rows, rows, epoch=self.context.epoch)
+        pending = channel.post(rows, rows, epoch=self.context.epoch)
         channel.as_received(rows)
-        return came
+        return pending

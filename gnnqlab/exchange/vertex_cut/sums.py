@@ -1,8 +1,8 @@
-"""Weighted sums over a vertex-cut as the five verbs, forward and backward.
+"""Weighted sums over a vertex-cut as the five operations of a step, forward and backward.
 
 Letters: R rows (masters, then mirrors), C central rows, D columns. ``y = S A x``: each worker sums over its own edges,
-then ``S`` adds the parts of a node up and gives the total to all its copies. ``S`` is symmetric, so
-``dx = A^T S dy``, where each copy's ``dy`` is what came through its own edges, and its master's also through the loss.
+then ``S`` adds the partial sums of a node and sends the total to all its copies. ``S`` is symmetric, so
+``dx = A^T S dy``, where ``dy`` of a copy is the gradient through its own edges and, for masters, through the loss.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["Aggregate", "SumBackward", "SumForward"]
 
 
 class Synchronised:
-    """The rounds that make ``rows`` of copies equal: their sums.
+    """Base class of steps whose rounds replace the partial sums of all copies of a node by their total.
 
     Args:
-        look: which look at neighbours this is.
+        look: arguments of the aggregation.
         direction: ``forward`` or ``backward``.
-        rows: each copy's part ``(R, D)``, replaced by the totals.
+        rows: partial sums of the copies ``(R, D)``, overwritten with the totals.
     """
 
     chained = True
@@ -37,21 +37,21 @@ class Synchronised:
         gathers = self.look.mirrors.legs[round].gathers
         return (self.look.gather if gathers else self.look.scatter)(self.direction, self.rows, round)
 
-    def wait(self, round: int, came: PendingRows) -> None:
-        came.wait()
-        self._came = came
+    def wait(self, round: int, pending: PendingRows) -> None:
+        pending.wait()
+        self._pending = pending
 
     def dependent(self, round: int) -> None:
-        self._came.decode()
+        self._pending.decode()
         if round == self.look.last:
             self.whole()
 
     def whole(self) -> None:
-        """Compute what needed the totals."""
+        """Compute everything that needs the totals."""
 
 
 class SumForward(Synchronised):
-    """``y = S A x``."""
+    """Forward step ``y = S A x``."""
 
     def __init__(self, look: MirrorAggregation, x: Tensor) -> None:
         sums = torch.float32 if x.dtype == torch.bfloat16 else x.dtype
@@ -59,7 +59,7 @@ class SumForward(Synchronised):
         self.x = x
 
     def prepare(self) -> None:
-        with self.look.part("marginal", "forward"):
+        with self.look.part("marginal", "forward"):  # replicated rows, whose partial sums are sent first
             self._sum(self.look.mirrors.num_central, self.look.mirrors.num_rows)
 
     def independent(self) -> None:
@@ -72,7 +72,7 @@ class SumForward(Synchronised):
 
 
 class SumBackward(Synchronised):
-    """``dx = A^T S dy``."""
+    """Backward step ``dx = A^T S dy``."""
 
     def __init__(self, look: MirrorAggregation, gradient: Tensor) -> None:
         super().__init__(look, "backward", gradient)
@@ -91,12 +91,12 @@ class SumBackward(Synchronised):
 
 
 class Aggregate(torch.autograd.Function):
-    """``S A x``, by the schedule of the look."""
+    """Compute ``S A x`` by the schedule of the aggregation."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, look: MirrorAggregation) -> Tensor:
         ctx.look, layer = look, look.context.layer
-        if look.keeps and layer in look.mirrors.totals:
+        if look.keeps and layer in look.mirrors.totals:  # cloned, so that callers cannot modify the cache
             return look.mirrors.totals[layer].clone()
         step = SumForward(look, x)
         look.schedule.run(step, look.place("forward"))
@@ -106,6 +106,7 @@ class Aggregate(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        # Cloned because the rounds overwrite it with totals.
         step = SumBackward(ctx.look, gradients[0].clone(memory_format=torch.contiguous_format))
         ctx.look.schedule.run(step, ctx.look.place("backward"))
         return step.out, None

@@ -1,1 +1,1 @@
-"""Caches: which rows of a message changed enough to be sent again."""
+"""Caches: skip rows that changed little since they were last sent; and error feedback."""

@@ -1,7 +1,7 @@
-"""CDFGNN's adaptive cache: a row travels once it has moved by more than ε, and ε follows the accuracy (section 4).
+"""CDFGNN's adaptive cache: skip rows that changed by at most a share ε, and adapt ε to the accuracy (section 4).
 
-Rows stay home on any exchange that sends rows: with a halo z is the row of a boundary node as it is sent (for GAT, too:
-the projected row, not its attention), δ the gradient of a halo row on its way home.
+Works with any exchange that sends rows. With a halo, z is the embedding of a boundary node as it is sent (for GAT the
+projected embedding, not its attention), and δ the gradient of a halo row, sent to its owner.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ RULES = ("text", "equation", "fixed")
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveCache(Cache):
-    """A row stays home while it has moved by no more than a share ε of its size, and ε moves with the accuracy.
+    """Skip rows that changed by at most a share ε of their size; adapt ε to the training accuracy.
 
-    Algorithm 2: row z travels where ``max|z - h| > ε max|z|``, h what its *receiver* holds; gradients alike. What
-    travels is the difference z - h, and both ends add its decoded value to h, so errors of rounding never add up.
-    After an epoch (Eq. 6, λ1 > 1 > λ2)
+    Algorithm 2: row z is sent if ``max|z - h| > ε max|z|``, h the *receiver's* copy; gradients likewise. The message is
+    the difference z - h, and both ends add its decoded value to h, so rounding errors never accumulate. After an epoch
+    (Eq. 6, λ1 > 1 > λ2)
 
         relaxed:   ε = min(λ1 ε, ε + ξ)    tightened: ε = max(λ2 ε, ε - ξ)
 
-    ``text`` relaxes where the training accuracy is above its moving mean by more than μ2, and tightens where it is
-    below it by more than μ1, as the paper explains it, and keeps ε within [ν2, ν1]. ``equation`` is Eq. 6 as printed,
-    the other way round (erratum CD-3). The mean is that of the epochs before (Eq. 7), and the accuracy the training
-    pass's own, dropout and all: its counts travel with the weight gradients, and nothing is evaluated for them.
+    ``text`` relaxes if the training accuracy exceeds its moving mean by more than μ2, and tightens if it is below the
+    mean by more than μ1, as the paper explains in prose, with ε limited to [ν2, ν1]. ``equation`` is Eq. 6 as printed,
+    with the opposite sign (erratum CD-3). The mean is over the previous epochs (Eq. 7), and the accuracy is that of the
+    training pass, with dropout: its counts are all-reduced with the weight gradients, without a separate evaluation.
 
-    ``text`` relaxes while accuracy rises, so through most of a training, and a graph that trains slowly pays for it:
-    ``amazon_computers`` lost 5.5 points in 200 epochs, by ``equation`` none, with 1.4 times the bytes and the same
-    seconds (``gnnqlab bench cdfgnn``).
+    ``text`` relaxes while accuracy rises, that is during most of a training, which costs accuracy on graphs that train
+    slowly: ``amazon_computers`` lost 5.5 points in 200 epochs, and none with ``equation``, at 1.4 times the bytes and
+    equal time (``gnnqlab bench cdfgnn``).
 
     Differs: the paper scatters whole totals while it quantizes differences (erratum CD-4); here both are differences.
-    It names no first ε and no first mean; the B of its messages is the axis ``bits``. With ``Assigned`` widths the
-    variance is that of the differences last sent, while its seconds count rows that stay home too.
+    It gives no initial ε or mean; the B of its messages is the axis ``bits``. With ``Assigned`` bit-widths the variance
+    is that of the differences last sent, while the predicted seconds include skipped rows.
 
     Example:
         >>> cache = AdaptiveCache()
@@ -53,28 +53,28 @@ class AdaptiveCache(Cache):
         [0.0525, 0.045, 0.05]
     """
 
-    assumes: ClassVar[str] = "every row travels: what stays home is known in training alone"
-    """What forecasts have to assume."""
+    assumes: ClassVar[str] = "every row is sent: the skipped rows are only known in training"
+    """Assumption of forecasts."""
     steerable: ClassVar[tuple[str, ...]] = ("epsilon", "rule")
-    """Settings that may change while a run trains."""
+    """Settings that may change during training."""
     epsilon: Annotated[float, Range(0, 1)] = 0.05
-    """First ε, in [0, 1]; with rule ``fixed`` that of all epochs. Not given in the paper."""
+    """Initial ε, in [0, 1]; with rule ``fixed`` that of all epochs. Not given in the paper."""
     rule: Annotated[str, OneOf(RULES)] = "text"
-    """``text``, ``equation``, or ``fixed``: ε stays."""
+    """``text``, ``equation``, or ``fixed`` (constant ε)."""
     first_mean: Annotated[float, Range(0, 1)] = 0.0
-    """Accuracy before the first epoch, in [0, 1]. Not given in the paper."""
+    """Mean accuracy before the first epoch, in [0, 1]. Not given in the paper."""
     memory: Annotated[float, Range(0, 1, open_high=True)] = 0.8
-    """Share of the mean that stays after an epoch (Eq. 7), in [0, 1)."""
+    """Weight of the previous mean in the moving mean (Eq. 7), in [0, 1)."""
     mu1: Annotated[float, Range(0, 1)] = 0.001
-    """How far below its mean the accuracy has to be to count as a loss."""
+    """Minimum decrease of the accuracy below its mean that counts as a loss."""
     mu2: Annotated[float, Range(0, 1)] = 0.02
-    """How far above its mean the accuracy has to be to count as a gain."""
+    """Minimum increase of the accuracy above its mean that counts as a gain."""
     nu1: Annotated[float, Range(0, 1)] = 0.3
-    """Largest ε that is moved to."""
+    """Upper limit for relaxing ε."""
     nu2: Annotated[float, Range(0, 1)] = 0.001
-    """Smallest ε that is moved to."""
+    """Lower limit for tightening ε."""
     xi: Annotated[float, Range(0, 1, open_low=True)] = 0.01
-    """Most by which ε moves after an epoch; the prose says 0.02, the list of defaults 0.01."""
+    """Maximum change of ε per epoch; 0.02 in the paper's prose, 0.01 in its list of defaults."""
     lambda1: Annotated[float, Range(1)] = 1.05
     """Factor by which ε grows, at least 1."""
     lambda2: Annotated[float, Range(0, 1)] = 0.9
@@ -89,11 +89,12 @@ class AdaptiveCache(Cache):
         """Return ε of the next epoch (Eq. 6, in the reading of ``rule``).
 
         Args:
-            epsilon: ε of this one.
-            accuracy: of its training pass, in [0, 1].
-            mean: moving mean of the epochs before.
+            epsilon: ε of this epoch.
+            accuracy: accuracy of its training pass, in [0, 1].
+            mean: moving mean of the previous epochs.
         """
         gained, lost = accuracy > mean + self.mu2, accuracy < mean - self.mu1
+        # The prose relaxes after a gain; the printed equation relaxes after a loss.
         relaxes, tightens = (gained, lost) if self.rule == "text" else (lost, gained)
         if self.rule == "fixed":
             return epsilon
@@ -106,27 +107,27 @@ class AdaptiveCache(Cache):
         return epsilon
 
     def expected_share(self) -> float:
-        """Return the share of rows that travel, as forecasts expect it: all, see ``assumes``."""
+        """Return the share of rows that forecasts assume to be sent: 1, see ``assumes``."""
         return 1.0
 
     def at_work(self) -> CacheAtWork:
-        """Return what runs on one worker: its choosers share one ε."""
+        """Create the run-time state of one worker; its choosers share one ε."""
         return CacheAtWork(self)
 
     def build(self) -> _MovedRows:
-        """Return who chooses, by the first ε."""
+        """Create a chooser with the initial ε."""
         return CacheAtWork(self).build()
 
     def refuses(self, system: Any) -> str:
-        """Say why a system cannot hold rows."""
+        """Return the reason why a system cannot use this cache, or an empty string."""
         return needs_rows_of_this_epoch(system) or needs_fading_errors(system)
 
 
 class CacheAtWork(RowCacheState):
-    """The cache of one worker: every chooser asks it for ε."""
+    """Run-time state of one worker: the current ε, and copies of the rows that it sends and receives."""
 
     def __init__(self, settings: AdaptiveCache) -> None:
-        super().__init__(alike=True)
+        super().__init__(both_ends=True)
         self.settings, self.epsilon = settings, settings.epsilon
         self._room: Tensor | None = None
 
@@ -134,7 +135,7 @@ class CacheAtWork(RowCacheState):
         return _MovedRows(self)
 
     def room(self, held: Tensor) -> Tensor:
-        """Return memory for the differences of one message; the next message of this worker takes it again."""
+        """Return a buffer for the differences of one message, reused by the next message of this worker."""
         if self._room is None or self._room.numel() < held.numel() or self._room.device != held.device:
             self._room = held.new_empty(held.numel())
         return self._room
@@ -144,6 +145,8 @@ class CacheAtWork(RowCacheState):
 
 
 class _MovedRows(Chooser):
+    """Chooser of the rows that changed by more than ε (Algorithm 2)."""
+
     differences: ClassVar[bool] = True
 
     def __init__(self, cache: CacheAtWork) -> None:
@@ -161,14 +164,14 @@ class _MovedRows(Chooser):
 
 
 class Threshold(Adaptive):
-    """Moves ε after an epoch, on all workers alike, and keeps what receivers hold over a checkpoint.
+    """Callback that adapts ε after an epoch, identically on all workers, and saves the copies in checkpoints.
 
-    Without those rows a training that was stopped would send all of them anew and go on another way: with ε > 0 what
-    receivers hold is not what there is.
+    Without the saved copies a resumed training would send all rows and diverge from the uninterrupted one, because
+    with ε > 0 the receivers' copies differ from the current rows.
 
     Args:
-        cache: whose.
-        seat: of this worker; by default of the only one.
+        cache: run-time state with ε.
+        seat: context of this worker; by default that of a single worker.
     """
 
     name = "epsilon"
@@ -187,12 +190,12 @@ class Threshold(Adaptive):
         return dict(zip(("right", "rows"), self._counts))
 
     def after_epoch(self, epoch: int, loss: float, shared: Mapping[str, float | None]) -> None:
-        right, rows = shared["right"], shared["rows"]
+        right, rows = shared["right"], shared["rows"]  # all-reduced, so all workers compute the same ε
         assert right is not None and rows is not None
-        accuracy, mean, before, settings = right / max(rows, 1.0), self.mean, self.cache.epsilon, self.cache.settings
-        self.cache.epsilon = settings.next_epsilon(before, accuracy=accuracy, mean=mean)
-        self.mean = settings.memory * mean + (1 - settings.memory) * accuracy
-        if self.cache.epsilon != before:
+        accuracy, mean, previous, settings = right / max(rows, 1.0), self.mean, self.cache.epsilon, self.cache.settings
+        self.cache.epsilon = settings.next_epsilon(previous, accuracy=accuracy, mean=mean)
+        self.mean = settings.memory * mean + (1 - settings.memory) * accuracy  # Eq. 7, after ε has used the old mean
+        if self.cache.epsilon != previous:
             side = "above" if accuracy > mean else "below"
             why = f"training accuracy {accuracy:.4f} is {side} its moving mean {mean:.4f}"
             self._decide(epoch + 1, why, {"accuracy": accuracy, "mean_accuracy": mean})
@@ -207,6 +210,7 @@ class Threshold(Adaptive):
         return decided
 
     def state(self) -> State:
+        # ε and its mean are equal on all workers; the copies are this worker's own.
         facts = {"epsilon": self.cache.epsilon, "mean": self.mean}
         return State(facts, own=None if self.worker is None else self.cache.kept(self.worker))
 
@@ -216,7 +220,7 @@ class Threshold(Adaptive):
             self.cache.put_back(tensors, self.worker)
 
     def steer(self, settings: AdaptiveCache, *, version: int) -> None:
-        """Put settings in force; a new rule goes on from where ε is, unless ε was named, or nothing else was."""
+        """Apply new settings; a new rule continues from the current ε, unless ``epsilon`` changed or nothing did."""
         old, self.cache.settings = self.cache.settings, settings
         if settings.epsilon != old.epsilon or settings == old:
             self.cache.epsilon = settings.epsilon

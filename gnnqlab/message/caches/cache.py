@@ -1,7 +1,7 @@
-"""The axis ``cache``: which rows changed enough to be sent again; the others stay as their receiver has them.
+"""The axis ``cache``: skip rows that changed little; their receiver reuses its copy.
 
-The seat is between plan and codec. The sender knows what the *receiver* holds of each row, because both update it with
-the same decoded message; so errors of rounding never add up.
+A cache works between plan and codec. The sender stores a replica of the *receiver's* copy of each row; both are updated
+with the same decoded message, so rounding errors never accumulate.
 """
 
 from __future__ import annotations
@@ -32,108 +32,108 @@ __all__ = [
 
 
 Held = dict[tuple[str, int], Tensor]
-"""(``send`` or ``receive``, peer) -> what the receiver has of a route's rows, float32 ``(n, D)``."""
+"""(``send`` or ``receive``, peer) -> the receiver's copy of a route's rows, float32 ``(n, D)``."""
 
 
 class Chooser(ABC):
-    """Base class of what chooses the rows of the messages of one place, on one worker."""
+    """Base class of components that select the rows to send, on one worker, for one exchange key."""
 
     @property
     def epsilon(self) -> float | None:
-        """Return the threshold by which rows are chosen, if there is one; the books of messages read it."""
+        """Selection threshold, if there is one; recorded with the messages."""
         return None
 
     @property
     @abstractmethod
     def differences(self) -> bool:
-        """Whether what travels is the difference to what the receiver has, or the row itself."""
+        """True to send differences to the receiver's copy, False to send the rows themselves."""
 
     @abstractmethod
     def choose(self, x: Tensor, rows: Tensor, held: Tensor) -> Tensor | None:
-        """Return the places of the rows that travel, ascending, int64; ``None``: all.
+        """Return the positions of the rows to send, ascending, int64; ``None``: all.
 
         Args:
             x: float32 ``(N, D)``.
-            rows: which of its rows there are to send, int64 ``(n,)``.
-            held: what the receiver has of them, ``(n, D)``.
+            rows: indices of the candidate rows in ``x``, int64 ``(n,)``.
+            held: the receiver's copy of them, ``(n, D)``.
         """
 
     def changes(self, x: Tensor, rows: Tensor, held: Tensor) -> tuple[Tensor | None, Tensor] | None:
-        """Return the places and the differences ``(k, D)`` of the rows that travel, by one pass over the rows.
+        """Return the positions and the differences ``(k, D)`` of the rows to send, in one pass over the rows.
 
-        ``None``: this chooser makes no such pass, and channels call :meth:`choose`.
+        ``None``: not supported; channels then call :meth:`choose`.
         """
         return None
 
 
 class BlockChooser(Protocol):
-    """Says whether the block of one place travels, on the worker that owns it."""
+    """Interface that decides, on the owner of a block, in which epochs the block is sent."""
 
     def refreshes(self, x: Tensor, held: Tensor | None, epoch: int) -> bool:
-        """Return whether it travels, and take it for granted that it then does.
+        """Return True if the block must be sent now, and record that it is.
 
         Args:
-            x: the block, float32 ``(n, D)``.
-            held: what receivers have of it; ``None``: nothing.
-            epoch: now.
+            x: block, float32 ``(n, D)``.
+            held: copy that receivers have; ``None``: none yet.
+            epoch: current epoch.
         """
 
 
 class RunningCache(Running, ABC):
-    """Base class of what runs of a cache on one worker."""
+    """Base class of the run-time state of a cache on one worker."""
 
     @abstractmethod
     def build(self) -> Any:
-        """Return who chooses for one place, a :class:`Chooser`; ``None``: every row is sent, and nothing is held."""
+        """Create the :class:`Chooser` of one exchange key; ``None``: every row is sent and no copy is stored."""
 
     def held_at(self, place: ExchangeKey) -> Held | None:
-        """Return where the channel of a place keeps rows that go into checkpoints; ``None``: in the channel alone."""
+        """Return the storage of a key's rows that checkpoints save; ``None``: the channel stores them, unsaved."""
         return None
 
     def chooser_at(self, place: ExchangeKey) -> BlockChooser:
-        """Return what decides about the block of a place; channels call it of caches that are ``of_blocks``."""
-        raise NotImplementedError(f"{type(self).__name__} chooses rows, not blocks")
+        """Return the chooser of a key's block; called for caches with ``of_blocks``."""
+        raise NotImplementedError(f"{type(self).__name__} selects rows, not blocks")
 
     def selection_at(self, place: ExchangeKey, plan: Plan) -> Any:
-        """Return which rows a place sends, where no :class:`Chooser` decides it, else ``None``; `Wires` calls it.
+        """Return a selection of the cache's own in place of a :class:`Chooser`, else ``None``; `Wires` calls it.
 
         Returns:
-            A :class:`gnnqlab.message.channels.selection.AllRowsOfRoute`, or one of a class derived from it.
+            An instance of :class:`gnnqlab.message.channels.selection.AllRowsOfRoute` or of a subclass.
         """
         return None
 
 
 class Cache(AxisPart, RunningCache):
-    """Base class of recipe parts of the axis; one that does not change while it trains runs itself."""
+    """Base class of the parts of this axis; a part without run-time state is its own :class:`RunningCache`."""
 
     required: ClassVar[tuple[tuple[str, ...], ...]] = (("build",),)
     of_blocks: ClassVar[bool] = False
-    """Whether whole blocks are held, which an exchange of blocks alone sends; exchanges read it."""
+    """True if the cache skips whole blocks, which only a broadcast exchange sends; read by exchanges."""
 
     @property
     def assumes(self) -> str:
-        """Return the assumption of :meth:`share`, in words, or an empty text; forecasts read it."""
+        """Assumption of :meth:`share`, as text, or an empty string; read by forecasts."""
         return ""
 
     def at_work(self) -> RunningCache:
-        """Return what runs on one worker."""
+        """Create the run-time state of one worker."""
         return self
 
     def expected_share(self) -> float:
-        """Return the share of rows that travel, where it is known before a training; forecasts read it."""
+        """Return the share of rows that are sent, if known before training; forecasts call it."""
         raise not_predicted("cache", self, "expected_share")
 
     def share(self, direction: str, epoch: int | None) -> float:
-        """Return the expected share of a direction's rows in an epoch, or, ``None``, in a usual one."""
+        """Return the expected share of rows sent in one direction in an epoch; ``None``: in a typical epoch."""
         return float(self.expected_share())
 
     def biased(self, direction: str) -> str:
-        """Return why messages are wrong on average, or an empty text; :mod:`gnnqlab.systems.unbiased` calls it."""
+        """Return the reason why messages are biased, or an empty string; :mod:`gnnqlab.systems.unbiased` calls it."""
         return ""
 
 
 def at_work(cache: Cache) -> RunningCache:
-    """Return what runs of a cache on one worker: what its method ``at_work`` makes, or the cache itself.
+    """Create the run-time state of a cache on one worker, by its method ``at_work``, and complete its defaults.
 
     Example:
         >>> at_work(NoCache())
@@ -146,32 +146,32 @@ def at_work(cache: Cache) -> RunningCache:
 
 
 def needs_rows_of_this_epoch(system: Any) -> str:
-    """Say why a system cannot hold rows: they are those of one epoch, and all of them."""
+    """Return the reason why a system cannot cache rows, or an empty string; a cache needs all rows of this epoch."""
     if system.schedule.lag:
         return (
-            "a row that stays home is as its receiver has it now, and this schedule's rows are those of an epoch "
-            "before; choose schedule Synchronous() or Overlapped()"
+            "a cache needs the rows of the current epoch, but this schedule uses those of an earlier one; choose "
+            "schedule Synchronous() or Overlapped()"
         )
     if system.sampler.p < 1.0:
-        return "a receiver holds all rows, while a sampler leaves some out; choose sampler AllRows()"
+        return "a cache stores every row at its receiver, but this sampler omits some; choose sampler AllRows()"
     return ""
 
 
 def needs_fading_errors(system: Any, directions: tuple[str, ...] = ("forward", "backward")) -> str:
-    """Say why what a message leaves of a row cannot come back in a later one: it would grow.
+    """Return the reason why errors of a message cannot be sent with the next one, or an empty string.
 
-    A codec tells by ``min_contractive_bits`` the narrowest width at which a row loses more range to its message than is left.
+    Below the codec's bit-width ``min_contractive_bits`` the errors would grow from epoch to epoch.
 
     Args:
-        directions: in which it comes back.
+        directions: directions in which errors are sent.
     """
     for direction in directions:
         codec, bits = (of_direction(part, direction) for part in (system.codec, system.bits))
         least, narrowest = codec.min_contractive_bits, min(bits.choices)
         if narrowest < least:
             return (
-                f"what a message leaves of a row comes back in the next, and at {narrowest} bit {type(codec).__name__} "
-                "may leave twice the row's range, so that it grows from epoch to epoch; choose bits of at least "
+                f"each message includes the error of the one before, and at {narrowest} bit {type(codec).__name__} has "
+                "errors of up to twice the row's range, which grow from epoch to epoch; choose bits of at least "
                 f"{least}, or codec Rotated() or Linear()"
             )
     return ""
@@ -179,23 +179,22 @@ def needs_fading_errors(system: Any, directions: tuple[str, ...] = ("forward", "
 
 @dataclass(frozen=True)
 class NoCache(Cache):
-    """Every row is sent, whatever changed."""
+    """Send every row in every epoch."""
 
     def build(self) -> None:
         return None
 
     def expected_share(self) -> float:
-        """Return the share of rows that travel, as forecasts expect it: all."""
+        """Return the share of rows that are sent: 1."""
         return 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unchanged(Cache):
-    """A row stays home while it has moved by no more than a share of what its receiver has of it.
+    """Skip rows that changed by no more than a relative tolerance since they were last sent.
 
-    Row x travels where ``|x - h| > tolerance |h|`` in the Euclidean norm, h what the receiver holds; forward rows and
-    gradients alike. With tolerance 0 rows that did not change at all stay home, which changes no result where messages
-    are exact.
+    Row x is sent if ``|x - h| > tolerance |h|`` in the Euclidean norm, h the receiver's copy, for embeddings and
+    gradients. With tolerance 0 only unchanged rows are skipped, which changes no result if messages are float32.
 
     Example:
         >>> import torch
@@ -206,10 +205,10 @@ class Unchanged(Cache):
     """
 
     tolerance: float = 0.0
-    """Share of its length by which a row may have moved, at least 0."""
+    """Largest skipped change, as a share of the norm of the receiver's copy, at least 0."""
     differences: bool = False
-    """Whether the difference to what the receiver has travels in place of the row: smaller numbers, so finer steps of a
-    quantizing codec; over float32 the sum of both is off by a rounding."""
+    """True sends the difference to the receiver's copy in place of the row: smaller values, so smaller quantization
+    steps; in float32 the sum at the receiver has a rounding error."""
 
     def __post_init__(self) -> None:
         if not self.tolerance >= 0.0:
@@ -219,7 +218,7 @@ class Unchanged(Cache):
         return _UnchangedRows(self.tolerance, self.differences)
 
     def refuses(self, system: Any) -> str:
-        """Say why a system cannot hold rows."""
+        """Return the reason why a system cannot use this cache, or an empty string."""
         return needs_rows_of_this_epoch(system) or (needs_fading_errors(system) if self.differences else "")
 
 
@@ -232,6 +231,7 @@ class _UnchangedRows(Chooser):
         return self._differences
 
     def choose(self, x: Tensor, rows: Tensor, held: Tensor) -> Tensor | None:
-        moved = (x.index_select(0, rows) - held).norm(dim=1)
-        travels = ~(moved <= self._tolerance * held.norm(dim=1))  # a row that is not finite travels, and is refused
-        return travels.nonzero().flatten()
+        change = (x.index_select(0, rows) - held).norm(dim=1)  # (n, D) -> (n,)
+        # Negated, so that a row with NaN is sent, and then refused by the codec.
+        is_sent = ~(change <= self._tolerance * held.norm(dim=1))
+        return is_sent.nonzero().flatten()

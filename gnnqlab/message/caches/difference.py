@@ -1,4 +1,4 @@
-"""Every row as its difference to what its receiver has of it."""
+"""Delta encoding: send every row as its difference to the receiver's copy."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["Difference"]
 
 @dataclass(frozen=True)
 class Difference(Cache):
-    """Every row travels in every epoch, coded as its difference to the row that its receiver holds.
+    """Send every row in every epoch, encoded as its difference to the receiver's copy.
 
-    ``h <- h + C(x - h)`` at both ends, C the codec, from ``h = 0``: so the first message holds the rows themselves.
-    Sender and receiver add the same decoded numbers to the same row, so they hold the same bit for bit and errors of
-    rounding never add up: what a message leaves is in the next difference (DIANA, Mishchenko et al. 2019, with step 1).
-    Rows and gradients that change little from epoch to epoch have small differences, and these fine steps, at the same
-    bytes; those that change by more than they are have coarser ones. ``E[h] = x`` with an unbiased codec, and the
-    variance of Theorem 1 is that of the difference, whose spread the assigner reads.
+    ``h <- h + C(x - h)`` at both ends, C the codec, from ``h = 0``, so the first message holds the rows themselves.
+    Sender and receiver add the same decoded values to the same copy, so their copies are identical bit for bit and
+    rounding errors never accumulate: the error of a message is part of the next difference (DIANA, Mishchenko et al.
+    2019, with step 1). Embeddings and gradients that change little between epochs have small differences and thus small
+    quantization steps at the same bytes; if they change by more than their own size, steps are larger. ``E[h] = x``
+    with an unbiased codec, and the variance of Theorem 1 is that of the difference; the assigner uses its range.
 
-    Both ends keep float32 rows of every message, and a message tells 16 bytes more. Held rows are in checkpoints.
-    Refused with rows of an epoch before, with a sampler, and at widths where a message leaves more than it takes.
-    Over float32 a row is off by a rounding, and nothing is saved. Error feedback is in it: see
+    Both ends store a float32 copy of every row, and a message has 16 more bytes. Checkpoints save the copies. Refused
+    with stale rows, with a sampler, and at bit-widths at which errors would grow. Over float32 a row has a rounding
+    error, and no bytes are saved. Includes the effect of error feedback, see
     :class:`gnnqlab.message.caches.feedback.Feedback`.
 
     Example:
@@ -39,26 +39,26 @@ class Difference(Cache):
     """
 
     def expected_share(self) -> float:
-        """Return the share of rows that travel: all."""
+        """Return the share of rows that are sent: 1."""
         return 1.0
 
     def at_work(self) -> DifferencesAtWork:
-        """Return what runs on one worker."""
+        """Create the run-time state of one worker."""
         return DifferencesAtWork()
 
     def build(self) -> _EveryRow:
         return _EveryRow()
 
     def refuses(self, system: Any) -> str:
-        """Say why a system cannot send differences."""
+        """Return the reason why a system cannot send differences, or an empty string."""
         return needs_rows_of_this_epoch(system) or needs_fading_errors(system)
 
 
 class DifferencesAtWork(RowCacheState):
-    """The rows that one worker and its peers have of each other's."""
+    """Run-time state of one worker: copies of the rows that it sends and receives."""
 
     def __init__(self) -> None:
-        super().__init__(alike=True)
+        super().__init__(both_ends=True)
 
     def build(self) -> _EveryRow:
         return _EveryRow()
@@ -68,6 +68,8 @@ class DifferencesAtWork(RowCacheState):
 
 
 class _EveryRow(Chooser):
+    """Chooser that sends the difference of every row."""
+
     differences: ClassVar[bool] = True
 
     def choose(self, x: Tensor, rows: Tensor, held: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Error feedback: what rounding left of a row goes into the same row's next message (EC-Graph, ICDE 2022)."""
+"""Error feedback: the rounding error of a row is added to its next message (EC-Graph, ICDE 2022)."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from gnnqlab.settings import OneOf, check
 __all__ = ["FedBack", "Feedback"]
 
 DIRECTIONS = ("forward", "backward")
-_BIASED = "puts what was left of a row into its next message, so that one message is biased"
+_BIASED = "adds the rounding error of a row to its next message, so a single message is biased"
 
 
 @dataclass(frozen=True)
 class Feedback(Cache):
-    """What rounding left of a row is added to the same row's next message (EC-Graph's responding-end compensation).
+    """Add the rounding error of a row to its next message (EC-Graph's responding-end compensation).
 
-    ``m_t = x_t + e_(t-1)``, ``e_t = m_t - C(m_t)``, ``e_0 = 0``, C the codec, biased or not; each row and receiver has
-    an e. What receivers decode adds up: ``sum_t C(m_t) = sum_t x_t - e_T``, so that over a training the sum of all
-    messages is off by one rounding, where rounding to the nearest alone errs alike in every epoch in which a row
-    stays. Only the sender keeps e, in float32, and in checkpoints; bytes and messages are those of the codec.
+    ``m_t = x_t + e_(t-1)``, ``e_t = m_t - C(m_t)``, ``e_0 = 0``, C the codec, biased or not, with one e per row and
+    receiver. The decoded messages sum to ``sum_t C(m_t) = sum_t x_t - e_T``: over a training the sum is off by a single
+    rounding error, while rounding to the nearest alone repeats the same error as long as a row does not change. Only
+    the sender stores e, in float32, and saves it in checkpoints; messages have the same size as without feedback.
 
-    **One message is biased**: given what was left, ``E[C(m_t)] = x_t + e_(t-1)``, with any codec. So the gradient of an
-    epoch is not unbiased and Theorem 1 (AdaQP) has nothing to say of it (:mod:`gnnqlab.systems.unbiased`): bits that
-    weigh rows by its variance are refused, ``theory.check`` and variances of forecasts too, and so are widths where a
-    message leaves more than it takes, where e would grow.
+    **A single message is biased**: given e, ``E[C(m_t)] = x_t + e_(t-1)`` with an unbiased codec. So the gradient of an
+    epoch is biased and Theorem 1 (AdaQP) does not apply (:mod:`gnnqlab.systems.unbiased`): adaptive bit policies based
+    on its variance, ``theory.check`` and variances of forecasts are refused, and so are bit-widths at which e would
+    grow.
 
-    Differs: EC-Graph feeds back gradients alone, ``direction="backward"``, and codes rows forward against a prediction;
-    its codes lie between the ends of a whole message. With :class:`gnnqlab.message.caches.difference.Difference`
-    nothing need be fed back: what a message left is in the next difference.
+    Differs: EC-Graph feeds back gradients only, ``direction="backward"``, and encodes embeddings relative to a
+    prediction; its codes span the range of a whole message. :class:`gnnqlab.message.caches.difference.Difference` needs
+    no feedback: the error of a message is part of the next difference.
 
     Example:
         >>> Feedback().directions, Feedback(direction="backward").directions
@@ -50,66 +50,66 @@ class Feedback(Cache):
     """
 
     direction: Annotated[str, OneOf(("both", *DIRECTIONS))] = "both"
-    """Whose errors are fed back: ``forward`` (rows), ``backward`` (their gradients, as EC-Graph does) or ``both``."""
+    """Errors to feed back: of embeddings (``forward``), of gradients (``backward``, as in EC-Graph), or of ``both``."""
 
     def __post_init__(self) -> None:
         check(self)
 
     @property
     def directions(self) -> tuple[str, ...]:
-        """The directions in which errors are fed back."""
+        """Directions in which errors are fed back."""
         return DIRECTIONS if self.direction == "both" else (self.direction,)
 
     def expected_share(self) -> float:
-        """Return the share of rows that travel: all."""
+        """Return the share of rows that are sent: 1."""
         return 1.0
 
     def build(self) -> None:
-        """Choose no rows: all travel, and receivers hold none."""
+        """Return ``None``: all rows are sent, and receivers store no copies."""
         return None
 
     def at_work(self) -> FeedbackAtWork:
-        """Return what runs on one worker."""
+        """Create the run-time state of one worker."""
         return FeedbackAtWork(self)
 
     def biased(self, direction: str) -> str:
-        """Say why one message of a direction is biased; empty where nothing is fed back."""
+        """Return the reason why messages of a direction are biased; empty without feedback."""
         return _BIASED if direction in self.directions else ""
 
     def refuses(self, system: Any) -> str:
-        """Say why errors cannot be fed back in a system."""
+        """Return the reason why a system cannot use error feedback, or an empty string."""
         for direction in self.directions:
             bits = of_direction(system.bits, direction)
             if bits.weighs_rows:
                 return (
-                    f"it {_BIASED}, and bits {type(bits).__name__} weigh rows by the variance of unbiased codes "
-                    "(AdaQP Theorem 1); choose cache Difference() or other bits"
+                    f"it {_BIASED}, and bits {type(bits).__name__} assume unbiased codes (AdaQP Theorem 1); choose "
+                    "cache Difference() or other bits"
                 )
         if system.exchange.sends_blocks:
             return (
-                "what is left is kept of each row and receiver, and this exchange sends whole blocks to all; choose "
-                "exchange Halo() or Replicas()"
+                "errors are stored per row and receiver, but this exchange sends whole blocks to all; choose exchange "
+                "Halo() or Replicas()"
             )
         if system.schedule.in_turn:
             return (
-                "rows that are fetched again for the backward pass must come as they came before, without what was "
-                "left of them then; choose schedule Synchronous(), Overlapped() or Pipelined()"
+                "rows that are fetched again for the backward pass must be identical, but error feedback would change "
+                "them; choose schedule Synchronous(), Overlapped() or Pipelined()"
             )
         return needs_fading_errors(system, self.directions)
 
 
 class FeedbackAtWork(RowCacheState):
-    """What is left of the rows that one worker sends."""
+    """Run-time state of one worker: errors of the rows that it sends."""
 
     def __init__(self, settings: Feedback) -> None:
-        super().__init__(alike=False)
+        super().__init__(both_ends=False)
         self._directions = settings.directions
 
     def build(self) -> None:
         return None
 
     def selection_at(self, place: ExchangeKey, plan: Plan) -> AllRowsOfRoute:
-        """Return the selection of a place: every row, with what was left of it in the directions that feed it back."""
+        """Return the selection of an exchange key: every row, plus its error in directions with feedback."""
         return FedBack(plan, self.held_at(place)) if place.direction in self._directions else AllRowsOfRoute()
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
@@ -117,11 +117,11 @@ class FeedbackAtWork(RowCacheState):
 
 
 class FedBack(AllRowsOfRoute):
-    """Every row, with what was left of it.
+    """Selection that sends every row plus the error of its last message.
 
     Args:
-        plan: with all rows that the place may send.
-        left: where to keep it; whoever gives it keeps it in checkpoints.
+        plan: plan with all rows that may be sent.
+        left: storage of the errors; the caller saves it in checkpoints.
     """
 
     encodes_rows = False
@@ -129,39 +129,41 @@ class FedBack(AllRowsOfRoute):
     def __init__(self, plan: Plan, left: Held) -> None:
         self._plan = plan
         self.left = left
-        """(``send``, peer) -> what is left of all rows of a route, float32 ``(n, D)``."""
+        """(``send``, peer) -> errors of all rows of a route, float32 ``(n, D)``."""
 
     def outgoing(
         self, x: Tensor, route: Route, layout: Layout, buffer: Tensor, *, epoch: int, widths: int | Tensor, codec: Codec
     ) -> Outgoing:
         if not layout.num_bytes:
             return Outgoing(x, route.rows, route.ids, layout, buffer)
-        left = self._left_of(route.peer, x)
-        message = x.index_select(0, route.rows).add_(left[_at(route)])
+        errors = self._error_of(route.peer, x)
+        message = x.index_select(0, route.rows).add_(errors[_sampled(route)])  # (k, D)
         return Outgoing(message, all_places(route.num_rows, x), route.ids, layout, buffer)
 
     def encoded(self, message: Outgoing, route: Route, codec: Codec, noise: Noise) -> None:
-        """Keep what the message leaves of its rows."""
+        """Store the errors of the message, ``e = m - C(m)``."""
         layout = message.layout
         assert layout is not None
         if not layout.num_bytes:
             return
-        came, places, ids = (
+        # Decode what the receiver will decode: the error includes the rounding of the parameters.
+        decoded, places, ids = (
             torch.empty_like(message.x),
             layout.to_wire_order(message.rows),
             layout.to_wire_order(message.ids),
         )
-        codec.decode(message.segment, layout, came, places, accumulate=False, ids=ids, noise=noise)
-        self.left["send", route.peer][_at(route)] = message.x.sub_(came)
+        codec.decode(message.segment, layout, decoded, places, accumulate=False, ids=ids, noise=noise)
+        self.left["send", route.peer][_sampled(route)] = message.x.sub_(decoded)  # errors of other rows are unchanged
 
-    def _left_of(self, peer: int, x: Tensor) -> Tensor:
-        shape = (self._plan.to_peer(peer).num_rows, x.shape[1])
-        left = self.left.get(("send", peer))
-        if left is None or left.shape != shape:
-            left = self.left["send", peer] = x.new_zeros(shape)
-        return left
+    def _error_of(self, peer: int, x: Tensor) -> Tensor:
+        """Return the stored errors of a route, zeros at first."""
+        shape = (self._plan.to_peer(peer).num_rows, x.shape[1])  # all rows of the route, sampled or not
+        errors = self.left.get(("send", peer))
+        if errors is None or errors.shape != shape:
+            errors = self.left["send", peer] = x.new_zeros(shape)
+        return errors
 
 
-def _at(route: Route) -> Tensor | slice:
-    """Return which rows of all those of a route these are."""
+def _sampled(route: Route) -> Tensor | slice:
+    """Return the positions of the sampled rows among all rows of a route."""
     return slice(None) if route.kept is None else route.kept

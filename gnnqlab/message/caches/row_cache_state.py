@@ -1,4 +1,4 @@
-"""Rows that a worker keeps from one message to the next, place by place, over checkpoints too."""
+"""Rows that a worker stores between messages, by exchange key, and their checkpoints."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ __all__ = ["RowCacheState", "RowCacheCheckpoint"]
 
 
 class RowCacheState(RunningCache):
-    """What the messages of one worker leave behind.
+    """Run-time state of a cache that stores rows between messages.
 
     Args:
-        alike: whether both ends hold the same, bit for bit: then a receiver's rows are kept for its sender too. Else
-            only senders hold something.
+        both_ends: True if sender and receiver store identical rows, of which a checkpoint saves the receiver's; False
+            if only senders store rows.
     """
 
     stands_for: ClassVar[dict[str, str]] = {"held": "halo"}
 
-    def __init__(self, *, alike: bool) -> None:
+    def __init__(self, *, both_ends: bool) -> None:
         self.held: dict[ExchangeKey, Held] = {}
-        """By place: what the receivers have, of both ends of this worker's messages, or what its sender keeps."""
-        self._sides = ("receive", "send") if alike else ("send",)
+        """Exchange key -> the receivers' copies, for messages sent and received, or the rows stored by the sender."""
+        self._sides = ("receive", "send") if both_ends else ("send",)
 
     def held_at(self, place: ExchangeKey) -> Held:
-        """Return where the channel of a place keeps rows."""
+        """Return the storage of an exchange key."""
         return self.held.setdefault(place, {})
 
     def kept(self, worker: WorkerContext) -> dict[str, Tensor] | None:
-        """Return what a checkpoint keeps of this worker, under names of its own; ``None`` of a worker without peers."""
+        """Return this worker's rows for a checkpoint, under globally unique names; ``None`` without peers."""
         if worker.workers == 1:
             return None
         return {
             "/".join(map(str, (*place, *_ends(side, worker.rank, peer)))): rows
             for place, held in self.held.items()
             for (side, peer), rows in held.items()
-            if side == self._sides[0]
+            if side == self._sides[0]  # of two identical copies only the receiver's is saved
         }
 
     def put_back(self, tensors: Mapping[str, Tensor], worker: WorkerContext) -> None:
-        """Take what :meth:`kept` returned on all workers; each end takes what is its own."""
+        """Restore the rows that :meth:`kept` returned on all workers; each worker takes those it sends or receives."""
         for name, rows in tensors.items():
             layer, direction, round_, *ends = name.split("/")
             sender, receiver = map(int, ends)
@@ -58,12 +58,12 @@ class RowCacheState(RunningCache):
 
 
 class RowCacheCheckpoint(Adaptive):
-    """Decides nothing: takes rows over a checkpoint.
+    """Callback without decisions that saves the rows of a cache in checkpoints.
 
     Args:
-        name: in the checkpoint.
-        rows: which.
-        seat: of this worker.
+        name: name in the checkpoint.
+        rows: cache with the rows.
+        seat: context of this worker.
     """
 
     decides: ClassVar[bool] = False
@@ -79,5 +79,5 @@ class RowCacheCheckpoint(Adaptive):
 
 
 def _ends(side: str, rank: int, peer: int) -> tuple[int, int]:
-    """Return sender and receiver of a side."""
+    """Return sender and receiver of a message, from the side of ``rank``."""
     return (peer, rank) if side == "receive" else (rank, peer)

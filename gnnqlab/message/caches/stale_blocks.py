@@ -1,7 +1,7 @@
-"""SANCUS's cache: a whole block stays home while it is young enough, or has moved little enough.
+"""SANCUS's cache: skip the broadcast of a whole block while its copies are recent or similar enough.
 
-What is bounded is the staleness of the blocks that others use: by a period that all share, by the age of each block, or
-by how far it has moved from what was last broadcast. The owner decides for all.
+The staleness of the copies is bounded: by a common period, by the age of each block, or by the distance from the last
+broadcast. The owner of a block decides for all workers.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ MEASURES = ("relative", "absolute")
 
 @dataclass(frozen=True, kw_only=True)
 class StaleBlocks(Cache):
-    """A worker whose rows changed little skips its broadcast, and all others go on with the block they have.
+    """Skip the broadcast of a block whose rows changed little; the other workers reuse their copy.
 
-    Forward only: gradients are always those of this epoch. Block H of owner p travels in epoch t, by ``rule``
+    Forward only: gradients are always those of this epoch. Block H of owner p is sent in epoch t, by ``rule``
 
-        fixed      where t is a multiple of ``every``, for all owners alike
-        age        where t - t' >= ``every``, t' the epoch of its last broadcast
-        variation  where ||H - H'|| > ``epsilon`` ||H'||, H' what receivers hold, norms of Frobenius
+        fixed      if t is a multiple of ``every``, for all owners
+        age        if t - t' >= ``every``, t' the epoch of its last broadcast
+        variation  if ||H - H'|| > ``epsilon`` ||H'||, H' the receivers' copy, Frobenius norms
 
-    and always in the first ``warm_up`` epochs, where t - t' would be above ``max_age``, and at its first use. The owner
-    multiplies its own rows as they are. With a quantizing codec H' is what was decoded, at the owner too.
+    and always in the first ``warm_up`` epochs, if t - t' > ``max_age``, and at its first use. The owner aggregates its
+    own current rows. With a quantizing codec H' is the decoded block, at the owner too.
 
-    Differs: the threshold of ``variation`` is a share of the norm, so that it means the same for blocks of any size;
-    ``measure="absolute"`` has ``||H - H'|| > epsilon`` as SANCUS's description has it. Defaults are ours.
+    Differs: the threshold of ``variation`` is relative to the norm, so that it has the same meaning for blocks of any
+    size; ``measure="absolute"`` has ``||H - H'|| > epsilon`` as SANCUS's description has it. Defaults are ours.
 
     Example:
         >>> cache = StaleBlocks(rule="fixed", every=3, max_age=9)
@@ -48,70 +48,70 @@ class StaleBlocks(Cache):
     """
 
     of_blocks: ClassVar[bool] = True
-    """It holds whole blocks, which an exchange of blocks alone has."""
+    """True: the cache skips whole blocks, which only a broadcast exchange sends."""
 
     rule: Annotated[str, OneOf(RULES)] = "variation"
     """``fixed``, ``age`` or ``variation``."""
     every: Annotated[int, Range(1)] = 2
     """Epochs between broadcasts, for ``fixed`` and ``age``; 1: every epoch."""
     epsilon: Annotated[float, Range(0)] = 0.05
-    """For ``variation``: by how much a block may have moved; with 0 only one that did not change at all stays home."""
+    """For ``variation``: largest skipped change; 0 skips only unchanged blocks."""
     measure: Annotated[str, OneOf(MEASURES)] = "relative"
-    """Whether ``epsilon`` is a share of the norm of what is held, or a norm itself."""
+    """``relative``: ``epsilon`` is a share of the norm of the copy; ``absolute``: it is compared with the change."""
     warm_up: Annotated[int, Range(0)] = 0
-    """Epochs at the beginning in which every block travels."""
+    """Number of first epochs in which every block is sent."""
     max_age: Annotated[int, Range(0)] = 10
-    """Most epochs by which a block that is used may be older than the rows around it."""
+    """Maximum staleness of a copy, in epochs."""
     as_released: bool = False
-    """Do as the published code, which sets up its caches and then switches all of them off: every block travels."""
+    """Reproduce the published code, which creates its caches and then disables all of them: every block is sent."""
 
     def __post_init__(self) -> None:
         check(self)
 
     @property
     def assumes(self) -> str:
-        """What forecasts have to assume."""
-        known = self.as_released or self.rule != "variation"
-        return "" if known else "every block travels: which stay home is known in training alone"
+        """Assumption of forecasts, as text."""
+        is_known = self.as_released or self.rule != "variation"
+        return "" if is_known else "every block is sent: the skipped blocks are only known in training"
 
     def due(self, epoch: int, *, held_since: int) -> bool:
-        """Return whether a block travels whatever its rows are."""
+        """Return True if a block must be sent by its age or period, independently of its rows."""
         age = epoch - held_since
         if epoch < self.warm_up or age > self.max_age:
             return True
         return epoch % self.every == 0 if self.rule == "fixed" else self.rule == "age" and age >= self.every
 
     def build(self) -> BlocksAtWork | None:
-        """Return what runs of it; ``None`` where no block stays home, as in the published code."""
+        """Create the run-time state; ``None`` if no block is ever skipped, as in the published code."""
         return None if self.as_released else BlocksAtWork(self)
 
     def at_work(self) -> RunningCache:
         return self.build() or self
 
     def share(self, direction: str, epoch: int | None) -> float:
-        """Return the share of blocks that travel, as forecasts expect it, in an epoch or, ``None``, in a usual one."""
+        """Return the expected share of blocks that are sent in an epoch; ``None``: in a typical epoch."""
         if self.as_released or direction == "backward" or self.rule == "variation":
             return 1.0
         if epoch is None:
             return max(1.0 / self.every, 1.0 / (self.max_age + 1))
+        # Ages depend on earlier broadcasts, so replay them from epoch 0, in which every block is sent.
         since = 0
         for now in range(1, epoch + 1):
-            travels = self.due(now, held_since=since)
-            since = now if travels else since
+            since = now if self.due(now, held_since=since) else since
         return 1.0 if since == epoch else 0.0
 
     def refuses(self, system: Any) -> str:
-        """Say why a system cannot have it."""
+        """Return the reason why a system cannot use this cache, or an empty string."""
         if not system.exchange.sends_blocks:
             return (
-                "it keeps whole blocks home, and this exchange sends single rows; choose exchange Broadcast() with "
+                "it skips whole blocks, but this exchange sends single rows; choose exchange Broadcast() with "
                 "partition Contiguous(), or cache AdaptiveCache()"
             )
         return needs_rows_of_this_epoch(system)
 
 
 class BlocksAtWork(RunningCache):
-    """The cache of one worker: what is held of every place, and since when."""
+    """Run-time state of one worker: stored blocks by exchange key, and the epochs of their last broadcasts."""
 
     stands_for: ClassVar[dict[str, str]] = {"held": "halo"}
 
@@ -119,41 +119,44 @@ class BlocksAtWork(RunningCache):
         self.settings = settings
         self.held: dict[ExchangeKey, Held] = {}
         self.since: dict[ExchangeKey, int] = {}
-        """ExchangeKey -> epoch in which this worker last sent its block there."""
+        """Exchange key -> epoch in which this worker last sent its block."""
 
     def build(self) -> BlocksAtWork:
         return self
 
     def chooser_at(self, place: ExchangeKey) -> _Block:
-        """Return who decides for a place."""
+        """Return the chooser of an exchange key."""
         return _Block(self, place)
 
     def held_at(self, place: ExchangeKey) -> Held:
-        """Return where the channel of a place keeps the block."""
+        """Return the storage of an exchange key."""
         return self.held.setdefault(place, {})
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
-        return [_Kept(self, training.worker)]
+        return [_BlockCheckpoint(self, training.worker)]
 
 
 class _Block:
+    """Chooser of the block of one exchange key."""
+
     def __init__(self, cache: BlocksAtWork, place: ExchangeKey) -> None:
         self._cache, self._place = cache, place
 
     def refreshes(self, x: Tensor, held: Tensor | None, epoch: int) -> bool:
         settings, since = self._cache.settings, self._cache.since
-        travels = held is None or settings.due(epoch, held_since=since[self._place])
-        if not travels and settings.rule == "variation":
+        is_sent = held is None or settings.due(epoch, held_since=since[self._place])
+        if not is_sent and settings.rule == "variation":
             assert held is not None
             bound = settings.epsilon * (float(held.norm()) if settings.measure == "relative" else 1.0)
-            travels = not float((x - held).norm()) <= bound  # a block that is not finite travels, and is refused
-        if travels:
+            # Negated, so that a block with NaN is sent, and then refused by the codec.
+            is_sent = not float((x - held).norm()) <= bound
+        if is_sent:
             since[self._place] = epoch
-        return travels
+        return is_sent
 
 
-class _Kept(Adaptive):
-    """Keeps blocks over a checkpoint: each owner its own, which are what all others have."""
+class _BlockCheckpoint(Adaptive):
+    """Callback that saves blocks in checkpoints: each owner its own, identical to the copies of all receivers."""
 
     name = "blocks"
     decides = False
@@ -168,7 +171,7 @@ class _Kept(Adaptive):
         own = {}
         for place, held in self._cache.held.items():
             for (side, _), rows in held.items():
-                if side == "send":
+                if side == "send":  # receivers have the same copy, so only owners save theirs
                     name = f"{place.layer}/{place.direction}/{place.round}/{rank}"
                     own[name] = rows
                     own[f"{name}/since"] = torch.tensor([self._cache.since[place]])
@@ -177,9 +180,9 @@ class _Kept(Adaptive):
     def load(self, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
         for name, rows in tensors.items():
             layer, direction, round_, owner, *what = name.split("/")
-            place, mine = ExchangeKey(int(layer), direction, int(round_)), int(owner) == self._seat.rank
-            if what and mine:
+            place, is_owner = ExchangeKey(int(layer), direction, int(round_)), int(owner) == self._seat.rank
+            if what and is_owner:
                 self._cache.since[place] = int(rows)
             elif not what:
                 held = self._cache.held_at(place)
-                held["send" if mine else "receive", int(owner)] = rows.to(self._seat.device, copy=True)
+                held["send" if is_owner else "receive", int(owner)] = rows.to(self._seat.device, copy=True)

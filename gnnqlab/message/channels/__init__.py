@@ -1,1 +1,1 @@
-"""Channels: the rows of one layer and direction, from one worker to its peers."""
+"""Channels: exchange the embeddings or gradients of one layer with all peers."""

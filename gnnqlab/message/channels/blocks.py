@@ -1,8 +1,7 @@
-"""A block of rows that its owner sends to all others, or skips.
+"""Selection for broadcast: a worker sends its whole block of rows to all others, or skips it.
 
-The sender decides: a bit of its own is in front of the block, in the same message, and says whether the block follows.
-Both ends hold the block as it was decoded, so receivers that get a bit alone have what its owner knows them to have.
-Letters: n rows of the block, D columns.
+A flag in front of each message is 1 if the block follows. The owner decides. Owner and receivers store the block as
+decoded, so after a skip receivers use a copy that the owner has too. Letters: n rows of the block, D columns.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from gnnqlab.partition.plan import Route
 __all__ = ["SkippedBlock"]
 
 _HEAD = 16
-"""Bytes of the bit in front, so that float32 rows behind it stay aligned."""
+"""Bytes of the flag, padded so that float32 rows after it are aligned."""
 
 
 class SkippedBlock(AllRowsOfRoute):
-    """The block of one round, when its owner says so.
+    """Selection that sends the block of one round if its owner refreshes it.
 
     Args:
-        rank: this worker.
-        chooser: of this place, on this worker.
-        held: where to keep blocks; whoever gives it keeps it in checkpoints.
+        rank: rank of this worker.
+        chooser: decides on this worker, for this exchange key.
+        held: storage of decoded blocks; the caller saves it in checkpoints.
     """
 
     stands_for: ClassVar[dict[str, str]] = {"held": "halo"}
@@ -44,7 +43,7 @@ class SkippedBlock(AllRowsOfRoute):
 
     @property
     def held_bytes(self) -> int:  # type: ignore[override]
-        """Bytes of what is held of this block."""
+        """Bytes of the stored copies of this block."""
         return sum(rows.untyped_storage().nbytes() for rows in self.held.values())
 
     def length(self, layout: Layout) -> int:
@@ -56,17 +55,18 @@ class SkippedBlock(AllRowsOfRoute):
         if not layout.num_bytes:
             return Outgoing(x, route.rows, route.ids, None, buffer)
         held = self.held.get(("send", self._rank))
-        fresh = held is None or held.shape != (layout.num_rows, layout.columns)
-        if fresh:
+        is_new = held is None or held.shape != (layout.num_rows, layout.columns)
+        if is_new:
             self.held["send", self._rank] = x.new_zeros(layout.num_rows, layout.columns)
-        follows = self._chooser.refreshes(x, None if fresh else held, epoch)
+        is_sent = self._chooser.refreshes(x, None if is_new else held, epoch)
         buffer[:_HEAD] = 0
-        buffer[0] = int(follows)
-        sent, segment = (layout, buffer) if follows else (None, buffer[:_HEAD])
+        buffer[0] = int(is_sent)
+        # A skipped block sends only the flag; the message is shorter than its buffer.
+        sent, segment = (layout, buffer) if is_sent else (None, buffer[:_HEAD])
         return Outgoing(x, route.rows, route.ids, sent, segment, _HEAD)
 
     def encoded(self, message: Outgoing, route: Route, codec: Codec, noise: Noise) -> None:
-        """Update what the owner has, and receivers will have, of the block."""
+        """Store the decoded block at the owner, identical to the copies of its receivers."""
         layout = message.layout
         assert layout is not None
         held, ids = self.held["send", self._rank], layout.to_wire_order(message.ids)
@@ -85,6 +85,7 @@ class SkippedBlock(AllRowsOfRoute):
     ) -> Contents:
         if not segment.numel() or bool(segment[0]):
             return Contents(layout, segment, segment[_HEAD:])
+        # Skipped: an empty layout, so that traffic counts no rows, and no positions to decode.
         no_rows = codec.layout(widths if isinstance(widths, int) else widths[:0], 0, layout.columns)
         return Contents(no_rows, segment[:_HEAD], segment[_HEAD:], torch.empty(0, dtype=torch.int64))
 
@@ -99,7 +100,7 @@ class SkippedBlock(AllRowsOfRoute):
         accumulate: bool,
         again: bool = False,
     ) -> Tensor:
-        """Return the block as it is held, whether it was received now or earlier."""
+        """Return the stored block, which may be stale; a message that contains the block updates it first."""
         layout, key = contents.layout, ("receive", route.peer)
         if contents.places is None and route.num_rows:
             held = self.held.get(key)

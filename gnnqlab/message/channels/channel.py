@@ -1,7 +1,7 @@
-"""One place of an exchange: rows in, messages out, rows back in.
+"""Send and receive the rows of one exchange key (layer, direction, round).
 
-A place is a layer, a direction and a round. The channel joins plan, cache, codec, bits and transport. Sender and
-receiver derive widths and layouts from the same policy, so they agree without asking each other.
+A channel combines plan, cache, codec, bit policy and transport. Sender and receiver derive bit-widths and layouts from
+the same policy, so neither is transmitted.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from gnnqlab.partition.plan import Plan, Route
 __all__ = ["ByteBuffers", "Channel"]
 
 ByteBuffers = dict[tuple[str, int], Tensor]
-"""(which rows, peer) -> bytes of these rows, uint8: those of a forward message out are those of a backward one in. Of
-blocks, which one message brings to all peers: (``send`` or ``receive``, slot); no two messages under way share one."""
+"""(side, peer) -> uint8 buffer. The backward pass receives gradients for the rows that the forward pass sends, so both
+share a buffer. For broadcast blocks the key is (``send`` or ``receive``, slot). Messages in flight share no buffer."""
 _OTHER = {"send": "receive", "receive": "send"}
 _NOTHING: tuple[Expected | None, set[int]] = (None, set())
 """No receives are posted."""
 
 
 class Channel:
-    """Moves the rows of one place between this worker and its peers."""
+    """Exchange of the rows of one key between this worker and its peers."""
 
     def __init__(
         self,
@@ -71,28 +71,28 @@ class Channel:
         """Open the channel.
 
         Args:
-            selection: which rows of a route are sent; by default all.
-            run: number of the run in the headers of messages; ``None`` sends messages without headers.
-            launch: calls what starts a transfer when a device has work for the meantime.
-            known: layouts that other channels of the same codec have made; they live as long as their widths.
-            keeps_buffers: whether bytes have the same memory in every epoch, or memory that is freed after use.
-            buffers: that memory, shared with channels whose messages are never under way with its own; by default new.
-            slot: which of the buffers receives the block of this place; its sender writes one message for all peers.
-                By default each peer has a message, and buffers, of its own.
-            counting: says whether the codes that come are counted; by default they are not.
-            ahead: says when receives are posted ahead of their exchange; by default never.
-            observers: receive an event for each message that is encoded or decoded.
+            selection: selects the rows of a route to send; by default all.
+            run: run number in message headers; ``None`` sends messages without headers.
+            launch: calls its argument, which starts the transfer, once other work of the device is queued.
+            known: layouts computed by other channels of the same codec; entries live as long as their bit-widths.
+            keeps_buffers: True reuses byte buffers in every epoch; False frees them after use.
+            buffers: shared byte buffers of channels that never have messages in flight together; by default new.
+            slot: index of the receive buffer of a broadcast block; its owner encodes one message for all peers.
+                By default each peer has a message and buffers of its own.
+            counting: enables the entropy count of received codes; off by default.
+            ahead: decides when receives are preposted; by default never.
+            observers: receive an event for each encoded or decoded message.
         """
         self.layer, self.direction, self.round, self.plan = layer, direction, round, plan
         self.place = ExchangeKey(layer, direction, round)
         self._run = run
         self._codec, self._bits, self._transport = codec, bits, transport
         self.selection = selection or AllRowsOfRoute()
-        """Which rows of a route are sent."""
+        """Selection of the rows of a route to send."""
         self._seed, self._phases, self._launch = seed, phases, launch
         self._known: KnownLayouts = WeakTensorKeyDictionary() if known is None else known
         self._epoch = 0
-        self._laid: MessageLayouts | None = None
+        self._message_layouts: MessageLayouts | None = None
         self._keeps_buffers = keeps_buffers
         self._buffers: ByteBuffers = {} if buffers is None else buffers
         self._slot = slot
@@ -100,51 +100,52 @@ class Channel:
         self._ahead, self._device = ahead, torch.device("cpu")
         self._expected: dict[int, tuple[Expected | None, set[int]]] = {}
         self.bytes_payload = 0
-        """Payload bytes sent so far, all peers."""
+        """Payload bytes sent so far to all peers."""
         self.bytes_params = 0
-        """Parameter bytes sent so far, all peers."""
+        """Bytes of quantization parameters sent so far to all peers."""
         self.bytes_headers = 0
-        """Header bytes sent so far, all peers."""
+        """Header bytes sent so far to all peers."""
         self.rows_sent = self.rows_offered = 0
-        """Rows that a cache has sent so far, and that there were to send, all peers; 0 without a cache."""
+        """Rows sent so far by a cache, and rows that it could have sent, to all peers; 0 without a cache."""
         self.spreads: dict[int, Tensor] = {}
-        """What encoding noted of each row in the last message to a peer, plan order: the trace of the assigner."""
+        """Peer -> statistics of each row, recorded while encoding the last message to it, in plan order; the bit
+        assigner reads them."""
 
     @property
     def arrivals(self) -> list[MessageRecord]:
-        """Messages received since the list was last cleared."""
+        """Records of the messages received since the list was last cleared."""
         return self._received.arrivals
 
     @property
     def buffers(self) -> list[Tensor]:
-        """Byte buffers that are kept from epoch to epoch."""
+        """Byte buffers that are reused in every epoch."""
         return list(self._buffers.values())
 
     @property
     def wire_s(self) -> float:
-        """Seconds during which this channel had bytes under way."""
+        """Seconds in which this channel had messages in flight."""
         return self._received.wire_s
 
     @property
     def epsilon(self) -> float | None:
-        """Threshold by which a cache chooses rows; ``None`` if none does."""
+        """Threshold with which a cache selects rows; ``None`` without one."""
         return self.selection.epsilon
 
     @property
     def columns(self) -> int:
         """D of the last message."""
-        assert self._laid is not None, "nothing was sent yet"
-        return self._laid.columns
+        assert self._message_layouts is not None, "nothing was sent yet"
+        return self._message_layouts.columns
 
     @property
     def layouts(self) -> Layouts:
         """Layouts of the last messages."""
-        return {} if self._laid is None else self._laid.layouts
+        return {} if self._message_layouts is None else self._message_layouts.layouts
 
     def taken(self, x: Tensor) -> Tensor:
-        """Return rows as this channel posts them: bfloat16 where its codec writes such as they are, else float32."""
-        as_they_are = self.selection.encodes_rows and self._codec.takes_bfloat16
-        return x if as_they_are else to_float32(x)
+        """Convert rows to float32, unless the codec encodes bfloat16 rows directly."""
+        encodes_bfloat16 = self.selection.encodes_rows and self._codec.takes_bfloat16
+        return x if encodes_bfloat16 else to_float32(x)
 
     def post(
         self,
@@ -156,108 +157,103 @@ class Channel:
         sampled_in: int | None = None,
         still: bool = False,
     ) -> PendingReceive:
-        """Encode the rows of ``x`` for every peer and start moving them.
+        """Encode the rows of ``x`` for every peer, post the receives and start the transfer.
 
         Args:
             x: ``(n, D)``, float32 or as :meth:`taken` returns them, the rows that the plan's send routes index.
-            out: float32 ``(m, D)``, where the plan's receive routes put rows; must live until they are there. A size:
-                where is said when they are decoded; only rows that are added can wait for that.
-            epoch: enters the noise, and decides which bit-widths are in force.
-            plan: those of the plan's rows that travel this time; by default all.
-            sampled_in: epoch whose sample these are, for who needs the rows; ``None``: no sample.
-            still: whether ``x`` stays as it is until the rows have gone, so that they may be sent from where they lie.
+            out: float32 ``(m, D)``, output that the plan's receive routes index; must live until decoding is done. Or
+                only its size, if the plan accumulates; then the output is passed to :meth:`PendingReceive.decode`.
+            epoch: selects the bit-widths in force; part of the noise key.
+            plan: subset of the plan's rows that is sent in this epoch; by default all.
+            sampled_in: epoch in which the subset was sampled; ``None``: not sampled.
+            still: True if ``x`` is not modified before the transfer ends, so that rows may be sent without a copy.
 
         Raises:
             NonFiniteMessage: if a row to send holds NaN or Inf.
         """
         plan = plan or self.plan
-        laid = self._lay_out(plan, x.shape[1], epoch)
+        message_layouts = self._lay_out(plan, x.shape[1], epoch)
+        # Preposted receives are those of all rows of the plan in one epoch; others cannot be used.
         expected, landed = self._expected.pop(epoch, _NOTHING) if plan is self.plan else _NOTHING
         self._expected.clear()
         if self._ahead is not None:
             self._ahead.posts(self, epoch)
-            if expected is None:
-                expected, landed = self._expect(laid, out, epoch, x.device)
+            if expected is None:  # post receives now, so that peers can send while this worker encodes
+                expected, landed = self._expect(message_layouts, out, epoch, x.device)
         send: dict[int, Tensor] = {}
         block: Outgoing | None = None
         with self._phases("encode"):
             for route in plan.send:
-                if block is not None:  # written once, for its first receiver
+                if block is not None:  # encoded once, for the first receiver
                     send[route.peer] = self._share_block(block, route, plan.send[0].peer, epoch)
                     continue
-                message = self._outgoing(x, route, laid, epoch, still=still)
+                message = self._outgoing(x, route, message_layouts, epoch, still=still)
                 send[route.peer] = message.segment
                 layout, noise = message.layout, self._noise(epoch, plan.rank, route.peer)
-                if layout is not None:
+                if layout is not None:  # None: rows are sent without encoding, or a block is skipped
                     rows, ids = layout.to_wire_order(message.rows), layout.to_wire_order(message.ids)
-                    try:  # encoded here, not in a method: the way of a row to its bytes is short
-                        spreads = self._codec.encode(
-                            message.x, rows, ids, layout, message.segment[message.head :], noise
-                        )
+                    body = message.segment[message.head :]
+                    try:
+                        spreads = self._codec.encode(message.x, rows, ids, layout, body, noise)
                     except NonFiniteRow as error:
                         raise self._refusal(error, ids) from error
                     self._note(message, route, spreads, noise)
                 block = message if self._slot is not None else None
-            headers = laid.headers(self.place, self._run, epoch) if expected is None else expected.headers
-        how: dict[str, Any] = {"expected": expected}
+            headers = message_layouts.headers(self.place, self._run, epoch) if expected is None else expected.headers
+        options: dict[str, Any] = {"expected": expected}
         if expected is None:
-            receive, landed = self._landing(laid, out, x.device)
-            how = {"bounded": True} if self.selection.bounded else {}
+            receive, landed = self._landing(message_layouts, out, x.device)
+            options = {"bounded": True} if self.selection.bounded else {}
         else:
             receive = dict(expected.receive)
         self.bytes_headers += 0 if headers is None else headers.num_bytes
         with self._phases("post"):
-            transfer = self._transport.post(send, receive, headers, **how)
-        self._launch(transfer.start)
+            transfer = self._transport.post(send, receive, headers, **options)
+        self._launch(transfer.start)  # on a GPU the transfer starts after the next product was launched
         self._epoch, self._device = epoch, x.device
         read = None if self._ahead is None else partial(self._ahead.read, self, epoch)
-        posted = PostedExchange(
-            laid,
-            transfer,
-            receive,
-            landed,
-            headers,
-            sampled_in,
-            partial(self._noise, epoch, receiver=self.plan.rank),
-            read,
-        )
+        noise_of = partial(self._noise, epoch, receiver=self.plan.rank)
+        posted = PostedExchange(message_layouts, transfer, receive, landed, headers, sampled_in, noise_of, read)
         return PendingReceive(posted, out, self.place, self._codec, self.selection, self._phases, self._received)
 
     def prepost(self, epoch: int) -> bool:
-        """Post the receives of this epoch's message now, if what comes is known: all rows of the plan, in bytes.
+        """Prepost the receives of this epoch's exchange; return True if they were posted.
 
-        Without headers nothing tells messages apart, so one that comes before it would be taken for it.
+        Needs the current layouts to be valid in ``epoch``, and headers: without them messages have no distinct tags,
+        so that an earlier message could match the receive.
         """
-        laid = self._laid
-        if laid is None or self._run is None:
+        message_layouts = self._message_layouts
+        if message_layouts is None or self._run is None:
             return False
-        nowhere, plan = torch.empty(0, laid.columns), self.plan
-        known = laid.fit(plan, laid.columns, self._bits.round(epoch))
-        if not known or not (plan.accumulate or self._codec.receive_view(nowhere) is None):
+        nowhere, plan = torch.empty(0, message_layouts.columns), self.plan
+        is_valid = message_layouts.fit(plan, message_layouts.columns, self._bits.round(epoch))
+        # A codec that receives directly into the output cannot prepost: the output does not exist yet.
+        if not is_valid or not (plan.accumulate or self._codec.receive_view(nowhere) is None):
             return False
-        self._expected[epoch] = self._expect(laid, nowhere, epoch, self._device)
+        self._expected[epoch] = self._expect(message_layouts, nowhere, epoch, self._device)
         return self._expected[epoch][0] is not None
 
     def _expect(
-        self, laid: MessageLayouts, out: Tensor | torch.Size, epoch: int, device: torch.device
+        self, message_layouts: MessageLayouts, out: Tensor | torch.Size, epoch: int, device: torch.device
     ) -> tuple[Expected | None, set[int]]:
-        """Post the receives of a message, if the transport does so; return them, and whose rows land in their places.
+        """Prepost the receives, if the transport can; return them, and the peers received directly into ``out``.
 
-        A message that may be shorter than its buffer is received when it is posted.
+        Messages that may be shorter than their buffer are not preposted.
         """
         prepost = getattr(self._transport, "prepost", None)
         if prepost is None or self.selection.bounded:
             return _NOTHING
-        receive, landed = self._landing(laid, out, device)
-        return prepost(receive, laid.headers(self.place, self._run, epoch)), landed
+        receive, landed = self._landing(message_layouts, out, device)
+        return prepost(receive, message_layouts.headers(self.place, self._run, epoch)), landed
 
     def as_received(self, x: Tensor) -> None:
-        """Put the rows of the last message into ``x`` as their receivers decode them, before the next one is written.
+        """Overwrite the sent rows of ``x`` with their decoded values; call it before the next ``post``.
 
-        So a sender's own row is the same as its receivers', bit for bit.
+        Sender and receivers then hold identical rows, bit for bit.
         """
         with self._phases("decode"):
             for route in self.plan.send:
+                # Rows that are float32 on the wire need no decoding: they already equal the receiver's.
                 layout, decoded = self.layouts["send", route.peer], self.selection.receives_as(route)
                 if decoded is not None:
                     x.index_copy_(0, route.rows, decoded)
@@ -268,37 +264,41 @@ class Channel:
                     self._codec.decode(segment, layout, x, rows, accumulate=False, ids=ids, noise=noise)
 
     def forget(self) -> None:
-        """Send every row next time: a channel without a cache always does."""
+        """Send every row in the next message; no effect without a cache."""
         self.selection.forget()
 
     def _noise(self, epoch: int, sender: int, receiver: int) -> Noise:
-        """Return the key of a message's noise, known to both ends; a row with its sender in it has one receiver."""
+        """Return the noise key of a message; sender and receiver compute the same one."""
         plan, forward = self.plan, self.direction == "forward"
-        named = 0 if forward and not plan.parts else sender + 1
-        of = stream(self.direction, self.layer, named, self.round)
-        behind = (receiver - sender - 1) % plan.workers if forward and not (plan.to_all or plan.parts) else 0
-        return Noise(self._seed, epoch, of, behind)
+        # Gradients and partial sums of one node come from several senders: the sender's rank keeps their errors
+        # independent. An embedding has one sender but several receivers, distinguished by their distance in the ring.
+        sender_key = 0 if forward and not plan.parts else sender + 1
+        stream_id = stream(self.direction, self.layer, sender_key, self.round)
+        distance = (receiver - sender - 1) % plan.workers if forward and not (plan.to_all or plan.parts) else 0
+        return Noise(self._seed, epoch, stream_id, distance)
 
-    def _outgoing(self, x: Tensor, route: Route, laid: MessageLayouts, epoch: int, *, still: bool) -> Outgoing:
-        """Return the message to one peer: its rows as they are in memory where possible, else what is to be encoded."""
+    def _outgoing(
+        self, x: Tensor, route: Route, message_layouts: MessageLayouts, epoch: int, *, still: bool
+    ) -> Outgoing:
+        """Return the message to one peer: a view of contiguous rows if the codec allows it, else rows to encode."""
         selection, key = self.selection, ("send", route.peer)
-        layout, lying = laid.layouts[key], None
+        layout, view = message_layouts.layouts[key], None
         if still and selection.in_place and route.first is not None and not self._observers.message_encoded:
             try:
-                lying = self._codec.send_view(x[route.first : route.first + route.num_rows])
+                view = self._codec.send_view(x[route.first : route.first + route.num_rows])
             except NonFiniteRow as error:
                 raise self._refusal(error, layout.to_wire_order(route.ids)) from error
-        if lying is not None:
-            self.bytes_payload += lying.numel()  # such rows have no parameters
-            return Outgoing(x, route.rows, route.ids, None, lying)
-        buffer = self._buffer(*key, laid.lengths[key], x.device)
-        how: dict[str, Any] = {"epoch": epoch, "widths": laid.widths[key], "codec": self._codec}
-        message = selection.outgoing(x, route, layout, buffer, **how)
+        if view is not None:
+            self.bytes_payload += view.numel()  # rows sent without a copy have no quantization parameters
+            return Outgoing(x, route.rows, route.ids, None, view)
+        buffer = self._buffer(*key, message_layouts.lengths[key], x.device)
+        options: dict[str, Any] = {"epoch": epoch, "widths": message_layouts.widths[key], "codec": self._codec}
+        message = selection.outgoing(x, route, layout, buffer, **options)
         self._count(message, route)
         return message
 
     def _count(self, message: Outgoing, route: Route) -> None:
-        """Count the bytes and rows of a message."""
+        """Add the bytes and rows of a message to the totals."""
         layout = message.layout
         self.bytes_headers += message.head
         if layout is not None:
@@ -309,7 +309,7 @@ class Channel:
             self.rows_offered += route.num_rows
 
     def _share_block(self, message: Outgoing, route: Route, first: int, epoch: int) -> Tensor:
-        """Return the bytes of the block that the first peer gets, for another."""
+        """Return the bytes of a block for a further peer; they were encoded for the first peer."""
         self._count(message, route)
         if self._observers.message_encoded:
             self._report(message, route.peer, self._noise(epoch, self.plan.rank, first))
@@ -318,17 +318,17 @@ class Channel:
         return message.segment
 
     def _note(self, message: Outgoing, route: Route, spreads: Tensor | None, noise: Noise) -> None:
-        """Report a message that was encoded, keep what encoding noted of its rows, and update what receivers have."""
+        """Report an encoded message, store its row statistics in plan order, and update the selection's state."""
         layout, peer = message.layout, route.peer
         assert layout is not None
         if self._observers.message_encoded:
             self._report(message, peer, noise)
         if spreads is not None:
-            if layout.order is not None:
+            if layout.order is not None:  # wire order -> plan order
                 spreads = torch.empty_like(spreads).index_copy_(0, layout.order, spreads)
             if message.places is None:
                 self.spreads[peer] = spreads
-            else:
+            else:  # rows that were skipped keep the statistics of their last message
                 shape = route.num_rows, *spreads.shape[1:]
                 if peer not in self.spreads or self.spreads[peer].shape != shape:
                     self.spreads[peer] = spreads.new_zeros(shape)
@@ -336,7 +336,7 @@ class Channel:
         self.selection.encoded(message, route, self._codec, noise)
 
     def _report(self, message: Outgoing, peer: int, noise: Noise) -> None:
-        """Emit the event of an encoded message; a block has one event for each receiver."""
+        """Emit the event of an encoded message; a block emits one event per receiver."""
         layout, offered = message.layout, self.plan.to_peer(peer)
         if layout is not None and offered.num_rows:
             ids, values = layout.to_wire_order(message.ids), message.x[layout.to_wire_order(message.rows)]
@@ -345,20 +345,20 @@ class Channel:
             report_encoded(self._observers, sent, values=values, offered_ids=offered.ids)
 
     def _landing(
-        self, laid: MessageLayouts, out: Tensor | torch.Size, device: torch.device
+        self, message_layouts: MessageLayouts, out: Tensor | torch.Size, device: torch.device
     ) -> tuple[dict[int, Tensor], set[int]]:
-        """Return where each peer's bytes arrive, and the peers whose rows then are where they belong."""
-        receive, landed, plan = {}, set(), laid.plan
+        """Return the receive buffer of each peer, and the peers received directly into ``out``."""
+        receive, landed, plan = {}, set(), message_layouts.plan
         replaced = not plan.accumulate and self.selection.in_place
         for route in plan.receive:
             target = None
             if replaced and route.first is not None and route.num_rows:
-                assert isinstance(out, Tensor), "rows that replace others need a place from the start"
+                assert isinstance(out, Tensor), "a plan that does not accumulate needs its output when it posts"
                 target = self._codec.receive_view(out[route.first : route.first + route.num_rows])
             if target is not None:
                 landed.add(route.peer)
             else:
-                target = self._buffer("receive", route.peer, laid.lengths["receive", route.peer], device)
+                target = self._buffer("receive", route.peer, message_layouts.lengths["receive", route.peer], device)
             receive[route.peer] = target
         return receive, landed
 
@@ -367,32 +367,32 @@ class Channel:
         return NonFiniteMessage(rank=self.plan.rank, layer=self.layer, direction=self.direction, node=node)
 
     def _lay_out(self, plan: Plan, columns: int, epoch: int) -> MessageLayouts:
-        laid, version = self._laid, self._bits.round(epoch)
-        if laid is not None and laid.fit(plan, columns, version):
-            return laid
-        # What a choice of widths costs the training is seen as such; a system without a choice only sets up once.
-        new_widths = laid is None or laid.version != version
+        message_layouts, version = self._message_layouts, self._bits.round(epoch)
+        if message_layouts is not None and message_layouts.fit(plan, columns, version):
+            return message_layouts
+        # Time the set-up of new bit-widths as its own phase, but only for policies that choose between several.
+        new_widths = message_layouts is None or message_layouts.version != version
         with self._phases("assign") if new_widths and len(self._bits.choices) > 1 else nullcontext():
-            if laid is None or new_widths:
+            if message_layouts is None or new_widths:
                 widths = widths_in_force(self.place, self.plan, self._bits, seed=self._seed, epoch=epoch)
             else:
-                widths = laid.widths
+                widths = message_layouts.widths
             layouts = lay_out_messages(plan, widths, columns, self._codec, self._known)
             if self._run is not None:
                 for layout in layouts.values():
-                    _ = layout.digest  # headers need it
+                    _ = layout.digest  # cached here, because headers need it in every epoch
         lengths = {key: self.selection.length(layout) for key, layout in layouts.items()}
-        self._laid = MessageLayouts(plan, columns, version, widths, layouts, lengths)
-        return self._laid
+        self._message_layouts = MessageLayouts(plan, columns, version, widths, layouts, lengths)
+        return self._message_layouts
 
     def _buffer(self, side: str, peer: int, size: int, device: torch.device) -> Tensor:
-        """Return a byte buffer that is kept from epoch to epoch, so that its pages stay mapped; or a new one."""
+        """Return a byte buffer: reused from epoch to epoch, so that its pages stay mapped, or a new one."""
         if not self._keeps_buffers:
             return torch.empty(size, dtype=torch.uint8, device=device)
         key = side if self.direction == "forward" else _OTHER[side], peer
-        if self._slot is not None:  # a block has one sender, and one text for all
+        if self._slot is not None:  # a block is encoded once, so one send buffer serves all peers
             key = side, self._slot if side == "receive" else 0
-        kept = self._buffers.get(key)
-        if kept is None or kept.numel() < size or kept.device != device:
-            kept = self._buffers[key] = torch.empty(size, dtype=torch.uint8, device=device)
-        return kept[:size]
+        buffer = self._buffers.get(key)
+        if buffer is None or buffer.numel() < size or buffer.device != device:
+            buffer = self._buffers[key] = torch.empty(size, dtype=torch.uint8, device=device)
+        return buffer[:size]

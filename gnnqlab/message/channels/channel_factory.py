@@ -1,4 +1,4 @@
-"""Everything between rows and bytes of one worker, joined: whoever exchanges rows asks for channels."""
+"""Factory of the channels of one worker: combines transport, codec, bit policy, cache and sampler."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ __all__ = ["ChannelFactory"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ChannelFactory:
-    """How the rows of one worker travel."""
+    """Settings that all channels of one worker share, and methods that create the channels."""
 
     transport: Transport
-    """Moves messages of training passes."""
+    """Transport for messages of training passes."""
     seed: int = 0
-    """Of the noise."""
+    """Seed of the rounding noise."""
     codec: Codec | ByDirection = field(default_factory=Float32)
-    """How a row becomes bytes."""
+    """Codec of rows."""
     bits: BitPolicy | ByDirection = field(default_factory=Fixed)
-    """Widths in force."""
+    """Bit policy."""
     cache: RunningCache = field(default_factory=NoCache)
-    """Which rows changed enough to be sent."""
+    """Cache that selects changed rows."""
     sampler: Sampler = field(default_factory=AllRows)
-    """Which boundary rows travel in an epoch."""
+    """Sampler of boundary rows."""
     exact_transport: Transport | None = None
-    """Moves rows outside training (evaluation, static rows); by default the same."""
+    """Transport for rows outside training (evaluation, static rows); by default ``transport``."""
     run: int | None = None
-    """Number of the run in the headers of messages; ``None`` sends messages without headers."""
+    """Run number in message headers; ``None`` sends messages without headers."""
     keep_static: bool = False
-    """Whether static rows travel once and are kept."""
+    """True if static rows are sent once and stored by the receiver."""
     counting: Counting = field(default_factory=Counting)
-    """Says whether the codes of messages that come are counted."""
+    """Switch for counting the codes of received messages."""
     _known: KnownLayouts = field(default_factory=WeakTensorKeyDictionary, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # A part that did not come from a System may lack the defaults of its axis.
+        # A part that was not built by a System may lack the defaults of its axis.
         for direction in ("forward", "backward"):
             complete(of_direction(self.codec, direction), Codec)
             complete(of_direction(self.bits, direction), BitPolicy)
@@ -64,12 +64,12 @@ class ChannelFactory:
 
     @property
     def holds_rows(self) -> bool:
-        """Whether receivers hold rows that did not travel this time."""
+        """True if receivers reuse copies of rows that were not sent."""
         return self.cache.build() is not None
 
     @property
     def observers(self) -> Observers:
-        """Those that receive events of messages of training passes."""
+        """Observers that receive events of the messages of training passes."""
         return self.counting.observers
 
     def codec_of(self, direction: str) -> Codec:
@@ -78,7 +78,7 @@ class ChannelFactory:
         return codec
 
     def rounds(self, direction: str) -> bool:
-        """Whether rows of a direction may be rounded on their way."""
+        """True if messages of a direction may be quantized."""
         bits = of_direction(self.bits, direction)
         return self.codec_of(direction).widths != (32,) and tuple(bits.choices) != (32,)
 
@@ -93,9 +93,9 @@ class ChannelFactory:
         buffers: ByteBuffers | None = None,
         ahead: PrepostedReceives | None = None,
     ) -> Channel:
-        """Return the channel of a place for training passes; float32, with every row, where the plan is exact."""
-        of_channel: dict[str, Any] = {
-            **self._of(place, plan),
+        """Create the channel of an exchange key for training; if the plan is exact, float32 and without a cache."""
+        options: dict[str, Any] = {
+            **self._common_options(place, plan),
             "codec": Float32() if plan.exact else self.codec_of(place.direction),
             "bits": Fixed() if plan.exact else of_direction(self.bits, place.direction),
             "transport": self.transport,
@@ -103,12 +103,13 @@ class ChannelFactory:
             "launch": launch,
             "keeps_buffers": keeps_buffers,
             "buffers": buffers,
+            # Layouts are only shared between channels of one codec, because they depend on its parameter bytes.
             "known": None if plan.exact or isinstance(self.codec, ByDirection) else self._known,
             "observers": NO_OBSERVERS if plan.exact else self.observers,
         }
         selection = None if plan.exact else self._selection(place, plan)
-        # Receives are not posted ahead of messages whose bytes a cache decides.
-        return Channel(selection=selection, ahead=ahead if selection is None else None, **of_channel)
+        # Receives of messages whose length depends on a cache are not preposted.
+        return Channel(selection=selection, ahead=ahead if selection is None else None, **options)
 
     def block_channel(
         self,
@@ -121,9 +122,9 @@ class ChannelFactory:
         phases: Phases = no_phases,
         launch: Callable[[Callable[[], None]], None] = at_once,
     ) -> Channel:
-        """Return the channel of a block that goes to all; an exact one has float32 rows, and skips nothing."""
-        of_channel: dict[str, Any] = {
-            **self._of(place, plan),
+        """Create the channel of a broadcast block; an exact one has float32 rows and never skips."""
+        options: dict[str, Any] = {
+            **self._common_options(place, plan),
             "codec": Float32() if exact else self.codec_of(place.direction),
             "bits": Fixed() if exact else of_direction(self.bits, place.direction),
             "transport": (self.exact_transport or self.transport) if exact else self.transport,
@@ -133,11 +134,11 @@ class ChannelFactory:
             "slot": slot,
             "observers": NO_OBSERVERS if exact else self.observers,
         }
-        if exact or place.direction == "backward" or not self.holds_rows:
-            return Channel(**of_channel)
+        if exact or place.direction == "backward" or not self.holds_rows:  # gradients are never skipped
+            return Channel(**options)
         chooser, held = self.cache.chooser_at(place), self.cache.held_at(place)
-        assert held is not None, "a cache of blocks keeps them"
-        return Channel(selection=SkippedBlock(plan.rank, chooser, held), **of_channel)
+        assert held is not None, "a cache of blocks must store them"
+        return Channel(selection=SkippedBlock(plan.rank, chooser, held), **options)
 
     def exact_channel(
         self,
@@ -149,9 +150,9 @@ class ChannelFactory:
         keeps_buffers: bool = True,
         buffers: ByteBuffers | None = None,
     ) -> Channel:
-        """Return a channel of float32 rows, all of them."""
+        """Create a channel that sends all rows in float32, for evaluation and static rows."""
         return Channel(
-            **self._of(place, plan),
+            **self._common_options(place, plan),
             codec=Float32(),
             bits=Fixed(),
             transport=self.exact_transport or self.transport,
@@ -162,14 +163,14 @@ class ChannelFactory:
         )
 
     def _selection(self, place: ExchangeKey, plan: Plan) -> AllRowsOfRoute | None:
-        """Return which rows the cache sends at a place; ``None``: there is no cache."""
-        own: AllRowsOfRoute | None = self.cache.selection_at(place, plan)
-        if own is not None:
-            return own
+        """Return the cache's selection for an exchange key; ``None`` without a cache."""
+        selection: AllRowsOfRoute | None = self.cache.selection_at(place, plan)
+        if selection is not None:
+            return selection
         chooser = self.cache.build()
         return None if chooser is None else SelectedRows(chooser, self.cache.held_at(place))
 
-    def _of(self, place: ExchangeKey, plan: Plan) -> dict[str, Any]:
+    def _common_options(self, place: ExchangeKey, plan: Plan) -> dict[str, Any]:
         layer, direction, round_ = place
         return {
             "layer": layer,

@@ -1,4 +1,4 @@
-"""Rows on their way to a worker: bytes that are waited for, and then decoded."""
+"""Receive side of a channel: wait for the bytes of a posted exchange, then decode them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["MessageRecord", "PendingReceive", "PostedExchange", "ReceiveLog"]
 
 @dataclass(frozen=True)
 class MessageRecord:
-    """One message as its receiver saw it: a row per bit-width of ``run.traffic``."""
+    """Record of one received message; ``run.traffic`` has a row for each of its bit-widths."""
 
     layer: int
     direction: str
@@ -34,17 +34,17 @@ class MessageRecord:
     receiver: int
     layout: Layout
     seconds: float
-    """From the receiver's post until the whole message had come."""
+    """Time from the receiver's post until the whole message was received."""
     posted: float = 0.0
-    """When the receiver posted, by ``time.perf_counter``."""
+    """Time of the receiver's post, by ``time.perf_counter``."""
     round: int = 0
     entropies: Mapping[int, float] = field(default_factory=dict)
-    """Width -> entropy of its codes in bits an element, where codes were counted."""
+    """Bit-width -> entropy of the codes in bits per element; empty if codes were not counted."""
 
 
 @dataclass
 class ReceiveLog:
-    """What came over a channel; rows under way write it down when they are waited for."""
+    """Log of the messages received over a channel; :meth:`PendingReceive.wait` appends to it."""
 
     counting: Counting = field(default_factory=Counting)
     observers: Observers = NO_OBSERVERS
@@ -54,24 +54,26 @@ class ReceiveLog:
 
 @dataclass(frozen=True, eq=False)
 class PostedExchange:
-    """What a channel posted, and where the answers arrive."""
+    """A posted exchange: its transfer, receive buffers and layouts."""
 
-    laid: MessageLayouts
+    message_layouts: MessageLayouts
     transfer: Transfer
     receive: dict[int, Tensor]
+    """Peer -> uint8 receive buffer."""
     landed: set[int]
+    """Peers whose rows are received directly into the output, without decoding."""
     headers: Headers | None
     sampled_in: int | None
     noise: Callable[[int], Noise]
-    """Peer -> the noise of the message that comes from it."""
+    """Peer -> noise key of its message."""
     read: Callable[[], None] | None = None
-    """Called once the bytes have been read."""
+    """Callback after the first decoding, when buffers may be reused."""
 
 
 class PendingReceive:
-    """Rows on their way to this worker; they stay bytes until they are decoded.
+    """Pending rows of one exchange; received bytes stay encoded until :meth:`decode`.
 
-    Bytes hold their buffers until the channel posts again.
+    The receive buffers are valid until the channel posts again.
     """
 
     def __init__(
@@ -90,33 +92,33 @@ class PendingReceive:
         self._waited = self._decoded = False
         self._rows: Tensor | None = None
         self.sampled_in = posted.sampled_in
-        """Epoch whose sample these rows are; ``None``: all rows."""
+        """Epoch in which these rows were sampled; ``None``: all rows."""
 
     @property
     def headers(self) -> Headers | None:
-        """Headers that went and came with the messages."""
+        """Headers of the messages sent and received."""
         return self._posted.headers
 
     def wait(self) -> None:
-        """Return when every byte has come.
+        """Wait until all bytes are received; log each message.
 
         Raises:
-            UnexpectedMessage: if a message has a header that does not belong here.
+            UnexpectedMessage: if a header is not the expected one.
         """
         if self._waited:
             return
         posted, received, (layer, direction, round_) = self._posted, self._received, self._place
-        transfer, plan = posted.transfer, posted.laid.plan
+        transfer, plan = posted.transfer, posted.message_layouts.plan
         with self._phases("wait"):
             transfer.wait()
         self._waited = True
         received.wire_s += transfer.wire_s
         counts = received.counting.on and self._codec.integer_codes
         for route in plan.receive:
-            contents = self._read(route)
+            contents = self._read(route)  # parsed here, because the log needs the layout of what was sent
             seconds = transfer.seconds.get(route.peer, 0.0)
             found = code_entropies(contents.layout, contents.encoded) if counts else {}
-            of_message = (
+            fields = (
                 layer,
                 direction,
                 route.peer,
@@ -127,18 +129,18 @@ class PendingReceive:
                 round_,
                 found,
             )
-            received.arrivals.append(MessageRecord(*of_message))
+            received.arrivals.append(MessageRecord(*fields))
 
     def decode(self, out: Tensor | None = None) -> Tensor:
-        """Return ``out`` with the rows in their places, or added there, peer by peer in rank order.
+        """Wait, then write the decoded rows to ``out``, or add them if the plan accumulates; return ``out``.
 
-        Rows that replace others are decoded once; rows that are added, as often as asked.
+        A further call adds the rows again if the plan accumulates; otherwise it returns the first result.
 
         Args:
-            out: as in ``post``, where only its size was said; zeros of that size by default.
+            out: output, if ``post`` received only its size; by default zeros of that size.
 
         Raises:
-            UnexpectedMessage: if a message is not the expected one, or has not the checksum of its header.
+            UnexpectedMessage: if a message is not the expected one, or its checksum differs from its header.
         """
         self.wait()
         posted, first = self._posted, not self._decoded
@@ -147,37 +149,40 @@ class PendingReceive:
         if out is None:
             out = self._out if isinstance(self._out, Tensor) else self._zeros(self._out)
         with self._phases("decode"):
-            for route in sorted(posted.laid.plan.receive, key=_PEER):
+            # In rank order: floating-point sums must not depend on the order in which messages are received.
+            for route in sorted(posted.message_layouts.plan.receive, key=_PEER):
                 out = self._put(route, out, first=first)
         if posted.read is not None and first:
-            posted.read()
+            posted.read()  # buffers are free: the next channel may prepost its receives
         self._decoded = True
-        if not posted.laid.plan.accumulate:
+        if not posted.message_layouts.plan.accumulate:
             self._rows = out
         return out
 
     def _put(self, route: Route, out: Tensor, *, first: bool) -> Tensor:
-        """Check, decode and report the rows that came from a peer; return where they are then."""
+        """Verify, decode and report the rows of a peer; return the tensor that holds them."""
         posted, contents = self._posted, self._contents[route.peer]
+        plan = posted.message_layouts.plan
         if posted.headers is not None and contents.body.numel():
             posted.headers.verify(route.peer, contents.body)
         landed = route.peer in posted.landed
         observed = self._received.observers.message_decoded and first and contents.layout.num_rows
-        if landed and not observed:
+        if landed and not observed:  # the bytes already are the rows of ``out``
             return out
-        noise, how = posted.noise(route.peer), {"accumulate": posted.laid.plan.accumulate, "again": not first}
+        noise, options = posted.noise(route.peer), {"accumulate": plan.accumulate, "again": not first}
         if not landed:
-            out = self._selection.put(contents, route, out, self._codec, noise, **how)
+            out = self._selection.put(contents, route, out, self._codec, noise, **options)
         if observed:
-            rank, ids = posted.laid.plan.rank, contents.of_rows(route.ids)
-            sent = Sent(self._place, route.peer, rank, ids, self._codec, contents.layout, contents.encoded, noise)
+            ids = contents.of_rows(route.ids)
+            sent = Sent(self._place, route.peer, plan.rank, ids, self._codec, contents.layout, contents.encoded, noise)
             report_decoded(self._received.observers, sent)
         return out
 
     def _read(self, route: Route) -> Contents:
-        """Return what the message of a peer holds."""
+        """Parse the message of a peer."""
         key, posted = ("receive", route.peer), self._posted
-        segment, layout, widths = posted.receive[route.peer], posted.laid.layouts[key], posted.laid.widths[key]
+        messages, segment = posted.message_layouts, posted.receive[route.peer]
+        layout, widths = messages.layouts[key], messages.widths[key]
         contents = self._selection.contents(
             segment, route, layout, widths=widths, codec=self._codec, headers=posted.headers
         )

@@ -1,4 +1,4 @@
-"""The widths and the byte layouts of one place's messages, resolved once and not at every message."""
+"""Bit-widths and byte layouts of the messages of one exchange key, computed once and not for every message."""
 
 from __future__ import annotations
 
@@ -20,51 +20,51 @@ __all__ = ["KnownLayouts", "Layouts", "MessageLayouts", "Widths", "lay_out_messa
 Layouts = dict[tuple[str, int], Layout]
 """(``send`` or ``receive``, peer) -> layout."""
 Widths = dict[tuple[str, int], int | Tensor]
-"""(``send`` or ``receive``, peer) -> widths in force of all rows of a plan's route."""
+"""(``send`` or ``receive``, peer) -> bit-widths in force for all rows of a plan's route."""
 KnownLayouts = MutableMapping[Tensor, dict[int, Layout]]
-"""Widths of every row, by identity -> columns -> layout: layers that send the same rows lay them out once."""
+"""Tensor of bit-widths, by identity -> columns -> layout: layers that send the same rows share their layouts."""
 
 
 @dataclass(frozen=True, eq=False)
 class MessageLayouts:
-    """The layouts of messages of so many columns, under one version of the bit policy."""
+    """Layouts of the messages of one plan, for one number of columns and one version of the bit policy."""
 
     plan: Plan
-    """The rows that are sent; under a sampler those of an epoch."""
+    """Rows to send; with a sampler, those of one epoch."""
     columns: int
     """D."""
     version: int
-    """Which assignment of widths is in force."""
+    """Version of the bit-widths in force."""
     widths: Widths
     layouts: Layouts
     lengths: Mapping[tuple[str, int], int]
-    """Most bytes of each message: those of its buffer and in its header."""
+    """Maximum bytes of each message: size of its buffer, and length in its header."""
 
     def fit(self, plan: Plan, columns: int, version: int) -> bool:
-        """Return True if messages of these rows and columns are laid out so."""
+        """Return True if the layouts are valid for these rows, columns and policy version."""
         return plan is self.plan and columns == self.columns and version == self.version
 
     def headers(self, place: ExchangeKey, run: int | None, epoch: int) -> Headers | None:
-        """Return the headers of the messages of an epoch; ``None``: a run without a number sends none."""
+        """Build the headers of one epoch's messages; ``None`` for a run without a number."""
         if run is None:
             return None
         rank, sent, expected = self.plan.rank, dict[int, Header](), dict[int, Header]()
-        of = partial(Header, direction=place.direction, run=run, epoch=epoch, layer=place.layer, round=place.round)
+        header = partial(Header, direction=place.direction, run=run, epoch=epoch, layer=place.layer, round=place.round)
         for (side, peer), layout in self.layouts.items():
             sender, receiver, headers = (rank, peer, sent) if side == "send" else (peer, rank, expected)
             if layout.num_bytes:
-                of_body = partial(of, columns=self.columns, length=self.lengths[side, peer], layout=layout.digest)
+                of_body = partial(header, columns=self.columns, length=self.lengths[side, peer], layout=layout.digest)
                 headers[peer] = of_body(sender=sender, receiver=receiver)
         return Headers(sent, expected)
 
 
 def widths_in_force(place: ExchangeKey, plan: Plan, bits: BitPolicy, *, seed: int, epoch: int) -> Widths:
-    """Return the widths in force of all rows of a plan: sender and receiver find the same ones."""
+    """Look up the bit-widths of all rows of a plan; sender and receiver of a route get the same ones."""
     widths: Widths = {}
     for side, routes in (("send", plan.send), ("receive", plan.receive)):
         for route in routes:
             sender, receiver = (plan.rank, route.peer) if side == "send" else (route.peer, plan.rank)
-            if plan.to_all:
+            if plan.to_all:  # a broadcast block has one encoding, so its bit-widths depend on the sender only
                 receiver = sender
             rows = Rows(
                 layer=place.layer,
@@ -80,25 +80,26 @@ def widths_in_force(place: ExchangeKey, plan: Plan, bits: BitPolicy, *, seed: in
 
 
 def lay_out_messages(plan: Plan, widths: Widths, columns: int, codec: Codec, known: KnownLayouts) -> Layouts:
-    """Return the layout of each message of a plan.
+    """Compute the layout of each message of a plan.
 
     Args:
-        plan: the rows that are sent.
-        widths: of all rows, those left out by a sampler too.
+        plan: rows to send.
+        widths: bit-widths of all rows, including those not sampled.
         columns: D.
-        codec: writes the messages.
-        known: layouts that were made for the same widths; new ones are added.
+        codec: codec of the messages.
+        known: cached layouts of tensors of bit-widths; new layouts are added.
     """
     layouts: Layouts = {}
     for side, routes in (("send", plan.send), ("receive", plan.receive)):
         for route in routes:
-            of_rows = widths[side, route.peer]
-            if isinstance(of_rows, int) or route.kept is not None:
-                of_rows = of_rows if isinstance(of_rows, int) else of_rows[route.kept]
-                layouts[side, route.peer] = codec.layout(of_rows, route.num_rows, columns)
+            row_widths = widths[side, route.peer]
+            # Not cached: a single bit-width is cheap to lay out, and a sample changes in every epoch.
+            if isinstance(row_widths, int) or route.kept is not None:
+                row_widths = row_widths if isinstance(row_widths, int) else row_widths[route.kept]
+                layouts[side, route.peer] = codec.layout(row_widths, route.num_rows, columns)
                 continue
-            made = known.setdefault(of_rows, {})
-            if columns not in made:
-                made[columns] = codec.layout(of_rows, route.num_rows, columns)
-            layouts[side, route.peer] = made[columns]
+            by_columns = known.setdefault(row_widths, {})
+            if columns not in by_columns:
+                by_columns[columns] = codec.layout(row_widths, route.num_rows, columns)
+            layouts[side, route.peer] = by_columns[columns]
     return layouts

@@ -1,4 +1,4 @@
-"""Rows that lie with their owners, fetched by id: what a sampled batch needs, and nobody knows before it is sampled."""
+"""Fetch remote feature rows by node id, for mini-batches that are sampled at run time."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from gnnqlab.partition.plan import Plan, Route
 __all__ = ["RemoteRows", "Sent"]
 
 COUNT_BYTES = 8
-"""Of the number of rows that a worker asks a peer for."""
+"""Bytes of the number of rows requested from a peer, int64."""
 ID_BYTES = 4
-"""Of the id of a row, int32 as in the edges of a graph."""
+"""Bytes of a node id, int32 as in the edges of a graph."""
 
 
 @dataclass
 class Sent:
-    """Bytes that this worker has sent so far, to all peers."""
+    """Bytes sent so far by this worker to all peers."""
 
     asked: int = 0
-    """How many rows it wants, and which."""
+    """Bytes of requests: number of rows and their ids."""
     rows: int = 0
-    """Rows that others wanted: payload and parameters."""
+    """Bytes of rows sent on request: payload and parameters."""
 
 
 class RemoteRows:
-    """One worker's part of a table of rows, one row a node, and its way to the rows of the others.
+    """Feature rows of one worker's nodes, with access to the rows of all other workers.
 
-    A fetch has three rounds of messages: how many rows are wanted, their ids, the rows. All workers fetch equally
-    often, each what it wants. A row that stays with its owner is taken as it is; one that travels is encoded anew each
-    time, with noise that is a function of (seed, step, id) and of who receives it.
+    A fetch has three communication rounds: number of requested rows, their ids, the rows. All workers call it equally
+    often, each with its own ids. Local rows are returned unchanged; a remote row is encoded again at each request, with
+    noise that is a function of (seed, step, id, receiver).
 
     Args:
-        rows: of owned nodes, float32 ``(n, D)``.
-        owner: of every node, int64 ``(N,)``; rows are those of the nodes that ``rank`` owns, in ascending order.
+        rows: features of the owned nodes in ascending order of their ids, float32 ``(n, D)``.
+        owner: rank that owns each node, int64 ``(N,)``.
         rank: this worker, of ``workers``.
-        codec: how a row becomes bytes, each of ``bits``.
-        transport: moves them; one that posts to peers, since others may use collectives meanwhile.
-        seed: of the noise.
+        codec: encodes the rows that are sent, with ``bits`` bits per element.
+        transport: a point-to-point transport, since collectives may run at the same time.
+        seed: seed of the rounding noise.
 
     Raises:
-        ValueError: if there is not one row for each owned node, or the codec has no such width.
+        ValueError: if there is not one row for each owned node, or the codec does not support ``bits``.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class RemoteRows:
         self._rank, self._peers = rank, [peer for peer in range(workers) if peer != rank]
         self._workers, self._codec, self._transport = workers, codec, transport
         self.sent = Sent()
-        nobody = dict.fromkeys(self._peers, torch.empty(0, dtype=torch.int64))
+        no_ids = dict.fromkeys(self._peers, torch.empty(0, dtype=torch.int64))
         self._channel = Channel(
             layer=0,
             direction="forward",
-            plan=self._plan(nobody, nobody, nobody),
+            plan=self._plan(no_ids, no_ids, no_ids),  # each fetch has a plan of its own
             codec=codec,
             bits=Fixed(bits=bits),
             transport=transport,
@@ -95,23 +95,23 @@ class RemoteRows:
         return self._rows.shape[1]
 
     def fetch(self, ids: Tensor, step: int) -> Tensor:
-        """Return rows, float32 ``(n, D)``, those of peers as their codes decode; all workers call this together.
+        """Return the rows of nodes, float32 ``(n, D)``, remote ones as decoded; collective over all workers.
 
         Args:
-            ids: different nodes, int64 ``(n,)``.
-            step: enters the noise.
+            ids: distinct global node ids, int64 ``(n,)``.
+            step: index of the fetch; part of the noise key.
 
         Raises:
-            NonFiniteMessage: if a row that a peer asks for holds NaN or Inf.
+            NonFiniteMessage: if a row requested by a peer holds NaN or Inf.
         """
         if not self._peers:
             return self._own(ids)
         out, owner = self._codec.rows(len(ids), self.columns, self._rows.device), self._owner[ids]
-        here = (owner == self._rank).nonzero().flatten()
-        out.index_copy_(0, here, self._own(ids[here]))
-        places = {peer: (owner == peer).nonzero().flatten() for peer in self._peers}
-        wanted = {peer: ids[places[peer]] for peer in self._peers}
-        plan = self._plan(self._ask(wanted), wanted, places)
+        local = (owner == self._rank).nonzero().flatten()
+        out.index_copy_(0, local, self._own(ids[local]))
+        positions = {peer: (owner == peer).nonzero().flatten() for peer in self._peers}
+        wanted = {peer: ids[positions[peer]] for peer in self._peers}
+        plan = self._plan(self._exchange_requests(wanted), wanted, positions)
         self._channel.post(self._rows, out, epoch=step, plan=plan).decode()
         self._channel.arrivals.clear()
         self.sent.rows = self._channel.bytes_payload + self._channel.bytes_params
@@ -120,20 +120,22 @@ class RemoteRows:
     def _own(self, ids: Tensor) -> Tensor:
         return self._rows.index_select(0, self._place[ids])
 
-    def _ask(self, wanted: Mapping[int, Tensor]) -> dict[int, Tensor]:
-        """Return the ids that each peer wants of this worker."""
+    def _exchange_requests(self, wanted: Mapping[int, Tensor]) -> dict[int, Tensor]:
+        """Send requested ids to their owners; return the ids that each peer requests from this worker."""
         counts = {peer: torch.tensor([len(ids)]).view(torch.uint8) for peer, ids in wanted.items()}
-        told = {peer: _bytes(COUNT_BYTES) for peer in self._peers}
-        self._move(counts, told)
-        asked = {peer: torch.empty(int(told[peer].view(torch.int64)), dtype=torch.int32) for peer in self._peers}
-        self._move(_as_bytes({peer: ids.int() for peer, ids in wanted.items()}), _as_bytes(asked))
+        received = {peer: _bytes(COUNT_BYTES) for peer in self._peers}
+        self._move(counts, received)  # receive buffers of the ids need their sizes
+        requests = {peer: torch.empty(int(received[peer].view(torch.int64)), dtype=torch.int32) for peer in self._peers}
+        self._move(_as_bytes({peer: ids.int() for peer, ids in wanted.items()}), _as_bytes(requests))
         self.sent.asked += sum(COUNT_BYTES + ID_BYTES * len(ids) for ids in wanted.values())
-        return {peer: ids.long() for peer, ids in asked.items()}
+        return {peer: ids.long() for peer, ids in requests.items()}
 
-    def _plan(self, asked: Mapping[int, Tensor], wanted: Mapping[int, Tensor], places: Mapping[int, Tensor]) -> Plan:
-        """Return who sends which rows to whom; those that are wanted go to these places of the result."""
-        send = tuple(Route(peer, self._place[ids], ids, None) for peer, ids in asked.items())
-        receive = tuple(Route(peer, places[peer], ids, None) for peer, ids in wanted.items())
+    def _plan(
+        self, requests: Mapping[int, Tensor], wanted: Mapping[int, Tensor], positions: Mapping[int, Tensor]
+    ) -> Plan:
+        """Return the plan of one fetch; received rows go to ``positions`` of the result."""
+        send = tuple(Route(peer, self._place[ids], ids, None) for peer, ids in requests.items())
+        receive = tuple(Route(peer, positions[peer], ids, None) for peer, ids in wanted.items())
         return Plan(self._rank, self._workers, send, receive, accumulate=False)
 
     def _move(self, send: Mapping[int, Tensor], receive: Mapping[int, Tensor]) -> None:

@@ -1,7 +1,7 @@
-"""Rows that their sender chooses: places first, then the rows, at most as many bytes as are announced.
+"""Selection for caches: send only the rows that a cache selects, preceded by their positions in the route.
 
-Both ends hold what the receiver has of every row of a route, and update it with what is decoded. Letters: n rows of a
-route, k of them that are sent, D columns.
+Sender and receiver store the receiver's copy of every row of a route, and update it with the decoded message. A message
+is at most as long as its buffer. Letters: n rows of a route, k of them sent, D columns.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["SelectedRows"]
 
 
 class SelectedRows(AllRowsOfRoute):
-    """The rows of one place that a cache chooses.
+    """Rows of one exchange that a cache selects.
 
     Args:
-        chooser: of this place, on this worker.
-        held: where to keep what receivers have; whoever gives it keeps it in checkpoints.
+        chooser: selects the rows, on this worker, for this exchange key.
+        held: storage of the receivers' copies, saved in checkpoints by the caller; by default not saved.
     """
 
     stands_for: ClassVar[dict[str, str]] = {"held": "halo"}
@@ -40,19 +40,19 @@ class SelectedRows(AllRowsOfRoute):
         complete(chooser, Chooser)
         self._chooser, self._survives = chooser, held is not None
         self.held: Held = {} if held is None else held
-        """(``send`` or ``receive``, peer) -> what the receiver has of the route's rows, float32 ``(n, D)``."""
+        """(``send`` or ``receive``, peer) -> the receiver's copy of the route's rows, float32 ``(n, D)``."""
 
     def forget(self) -> None:
-        """Send everything next time, unless what is held is in the checkpoint that this is called for.
+        """Discard the copies, so that the next message holds every row; no effect if checkpoints save the copies.
 
-        Both ends of every message must do so between the same two epochs.
+        Sender and receiver must call this between the same two epochs.
         """
         if not self._survives:
             self.held.clear()
 
     @property
     def held_bytes(self) -> int:  # type: ignore[override]
-        """Bytes of what is held for both ends of the messages."""
+        """Bytes of the copies, for messages sent and received."""
         return sum(rows.untyped_storage().nbytes() for rows in self.held.values())
 
     def length(self, layout: Layout) -> int:
@@ -63,25 +63,26 @@ class SelectedRows(AllRowsOfRoute):
     ) -> Outgoing:
         if not layout.num_bytes:
             return Outgoing(x, route.rows, route.ids, None, buffer)
-        held = self._held_of("send", route, x, layout.columns)
+        held = self._held_of("send", route, x, layout.columns)  # None at first: then every row is sent
         self.epsilon = self._chooser.epsilon
         places, changes = (None, None) if held is None else self.choose(x, route.rows, held)
         written = encode_row_index(places, route.num_rows)
         head, fresh = written.numel(), held is None
         held = self.held["send", route.peer]
         places = all_places(route.num_rows, x) if places is None else places
-        sent = codec.layout(_of(widths, places), places.numel(), layout.columns)
-        segment = buffer[: head + sent.num_bytes]
+        sent = codec.layout(_widths_of(widths, places), places.numel(), layout.columns)
+        segment = buffer[: head + sent.num_bytes]  # [positions][parameters][payload]
         segment[:head] = written.to(x.device)
         rows, ids = route.rows[places], route.ids[places]
         if self._chooser.differences:
+            # The codec encodes ``changes``, numbered from 0, in place of rows of x.
             if changes is None:
-                changes = x.index_select(0, rows).sub_(held if fresh else held.index_select(0, places))
+                changes = x.index_select(0, rows).sub_(held if fresh else held.index_select(0, places))  # (k, D)
             x, rows = changes, all_places(places.numel(), x)
         return Outgoing(x, rows, ids, sent, segment, head, places)
 
     def encoded(self, message: Outgoing, route: Route, codec: Codec, noise: Noise) -> None:
-        """Update what the receiver has with the message, as it decodes it."""
+        """Apply the decoded message to the sender's record of the receiver's copy."""
         layout = message.layout
         assert layout is not None and message.places is not None
         places, ids = layout.to_wire_order(message.places), layout.to_wire_order(message.ids)
@@ -89,7 +90,7 @@ class SelectedRows(AllRowsOfRoute):
         codec.decode(body, layout, held, places, accumulate=added, ids=ids, noise=noise)
 
     def choose(self, x: Tensor, rows: Tensor, held: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Return the places of the rows that are sent, and their differences where the choice has read both anyway."""
+        """Return the positions of the rows to send, and their differences if the chooser computes them in one pass."""
         changed = self._chooser.changes(x, rows, held)
         return (self._chooser.choose(x, rows, held), None) if changed is None else changed
 
@@ -113,12 +114,12 @@ class SelectedRows(AllRowsOfRoute):
         except ValueError as error:
             if headers is None:
                 raise
-            advice = "its bytes were changed on the way, or the workers disagree about rows"
+            advice = "its bytes were changed in transit, or the workers disagree about rows"
             raise headers.expected[route.peer].refusal("places", "rows of its route", error, advice) from error
         places = all_places(route.num_rows, segment) if places is None else places.to(segment.device)
-        came = codec.layout(_of(widths, places), places.numel(), layout.columns)
-        body = segment[: begin + came.num_bytes]
-        return Contents(came, body, body[begin:], places)
+        received = codec.layout(_widths_of(widths, places), places.numel(), layout.columns)
+        body = segment[: begin + received.num_bytes]
+        return Contents(received, body, body[begin:], places)
 
     def put(
         self,
@@ -133,17 +134,18 @@ class SelectedRows(AllRowsOfRoute):
     ) -> Tensor:
         if not route.num_rows:
             return out
-        if not again:
+        if not again:  # decoding a message twice must not add its differences twice
             self._held_of("receive", route, out, contents.layout.columns)
             held, layout = self.held["receive", route.peer], contents.layout
             places, ids = contents.of_rows(all_places(route.num_rows, out)), contents.of_rows(route.ids)
             added = self._chooser.differences
             codec.decode(contents.encoded, layout, held, places, accumulate=added, ids=ids, noise=noise)
         held = self.held["receive", route.peer]
+        # All rows of the route are delivered: those just received, and copies of the skipped ones.
         return out.index_add_(0, route.rows, held) if accumulate else out.index_copy_(0, route.rows, held)
 
     def _held_of(self, side: str, route: Route, like: Tensor, columns: int) -> Tensor | None:
-        """Return what is held of a route; of a new one ``None``, and from then on zeros."""
+        """Return the stored copy of a route; for a new route store zeros and return ``None``."""
         held = self.held.get((side, route.peer))
         if held is not None and held.shape == (route.num_rows, columns):
             return held
@@ -151,5 +153,5 @@ class SelectedRows(AllRowsOfRoute):
         return None
 
 
-def _of(widths: int | Tensor, places: Tensor) -> int | Tensor:
+def _widths_of(widths: int | Tensor, places: Tensor) -> int | Tensor:
     return widths if isinstance(widths, int) else widths[places]

@@ -1,7 +1,7 @@
-"""Select the rows of a message and put received rows into their places; here: all rows of a route.
+"""Select the rows of a message, and write received rows to the output; here: all rows of a route.
 
-A channel encodes the rows that its selection returns and calls it again once the bytes are written; a receiver reads
-the rows of a message through it. Letters: n rows of a route, k of them in a message, D columns.
+A channel encodes the rows that its selection returns, then calls :meth:`AllRowsOfRoute.encoded`; the receiver parses
+and decodes messages through it. Letters: n rows of a route, k of them in a message, D columns.
 """
 
 from __future__ import annotations
@@ -25,57 +25,57 @@ class Outgoing:
     """One message before it is encoded."""
 
     x: Tensor
-    """The matrix whose ``x[rows]`` are encoded."""
+    """Matrix whose ``x[rows]`` are encoded."""
     rows: Tensor
-    """Int64 ``(k,)``, in plan order."""
+    """Row indices into ``x``, int64 ``(k,)``, in plan order."""
     ids: Tensor
-    """Global ids of the rows, int64 ``(k,)``, in plan order."""
+    """Global node ids of the rows, int64 ``(k,)``, in plan order."""
     layout: Layout | None
-    """Of the rows in the message; ``None``: nothing is encoded."""
+    """Layout of the rows in the message; ``None``: nothing is encoded."""
     segment: Tensor
-    """All bytes of the message."""
+    """All bytes of the message, uint8."""
     head: int = 0
-    """How many of them are in front of those that the codec writes."""
+    """Number of bytes in front of the codec's."""
     places: Tensor | None = None
-    """Which rows of the route they are, int64 ``(k,)``; ``None``: all."""
+    """Positions of the rows in the route, int64 ``(k,)``; ``None``: all."""
 
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """One message as its receiver reads it."""
+    """One received message, parsed."""
 
     layout: Layout
-    """Of the rows in it."""
+    """Layout of the rows in the message."""
     body: Tensor
-    """All bytes that were sent: those of the checksum."""
+    """All bytes that were sent, uint8; the checksum covers them."""
     encoded: Tensor
-    """The bytes that the codec wrote."""
+    """Bytes written by the codec."""
     places: Tensor | None = None
-    """Which rows of the route they are, int64 ``(k,)``; ``None``: all."""
+    """Positions of the rows in the route, int64 ``(k,)``; ``None``: all."""
 
     def of_rows(self, rows: Tensor) -> Tensor:
-        """Return the values of the rows in the message, in wire order, from values of all rows of the route."""
+        """Select the values of the message's rows, in wire order, from values of all rows of the route."""
         return self.layout.to_wire_order(rows if self.places is None else rows[self.places])
 
 
 class AllRowsOfRoute:
-    """Every row of a route is in its message: the selection of channels without a cache."""
+    """Selection of channels without a cache: every row of a route is sent."""
 
     bounded: ClassVar[bool] = False
     """True if a message may be shorter than its buffer; the transport receives it as ``bounded``."""
     encodes_rows: ClassVar[bool] = True
-    """True if the rows themselves are encoded, and not their changes since the last message."""
+    """True if the rows themselves are encoded; False for differences or sums with a residual."""
     in_place: ClassVar[bool] = True
-    """True if rows that are bytes of a message already may be sent from their place in memory."""
+    """True if contiguous rows may be sent, and received, without a copy where the codec supports it."""
     counts_rows: ClassVar[bool] = False
-    """True if sent rows and offered rows are counted."""
+    """True if the channel counts sent rows and candidate rows."""
     epsilon: float | None = None
-    """Threshold by which the rows of the last message were selected; ``None``: there is none."""
+    """Threshold used to select the rows of the last message; ``None`` without one."""
     held_bytes: int = 0
-    """Bytes of what is held for both ends of the messages."""
+    """Bytes of rows stored for messages sent and received."""
 
     def length(self, layout: Layout) -> int:
-        """Return the most bytes that a message takes: those of its buffer and in its header."""
+        """Return the maximum bytes of a message: size of its buffer, and length in its header."""
         return layout.num_bytes
 
     def outgoing(
@@ -85,18 +85,18 @@ class AllRowsOfRoute:
 
         Args:
             x: float32 ``(N, D)``, or bfloat16 where the codec takes it.
-            route: the rows that could be sent.
-            layout: of all of them.
+            route: rows that could be sent.
+            layout: layout of all of them.
             buffer: uint8 ``(length(layout),)``.
-            widths: those in force of all rows of the plan's route.
+            widths: bit-widths in force for all rows of the plan's route.
         """
         return Outgoing(x, route.rows, route.ids, layout, buffer)
 
     def encoded(self, message: Outgoing, route: Route, codec: Codec, noise: Noise) -> None:
-        """Update the state of the selection after the bytes of a message are written."""
+        """Update the state of the selection after a message was encoded."""
 
     def receives_as(self, route: Route) -> Tensor | None:
-        """Return the rows of a route as their receiver has them, ``(n, D)``; ``None``: as the last message decodes."""
+        """Return the receiver's copy of a route's rows, ``(n, D)``; ``None``: it equals the last message, decoded."""
         return None
 
     def contents(
@@ -109,11 +109,11 @@ class AllRowsOfRoute:
         codec: Codec,
         headers: Headers | None,
     ) -> Contents:
-        """Read what a message holds.
+        """Parse a received message.
 
         Args:
-            segment: the buffer of :meth:`length` bytes in which it is.
-            layout: of all rows of the route.
+            segment: receive buffer of :meth:`length` bytes.
+            layout: layout of all rows of the route.
         """
         return Contents(layout, segment, segment)
 
@@ -128,19 +128,19 @@ class AllRowsOfRoute:
         accumulate: bool,
         again: bool = False,
     ) -> Tensor:
-        """Put the rows of a route into their places in ``out``, or add them there; return where they are then.
+        """Write the rows of a route to ``out``, or add them; return the tensor that holds them.
 
         Args:
-            again: whether the message was decoded before.
+            again: True if the message was decoded before.
         """
         rows, ids = contents.of_rows(route.rows), contents.of_rows(route.ids)
         codec.decode(contents.encoded, contents.layout, out, rows, accumulate=accumulate, ids=ids, noise=noise)
         return out
 
     def forget(self) -> None:
-        """Send everything next time: without a cache that is always so."""
+        """Send every row in the next message; no effect without a cache."""
 
 
 def all_places(num_rows: int, like: Tensor) -> Tensor:
-    """Return the places of all rows of a route, int64 ``(n,)``."""
+    """Return the positions of all rows of a route, int64 ``(n,)``."""
     return torch.arange(num_rows, device=like.device)

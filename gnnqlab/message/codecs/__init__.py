@@ -1,1 +1,1 @@
-"""Codecs: embeddings to bytes and back."""
+"""Codecs: encode embeddings and gradients to bytes, and decode them."""

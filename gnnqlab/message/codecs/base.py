@@ -1,4 +1,4 @@
-"""Base classes of the axis ``codec``: how rows become the bytes of a message."""
+"""Base classes of the axis ``codec``: encode rows to the bytes of a message, and decode them."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from gnnqlab.message.layout import Layout, Part, make_layout
 __all__ = ["Codec", "Noise", "PartCodec", "PartRows", "require_finite"]
 
 _LINE = 16
-"""Elements of a cache line: rows that begin on one are written past the caches."""
+"""Float32 elements of a cache line; kernels use streaming stores for rows that begin on one."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """The key of a message's noise; with row id and column it fixes every random bit."""
+    """Key of a message's rounding noise; with node id and column it determines every random bit."""
 
     seed: int
     epoch: int
     stream: int
     peer: int = 0
-    """Which of its sender's peers a row goes to, around the ring from 0; always 0 where a node's rows have one."""
+    """Index of the receiver among the sender's peers, around the ring from 0; 0 if rows have a single receiver."""
 
     def key(self, whose: str) -> dict[str, int]:
-        """Return seed, epoch and stream of what is drawn: for each ``receiver`` anew, or alike for a ``node``."""
-        own = self.stream + (self.peer if whose == "receiver" else 0)
-        return {"seed": self.seed, "epoch": self.epoch, "stream": own}
+        """Return seed, epoch and stream: separate streams per ``receiver``, or a common one per ``node``."""
+        own_stream = self.stream + (self.peer if whose == "receiver" else 0)
+        return {"seed": self.seed, "epoch": self.epoch, "stream": own_stream}
 
 
 class Codec(AxisPart):
-    """Base class of codecs: rows into the bytes of a message and back.
+    """Base class of codecs, which encode rows to the bytes of a message and decode them.
 
-    One of your own defines `encode_rows` and `decode_rows`, and `widths` if it writes rows of several bit-widths.
+    To write your own, define `encode_rows` and `decode_rows`, and `widths` if it supports several bit-widths.
     The codecs of this package define `encode` and `decode` instead, over whole messages.
 
     Example:
@@ -65,90 +65,90 @@ class Codec(AxisPart):
         "fades_from": "min_contractive_bits", "departing": "send_view", "landing": "receive_view",
     }  # fmt: skip
     takes_bfloat16: ClassVar[bool] = False
-    """Whether `encode` takes rows of bfloat16 as they are; channels read it."""
+    """True if `encode` accepts bfloat16 rows; read by channels."""
     integer_codes: ClassVar[bool] = False
-    """Whether the payload is integer codes of the rows' bit-widths, in whole bytes a row as
-    :func:`gnnqlab.message.layout.make_layout` has them; :mod:`gnnqlab.message.codecs.entropy` reads it."""
+    """True if the payload holds integer codes with the rows' bit-widths, in whole bytes per row as laid out by
+    :func:`gnnqlab.message.layout.make_layout`; read by :mod:`gnnqlab.message.codecs.entropy`."""
     min_contractive_bits: ClassVar[int] = 1
-    """Narrowest bit-width at which a message takes more of a row's range than it leaves; caches that send the rest
-    with the next message read it."""
+    """Smallest bit-width at which the rounding error of a row has a smaller range than the row itself; read by caches
+    that send the error with the next message."""
 
     @property
     def noise(self) -> str:
-        """Return ``receiver`` if each receiver of a row has noise of its own, else ``node``; theory checks read it."""
+        """Noise of a row: ``receiver`` if drawn separately for each receiver, else ``node``; read by theory checks."""
         return "receiver"
 
     @property
     def parameters(self) -> str:
-        """Return the type in which the parameters of rows are sent; ``gnnqlab.systems.services`` reads it."""
+        """Type of the quantization parameters on the wire; read by ``gnnqlab.systems.services``."""
         return "none"
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Return the bit-widths that this codec can write; by default the one that `encode_rows` takes an element."""
+        """Supported bit-widths; by default the number of bits per element that `encode_rows` returns."""
         return (written_width(self.encode_rows),)
 
     def param_bytes(self, bits: int, columns: int) -> int:
-        """Return the bytes of parameters that a row of a bit-width, with D columns, has on the wire.
+        """Return the parameter bytes of a row with D columns at a bit-width.
 
-        By default what `encode_rows` writes beyond ``ceil(D bits / 8)``.
+        By default the bytes that `encode_rows` returns beyond ``ceil(D bits / 8)``.
         """
         return surplus_bytes(self.encode_rows, bits, columns)
 
     def row_variance(self, columns: int) -> RowVariance | None:
-        """Return the variance of a decoded row; ``None``: unknown, and bits that weigh rows are refused."""
+        """Return the variance model of a decoded row; ``None``: unknown, so adaptive bit policies are refused."""
         return None
 
     def biased(self, direction: str) -> str:
-        """Return why messages are wrong on average, or an empty text; :mod:`gnnqlab.systems.unbiased` calls it."""
+        """Return the reason why messages are biased, or an empty string; :mod:`gnnqlab.systems.unbiased` calls it."""
         return ""
 
     def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
-        """Return an uninitialised ``(n, D)`` buffer in the form that decoding fills fastest."""
+        """Allocate an uninitialised ``(n, D)`` output with the strides that decoding is fastest for."""
         return torch.empty(num_rows, columns, device=device)
 
     def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
-        """Lay out a message."""
+        """Compute the layout of a message."""
         return make_layout(widths, num_rows, columns, param_bytes=self.param_bytes)
 
     def receive_view(self, out: Tensor) -> Tensor | None:
-        """Return the bytes of ``out`` if a message may be received there directly, else ``None``."""
+        """Return a uint8 view of ``out`` if a message may be received into it directly, else ``None``."""
         return None
 
     def send_view(self, x: Tensor) -> Tensor | None:
-        """Return the bytes of ``x`` if a message may be sent from there, else ``None``; channels call it."""
+        """Return a uint8 view of ``x`` if it may be sent without encoding, else ``None``; channels call it."""
         return None
 
     def encode_rows(self, rows: Tensor, bits: int, noise: RowNoise | None) -> Tensor | NDArray[Any]:
-        """Return the rows of one bit-width encoded, ``(n, ...)`` of any type, equally many bytes a row.
+        """Encode rows of one bit-width to ``(n, ...)`` of any type, with equally many bytes per row.
 
         Args:
             rows: float32 ``(n, D)``, finite.
-            bits: their bit-width, one of `widths`.
-            noise: random numbers that both ends of the message draw alike.
+            bits: bit-width of the rows, one of `widths`.
+            noise: random numbers, identical at both ends of the message.
         """
         raise NotImplementedError(f"{type(self).__name__} must define encode_rows, or encode")
 
     def decode_rows(self, encoded: Tensor, bits: int, noise: RowNoise | None) -> Tensor | NDArray[Any]:
-        """Return the rows ``(n, D)`` that :meth:`encode_rows` encoded.
+        """Decode the output of :meth:`encode_rows` to rows ``(n, D)``.
 
         Args:
-            encoded: uint8 ``(n, B)``, with ``B`` bytes a row.
-            bits, noise: those of encoding; no noise where a message is decoded without its key.
+            encoded: uint8 ``(n, B)``, with ``B`` bytes per row.
+            bits, noise: as in :meth:`encode_rows`; ``None`` if a message is decoded without its noise key.
         """
         raise NotImplementedError(f"{type(self).__name__} must define decode_rows, or decode")
 
     def encode(
         self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
     ) -> Tensor | None:
-        """Write ``x[rows]`` (both in wire order) into a uint8 segment of ``layout.num_bytes``.
+        """Encode ``x[rows]`` into a uint8 segment of ``layout.num_bytes``; ``rows`` and ``ids`` are in wire order.
 
         Returns:
-            What a codec notes of each row, float32 ``(n,)`` or ``(n, K)`` in wire order, if it notes anything: the
-            spreads that its ``row_variance`` is of, by which rows are weighed where it has one.
+            Row statistics, float32 ``(n,)`` or ``(n, K)`` in wire order, from which ``row_variance`` follows; or
+            ``None``.
 
         Raises:
-            NonFiniteRow: if a row holds NaN or Inf; on CUDA `raise_refused` does.
+            NonFiniteRow: if a row holds NaN or Inf; on CUDA `raise_refused` raises it later.
         """
         for part in equal_rows(layout, segment, self.param_bytes):
             values_nD = x.index_select(0, rows[part.rows])
@@ -170,13 +170,13 @@ class Codec(AxisPart):
         ids: Tensor | None = None,
         noise: Noise | None = None,
     ) -> None:
-        """Put the rows of a segment at ``out[rows]``, or add them there.
+        """Decode a segment into ``out[rows]``, or add the rows there.
 
         Args:
-            ids, noise: those that the rows were encoded with; a codec whose codes mean nothing without them needs them.
+            ids, noise: as in :meth:`encode`, for codecs that need them to decode.
         """
         put = out.index_add_ if accumulate else out.index_copy_
-        for part in equal_rows(layout, segment, self.param_bytes):
+        for part in equal_rows(layout, segment, self.param_bytes):  # one bit-width after another
             row_noise = _noise_of(self, None if ids is None else ids[part.rows], noise)
             decoded = torch.as_tensor(self.decode_rows(part.read(), part.bits, row_noise))
             put(0, rows[part.rows], decoded.to(out.dtype))
@@ -188,70 +188,71 @@ def _noise_of(codec: Codec, ids: Tensor | None, noise: Noise | None) -> RowNoise
 
 @dataclass(frozen=True, eq=False)
 class PartRows:
-    """The rows of one part of a message: where they are, and where their bytes are."""
+    """Rows of one part of a message, with views of their bytes."""
 
     width: int
-    """Their bit-width, or the widest that they may have."""
+    """Bit-width of the rows, or the largest one that they may have."""
     bits: int | Tensor
+    """Common bit-width, or one per row."""
     offsets: Tensor | None
-    """First byte of each row in ``payload``, int64 ``(m,)``; ``None`` if rows follow at one width."""
+    """First byte of each row in ``payload``, int64 ``(m,)``; ``None`` if all rows have one bit-width."""
     payload: Tensor
-    """Uint8."""
+    """Bytes of the codes, uint8."""
     params: Any
-    """Where their parameters are, as :meth:`PartCodec.part_parameters` returns it."""
+    """Views of the parameters, as returned by :meth:`PartCodec.part_parameters`."""
     rows: Tensor
-    """Int64 ``(m,)``."""
+    """Row indices into the source or output, int64 ``(m,)``."""
     ids: Tensor | None
-    """Their global ids, int64 ``(m,)``; ``None``: not known to the receiver."""
+    """Global node ids, int64 ``(m,)``; ``None``: decoded without ids."""
 
 
 class PartCodec(Codec, ABC):
-    """Base class of codecs that write a message part by part: the rows of a width, or all that are narrower.
+    """Base class of codecs that encode a message part by part: rows of one bit-width, or of all smaller ones together.
 
     Letters: m rows of a part, D columns.
     """
 
     alone: ClassVar[tuple[int, ...]] = (32, 16)
-    """Widths whose rows are a part of their own, widest first; all that are narrower are one."""
+    """Bit-widths with a part of their own, widest first; all smaller ones form one part."""
     aligned: ClassVar[bool] = True
-    """Whether rows are decoded to the beginnings of cache lines, where kernels write fastest."""
+    """True if decoded rows begin on cache lines, where kernels write fastest."""
     undecodable: ClassVar[str] = ""
-    """Name of the rows that decode only with the ids and the noise of their message; empty: none."""
+    """Name of the rows that need the ids and the noise of their message to be decoded; empty: none."""
 
     def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
-        stride = -(-columns // _LINE) * _LINE if self.aligned else columns
+        stride = -(-columns // _LINE) * _LINE if self.aligned else columns  # rounded up to whole cache lines
         return torch.empty(num_rows, stride, device=device)[:, :columns]
 
     def notes(self, x: Tensor, rows: Tensor) -> Tensor:
-        """Return where encoding notes numbers of each row, ``(n, ...)``: by default its range."""
+        """Allocate the row statistics that encoding fills, ``(n, ...)``: by default the range of each row."""
         return torch.empty(rows.numel(), device=x.device)
 
     def part_parameters(self, layout: Layout, segment: Tensor, part: Part) -> Any:
-        """Return where the parameters of a part are in a message: by default their bytes."""
+        """Return views of the parameters of a part: by default their bytes, uint8."""
         return segment[part.params]
 
     @abstractmethod
     def encode_part(self, part: PartRows, x: Tensor, noted: Tensor, noise: Noise) -> None:
-        """Write ``x[part.rows]``, x float32 ``(N, D)``; ``noted`` are its rows of :meth:`notes`."""
+        """Encode ``x[part.rows]``, x float32 ``(N, D)``; ``noted`` receives the statistics, see :meth:`notes`."""
 
     @abstractmethod
     def decode_part(self, part: PartRows, out: Tensor, noise: Noise | None, *, accumulate: bool) -> None:
-        """Put the rows of one part at ``out[part.rows]``, or add them there."""
+        """Decode one part into ``out[part.rows]``, or add the rows there."""
 
     def encode(
         self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
     ) -> Tensor | None:
-        """Write rows part by part; what :meth:`notes` notes of them is found on the way.
+        """Encode rows part by part; return the row statistics of :meth:`notes`.
 
         Raises:
-            NonFiniteRow: if a row holds NaN or Inf, or numbers made of it overflow.
+            NonFiniteRow: if a row holds NaN or Inf, or its statistics overflow.
         """
         noted = self.notes(x, rows)
         for part in layout.parts(self.alone):
             own = self._part_rows(part, layout, segment, rows, ids)
             try:
                 self.encode_part(own, x, noted[part.rows], noise)
-            except NonFiniteRow as error:
+            except NonFiniteRow as error:  # its position counts within the part
                 raise NonFiniteRow(part.rows.start + error.position) from error
         return noted
 
@@ -266,29 +267,29 @@ class PartCodec(Codec, ABC):
         ids: Tensor | None = None,
         noise: Noise | None = None,
     ) -> None:
-        """Put the rows of a segment at ``out[rows]``, or add them there.
+        """Decode a segment into ``out[rows]``, or add the rows there.
 
         Raises:
-            ValueError: without ids and noise, if rows are ``undecodable`` without them.
+            ValueError: if rows are ``undecodable`` without ids and noise, and these are missing.
         """
         if self.undecodable and (ids is None or noise is None):
             raise ValueError(
-                f"{self.undecodable} are decoded with the ids and the noise of their message, got none; give both"
+                f"{self.undecodable} must be decoded with the ids and the noise of their message, got none; pass both"
             )
         for part in layout.parts(self.alone):
             self.decode_part(self._part_rows(part, layout, segment, rows, ids), out, noise, accumulate=accumulate)
 
     def _part_rows(self, part: Part, layout: Layout, segment: Tensor, rows: Tensor, ids: Tensor | None) -> PartRows:
-        of, params = part.rows, self.part_parameters(layout, segment, part)
-        own = None if ids is None else ids[of]
-        return PartRows(part.width, part.bits, part.offsets, segment[part.payload], params, rows[of], own)
+        params = self.part_parameters(layout, segment, part)
+        part_ids = None if ids is None else ids[part.rows]
+        return PartRows(part.width, part.bits, part.offsets, segment[part.payload], params, rows[part.rows], part_ids)
 
 
 def require_finite(rows: Tensor) -> None:
-    """Raise NonFiniteRow if a row holds NaN or Inf; on CUDA note it for `raise_refused`."""
+    """Raise NonFiniteRow if a row holds NaN or Inf; on CUDA record it for `raise_refused`, without synchronizing."""
     if rows.is_cuda:
         note_non_finite(~torch.isfinite(rows).all(dim=1))
-    elif not torch.isfinite(rows.sum()):
+    elif not torch.isfinite(rows.sum()):  # one cheap pass first; a finite sum has finite terms
         finite = torch.isfinite(rows).all(dim=1)
         if not bool(finite.all()):
             raise NonFiniteRow(int((~finite).nonzero()[0, 0]))

@@ -1,4 +1,4 @@
-"""Rows as bfloat16: the type that rows have between layers under the axis ``compute``, at half of float32's bytes.
+"""Codec for bfloat16, the type of activations under the axis ``compute``: half the bytes of float32.
 
 Letters: n rows of a message, D columns.
 """
@@ -20,17 +20,17 @@ from gnnqlab.message.layout import Layout
 __all__ = ["BFloat16"]
 
 _BLOCK = 1 << 17
-"""Elements a block: half a megabyte of float32 stays in a cache."""
+"""Elements of a block: half a megabyte of float32, which fits in a cache."""
 
 
 @dataclass(frozen=True)
 class BFloat16(Codec):
-    """Rows rounded to the nearest bfloat16: two bytes an element, no parameters, 16 bits.
+    """Round rows to the nearest bfloat16: two bytes per element, no quantization parameters.
 
-    An element errs by at most ``2^-8`` of itself, in the same way in every epoch where it does not change: rounding is
-    **not unbiased**. What a product of bfloat16 rows is going to round anyway (``compute="bfloat16"``) loses nothing
-    more, and rows that are bfloat16 already are copied, not rounded again. Gradients of halo rows, and what the layer
-    before the loss multiplies, are float32 under ``compute`` and are rounded here.
+    The relative error of an element is at most ``2^-8``, and identical in every epoch in which the element does not
+    change: rounding is **not unbiased**. Rows that a bfloat16 product would round anyway (``compute="bfloat16"``) lose
+    nothing more, and rows that already are bfloat16 are copied. Gradients of halo rows, and operands of the layer
+    before the loss, are float32 under ``compute`` and are rounded here.
 
     Example:
         >>> codec, rows, first = BFloat16(), torch.tensor([[1.0, -3.0, 1.001]]), torch.tensor([0])
@@ -43,7 +43,7 @@ class BFloat16(Codec):
     """
 
     takes_bfloat16: ClassVar[bool] = True
-    """Encodes rows of bfloat16 as they are: nobody needs to widen them first."""
+    """True: bfloat16 rows are encoded without a conversion to float32."""
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -55,7 +55,7 @@ class BFloat16(Codec):
     def encode(
         self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
     ) -> Tensor | None:
-        """Round rows.
+        """Gather rows and round them to bfloat16.
 
         Args:
             x: float32 or bfloat16 ``(N, D)``.
@@ -67,7 +67,7 @@ class BFloat16(Codec):
         if x.dtype == torch.bfloat16:
             torch.index_select(x, 0, rows, out=sent_nD)
         else:
-            for block in _blocks(layout):
+            for block in _blocks(layout):  # the assignment rounds float32 to the nearest bfloat16
                 sent_nD[block] = x.index_select(0, rows[block])
         _expect_finite(sent_nD)
         return None
@@ -102,7 +102,7 @@ def _blocks(layout: Layout) -> Iterator[slice]:
 def _expect_finite(rows_nD: Tensor) -> None:
     if rows_nD.is_cuda:
         note_non_finite(~torch.isfinite(rows_nD).all(dim=1))
-    elif not torch.isfinite(rows_nD.sum(dtype=torch.float32)):
+    elif not torch.isfinite(rows_nD.sum(dtype=torch.float32)):  # row by row only if the cheap test fails
         finite_n = torch.isfinite(rows_nD).all(dim=1)
         if not bool(finite_n.all()):
             raise NonFiniteRow(int((~finite_n).nonzero()[0, 0]))

@@ -1,4 +1,4 @@
-"""The axis ``codec``: rows as they are, and AdaQP's stochastic codes."""
+"""The axis ``codec``: float32, and AdaQP's stochastic integer quantization."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["Codec", "Float32", "Noise", "PartCodec", "PartRows", "Stochastic"]
 
 @dataclass(frozen=True)
 class Float32(Codec):
-    """Rows as they are: four bytes an element, no parameters.
+    """Send rows in full precision: four bytes per element, no quantization parameters.
 
-    Rows that lie together already are the bytes of a message: `send_view` sends them from where they are.
+    Contiguous rows are sent without a copy, see `send_view`.
     """
 
     @property
@@ -34,7 +34,7 @@ class Float32(Codec):
         return 0
 
     def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
-        return torch.empty(num_rows, columns, device=device)  # without gaps, so that messages land in it
+        return torch.empty(num_rows, columns, device=device)  # contiguous, so that messages are received in place
 
     def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
         return make_layout(32, num_rows, columns, param_bytes=self.param_bytes)
@@ -45,7 +45,7 @@ class Float32(Codec):
         """Gather rows.
 
         Raises:
-            NonFiniteRow: if a row holds NaN or Inf; on CUDA `raise_refused` does.
+            NonFiniteRow: if a row holds NaN or Inf; on CUDA `raise_refused` raises it later.
         """
         gathered = segment.view(torch.float32).view(layout.num_rows, layout.columns)
         torch.index_select(x, 0, rows, out=gathered)
@@ -53,9 +53,9 @@ class Float32(Codec):
         return None
 
     def send_view(self, x: Tensor) -> Tensor | None:
-        """Return the bytes of ``x`` if they may be sent from there, else ``None``; errors as :meth:`encode`.
+        """Return a uint8 view of ``x`` if it may be sent without encoding, else ``None``; errors as :meth:`encode`.
 
-        A class derived from this one that encodes otherwise has its rows encoded.
+        A subclass with its own :meth:`encode` always gets ``None``.
         """
         if type(self).encode is not Float32.encode or not x.is_contiguous():
             return None
@@ -85,27 +85,27 @@ class Float32(Codec):
 
 @dataclass(frozen=True, kw_only=True)
 class Stochastic(PartCodec):
-    """Stochastic integer quantization, one scale and zero-point a row (AdaQP Eqs. 4, 5; SYLVIE Eq. 3).
+    """Stochastic integer quantization with one scale and zero-point per row (AdaQP Eqs. 4, 5; SYLVIE Eq. 3).
 
-    ``q = floor((h - Z) / S + u)``, ``S = (max - min) / (2^b - 1)``, ``Z = min``, so ``E[q S + Z] = h``. One message
-    may hold rows of 1, 2, 4, 8 and 16 bits, and rows of 32 bits, which are float32 as it stands.
+    ``q = floor((h - Z) / S + u)``, ``u ~ U[0, 1)``, ``S = (max - min) / (2^b - 1)``, ``Z = min``, so
+    ``E[q S + Z] = h``. One message may mix rows of 1, 2, 4, 8 and 16 bits with rows of 32 bits, which are float32.
     """
 
     integer_codes: ClassVar[bool] = True
-    """Its payload is integer codes of the rows' widths, which can be counted."""
+    """True: the payload holds integer codes, which can be counted."""
     min_contractive_bits: ClassVar[int] = 2
-    """Narrowest width at which a message leaves less than it takes: an element errs by up to a step either way, so the
-    error has up to ``2 / (2^b - 1)`` of the row's range, twice all of it at one bit. What is fed back would grow."""
+    """Smallest bit-width at which fed-back errors shrink: an element is off by up to one step either way, so the error
+    has a range of up to ``2 / (2^b - 1)`` of the row's; at one bit that is twice the row's range."""
 
     parameters: Annotated[str, OneOf(_PARAMETERS)] = "float32"
-    """Type in which Z and S travel: ``float32``; ``bfloat16``, rounded outwards before encoding; or
-    ``bfloat16-after``, cut after encoding against float32 ones, as AdaQP's published code does: decoding is biased."""
+    """Type of Z and S on the wire: ``float32``; ``bfloat16``, rounded outwards before encoding; or ``bfloat16-after``,
+    converted after encoding with float32 values, as in AdaQP's published code, which makes decoding biased."""
     noise: Annotated[str, OneOf(("receiver", "node"))] = "receiver"
-    """``receiver``: the same row errs independently at each of its receivers, as AdaQP's Eq. 24 adds errors up;
-    ``node``: alike at all of them. Differs with ``node``: errors that agree do not average out, so the gradient has
-    more variance at the same bytes: 1.36 ± 0.20 times on ``amazon_computers`` in 1 bit with GCN on 8 workers, as
-    :func:`gnnqlab.simulation.gradient_noise.gradient_noise` measures it. With two workers a row has one receiver and
-    both are the same, bit for bit."""
+    """``receiver``: rounding errors of a row are independent at each of its receivers, as AdaQP's Eq. 24 assumes;
+    ``node``: identical at all of them. Differs with ``node``: identical errors do not average out, so the gradient has
+    more variance at the same bytes: 1.36 ± 0.20 times on ``amazon_computers`` in 1 bit with GCN on 8 workers, measured
+    by :func:`gnnqlab.simulation.gradient_noise.gradient_noise`. With two workers a row has one receiver, and both
+    settings are identical, bit for bit."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -118,13 +118,14 @@ class Stochastic(PartCodec):
         return 0 if bits == 32 else 2 * _PARAMETERS[self.parameters].itemsize
 
     def row_variance(self, columns: int) -> RowVariance:
-        """Return ``D · range^2 / 6 / (2^b - 1)^2`` (AdaQP Theorem 1), whatever type parameters travel in."""
+        """Return ``D · range^2 / 6 / (2^b - 1)^2`` (AdaQP Theorem 1), for any type of the parameters."""
         return min_max(columns)
 
     def encode_part(self, part: PartRows, x: Tensor, noted: Tensor, noise: Noise) -> None:
         rows, ids, payload, key = part.rows, part.ids, part.payload, noise.key(self.noise)
         assert ids is not None
-        sent = part.params.view(_PARAMETERS[self.parameters]).view(-1, 2)
+        sent = part.params.view(_PARAMETERS[self.parameters]).view(-1, 2)  # (m, 2): Z and S
+        # With "bfloat16-after" codes are computed with float32 parameters, which are converted only when copied below.
         params = torch.empty(sent.shape, device=x.device) if self.parameters == "bfloat16-after" else sent
         if part.width == 32:
             encode_32(x, rows, payload, noted)

@@ -1,4 +1,4 @@
-"""How much the codes of a message say: their empirical entropy beside the bits in which they travel.
+"""Empirical entropy of the codes in a message, to compare with the bits that they take.
 
 Letters: m rows of one width, D columns, B bytes of a packed row.
 """
@@ -22,18 +22,18 @@ __all__ = ["Counting", "code_counts", "code_entropies", "entropy_of", "without_c
 
 @dataclass
 class Counting:
-    """Whether the codes of messages that come are counted now; the channels of one worker share it."""
+    """Switch for counting the codes of received messages; shared by the channels of one worker."""
 
     on: bool = False
     observers: Observers = NO_OBSERVERS
-    """Receive events of messages of training passes."""
+    """Observers that receive events of the messages of training passes."""
 
 
 def without_codes(codec: Any) -> list[str]:
-    """Return the directions in which no integer codes travel, each with the name of its codec.
+    """Return the directions whose messages have no integer codes, each with the name of its codec.
 
     Args:
-        codec: one of both directions, or a pair.
+        codec: codec of both directions, or a pair.
 
     Example:
         >>> from gnnqlab.message import Float32, Stochastic
@@ -46,19 +46,19 @@ def without_codes(codec: Any) -> list[str]:
 
 
 def code_entropies(layout: Layout, segment: Tensor) -> dict[int, float]:
-    """Return the empirical entropy of a message's codes, ``H = -sum_q p_q log2 p_q``, in bits an element, by width.
+    """Compute the empirical entropy of a message's codes, ``H = -sum_q p_q log2 p_q``, in bits per element, by width.
 
-    p_q is the share of code q among all elements of the message's rows of a width, padding of their last bytes left
-    out: what a coder of single elements with one table for the message could reach (Shannon 1948), parameters apart.
-    Differs: estimated from what was sent, it is low by about ``(2^b - 1) / (2 n ln 2)`` bits for n elements (Miller
-    1955), and never above log2 n: of 16 bits it means little in short messages.
+    p_q is the frequency of code q among all elements of the rows with one bit-width, without the padding of their last
+    bytes. H is the lower bound for an entropy coder of single elements with one table per message (Shannon 1948); it
+    excludes the quantization parameters. Differs: as an estimate from n elements, it is too low by about
+    ``(2^b - 1) / (2 n ln 2)`` bits (Miller 1955) and at most log2 n, so it means little for 16 bits in short messages.
 
     Args:
-        layout: of a message whose codec has ``integer_codes``.
-        segment: uint8, its bytes.
+        layout: layout of a message whose codec has ``integer_codes``.
+        segment: bytes of the message, uint8.
 
     Returns:
-        Width -> entropy in [0, width]; rows of 32 bits are no codes.
+        Bit-width -> entropy in [0, bit-width]; rows of 32 bits have no codes.
 
     Example:
         >>> from gnnqlab.message.layout import lay_out
@@ -66,20 +66,20 @@ def code_entropies(layout: Layout, segment: Tensor) -> dict[int, float]:
         >>> code_entropies(layout, torch.tensor([0b01_00_01_00], dtype=torch.uint8))
         {2: 1.0}
     """
-    payload, found = layout.split(segment)[1], {}
+    payload, entropies = layout.split(segment)[1], {}
     for share in sorted(layout.shares, key=lambda share: share.bits, reverse=True):
         own, payload = payload[: share.payload_bytes], payload[share.payload_bytes :]
         if share.bits < EXACT and own.numel():
-            found[share.bits] = entropy_of(code_counts(own.view(share.rows, -1), share.bits, layout.columns))
-    return found
+            entropies[share.bits] = entropy_of(code_counts(own.view(share.rows, -1), share.bits, layout.columns))
+    return entropies
 
 
 def code_counts(packed_mB: Tensor, bits: int, columns: int) -> Tensor:
-    """Return how often each code stands in packed rows, int64 ``(2^bits,)``.
+    """Count each code in packed rows; return int64 ``(2^bits,)``.
 
     Args:
         packed_mB: uint8, the first column in the lowest bits.
-        bits: width of a code, 1, 2, 3, 4, 8 or 16.
+        bits: bit-width of a code, 1, 2, 3, 4, 8 or 16.
         columns: D.
 
     Example:
@@ -91,16 +91,18 @@ def code_counts(packed_mB: Tensor, bits: int, columns: int) -> Tensor:
         return torch.bincount(words.flatten(), minlength=1 << 16)
     if 8 % bits:
         return torch.bincount(unpack(packed_mB, bits, columns).flatten(), minlength=1 << bits)
+    # Count whole bytes with a histogram of 256 bins, then add each byte's count to the codes in it.
     a_byte, whole = 8 // bits, columns * bits // 8
     codes = unpack(torch.arange(256, dtype=torch.uint8, device=packed_mB.device)[:, None], bits, a_byte).long()
     counts = torch.zeros(1 << bits, dtype=torch.int64, device=packed_mB.device)
-    for some, used in ((packed_mB[:, :whole], a_byte), (packed_mB[:, whole:], columns - whole * a_byte)):
-        seen = torch.bincount(some.flatten(), minlength=256)
-        counts.index_add_(0, codes[:, :used].flatten(), seen.repeat_interleave(used))
+    # The last byte of a row may be padded: only its first codes count.
+    for packed, used in ((packed_mB[:, :whole], a_byte), (packed_mB[:, whole:], columns - whole * a_byte)):
+        byte_counts = torch.bincount(packed.flatten(), minlength=256)  # (256,)
+        counts.index_add_(0, codes[:, :used].flatten(), byte_counts.repeat_interleave(used))
     return counts
 
 
 def entropy_of(counts: Tensor) -> float:
-    """Return ``-sum p log2 p`` of counts, in bits; 0 of none."""
+    """Return the entropy ``-sum p log2 p`` of counts, in bits; 0 if all are zero."""
     shares = counts.double() / max(int(counts.sum()), 1)
     return abs(float(-torch.special.xlogy(shares, shares).sum() / torch.log(torch.tensor(2.0, dtype=torch.float64))))

@@ -1,6 +1,6 @@
-"""Messages of codecs that encode rows of one bit-width at a time, equally many bytes a row.
+"""Messages of codecs that encode rows of one bit-width at a time, with equally many bytes per row.
 
-Letters: n rows of one bit-width, D columns, B bytes a row: ``ceil(D b / 8)`` of payload, and parameters.
+Letters: n rows of one bit-width, D columns, B bytes per row: ``ceil(D b / 8)`` of payload, and parameters.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from gnnqlab.message.layout import Layout
 __all__ = ["EqualRows", "RowNoise", "equal_rows", "surplus_bytes", "written_width"]
 
 EncodeRows = Callable[[Tensor, int, "RowNoise | None"], Tensor | NDArray[Any]]
-"""A codec's ``encode_rows``."""
+"""Type of a codec's method ``encode_rows``."""
 _PROBED = 1024
-"""Columns of the row from which a bit-width is read off: parameters of a row hardly count beside them."""
+"""Columns of the row used to detect a bit-width; so many that parameters are negligible."""
 _ROUNDED = (16, 8, 4, 3, 2, 1)
-"""Bit-widths of rows that may be rounded; rows of 32 bits are taken for exact."""
+"""Bit-widths that may be detected; rows of 32 bits are assumed to be float32."""
 
 
 @dataclass(frozen=True, eq=False)
 class RowNoise:
-    """Random numbers of some rows of a message, equal at both of its ends."""
+    """Random numbers for some rows of a message, identical at sender and receiver."""
 
     ids: Tensor
     """Global node ids, int64 ``(n,)``."""
@@ -40,7 +40,7 @@ class RowNoise:
     stream: int
 
     def uniform(self, columns: int) -> Tensor:
-        """Return float32 ``(n, columns)``, uniform multiples of ``2^-16`` in [0, 1).
+        """Draw float32 ``(n, columns)``, uniform multiples of ``2^-16`` in [0, 1).
 
         Example:
             >>> drawn = RowNoise(torch.arange(3), seed=0, epoch=2, stream=5).uniform(4)
@@ -52,20 +52,21 @@ class RowNoise:
 
 @dataclass(frozen=True, eq=False)
 class EqualRows:
-    """The rows of one bit-width in a message."""
+    """Views of the rows of one bit-width in a message."""
 
     bits: int
     rows: slice
     params_nB: Tensor
-    """Views of the message, uint8; together the bytes of each row."""
+    """View of the parameters, uint8."""
     payload_nB: Tensor
+    """View of the payload, uint8."""
 
     def write(self, encoded: Tensor | NDArray[Any], codec: object) -> None:
-        """Put encoded rows into the message.
+        """Copy encoded rows into the message.
 
         Raises:
-            NonFiniteRow: if an element became NaN or Inf when it was encoded.
-            ValueError: if they have other bytes than the layout.
+            NonFiniteRow: if an element became NaN or Inf by encoding, for instance in float16.
+            ValueError: if their size differs from the layout.
         """
         tensor = torch.from_numpy(np.ascontiguousarray(encoded)) if isinstance(encoded, np.ndarray) else encoded
         num_rows, payload_bytes = self.payload_nB.shape
@@ -75,21 +76,22 @@ class EqualRows:
                 f"encode_rows of {type(codec).__name__} must return {num_bytes} bytes for each of {num_rows} rows at "
                 f"{self.bits} bits, got {tensor.dtype} {tuple(tensor.shape)}; write equally many bytes for every row"
             )
+        # On CUDA this check would synchronize; there only the input of the codec is checked.
         if tensor.is_floating_point() and not tensor.is_cuda:
             finite_n = torch.isfinite(tensor).flatten(1).all(dim=1)
             if not bool(finite_n.all()):
                 raise NonFiniteRow(int((~finite_n).nonzero()[0, 0]))
-        bytes_nB = tensor.contiguous().view(num_rows, -1).view(torch.uint8)
+        bytes_nB = tensor.contiguous().view(num_rows, -1).view(torch.uint8)  # (n, ...) of any type -> (n, B) bytes
         self.payload_nB.copy_(bytes_nB[:, :payload_bytes])
         self.params_nB.copy_(bytes_nB[:, payload_bytes:])
 
     def read(self) -> Tensor:
-        """Return the bytes of the rows, uint8 ``(n, B)``, in memory of their own so that any type can view them."""
+        """Return a copy of the bytes of the rows, uint8 ``(n, B)``, aligned so that any type can view them."""
         return torch.cat([self.payload_nB, self.params_nB], dim=1)
 
 
 def equal_rows(layout: Layout, segment: Tensor, param_bytes: ParamBytes) -> Iterator[EqualRows]:
-    """Yield the rows of a message by bit-width, widest first, as they stand there."""
+    """Yield views of the rows of a message by bit-width, widest first, in wire order."""
     params, payload = layout.split(segment)
     first = 0
     for share in sorted(layout.shares, key=lambda each: each.bits, reverse=True):
@@ -105,10 +107,10 @@ def equal_rows(layout: Layout, segment: Tensor, param_bytes: ParamBytes) -> Iter
 
 
 def written_width(encode_rows: EncodeRows) -> int:
-    """Return the bit-width that rows have which ``encode_rows`` writes; what is left over are parameters.
+    """Detect the bit-width of the rows that ``encode_rows`` returns; surplus bytes are parameters.
 
     Raises:
-        ValueError: if it writes less than a bit an element.
+        ValueError: if it returns less than one bit per element.
 
     Example:
         >>> written_width(lambda rows, bits, noise: rows.bfloat16())
@@ -118,14 +120,16 @@ def written_width(encode_rows: EncodeRows) -> int:
     for width in _ROUNDED:
         if num_bits >= width * _PROBED:
             return width
-    raise ValueError(f"encode_rows must write at least one bit an element, got {num_bits} bits for {_PROBED} elements")
+    raise ValueError(
+        f"encode_rows must return at least one bit per element, got {num_bits} bits for {_PROBED} elements"
+    )
 
 
 def surplus_bytes(encode_rows: EncodeRows, bits: int, columns: int) -> int:
-    """Return what ``encode_rows`` writes of a row beyond ``ceil(D bits / 8)`` bytes: its parameters.
+    """Return the parameter bytes of a row: those that ``encode_rows`` returns beyond ``ceil(D bits / 8)``.
 
     Raises:
-        ValueError: if it writes less.
+        ValueError: if it returns fewer bytes.
 
     Example:
         >>> surplus_bytes(lambda rows, bits, noise: np.zeros((len(rows), 14), np.uint8), 8, 10)
@@ -134,8 +138,8 @@ def surplus_bytes(encode_rows: EncodeRows, bits: int, columns: int) -> int:
     written, needed = _encoded_bytes(encode_rows, bits, columns), row_bytes(bits, columns, lambda bits, columns: 0)
     if written < needed:
         raise ValueError(
-            f"encode_rows must write at least the {needed} bytes that {columns} elements have at {bits} bits, got "
-            f"{written}; name the bit-widths that it does write as widths"
+            f"encode_rows must return at least the {needed} bytes of {columns} elements at {bits} bits, got {written}; "
+            "list the bit-widths that it supports as widths"
         )
     return written - needed
 

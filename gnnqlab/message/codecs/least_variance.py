@@ -1,6 +1,6 @@
-"""Each row in the code that errs less: between its ends, or rotated.
+"""Codec that chooses, for each row, min-max codes or rotated codes, whichever has the smaller error.
 
-The choice is the row's own, so nobody agrees on it beforehand: it travels with the row's parameters.
+The choice is sent with the parameters of the row, so both ends need not agree on it in advance.
 
 Letters: n rows of a message, m of one part of it, D columns.
 """
@@ -30,44 +30,44 @@ from gnnqlab.settings import OneOf, Range, check
 __all__ = ["SHORT", "SURE", "LeastVariance", "by_rotation", "least_errors"]
 
 _SIGN, _EXPONENT, _MANTISSA = -(1 << 31), 0x7F800000, 0x007FFFFF
-"""Of a float32 word, as int32."""
+"""Bit masks of a float32 word, as int32."""
 SHORT = 20
-"""Columns below which what Lloyd-Max levels leave of a rotated row is a guide: few elements have few rotations."""
+"""Number of columns below which the predicted error of a rotated row is only approximate."""
 SURE = {2: 2.5, 3: 1.5, 4: 2.0, 8: 2.0, 15: 1.5}
-"""Columns -> how many times more codes between its ends must leave of a short row before it is rotated; 1.25 for those
-that are not named. It is about the most that was measured over the guide at 1, 2 or 4 bits, two rotations, on rows that
-are normal, a few spikes, after a ReLU or a softmax's gradient: worst where one window of few columns is the whole row.
-Elements of sizes far apart (exponentials of twice a normal) left more in 2 to 4 columns, up to 3.6. From `SHORT`
-columns on it was a twentieth, and a sixth of such."""
+"""Columns -> factor by which the error of min-max codes must exceed the predicted error of rotated codes before a short
+row is rotated; 1.25 for other numbers of columns. About the largest ratio of measured to predicted error at 1, 2 or 4
+bits with two rotations, for normal rows, rows with a few spikes, rows after a ReLU and softmax gradients; largest if
+one window of few columns is the whole row. Rows with a large dynamic range (exponentials of twice a normal) had ratios
+of up to 3.6 in 2 to 4 columns. From `SHORT` columns on the excess was a twentieth, and a sixth for the latter rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeastVariance(PartCodec):
-    """Stochastic codes between a row's ends or codes of its rotation, whichever has the smaller variance for that row.
+    """Stochastic min-max codes or rotated codes, whichever has the smaller variance for a row.
 
-    At 1, 2 and 4 bits the variance of codes between ends is ``S^2 sum f (1 - f)``, f the fraction of a step of each
-    element (AdaQP's Theorem 1 before it averages over f); that of rotated codes is ``|x|^2`` times what Lloyd-Max
-    levels leave (EDEN). Both are known before a row is encoded and depend on no noise, so that the choice biases
-    nothing: rows are as unbiased as those of :class:`gnnqlab.message.codecs.codec.Stochastic` and
-    :class:`gnnqlab.message.codecs.rotated.Rotated`, none is expected to err more than in either, and whoever assigns
-    widths by ``row_variance`` chooses width and code together. Below `SHORT` columns what levels leave is a guide only,
-    so a row is rotated there only where that is surely less (`SURE`).
+    At 1, 2 and 4 bits the variance of min-max codes is ``S^2 sum f (1 - f)``, f the fractional part of each element in
+    steps (AdaQP's Theorem 1 before averaging over f); that of rotated codes is ``|x|^2`` times the relative error of
+    Lloyd-Max levels (EDEN). Both are known before encoding and independent of the noise, so the choice adds no bias:
+    rows are as unbiased as with :class:`gnnqlab.message.codecs.codec.Stochastic` and
+    :class:`gnnqlab.message.codecs.rotated.Rotated`, the expected error is never larger than with either, and a bit
+    policy that uses ``row_variance`` chooses bit-width and code together. Below `SHORT` columns the predicted error of
+    rotated codes is approximate, so a row is rotated only if a safety factor is exceeded (`SURE`).
 
-    What the gradient makes of it (cora, GCN, 3 layers of 256 after 60 epochs, 4 bits, 300 passes a seed, beside codes
-    between ends in as many bytes): messages backward enter it linearly, less of each row is less of all, and they leave
-    0.44 and 0.49 of the variance. Rows forward enter through activations and the loss, so that no sum of rows' errors
-    orders what comes of them, and distances have heavy tails: in both directions together the variance is 0.78 ± 0.15,
-    1.14 ± 0.21 and 0.88 ± 0.11 times theirs (standard errors); 16 passes know it to a third. Float32 parameters, four
-    bytes more a row, leave a row's ends exact: codes between ends have 0.44 to 0.82 of the variance with them, which
-    rows of this codec do not reach at every seed (0.9 to 2.2 times it).
+    Variance of the gradient compared with min-max codes in as many bytes (cora, GCN, 3 layers of 256 after 60 epochs,
+    4 bits, 300 passes per seed): backward messages enter the gradient linearly, so smaller errors of rows reduce its
+    variance, to 0.44 and 0.49 times. Forward messages enter through activations and the loss, so errors of rows do not
+    determine it, and its distribution has heavy tails: in both directions together the variance is 0.78 ± 0.15,
+    1.14 ± 0.21 and 0.88 ± 0.11 times (standard errors); 16 passes estimate it to a third. Min-max codes with float32
+    parameters, four more bytes per row, represent the ends of a row exactly and reduce the variance to 0.44 to 0.82
+    times; this codec has 0.9 to 2.2 times the variance of those, depending on the seed.
 
-    A row takes ``ceil(D b / 8) + 4`` bytes whichever it is. The four are Z and S in bfloat16, Z rounded down and S up;
-    or, with the sign bit set, the scale of a rotation in float32; or, where the exponent is all ones, a constant row,
-    exact: its sign and the upper 23 bits of its magnitude, whose other 8 bits are the first byte of its payload. Rows
-    of 8, 16 and 32 bits are those of ``Stochastic`` with float32 parameters. No state, so nothing is in checkpoints.
+    A row takes ``ceil(D b / 8) + 4`` bytes with either code. The four bytes are Z and S in bfloat16, Z rounded down and
+    S up; or, with the sign bit set, the scale of a rotation in float32; or, if the exponent is all ones, a constant row
+    without error: its sign and the upper 23 bits of its magnitude, whose other 8 bits are the first byte of its
+    payload. Rows of 8, 16 and 32 bits are encoded as by ``Stochastic`` with float32 parameters. The codec is stateless.
 
-    Differs: Theorem 1 has ``D range^2 / 6`` in place of ``sum f (1 - f)``; rows after a ReLU, where most elements lie
-    on an end, have less than half of that, and the average would rotate them.
+    Differs: Theorem 1 has ``D range^2 / 6`` in place of ``sum f (1 - f)``; rows after a ReLU, with most elements at
+    their minimum, have less than half of that, and the average would wrongly rotate them.
 
     Example:
         >>> codec, first = LeastVariance(), torch.tensor([0, 1, 2])
@@ -83,12 +83,12 @@ class LeastVariance(PartCodec):
     alone: ClassVar[tuple[int, ...]] = (32, 16, 8)
     undecodable: ClassVar[str] = "rows that may be rotated"
     integer_codes: ClassVar[bool] = True
-    """Its payload is integer codes of the rows' widths, which can be counted: those of both kinds together."""
+    """True: the payload holds integer codes, which can be counted, both kinds together."""
 
     rotations: Annotated[int, Range(1, 2)] = 2
-    """Randomized Hadamard rotations one after another, as of :class:`gnnqlab.message.codecs.rotated.Rotated`."""
+    """Number of successive randomized Hadamard rotations, as in codec `Rotated`."""
     noise: Annotated[str, OneOf(("receiver", "node"))] = "receiver"
-    """Whose a row's noise is: ``receiver`` or ``node``, as of :class:`gnnqlab.message.codecs.codec.Stochastic`."""
+    """Random numbers per ``receiver`` or per ``node``, see :class:`gnnqlab.message.codecs.codec.Stochastic`."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -105,13 +105,14 @@ class LeastVariance(PartCodec):
         return Stochastic(noise=self.noise)
 
     def row_variance(self, columns: int) -> RowVariance:
-        """Return the lesser of both variances at 1, 2 and 4 bits, each noted of a row; of wider ones that of its range.
+        """Return the smaller of both variances at 1, 2 and 4 bits, as recorded per row; above that of the range.
 
-        Rows are sorted by what they leave at 2 bits.
+        Rows are sorted by their error at 2 bits.
         """
         wide = min_max(columns)
         order = ("of 2 bits", "of 1 bit", "of 4 bits", "range")
         own = {"of 1 bit": 1, "of 2 bits": 2, "of 4 bits": 4}
+        # Bit-width -> factor of each squared statistic: 1 for the deviation recorded at this width, else of the range.
         shares = {
             width: tuple(
                 float(own[name] == width) if name in own else wide.unit * wide.shares[width][0] * (width > 4)
@@ -127,24 +128,24 @@ class LeastVariance(PartCodec):
         """Choose and write the code of each row.
 
         Returns:
-            Float32 ``(n, 4)``: roots of the least variances at 2, 1 and 4 bits, 0 of constant rows, and ranges.
+            Float32 ``(n, 4)``: standard deviations at 2, 1 and 4 bits, 0 for constant rows, and ranges.
 
         Raises:
             NonFiniteRow: if a row holds NaN or Inf, or its range, or a sum of its elements where it is rotated,
                 overflows.
         """
-        noted = super().encode(x, rows, ids, layout, segment, noise)
+        noted = super().encode(x, rows, ids, layout, segment, noise)  # (n, 5): errors at 1, 2, 4 bits, norm, range
         assert noted is not None
         return torch.cat([least_errors(noted, layout.columns)[:, [1, 0, 2]], noted[:, 4:]], dim=1)
 
     def notes(self, x: Tensor, rows: Tensor) -> Tensor:
-        """Return the errors of rows in each code, by which the code of a row is chosen."""
+        """Compute the errors of rows in each code, ``(n, 5)``, which determine the code of a row."""
         noted = torch.empty(rows.numel(), NOTED, device=x.device)
         row_errors(x, rows, noted)
         return noted
 
     def rotated(self, segment: Tensor, layout: Layout) -> Tensor:
-        """Return which of a message's rows of 1, 2 and 4 bits are rotated, bool, in wire order."""
+        """Return a mask of the rotated rows among those of 1, 2 and 4 bits, bool, in wire order."""
         parts = [part for part in layout.parts(self.alone) if part.width in ERROR_WIDTHS]
         words = [segment[part.params].view(torch.int32) for part in parts]
         return torch.cat([_is_rotated(each) for each in words]) if words else torch.zeros(0) > 0
@@ -159,24 +160,26 @@ class LeastVariance(PartCodec):
             words.zero_()
             return
         rotated, key = by_rotation(noted, part.bits, x.shape[1]), noise.key(self.noise)
-        for some in _split(~rotated):
-            own, (bits, offsets) = rows[some], _places(part, some, x.shape[1])
-            ends = torch.empty(own.numel(), 2, dtype=torch.bfloat16, device=x.device)
-            with _numbered(some):
-                encode_rows(x, own, ids[some], bits, offsets, payload, ends, ranges=None, **key)
-            words[some] = ends.view(torch.int32)[:, 0]
-        for some in _split(rotated):
-            own, (bits, offsets) = rows[some], _places(part, some, x.shape[1])
+        for subset in _split(~rotated):
+            own, (bits, offsets) = rows[subset], _places(part, subset, x.shape[1])
+            # Z and S in bfloat16 fill one 32-bit word; S is not negative, so the sign bit of the word stays 0.
+            params = torch.empty(own.numel(), 2, dtype=torch.bfloat16, device=x.device)
+            with _numbered(subset):
+                encode_rows(x, own, ids[subset], bits, offsets, payload, params, ranges=None, **key)
+            words[subset] = params.view(torch.int32)[:, 0]
+        for subset in _split(rotated):
+            own, (bits, offsets) = rows[subset], _places(part, subset, x.shape[1])
             scales, spreads = torch.empty(own.numel(), device=x.device), torch.empty(own.numel(), 2, device=x.device)
-            with _numbered(some):
+            with _numbered(subset):
                 encode_rotated(
-                    x, own, ids[some], bits, offsets, payload, scales, spreads, rotations=self.rotations, **key
+                    x, own, ids[subset], bits, offsets, payload, scales, spreads, rotations=self.rotations, **key
                 )
-            words[some] = scales.view(torch.int32) | _SIGN
-        for some in _split(noted[:, 3] == 0, whole=False):  # its scale is minus its magnitude, its first code its sign
-            first, magnitude = _starts(part, some, x.shape[1]), words[some] & ~_SIGN
+            words[subset] = scales.view(torch.int32) | _SIGN
+        # Rewrite constant rows, which were just rotated: their scale is the magnitude, their first code the sign.
+        for subset in _split(noted[:, 3] == 0, whole=False):
+            first, magnitude = _starts(part, subset, x.shape[1]), words[subset] & ~_SIGN
             negative = (payload[first] & 1).to(torch.int32) * _SIGN
-            words[some] = negative | _EXPONENT | (magnitude >> 8)
+            words[subset] = negative | _EXPONENT | (magnitude >> 8)
             payload[first] = (magnitude & 0xFF).to(torch.uint8)
 
     def decode_part(self, part: PartRows, out: Tensor, noise: Noise | None, *, accumulate: bool) -> None:
@@ -188,32 +191,33 @@ class LeastVariance(PartCodec):
             return
         assert ids is not None and noise is not None
         constant, rotated = (words & _EXPONENT) == _EXPONENT, _is_rotated(words)
-        for some in _split(~(constant | rotated)):
-            bits, offsets = _places(part, some, out.shape[1])
-            ends = words[some].view(torch.bfloat16).view(-1, 2)
-            decode_rows(payload, ends, bits, offsets, out, rows[some], accumulate=accumulate)
-        for some in _split(rotated):
-            bits, offsets = _places(part, some, out.shape[1])
-            scales = (words[some] & ~_SIGN).view(torch.float32)
+        for subset in _split(~(constant | rotated)):
+            bits, offsets = _places(part, subset, out.shape[1])
+            params = words[subset].view(torch.bfloat16).view(-1, 2)
+            decode_rows(payload, params, bits, offsets, out, rows[subset], accumulate=accumulate)
+        for subset in _split(rotated):
+            bits, offsets = _places(part, subset, out.shape[1])
+            scales = (words[subset] & ~_SIGN).view(torch.float32)
             decode_rotated(
-                payload, scales, bits, offsets, out, rows[some], ids[some], accumulate=accumulate,
+                payload, scales, bits, offsets, out, rows[subset], ids[subset], accumulate=accumulate,
                 rotations=self.rotations, **noise.key(self.noise),
             )  # fmt: skip
-        for some in _split(constant, whole=False):
-            last = payload[_starts(part, some, out.shape[1])].to(torch.int32)
-            magnitude = ((words[some] & _MANTISSA) << 8 | last).view(torch.float32)
-            values = torch.where(words[some] < 0, -magnitude, magnitude)[:, None].expand(-1, out.shape[1])
-            (out.index_add_ if accumulate else out.index_copy_)(0, rows[some], values)
+        for subset in _split(constant, whole=False):
+            # 23 bits of the magnitude are in the word, the lowest 8 in the first payload byte.
+            last = payload[_starts(part, subset, out.shape[1])].to(torch.int32)
+            magnitude = ((words[subset] & _MANTISSA) << 8 | last).view(torch.float32)
+            values = torch.where(words[subset] < 0, -magnitude, magnitude)[:, None].expand(-1, out.shape[1])
+            (out.index_add_ if accumulate else out.index_copy_)(0, rows[subset], values)
 
 
 def by_rotation(noted: Tensor, bits: int | Tensor, columns: int) -> Tensor:
-    """Return which rows are written by way of their rotation: those that err less so, and constant ones.
+    """Return a mask of the rows to encode by rotation: those with a smaller error that way, and constant rows.
 
-    Short ones, of fewer than `SHORT` columns, have to err less by a factor (`SURE`).
+    With fewer than `SHORT` columns the error must be smaller by a factor (`SURE`).
 
     Args:
-        noted: of rows, as :func:`gnnqlab.kernels.codec.row_errors.row_errors` does, ``(n, 5)``.
-        bits: 1, 2 or 4, or one a row.
+        noted: row statistics of :func:`gnnqlab.kernels.codec.row_errors.row_errors`, ``(n, 5)``.
+        bits: 1, 2 or 4, common to all rows or one per row.
         columns: D.
 
     Returns:
@@ -235,10 +239,10 @@ def by_rotation(noted: Tensor, bits: int | Tensor, columns: int) -> Tensor:
 
 
 def least_errors(noted: Tensor, columns: int) -> Tensor:
-    """Return the root of the variance of each row in the code that it chooses at 1, 2 and 4 bits, float32 ``(n, 3)``.
+    """Return the standard deviation of each row in its chosen code at 1, 2 and 4 bits, float32 ``(n, 3)``.
 
     Args:
-        noted: of rows, as :func:`gnnqlab.kernels.codec.row_errors.row_errors` does, ``(n, 5)``.
+        noted: row statistics of :func:`gnnqlab.kernels.codec.row_errors.row_errors`, ``(n, 5)``.
         columns: D.
 
     Example:
@@ -253,13 +257,13 @@ def _is_rotated(words: Tensor) -> Tensor:
 
 
 def _rotates(noted: Tensor, columns: int) -> Tensor:
-    """Which rows err less when they are rotated at 1, 2 and 4 bits, for sure where they are short, ``(n, 3)``."""
+    """Return a mask of the rows with a smaller error by rotation at 1, 2 and 4 bits, bool ``(n, 3)``."""
     sure = SURE.get(columns, 1.25) if columns < SHORT else 1.0
     return _rotated_errors(noted, columns) * sure**0.5 < noted[:, :3]
 
 
 def _rotated_errors(noted: Tensor, columns: int) -> Tensor:
-    """Roots of the variance of rotated codes at 1, 2 and 4 bits, ``(n, 3)``."""
+    """Return the standard deviation of rotated codes at 1, 2 and 4 bits, ``(n, 3)``."""
     return noted[:, 3:4] * _rotated_shares(columns, noted.device)
 
 
@@ -270,34 +274,34 @@ def _rotated_shares(columns: int, device: torch.device) -> Tensor:
 
 
 def _split(chosen: Tensor, *, whole: bool = True) -> Iterator[Any]:
-    """Yield the places of rows, if there are any; of all, where that is meant, as a slice, which copies nothing."""
+    """Yield the positions of the chosen rows, if any; if all are chosen and ``whole``, a slice, which avoids copies."""
     places = chosen.nonzero()[:, 0]
     if places.numel():
         yield slice(None) if whole and places.numel() == chosen.numel() else places
 
 
-def _places(part: PartRows, some: Any, columns: int) -> tuple[int | Tensor, Tensor | None]:
-    """Return widths and first payload bytes of some rows of a part."""
+def _places(part: PartRows, subset: Any, columns: int) -> tuple[int | Tensor, Tensor | None]:
+    """Return bit-widths and first payload bytes of some rows of a part."""
     if isinstance(part.bits, Tensor):
         assert part.offsets is not None
-        return part.bits[some], part.offsets[some]
-    return part.bits, None if isinstance(some, slice) else _starts(part, some, columns)
+        return part.bits[subset], part.offsets[subset]
+    return part.bits, None if isinstance(subset, slice) else _starts(part, subset, columns)
 
 
-def _starts(part: PartRows, some: Tensor, columns: int) -> Tensor:
+def _starts(part: PartRows, subset: Tensor, columns: int) -> Tensor:
     """Return the first payload byte of some rows of a part."""
     if part.offsets is not None:
-        return part.offsets[some]
+        return part.offsets[subset]
     assert isinstance(part.bits, int)
-    return some * int(row_bytes(columns, part.bits))
+    return subset * int(row_bytes(columns, part.bits))
 
 
 @contextmanager
-def _numbered(some: Any) -> Iterator[None]:
-    """Tell which row of the part a routine refuses, that was given some of them."""
+def _numbered(subset: Any) -> Iterator[None]:
+    """Convert the position of a non-finite row among ``some`` rows to its position in the part."""
     try:
         yield
     except NonFiniteRow as error:
-        if isinstance(some, slice):
+        if isinstance(subset, slice):
             raise
-        raise NonFiniteRow(int(some[error.position])) from error
+        raise NonFiniteRow(int(subset[error.position])) from error

@@ -1,4 +1,4 @@
-"""CDFGNN's codec: linear codes of differences, rounded to the nearest (section 5)."""
+"""CDFGNN's codec: linear quantization of differences, rounded to the nearest level (section 5)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Linear(PartCodec):
     """Linear integer quantization, rounded to the nearest level (CDFGNN Eqs. 22 and 23).
 
     ``q = min(floor((m - Z) / S + 1/2), 2^B - 1)``, ``Z = min``, ``S = (max - min) / 2^B``; decoding gives ``q S + Z``.
-    Rounding is by no chance, so errors have no mean of zero: it belongs with a cache whose differences are taken
-    against what the receiver holds, where the next message makes good for the last.
+    Rounding is deterministic, so it is biased. Combine it with a cache that sends differences to the receiver's copy:
+    each difference then contains, and corrects, the error of the previous message.
 
     Differs: Eq. 22 gives the largest element the code 2^B, which B bits cannot hold; here it is clamped (erratum CD-1).
     So the error is at most S / 2, the paper's bound, up to ``max - S / 2``, and at most S above it: see :meth:`bound`.
-    Z and S travel in place of the paper's min and max, in as many bytes.
+    The paper sends min and max; here Z and S are sent, in as many bytes.
 
     Example:
         >>> codec, rows = Linear(), torch.tensor([[0.0, 1.4, 4.0]])
@@ -41,25 +41,25 @@ class Linear(PartCodec):
 
     aligned: ClassVar[bool] = False
     integer_codes: ClassVar[bool] = True
-    """Its payload is integer codes of the rows' widths, which can be counted."""
+    """True: the payload holds integer codes, which can be counted."""
 
     @property
     def widths(self) -> tuple[int, ...]:
         return (1, 2, 4, 8, 32)
 
     def biased(self, direction: str) -> str:
-        """Say why a message is biased."""
-        return "rounds to the nearest, so that a row errs alike in every draw"
+        """Return the reason why messages are biased."""
+        return "rounds to the nearest level, so a row has the same error in every draw"
 
     @staticmethod
     def bound(spread: float, bits: int) -> float:
-        """Return the most by which a decoded element is off, in the unit of the rows.
+        """Return the maximum error of a decoded element, in the unit of the rows.
 
         Twice the paper's ``(max - min) / 2^(B+1)``, because the largest element is clamped.
 
         Args:
             spread: ``max - min`` of the row.
-            bits: B; 32 is exact.
+            bits: B; rows of 32 bits have no error.
 
         Example:
             >>> Linear.bound(4.0, 2)
@@ -74,12 +74,13 @@ class Linear(PartCodec):
         if part.width == 32:
             encode_32(x, part.rows, part.payload, noted)
         else:
-            ends = part.params.view(torch.float32).view(-1, 2)
-            encode_linear(x, part.rows, part.bits, part.offsets, part.payload, ends, noted)
+            params = part.params.view(torch.float32).view(-1, 2)
+            # Deterministic rounding: neither ids nor noise are needed, and decoding is that of `Stochastic`.
+            encode_linear(x, part.rows, part.bits, part.offsets, part.payload, params, noted)
 
     def decode_part(self, part: PartRows, out: Tensor, noise: Noise | None, *, accumulate: bool) -> None:
         if part.width == 32:
             decode_32(part.payload, out, part.rows, accumulate=accumulate)
         else:
-            ends = part.params.view(torch.float32).view(-1, 2)
-            decode_rows(part.payload, ends, part.bits, part.offsets, out, part.rows, accumulate=accumulate)
+            params = part.params.view(torch.float32).view(-1, 2)
+            decode_rows(part.payload, params, part.bits, part.offsets, out, part.rows, accumulate=accumulate)

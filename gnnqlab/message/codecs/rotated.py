@@ -1,4 +1,4 @@
-"""Codes of rows that are rotated at random: their error depends on a row's norm, not on its range."""
+"""Codec with a random rotation: the error of a row depends on its norm, not on its range."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ __all__ = ["Rotated"]
 class Rotated(PartCodec):
     """Randomized Hadamard rotation, Lloyd-Max levels, an unbiasing scale (DRIVE, NeurIPS 2021; EDEN, ICML 2022).
 
-    ``x' = S R' q``: q are the levels nearest to ``R x`` over its root mean square, ``S = |x|^2 / <R x, q>``. Whatever a
-    row is, its rotation looks normal, so the squared error over ``|x|^2`` is about 0.57 at 1 bit, 0.13 at 2, 0.036 at
-    3 and 0.0096 at 4, where codes between a row's ends err by its range. One scale of four bytes travels with a row;
-    the rotation is drawn from seed, epoch, layer, direction, round and global node id at both ends. Rows of 8, 16 and
-    32 bits are those of :class:`gnnqlab.message.codecs.codec.Stochastic`, with its parameters: their error is small
-    whatever the row.
+    ``x' = S R' q``: q are the levels nearest to ``R x`` over its root mean square, ``S = |x|^2 / <R x, q>``. The
+    elements of a rotated row are approximately normal for any row, so the squared error over ``|x|^2`` is about 0.57 at
+    1 bit, 0.13 at 2, 0.036 at 3 and 0.0096 at 4, while the error of min-max codes grows with the row's range. Each row
+    is sent with one scale of four bytes; both ends derive the rotation from seed, epoch, layer, direction, round and
+    global node id. Rows of 8, 16 and 32 bits are encoded as by :class:`gnnqlab.message.codecs.codec.Stochastic`, with
+    its parameters: their error is small for any row.
 
-    Constant rows are exact. Differs: EDEN is unbiased over uniform rotations, and over Hadamard ones nearly so. Along
-    the row itself the error is always zero; across it a spiky or short row keeps a bias, up to half its norm at one
-    bit (gradients of real trainings as well: ``gnnqlab bench codecs``). A second rotation ends it, so there are two by
-    default. Differs: rows are not padded to a power of two; two windows that overlap rotate
-    them, so that a row of D elements takes ``ceil(D b / 8)`` bytes as with every codec.
+    Constant rows are exact. Differs: EDEN is unbiased over uniform rotations, and nearly so over Hadamard rotations.
+    Along the row itself the error is always zero; orthogonal to it, short rows and rows with a few large elements have
+    a bias of up to half their norm at one bit (also gradients of real trainings: ``gnnqlab bench codecs``). A second
+    rotation removes it, so two are the default. Differs: rows are not padded to a power of two; two overlapping windows
+    rotate them, so that a row of D elements takes ``ceil(D b / 8)`` bytes as with every codec.
 
     Example:
         >>> codec, rows, first = Rotated(), torch.tensor([[2.5, 2.5, 2.5]]), torch.tensor([0])
@@ -50,12 +50,12 @@ class Rotated(PartCodec):
     alone: ClassVar[tuple[int, ...]] = (32, 16, 8)
     undecodable: ClassVar[str] = "rotated rows"
     integer_codes: ClassVar[bool] = True
-    """Its payload is integer codes of the rows' widths, which can be counted."""
+    """True: the payload holds integer codes, which can be counted."""
 
     rotations: Annotated[int, Range(1, 2)] = 2
-    """Randomized Hadamard rotations one after another. DRIVE and EDEN have one; two end the bias that one leaves."""
+    """Number of successive randomized Hadamard rotations. DRIVE and EDEN use one; two remove its remaining bias."""
     noise: Annotated[str, OneOf(("receiver", "node"))] = "receiver"
-    """Whose a row's rotation is: ``receiver`` or ``node``, as of :class:`gnnqlab.message.codecs.codec.Stochastic`."""
+    """Random rotation per ``receiver`` or per ``node``, see :class:`gnnqlab.message.codecs.codec.Stochastic`."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -74,15 +74,16 @@ class Rotated(PartCodec):
     def row_variance(self, columns: int) -> RowVariance:
         """Return ``|x|^2`` times :func:`gnnqlab.message.codecs.lloyd_max.relative_error` at 1 to 4 bits (EDEN).
 
-        Wider rows have codes between their ends: their variance is that of their range.
+        Rows of larger bit-widths have min-max codes, whose variance depends on the range (AdaQP Theorem 1).
         """
         wide = self._wide.row_variance(columns)
+        # Factors of the squared norm and of the squared range, of which each bit-width uses one.
         shares = {width: (relative_error(width, columns), 0.0) for width in ROTATED_WIDTHS}
         shares |= {width: (0.0, wide.unit * wide.shares[width][0]) for width in self.widths if width not in shares}
         return RowVariance(1.0, shares, ("norm", "range"))
 
     def notes(self, x: Tensor, rows: Tensor) -> Tensor:
-        """Return where encoding notes norms, 0 of constant rows, and ranges, ``(n, 2)``."""
+        """Allocate norms (0 for constant rows) and ranges, ``(n, 2)``."""
         return torch.empty(rows.numel(), 2, device=x.device)
 
     def encode_part(self, part: PartRows, x: Tensor, noted: Tensor, noise: Noise) -> None:
@@ -93,7 +94,9 @@ class Rotated(PartCodec):
             return
         ranges = torch.empty(part.rows.numel(), device=x.device)
         self._wide.encode_part(part, x, ranges, noise)
+        # The assigner compares all bit-widths of a row, so rows that are not rotated need their norm too.
         norms = row_norms(x, part.rows)
+        # Norm 0 marks constant rows: they are exact at every bit-width.
         noted[:, 0], noted[:, 1] = norms.where(ranges >= SMALLEST_RANGE, 0.0), ranges
 
     def decode_part(self, part: PartRows, out: Tensor, noise: Noise | None, *, accumulate: bool) -> None:

@@ -1,4 +1,4 @@
-"""Codes of rows whose largest elements travel apart, so that a few spikes do not widen the steps of all others.
+"""Outlier codec: send the largest elements of a row separately, so that they do not increase the step of the rest.
 
 Letters: n rows of a message, m of one part of it, D columns, K spikes of a row.
 """
@@ -22,24 +22,24 @@ from gnnqlab.settings import OneOf, Range, check
 __all__ = ["Spikes", "split_spikes"]
 
 _MOST_COLUMNS = 65536
-"""Places are two bytes."""
+"""Maximum number of columns: a position takes two bytes."""
 _EXPONENT = 0x7F800000
-"""Of a float32 word."""
+"""Exponent bits of a float32 word."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spikes(PartCodec):
-    """The largest magnitudes of a row in float16 with their places, the rest in stochastic codes between its ends.
+    """Send the largest magnitudes of a row (spikes) in float16 with their positions, and the rest in stochastic codes.
 
-    A spike x_p travels as ``v U``: ``v = float16((x_p - c) / U)``, c the middle of the rest's range, U the power of two
-    at or below the largest ``|x_p - c|`` of the row, since gradients lie below what float16 holds. What that rounding
-    leaves, ``x_p - v U``, is close to c and has a code like the rest, so decoding, ``q S + Z`` and ``+ v U`` at the
-    spikes, is unbiased as :class:`gnnqlab.message.codecs.codec.Stochastic` is, and constant rows are exact. S is
+    A spike x_p is sent as ``v U``: ``v = float16((x_p - c) / U)``, c the middle of the rest's range, U the power of two
+    at or below the largest ``|x_p - c|`` of the row, because gradients underflow in float16. The remainder,
+    ``x_p - v U``, is close to c and gets a code like the rest, so decoding, ``q S + Z`` and ``+ v U`` at the spikes, is
+    unbiased like :class:`gnnqlab.message.codecs.codec.Stochastic`, and constant rows are exact. S is
     ``range / (2^b - 1)`` of the rest; the variance is ``D · range^2 / 6 / (2^b - 1)^2`` with that range.
 
     A row of less than 32 bits takes ``ceil(D b / 8) + 12 + 4 min(K, D - 1)`` bytes: codes, Z, S and U in float32, and
-    two bytes for each place and value. Rows of 32 bits are float32 as it stands. Finding spikes is plain PyTorch on
-    every device: a copy of the rows and four passes over it; codes are written and read by the kernels.
+    two bytes for each position and value. Rows of 32 bits are float32. Spikes are found in plain PyTorch on every
+    device, with a copy of the rows and four passes over it; kernels encode and decode the codes.
 
     Example:
         >>> codec, rows, first = Spikes(count=1), torch.tensor([[0.0, 1.0, 40.0, 3.0]]), torch.tensor([0])
@@ -53,15 +53,15 @@ class Spikes(PartCodec):
     """
 
     integer_codes: ClassVar[bool] = True
-    """Its payload is integer codes of the rows' widths, which can be counted."""
+    """True: the payload holds integer codes, which can be counted."""
     min_contractive_bits: ClassVar[int] = 2
-    """Narrowest width at which a message leaves less than it takes: an element errs by up to a step either way, so the
-    error has up to ``2 / (2^b - 1)`` of the row's range, twice all of it at one bit. What is fed back would grow."""
+    """Smallest bit-width at which fed-back errors shrink: an element is off by up to one step either way, so the error
+    has a range of up to ``2 / (2^b - 1)`` of the row's; at one bit that is twice the row's range."""
 
     count: Annotated[int, Range(1, 64)] = 4
-    """K, spikes of each row; a row of D columns has at most D - 1."""
+    """K, number of spikes per row; a row of D columns has at most D - 1."""
     noise: Annotated[str, OneOf(("receiver", "node"))] = "receiver"
-    """Whose a row's rounding is: ``receiver`` or ``node``, as of :class:`gnnqlab.message.codecs.codec.Stochastic`."""
+    """Rounding noise per ``receiver`` or per ``node``, see :class:`gnnqlab.message.codecs.codec.Stochastic`."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -81,15 +81,15 @@ class Spikes(PartCodec):
         return 0 if bits == 32 else 12 + 4 * self._count(columns)
 
     def row_variance(self, columns: int) -> RowVariance:
-        """Return ``D · range^2 / 6 / (2^b - 1)^2`` of the range of the rest (AdaQP Theorem 1)."""
+        """Return ``D · range^2 / 6 / (2^b - 1)^2`` with the range of the rest (AdaQP Theorem 1)."""
         between_ends = min_max(columns)
         return RowVariance(between_ends.unit, between_ends.shares, ("rest",))
 
     def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
-        """Lay out a message.
+        """Compute the layout of a message.
 
         Raises:
-            ValueError: if a place does not fit into two bytes.
+            ValueError: if a position does not fit into two bytes.
         """
         if columns > _MOST_COLUMNS:
             raise ValueError(
@@ -101,9 +101,9 @@ class Spikes(PartCodec):
         columns = x.shape[1]
         if part.width == 32:
             encode_32(x, part.rows, part.payload, noted)
-        found = split_spikes(x.index_select(0, part.rows), self._count(columns))
-        rest, part_units, part_places, part_values = found
-        if part.width == 32:
+        # Positions and values are (m, K), units (m,).
+        rest, part_units, part_places, part_values = split_spikes(x.index_select(0, part.rows), self._count(columns))
+        if part.width == 32:  # the range without spikes is what a smaller bit-width would have to encode
             noted.copy_(_range(rest))
             return
         ends, units, places, values = part.params
@@ -117,11 +117,11 @@ class Spikes(PartCodec):
         ends, units, places, values = part.params
         self._rest.decode_part(replace(part, params=ends), out, noise, accumulate=accumulate)
         if part.width < 32:
-            at = part.rows[:, None], places.long() & 0xFFFF
-            out.index_put_(at, values.float() * units[:, None], accumulate=True)
+            positions = part.rows[:, None], places.long() & 0xFFFF  # stored as int16, read as unsigned
+            out.index_put_(positions, values.float() * units[:, None], accumulate=True)
 
     def part_parameters(self, layout: Layout, segment: Tensor, part: Part) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return (Z, S), U, places and values of the rows of a part, each of which all rows have side by side."""
+        """Return views of (Z, S), U, positions and values of a part; a message stores each of them contiguously."""
         exact, spikes = layout.rows_of(32), self._count(layout.columns)
         count = layout.num_rows - exact
         ends = [8 * count, 4 * count, 2 * count * spikes, 2 * count * spikes]
@@ -136,15 +136,15 @@ class Spikes(PartCodec):
 
 
 def split_spikes(x_mD: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Take the largest magnitudes out of rows.
+    """Split the largest magnitudes off from rows.
 
     Args:
-        x_mD: float32 rows; they are changed.
+        x_mD: float32 rows, modified in place.
         count: K, fewer than D.
 
     Returns:
-        The rest, float32 ``(m, D)``, with what float16 leaves of a spike in its place; U, float32 ``(m,)``; places,
-        int64 ``(m, K)``, and values, float16 ``(m, K)``. A row that is not finite stays so.
+        The rest, float32 ``(m, D)``, with the remainder of each spike at its position; U, float32 ``(m,)``; positions,
+        int64 ``(m, K)``; and values, float16 ``(m, K)``. A row that is not finite stays so.
 
     Example:
         >>> rest, unit, places, values = split_spikes(torch.tensor([[1.0, -9.0, 3.0]]), 1)
@@ -160,9 +160,11 @@ def split_spikes(x_mD: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tens
     high_m = x_mD.scatter_(1, places_mK, -torch.inf).amax(1)
     over_mK = spikes_mK - (low_m * 0.5 + high_m * 0.5)[:, None]
     largest_m = over_mK.abs().amax(1)
-    said = torch.isfinite(largest_m) & (largest_m >= SMALLEST_RANGE)
-    unit_m = torch.where(said, (largest_m.view(torch.int32) & _EXPONENT).view(torch.float32), 0.0)
-    values_mK = torch.where(said[:, None], over_mK / unit_m[:, None], 0.0).half()
+    # Rows without a finite, non-negligible spike get U = 0: their spikes stay in the rest.
+    has_spikes_m = torch.isfinite(largest_m) & (largest_m >= SMALLEST_RANGE)
+    # Masking all but the exponent rounds down to a power of two.
+    unit_m = torch.where(has_spikes_m, (largest_m.view(torch.int32) & _EXPONENT).view(torch.float32), 0.0)
+    values_mK = torch.where(has_spikes_m[:, None], over_mK / unit_m[:, None], 0.0).half()
     x_mD.scatter_(1, places_mK, spikes_mK - values_mK.float() * unit_m[:, None])
     return x_mD, unit_m, places_mK, values_mK
 

@@ -1,8 +1,8 @@
-"""Rows of 16 and of 32 bits in a message of many widths.
+"""Encode rows of 16 and 32 bits in a message of mixed bit-widths.
 
-A row of 16 bits has stochastic codes like a narrower one, two bytes an element, with its own Z and S: its step is the
-range over 65535. A row of 32 bits is float32 as it stands. They are written with tensor operations, a block of rows
-at a time, because they are rare: an assignment gives them to few rows.
+A row of 16 bits has stochastic codes like smaller bit-widths, two bytes per element, with its own Z and S; its step is
+the range over 65535. A row of 32 bits is float32. Both are encoded with tensor operations, one block of rows at a time,
+without kernels of their own, because assignments choose these bit-widths for few rows.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from gnnqlab.kernels.reference.codec import row_parameters
 __all__ = ["decode_16", "decode_32", "encode_16", "encode_32", "row_norms"]
 
 _BLOCK = 1 << 17
-"""Elements a block: half a megabyte of float32 stays in a cache."""
+"""Elements of a block: half a megabyte of float32, which fits in a cache."""
 _TOP = 65535
+"""Largest 16-bit code."""
 
 
 def encode_16(
@@ -38,11 +39,11 @@ def encode_16(
 ) -> None:
     """Round ``x[rows]`` stochastically to 16-bit codes: ``q = floor((x - Z) / S + u)``, ``S = (max - min) / 65535``.
 
-    The sum is formed in fixed point with 15 fractional bits, so ``u`` has 15 random bits here.
+    The sum is computed in fixed point with 15 fractional bits, so ``u`` has 15 random bits here.
 
     Args:
         x: float32 ``(N, D)``.
-        rows, ids: which rows, and their global ids, int64 ``(n,)``.
+        rows, ids: row indices and global node ids, int64 ``(n,)``.
         payload: uint8 ``(2 n D,)``, receives the codes.
         params: float32 or bfloat16 ``(n, 2)``, receives (Z, S).
         ranges: float32 ``(n,)``, receives ``max - min``.
@@ -62,17 +63,18 @@ def encode_16(
             note_non_finite(bad_m.flatten(), block.start)
         elif bool(bad_m.any()):
             raise NonFiniteRow(block.start + int(bad_m.nonzero()[0, 0]))
-        steps_m1 = torch.where(scale_m1 == 0.0, 0.0, 32768.0 / scale_m1)
+        steps_m1 = torch.where(scale_m1 == 0.0, 0.0, 32768.0 / scale_m1)  # 2^15 / S; 0 for constant rows
+        # Clamp first in float32, to the largest value below 2^31 that int32 can hold, then exactly to code 65535.
         fixed_mD = x_mD.sub_(zero_m1).mul_(steps_m1).round_().clamp_(max=2.0**31 - 128).to(torch.int32)
         fixed_mD.clamp_(max=_TOP << 15)
         noise_mD = uniform16(ids[block], x.shape[1], seed=seed, epoch=epoch, stream=stream)
-        codes[block] = fixed_mD.add_(noise_mD >> 1).bitwise_right_shift_(15)  # 65535 wraps to -1
+        codes[block] = fixed_mD.add_(noise_mD >> 1).bitwise_right_shift_(15)  # as int16, code 65535 wraps to -1
         params[block] = torch.cat([zero_m1, scale_m1], dim=1).to(params.dtype)
         ranges[block] = range_m1[:, 0]
 
 
 def row_norms(x: Tensor, rows: Tensor) -> Tensor:
-    """Return ``|x[rows]|``, float32 ``(n,)``; squares are summed in float64, where none overflows."""
+    """Return the norms ``|x[rows]|``, float32 ``(n,)``; squares are summed in float64, where they cannot overflow."""
     norms = torch.empty(rows.numel(), device=x.device)
     for block in _blocks(rows.numel(), x.shape[1]):
         norms[block] = torch.linalg.vector_norm(x.index_select(0, rows[block]), dim=1, dtype=torch.float64)
@@ -80,7 +82,7 @@ def row_norms(x: Tensor, rows: Tensor) -> Tensor:
 
 
 def decode_16(payload: Tensor, params: Tensor, out: Tensor, rows: Tensor, *, accumulate: bool) -> None:
-    """Put ``q S + Z`` into ``out[rows]``, or add it there."""
+    """Write ``q S + Z`` to ``out[rows]``, or add it there."""
     codes = payload.view(torch.int16).view(rows.numel(), out.shape[1])
     for block in _blocks(rows.numel(), out.shape[1]):
         zero_m1, scale_m1 = params[block].float().split(1, dim=1)
@@ -89,7 +91,7 @@ def decode_16(payload: Tensor, params: Tensor, out: Tensor, rows: Tensor, *, acc
 
 
 def encode_32(x: Tensor, rows: Tensor, payload: Tensor, ranges: Tensor) -> None:
-    """Gather rows as they are.
+    """Gather rows in float32.
 
     Raises:
         NonFiniteRow: if a row holds NaN or Inf or its range overflows.
@@ -99,8 +101,8 @@ def encode_32(x: Tensor, rows: Tensor, payload: Tensor, ranges: Tensor) -> None:
     if gathered_nD.numel() == 0:
         ranges.zero_()
         return
-    torch.sub(gathered_nD.amax(1), gathered_nD.amin(1), out=ranges)
-    finite = torch.isfinite(ranges)
+    torch.sub(gathered_nD.amax(1), gathered_nD.amin(1), out=ranges)  # (n, D) -> (n,)
+    finite = torch.isfinite(ranges)  # NaN and Inf in a row make its range NaN or Inf
     if finite.is_cuda:
         note_non_finite(~finite)
     elif not bool(finite.all()):
@@ -108,7 +110,7 @@ def encode_32(x: Tensor, rows: Tensor, payload: Tensor, ranges: Tensor) -> None:
 
 
 def decode_32(payload: Tensor, out: Tensor, rows: Tensor, *, accumulate: bool) -> None:
-    """Put rows into ``out[rows]``, or add them there."""
+    """Write float32 rows to ``out[rows]``, or add them there."""
     _put(payload.view(torch.float32).view(rows.numel(), out.shape[1]), out, rows, accumulate)
 
 

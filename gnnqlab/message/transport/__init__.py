@@ -1,1 +1,1 @@
-"""Transports: bytes between workers, counted and timed."""
+"""Transports: send and receive bytes between workers, with sizes and times."""

@@ -1,12 +1,12 @@
-"""What goes with a message: whose it is, of when, how long and with which sum.
+"""Message headers: sender, receiver, epoch, exchange key, length and checksum.
 
-The header is a message of its own, ``SIZE`` bytes beside the body, so that rows still land where they belong without
-a copy. The body's tag is drawn from everything that both sides know of it. A body of another epoch, layer, direction or
-length therefore never meets the wrong buffer; its header does, and says what is wrong. (Gloo ends the process if a
-message is longer than its buffer, and takes a shorter one in silence.)
+The header is a separate message of ``SIZE`` bytes, so that the body can be received in place without a copy. The tag of
+the body is a hash of all header fields that both sides can compute. A body of another epoch, layer, direction or length
+therefore never matches a posted receive; its header does, and the error names the difference. (Gloo ends the process if
+a message is longer than its buffer, and accepts a shorter one silently.)
 
-A header is sent behind its body and waited for first: the checksum is found while the body is under way, and whoever
-waits is woken once.
+A header is sent after its body but waited for first: the sender computes the checksum while the body is being sent, and
+the receiver wakes up once.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ SIZE = _FORMAT.size
 
 _DIRECTIONS = ("forward", "backward")
 _LANES = 1021
-"""Words are added up in this many lanes. An odd prime: rows that changed places do not end in the same lanes."""
+"""Number of partial sums of a checksum. An odd prime, so that swapped rows fall into different lanes."""
 _WEIGHTS = np.random.default_rng(0x474E514C).integers(1, 1 << 62, _LANES, dtype=np.int64) * 2 + 1
 
 
 @dataclass(frozen=True, eq=False)
 class Header:
-    """One message's identity; fields in the order of the wire, behind magic and version."""
+    """Identity of one message; fields in wire order, after magic and version."""
 
     direction: str
     run: int
@@ -54,14 +54,14 @@ class Header:
     receiver: int
     columns: int
     length: int
-    """Bytes of the body; of one whose rows its sender chose, the most that it may have."""
+    """Bytes of the body; the maximum if a cache selects its rows."""
     layout: int
-    """Digest of the row widths and of the place of every row."""
+    """Digest of the layout, see :attr:`gnnqlab.message.layout.Layout.digest`."""
     round: int = 0
-    """Which exchange of the layer and direction; it shares a word with the direction."""
+    """Communication round of the layer and direction; shares a word with the direction."""
 
     def pack(self, checksum: int = 0) -> bytes:
-        """Return the header as ``SIZE`` bytes; the checksum of the body is no part of what both sides know."""
+        """Encode the header as ``SIZE`` bytes; only the sender knows the checksum of the body."""
         return _FORMAT.pack(
             MAGIC,
             VERSION,
@@ -79,21 +79,24 @@ class Header:
 
     @cached_property
     def tag(self) -> int:
-        """Tag of the body, in [2, 2^31): equal where headers are."""
+        """Tag of the body, in [2, 2^31); equal headers have equal tags."""
         return 2 + zlib.crc32(self.pack()) % (2**31 - 2)
 
     def check(self, came: bytes) -> int:
-        """Compare with what came; return the checksum that the body must have.
+        """Compare with a received header; return the checksum in it.
+
+        Args:
+            came: received header, ``SIZE`` bytes.
 
         Raises:
-            UnexpectedMessage: if anything differs; the text names the first difference.
+            UnexpectedMessage: if a field differs; the message names the first one.
         """
         magic, version, direction, *numbers, checksum = _FORMAT.unpack(came)
         if magic != MAGIC:
             raise self.refusal("magic", MAGIC, magic, "these bytes are no message of gnnqlab")
         if version != VERSION:
             raise self.refusal("format version", VERSION, version, "install one version on every machine")
-        if came[:-8] == self.pack()[:-8]:
+        if came[:-8] == self.pack()[:-8]:  # all but the checksum
             return int(checksum)
         found = replace(Header(_DIRECTIONS[direction & 1], *numbers), round=direction >> 1)
         for name, advice in _ADVICE.items():
@@ -102,7 +105,7 @@ class Header:
         raise AssertionError("headers that differ differ in a field")
 
     def refusal(self, what: str, expected: object, found: object, advice: str) -> UnexpectedMessage:
-        """Return the error for a message that is not the expected one."""
+        """Build the error for an unexpected message."""
         return UnexpectedMessage(
             sender=self.sender,
             receiver=self.receiver,
@@ -128,14 +131,14 @@ _ADVICE = {
     "length": "the workers disagree about rows or bit-widths",
     "layout": "the workers disagree about bit-widths",
 }
-"""Fields in the order they are compared, and what a difference means."""
+"""Field -> probable cause of a difference, in the order of comparison."""
 
 
 class Headers:
-    """The headers of one exchange on one worker: those it sends, and those it expects."""
+    """Headers that one worker sends and expects in one exchange."""
 
     def __init__(self, sent: Mapping[int, Header], expected: Mapping[int, Header]) -> None:
-        """Prepare the headers.
+        """Allocate the receive buffers.
 
         Args:
             sent: peer -> header of the message to it.
@@ -143,28 +146,28 @@ class Headers:
         """
         self.sent, self.expected = sent, expected
         self.send: dict[int, Tensor] = {}
-        """Bytes of the headers that are sealed, uint8 ``(SIZE,)`` each."""
+        """Peer -> packed header with checksum, uint8 ``(SIZE,)``."""
         self.receive = {peer: torch.empty(SIZE, dtype=torch.uint8) for peer in expected}
-        """Where headers arrive."""
+        """Peer -> receive buffer of its header."""
         self._sums: dict[int, int] = {}
 
     def seal(self, peer: int, body: Tensor, device: torch.device | str = "cpu") -> Tensor:
-        """Return the bytes of the header to a peer, with the checksum of the body."""
+        """Pack the header for a peer with the checksum of the body."""
         packed = bytearray(self.sent[peer].pack(checksum(body)))
         self.send[peer] = torch.frombuffer(packed, dtype=torch.uint8).to(device)
         return self.send[peer]
 
     def receive_on(self, device: torch.device) -> None:
-        """Let headers arrive on a device, for a backend that moves only its memory."""
+        """Move the receive buffers to a device, for a backend that cannot receive into host memory."""
         self.receive = {peer: buffer.to(device) for peer, buffer in self.receive.items()}
 
     @property
     def num_bytes(self) -> int:
-        """Bytes that the headers add to what this worker sends."""
+        """Bytes of the headers that this worker sends."""
         return SIZE * len(self.sent)
 
     def came(self, peer: int) -> None:
-        """Check the header that came from a peer.
+        """Check the header received from a peer, and store its checksum.
 
         Raises:
             UnexpectedMessage: if it is not the expected one.
@@ -172,7 +175,7 @@ class Headers:
         self._sums[peer] = self.expected[peer].check(self.receive[peer].cpu().numpy().tobytes())
 
     def verify(self, peer: int, body: Tensor) -> None:
-        """Compare the body that came from a peer with the checksum in its header.
+        """Compare a received body with the checksum in its header.
 
         Raises:
             UnexpectedMessage: if they differ.
@@ -180,14 +183,14 @@ class Headers:
         found = checksum(body)
         if found != self._sums[peer]:
             expected = f"{self._sums[peer]:#018x}"
-            advice = "its bytes were changed on the way, or its buffer was written to while it was sent"
+            advice = "its bytes were changed in transit, or its buffer was overwritten while it was sent"
             raise self.expected[peer].refusal("checksum", expected, f"{found:#018x}", advice)
 
 
 def checksum(body: Tensor) -> int:
-    """Return 64 bits that depend on every byte of a message, at the speed of memory.
+    """Compute a 64-bit checksum of a message, at memory bandwidth.
 
-    32-bit words are added up in ``_LANES`` lanes, the lanes are weighted with odd numbers and added up in 64 bits.
+    32-bit words are summed in ``_LANES`` lanes; then the lanes are weighted with odd numbers and summed in 64 bits.
 
     Args:
         body: uint8 vector, aligned to four bytes.
@@ -199,8 +202,8 @@ def checksum(body: Tensor) -> int:
     """
     words = body.numel() // 4
     whole = words // _LANES * _LANES
-    lanes = np.zeros(_LANES, np.int32)
-    if body.is_cuda:
+    lanes = np.zeros(_LANES, np.int32)  # 32-bit sums wrap around, which loses no single changed byte
+    if body.is_cuda:  # sum on the device; only the lanes are copied
         lanes += body[: 4 * whole].view(torch.int32).view(-1, _LANES).sum(0, dtype=torch.int32).cpu().numpy()
         rest = body[4 * whole :].cpu().numpy()
     else:
@@ -209,10 +212,11 @@ def checksum(body: Tensor) -> int:
             np.add.reduce(data[: 4 * whole].view(np.int32).reshape(-1, _LANES), 0, dtype=np.int32, out=lanes)
         rest = data[4 * whole :]
     lanes[: words - whole] += rest[: 4 * (words - whole)].view(np.int32)
+    # The last 0 to 3 bytes do not fill a word; their number is appended, so that trailing zeros count.
     last = int.from_bytes(rest[4 * (words - whole) :].tobytes() + bytes([body.numel() % 4]), "little")
     return (int(np.dot(lanes.astype(np.int64), _WEIGHTS)) + last * 0x9E3779B97F4A7C15) % 2**64
 
 
 def run_number(*what: str) -> int:
-    """Return a 64-bit number of a run from whatever tells it from others, equal on all of its workers."""
+    """Hash strings that identify a run to a 64-bit number, equal on all of its workers."""
     return int.from_bytes(hashlib.blake2b("\0".join(what).encode(), digest_size=8).digest(), "little")

@@ -1,4 +1,4 @@
-"""Times transfers between workers, for the cost model ``seconds = θ · bytes + γ`` of each device pair."""
+"""Time transfers between workers, for the cost model ``seconds = θ · bytes + γ`` of each device pair."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from gnnqlab.message.transport.transport import Direct, Transport
 __all__ = ["SIZES", "held_bytes", "sizes_up_to", "time_transfers"]
 
 SIZES = (4 * 2**10, 64 * 2**10, 512 * 2**10)
-"""Bytes of the timed messages: from where latency rules to where the rate does. Few, because training waits for
-them; what its own messages take is learnt from those."""
+"""Bytes of the timed messages, from latency-bound to bandwidth-bound. Few, because training waits for them; the times
+of training's own messages refine the model later."""
 _LEAST = 64 * 2**10
-"""Bytes that the largest of them has in any case: below, a line would be drawn through latencies alone."""
+"""Minimum bytes of the largest timed message; with less the line would be fitted to latencies only."""
 
 
 def sizes_up_to(largest: int) -> tuple[int, ...]:
-    """Return the bytes of messages that tell what those of a training take, the largest no larger than its largest.
+    """Return the message sizes to time for a training whose largest message has ``largest`` bytes.
 
-    A training of small messages over a slow link would else stand still for many epochs' time while half a megabyte
-    travels five times over each pair.
+    Larger sizes would stall a training of small messages on a slow link: each pair transfers every size five times.
 
     Args:
-        largest: bytes of the largest message; the same number on all workers.
+        largest: bytes of the largest message; equal on all workers.
 
     Example:
         >>> sizes_up_to(80_000), sizes_up_to(10**9) == SIZES
@@ -34,9 +33,9 @@ def sizes_up_to(largest: int) -> tuple[int, ...]:
 
 
 def held_bytes(sizes: tuple[int, ...]) -> int:
-    """Return the bytes of buffers that :func:`time_transfers` holds at most on one worker.
+    """Return the maximum bytes of the buffers of :func:`time_transfers` on one worker.
 
-    A message of the largest size each way, while those of the size before are not freed yet.
+    A send and a receive buffer of the largest size, while those of the previous size are not freed yet.
 
     Args:
         sizes: bytes of the messages, ascending.
@@ -60,28 +59,28 @@ def time_transfers(
 
     Args:
         rank: this worker.
-        workers: P; every worker must call this together.
-        transport: moves the messages; by default :class:`Direct`.
+        workers: P; the call is collective over all workers.
+        transport: transport of the messages; by default :class:`Direct`.
         sizes: bytes of the messages.
-        repeats: transfers of each size; at least five, because one sample is noise.
+        repeats: transfers of each size, at least five, because single times vary.
 
     Returns:
-        For each sender the ``(bytes, seconds)`` of its messages as this worker, their receiver, saw them.
+        Sender -> ``(bytes, seconds)`` of its messages, measured by this worker, the receiver.
 
     Raises:
         ValueError: if there are fewer than five repeats.
     """
     if repeats < 5:
-        raise ValueError(f"repeats must be at least 5, for medians that hold, got {repeats}")
+        raise ValueError(f"repeats must be at least 5, for reliable medians, got {repeats}")
     transport = transport or Direct(rank, workers)
-    seen: dict[int, list[tuple[int, float]]] = {}
+    times: dict[int, list[tuple[int, float]]] = {}
     for k in range(1, workers):
         source, target = (rank - k) % workers, (rank + k) % workers
-        dist.barrier()  # once: whoever has both sent and received a message is as far as its neighbours
+        dist.barrier()  # once per round: later, each transfer synchronizes a worker with both of its neighbours
         for size in sizes:
             outgoing, incoming = torch.zeros(size, dtype=torch.uint8), torch.zeros(size, dtype=torch.uint8)
             for _ in range(repeats):
                 transfer = transport.post({target: outgoing}, {source: incoming})
                 transfer.wait()
-                seen.setdefault(source, []).append((size, transfer.seconds[source]))
-    return seen
+                times.setdefault(source, []).append((size, transfer.seconds[source]))
+    return times

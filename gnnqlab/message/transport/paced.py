@@ -1,9 +1,9 @@
-"""A link that is not there: messages to other hosts take as long as their bytes would at its rate.
+"""Emulated link between hosts: delay messages until they would be received at a given rate.
 
-For machines that cannot emulate hosts. The bytes move over whatever joins the workers; a message only counts as come
-once it would have. Each worker has an equal share of its host's link, each way. All workers are on one machine, so
-they share a clock and a small file: a sender writes down when the last byte of a message has left, its receiver reads
-that. ::
+For machines that cannot emulate hosts by other means. Messages use the real connection between workers, but count as
+received only when the emulated link would have delivered them. Each worker has an equal share of its host's link, each
+way. All workers run on one machine, so they share a clock and a small memory-mapped file: the sender writes the time at
+which the last byte of a message is sent, the receiver reads it. ::
 
     left(n)  = max(now, left(n - 1)) + bytes / share
     come(n)  = max(left(n), come(n - 1) + bytes / share)
@@ -27,23 +27,23 @@ from gnnqlab.message.transport.transport import Transfer, Transport
 __all__ = ["Paced", "Pacer"]
 
 _SLOTS = 64
-"""Messages of a pair of workers that may be under way at once."""
+"""Maximum number of messages in flight between a pair of workers."""
 _SLOT = struct.Struct("<dq")
-"""When the last byte of a message has left, and how many it had."""
+"""Time at which the last byte of a message is sent, and number of bytes."""
 
 
 class Pacer:
-    """One worker's share of its host's link, and the notes it exchanges with the others.
+    """One worker's share of its host's emulated link, and the send times shared with other workers.
 
     Args:
         rank: this worker.
         workers: P; consecutive ranks share a host.
-        hosts: how many hosts.
+        hosts: number of hosts.
         bytes_per_s: rate of each host's link, each way.
-        board: a file that all workers share; made by whoever comes first.
+        board: file shared by all workers; the first one creates it.
 
     Raises:
-        ValueError: if the workers cannot be shared out evenly, or the rate is not positive.
+        ValueError: if workers is not a multiple of hosts, or the rate is not positive.
     """
 
     def __init__(self, rank: int, workers: int, *, hosts: int, bytes_per_s: float, board: Path) -> None:
@@ -56,33 +56,37 @@ class Pacer:
         self.bytes_per_s = bytes_per_s / self._a_host
         size = workers * workers * _SLOTS * _SLOT.size
         with open(board, "a+b") as file:
-            file.truncate(size)  # a new file is all zeros, and a file of this size stays as it is
+            file.truncate(size)  # fills a new file with zeros; an existing one of this size is unchanged
             self._board = mmap.mmap(file.fileno(), size)
         self._left_s = self._come_s = 0.0
         self._sent = [0] * workers
         self._received = [0] * workers
 
     def slow(self, peer: int) -> bool:
-        """Whether the link lies between this worker and a peer."""
+        """Return True if a peer is on another host."""
         return peer // self._a_host != self.rank // self._a_host
 
     def leave(self, sizes: Mapping[int, int]) -> float:
-        """Note messages that are sent now, peer to bytes; return when the last of them has left."""
+        """Record messages sent now; return the time at which the last byte is sent.
+
+        Args:
+            sizes: peer -> bytes of its message.
+        """
         for peer, size in sizes.items():
             self._left_s = max(time.monotonic(), self._left_s) + size / self.bytes_per_s
-            place = self._slot(self.rank, peer, self._sent[peer])
+            offset = self._slot(self.rank, peer, self._sent[peer])
             self._sent[peer] += 1
-            _SLOT.pack_into(self._board, place, self._left_s, size)
+            _SLOT.pack_into(self._board, offset, self._left_s, size)
         return self._left_s if sizes else 0.0
 
     def prepost(self, peer: int) -> int:
-        """Return the number of the next message from a peer; asked for once for every message, in order."""
+        """Return the sequence number of the next message from a peer; call once per message, in order."""
         number = self._received[peer]
         self._received[peer] += 1
         return number
 
     def come(self, peer: int, number: int) -> float:
-        """Return when a message has come, after its bytes have."""
+        """Return the time at which a message counts as received; call after its bytes were received."""
         left_s, size = _SLOT.unpack_from(self._board, self._slot(peer, self.rank, number))
         self._come_s = max(left_s, self._come_s + size / self.bytes_per_s)
         return self._come_s
@@ -92,13 +96,13 @@ class Pacer:
 
 
 class Paced:
-    """Any transport, slowed down to the rate of a link."""
+    """Wrapper that slows a transport down to the rate of an emulated link."""
 
     def __init__(self, transport: Transport, pacer: Pacer) -> None:
         self._transport, self._pacer = transport, pacer
 
     def prepost(self, receive: Mapping[int, Tensor], headers: Headers | None = None) -> Expected | None:
-        """Post the receives of an exchange ahead of it, where the transport does so."""
+        """Prepost the receives of an exchange, if the wrapped transport can."""
         prepost = getattr(self._transport, "prepost", None)
         expected: Expected | None = None if prepost is None else prepost(receive, headers)
         return expected
@@ -111,6 +115,7 @@ class Paced:
         **how: Any,
     ) -> Transfer:
         pacer, began_s = self._pacer, time.monotonic()
+        # Record the send times before the real post, so that a receiver that has the bytes can read them.
         left_s = pacer.leave({peer: body.nbytes for peer, body in send.items() if body.numel() and pacer.slow(peer)})
         awaited = {peer: pacer.prepost(peer) for peer, body in receive.items() if body.numel() and pacer.slow(peer)}
         transfer = self._transport.post(send, receive, headers, **how)
@@ -133,9 +138,9 @@ class _PacedTransfer(Transfer):
         self._transfer.wait()
         self.seconds = self._transfer.seconds
         until_s = self._left_s
-        for peer, number in self._awaited.items():
+        for peer, number in self._awaited.items():  # the link is shared: messages are received one after another
             come_s = self._pacer.come(peer, number)
             self.seconds[peer] = max(self.seconds.get(peer, 0.0), come_s - self._began_s)
             until_s = max(until_s, come_s)
         self.wire_s = max(self._transfer.wire_s, until_s - self._began_s)
-        time.sleep(max(0.0, until_s - time.monotonic()))
+        time.sleep(max(0.0, until_s - time.monotonic()))  # the rest of the time that the emulated link takes

@@ -1,9 +1,9 @@
-"""Receives posted before their message is due, so that no sender waits for its receiver.
+"""Preposted receives: post them before their exchange is due, so that no sender waits for its receiver.
 
-Gloo sends nothing before the receiver has said where the bytes go: of two workers the one that comes to an exchange
-first waits for the other, though what it sends is ready, and the link is idle meanwhile. So the receives of an exchange
-are posted when those of the one before it have been read: a worker that is late by what it computes in between holds
-up nobody. Which exchange follows is what followed in the epoch before.
+Gloo sends nothing before the receiver has posted its buffer: of two workers, the first to reach an exchange waits for
+the other although its message is ready, and the link is idle meanwhile. So the receives of an exchange are posted as
+soon as the messages of the previous exchange are decoded; a worker that computes longer in between delays no sender.
+The order of exchanges is learnt from the previous epoch.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ __all__ = ["PrepostedReceives", "Expected", "PrepostingChannel", "prepost"]
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """Bodies that may come before this worker posts their exchange."""
+    """Preposted receives of the bodies of one exchange."""
 
     receive: Buffers
-    """Peer -> where its body goes, as in ``post``."""
+    """Peer -> buffer of its body, as in ``post``."""
     headers: Headers | None
-    """Of that exchange."""
+    """Headers of the exchange."""
     works: dict[int, dist.Work] = field(default_factory=dict)
-    """Peer -> the receive of its body."""
+    """Peer -> pending receive of its body."""
     since: float = field(default_factory=time.perf_counter)
-    """When the receives were posted."""
+    """Time of posting, by ``time.perf_counter``."""
 
 
 def prepost(receive: Buffers, headers: Headers | None, group: dist.ProcessGroup | None) -> Expected | None:
-    """Post the receives of an exchange; ``None`` where the backend does not take them so.
+    """Post the receives of an exchange's bodies; ``None`` if the backend is not Gloo on host memory.
 
-    Bodies alone: their tags are of this exchange, so none of another one lands here. Headers have one tag for all.
+    Headers are not preposted: they share one tag, while the tag of a body matches this exchange only.
 
     Args:
-        receive: peer -> bytes from it; must live until the exchange has been waited for.
-        headers: of that exchange.
-        group: whose members exchange.
+        receive: peer -> receive buffer; must live until ``wait`` of the exchange returns.
+        headers: headers of the exchange.
+        group: process group to exchange in.
     """
     if any(buffer.is_cuda for buffer in receive.values()) or dist.get_backend(group) != "gloo":
         return None
@@ -59,17 +59,17 @@ def prepost(receive: Buffers, headers: Headers | None, group: dist.ProcessGroup 
 
 
 class PrepostingChannel(Protocol):
-    """A channel whose receives can be posted ahead."""
+    """Interface of a channel that can prepost its receives."""
 
     def prepost(self, epoch: int) -> bool:
-        """Post the receives of this epoch's message; return whether it did."""
+        """Prepost the receives of this epoch's exchange; return True if they were posted."""
 
 
 class PrepostedReceives:
-    """Learns in which order the channels of one worker post, and lets each prepost its message in time.
+    """Scheduler of preposted receives: learns the order of one worker's channels, and calls each one's ``prepost``.
 
     Args:
-        buffers: memory of their messages, of which no two are under way at once.
+        buffers: byte buffers shared by the channels; a buffer has at most one message in flight.
     """
 
     def __init__(self, buffers: MutableMapping[tuple[str, int], Tensor]) -> None:
@@ -77,27 +77,30 @@ class PrepostedReceives:
         self._follows: dict[PrepostingChannel, PrepostingChannel] = {}
         self._latest: tuple[PrepostingChannel, int] | None = None
         self._expecting: PrepostingChannel | None = None
-        self._right = True
+        self._is_order_stable = True
 
     def posts(self, channel: PrepostingChannel, epoch: int) -> None:
-        """Note that a channel posts, before it takes memory."""
+        """Record that a channel posts its exchange; call it before the channel takes buffers."""
         self.leave(channel)
         if self._latest is not None and self._latest[1] == epoch:
             self._follows[self._latest[0]] = channel
         self._latest = channel, epoch
 
     def read(self, channel: PrepostingChannel, epoch: int) -> None:
-        """Let the next channel prepost its message: the memory of this one's is free."""
-        follows = self._follows.get(channel)
-        if follows is not None and self._right and self._latest == (channel, epoch) and follows.prepost(epoch):
-            self._expecting = follows
+        """Prepost the receives of the next channel; call it when a channel has decoded, so that buffers are free."""
+        successor = self._follows.get(channel)
+        # A later post since then may own the buffers: prepost only after the latest exchange.
+        is_latest = self._is_order_stable and self._latest == (channel, epoch)
+        if successor is not None and is_latest and successor.prepost(epoch):
+            self._expecting = successor
 
     def leave(self, channel: PrepostingChannel | None = None) -> None:
-        """Make sure that a channel, or who is none of them, finds no memory that another one's message may come to.
+        """Protect preposted buffers before ``channel``, or code without a channel, takes buffers.
 
-        Where the order has changed that memory stays with the message, and nothing is foreseen any more.
+        If another channel was expected, its receives keep the old buffers, new ones are allocated, and preposting is
+        disabled for the rest of the run.
         """
         if self._expecting is not None and self._expecting is not channel:
             self._buffers.clear()
-            self._right = False
+            self._is_order_stable = False
         self._expecting = None

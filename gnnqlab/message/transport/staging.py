@@ -1,6 +1,6 @@
-"""Buffers as the backend can take them: Gloo moves host memory, so those of a GPU pass through it.
+"""Stage GPU buffers in host memory for backends such as Gloo that only send host memory.
 
-Host memory is page-locked, so that copies run beside other work of the GPU, and used again from exchange to exchange.
+Host memory is page-locked, so that copies overlap with other work of the GPU, and is reused between exchanges.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from gnnqlab.message.transport.header import Headers
 __all__ = ["Buffers", "HostBuffers", "Staged"]
 
 Buffers = Mapping[int, Tensor]
-"""Peer -> bytes to or from it, uint8."""
+"""Peer -> bytes to send to it or to receive from it, uint8."""
 
 
 class HostBuffers:
-    """Host memory of one transport; a buffer is free again once the device has copied from it."""
+    """Pool of page-locked host buffers of one transport; a buffer is free once the device has copied from it."""
 
     def __init__(self) -> None:
         self._free: list[tuple[Tensor, Any]] = []
 
     def take(self, num_bytes: int) -> Tensor:
-        """Return the smallest free buffer of at least so many bytes, or a new one."""
+        """Return the smallest free buffer of at least ``num_bytes`` bytes, or a new one."""
         fitting = [index for index, (buffer, _) in enumerate(self._free) if buffer.numel() >= num_bytes]
         if not fitting:
             return torch.empty(num_bytes, dtype=torch.uint8, pin_memory=torch.cuda.is_available())
         buffer, copied = self._free.pop(min(fitting, key=lambda index: self._free[index][0].numel()))
         if copied is not None:
-            copied.synchronize()
+            copied.synchronize()  # the device may still read what the last exchange received
         return buffer
 
     def give(self, buffer: Tensor, copied: Any = None) -> None:
-        """Take a buffer back; ``copied`` is the event after which it may be written to."""
+        """Return a buffer to the pool; ``copied`` is the CUDA event after which it may be overwritten."""
         self._free.append((buffer, copied))
 
 
 class Staged:
-    """The buffers of one exchange, in host memory if the backend needs that."""
+    """Buffers of one exchange, in host memory if the backend needs it."""
 
     def __init__(
         self,
@@ -56,61 +56,61 @@ class Staged:
         receive = {peer: buffer for peer, buffer in receive.items() if buffer.numel()}
         self.headers, self.group = headers, group
         self.send, self.receive = send, dict(receive)
-        self._host, self._targets, self._taken = host, receive, list[Tensor]()
+        self._host, self._targets, self._host_buffers = host, receive, list[Tensor]()
         device = self.device = _device(send, receive)
         self.copies = through_host(device, group)
-        """Whether the bytes pass through host memory."""
+        """True if the bytes are copied through host memory."""
         self.on_host = self.copies or device.type == "cpu"
-        """Whether the backend moves host memory."""
+        """True if the backend sends host memory."""
         if self.copies:
             self.send = {peer: self._like(buffer) for peer, buffer in send.items()}
             self.receive = {peer: self._like(buffer) for peer, buffer in receive.items()}
-            for peer, buffer in send.items():
+            for peer, buffer in send.items():  # asynchronous, since the host memory is page-locked
                 self.send[peer].copy_(buffer, non_blocking=True)
-            self._brought = _event(device)
+            self._copied_to_host = _event(device)
         elif not self.on_host and headers is not None:
             headers.receive_on(device)
 
     @property
     def backend(self) -> str:
-        """What moves the bytes of the group."""
+        """Name of the communication backend of the group."""
         return dist.get_backend(self.group)
 
     def ready(self) -> None:
-        """Return when the bytes to send are there; until then only the device knows them."""
-        if self.copies and self._brought is not None:
-            self._brought.synchronize()
+        """Wait until the bytes to send are in host memory."""
+        if self.copies and self._copied_to_host is not None:
+            self._copied_to_host.synchronize()
 
     def land(self) -> None:
-        """Copy what came to where it belongs, if it passed through host memory, behind the stream in use."""
+        """Copy received bytes from host memory to the device buffers, queued on the current stream."""
         if not self.copies:
             return
         for peer, target in self._targets.items():
-            came = self.receive[peer]  # shorter than its place, where its length was learnt
-            target[: came.numel()].copy_(came, non_blocking=True)
-        copied = _event(_device(self._targets))
-        for buffer in self._taken:
+            received = self.receive[peer]  # shorter than its target if the message size was exchanged
+            target[: received.numel()].copy_(received, non_blocking=True)
+        copied = _event(_device(self._targets))  # buffers return to the pool now, but are reused only after it
+        for buffer in self._host_buffers:
             self._host.give(buffer, copied)
-        self._taken = []
+        self._host_buffers = []
 
     def _like(self, buffer: Tensor) -> Tensor:
         whole = self._host.take(buffer.numel())
-        self._taken.append(whole)
+        self._host_buffers.append(whole)
         return whole[: buffer.numel()]
 
 
 def through_host(device: torch.device, group: dist.ProcessGroup | None) -> bool:
-    """Whether the backend of a group cannot move the memory of a device."""
+    """Return True if the backend of a group cannot send the memory of a device."""
     return device.type == "cuda" and dist.get_backend(group) == "gloo"
 
 
 def _device(*buffers: Buffers) -> torch.device:
-    """Where the buffers lie: all of an exchange on one device."""
+    """Return the device of the buffers; those of one exchange share it."""
     return next((buffer.device for several in buffers for buffer in several.values()), torch.device("cpu"))
 
 
 def _event(device: torch.device) -> Any:
-    """Return an event behind what the device has been told so far; ``None`` on the CPU, which does it at once."""
+    """Record a CUDA event after all work queued so far; ``None`` on the CPU, where copies are synchronous."""
     if device.type != "cuda":
         return None
     event = torch.cuda.Event()

@@ -1,8 +1,8 @@
-"""How bytes move between workers: ring, direct and all-to-all over ``torch.distributed``.
+"""Transports over ``torch.distributed``: direct, ring and all-to-all.
 
-A transport takes one uint8 tensor per peer each way, and a header for each if there are headers. Sizes, or bounds of
-them, are known on both sides, so nothing but these bytes travels. Receives are posted before sends, and are from named
-ranks only. A header is checked before anybody waits for its body.
+A transport sends and receives one uint8 tensor per peer, each with an optional header. Both sides know the sizes, or
+upper bounds, so these need not be sent. Receives are posted before sends, always from a specified rank. A header is
+checked before waiting for its body.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ __all__ = ["TRANSPORTS", "AllToAll", "Direct", "Ring", "Transfer", "Transport", 
 
 
 class Transfer(ABC):
-    """An exchange under way."""
+    """A posted exchange, to wait for."""
 
     def __init__(self) -> None:
         self.started = time.perf_counter()
         self.seconds: dict[int, float] = {}
-        """Seconds from the post until the bytes of each peer had come."""
+        """Peer -> seconds from the post until its message was received."""
         self.wire_s = 0.0
-        """Seconds from the post until everything had come and gone."""
+        """Seconds from the post until all messages were received and sent."""
 
     def wait(self) -> None:
-        """Return when every byte has come and every send buffer may be used again.
+        """Wait until all messages are received and all send buffers may be reused.
 
         Raises:
             UnexpectedMessage: if a header is not the expected one.
@@ -46,22 +46,22 @@ class Transfer(ABC):
         self._finish()
         self.wire_s = self.wire_s or time.perf_counter() - self.started
 
-    def start(self) -> None:  # noqa: B027  # most have started when they are made
-        """Wait until the device has brought what is to be sent, then send it; ``wait`` does so at the latest.
+    def start(self) -> None:  # noqa: B027  # most transfers start when they are created
+        """Wait until the bytes to send are in host memory, then send them; ``wait`` does so at the latest.
 
-        Whoever posts from a device calls it when the device has work for the meantime.
+        After a post from device memory, call it once other work is queued on the device.
         """
 
     @abstractmethod
     def _finish(self) -> None:
-        """Wait; call :meth:`_arrived` for each peer whose message has come."""
+        """Wait; call :meth:`_arrived` for each peer whose message is received."""
 
     def _arrived(self, peer: int) -> None:
         self.seconds[peer] = time.perf_counter() - self.started
 
 
 class Transport(Protocol):
-    """Moves one message to, and one from, every peer."""
+    """Interface that sends one message to, and receives one from, every peer."""
 
     def post(
         self, send: Buffers, receive: Buffers, headers: Headers | None = None, *, bounded: bool = False
@@ -69,14 +69,14 @@ class Transport(Protocol):
         """Start an exchange; the buffers must live until its ``wait`` returns.
 
         Args:
-            bounded: whether what arrives may be shorter than its buffer; asked for only where it may.
+            bounded: True if messages may be shorter than their receive buffers; equal on all workers.
         """
 
 
 class Direct:
-    """Every receive, then every send, posted at once; one message a peer. Receives may be posted ahead.
+    """Point-to-point transport that posts all receives, then all sends. Receives may be preposted.
 
-    On the CPU a thread waits for the bytes, so that their time is known even if nobody waits for them.
+    On the CPU a thread waits for the messages, so that their times are measured before ``wait`` is called.
     """
 
     def __init__(self, rank: int, workers: int, group: dist.ProcessGroup | None = None) -> None:
@@ -85,10 +85,10 @@ class Direct:
         self._host = HostBuffers()
 
     def prepost(self, receive: Buffers, headers: Headers | None = None) -> Expected | None:
-        """Post the receives of an exchange ahead of its ``post``, which takes what this returns; ``None``: it cannot.
+        """Prepost the receives of an exchange; pass the result to its ``post``. ``None``: the backend cannot.
 
         Args:
-            receive, headers: those of the exchange.
+            receive, headers: receive buffers and headers of the exchange.
         """
         return prepost(receive, headers, self.group)
 
@@ -107,13 +107,13 @@ class Direct:
         transfer = _PeerTransfer(staged, rounds, watcher=watcher, expected=expected)
         if bounded:
             _learn_sizes(staged, self.workers)
-        if not staged.copies:
+        if not staged.copies:  # else `start` posts, after the copies to host memory
             transfer.post_round()
         return transfer
 
 
 class Ring:
-    """P − 1 rounds (AdaQP Fig. 8): in round k, rank r sends to r + k and receives from r − k, mod P."""
+    """Transport in P − 1 rounds (AdaQP Fig. 8): in round k, rank r sends to r + k and receives from r − k, mod P."""
 
     def __init__(self, rank: int, workers: int, group: dist.ProcessGroup | None = None) -> None:
         self.rank, self.workers, self.group = rank, workers, group
@@ -140,22 +140,23 @@ class Ring:
 
 @dataclass(frozen=True)
 class _Round:
-    """Messages that are posted together."""
+    """Peers whose messages are posted together."""
 
     sources: tuple[int, ...]
     targets: tuple[int, ...]
 
 
 class _PeerTransfer(Transfer):
-    """Messages between pairs of workers, round by round; the first round is posted at once, unless a device has to
-    bring the bytes first.
+    """Point-to-point messages, posted round by round.
+
+    The transport posts the first round immediately, unless the bytes must first be copied from a device.
 
     Args:
         staged: buffers and headers.
-        rounds: who receives from, and sends to, whom.
-        bodies: whether the bodies travel too, or the headers alone.
-        watcher: waits in the background, so that the messages' time is known even if nobody waits for them.
-        expected: receives that were posted before.
+        rounds: peers to receive from and to send to, in order.
+        bodies: False exchanges headers only.
+        watcher: thread that waits in the background, to measure times before ``wait`` is called.
+        expected: preposted receives.
     """
 
     def __init__(
@@ -181,7 +182,7 @@ class _PeerTransfer(Transfer):
             self.post_round()
 
     def post_round(self) -> None:
-        """Post the next round: receives, then sends, then the header of each message sent."""
+        """Post the next round: receives, then bodies, then headers of the sent messages."""
         if self._next == len(self._rounds):
             return
         round_, staged, headers = self._rounds[self._next], self._staged, self._staged.headers
@@ -191,6 +192,7 @@ class _PeerTransfer(Transfer):
             self._works = self._posted_jointly(round_)
             return
         works = []
+        # Receives first: Gloo sends nothing before the receiver has posted.
         for peer in round_.sources:
             if headers is not None:
                 works.append(dist.irecv(headers.receive[peer], group=group, group_src=peer, tag=TAG))
@@ -203,20 +205,21 @@ class _PeerTransfer(Transfer):
             works.append(dist.isend(staged.send[peer], group=group, group_dst=peer, tag=tag))
         for peer in round_.targets if headers is not None else ():
             assert headers is not None
-            header = headers.seal(peer, staged.send[peer])  # the body is on its way
+            header = headers.seal(peer, staged.send[peer])  # compute the checksum while the body is being sent
             works.append(dist.isend(header, group=group, group_dst=peer, tag=TAG))
         self._works = [work for work in works if work is not None]
         if self._watcher is not None:
             self._watched = self._watcher.submit(self.finish_rounds)
 
     def _posted_jointly(self, round_: _Round) -> list[dist.Work]:
-        """Post all of a round as NCCL needs it: in one group, which has one work for all."""
+        """Post a round as one NCCL group; separate NCCL sends and receives could deadlock."""
         staged, headers = self._staged, self._staged.headers
-        posted = []
+        operations = []
 
         def post(verb: Callable[..., object], buffer: Tensor, peer: int, tag: int = 0) -> None:
-            posted.append(dist.P2POp(verb, buffer, group=staged.group, tag=tag, group_peer=peer))
+            operations.append(dist.P2POp(verb, buffer, group=staged.group, tag=tag, group_peer=peer))
 
+        # NCCL ignores tags and matches by order: header before body, at both ends.
         for peer in round_.sources:
             if headers is not None:
                 post(dist.irecv, headers.receive[peer], peer, TAG)
@@ -228,7 +231,7 @@ class _PeerTransfer(Transfer):
                 post(dist.isend, headers.seal(peer, body, body.device), peer, TAG)
             if self._bodies:
                 post(dist.isend, body, peer)
-        works: list[dist.Work] = dist.batch_isend_irecv(posted) if posted else []
+        works: list[dist.Work] = dist.batch_isend_irecv(operations) if operations else []
         return works
 
     def _finish(self) -> None:
@@ -239,20 +242,20 @@ class _PeerTransfer(Transfer):
         self._staged.land()
 
     def finish_rounds(self) -> None:
-        """Return when everything has come and gone, posting what rounds are left.
+        """Wait for the posted round, then post and wait for each remaining one.
 
         Raises:
-            UnexpectedMessage: if a header is not the expected one; its body is not waited for.
+            UnexpectedMessage: if a header is not the expected one; does not wait for its body.
         """
         for round_ in self._rounds:
-            works = iter(self._works)
-            if self._joint:  # one work for all
+            works = iter(self._works)  # in the order of posting: header and body of each source, then sends
+            if self._joint:  # one work for the whole group
                 for work in works:
                     work.wait()
             for peer in round_.sources:
                 if self._staged.headers is not None:
                     _await_next(works)
-                    self._staged.headers.came(peer)
+                    self._staged.headers.came(peer)  # raises before waiting for a body that may never match
                 if self._bodies:
                     _await_next(works)
                     self._arrived(peer)
@@ -269,7 +272,7 @@ def _await_next(works: Iterator[dist.Work]) -> None:
 
 
 class AllToAll:
-    """One collective ``all_to_all_single`` with uneven parts; joins and splits the buffers by copying.
+    """Transport by one ``all_to_all_single`` with uneven parts; concatenates and splits the buffers by copying.
 
     A collective has no tags, so headers are exchanged and checked before it is posted.
     """
@@ -292,12 +295,12 @@ class _AllToAllTransfer(Transfer):
     def __init__(self, workers: int, staged: Staged, *, bounded: bool) -> None:
         super().__init__()
         self._workers, self._staged, self._bounded = workers, staged, bounded
-        self._begun = False
+        self._is_started = False
 
     def start(self) -> None:
-        if self._begun:
+        if self._is_started:
             return
-        self._begun = True
+        self._is_started = True
         staged = self._staged
         staged.ready()
         if staged.headers is not None:
@@ -306,7 +309,7 @@ class _AllToAllTransfer(Transfer):
             headers.finish_rounds()
         if self._bounded:
             _learn_sizes(staged, self._workers, collective=True)
-        nothing = torch.empty(0, dtype=torch.uint8)
+        nothing = torch.empty(0, dtype=torch.uint8)  # this worker, and peers without rows, have empty parts
         parts = [staged.send.get(peer, nothing) for peer in range(self._workers)]
         device = next(iter(staged.send.values()), nothing).device
         self._sizes = [staged.receive[peer].numel() if peer in staged.receive else 0 for peer in range(self._workers)]
@@ -327,8 +330,9 @@ class _AllToAllTransfer(Transfer):
 
 
 def _learn_sizes(staged: Staged, workers: int, *, collective: bool = False) -> None:
-    """Cut receive buffers to what will come: Gloo takes a shorter message in a longer buffer, a collective and NCCL
-    have to be told.
+    """Exchange message sizes and shorten receive buffers to them, for collectives and NCCL.
+
+    Point-to-point Gloo needs no sizes: it accepts a message shorter than its buffer.
     """
     if not collective and staged.backend != "nccl":
         return
@@ -342,7 +346,7 @@ def _learn_sizes(staged: Staged, workers: int, *, collective: bool = False) -> N
 
 
 class Alone:
-    """One worker has nobody to send to, and needs no process group."""
+    """Transport of a single worker: no peers, no process group."""
 
     def post(
         self, send: Buffers, receive: Buffers, headers: Headers | None = None, *, bounded: bool = False
@@ -360,11 +364,11 @@ TRANSPORTS: dict[str, Callable[..., Transport]] = {"direct": Direct, "ring": Rin
 
 
 def make_transport(name: str, rank: int, workers: int, group: dist.ProcessGroup | None = None) -> Transport:
-    """Return a transport by name; a worker that is alone has its own.
+    """Create a transport by name; a single worker gets one that sends nothing.
 
     Args:
-        rank, workers: place in the group, and its size.
-        group: whose members exchange; by default all processes.
+        rank, workers: rank in the group, and its size.
+        group: process group to exchange in; by default all processes.
 
     Raises:
         ValueError: if the name is unknown; the message lists the known ones.

@@ -78,8 +78,8 @@ FAULTS = (
     Fault(
         name="a constant row without its last eight bits",
         file="message/codecs/least_variance.py",
-        before="((words[some] & _MANTISSA) << 8 | last)",
-        after="((words[some] & _MANTISSA) << 8)",
+        before="((words[subset] & _MANTISSA) << 8 | last)",
+        after="((words[subset] & _MANTISSA) << 8)",
         test="message/test_least_variance.py::test_constant_rows_are_exact_to_the_last_bit_and_have_no_variance",
         why="constant rows would come nearly right, rounded down in every epoch alike",
     ),
@@ -118,8 +118,8 @@ FAULTS = (
     Fault(
         name="the largest element of a block clamped, noise or not",
         file="message/codecs/fp8.py",
-        before="largest_mB / _power(said_mB) > kind.largest",
-        after="largest_mB / _power(said_mB) > torch.inf",
+        before="largest_mB / _power(biased_mB) > kind.largest",
+        after="largest_mB / _power(biased_mB) > torch.inf",
         test="message/test_fp8.py::test_rounding_by_noise_is_unbiased",
         why="spikes would shrink by up to an eighth in every message of an unbiased codec",
     ),

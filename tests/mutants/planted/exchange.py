@@ -6,8 +6,8 @@ FAULTS = (
     Fault(
         name="γ on what came in place of the mean",
         file="exchange/schedules/pipeline.py",
-        before="torch.lerp(rows, before, smoothing)",
-        after="torch.lerp(before, rows, smoothing)",
+        before="torch.lerp(rows, mean, smoothing)",
+        after="torch.lerp(mean, rows, smoothing)",
         test="exchange/test_pipeline.py::test_smoothing",
         why="γ = 0.95 would smooth next to nothing, and the paper's figures seem not to hold",
     ),
@@ -174,7 +174,7 @@ FAULTS = (
     Fault(
         name="a representative's join forgets that its host has neighbours",
         file="exchange/vertex_cut/attention.py",
-        before="        self.filled[rows] = True  # what joins here now goes on from here\n",
+        before="        self.filled[rows] = True  # later legs send the joined terms on\n",
         after="",
         test="exchange/test_meeting.py::test_workers_that_meet_equal_one_process",
         why="GAT would leave out the hosts whose representative has no edge of a node",

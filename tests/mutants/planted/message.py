@@ -6,8 +6,8 @@ FAULTS = (
     Fault(
         name="differences taken of bfloat16 rows",
         file="message/channels/channel.py",
-        before="as_they_are = self.selection.encodes_rows and self._codec",
-        after="as_they_are = self._codec",
+        before="encodes_bfloat16 = self.selection.encodes_rows and self._codec",
+        after="encodes_bfloat16 = self._codec",
         test="message/test_short.py::test_only_a_channel_that_encodes_the_rows_themselves_takes_them_as_they_are",
         why="what a cache holds is float32: what is left of a row would be rounded before it is added",
     ),
@@ -78,8 +78,8 @@ FAULTS = (
     Fault(
         name="messages without headers foreseen",
         file="message/channels/channel.py",
-        before="if laid is None or self._run is None:",
-        after="if laid is None:",
+        before="if message_layouts is None or self._run is None:",
+        after="if message_layouts is None:",
         test="message/test_ahead.py::test_without_headers_nothing_is_foreseen_since_bodies_have_one_tag",
         why="bodies without a header have one tag: the next one would land where another is expected",
     ),
@@ -174,7 +174,7 @@ FAULTS = (
     Fault(
         name="a block that stays home grows no older",
         file="message/caches/stale_blocks.py",
-        before="        if travels:\n            since",
+        before="        if is_sent:\n            since",
         after="        if epoch >= 0:\n            since",
         test="exchange/test_broadcast.py::test_others_use_the_block_that_was_last_sent_and_its_owner_its_own",
         why="the rule of ages would skip for ever after the first broadcast",
@@ -222,8 +222,8 @@ FAULTS = (
     Fault(
         name="what is left fed back with the wrong sign",
         file="message/caches/feedback.py",
-        before="[_at(route)] = message.x.sub_(came)",
-        after="[_at(route)] = came.sub_(message.x)",
+        before="[_sampled(route)] = message.x.sub_(decoded)",
+        after="[_sampled(route)] = decoded.sub_(message.x)",
         test="message/test_feedback.py::test_sums_of_messages_are_within_one_step_of_sums_of_rows",
         why="errors would be doubled in place of made good, and trainings at eight bits would not show it",
     ),
