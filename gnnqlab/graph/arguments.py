@@ -1,4 +1,4 @@
-"""What ``Graph.from_edges`` accepts, turned into the types a ``Graph`` holds."""
+"""Conversion of the arguments of ``Graph.from_edges`` to the types of a ``Graph``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["as_features", "as_labels", "as_mask"]
 
 
 def as_features(features: object, num_nodes: int) -> Features:
-    """``None`` becomes zero columns, sparse matrices ``SparseRows``, anything else float32."""
+    """Convert features: ``None`` to zero columns, sparse matrices to ``SparseRows``, anything else to float32."""
     if features is None:
         return torch.zeros((num_nodes, 0), dtype=torch.float32)
     if isinstance(features, SparseRows):
@@ -36,7 +36,7 @@ def as_features(features: object, num_nodes: int) -> Features:
 
 
 def as_labels(labels: object, num_nodes: int) -> tuple[Tensor, int]:
-    """Targets and the number of classes they show; ``None`` becomes all unlabelled."""
+    """Return targets and the number of classes they imply; ``None`` means that all nodes are unlabelled."""
     if labels is None:
         return torch.full((num_nodes,), -1, dtype=torch.int64), 0
     target = _tensor("labels", labels).to("cpu")
@@ -58,27 +58,29 @@ def as_labels(labels: object, num_nodes: int) -> tuple[Tensor, int]:
 
 
 def as_mask(what: str, nodes: object, num_nodes: int) -> Tensor:
-    """A split as a boolean mask, from node ids or from a mask; ``None`` is empty."""
+    """Return a split as a boolean mask ``(N,)``, from node ids or from a mask; ``None`` gives an empty split."""
     mask = torch.zeros(num_nodes, dtype=torch.bool)
     if nodes is None:
         return mask
-    given = _tensor(what, nodes).to("cpu")
-    if given.dtype == torch.bool:
-        if given.shape != mask.shape:
-            raise ValueError(f"{what} as a mask must have shape ({num_nodes},), got {tuple(given.shape)}")
-        return given.clone()
-    if given.numel() == 0:
+    ids = _tensor(what, nodes).to("cpu")
+    if ids.dtype == torch.bool:
+        if ids.shape != mask.shape:
+            raise ValueError(f"{what} as a mask must have shape ({num_nodes},), got {tuple(ids.shape)}")
+        return ids.clone()
+    if ids.numel() == 0:
         if what == "train_idx":
             raise ValueError("train_idx must name at least one node, got none; leave it out for a graph with no split")
         return mask
-    if given.dim() != 1 or given.dtype.is_floating_point or given.dtype.is_complex:
-        raise TypeError(f"{what} must be a one-dimensional list of node ids or a boolean mask, got {_describe(given)}")
-    given = given.to(torch.int64)
-    low, high = (int(x) for x in torch.aminmax(given))
+    if ids.dim() != 1 or ids.dtype.is_floating_point or ids.dtype.is_complex:
+        raise TypeError(f"{what} must be a one-dimensional list of node ids or a boolean mask, got {_describe(ids)}")
+    ids = ids.to(torch.int64)
+    low, high = (int(x) for x in torch.aminmax(ids))
     if low < 0 or high >= num_nodes:
-        at = int(((given < 0) | (given >= num_nodes)).to(torch.uint8).argmax())
-        raise ValueError(f"{what} must hold node ids in [0, {num_nodes}), got {int(given[at])} at position {at}")
-    mask[given] = True
+        position = int(((ids < 0) | (ids >= num_nodes)).to(torch.uint8).argmax())
+        raise ValueError(
+            f"{what} must hold node ids in [0, {num_nodes}), got {int(ids[position])} at position {position}"
+        )
+    mask[ids] = True
     return mask
 
 

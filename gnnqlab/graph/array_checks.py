@@ -1,6 +1,6 @@
-"""What makes one array of a graph well-formed: its type, its shape, and rows that are CSR.
+"""Checks of single arrays of a graph: type, shape, and valid CSR rows.
 
-Every message states the rule, then what came, then the way out.
+Every message states the rule, the value and the way out.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ __all__ = [
     "MAX_NODES", "check_array", "check_csr", "check_rows", "first_not_finite", "refuse_not_finite", "type_text",
 ]  # fmt: skip
 
-_CHUNK = 1 << 24  # values scanned at a time, so that a check needs no second copy of the array
+_CHUNK = 1 << 24  # number of values checked at a time, so that a check needs no second copy of the array
 MAX_NODES = 2**31 - 1
-"""Most nodes of a graph: their ids are int32 in ``indices``."""
+"""Largest number of nodes of a graph, whose ids are int32 in ``indices``."""
 
 
 def check_array(what: str, array: object, dtype: torch.dtype, dims: int) -> None:
-    """Refuse what is not a contiguous tensor of a type and a number of dimensions, in main memory."""
+    """Check that an array is a contiguous tensor in main memory with this dtype and number of dimensions."""
     if not isinstance(array, Tensor) or array.dtype != dtype or array.dim() != dims:
         word = {1: "one-dimensional", 2: "two-dimensional"}[dims]
         raise TypeError(
@@ -35,13 +35,13 @@ def check_array(what: str, array: object, dtype: torch.dtype, dims: int) -> None
 
 
 def check_rows(what: str, rows: int, num_nodes: int) -> None:
-    """Refuse another number of rows than of nodes."""
+    """Check that there is one row per node."""
     if rows != num_nodes:
         raise ValueError(f"{what} must have one row per node, got {rows} rows for {num_nodes} nodes")
 
 
 def check_csr(what: str, indptr: Tensor, indices: Tensor, num_columns: int, *, strict: bool) -> None:
-    """Refuse anything but an ``indptr`` that rises from 0 to the number of indices, and rows sorted and in range."""
+    """Check that ``indptr`` rises from 0 to the number of indices, and that rows are sorted and in range."""
     if indptr.numel() < 1 or int(indptr[0]) != 0 or int(indptr[-1]) != indices.numel():
         ends = f"{int(indptr[0])} to {int(indptr[-1])}" if indptr.numel() else "nothing"
         raise ValueError(
@@ -58,36 +58,36 @@ def check_csr(what: str, indptr: Tensor, indices: Tensor, num_columns: int, *, s
     low, high = (int(x) for x in torch.aminmax(indices))
     if low < 0 or high >= num_columns:
         wrong = (indices < 0) | (indices >= num_columns)
-        at = int(wrong.to(torch.uint8).argmax())
-        row = int(torch.searchsorted(indptr, at, right=True)) - 1
-        raise ValueError(f"indices of the {what} must lie in [0, {num_columns}), got {int(indices[at])} in row {row}")
+        i = int(wrong.to(torch.uint8).argmax())
+        row = int(torch.searchsorted(indptr, i, right=True)) - 1
+        raise ValueError(f"indices of the {what} must lie in [0, {num_columns}), got {int(indices[i])} in row {row}")
     wrong = indices[1:] <= indices[:-1] if strict else indices[1:] < indices[:-1]
     borders = indptr[1:-1]
     wrong[borders[(borders > 0) & (borders < indices.numel())] - 1] = False
     if bool(wrong.any()):
-        at = int(wrong.to(torch.uint8).argmax())
-        row = int(torch.searchsorted(indptr, at, right=True)) - 1
+        i = int(wrong.to(torch.uint8).argmax())
+        row = int(torch.searchsorted(indptr, i, right=True)) - 1
         order = "strictly ascending" if strict else "ascending"
         raise ValueError(
-            f"indices of the {what} must be {order} within a row, got {int(indices[at])} before "
-            f"{int(indices[at + 1])} in row {row}; "
+            f"indices of the {what} must be {order} within a row, got {int(indices[i])} before "
+            f"{int(indices[i + 1])} in row {row}; "
             + ("SparseRows.from_scipy" if strict else "Graph.from_edges")
             + " sorts them"
         )
 
 
 def first_not_finite(flat: Tensor) -> int | None:
-    """Return where the first NaN or infinity stands in a flat tensor; ``None`` if there is none."""
+    """Return the index of the first NaN or infinity in a flat tensor, or ``None`` if there is none."""
     for start in range(0, flat.numel(), _CHUNK):
         chunk = flat[start : start + _CHUNK]
-        # A sum of magnitudes would overflow on large finite values; the extremes carry NaN and Inf.
+        # A sum of magnitudes would overflow on large finite values; minimum and maximum propagate NaN and Inf.
         if not all(bool(torch.isfinite(x)) for x in torch.aminmax(chunk)):
             return start + int((~torch.isfinite(chunk)).to(torch.uint8).argmax())
     return None
 
 
 def refuse_not_finite(row: int, column: int, value: float) -> None:
-    """Raise what is said of a feature that is not finite."""
+    """Raise the error of a feature that is not finite."""
     raise ValueError(
         f"features must be finite, got {value} in row {row}, column {column}; "
         "repair or drop that node before building the graph"
@@ -99,7 +99,7 @@ def _dtype_name(dtype: torch.dtype) -> str:
 
 
 def type_text(value: object) -> str:
-    """Return what a value is, as a message says it: type and shape of a tensor, else its class."""
+    """Describe a value for an error message: dtype and shape of a tensor, or the name of the class."""
     if isinstance(value, Tensor):
         return f"{_dtype_name(value.dtype)} of shape {tuple(value.shape)}"
     return type(value).__name__

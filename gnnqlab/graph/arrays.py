@@ -1,4 +1,4 @@
-"""The arrays of a graph, and what can be read off them: sizes, degrees, symmetry, a hash.
+"""Arrays of a graph and quantities derived from them: sizes, degrees, symmetry, content hash.
 
 Shape legend: N nodes, E edges, D features, F features of an edge, C classes.
 """
@@ -21,7 +21,7 @@ __all__ = ["GraphArrays"]
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class GraphArrays:
-    """What a ``Graph`` holds; see there for what each array must be. Nothing is checked here."""
+    """Fields of a ``Graph``, which documents and checks them; no checks here."""
 
     name: str
     indptr: Tensor
@@ -39,22 +39,22 @@ class GraphArrays:
 
     @property
     def num_nodes(self) -> int:
-        """N."""
+        """Number of nodes N."""
         return self.indptr.numel() - 1
 
     @property
     def num_edges(self) -> int:
-        """Stored directed edges E, self loops included."""
+        """Number of stored directed edges E, including self loops."""
         return self.indices.numel()
 
     @property
     def num_features(self) -> int:
-        """Feature width D."""
+        """Number of features per node, D."""
         return int(self.features.shape[1])
 
     @property
     def num_edge_features(self) -> int:
-        """Width F of edge features; 0 without."""
+        """Number of features per edge, F; 0 without edge features."""
         return 0 if self.edge_features is None else int(self.edge_features.shape[1])
 
     @property
@@ -64,7 +64,7 @@ class GraphArrays:
 
     @property
     def num_labelled(self) -> int:
-        """Nodes with a label; with multi-label targets all of them."""
+        """Number of nodes with a label; with multi-label targets all nodes."""
         return self.num_nodes if self.multi_label else int((self.labels >= 0).sum())
 
     @property
@@ -76,17 +76,17 @@ class GraphArrays:
 
     @cached_property
     def in_degrees(self) -> Tensor:
-        """Edges into each node, int64, shape ``(N,)``."""
+        """Number of edges into each node, int64, shape ``(N,)``."""
         return self.indptr.diff()
 
     @cached_property
     def out_degrees(self) -> Tensor:
-        """Edges out of each node, int64, shape ``(N,)``."""
+        """Number of edges out of each node, int64, shape ``(N,)``."""
         return torch.bincount(self.indices, minlength=self.num_nodes)
 
     @cached_property
     def weighted_in_degrees(self) -> Tensor:
-        """Sum of the weights of edges into each node, float64 ``(N,)``; without weights ``in_degrees``."""
+        """Sum of the weights of edges into each node, float64 ``(N,)``; ``in_degrees`` without weights."""
         if self.edge_weights is None:
             return self.in_degrees
         _, dst = edge_list(self.indptr, self.indices)
@@ -94,14 +94,14 @@ class GraphArrays:
 
     @cached_property
     def weighted_out_degrees(self) -> Tensor:
-        """Sum of the weights of edges out of each node, float64 ``(N,)``; without weights ``out_degrees``."""
+        """Sum of the weights of edges out of each node, float64 ``(N,)``; ``out_degrees`` without weights."""
         if self.edge_weights is None:
             return self.out_degrees
         return torch.bincount(self.indices, self.edge_weights.double(), minlength=self.num_nodes)
 
     @cached_property
     def is_symmetric(self) -> bool:
-        """True if for every ``u -> v`` there is ``v -> u``, as often, of the same weights; features do not count."""
+        """True if every ``u -> v`` has its reverse, as often and with equal weights; edge features are ignored."""
         if not torch.equal(self.in_degrees, self.out_degrees):
             return False
         src, dst = edge_list(self.indptr, self.indices)
@@ -111,17 +111,17 @@ class GraphArrays:
             return False
         if self.edge_weights is None or back.weights is None:
             return True
-        # The weights of parallel edges may be stored in any order; they are compared in the order of their size.
+        # The weights of parallel edges may be stored in any order; build_csr sorts them for the comparison.
         there = build_csr(src, dst, self.edge_weights, num_nodes=self.num_nodes, **as_stored)
         return there.weights is not None and torch.equal(there.weights, back.weights)
 
     def edge_list(self) -> tuple[Tensor, Tensor]:
-        """All stored edges as ``(src, dst)``, int32, shape ``(E,)`` each, by destination."""
+        """Return all stored edges as ``(src, dst)``, int32, shape ``(E,)`` each, sorted by destination."""
         return edge_list(self.indptr, self.indices)
 
     @cached_property
     def content_hash(self) -> str:
-        """32 hex digits over every array and ``num_classes``; the name does not count."""
+        """Hash of all arrays and ``num_classes``, without the name, as 32 hex digits."""
         digest = hashlib.blake2b(digest_size=16)
         digest.update(f"num_classes={self.num_classes}".encode())
         for field, array in self._arrays().items():
@@ -130,7 +130,7 @@ class GraphArrays:
         return digest.hexdigest()
 
     def _arrays(self) -> dict[str, Tensor]:
-        """Every array under the name it has on disk, in a fixed order."""
+        """Return all arrays by their names on disk, in a fixed order."""
         features: dict[str, Tensor]
         if isinstance(self.features, SparseRows):
             features = {

@@ -1,6 +1,6 @@
-"""What makes a graph well-formed; one rule a check.
+"""Checks of a whole graph, one rule per check.
 
-Every message states the rule, then what came, then the way out.
+Every message states the rule, the value and the way out.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def check_graph(graph: GraphArrays) -> None:
 
 
 def check_shapes(graph: GraphArrays) -> None:
-    """Check only what the headers of the arrays tell: types, shapes, devices."""
+    """Check the arrays' types, shapes and devices, without reading their values."""
     if not isinstance(graph.name, str) or not graph.name:
         raise ValueError(f"name must be a non-empty string, got {graph.name!r}")
     check_array("indptr", graph.indptr, torch.int64, 1)
@@ -71,7 +71,7 @@ def check_shapes(graph: GraphArrays) -> None:
         (torch.uint8, 2),
     ):
         raise TypeError(
-            "labels must be int64 of shape (N,) for one class a node (-1 = unlabelled), or uint8 "
+            "labels must be int64 of shape (N,) for one class per node (-1 = unlabelled), or uint8 "
             f"of shape (N, C) for several, got {type_text(labels)}"
         )
     check_array("labels", labels, labels.dtype, labels.dim())
@@ -91,7 +91,7 @@ def check_shapes(graph: GraphArrays) -> None:
 def _check_edge_weights(weights: Tensor, indptr: Tensor, indices: Tensor) -> None:
     if not weights.numel():
         return
-    low, high = (float(x) for x in torch.aminmax(weights))  # both NaN if one is
+    low, high = (float(x) for x in torch.aminmax(weights))  # both are NaN if any weight is
     if not 0 < low <= high < float("inf"):
         edge = int((~((weights > 0) & weights.isfinite())).to(torch.uint8).argmax())
         row = int(torch.searchsorted(indptr, edge, right=True)) - 1
@@ -152,7 +152,7 @@ def _check_splits(graph: GraphArrays) -> None:
         if others:
             raise ValueError(
                 f"the train split must not be empty when there is another split, got nodes only in "
-                f"{' and '.join(others)}; give train_idx, or no split at all"
+                f"{' and '.join(others)}; pass train_idx, or no split at all"
             )
         return
     if graph.multi_label:

@@ -1,4 +1,4 @@
-"""A graph in words: a dictionary, one line, a small table for notebooks."""
+"""Descriptions of a graph: a dictionary, one line, and a small table for notebooks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def describe(graph: GraphArrays) -> dict[str, Any]:
 
 
 def one_line(graph: GraphArrays) -> str:
-    """The sizes, for ``repr``."""
+    """Format name and sizes in one line, for ``repr``."""
     train, val, test = (int(mask.sum()) for mask in (graph.train_mask, graph.val_mask, graph.test_mask))
     width = graph.num_edge_features
     carried = {"weights": graph.edge_weights is not None, f"{width} features": width}
@@ -50,7 +50,7 @@ def one_line(graph: GraphArrays) -> str:
 
 
 def html_table(graph: GraphArrays) -> str:
-    """A card: what one asks first, and a picture; display must not fail, whatever the tensors hold by now."""
+    """Format a card with the main facts and a picture; errors are shown in the card, since display must not fail."""
     try:
         cells = "".join(
             f"<tr><th style='text-align:left'>{html.escape(key)}</th>"
@@ -66,7 +66,7 @@ def html_table(graph: GraphArrays) -> str:
 
 
 def _card(graph: GraphArrays) -> dict[str, str]:
-    """The facts of the card; ``describe()`` has all of them."""
+    """Return the facts shown on the card, a subset of ``describe()``."""
     facts = describe(graph)
     sets = " / ".join(f"{facts[name]:,}" for name in ("train", "val", "test"))
     carried = {"weights": facts["edge_weights"], f"{facts['edge_features']} features": facts["edge_features"]}
@@ -75,9 +75,9 @@ def _card(graph: GraphArrays) -> dict[str, str]:
     return {
         "nodes": f"{facts['nodes']:,}",
         f"edges{'' if facts['undirected'] else ', directed'}": f"{facts['edges']:,}",
-        **({"of an edge": " and ".join(edges)} if edges else {}),
-        "neighbours of a node, mean": f"{facts['mean_degree']:,}",
-        "features of a node": features,
+        **({"per edge": " and ".join(edges)} if edges else {}),
+        "mean degree": f"{facts['mean_degree']:,}",
+        "features per node": features,
         **({"classes": f"{facts['classes']:,}, {facts['task']}"} if facts["classes"] else {}),
         **({"train / val / test": sets} if facts["train"] else {}),
     }

@@ -1,4 +1,4 @@
-"""What a source has read, before edge rules and a split are applied."""
+"""Raw result of a reader, before edge rules and a split are applied."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["EdgeList"]
 
 @dataclass(kw_only=True)
 class EdgeList:
-    """A graph as its files give it: edges in any order, whatever labels and splits there are.
+    """A graph as stored in its files: edges in any order, with optional labels and splits.
 
     Every field has the meaning and the accepted types of the ``Graph.from_edges`` argument of the
     same name.
@@ -35,7 +35,7 @@ class EdgeList:
     test_idx: object = None
     num_classes: int | None = None
     both_ways: bool = False
-    """Whether the list has every edge in both directions already, so that ``symmetrize`` has nothing to add."""
+    """True if the list has every edge in both directions, so that ``symmetrize`` is not needed."""
 
     def build(
         self,
@@ -45,7 +45,7 @@ class EdgeList:
         self_loops: SelfLoops | None = None,
         seed: int = 0,
     ) -> Graph:
-        """Apply the edge rules (by default the papers') and, where there is no split, a random one."""
+        """Build the graph with edge rules (by default the papers') and, without a split, a random one."""
         labels, _ = as_labels(self.labels, self.num_nodes)
         splits = (self.train_idx, self.val_idx, self.test_idx)
         labelled = torch.arange(self.num_nodes) if labels.dim() == 2 else (labels >= 0).nonzero().flatten()

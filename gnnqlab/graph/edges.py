@@ -1,4 +1,4 @@
-"""From an edge list in any order, with or without weights and features, to CSR by destination.
+"""Conversion of an edge list in any order, with optional weights and features, to CSR by destination.
 
 Shape legend: N nodes, M edges as given, E edges stored, F features of an edge.
 """
@@ -48,24 +48,23 @@ def build_csr(
     The defaults are the papers' convention: the reverse of every edge is added, repeated edges
     are kept once, existing self loops are removed and exactly one per node is added.
 
-    A weight of 0 is no edge. The reverse of an edge has its weight and its features. A self loop that is added has
-    weight 1, as in ``A + I`` (Kipf & Welling, 2017), and features of zeros; the attributes of self loops that are
-    removed for it go with them. With ``deduplicate`` an edge that is listed several times, or both ways under
-    ``symmetrize``, must have the same weight and features each time: one of several, their sum and their mean are
-    all possible, so the caller decides.
+    An edge of weight 0 is dropped. The reverse of an edge has its weight and its features. An added self loop has
+    weight 1, as in ``A + I`` (Kipf & Welling, 2017), and zero features; removed self loops lose their attributes. With
+    ``deduplicate`` an edge that is listed several times, or in both directions with ``symmetrize``, must have equal
+    weights and features each time: choosing one, adding or averaging are all plausible, so the caller decides.
 
     Args:
         src, dst: integers, shape ``(M,)``, each in ``[0, num_nodes)``; any array-like.
-        weights: ``None``, or finite numbers of at least 0, shape ``(M,)`` or ``(M, 1)``; any array-like. They become
+        weights: ``None``, or finite numbers of at least 0, shape ``(M,)`` or ``(M, 1)``; any array-like, converted to
             float32.
-        features: ``None``, or finite numbers, shape ``(M, F)``, or ``(M,)`` for one an edge; any array-like. They
-            become float32.
+        features: ``None``, or finite numbers, shape ``(M, F)``, or ``(M,)`` for one per edge; any array-like, converted
+            to float32.
         num_nodes: number of nodes N, at least 1.
-        symmetrize: add ``v -> u`` for every ``u -> v``. Without ``deduplicate`` an edge that the
-            list holds in both directions then counts twice each way.
-        deduplicate: keep each ``u -> v`` once.
-        self_loops: ``"add"`` removes those given and adds one per node, ``"keep"`` leaves them as
-            given, ``"remove"`` drops them.
+        symmetrize: True to add ``v -> u`` for every ``u -> v``. Without ``deduplicate`` an edge that
+            is listed in both directions then counts twice in each.
+        deduplicate: True to keep each ``u -> v`` once.
+        self_loops: ``"add"`` replaces existing ones by one per node, ``"keep"`` leaves them
+            unchanged, ``"remove"`` drops them.
 
     Returns:
         The matrix, with weights and features only if the list has them.
@@ -73,7 +72,7 @@ def build_csr(
     Raises:
         TypeError, ValueError: if the lists are not integer, differ in length or leave the range; if a weight is
             negative, NaN or infinite, or a feature NaN or infinite; if there is not one weight or one row of features
-            an edge; or if an edge that is kept once has several.
+            per edge; or if a deduplicated edge has several.
 
     Example:
         >>> indptr, indices, *_ = build_csr([0, 0, 1], [1, 1, 1], num_nodes=3)
@@ -90,19 +89,20 @@ def build_csr(
     rows = None if features is None else as_edge_features(features, source, target)
     weight = None if weights is None else as_edge_weights(weights, source, target)
     attributes = EdgeAttributes(weight, rows)
-    # One integer per edge, (destination, source) in its high and low bits, sorts in one call.
+    # One integer per edge, with the destination in its high bits and the source in its low bits: one sort suffices.
     shift = max(1, (num_nodes - 1).bit_length())
     is_loop = source == target
     kept = np.ones(listed, dtype=bool) if weight is None else weight > 0
     if self_loops != "keep":
         kept &= ~is_loop
+    # Keys and places of the edges that remain, then of their reverses, then of new self loops.
     keys, places = [_selected((target.astype(np.int64) << shift) | source, kept)], [kept]
     if symmetrize:
         # A self loop is its own reverse: it must not be counted twice.
         turned = kept & ~is_loop
         keys.append(_selected((source.astype(np.int64) << shift) | target, turned))
         places.append(turned)
-    del source, target, is_loop
+    del source, target, is_loop  # frees memory before the keys are sorted
     if self_loops == "add":
         node = np.arange(num_nodes, dtype=np.int64)
         keys.append((node << shift) | node)
@@ -127,7 +127,7 @@ def build_csr(
 
 
 def _checked_ends(src: object, dst: object, num_nodes: int, self_loops: SelfLoops) -> tuple[np.ndarray, np.ndarray]:
-    """Return both ends of all edges as integer arrays; errors as of ``build_csr``."""
+    """Convert both ends of all edges to integer arrays; errors as in ``build_csr``."""
     if not isinstance(num_nodes, (int, np.integer)) or not 1 <= num_nodes <= MAX_NODES:
         raise ValueError(f"num_nodes must be an integer in [1, {MAX_NODES}], got {num_nodes!r}")
     if self_loops not in get_args(SelfLoops):
@@ -140,7 +140,7 @@ def _checked_ends(src: object, dst: object, num_nodes: int, self_loops: SelfLoop
 
 
 def _selected(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Return the values that are chosen; the array itself if all are."""
+    """Return the chosen values, or the array itself if all are chosen."""
     return values if chosen.all() else values[chosen]
 
 
@@ -152,7 +152,7 @@ def _repeated(key: np.ndarray) -> np.ndarray:
 
 
 def _compressed(key: np.ndarray, num_nodes: int, shift: int) -> tuple[Tensor, Tensor]:
-    """Return ``indptr`` and ``indices`` of sorted keys ``destination << shift | source``, which it writes over."""
+    """Build ``indptr`` and ``indices`` from sorted keys ``destination << shift | source``, which are overwritten."""
     indices = (key & ((1 << shift) - 1)).astype(np.int32)
     key >>= shift
     indptr = np.zeros(num_nodes + 1, dtype=np.int64)
@@ -179,9 +179,9 @@ def _node_ids(what: str, ids: object, num_nodes: int) -> np.ndarray:
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise TypeError(f"{what} must be a one-dimensional list of integers, got {array.dtype} of shape {array.shape}")
     if array.size and (array.min() < 0 or array.max() >= num_nodes):
-        at = int(np.argmax((array < 0) | (array >= num_nodes)))
+        position = int(np.argmax((array < 0) | (array >= num_nodes)))
         raise ValueError(
-            f"{what} must hold node ids in [0, {num_nodes}), got {array[at]} at position {at}; "
+            f"{what} must hold node ids in [0, {num_nodes}), got {array[position]} at position {position}; "
             "raise num_nodes or renumber the nodes"
         )
     # numpy does not combine uint64 with signed integers.

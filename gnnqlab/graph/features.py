@@ -30,7 +30,7 @@ class SparseRows:
         num_columns: number of columns D.
 
     Raises:
-        TypeError, ValueError: when an array has the wrong type, shape or content; the text names
+        TypeError, ValueError: when an array has the wrong type, shape or content; the text has
             the rule, the first offending row and the way out.
 
     Example:
@@ -78,7 +78,7 @@ class SparseRows:
 
     @property
     def shape(self) -> torch.Size:
-        """``(N, D)``, as a dense matrix would have it."""
+        """Shape ``(N, D)`` of the equivalent dense matrix."""
         return torch.Size((self.indptr.numel() - 1, self.num_columns))
 
     @property
@@ -88,12 +88,12 @@ class SparseRows:
 
     @property
     def num_values(self) -> int:
-        """Stored values, nnz."""
+        """Number of stored values, nnz."""
         return self.values.numel()
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the three arrays."""
+        """Bytes of the three arrays."""
         return self.indptr.nbytes + self.indices.nbytes + self.values.nbytes
 
     def __len__(self) -> int:
@@ -103,7 +103,7 @@ class SparseRows:
         return f"SparseRows(shape={tuple(self.shape)}, values={self.num_values:,})"
 
     def index_rows(self, ids: Tensor) -> SparseRows:
-        """Select rows, in the order given; a row may be asked for more than once.
+        """Select rows in the order of ``ids``; a row may be selected several times.
 
         Args:
             ids: integer tensor, shape ``(K,)``, each in ``[0, N)``.
@@ -128,16 +128,16 @@ class SparseRows:
         counts = self.indptr[ids + 1] - start
         indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         # Position of every selected value: its row's start plus its rank within the row.
-        where = torch.arange(int(indptr[-1])) + torch.repeat_interleave(start - indptr[:-1], counts)
+        positions = torch.arange(int(indptr[-1])) + torch.repeat_interleave(start - indptr[:-1], counts)
         return SparseRows(
             indptr=indptr,
-            indices=self.indices[where],
-            values=self.values[where],
+            indices=self.indices[positions],
+            values=self.values[positions],
             num_columns=self.num_columns,
         )
 
     def to_dense(self) -> Tensor:
-        """The same matrix as a dense float32 tensor, shape ``(N, D)``."""
+        """Convert to a dense float32 tensor, shape ``(N, D)``."""
         dense = torch.zeros(self.shape, dtype=torch.float32)
         row = torch.repeat_interleave(torch.arange(len(self)), self.indptr.diff())
         dense[row, self.indices.to(torch.int64)] = self.values

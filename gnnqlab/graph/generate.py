@@ -32,12 +32,12 @@ def sbm(
     """Planted-partition graph: nodes prefer neighbours of their own class.
 
     Classes have equal sizes up to one node, in random order. ``nodes * degree / 2`` undirected
-    edges are drawn: one end uniformly; the other, with probability p, uniformly from the same
-    class, otherwise from another class. A share ``stray`` of the nodes draws and is drawn without
-    regard to class, so only its own features tell its class and no model reaches 100 %; p is set
-    so that a share ``homophily`` of all edges joins equal classes. Features are the class
-    direction, of length ``signal``, plus unit Gaussian noise: one row alone tells little, its
-    neighbourhood much. The split is a random 60/20/20.
+    edges are sampled: one end uniformly; the other, with probability p, uniformly from the same
+    class, otherwise from another class. A share ``stray`` of the nodes has edges independent of
+    class, so only its own features indicate its class and no model reaches 100 %; p is set so
+    that a share ``homophily`` of all edges joins equal classes. Features are the class direction,
+    of length ``signal``, plus unit Gaussian noise: a single row is a weak signal of its class, its
+    neighbourhood a strong one. The split is a random 60/20/20.
 
     Args:
         nodes: number of nodes N, at least ``classes``.
@@ -70,7 +70,7 @@ def sbm(
     require("homophily", homophily, 0, 1)
     require("stray", stray, 0, 0.999)
     rng = np.random.default_rng([seed, 0x5B3])
-    order = rng.permutation(nodes)
+    order = rng.permutation(nodes)  # nodes grouped by class, in random order
     # Class c owns the slice [start[c], start[c + 1]) of ``order``.
     start = np.arange(classes + 1, dtype=np.int64) * nodes // classes
     label = np.empty(nodes, dtype=np.int64)
@@ -79,7 +79,7 @@ def sbm(
     is_stray = rng.random(nodes) < stray
     drawn = round(nodes * degree / 2)
     u = rng.integers(nodes, size=drawn)
-    # An edge follows the classes if neither end strays; the others join equal classes with
+    # An edge follows the classes if neither end is stray; other edges join equal classes with
     # probability 1 / C. So homophily = f p + (1 - f) / C, where f is the share that follows.
     follows = ~is_stray[u]
     share = (1 - stray) ** 2
@@ -91,14 +91,14 @@ def sbm(
             "lower stray"
         )
     v = rng.integers(nodes, size=drawn)
-    # The second end of a following edge, drawn from the same class or from the classes after it.
+    # The second end of a following edge, sampled from the same class or from another one.
     same = rng.random(drawn) < p
     shift = np.where(same, 0, rng.integers(1, classes, size=drawn))
     target_class = (label[u] + shift) % classes
     width = np.diff(start)[target_class]
     chosen = order[start[target_class] + (rng.random(drawn) * width).astype(np.int64)]
-    # A stray node that was chosen by class is replaced by a stray node of any class, so that
-    # whom a stray node meets tells nothing, while degrees stay equal.
+    # A stray node that was chosen by class is replaced by a stray node of any class, so that the
+    # neighbours of a stray node carry no information, while degrees stay equal.
     strays = np.flatnonzero(is_stray)
     if strays.size:
         hit = follows & is_stray[chosen]
@@ -124,9 +124,9 @@ def rmat(
     """Power-law graph: recursive matrix (Chakrabarti et al., SDM 2004), Graph500's corners.
 
     Each of ``2**scale * degree / 2`` undirected edges picks, ``scale`` times, one quadrant of the
-    adjacency matrix with the probabilities ``corners``; in the end node ids are shuffled. Many
-    edges repeat and are kept once, so the mean degree is lower than ``degree``; many nodes have
-    no neighbour at all, as in the original. Features and split are those of ``sbm``.
+    adjacency matrix with the probabilities ``corners``; finally node ids are shuffled. Many edges
+    repeat and are kept once, so the mean degree is lower than ``degree``; many nodes have no
+    neighbours, as in the original. Features and split are those of ``sbm``.
 
     Differs: the original has no classes. Here the nodes that differ only in the lowest bits of
     their id, and so are about equally popular, are one of each class, in random order; a share
@@ -135,13 +135,13 @@ def rmat(
 
     Args:
         scale: the graph has ``2**scale`` nodes; 2 to 30.
-        degree: mean number of neighbours drawn, at least 0.
+        degree: mean number of sampled neighbours, at least 0.
         seed: the graph is a function of it and of the other arguments.
         features: feature width D, at least 1.
         classes: number of classes C, a power of two, at least 2 and at most ``2**(scale - 1)``; by
             default 16, less in graphs of under 256 nodes.
-        homophily: share of edges that are moved into a class, in ``[0, 1]``; others join equal
-            classes by chance.
+        homophily: share of edges that are moved into a class, in ``[0, 1]``; other edges join
+            equal classes by chance.
         signal: distance of a class mean from the origin, in standard deviations of the noise.
         corners: probabilities of the four quadrants (both low, source low, source high, both
             high); they sum to 1.
@@ -180,7 +180,7 @@ def rmat(
         u |= (draw >= source_low).astype(np.int32) << bit
         v |= (((draw >= both_low) & (draw < source_low)) | (draw >= source_high)).astype(np.int32) << bit
 
-    # Siblings share all bits but the lowest; a random pattern per family deals the classes out.
+    # Siblings share all bits but the lowest; a random pattern per family assigns the classes.
     low = classes - 1
     pattern = np.repeat(rng.integers(classes, size=nodes // classes, dtype=np.int32), classes)
     label_of = (np.arange(nodes, dtype=np.int32) & low) ^ pattern
@@ -195,11 +195,11 @@ def rmat(
 
 
 def class_features(label: np.ndarray, classes: int, features: int, signal: float, rng: np.random.Generator) -> Tensor:
-    """A random direction per class, of length ``signal``, plus unit Gaussian noise."""
+    """Generate features ``(N, D)``: a random direction per class, of length ``signal``, plus unit Gaussian noise."""
     direction = rng.standard_normal((classes, features), dtype=np.float32)
     direction *= signal / np.linalg.norm(direction, axis=1, keepdims=True)
     x = rng.standard_normal((len(label), features), dtype=np.float32)
-    for start in range(0, len(label), 1 << 16):  # so that the directions are never gathered for all nodes at once
+    for start in range(0, len(label), 1 << 16):  # in chunks, so that directions are not gathered for all nodes at once
         x[start : start + (1 << 16)] += direction[label[start : start + (1 << 16)]]
     return torch.from_numpy(x)
 
@@ -216,10 +216,10 @@ def assemble(
     rng: np.random.Generator,
     seed: int,
 ) -> Graph:
-    """Put a generated graph together from its undirected edges ``u - v``, with a random 60/20/20 split."""
+    """Build a generated graph from its undirected edges ``u - v``, with a random 60/20/20 split."""
     nodes = len(label)
     indptr, indices, *_ = build_csr(u, v, num_nodes=nodes)
-    x = class_features(label, classes, features, signal, rng)  # after the sorting of edges, which takes most memory
+    x = class_features(label, classes, features, signal, rng)  # after sorting the edges, which needs most memory
     train, val, test = (as_mask("", part, nodes) for part in random_split(torch.arange(nodes), seed=seed))
     graph = Graph(
         name=name,
@@ -237,7 +237,7 @@ def assemble(
 
 
 def require(what: str, value: float, low: float, high: float | None) -> None:
-    """Refuse an argument out of range with its name, the range and the value."""
+    """Check that an argument is in its range."""
     if not low <= value <= (float("inf") if high is None else high):
         limits = f"at least {low:g}" if high is None else f"in [{low:g}, {high:g}]"
         raise ValueError(f"{what} must be {limits}, got {value}")

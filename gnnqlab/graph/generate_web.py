@@ -1,4 +1,4 @@
-"""Random graphs like the web's, seeded: most links are short, and a few pages are linked from everywhere."""
+"""Random graphs similar to the web graph, seeded: most links are local, and a few nodes are popular everywhere."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def web(
     signal: float = 1.0,
     name: str | None = None,
 ) -> Graph:
-    """Web-like graph: nodes lie on a ring in the order of their ids, links are local or lead to popular nodes.
+    """Web-like graph: nodes form a ring in the order of their ids, links are local or lead to popular nodes.
 
-    ``nodes * degree / 2`` undirected edges are drawn. Their first end is drawn in proportion to popularity, which falls
-    with a node's random rank r as r^-skew. With probability ``local`` the second end lies at a distance d on the ring
-    of density 1/d, 1 to N/2; else it is drawn by popularity too. Repeated edges are kept once. Classes are equal
-    stretches of the ring, features and split those of ``sbm``.
+    ``nodes * degree / 2`` undirected edges are sampled. Their first end is sampled in proportion to popularity, which
+    falls with a node's random rank r as r^-skew. With probability ``local`` the second end is at a distance d on the
+    ring with density 1/d, 1 to N/2; otherwise it is sampled by popularity too. Repeated edges are kept once. Classes
+    are equal segments of the ring, features and split those of ``sbm``.
 
     Args:
         nodes: number of nodes N, at least 4 and at least ``classes``.
@@ -63,12 +63,12 @@ def web(
     by_rank = rng.permutation(nodes)
 
     def popular() -> np.ndarray:
-        """Nodes of rank r with density r^-skew: r / N is a uniform number to the power 1 / (1 - skew)."""
+        """Sample nodes of rank r with density r^-skew: r / N is a uniform number to the power 1 / (1 - skew)."""
         chosen: np.ndarray = by_rank[(nodes * rng.random(drawn) ** (1 / (1 - skew))).astype(np.int64)]
         return chosen
 
     u, far = popular(), popular()
-    distance = np.exp(rng.random(drawn) * np.log(nodes / 2)).astype(np.int64)
+    distance = np.exp(rng.random(drawn) * np.log(nodes / 2)).astype(np.int64)  # log-uniform, density 1 / d
     near = (u + np.where(rng.random(drawn) < 0.5, distance, -distance)) % nodes
     v = np.where(rng.random(drawn) < local, near, far)
     label, name = np.arange(nodes, dtype=np.int64) * classes // nodes, name or f"web:{nodes},{degree:g}"

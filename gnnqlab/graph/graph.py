@@ -1,4 +1,4 @@
-"""``Graph``: one attributed graph in main memory, checked when it is built.
+"""``Graph``: one attributed graph in main memory, checked at construction.
 
 Shape legend: N nodes, E edges, D features, F features of an edge, C classes.
 """
@@ -28,16 +28,16 @@ class Graph(GraphArrays):
     """A graph as CSR by destination, with node features, targets and a split.
 
     Row ``v`` of ``(indptr, indices)`` lists, in ascending order, the sources ``u`` of the edges
-    ``u -> v``: what node ``v`` aggregates. An undirected graph holds every edge both ways.
-    Use ``Graph.from_edges`` to build one from an edge list; the constructor takes arrays that
-    already have their final form and checks every one of them. Do not change the tensors
-    afterwards: ``content_hash`` is computed once.
+    ``u -> v``, which node ``v`` aggregates. An undirected graph holds every edge in both directions.
+    Use ``Graph.from_edges`` to build one from an edge list; the constructor takes arrays in their
+    final form and checks each of them. Do not change the tensors afterwards: ``content_hash`` is
+    computed once.
 
-    A graph without labels (all -1, ``num_classes=0``) or without a split (three empty masks) is
-    good for partitioning; ``check_trainable`` says what training would miss.
+    A graph without labels (all -1, ``num_classes=0``) or without a split (three empty masks) can be
+    partitioned; ``check_trainable`` checks the requirements of training.
 
     Args:
-        name: how reports call it.
+        name: name of the graph in reports.
         indptr: int64, shape ``(N + 1,)``.
         indices: int32, shape ``(E,)``, in ``[0, N)``.
         features: float32, shape ``(N, D)``, finite, or ``SparseRows`` of that shape; D may be 0.
@@ -49,7 +49,7 @@ class Graph(GraphArrays):
         edge_features: float32, shape ``(E, F)`` in the order of ``indices``, finite, F at least 1, or ``None``.
 
     Raises:
-        TypeError, ValueError: the text names the rule, what came and the way out.
+        TypeError, ValueError: the text has the rule, the value and the way out.
 
     Example:
         >>> g = Graph.from_edges([0, 1], [1, 2], num_nodes=3, labels=[0, 1, 1], train_idx=[0, 1])
@@ -88,21 +88,21 @@ class Graph(GraphArrays):
         Args:
             src, dst: integers, shape ``(M,)``, the edges ``src[i] -> dst[i]``; any array-like.
             num_nodes: number of nodes N.
-            edge_weights: ``None``, or finite numbers of at least 0, shape ``(M,)``; 0 is no edge. An added self loop
-                weighs 1; see ``build_csr``. A graph whose edges all weigh 1 is one without weights.
+            edge_weights: ``None``, or finite numbers of at least 0, shape ``(M,)``; edges of weight 0 are dropped. An
+                added self loop has weight 1; see ``build_csr``. Weights that are all 1 are dropped.
             edge_features: ``None``, or finite numbers, shape ``(M, F)`` or ``(M,)``. The reverse of an edge has its
-                features, an added self loop zeros, and an edge kept once must have one row; see ``build_csr``.
+                features, an added self loop zeros, and a deduplicated edge must have one row; see ``build_csr``.
             features: ``None``, anything array-like of shape ``(N, D)``, a ``scipy.sparse`` matrix
-                or ``SparseRows``; becomes float32.
+                or ``SparseRows``; converted to float32.
             labels: ``None``, integers of shape ``(N,)`` with -1 for "unlabelled", or zeros and
                 ones of shape ``(N, C)``.
-            train_idx, val_idx, test_idx: node ids, or boolean masks of shape ``(N,)``. None is made up:
-                without them the graph has no split; see ``with_random_split``.
-            num_classes: C; by default the largest label plus one, or the label columns.
+            train_idx, val_idx, test_idx: node ids, or boolean masks of shape ``(N,)``. Without them the
+                graph has no split; see ``with_random_split``.
+            num_classes: C; by default the largest label plus one, or the number of label columns.
             symmetrize, deduplicate, self_loops: see ``build_csr``.
 
         Raises:
-            TypeError, ValueError: the text names the rule, what came and the way out.
+            TypeError, ValueError: the text has the rule, the value and the way out.
 
         Example:
             >>> g = Graph.from_edges([0, 0], [1, 1], num_nodes=2, symmetrize=False, self_loops="keep")
@@ -143,7 +143,7 @@ class Graph(GraphArrays):
         deduplicate: bool = False,
         self_loops: SelfLoops = "keep",
     ) -> Graph:
-        """The same nodes under other edge rules; by default nothing changes.
+        """Return the graph with other edge rules; by default nothing changes.
 
         Example:
             >>> g = Graph.from_edges([0], [1], num_nodes=2)
@@ -164,7 +164,7 @@ class Graph(GraphArrays):
         return Graph(**{**self._fields(), **structure})
 
     def without_edge_weights(self) -> Graph:
-        """The same edges without their weights.
+        """Return the graph without edge weights.
 
         Example:
             >>> g = Graph.from_edges([0], [1], num_nodes=2, edge_weights=[0.5])
@@ -174,7 +174,7 @@ class Graph(GraphArrays):
         return Graph(**{**self._fields(), "edge_weights": None})
 
     def without_edge_features(self) -> Graph:
-        """The same edges, and their weights, without their features.
+        """Return the graph without edge features.
 
         Example:
             >>> g = Graph.from_edges([0], [1], num_nodes=2, edge_features=[[0.5, 2.0]])
@@ -206,7 +206,7 @@ class Graph(GraphArrays):
         return bool(self.train_mask.any())
 
     def check_trainable(self) -> None:
-        """Refuse a graph that cannot be trained on, and say what it lacks.
+        """Check that the graph has features, labels and a train split.
 
         Raises:
             ValueError: without features, labels or a train split.
@@ -228,13 +228,13 @@ class Graph(GraphArrays):
         if missing:
             raise ValueError(
                 f"training needs features, labels and a train split, graph {self.name!r} has no "
-                f"{', '.join(missing)}; give features and labels to what made the graph (Graph.from_edges, from_dgl, "
-                "from_tables ...), a split with graph.with_split(train_idx, val_idx, test_idx) or "
+                f"{', '.join(missing)}; pass features and labels when building the graph (Graph.from_edges, from_dgl, "
+                "from_tables ...), add a split with graph.with_split(train_idx, val_idx, test_idx) or "
                 "graph.with_random_split(), or use the graph for partitioning only"
             )
 
     def with_split(self, train_idx: object, val_idx: object = None, test_idx: object = None) -> Graph:
-        """The same graph with another split, given as node ids or masks.
+        """Return the graph with another split, given as node ids or masks.
 
         Example:
             >>> g = Graph.from_edges([0], [1], num_nodes=2, labels=[0, 1]).with_split([0], [1])
@@ -249,7 +249,7 @@ class Graph(GraphArrays):
         return self._replace(**masks)
 
     def with_random_split(self, *, seed: int = 0, train: float = 0.6, val: float = 0.2) -> Graph:
-        """The same graph with a random split over its labelled nodes, as ``load`` gives to one without any.
+        """Return the graph with a random split over its labelled nodes, as ``load`` does for graphs without one.
 
         Args:
             seed, train, val: see ``random_split``.
@@ -263,14 +263,14 @@ class Graph(GraphArrays):
             [3, 1, 1]
         """
         if not self.num_classes or not self.num_labelled:
-            raise ValueError(f"a split is made over labelled nodes, graph {self.name!r} has none; give it labels")
+            raise ValueError(f"a split needs labelled nodes, graph {self.name!r} has none; pass labels=")
         labelled = torch.ones(self.num_nodes, dtype=torch.bool) if self.multi_label else self.labels >= 0
         return self.with_split(*random_split(labelled.nonzero().flatten(), seed=seed, train=train, val=val))
 
     # ---- disk, display -----------------------------------------------------------------------
 
     def save(self, path: str | Path) -> Path:
-        """Write a folder of plain ``.npy`` arrays and a ``graph.json``; returns its path.
+        """Write a folder of plain ``.npy`` arrays and a ``graph.json``; return its path.
 
         An existing saved graph at that path is replaced in one step; anything else is refused.
         """
@@ -282,8 +282,8 @@ class Graph(GraphArrays):
 
         Args:
             path: the folder.
-            mmap: map the arrays into memory instead of reading them; pages come as they are used
-                and values are not checked again. By default above 1 GiB.
+            mmap: True to map the arrays into memory instead of reading them; pages are read on
+                first use and values are not checked again. By default True above 1 GiB.
 
         Raises:
             ValueError: if the folder is not a saved graph, or is damaged.
@@ -291,7 +291,7 @@ class Graph(GraphArrays):
         return load_graph(cls, Path(path), mmap=mmap)
 
     def describe(self) -> dict[str, Any]:
-        """The facts worth a look, as plain numbers and strings that turn into JSON.
+        """Return the main properties as numbers and strings that can be stored as JSON.
 
         Example:
             >>> Graph.from_edges([0], [1], num_nodes=2, name="pair").describe()["mean_degree"]
@@ -311,7 +311,7 @@ class Graph(GraphArrays):
         return {field: getattr(self, field) for field in self.__dataclass_fields__}
 
     def _replace(self, **changes: Any) -> Graph:
-        """As ``dataclasses.replace``; what is known of the structure stays known."""
+        """Replace fields as ``dataclasses.replace``, and copy cached properties of an unchanged structure."""
         graph = Graph(**{**self._fields(), **changes})
         for known in ("is_symmetric", "in_degrees", "out_degrees"):
             if known in self.__dict__ and "indices" not in changes:
@@ -320,12 +320,12 @@ class Graph(GraphArrays):
 
 
 def _structure(src: object, dst: object, weights: object, features: object, **rules: Any) -> dict[str, Any]:
-    """Return the fields of a graph that edge rules decide."""
+    """Return the fields of a graph that depend on edge rules."""
     built = build_csr(src, dst, weights, features, **rules)
-    fields = {"indptr": built.indptr, "indices": built.indices, "edge_weights": _told_apart(built.weights)}
+    fields = {"indptr": built.indptr, "indices": built.indices, "edge_weights": _unless_all_one(built.weights)}
     return fields if features is None else {**fields, "edge_features": built.features}
 
 
-def _told_apart(weights: Tensor | None) -> Tensor | None:
-    """Return weights; ``None`` if all are 1, which says nothing."""
+def _unless_all_one(weights: Tensor | None) -> Tensor | None:
+    """Return weights, or ``None`` if all are 1, which is equivalent to an unweighted graph."""
     return None if weights is None or bool((weights == 1).all()) else weights

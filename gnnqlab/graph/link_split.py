@@ -1,7 +1,7 @@
-"""Edges for prediction: which are learnt from, which validate, which test, and the graph that rows may look at.
+"""Split of a graph's edges for link prediction into training, validation and test links.
 
-Drawn before a graph is cut, as a function of (seed, number of the edge), so that it does not depend on the number of
-workers. Both directions of an edge are one: held back, neither is looked at.
+Sampled before a graph is partitioned, as a function of (seed, number of the link), so independent of the number of
+workers. Both directions of an edge are one link: if it is held out, neither is used in message passing.
 
 Letters: N nodes, E stored edges, L links.
 """
@@ -25,38 +25,38 @@ _KIND, _END = stream("links", 0), stream("links", 1)
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinkSplit:
-    """A graph's links by kind; a link's number is its place here, from the smallest pair of nodes to the largest."""
+    """A graph's links by kind; a link's number is its position here, sorted by its pair of nodes."""
 
     graph: Graph
-    """What models look at: the training edges, and the self loops."""
+    """Graph for message passing: the training edges and the self loops."""
     sources: Tensor
-    """The end of each link that others are drawn against, int64 ``(L,)``: either one, by a draw."""
+    """End of each link that is fixed in negative samples, int64 ``(L,)``: a random one of the two."""
     targets: Tensor
-    """The other end, int64 ``(L,)``."""
+    """Other end of each link, int64 ``(L,)``."""
     kinds: Tensor
     """``TRAIN``, ``VAL`` or ``TEST``, uint8 ``(L,)``."""
     scored: Tensor
-    """Training links that are scored as well, bool ``(L,)``: about as many as validate."""
+    """True for training links that are scored as well, bool ``(L,)``: about as many as validation links."""
 
     def count(self, kind: int) -> int:
-        """Return how many links are of a kind."""
+        """Count the links of a kind."""
         return int((self.kinds == kind).sum())
 
 
 def split_links(graph: Graph, *, val: float = 0.05, test: float = 0.1, seed: int = 0) -> LinkSplit:
-    """Split a graph's edges into those learnt from, those that validate and those that test.
+    """Split a graph's edges into training, validation and test links.
 
-    A link is a pair of different nodes with an edge between them, one way or both, once or more often. Each draws 32
-    bits by itself: it tests below ``2^32 test``, validates in the ``2^32 val`` above them, and else is learnt from. So
-    the numbers of the kinds are as expected only on average.
+    A link is a pair of different nodes with an edge between them, in one or both directions, once or repeated. Each has
+    32 random bits: below ``2^32 test`` it is a test link, in the next ``2^32 val`` values a validation link, otherwise
+    a training link. So the number of links of each kind matches its share only in expectation.
 
     Args:
         graph: the whole graph.
         val, test: shares of the links, each in [0, 1), together below 1.
-        seed: of the draws.
+        seed: seed of the random bits.
 
     Raises:
-        ValueError: if the shares leave nothing, or the graph has no link to learn from.
+        ValueError: if the shares are out of range, or there is no training link.
 
     Example:
         >>> ring = Graph.from_edges(range(100), [*range(1, 100), 0], num_nodes=100, self_loops="remove")
@@ -70,7 +70,7 @@ def split_links(graph: Graph, *, val: float = 0.05, test: float = 0.1, seed: int
     source = graph.indices.long()
     target = torch.repeat_interleave(torch.arange(nodes), graph.in_degrees)
     between = source != target
-    pairs = torch.minimum(source, target) * nodes + torch.maximum(source, target)
+    pairs = torch.minimum(source, target) * nodes + torch.maximum(source, target)  # equal for both directions
     links, numbers = pairs[between].unique(return_inverse=True)
     ids = torch.arange(links.numel())
     drawn = uniform32(ids, seed=seed, epoch=0, stream=_KIND).flatten()
@@ -80,8 +80,8 @@ def split_links(graph: Graph, *, val: float = 0.05, test: float = 0.1, seed: int
     kinds[drawn < testing] = TEST
     if not bool((kinds == TRAIN).any()):
         raise ValueError(
-            f"learning of links needs an edge between two nodes that is not held back, got {links.numel()} link(s) of "
-            f"{graph.name!r}, with val {val} and test {test}; hold fewer back, or give the graph edges"
+            f"link prediction needs at least one training link, got {links.numel()} link(s) in {graph.name!r}, with "
+            f"val {val} and test {test}; lower val and test, or use a graph with more edges"
         )
     swapped = uniform32(ids, seed=seed, epoch=0, stream=_END).flatten() < 2**31
     low, high = links // nodes, links % nodes
@@ -97,7 +97,7 @@ def split_links(graph: Graph, *, val: float = 0.05, test: float = 0.1, seed: int
 
 
 def _with_edges(graph: Graph, kept: Tensor, target: Tensor) -> Graph:
-    """Return a graph with some of its stored edges."""
+    """Return a graph with a subset of its stored edges."""
     indptr = torch.zeros(graph.num_nodes + 1, dtype=torch.int64)
     indptr[1:] = target[kept].bincount(minlength=graph.num_nodes).cumsum(0)
     weights = None if graph.edge_weights is None else graph.edge_weights[kept]

@@ -1,4 +1,4 @@
-"""Sampled in-neighbours: a function of (seed, step, layer, node), so that everybody who asks draws the same ones."""
+"""Sampled in-neighbours, a function of (seed, step, layer, node), so that all callers get identical samples."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from gnnqlab.kernels.noise import stream, uniform16
 __all__ = ["Frontier", "sample_neighbours", "shuffled"]
 
 _ORDER = 1
-"""Round of the noise that shuffles nodes; neighbours have round 0."""
+"""Noise round of shuffled nodes; sampled neighbours use round 0."""
 
 
 def sample_neighbours(
     graph: Graph, nodes: Tensor, fanout: int, *, seed: int, step: int, layer: int
 ) -> tuple[Tensor, Tensor]:
-    """Sample in-neighbours of nodes without replacement (GraphSAGE, Hamilton et al., 2017); few enough are all taken.
+    """Sample up to ``fanout`` in-neighbours of each node without replacement (GraphSAGE, Hamilton et al., 2017).
 
-    Floyd's algorithm: of d neighbours, draw j takes a uniform place in [0, d - k + j], or d - k + j itself where that
-    place was taken before; every set of k is as likely as any other, to 2**-32 of each draw. Work and memory go with k,
-    not with d.
+    Floyd's algorithm: of d neighbours, draw j takes a uniform position in [0, d - k + j], or d - k + j itself if that
+    position is taken; all sets of k are equally likely, up to 2**-32 per draw. Time and memory are proportional to k,
+    not to d.
 
     Args:
-        graph: whose neighbours; a row of ``indices`` lists those of its node.
-        nodes: int64 ``(n,)``.
+        graph: the graph; a row of ``indices`` lists the in-neighbours of its node.
+        nodes: node ids, int64 ``(n,)``.
         fanout: k.
-        seed, step, layer: with a node's id they settle its neighbours, whoever asks and whatever else is asked for.
+        seed, step, layer: with a node's id these determine its sample, independent of the other nodes.
 
     Returns:
-        ``indptr (n + 1,)`` int64 and the sampled ids, int64, those of a node side by side.
+        ``indptr (n + 1,)`` int64 and the sampled ids, int64, grouped by node.
 
     Raises:
         ValueError: if ``fanout`` is below 1.
@@ -48,6 +48,7 @@ def sample_neighbours(
     counts = degrees.clamp(max=fanout)
     indptr = torch.zeros(len(nodes) + 1, dtype=torch.int64)
     torch.cumsum(counts, 0, out=indptr[1:])
+    # The first neighbours of every node; rows with more than ``fanout`` are replaced below.
     edges = torch.arange(int(indptr[-1])) + torch.repeat_interleave(first - indptr[:-1], counts)
     many = degrees > fanout
     if bool(many.any()):
@@ -57,7 +58,7 @@ def sample_neighbours(
 
 
 def _places(nodes: Tensor, degrees: Tensor, fanout: int, *, seed: int, step: int, layer: int) -> Tensor:
-    """Return ``fanout`` different places in [0, degree) of each node, int64 ``(n, fanout)``."""
+    """Sample ``fanout`` different positions in [0, degree) for each node, int64 ``(n, fanout)``."""
     halves = uniform16(nodes, 2 * fanout, seed=seed, epoch=step, stream=stream("sample", layer)).long()
     draws = halves[:, ::2] << 16 | halves[:, 1::2]
     places = torch.empty_like(draws)
@@ -70,7 +71,7 @@ def _places(nodes: Tensor, degrees: Tensor, fanout: int, *, seed: int, step: int
 
 
 def shuffled(nodes: Tensor, *, seed: int, epoch: int) -> Tensor:
-    """Return nodes in an order that is a function of (seed, epoch, their ids).
+    """Shuffle nodes in an order that is a function of (seed, epoch, their ids).
 
     Example:
         >>> shuffled(torch.arange(5), seed=0, epoch=3).sort().values.tolist()
@@ -81,7 +82,7 @@ def shuffled(nodes: Tensor, *, seed: int, epoch: int) -> Tensor:
 
 
 class Frontier:
-    """Numbers the rows of one layer of a batch; used by one thread at a time.
+    """Numbering of the rows of one layer of a batch; not thread-safe.
 
     Example:
         >>> sources, places = Frontier(9).number(torch.tensor([7, 2]), torch.tensor([5, 7, 3, 5]))
@@ -93,10 +94,10 @@ class Frontier:
         self._place = torch.full((num_nodes,), -1)
 
     def number(self, targets: Tensor, neighbours: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the nodes of targets and neighbours, targets first, and the place of every neighbour among them."""
+        """Return the distinct nodes, targets first, and the position of every neighbour among them."""
         self._place[targets] = torch.arange(len(targets))
         others = neighbours[self._place[neighbours] < 0].unique()
         self._place[others] = torch.arange(len(targets), len(targets) + len(others))
         places, sources = self._place[neighbours], torch.cat([targets, others])
-        self._place[sources] = -1
+        self._place[sources] = -1  # resets touched entries only, not all N
         return sources, places

@@ -1,4 +1,4 @@
-"""Pictures in a few kilobytes: pixels of a palette as a PNG, and the picture on a graph's card."""
+"""Small pictures: palette images as PNG, and the picture on a graph's card."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
 __all__ = ["IMAGES", "LEVELS", "card_picture", "data_address", "grey_levels", "write_png"]
 
 IMAGES: dict[str, tuple[int, int]] = {"digits": (8, 8)}
-"""Graphs whose features are the pixels of an image, in ``[0, 1]``, by name: its height and width."""
+"""Height and width of the images of graphs whose features are pixels in ``[0, 1]``, by name of the graph."""
 LEVELS = 3
-"""Shades of ink in which an image is drawn: more cannot be told apart at a dozen pixels, and take twice the bytes."""
+"""Number of shades of an image: more cannot be distinguished at a dozen pixels, and take twice the bytes."""
 Color = tuple[int, int, int, int]
 """Red, green, blue and opacity, each from 0 to 255."""
-_INK: tuple[int, int, int] = (86, 130, 180)  # seen on a light page and on a dark one
+_INK: tuple[int, int, int] = (86, 130, 180)  # visible on light and dark pages
 _EXAMPLES = 4
 
 
 def write_png(pixels: NDArray[np.uint8], palette: Sequence[Sequence[int]]) -> bytes:
-    """Return a PNG of pixels that are numbers of a palette's colours (PNG specification, third edition, type 3).
+    """Encode palette indices as a PNG (PNG specification, third edition, colour type 3).
 
     Args:
-        pixels: uint8 ``(height, width)``, the first line on top.
+        pixels: indices of colours, uint8 ``(height, width)``, the first line on top.
         palette: up to 256 colours, each red, green, blue and opacity.
 
     Raises:
-        ValueError: if there are more colours, or a pixel has none.
+        ValueError: if there are more colours, or an index is out of range.
 
     Example:
         >>> write_png(np.array([[0, 1]], dtype=np.uint8), [(0, 0, 0, 0), (255, 0, 0, 255)])[1:4]
         b'PNG'
     """
     if not 1 <= len(palette) <= 256:
-        raise ValueError(f"a palette has 1 to 256 colours, got {len(palette)}")
+        raise ValueError(f"a palette must have 1 to 256 colours, got {len(palette)}")
     if pixels.size and int(pixels.max()) >= len(palette):
         raise ValueError(f"pixels must be numbers of {len(palette)} colours, got {int(pixels.max())}")
     height, width = pixels.shape
-    lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels], axis=1)  # a line begins with its filter: none
+    lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels], axis=1)  # each line starts with its filter type
     colors = bytes(value for color in palette for value in color[:3])
     opacity = bytes(color[3] for color in palette)
     parts = (
@@ -57,18 +57,18 @@ def write_png(pixels: NDArray[np.uint8], palette: Sequence[Sequence[int]]) -> by
         (b"IEND", b""),
     )
     chunks = (
-        struct.pack(">I", len(held)) + name + held + struct.pack(">I", zlib.crc32(name + held)) for name, held in parts
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in parts
     )
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
 def data_address(picture: bytes) -> str:
-    """Return the address of a PNG that holds it, for a page or a figure."""
+    """Encode a PNG as a data URL, for a page or a figure."""
     return f"data:image/png;base64,{base64.b64encode(picture).decode()}"
 
 
 def grey_levels(graph: GraphArrays) -> NDArray[np.uint8] | None:
-    """Return the nodes' images in `LEVELS` shades, uint8 ``(N, height, width)``, where features are images.
+    """Return the nodes' images in `LEVELS` shades, uint8 ``(N, height, width)``, or None if features are not images.
 
     Example:
         >>> from gnnqlab.graph.sources import load
@@ -76,7 +76,7 @@ def grey_levels(graph: GraphArrays) -> NDArray[np.uint8] | None:
         ((1797, 8, 8), None)
     """
     shape = IMAGES.get(graph.name)
-    features = getattr(graph.features, "numpy", None)  # sparse rows are no images
+    features = getattr(graph.features, "numpy", None)  # SparseRows have none, and are not images
     if shape is None or features is None or graph.num_features != shape[0] * shape[1]:
         return None
     levels = np.rint(np.clip(features(), 0, 1) * (LEVELS - 1)).astype(np.uint8)
@@ -84,7 +84,7 @@ def grey_levels(graph: GraphArrays) -> NDArray[np.uint8] | None:
 
 
 def card_picture(graph: GraphArrays) -> tuple[bytes, str, int]:
-    """Return a small picture of a graph, its words and its width on a page: images of each class, else degrees.
+    """Return a small picture of a graph, its caption and its display width: images of each class, else degrees.
 
     Example:
         >>> from gnnqlab.graph.sources import load
@@ -97,12 +97,12 @@ def card_picture(graph: GraphArrays) -> tuple[bytes, str, int]:
         rows = _examples(levels, graph.labels.numpy(), graph.num_classes)
         return write_png(rows, palette), "images of four nodes of each class", 2 * rows.shape[1]
     degrees = graph.in_degrees.numpy()
-    words = f"how many nodes have which in-degree, {int(degrees.min())} to {int(degrees.max())}"
+    words = f"histogram of in-degrees, {int(degrees.min())} to {int(degrees.max())}"
     return write_png(_bars(degrees), [palette[0], palette[-1]]), words, 220
 
 
 def _examples(levels: NDArray[np.uint8], labels: NDArray[np.int64], classes: int) -> NDArray[np.uint8]:
-    """The first few of each class, a column a class, two empty pixels between images."""
+    """Arrange the first few images of each class, one column per class, with two empty pixels between images."""
     high, wide = levels.shape[1] + 2, levels.shape[2] + 2
     sheet = np.zeros((_EXAMPLES * high, classes * wide), np.uint8)
     for label in range(classes):

@@ -1,4 +1,4 @@
-"""Seeded random splits for graphs that come without one."""
+"""Seeded random splits for graphs without one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["random_split"]
 def random_split(
     candidates: Tensor, *, seed: int, train: float = 0.6, val: float = 0.2
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Split nodes at random into train, validation and test; the rest after two shares is test.
+    """Split nodes at random into train, validation and test; the remainder of both shares is test.
 
     Args:
         candidates: node ids, integer, shape ``(K,)``; usually the labelled nodes.

@@ -1,7 +1,7 @@
-"""A graph on disk: a folder of ``.npy`` arrays and one ``graph.json``, readable without pickle.
+"""Storage of a graph: a folder of ``.npy`` arrays and one ``graph.json``, readable without pickle.
 
-The arrays are stored as they are in memory, so a large graph can be memory-mapped and several
-processes that read it share the same pages.
+The arrays are stored in their memory layout, so a large graph can be memory-mapped, and processes
+that read it share the same pages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["is_saved_graph", "load_graph", "save_graph"]
 
 FORMAT = "gnnqlab graph"
 VERSION = 1
-MMAP_BYTES = 1 << 30  # above this, reading everything at once is no longer a matter of a second
+MMAP_BYTES = 1 << 30  # above this size reading everything takes more than about a second
 _Kind = TypeVar("_Kind", bound=GraphArrays)
 
 
@@ -57,7 +57,7 @@ def save_graph(graph: GraphArrays, path: Path) -> Path:
 
 
 def load_graph(kind: type[_Kind], path: Path, *, mmap: bool | None = None) -> _Kind:
-    """Read the folder ``path`` as a graph of a ``kind``; see ``Graph.load``."""
+    """Read the folder ``path`` as a graph of class ``kind``; see ``Graph.load``."""
     if not is_saved_graph(path):
         raise ValueError(f"a saved graph is a folder with a graph.json, {path} has none; Graph.save writes one")
     header = json.loads((path / "graph.json").read_text(encoding="utf-8"))
@@ -90,12 +90,12 @@ def load_graph(kind: type[_Kind], path: Path, *, mmap: bool | None = None) -> _K
         graph = kind(**fields)
         if graph.content_hash != header["content_hash"]:
             raise ValueError(
-                f"saved graph {path} is damaged: its content hash is {graph.content_hash}, graph.json says "
+                f"saved graph {path} is damaged: its content hash is {graph.content_hash}, graph.json has "
                 f"{header['content_hash']}; save it again"
             )
     else:
-        # Checking values would read the whole file, which mapping is there to avoid: they were
-        # checked before they were saved, and the sizes are checked here.
+        # Checking values would read the whole file, which mapping avoids: they were checked before
+        # they were saved, and the sizes are checked here.
         graph = object.__new__(kind)
         for field, value in fields.items():
             object.__setattr__(graph, field, value)
@@ -107,7 +107,7 @@ def load_graph(kind: type[_Kind], path: Path, *, mmap: bool | None = None) -> _K
 
 def _read_array(file: Path, shape: tuple[int, ...], dtype: str, mmap: bool) -> Tensor:
     try:
-        # Copy-on-write: torch asks for writable memory, and a write must never reach the file.
+        # Copy-on-write: torch requires writable memory, and a write must never reach the file.
         array = np.load(file, mmap_mode="c" if mmap and 0 not in shape else None, allow_pickle=False)
     except (OSError, ValueError) as error:
         raise ValueError(f"saved graph file {file} cannot be read: {error}; save the graph again") from error

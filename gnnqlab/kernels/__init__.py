@@ -1,7 +1,7 @@
-"""The arithmetic of training behind one Python API: compiled for the processor at hand, or plain PyTorch.
+"""Numerical kernels with one Python API and two backends: compiled for the local processor, or plain PyTorch.
 
 ``noise`` (counter-based bits, dropout), ``codec`` (messages to bytes and back), ``aggregate`` (weighted neighbour sums)
-and ``attention`` each have their definition in ``reference``; ``native`` says which of the two runs.
+and ``attention`` are each defined in ``reference``; ``native`` selects the backend.
 """
 
 __all__ = ["aggregate", "attention", "codec", "native", "noise", "reference"]

@@ -1,9 +1,9 @@
-"""The compiled kernels: where the libraries are, what is loaded, and which backend is in use.
+"""Compiled kernels: paths and loading of the libraries, and selection of the backend.
 
 CPU: ``_lib/libgnnqlab_cpu.so`` holds each operator once per instruction set, as ``gnnqlab_<operator>_<isa>``. The best
-one that the processor has is used; ``GNNQLAB_ISA=avx512|avx2|scalar`` forces another. CUDA: ``_lib/libgnnqlab_cuda.so``
-holds ``gnnqlab_<operator>_cuda``. Without a library the plain-PyTorch reference runs and one warning says why;
-``GNNQLAB_KERNELS=reference|native`` (or `use`) forces either.
+one supported by the processor is used; ``GNNQLAB_ISA=avx512|avx2|scalar`` forces another. CUDA:
+``_lib/libgnnqlab_cuda.so`` holds ``gnnqlab_<operator>_cuda``. Without a library the plain-PyTorch reference runs, with
+one warning that has the reason; ``GNNQLAB_KERNELS=reference|native`` (or `use`) forces either.
 
 To add an operator: ``_spmm = declare("spmm", "p p i f")`` at the top of its module, then ``_spmm(...)`` on CPU tensors
 and ``_spmm.cuda(device, ...)`` on CUDA tensors, both only when ``active(device)`` is true. `register` makes it an
@@ -42,9 +42,9 @@ __all__ = [
 ]
 
 ABI = 7
-"""Version of the C interface; a library of another version is not used. It rises with every change of what a call takes
-or fills, and with functions that are new: 7 since rotated rows have 3 bits and are written on CUDA too, layers are
-joined in one pass, and many rows are multiplied with a small matrix."""
+"""Version of the C interface; a library of another version is not used. Increase it when arguments or results of a call
+change, and for new functions: 7 added 3-bit rotated rows and their encoding on CUDA, joins of layers in one pass, and
+products of many rows with a small matrix."""
 
 ISAS = ("avx512", "avx2", "scalar")
 """Instruction sets, the fastest first."""
@@ -52,7 +52,7 @@ _TYPES = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "f": ctypes.c_float}
 _LIBRARY = torch.library.Library("gnnqlab", "FRAGMENT")
 _WHY_NOT = {
     "libgnnqlab_cpu.so": "no compiler at installation); reinstall the package with one",
-    "libgnnqlab_cuda.so": "nobody asked for it); reinstall the package with nvcc and "
+    "libgnnqlab_cuda.so": "it is optional); reinstall the package with nvcc and "
     "--config-settings=cmake.define.GNNQLAB_CUDA=ON",
 }
 _NOTHING_REFUSED = 2**63 - 1
@@ -63,10 +63,10 @@ _forced_isa: str | None = None
 
 
 class Kernel:
-    """One operator of the C interface; `declare` makes it.
+    """One operator of the C interface, created by `declare`.
 
-    Calling it runs the CPU function of the instruction set in use and returns its int64 result. What that means is the
-    operator's own business; by convention 0 is success. A tensor or an array stands for the address of its elements.
+    Calling it runs the CPU function of the instruction set in use and returns its int64 result, whose meaning depends
+    on the operator; by convention 0 is success. Tensors and arrays are passed as addresses of their elements.
     """
 
     def __init__(self, name: str, signature: str) -> None:
@@ -87,11 +87,12 @@ class Kernel:
         """Launch the CUDA function on the device's current stream.
 
         Raises:
-            RuntimeError: if a launch was refused; what a kernel does wrong later shows at the next synchronisation.
+            RuntimeError: if the launch failed; errors during execution appear at the next synchronization.
         """
         function = self._functions.get("cuda")
         if function is None:
             function = self._functions["cuda"] = self._bind(_cuda_library(), "cuda", [*self._argtypes, ctypes.c_void_p])
+        # On the current stream, so that the kernel is ordered with PyTorch's operations.
         with torch.cuda.device(device):
             code = function(*self._addressed(arguments), torch.cuda.current_stream(device).cuda_stream)
         if code:
@@ -114,7 +115,7 @@ class Kernel:
 
 
 def call(kernel: Kernel, first: torch.Tensor, *arguments: Any) -> None:
-    """Run an operator whose last argument is the number of threads, on the device of its first."""
+    """Run an operator whose last argument is the number of threads, on the device of its first argument."""
     if first.is_cuda:
         kernel.cuda(first.device, first, *arguments, threads())
     else:
@@ -122,7 +123,7 @@ def call(kernel: Kernel, first: torch.Tensor, *arguments: Any) -> None:
 
 
 def declare(name: str, signature: str) -> Kernel:
-    """Name an operator of the C interface; nothing is loaded until it is called.
+    """Declare an operator of the C interface; its library is loaded at the first call.
 
     Args:
         name: the operator; the C functions are ``int64_t gnnqlab_<name>_<isa>(...)`` and
@@ -141,14 +142,14 @@ def register(
     backward: Callable[..., Any] | None = None,
     setup: Callable[..., None] | None = None,
 ) -> None:
-    """Make ``torch.ops.gnnqlab.<name>``, for compiled graphs; eager code calls the function itself.
+    """Register ``torch.ops.gnnqlab.<name>`` for compiled graphs; eager code calls the function directly.
 
     Args:
         schema: name, arguments and results, in PyTorch's notation.
-        function: runs on CPU and CUDA tensors.
-        fake: the shapes of the results.
-        backward, setup: the gradient and what it keeps, as ``torch.library.register_autograd`` takes them; without them
-            the operator has no gradient.
+        function: implementation for CPU and CUDA tensors.
+        fake: implementation that returns the shapes of the results only.
+        backward, setup: the gradient and its context, as for ``torch.library.register_autograd``; without them the
+            operator has no gradient.
     """
     name = schema.split("(")[0]
     _LIBRARY.define(schema)
@@ -160,7 +161,7 @@ def register(
 
 
 def active(device: torch.device) -> bool:
-    """Whether tensors on this device go to compiled kernels; says once, by a warning, why they do not."""
+    """Return True if compiled kernels are used for tensors on this device; otherwise warn once with the reason."""
     backend = _forced_backend or os.environ.get("GNNQLAB_KERNELS") or None
     if backend == "reference":
         return False
@@ -170,7 +171,7 @@ def active(device: torch.device) -> bool:
     if reason is None:
         return True
     if backend == "native":
-        raise RuntimeError(f"native kernels were asked for but {reason}")
+        raise RuntimeError(f"native kernels were requested but {reason}")
     _warn_once(f"gnnqlab runs its plain-PyTorch reference kernels on {device.type}: {reason}")
     return False
 
@@ -186,24 +187,24 @@ def _restored(backend: str | None, forced: str | None) -> Iterator[None]:
 
 @functools.cache
 def refused(device: torch.device) -> torch.Tensor:
-    """Where CUDA kernels note the first position they refuse: nothing waits for it until `take_refusal`."""
+    """Return the device tensor in which CUDA kernels record the first refused position, read by `take_refusal`."""
     return torch.full((1,), _NOTHING_REFUSED, dtype=torch.int64, device=device)
 
 
 def take_refusal(device: torch.device) -> int:
-    """What CUDA kernels refused since the last call: 0, or position * 8 + reason; waits for the device."""
+    """Return and reset the first refusal of CUDA kernels, position * 8 + reason, or 0; synchronizes with the device."""
     noted = refused(device)
-    code = int(noted)
+    code = int(noted)  # synchronizes
     noted.fill_(_NOTHING_REFUSED)
     return 0 if code == _NOTHING_REFUSED else code
 
 
 def use(backend: str | None, *, isa: str | None = None) -> contextlib.AbstractContextManager[None]:
-    """Force a backend for this process, or ``None`` for the default; as a context manager, until the block ends.
+    """Force a backend for this process, or ``None`` for the default; as a context manager, for the block.
 
     Args:
         backend: ``"native"``, ``"reference"`` or ``None``.
-        isa: one of `ISAS` that this processor has, or ``None`` for the default.
+        isa: one of `ISAS` supported by this processor, or ``None`` for the default.
 
     Raises:
         ValueError: if a name is unknown.
@@ -225,23 +226,23 @@ def use(backend: str | None, *, isa: str | None = None) -> contextlib.AbstractCo
 
 
 def library_path(name: str) -> Path:
-    """Where a library is, or should be: an editable install spreads the package over two folders."""
+    """Return the path of a library, existing or not; an editable install has two package folders to search."""
     folders = [Path(folder) / "_lib" for folder in sys.modules[__package__].__path__]
     return next((folder / name for folder in folders if (folder / name).exists()), folders[0] / name)
 
 
 def isa() -> str:
-    """The instruction set in use on the CPU."""
+    """Return the name of the instruction set in use on the CPU."""
     return _forced_isa or _default_isa()
 
 
 def threads() -> int:
-    """How many threads a kernel may use: PyTorch's own setting."""
+    """Return the number of threads of a kernel, which is PyTorch's setting."""
     return torch.get_num_threads()
 
 
 def status() -> dict[str, Any]:
-    """For ``gnnqlab doctor``: backend, library, instruction sets, CUDA, and reasons for what is missing."""
+    """Collect backend, library, instruction sets, CUDA, and reasons for missing parts, for ``gnnqlab doctor``."""
     cpu_reason, cuda_reason = _missing("cpu"), _missing("cuda")
     backend = _forced_backend or os.environ.get("GNNQLAB_KERNELS") or ("reference" if cpu_reason else "native")
     return {
@@ -258,7 +259,7 @@ def status() -> dict[str, Any]:
 
 
 def openmp_runtimes() -> list[str]:
-    """The OpenMP runtimes mapped into this process; more than one fight over the cores."""
+    """Return the OpenMP runtimes mapped into this process; more than one oversubscribe the cores."""
     maps = Path("/proc/self/maps")
     if not maps.exists():
         return []
@@ -267,7 +268,7 @@ def openmp_runtimes() -> list[str]:
 
 
 def _missing(device_type: str) -> str | None:
-    """Why there are no compiled kernels for a kind of device, or None."""
+    """Return the reason for missing compiled kernels on a kind of device, or None if there are some."""
     if device_type == "cpu":
         return _load("libgnnqlab_cpu.so")[1]
     if device_type == "cuda":
@@ -298,7 +299,7 @@ def _load(name: str) -> tuple[ctypes.CDLL | None, str | None]:
         library = ctypes.CDLL(str(path))
     except OSError as error:
         return None, f"{name} does not load: {error}"
-    if library.gnnqlab_abi() != ABI:
+    if library.gnnqlab_abi() != ABI:  # its functions would misread their arguments
         return None, f"{name} is of another version of the package; reinstall it"
     if name == "libgnnqlab_cuda.so":
         library.gnnqlab_cuda_error.restype = ctypes.c_char_p

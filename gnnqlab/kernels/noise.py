@@ -1,7 +1,7 @@
 """Counter-based noise: dropout and rounding bits that are a function of (seed, epoch, stream, global node id, column).
 
-So a row's mask and its rounding do not depend on how many workers there are, and the reference, every instruction set
-and CUDA draw the same bits. `gnnqlab.kernels.reference.noise` defines the generator.
+So a row's mask and its rounding do not depend on the number of workers, and the reference, every instruction set and
+CUDA generate identical bits. `gnnqlab.kernels.reference.noise` defines the generator.
 """
 
 from __future__ import annotations
@@ -27,21 +27,20 @@ _dropout_values = native.declare("dropout_values", "p i p i p i i i i i p i")
 
 
 def stream(kind: str, layer: int, sender: int = 0, round: int = 0) -> int:
-    """The last word of the counter: what the noise is for.
+    """Compute the last word of the counter, which separates the noise of different purposes.
 
     Args:
-        kind: ``"forward"`` or ``"backward"`` (rounding of messages), ``"dropout"``, ``"bits"`` (a random choice of
-            widths), ``"sample"`` (boundary sampling), rounding of what products multiply: ``"operand"`` (rows of
-            nodes), ``"weight"`` and ``"loose"`` (rows of anything else), ``"kept"``: of what a backward pass keeps,
-            ``"gradient"``: of weight gradients that are summed as codes, or ``"links"``: of which edges are held back,
-            and what is drawn against edges.
+        kind: ``"forward"`` or ``"backward"`` (rounding of messages), ``"dropout"``, ``"bits"`` (random choice of
+            bit-widths), ``"sample"`` (boundary sampling), rounding of product operands: ``"operand"`` (rows of nodes),
+            ``"weight"`` and ``"loose"`` (other rows), ``"kept"`` (rounding of saved activations), ``"gradient"``
+            (rounding of weight gradients all-reduced as codes), or ``"links"`` (held-out edges and negative samples).
         layer: layer number, or number of the operand in its pass, below 4096.
-        sender: tells apart messages about one node that must err independently: sending rank + 1 for gradients, which
-            come from several ranks; for rows, which go to several, the number of the receiver (see
+        sender: separates messages about one node whose errors must be independent: sending rank + 1 for gradients,
+            which have several senders; for rows, which have several receivers, the number of the receiver (see
             :class:`gnnqlab.message.codecs.codec.Noise`). 0 for everything else, so that a mask does not depend on the
             number of workers. Below 4096.
-        round: which exchange of the layer and direction. It counts modulo 16: where there are more, as when blocks are
-            broadcast in turn, their nodes differ.
+        round: number of the exchange within its layer and direction, modulo 16. Systems with more rounds, such as
+            broadcasts of blocks, have different nodes in each.
 
     Example:
         >>> stream("backward", layer=2, sender=1) == (1 << 28) + (2 << 16) + 1
@@ -57,7 +56,7 @@ def stream(kind: str, layer: int, sender: int = 0, round: int = 0) -> int:
 
 
 def stream_parts(number: int) -> tuple[str, int, int, int]:
-    """Return kind, layer, sender and round (modulo 16) of which :func:`stream` made a number.
+    """Split a number made by :func:`stream` into kind, layer, sender and round (modulo 16).
 
     Example:
         >>> stream_parts(stream("backward", layer=2, sender=1, round=3))
@@ -68,7 +67,7 @@ def stream_parts(number: int) -> tuple[str, int, int, int]:
 
 
 def uniform16(ids: Tensor, columns: int, *, seed: int, epoch: int, stream: int) -> Tensor:
-    """Sixteen random bits for each row id and column: int32 ``(N, columns)`` in ``[0, 65536)``.
+    """Generate 16 random bits for each row id and column: int32 ``(N, columns)`` in ``[0, 65536)``.
 
     Raises:
         ValueError: if the counter does not fit (see `check_counter`).
@@ -85,9 +84,9 @@ def uniform16(ids: Tensor, columns: int, *, seed: int, epoch: int, stream: int) 
 
 
 def uniform32(ids: Tensor, columns: int = 1, *, seed: int, epoch: int, stream: int) -> Tensor:
-    """Thirty-two random bits for each id and column: int64 ``(N, columns)`` in ``[0, 2**32)``.
+    """Generate 32 random bits for each id and column: int64 ``(N, columns)`` in ``[0, 2**32)``.
 
-    Two draws of `uniform16`, the first above the second.
+    Two values of `uniform16`, the first in the upper half.
 
     Example:
         >>> drawn = uniform32(torch.arange(1000), seed=0, epoch=0, stream=stream("links", 0))
@@ -99,9 +98,9 @@ def uniform32(ids: Tensor, columns: int = 1, *, seed: int, epoch: int, stream: i
 
 
 def below(drawn: Tensor, count: int | Tensor) -> Tensor:
-    """Numbers in ``[0, count)`` of 32 random bits each: ``drawn count / 2**32``, rounded down; ``count`` at most 2**31.
+    """Map 32 random bits to ``[0, count)``: ``drawn count / 2**32``, rounded down; ``count`` is at most 2**31.
 
-    One number is likelier than another by ``count / 2**32`` of itself at most.
+    The probabilities of two numbers differ by a relative ``count / 2**32`` at most.
 
     Example:
         >>> below(torch.tensor([0, 2**31, 2**32 - 1]), 10).tolist()
@@ -113,8 +112,8 @@ def below(drawn: Tensor, count: int | Tensor) -> Tensor:
 def dropout(x: Tensor, ids: Tensor, *, p: float, seed: int, epoch: int, stream: int) -> Tensor:
     """Set each element to zero with probability ``p`` and scale the others by ``1 / (1 - p)``.
 
-    An element stays iff its 16 bits reach ``t = round(65536 p)``; the factor is ``65536 / (65536 - t)``, so the mean is
-    exact for the probability that is really used. The gradient draws the same bits again: only the ids are kept.
+    An element is retained if its 16 bits are at least ``t = round(65536 p)``; the factor is ``65536 / (65536 - t)``, so
+    the mean is exact for the rounded probability. The backward pass generates the bits again: only ids are saved.
 
     Args:
         x: float32 or bfloat16 ``(N, D)`` (any float type in the reference).
@@ -123,7 +122,7 @@ def dropout(x: Tensor, ids: Tensor, *, p: float, seed: int, epoch: int, stream: 
         stream: from `stream`.
 
     Raises:
-        ValueError: if p is not in [0, 1), a shape or type does not fit, or the counter does not (see `check_counter`).
+        ValueError: if p is not in [0, 1), or a shape, a type or the counter is invalid (see `check_counter`).
 
     Example:
         >>> y = dropout(torch.ones(1, 1000), torch.tensor([7]), p=0.5, seed=0, epoch=0, stream=stream("dropout", 0))
@@ -132,7 +131,7 @@ def dropout(x: Tensor, ids: Tensor, *, p: float, seed: int, epoch: int, stream: 
     """
     if x.dim() != 2 or ids.shape != x.shape[:1]:
         raise ValueError(
-            f"dropout needs rows (N, D) and one id a row, got shapes {tuple(x.shape)} and {tuple(ids.shape)}"
+            f"dropout needs rows (N, D) and one id per row, got shapes {tuple(x.shape)} and {tuple(ids.shape)}"
         )
     threshold = _threshold(p)
     check_counter(seed, epoch, stream)
@@ -146,7 +145,7 @@ def dropout(x: Tensor, ids: Tensor, *, p: float, seed: int, epoch: int, stream: 
 def dropout_values(
     values: Tensor, ids: Tensor, columns: Tensor, *, p: float, seed: int, epoch: int, stream: int
 ) -> Tensor:
-    """The mask of `dropout` for the stored elements of a sparse matrix, each with its row's id and its column.
+    """Apply `dropout` to the stored elements of a sparse matrix, each with its row's id and its column.
 
     Example:
         >>> settings = dict(p=0.5, seed=0, epoch=0, stream=stream("dropout", 0))
@@ -157,7 +156,7 @@ def dropout_values(
     """
     if values.dim() != 1 or not values.shape == ids.shape == columns.shape:
         raise ValueError(
-            "dropout_values needs one id and one column a value, got shapes "
+            "dropout_values needs one id and one column per value, got shapes "
             f"{tuple(values.shape)}, {tuple(ids.shape)} and {tuple(columns.shape)}"
         )
     threshold = _threshold(p)
@@ -170,7 +169,7 @@ def dropout_values(
 
 
 def check_counter(seed: int, epoch: int, stream: int) -> None:
-    """Refuse a seed outside [0, 2**63) and an epoch or stream outside [0, 2**32)."""
+    """Check that the seed is in [0, 2**63), and epoch and stream are in [0, 2**32)."""
     if not 0 <= seed < 1 << 63:
         raise ValueError(f"seed must be in [0, 2**63), got {seed}")
     if not 0 <= epoch < 1 << 32:
@@ -182,7 +181,7 @@ def check_counter(seed: int, epoch: int, stream: int) -> None:
 def _threshold(p: float) -> int:
     if not 0.0 <= p < 1.0:
         raise ValueError(f"p must be in [0, 1), got {p}")
-    return min(round(p * 65536), 65535)
+    return min(round(p * 65536), 65535)  # below 65536, so that the scale 65536 / (65536 - t) is finite
 
 
 def _as_ids(ids: Tensor) -> Tensor:
@@ -197,7 +196,7 @@ def _check_ids(ids: Tensor) -> None:
 
 
 def _list(indices: Tensor) -> tuple[Tensor, int]:
-    """An index list for the C interface, and whether it is int32."""
+    """Return an index list for the C interface, and 1 if it is int32, else 0."""
     return indices, int(indices.dtype == torch.int32)
 
 
@@ -208,7 +207,7 @@ def _run(kernel: native.Kernel, ids: Tensor, arguments: tuple[Any, ...]) -> None
         _check_ids(ids)
 
 
-# The operators. Eager calls go past the dispatcher (a tenth of its cost); compiled graphs see the operator.
+# Operators. Eager calls bypass the dispatcher (a tenth of its cost); compiled graphs use the operator.
 
 
 def _drop(x: Tensor, ids: Tensor, threshold: int, seed: int, epoch: int, stream: int) -> Tensor:
@@ -252,6 +251,7 @@ class _Dropout(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (ids,) = ctx.saved_tensors
+        # Applied as a function, so that the gradient is differentiable too.
         return _Dropout.apply(grad, ids, *ctx.settings), None, None, None, None, None
 
 

@@ -1,4 +1,4 @@
-"""What a model is made of, and the graph it sees."""
+"""Models, their layers, and the graph interface on which they run."""
 
 from gnnqlab.nn.message_passing import GraphPass, LocalGraph, ModelGraph, WorkerGraph
 from gnnqlab.nn.models import ModelSettings, build_model

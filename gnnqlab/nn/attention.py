@@ -1,4 +1,4 @@
-"""The layer of GAT: neighbours weighed by attention, head by head."""
+"""GAT layer: multi-head attention over neighbours."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ __all__ = ["AttentionConvolution"]
 class AttentionConvolution(nn.Module):
     """GAT layer (Velickovic et al., 2018): ``y_v = sum over u of softmax_u(leaky(<a_t, z_v> + <a_s, z_u>)) z_u + b``.
 
-    With ``z = X W``. Heads stand side by side in hidden layers; the output layer takes their mean. Agrees with
+    With ``z = X W``. Heads are concatenated in hidden layers and averaged in the output layer. Agrees with
     ``dgl.nn.GATConv`` with one ``W`` for both ends (``a_source`` is its ``attn_l``, ``a_target`` its ``attn_r``).
 
-    Where edges have features, ``y_v = sum over u of softmax_u(leaky(<a_t, z_v> + <a_s, z_u> + <a_e, e_uv W_e>)) z_u +
-    b`` head by head, as PyTorch Geometric's ``GATConv(edge_dim=F)`` has it (but for the self loops that it adds: those
-    of the graph have zeros here, the mean of a node's edges there). ``dgl.nn.EdgeGATConv`` has the same attention, and
-    sums ``z_u + e_uv W_e`` with it. As ``<a_e, e W_e>`` is linear in e, nothing here is ``(E, K F)`` wide.
+    With edge features, ``y_v = sum over u of softmax_u(leaky(<a_t, z_v> + <a_s, z_u> + <a_e, e_uv W_e>)) z_u + b`` per
+    head, as in PyTorch Geometric's ``GATConv(edge_dim=F)`` (except for added self loops: their features are zeros here,
+    the mean of the node's edges there). ``dgl.nn.EdgeGATConv`` has the same attention, but sums ``z_u + e_uv W_e`` with
+    it. As ``<a_e, e W_e>`` is linear in e, no tensor of shape ``(E, K F)`` is built.
 
-    Differs: attention itself is never dropped; rows always travel projected, so they travel with their owner's dropout
-    mask inside, under a schedule of older rows with that of the epoch they are from.
+    Differs: attention coefficients are never dropped; rows are always sent after projection, so they contain their
+    owner's dropout mask, with stale rows that of the epoch in which they were computed.
     """
 
     projects_first = True
     slope = 0.2
-    """Of the leaky rectifier."""
+    """Negative slope of the leaky ReLU."""
 
     def __init__(
         self,
@@ -44,13 +44,15 @@ class AttentionConvolution(nn.Module):
         generator: torch.Generator,
         edge_features: int = 0,
     ) -> None:
-        """Draw the weights.
+        """Initialize the weights.
 
         Args:
-            out_features: width of the result.
-            mean: whether heads are averaged, and so ``out_features`` wide each; else they share it out.
-            generator: source of the weights: Glorot with gain sqrt(2).
-            edge_features: F, of each edge.
+            in_features: number of input features per node.
+            out_features: number of output features per node.
+            heads: number of heads K.
+            mean: True to average heads of ``out_features`` each; False to concatenate heads of ``out_features / K``.
+            generator: random generator of the weights: Glorot with gain sqrt(2).
+            edge_features: number of features per edge, F.
         """
         super().__init__()
         self.heads, self.mean = heads, mean
@@ -70,7 +72,8 @@ class AttentionConvolution(nn.Module):
         if self.weight_edge is None or self.a_edge is None:
             y = g.attend(z, self.a_source, self.a_target, slope=self.slope, exact=exact)
         else:
-            per_feature = (self.weight_edge.unflatten(1, self.a_edge.shape) * self.a_edge).sum(-1)
-            of_edges = edge_features(g) @ per_feature
+            # Fold W_e and a_e into one weight per feature and head before any product over edges.
+            per_feature = (self.weight_edge.unflatten(1, self.a_edge.shape) * self.a_edge).sum(-1)  # (F, K)
+            of_edges = edge_features(g) @ per_feature  # (E, F) -> (E, K)
             y = attend_edges(g, z, self.a_source, self.a_target, of_edges, slope=self.slope)
         return g.rowwise(lambda y, bias: (y.mean(1) if self.mean else y.flatten(1)) + bias, y, self.bias)

@@ -1,4 +1,4 @@
-"""Models over the blocks of a mini-batch: a layer sums sampled neighbours, the last one into the batch's own nodes."""
+"""Models over the blocks of a mini-batch: each layer aggregates sampled neighbours, the last one for batch nodes."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from gnnqlab.nn.models.stack import ConvolutionStack, norm_of
 __all__ = ["MODELS", "Block", "BlockWeights", "Drop", "forward"]
 
 MODELS = ("gcn", "graphsage", "gat")
-"""Models that have a forward pass over blocks."""
+"""Names of the models with a forward pass over blocks."""
 
 Drop = Callable[[Tensor, float, int, Tensor], Tensor]
-"""``(h, p, layer, ids) -> h`` after dropout with probability p; ids are those of the rows."""
+"""Type of a function ``(h, p, layer, ids) -> h``: dropout with probability p on the rows of the nodes ``ids``."""
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One layer of a batch: who is summed for whom."""
+    """Bipartite graph of one layer of a mini-batch: sampled edges from source to target nodes."""
 
     indptr: Tensor
     indices: Tensor
-    """Places among the sources, int32."""
+    """Positions of the neighbours in ``sources``, int32."""
     weights: dict[str, Tensor]
-    """α of each edge, by its kind."""
+    """Coefficients α of the edges, by kind of α."""
     sources: Tensor
-    """Ids of the rows that come in, int64; the first are the target rows themselves."""
+    """Ids of the source nodes, int64; the first are the target nodes."""
 
     @property
     def num_sources(self) -> int:
@@ -51,10 +51,10 @@ class Block:
 
 
 class BlockWeights:
-    """The weights of sampled edges, from global degrees.
+    """Aggregation coefficients of sampled edges, from global degrees.
 
-    The sum over all neighbours is estimated by ``in-degree / sampled`` times the sum over those that were sampled, so
-    its mean is the sum itself; with every neighbour sampled the weights are those of full-graph training.
+    The sum over all neighbours is estimated by ``in-degree / sampled`` times the sum over sampled neighbours, which is
+    unbiased; if every neighbour is sampled, the weights equal those of full-graph training.
 
     Raises:
         ValueError: if the graph's edges have weights or features.
@@ -63,8 +63,8 @@ class BlockWeights:
     def __init__(self, graph: Graph) -> None:
         if graph.edge_weights is not None:
             raise ValueError(
-                f"mini-batches sample neighbours as equals, graph {graph.name!r} has weights of edges; train on the "
-                "full graph, or on graph.without_edge_weights()"
+                f"mini-batches sample neighbours uniformly, graph {graph.name!r} has edge weights; train on the full "
+                "graph, or on graph.without_edge_weights()"
             )
         if graph.edge_features is not None:
             refuse_features("mini-batches", "sample neighbours without the features of their edges")
@@ -72,8 +72,9 @@ class BlockWeights:
         self._in_degrees = graph.in_degrees.clamp(min=1).double()
 
     def block(self, indptr: Tensor, indices: Tensor, sources: Tensor) -> Block:
-        """Return a block; ``indptr (T + 1,)`` and ``indices``, places among the sources, say who is summed."""
+        """Build a block from a CSR by target: ``indptr (T + 1,)`` and ``indices``, positions in ``sources``."""
         counts, targets = indptr.diff(), sources[: indptr.numel() - 1]
+        # symmetric: (in-degree / sampled) / sqrt(d_out(u) d_in(v)); mean: (in-degree / sampled) / in-degree.
         per_row = self._in_degrees[targets].sqrt() / counts.clamp(min=1)
         symmetric = self._scale[sources][indices] * torch.repeat_interleave(per_row, counts)
         mean = torch.repeat_interleave(1.0 / counts.clamp(min=1).double(), counts)
@@ -81,13 +82,16 @@ class BlockWeights:
 
 
 def forward(network: ConvolutionStack, blocks: Sequence[Block], x: Tensor, *, drop: Drop) -> Tensor:
-    """Return the logits of a batch: the network's layers, each over its block.
+    """Compute the logits of a batch: each convolution of the network over its block.
 
     Args:
-        network: with as many convolutions as there are blocks.
-        blocks: from the widest to that of the batch's own nodes; the targets of one are the sources of the next.
+        network: a stack with as many convolutions as there are blocks.
+        blocks: from the input layer to that of the batch nodes; the targets of one are the sources of the next.
         x: features of the first block's sources, float32 ``(N, D)``.
-        drop: dropout before each layer.
+        drop: function that applies dropout before each layer.
+
+    Returns:
+        Logits of the last block's targets, float32 ``(T, C)``.
     """
     h = drop(x, network.input_dropout, 0, blocks[0].sources)
     last = len(network.convolutions) - 1
@@ -109,10 +113,10 @@ def _convolve(convolution: nn.Module, block: Block, h: Tensor) -> Tensor:
         neighbours = _sum(block, "mean", h, convolution.weight_neighbour, convolution.projects_first)
         return own @ convolution.weight_self + neighbours + convolution.bias
     assert isinstance(convolution, AttentionConvolution)
-    z = (h @ convolution.weight).unflatten(1, convolution.a_source.shape)
-    source = (z * convolution.a_source).sum(-1)
+    z = (h @ convolution.weight).unflatten(1, convolution.a_source.shape)  # (N, D) -> (N, K, F)
+    source = (z * convolution.a_source).sum(-1)  # (N, K)
     target = (z[: block.num_targets] * convolution.a_target).sum(-1)
-    y = attend(block.adjacency("sum"), z, source, target, slope=convolution.slope)
+    y = attend(block.adjacency("sum"), z, source, target, slope=convolution.slope)  # (T, K, F)
     return (y.mean(1) if convolution.mean else y.flatten(1)) + convolution.bias
 
 

@@ -1,27 +1,26 @@
-"""DGL's products in few bits, with DGL and its models as they are.
+"""Low-bit products for unmodified DGL models.
 
-Inside ``with tango():`` what a model multiplies becomes products of integer codes, forward and backward (TANGO, Chen et
-al., SC 2023, whose artifact changes DGL's sources instead):
+Inside ``with tango():`` a model's matrix products run on integer codes, forward and backward (TANGO, Chen et al., SC
+2023, whose artifact changes DGL's sources instead):
 
 * ``torch.nn.functional.linear`` and ``torch.matmul`` with a weight matrix, ``@`` with a parameter;
-* ``dgl.ops.segment_mm`` and larger ``gather_mm``: a weight for each type, so ``TypedLinear``, also inside messages;
-* sums over neighbours by ``update_all`` with built-in functions: ``copy_u``, ``copy_e`` and ``u_mul_e`` with ``sum`` or
-  ``mean``, so ``GraphConv``, ``SAGEConv``, ``GATConv`` and what is built like them; with the line above,
+* ``dgl.ops.segment_mm`` and larger ``gather_mm``: a weight for each type, as in ``TypedLinear``, also inside messages;
+* aggregation by ``update_all`` with built-in functions: ``copy_u``, ``copy_e`` and ``u_mul_e`` with ``sum`` or
+  ``mean``, as in ``GraphConv``, ``SAGEConv``, ``GATConv`` and similar layers; together with the line above,
   ``RelGraphConv`` and ``HGTConv``;
 * ``u_add_v`` and ``u_dot_v`` if ``exact_logits=False``.
 
-Everything else runs as ever and is counted in :attr:`Tango.left` where a product was not taken: maxima, batches of
-matrices (``bmm``: ``RelGraphConv`` with blocks on the diagonal), ``@`` between results, other types.
-``edge_softmax`` is never rounded.
+All other operations run unchanged; products among them are counted in :attr:`Tango.left`: maxima, batched matrices
+(``bmm``: ``RelGraphConv`` with block-diagonal weights), ``@`` between results, other dtypes. ``edge_softmax`` is never
+quantized.
 
-What stays exact is said, not guessed: a model does not tell which layer comes before the loss. ``exact=`` names modules
-whose products stay in float32, usually the last layer. Numbers of edges (logits of attention, scores of links) stay
-exact with ``exact_logits=True``: they go through an exponential, which the paper asks to spare (section 3.2), though it
-rounds them in section 3.3.
+Full precision must be requested, since a model does not reveal which layer precedes the loss: ``exact=`` lists modules
+whose products stay in float32, usually the last layer. Edge scalars (attention logits, link scores) stay in float32
+with ``exact_logits=True``: an exponential amplifies their errors, and section 3.2 of the paper exempts them, though
+section 3.3 quantizes them.
 
-One rule says what is inside: the block counts on the thread that opened it, from its first line to its last; inside
-another, the inner one counts. Other threads see PyTorch and DGL unchanged. A backward pass belongs to the forward pass
-that it undoes, wherever it runs.
+A block applies to the thread that opened it, while it is open; of nested blocks the innermost applies. Other threads
+run PyTorch and DGL unchanged. A backward pass uses the block of its forward pass, wherever it runs.
 """
 
 from __future__ import annotations
@@ -60,16 +59,16 @@ def tango(
     head_way: str = "measured",
     seed: int = 0,
 ) -> Tango:
-    """Return a block in which unmodified DGL models train with products of integer codes; see the head of this file.
+    """Create a context manager in which unmodified DGL models train with products of integer codes; see the module.
 
     Args:
         bits, scale, rounding: as for :class:`gnnqlab.compute.int8.Int8Products`.
         exact: modules whose products stay in float32, usually the layer before the loss.
-        exact_logits: keep numbers of edges in float32. With a scale a row a single head's number is its own scale, and
-            stays as it is in a sum of both ends even if not asked to.
-        head_way: how heads are summed, one of :data:`gnnqlab.kernels.sparse.head_sums.WAYS`: in one pass, one by one,
-            or the faster, measured once a process.
-        seed: of the noise; each opening of a block draws anew.
+        exact_logits: keep edge scalars in float32. With one scale per row, the scalar of a single head is its own
+            scale, so the sum of both ends is exact in either case.
+        head_way: method of aggregating heads, one of :data:`gnnqlab.kernels.sparse.head_sums.WAYS`: all in one pass,
+            one by one, or the faster of the two, measured once per process.
+        seed: seed of the rounding noise, which differs each time the block is opened.
 
     Raises:
         ValueError: if a setting is unknown.
@@ -82,7 +81,7 @@ def tango(
             loss.backward()
     """
     if isinstance(bits, str):
-        raise ValueError(f"bits must be a number here, got {bits!r}: a block has no epochs after which to choose")
+        raise ValueError(f"bits must be a number here, got {bits!r}; an automatic choice needs epochs")
     settings = Int8Products(bits=bits, scale=scale, rounding=rounding)
     modules = (exact,) if isinstance(exact, nn.Module) else tuple(exact)
     if head_way not in WAYS:
@@ -94,32 +93,32 @@ def tango(
 
 @dataclass(eq=False)
 class Tango:
-    """A block, which may be opened again, by one thread at a time."""
+    """Context manager with quantized products; it may be reopened, by one thread at a time."""
 
     products: QuantizedProducts
     exact: tuple[nn.Module, ...]
     exact_logits: bool
     seed: int
     taken: dict[str, int] = field(default_factory=dict)
-    """Products that ran on codes in the forward pass, by kind, since the block was made."""
+    """Number of quantized products in forward passes, by kind, since the block was created."""
     left: dict[str, int] = field(default_factory=dict)
-    """Products that were not taken, by kind; those that are exact by request are not among them."""
+    """Number of products that ran unchanged, by kind, without those in float32 by request."""
     _hooks: list[Any] = field(default_factory=list)
     _paused: int = 0
     _open: bool = False
 
     @property
     def quantized(self) -> Quantized:
-        """Elements that were quantized, and those that products took, forward and backward."""
+        """Numbers of quantized elements and of operand elements, forward and backward."""
         return self.products.quantized
 
     def __enter__(self) -> Tango:
         if self._open:
-            raise RuntimeError("a block must be opened once at a time, this one is open; call tango() for another")
+            raise RuntimeError("a block cannot be opened while it is open; call tango() for another one")
         _install()
         self._open, self._paused = True, 0
-        nobody = torch.empty(0, dtype=torch.int64)
-        self.products.begin(PassRows(nobody, self.seed, next(_passes) % 2**32))
+        no_ids = torch.empty(0, dtype=torch.int64)
+        self.products.begin(PassRows(no_ids, self.seed, next(_passes) % 2**32))
         for module in self.exact:
             self._hooks.append(module.register_forward_pre_hook(self._pause))
             self._hooks.append(module.register_forward_hook(self._resume, always_call=True))
@@ -135,7 +134,7 @@ class Tango:
 
     @contextmanager
     def exactly(self) -> Iterator[None]:
-        """Keep products in float32 in a part of the block."""
+        """Run products in float32 within a part of the block."""
         self._paused += 1
         try:
             yield
@@ -149,7 +148,7 @@ class Tango:
         self._paused -= 1
 
     def linear(self, x: Tensor, weight: Tensor) -> Tensor | None:
-        """Return ``x weight``, or None if it is none of rows and a matrix in float32."""
+        """Compute ``x weight``, or return None unless ``x`` is at least a matrix, ``weight`` a matrix, both float32."""
         if weight.dim() != 2 or x.dim() < 2 or not _float32(x, weight) or 0 in x.shape:
             self._leave("dense")
             return None
@@ -158,7 +157,13 @@ class Tango:
         return product.view(*x.shape[:-1], weight.shape[1])
 
     def by_type(self, x: Tensor, weights: Tensor, lengths: Tensor) -> Tensor | None:
-        """Return the product of runs of rows, each with the weight of its type, or None if they are not float32."""
+        """Multiply each segment of rows by the weight of its type, or return None unless both are float32.
+
+        Args:
+            x: rows sorted by type, ``(N, D)``.
+            weights: ``(types, D, O)``.
+            lengths: rows of each type, ``(types,)``.
+        """
         if weights.dim() != 3 or x.dim() != 2 or not _float32(x, weights) or 0 in (*x.shape, *weights.shape):
             self._leave("by type")
             return None
@@ -167,7 +172,7 @@ class Tango:
         return product
 
     def sums(self, gidx: Any, op: str, reduce: str, lhs: Tensor | None, rhs: Tensor | None) -> Tensor | None:
-        """Return DGL's ``gspmm`` of one type of edges, or None if it is none of rows in float32 that are added up."""
+        """Compute DGL's ``gspmm`` for one edge type, or return None unless it is a sum of float32 rows."""
         kind = f"{op} {reduce}"
         if reduce != "sum" or not _float32(*(each for each in (lhs, rhs) if each is not None)):
             self._leave(kind)
@@ -191,12 +196,12 @@ class Tango:
             return None
         assert lhs is not None and rhs is not None
         self._take(kind)
-        weights = edges.by_row(rhs.reshape(-1, heads))
+        weights = edges.by_row(rhs.reshape(-1, heads))  # (E, K)
         summed: Tensor = WeightedSum.apply(weights, lhs.reshape(len(lhs), heads, -1), edges.matrix, self.products)
         return summed.view(-1, *lhs.shape[1:])
 
     def numbers(self, gidx: Any, op: str, lhs: Tensor, rhs: Tensor) -> Tensor | None:
-        """Return DGL's ``gsddmm`` from both ends of edges, or None if it is neither a sum nor a product of equals."""
+        """Compute DGL's ``gsddmm`` on both ends of edges, or return None unless it adds or multiplies equal shapes."""
         if op not in ("add", "dot") or lhs.shape[1:] != rhs.shape[1:] or not _float32(lhs, rhs) or lhs.numel() == 0:
             self._leave(op)
             return None
@@ -220,7 +225,7 @@ def _float32(*tensors: Tensor) -> bool:
 
 
 def _heads(rows: Tensor, edges: Tensor) -> int | None:
-    """Return how many numbers an edge has for the features of a row, or None if it has one for each feature."""
+    """Return the number of heads of edge weights, or None if an edge has a weight for each feature."""
     if math.prod(edges.shape[1:]) == 1:
         return 1
     if rows.dim() == edges.dim() and edges.shape[-1] == 1 and edges.shape[1:-1] == rows.shape[1:-1]:
@@ -229,7 +234,7 @@ def _heads(rows: Tensor, edges: Tensor) -> int | None:
 
 
 def _flat(rows: Tensor) -> Tensor:
-    """Rows side by side; a matrix itself, so that products that share it find it."""
+    """Return rows as a matrix; a matrix is returned itself, so that products can reuse its cached operand."""
     return rows if rows.dim() == 2 else rows.reshape(len(rows), -1)
 
 
@@ -240,7 +245,7 @@ _opened = 0
 
 
 def _blocks() -> list[Tango]:
-    """The blocks that are open on this thread, the innermost last."""
+    """Return the blocks that are open on this thread, the innermost last."""
     if not hasattr(_here, "blocks"):
         _here.blocks = []
     blocks: list[Tango] = _here.blocks
@@ -248,25 +253,25 @@ def _blocks() -> list[Tango]:
 
 
 def _block() -> Tango | None:
-    """The block that counts here, if there is one and it is not paused."""
+    """Return the innermost block of this thread, or None if there is none or it is paused."""
     blocks = _blocks()
     return blocks[-1] if blocks and not blocks[-1]._paused else None
 
 
 def _install() -> None:
-    """Put what looks for a block in the place of PyTorch's and DGL's products, where no other thread has."""
+    """Replace the products of PyTorch and DGL by ones that check for an open block; only for the first block."""
     global _opened
     with _lock:
         if _opened == 0:
             _replace(torch.nn.functional, "linear", _linear)
             _replace(torch, "matmul", _matmul)
             _replace(torch, "bmm", _bmm)
-            _replace(Tensor, "__matmul__", _at)
+            _replace(Tensor, "__matmul__", _matmul_operator)
             try:
                 from dgl import backend
                 from dgl.ops import sddmm, spmm
             except ImportError:
-                pass  # products with weights alone: models of torch_geometric, for instance
+                pass  # without DGL only dense products are replaced, for instance in models of torch_geometric
             else:
                 _replace(spmm, "gspmm_internal", _gspmm)
                 _replace(sddmm, "gsddmm_internal", _gsddmm)
@@ -282,7 +287,7 @@ def _uninstall() -> None:
         while _opened == 0 and _originals:
             place, name, original = _originals.pop()
             if original is None:
-                delattr(place, name)  # what it stood in front of is inherited
+                delattr(place, name)  # the original is an inherited attribute, so nothing is to be restored
             else:
                 setattr(place, name, original)
 
@@ -312,8 +317,8 @@ def _matmul(original: Any) -> Any:
     return matmul
 
 
-def _at(original: Any) -> Any:
-    def at(self: Tensor, other: Any) -> Any:
+def _matmul_operator(original: Any) -> Any:
+    def matmul_operator(self: Tensor, other: Any) -> Any:
         block, product = _block(), None
         if block is not None and isinstance(other, nn.Parameter):
             product = block.linear(self, other)
@@ -321,7 +326,7 @@ def _at(original: Any) -> Any:
             block._leave("@")
         return original(self, other) if product is None else product
 
-    return at
+    return matmul_operator
 
 
 def _bmm(original: Any) -> Any:
@@ -340,7 +345,7 @@ def _segment_mm(original: Any) -> Any:
         if block is None:
             return original(a, b, seglen_a)
         product = block.by_type(a, b, seglen_a)
-        with block.exactly():  # what it is made of counts once, as a whole
+        with block.exactly():  # products inside the original are not counted again
             return original(a, b, seglen_a) if product is None else product
 
     return segment_mm
@@ -351,7 +356,7 @@ def _gather_mm(original: Any) -> Any:
         block = _block()
         if block is None:
             return original(*operands, **settings)
-        block._leave("gather_mm")  # DGL's for widths up to 8; wider rows come by segment_mm
+        block._leave("gather_mm")  # DGL uses it up to width 8, and segment_mm for wider rows
         with block.exactly():
             return original(*operands, **settings)
 

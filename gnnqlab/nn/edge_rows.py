@@ -1,7 +1,7 @@
-"""What a model makes of features of edges, on the rows of the edges into this worker's own nodes.
+"""Edge features in models: their mean over a node's in-edges, and attention with a term per edge.
 
-An edge lives with its destination, and so do its features: under a cut of nodes none of them ever travels, and the
-bytes of an epoch are those of the graph without them.
+An edge is stored with its destination, and so are its features: under an edge-cut they are never sent, and the bytes of
+an epoch do not depend on them.
 
 Letters: N owned rows, H halo rows, E edges into owned rows, F features of an edge, K heads, D features of a head.
 """
@@ -25,7 +25,7 @@ def edge_features(g: GraphPass) -> Tensor:
     """Return the features of the edges into this worker's nodes, ``(E, F)`` in the order of its matrices' edges.
 
     Raises:
-        ValueError: if the graph's edges have none.
+        ValueError: if the graph has no edge features.
 
     Example:
         >>> from gnnqlab.graph import Graph
@@ -37,8 +37,8 @@ def edge_features(g: GraphPass) -> Tensor:
     features = g.graph.edge_features
     if features is None:
         raise ValueError(
-            "a layer over features of edges needs a graph that has some, got one without; give edge_features= to "
-            "Graph.from_edges, or build the model without them"
+            "this layer needs a graph with edge features, got one without; pass edge_features= to Graph.from_edges, "
+            "or build the model without them"
         )
     if features.device != g.graph.device:
         features = g.graph.edge_features = features.to(g.graph.device)
@@ -46,9 +46,9 @@ def edge_features(g: GraphPass) -> Tensor:
 
 
 def edge_means(g: GraphPass) -> Tensor:
-    """Return ``y_v = sum over u in N(v) of α(u, v) e_uv`` with the α of ``mean``: ``w_uv`` over the sum of weights.
+    """Compute ``y_v = sum over u in N(v) of α(u, v) e_uv`` with α of ``mean``: ``w_uv`` over the sum of weights.
 
-    Nothing of it is learnt, so it is computed once a training, not once an epoch, and no row travels for it.
+    It has no learnt parameters, so it is computed once per training and needs no exchange.
 
     Returns:
         float32 ``(N, F)``; zeros for a node without edges.
@@ -70,27 +70,28 @@ def edge_means(g: GraphPass) -> Tensor:
 def attend_edges(
     g: GraphPass, z: Tensor, a_source: Tensor, a_target: Tensor, edge_logits: Tensor, *, slope: float = 0.2
 ) -> Tensor:
-    """Return ``y_v = sum over u of softmax_u(leaky(<a_target, z_v> + <a_source, z_u> + l_uv)) z_u``.
+    """Compute ``y_v = sum over u of softmax_u(leaky(<a_target, z_v> + <a_source, z_u> + l_uv)) z_u``.
 
-    The rows of neighbours come as for any other look; then logits, softmax and sums are computed edge by edge. Two
-    buffers of ``(E, K)`` are kept for the backward pass, where attention without terms of edges keeps none.
+    Halo rows are received as for any aggregation; then logits, softmax and sums are computed per edge. Two tensors of
+    ``(E, K)`` are saved for backward; attention without edge terms saves none.
 
     Args:
+        g: the pass over the graph.
         z: projected rows of owned nodes, float32 ``(N, K, D)``.
         a_source, a_target: the two halves of the attention vector, ``(K, D)``.
         edge_logits: l, ``(E, K)``.
-        slope: of the leaky rectifier, in (0, 1].
+        slope: negative slope of the leaky ReLU, in (0, 1].
 
     Returns:
         float32 ``(N, K, D)``; zeros for a node without neighbours.
 
     Raises:
-        ValueError: on a graph whose edges have weights, or if the exchange cannot bring whole rows of this epoch.
+        ValueError: on a graph with edge weights, or if the exchange cannot provide all rows of this epoch.
     """
     if g.graph.weighted:
         refuse_attention("attention over features of edges")
     adjacency = g.graph.adjacency("sum")
-    rows = g.extend(z.flatten(1)).unflatten(1, z.shape[1:])
+    rows = g.extend(z.flatten(1)).unflatten(1, z.shape[1:])  # (N, K, D) -> (N + H, K, D)
 
     def run(rows: Tensor, z: Tensor, edge_logits: Tensor) -> Tensor:
         source, target = (rows * a_source).sum(-1), (z * a_target).sum(-1)
@@ -101,18 +102,18 @@ def attend_edges(
 
 
 def require_width(model: str, width: int, g: GraphPass) -> None:
-    """Refuse a pass over edges that have other features than a model was built for.
+    """Check that the graph has as many features per edge as the model was built for.
 
     Raises:
-        ValueError: saying what to do.
+        ValueError: if the numbers differ.
     """
     features = g.graph.edge_features
-    came = 0 if features is None else int(features.shape[1])
-    if came == width:
+    columns = 0 if features is None else int(features.shape[1])
+    if columns == width:
         return
     if not width:
-        refuse_features(f"model {model}", "was built without a place for features of edges")
+        refuse_features(f"model {model}", "was built without edge features")
     raise ValueError(
-        f"model {model} was built for {width} features an edge, got a graph with {came}; build the model for this "
-        "graph, or give it the graph it was trained on"
+        f"model {model} was built for {width} features per edge, got a graph with {columns}; build the model for this "
+        "graph, or run it on the graph it was trained on"
     )

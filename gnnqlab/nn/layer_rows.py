@@ -1,4 +1,4 @@
-"""Which rows the layers of a model take: its own way of representing nodes, layer by layer."""
+"""Inputs of a model's layers: the node embeddings at each depth."""
 
 from __future__ import annotations
 
@@ -16,51 +16,52 @@ __all__ = ["layer_rows"]
 
 
 def layer_rows(model: nn.Module, graph: ModelGraph, layer: int, *, epoch: int = 0) -> Tensor:
-    """Return the rows that one layer of a model takes, of all nodes of a graph.
+    """Return the input of one layer of a model for all nodes of a graph.
 
     A layer is a product of rows with a weight matrix: ``g.linear``, ``g.affine`` or ``g.convolve`` of a pass, or a
-    module of ``torch.nn``. Layers are counted as they are called; products of the same rows, one after the other, are
+    module of ``torch.nn``. Layers are numbered in the order of their calls; consecutive products of the same rows are
     one layer.
 
     Args:
-        model: in evaluation mode.
+        model: the model, in evaluation mode.
         graph: the graph.
-        layer: 0 is the first, which takes the features; -1 the last, whose result are most models' logits.
-        epoch: what the pass says of itself.
+        layer: 0 is the first, with the features as input; -1 the last, which returns the logits in most models.
+        epoch: epoch of the pass.
 
     Returns:
-        float32 ``(N, D)``, in the order of the graph's rows, before the layer has looked at neighbours.
+        float32 ``(N, D)``, in the order of the graph's rows, before the layer aggregates neighbours.
 
     Raises:
         ValueError: if the model has no such layer.
     """
-    taken = _TakenRows(graph.ids.numel(), layer)
-    # A pass knows its own products; a module of torch.nn is not called through it.
+    recorder = _InputRecorder(graph.ids.numel(), layer)
+    # Products of a pass emit events; modules of torch.nn do not, so they need hooks.
     modules = [module for module in model.modules() if type(module).__module__.startswith("torch.nn.")]
     matrices = [module for module in modules if any(p.dim() >= 2 for p in module.parameters(recurse=False))]
-    hooks = [module.register_forward_pre_hook(taken.inputs) for module in matrices]
+    hooks = [module.register_forward_pre_hook(recorder.inputs) for module in matrices]
     try:
-        model(graph.at(epoch, training=False, observers=Observers([taken])), graph.features)
+        model(graph.at(epoch, training=False, observers=Observers([recorder])), graph.features)
     finally:
         for hook in hooks:
             hook.remove()
-    return taken.rows()
+    return recorder.rows()
 
 
-class _TakenRows(Observer):
-    """The rows that layers took, as far as one of them is wanted."""
+class _InputRecorder(Observer):
+    """Observer that records the input of one layer."""
 
     def __init__(self, num_rows: int, layer: int) -> None:
         self._num_rows, self._layer, self._count = num_rows, layer, 0
         self._last: Tensor | SparseInput | None = None
-        self._kept: deque[Tensor] = deque(maxlen=max(1, -layer))
+        # For a negative layer the last -layer inputs are stored: the total is only known after the pass.
+        self._inputs: deque[Tensor] = deque(maxlen=max(1, -layer))
 
     def take(self, x: Tensor | SparseInput) -> None:
-        """Count a layer; copy its rows if they may be those that are wanted, for who follows may write over them."""
-        if x is self._last or len(x.shape) != 2 or x.shape[0] != self._num_rows:
+        """Count a layer, and copy its input if it may be the requested one; later operations may overwrite it."""
+        if x is self._last or len(x.shape) != 2 or x.shape[0] != self._num_rows:  # same rows again, or not node rows
             return
         if self._layer < 0 or self._layer == self._count:
-            self._kept.append(x.to_dense() if isinstance(x, SparseInput) else _copy(x))
+            self._inputs.append(x.to_dense() if isinstance(x, SparseInput) else _copy(x))
         self._last, self._count = x, self._count + 1
 
     def on_operation_started(self, event: OperationStarted) -> None:
@@ -70,7 +71,7 @@ class _TakenRows(Observer):
             self.take(event.inputs[1])
 
     def inputs(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
-        """Count a call of a module."""
+        """Record the call of a module."""
         for x in inputs[:1]:
             self.take(x)
 
@@ -80,9 +81,9 @@ class _TakenRows(Observer):
                 f"a layer of this model must be one of {-self._count} to {self._count - 1}, got {self._layer}"
                 if self._count
                 else "a model must multiply rows with g.linear, g.affine, g.convolve or a module of torch.nn for its "
-                "layers to be seen, got none that does"
+                "layers to be recorded, got none that does"
             )
-        return self._kept[0]
+        return self._inputs[0]
 
 
 def _copy(x: Tensor) -> Tensor:

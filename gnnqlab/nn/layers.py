@@ -1,4 +1,4 @@
-"""The graph layers: one weighted sum of neighbours, one projection, in the cheaper order."""
+"""Graph layers: aggregation and projection, in the cheaper order."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["GraphConvolution", "Projection", "SageConvolution", "glorot", "proje
 
 
 def projects_first(in_features: int, out_features: int) -> bool:
-    """Whether rows are projected before they are aggregated, and so travel with the smaller width.
+    """Return True if a layer projects before it aggregates, which sends rows of the smaller dimension.
 
-    The rule of ``dgl.nn``'s ``GraphConv`` and ``SAGEConv``, the same for every system.
+    The rule of ``dgl.nn``'s ``GraphConv`` and ``SAGEConv``, identical for every system.
     """
     return in_features > out_features
 
 
 class GraphConvolution(nn.Module):
-    """GCN layer (Kipf & Welling, 2017): ``P X W + b`` with ``P = D_in^-1/2 A D_out^-1/2``, A and D with edge weights.
+    """GCN layer (Kipf & Welling, 2017): ``P X W + b`` with ``P = D_in^-1/2 A D_out^-1/2``; A and D use edge weights.
 
     Agrees with ``dgl.nn.GraphConv(norm="both")``: Glorot-uniform ``W (in, out)``, ``b = 0``.
     """
@@ -43,14 +43,14 @@ class GraphConvolution(nn.Module):
 
 
 class SageConvolution(nn.Module):
-    """GraphSAGE-mean layer (Hamilton et al., 2017), full batch: ``X W_s + mean(X) W_n + b``; a mean by edge weights.
+    """GraphSAGE-mean layer (Hamilton et al., 2017), full batch: ``X W_s + mean(X) W_n + b``, with edge weights if any.
 
     Agrees with ``dgl.nn.SAGEConv("mean")``: Glorot-uniform weights with gain sqrt(2), ``b = 0``.
 
-    Where edges have features, ``mean over u of (x_u W_n + e_uv W_e)``: a message is linear in both, as of a row and its
-    edge's features side by side before one matrix. So it is ``mean(x_u) W_n + mean(e_uv) W_e``, whose second mean is a
-    constant that is computed once (:func:`gnnqlab.nn.edge_rows.edge_means`): an epoch adds a product of ``(N, F)`` and
-    ``(F, O)``, in float32, no work at edges, and nothing that travels. A sampler of rows leaves no feature out.
+    With edge features, ``mean over u of (x_u W_n + e_uv W_e)``: a message is linear in both, as if node and edge
+    features were concatenated. So it equals ``mean(x_u) W_n + mean(e_uv) W_e``, whose second mean is constant and
+    computed once (:func:`gnnqlab.nn.edge_rows.edge_means`): an epoch adds a float32 product of ``(N, F)`` and
+    ``(F, O)``, but no work per edge and no communication. Sampling of boundary rows does not affect edge features.
     """
 
     def __init__(
@@ -83,9 +83,9 @@ class SageConvolution(nn.Module):
 
 
 class Projection(nn.Module):
-    """``X W + b``, weights ``(in, out)`` and bias uniform within 1/sqrt(in), as ``torch.nn.Linear`` draws them.
+    """Dense layer ``X W + b``; weights ``(in, out)`` and bias are uniform within 1/sqrt(in), as in ``torch.nn.Linear``.
 
-    Sparse features cost their stored values only.
+    The cost with sparse features is proportional to their stored values.
     """
 
     def __init__(self, in_features: int, out_features: int, *, generator: torch.Generator) -> None:

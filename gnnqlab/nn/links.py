@@ -1,4 +1,4 @@
-"""Prediction of links: edges held back, edges that are not there, and the area under the curve."""
+"""Link prediction: held-out edges, negative edges, and the area under the ROC curve."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["area_under_curve", "held_back", "negative_edges"]
 
 
 def area_under_curve(positive: Tensor, negative: Tensor) -> float:
-    """Return the chance that a positive score is above a negative one, ties counted as half (ROC AUC).
+    """Compute the ROC AUC: the probability that a positive score exceeds a negative one; ties count half.
 
     ``(sum of ranks of positives - n+ (n+ + 1) / 2) / (n+ n-)`` with ranks averaged over ties.
 
@@ -17,26 +17,29 @@ def area_under_curve(positive: Tensor, negative: Tensor) -> float:
         positive, negative: scores ``(n+,)`` and ``(n-,)``.
 
     Raises:
-        ValueError: if there are no scores of one kind, or some are not numbers.
+        ValueError: if there are no scores of one kind, or some are NaN.
 
     Example:
         >>> area_under_curve(torch.tensor([2.0, 1.0]), torch.tensor([1.0, 0.0]))
         0.875
     """
     if positive.numel() == 0 or negative.numel() == 0:
-        raise ValueError(f"scores of both kinds must be given, got {positive.numel()} and {negative.numel()}")
+        raise ValueError(
+            f"positive and negative scores must not be empty, got {positive.numel()} and {negative.numel()}"
+        )
     scores = torch.cat([positive.detach().flatten(), negative.detach().flatten()]).double()
     if scores.isnan().any():
-        raise ValueError("scores must be numbers, got NaN among them; lower the learning rate")
+        raise ValueError("scores must be numbers, got NaN; lower the learning rate")
     _, place, counts = scores.unique(return_inverse=True, return_counts=True)
     last = counts.cumsum(0).double()
+    # Mean rank of a group of ties: its last rank less half of the number of its other members.
     ranks = (last - (counts.double() - 1) / 2)[place]
     n, m = positive.numel(), negative.numel()
     return float((ranks[:n].sum() - n * (n + 1) / 2) / (n * m))
 
 
 def held_back(count: int, share: float, *, seed: int) -> Tensor:
-    """Return which edges are kept for testing, bool ``(count,)``; they must be left out of message passing.
+    """Choose test edges at random, as a mask, bool ``(count,)``; they must be excluded from message passing.
 
     Example:
         >>> int(held_back(100, 0.1, seed=0).sum())
@@ -44,18 +47,19 @@ def held_back(count: int, share: float, *, seed: int) -> Tensor:
     """
     if not 0.0 < share < 1.0:
         raise ValueError(f"share must lie in (0, 1), got {share}")
-    held = torch.zeros(count, dtype=torch.bool)
-    held[torch.randperm(count, generator=torch.Generator().manual_seed(seed))[: round(share * count)]] = True
-    return held
+    test_edges = torch.zeros(count, dtype=torch.bool)
+    test_edges[torch.randperm(count, generator=torch.Generator().manual_seed(seed))[: round(share * count)]] = True
+    return test_edges
 
 
 def negative_edges(sources: Tensor, targets: Tensor, num_nodes: int, *, count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Draw pairs of nodes, uniformly, that are neither edges nor a node with itself; the same for a seed.
+    """Sample pairs of different nodes without an edge, uniformly; a function of the seed.
 
     Args:
-        sources, targets: all edges ``(E,)``, those held back among them.
+        sources, targets: all edges ``(E,)``, including held-out ones.
         num_nodes: N.
-        count: pairs wanted; a pair may come more than once.
+        count: number of pairs; a pair may occur more than once.
+        seed: seed of the samples.
 
     Raises:
         ValueError: if there is no such pair.

@@ -1,10 +1,10 @@
-"""The face of a graph that a model sees: linear, aggregate, attend, extend, dropout; the same, distributed or not.
+"""Graph interface of models: linear, aggregate, attend, extend, dropout; identical for one and for many workers.
 
-A model is called with one *pass* over a graph, ``model(graph.at(epoch, training=True), graph.features)``,
-and never knows how many workers there are, nor in which precision its products run. Randomness inside a pass is a
-function of (seed, epoch, place in the model, global node id, column), so a row's dropout mask does not depend on who
-owns it. A model says ``dropout=`` where it looks at neighbours, rather than dropping its rows before: then a worker
-that keeps rows of others over epochs has them whole, and puts this epoch's mask on itself.
+A model is called with one *pass* over a graph, ``model(graph.at(epoch, training=True), graph.features)``, and is
+independent of the number of workers and of the precision of its products. Randomness inside a pass is a function of
+(seed, epoch, position in the model, global node id, column), so a row's dropout mask does not depend on its owner. A
+model passes ``dropout=`` to an aggregation instead of dropping its rows before: then a worker with stale or cached
+halo rows has them without dropout, and applies this epoch's mask itself.
 """
 
 from __future__ import annotations
@@ -41,19 +41,20 @@ __all__ = ["GraphPass", "LocalGraph", "ModelGraph", "WorkerGraph"]
 
 
 class ModelGraph(ABC):
-    """A graph as models and the trainer see it: a whole one, or one worker's shard."""
+    """Graph on which models run: a whole one, or one worker's shard."""
 
     ids: Tensor
     """Global ids of the rows of ``features``, int64 ``(N,)``."""
     features: Tensor | SparseInput
     seed: int
     weighted = False
-    """Whether edges have weights."""
+    """True if edges have weights."""
     edge_features: Tensor | None = None
-    """Of each edge into the rows here, float32 ``(E, F)``; :mod:`gnnqlab.nn.edge_rows` is what models make of them."""
+    """Features of the edges into local rows, float32 ``(E, F)``; used by :mod:`gnnqlab.nn.edge_rows`."""
     edge_means: Tensor | None = None
+    """Cached mean of the edge features of each local row, float32 ``(N, F)``."""
     observers: Observers = NO_OBSERVERS
-    """Receive the events of training passes."""
+    """Observers of training passes."""
 
     def __init__(self, features: Tensor | SparseRows, exchange: Exchange, device: torch.device | str) -> None:
         if features.shape[1] == 0:
@@ -63,12 +64,12 @@ class ModelGraph(ABC):
         else:
             self.features = features.to(device)
         self.exchange = exchange
-        """Looks at neighbours."""
+        """Exchange that aggregates neighbours, local and remote."""
         self._adjacencies: dict[str, Adjacency] = {}
         self.device = torch.device(device)
 
     def densify_features(self) -> None:
-        """Hold sparse features densely, for models that aggregate them before projecting."""
+        """Convert sparse features to dense ones, for models that aggregate before they project."""
         if isinstance(self.features, SparseInput):
             self.features = self.features.to_dense()
 
@@ -84,21 +85,24 @@ class ModelGraph(ABC):
         """Open one pass of a model over this graph.
 
         Args:
-            epoch, training: which pass it is.
-            clock: told what the pass spends its time on.
-            remakes: open already; told how results are made again, which are then not kept for the backward pass.
-            observers: of this pass; by default those of the graph if it is a training pass, else none.
+            epoch: epoch of the pass, which enters its random numbers.
+            training: True for a training pass.
+            clock: phase timer of the pass; ``None``: not timed.
+            remakes: open recompute context, which recomputes registered results in the backward pass instead of saving
+                them.
+            observers: observers of this pass; by default those of the graph in a training pass, else none.
 
         Raises:
-            ValueError: if products that make operands of their own are to be made again.
+            ValueError: if ``remakes`` is given and the products cannot be recomputed.
         """
         if observers is None:
             observers = self.observers if training else NO_OBSERVERS
+        # Without observers of operations the plain class avoids a call per operation.
         kind = _ReportingPass if observers.operation_started or observers.operation_ended else GraphPass
         return kind(self, epoch, training, clock, remakes, observers)
 
     def adjacency(self, alpha: str) -> Adjacency:
-        """Return the aggregation matrix with weights α, made once for each kind of α."""
+        """Return the aggregation matrix with weights α, cached for each kind of α."""
         if alpha not in self._adjacencies:
             self._adjacencies[alpha] = self._weighted(alpha).to(self.device)
         return self._adjacencies[alpha]
@@ -110,8 +114,8 @@ class ModelGraph(ABC):
 class GraphPass(RowPasses):
     """One forward pass (and its backward) of a model over a graph in one epoch.
 
-    Products run as the axis ``compute`` says, and in float32 where a model asks for ``exact`` ones: in the layer before
-    the loss.
+    Products run in the precision of the axis ``compute``, or in float32 with ``exact=True``, which models pass in the
+    layer before the loss.
     """
 
     def __init__(
@@ -125,8 +129,8 @@ class GraphPass(RowPasses):
     ) -> None:
         if remakes is not None and not graph.exchange.products.remade:
             raise ValueError(
-                "keep_for_backward 'sums' and 'nothing' make products of float32 again, got products that prepare "
-                "operands of their own, once a pass; choose compute float32 or keep_for_backward 'all'"
+                "keep_for_backward 'sums' and 'nothing' recompute float32 products, got products that prepare their "
+                "operands once per pass; choose compute float32 or keep_for_backward 'all'"
             )
         self._remakes = remakes
         self.graph, self.epoch, self.training, self.clock = graph, epoch, training, clock
@@ -148,7 +152,7 @@ class GraphPass(RowPasses):
     def linear(
         self, x: Tensor | SparseInput, weight: Tensor, bias: Tensor | None = None, *, exact: bool = False
     ) -> Tensor:
-        """Return ``x weight + bias``, float32 ``(N, O)``; sparse features cost their stored values only."""
+        """Compute ``x weight + bias``, float32 ``(N, O)``; a sparse ``x`` is multiplied by its stored values only."""
         products = self._products.exact if exact else self._products
         x = self.exactly(x) if exact else x
 
@@ -160,12 +164,12 @@ class GraphPass(RowPasses):
         return self._made(y, run, x, weight, bias)
 
     def exactly(self, x: Tensor | SparseInput) -> Tensor | SparseInput:
-        """Return rows as exact products take them: who has several of the same rows asks once."""
+        """Convert rows to float32 for exact products; call it once for several products of the same rows."""
         return to_float32(x) if isinstance(x, Tensor) else x
 
     def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
-        """Return ``beta base + alpha x weight``, float32 ``(N, O)``; with ``x`` as its own base that is one product."""
-        if base is x:
+        """Compute ``beta base + alpha x weight``, float32 ``(N, O)``; if ``base`` is ``x``, with a single product."""
+        if base is x:  # beta x + alpha x W = x (beta I + alpha W)
             mix = partial(self._products.mixed, weight=weight, beta=beta, alpha=alpha)
             return self._made(timed(self.clock, "products", mix, x), mix, x)
 
@@ -175,16 +179,16 @@ class GraphPass(RowPasses):
         return self._made(timed(self.clock, "products", run, base, x), run, base, x)
 
     def aggregate(self, x: Tensor, *, alpha: str = "symmetric", dropout: float = 0.0, exact: bool = False) -> Tensor:
-        """Return ``y_v = sum over u in N(v) of α(u, v) x_u`` (AdaQP Eq. 3, without its self term).
+        """Aggregate ``y_v = sum over u in N(v) of α(u, v) x_u`` (AdaQP Eq. 3, without its self term).
 
-        A self loop of the graph brings v's own row into the sum.
+        With a self loop in the graph the sum includes v's own row.
 
         Args:
             x: rows of owned nodes, float32 ``(N, D)``.
-            alpha: ``symmetric`` (GCN), ``mean`` (GraphSAGE) or ``sum``; from global degrees and the weights of edges,
-                as :meth:`gnnqlab.partition.Shard.alpha` has them.
-            dropout: probability of dropping an element of x first, own rows and others'; see :meth:`dropout`.
-            exact: multiply float32 rows.
+            alpha: ``symmetric`` (GCN), ``mean`` (GraphSAGE) or ``sum``; from global degrees and edge weights, as in
+                :meth:`gnnqlab.partition.Shard.alpha`.
+            dropout: probability of dropping an element of local and halo rows first; see :meth:`dropout`.
+            exact: True to aggregate in float32.
 
         Returns:
             float32 ``(N, D)``.
@@ -206,11 +210,13 @@ class GraphPass(RowPasses):
         dropout: float = 0.0,
         exact: bool = False,
     ) -> Tensor:
-        """Return ``aggregate(x) weight + x self_weight + bias``: a layer whose products can run while rows travel.
+        """Compute ``aggregate(x) weight + x self_weight + bias``: a layer whose products can overlap the exchange.
 
         Args:
             x: rows of owned nodes, float32 ``(N, D)``.
-            weight: ``(D, O)``; ``self_weight`` the same, or ``None`` for no such term; ``bias`` ``(O,)``.
+            weight: ``(D, O)``.
+            bias: ``(O,)``.
+            self_weight: ``(D, O)``, or ``None`` without this term.
             alpha, dropout, exact: as for :meth:`aggregate`.
 
         Returns:
@@ -219,7 +225,7 @@ class GraphPass(RowPasses):
         graph = self.graph
         x, context = self._look(x, dropout, exact)
         operands = graph.adjacency(alpha), x.contiguous(), weight, bias, self_weight, context
-        if self.observers.neighbours_summed:
+        if self.observers.neighbours_summed:  # the fused convolution does not expose its sums
             in_steps = _InSteps(graph.exchange.products, partial(self._sum, alpha))
             return self._report(x, convolve_in_steps(in_steps, *operands), context)
         return self._report(x, graph.exchange.convolve(*operands), context)
@@ -227,21 +233,21 @@ class GraphPass(RowPasses):
     def attend(
         self, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float = 0.2, exact: bool = False
     ) -> Tensor:
-        """Return ``y_v = sum over u in N(v) of softmax_u(leaky(<a_target, z_v> + <a_source, z_u>)) z_u`` (GAT).
+        """Compute ``y_v = sum over u in N(v) of softmax_u(leaky(<a_target, z_v> + <a_source, z_u>)) z_u`` (GAT).
 
         A self loop of the graph lets v attend to itself.
 
         Args:
             z: projected rows of owned nodes, float32 ``(N, K, F)``: K heads of F features.
             a_source, a_target: the two halves of the attention vector, ``(K, F)``.
-            slope: of the leaky rectifier, in (0, 1].
+            slope: negative slope of the leaky ReLU, in (0, 1].
             exact: as for :meth:`aggregate`.
 
         Returns:
             float32 ``(N, K, F)``; zeros for a node without neighbours.
 
         Raises:
-            ValueError: on a graph whose edges have weights; see :func:`gnnqlab.graph.edge_data.refuse_attention`.
+            ValueError: on a graph with edge weights; see :func:`gnnqlab.graph.edge_data.refuse_attention`.
         """
         graph = self.graph
         if graph.weighted:
@@ -253,11 +259,11 @@ class GraphPass(RowPasses):
         )
 
     def extend(self, x: Tensor) -> Tensor:
-        """Return the rows of owned nodes with those of halo nodes behind them, for anything else."""
+        """Append the halo rows to the owned rows, ``(N, D) -> (N + H, D)``, for layers not covered by other methods."""
         return self.graph.exchange.extend(to_float32(x).contiguous(), self._next_context(x))
 
     def next_aggregation(self, x: Tensor) -> AggregationContext:
-        """Return the look at neighbours that comes next, for who exchanges such rows without a graph."""
+        """Return the context of the next aggregation, for callers that exchange its rows themselves."""
         return self._next_context(x)
 
     @overload
@@ -265,7 +271,7 @@ class GraphPass(RowPasses):
     @overload
     def dropout(self, x: Tensor | SparseInput, p: float) -> Tensor | SparseInput: ...
     def dropout(self, x: Tensor | SparseInput, p: float) -> Tensor | SparseInput:
-        """Drop each element with probability p and rescale the others; nothing outside training."""
+        """Drop each element with probability p and rescale the others; the identity outside training."""
         drop = self._next_drop(p)
         if drop is None:
             return x
@@ -278,17 +284,16 @@ class GraphPass(RowPasses):
         return self._made(drop.own(x), drop.rows, x, self.ids)
 
     def aggregates_before_projection(self, x: Tensor | SparseInput, dropout: float) -> bool:
-        """Return whether rows must be looked at before they are projected, though they were narrower projected.
+        """Return True if rows must be aggregated before they are projected, though projected rows have fewer columns.
 
-        So it is where receivers drop their elements: a projected row has its mask inside, that of the epoch it is from,
-        and nobody can take it out. Raw features are dropped by their owner and projected all the same: they may be
-        thousands of columns wide.
+        This holds if receivers apply dropout: a projected row contains the mask of its epoch, which cannot be removed.
+        Raw features are dropped by their owner and projected first in any case: they may have thousands of columns.
         """
         dropped = self.training and dropout > 0.0 and x is not self.graph.features
         return dropped and self.graph.exchange.aggregates_before_projection
 
     def _sum(self, alpha: str, adjacency: Adjacency, x: Tensor, context: AggregationContext) -> Tensor:
-        """Return the sums over neighbours of a convolution in steps; report them."""
+        """Aggregate for a convolution in steps, and report the sums."""
         sums = self.graph.exchange.aggregate(adjacency, x, context)
         self._report_sums(alpha, x, sums, context)
         return sums
@@ -299,7 +304,7 @@ class GraphPass(RowPasses):
             self.observers.emit(self.observers.neighbours_summed, event)
 
     def _report(self, input: Tensor, output: Tensor, context: AggregationContext) -> Tensor:
-        """Return the result of an aggregation; report it, and the first of a training pass to the products."""
+        """Report the result of an aggregation, the first of a training pass to the products too, and return it."""
         if self.training and not self._looked:
             self._looked = True
             self._products.on_first_aggregation(output.detach())
@@ -309,12 +314,13 @@ class GraphPass(RowPasses):
         return output
 
     def _look(self, x: Tensor, p: float, exact: bool) -> tuple[Tensor, AggregationContext]:
-        """Return the rows for a look at neighbours that drops their elements: before dropout where it is the hop's."""
+        """Return input rows and context of an aggregation; dropout is applied here, or later by the exchange."""
         drop = self._next_drop(p)
         ahead, self._ahead = self._ahead, None
         x = to_float32(x) if exact else x
         if drop is None:
             return x, self._next_context(x, exact)
+        # With stale or cached halo rows the exchange applies this epoch's mask, so rows are sent without it.
         if self.graph.exchange.uses_stale_rows:
             return x, replace(self._next_context(x, exact), drop=drop, ahead=ahead)
         x = self._made(drop.own(x), drop.rows, x, self.ids)
@@ -345,14 +351,14 @@ _ReportingPass = reporting(GraphPass)
 
 @dataclass
 class _InSteps:
-    """An exchange whose convolutions sum first, and multiply the sums."""
+    """Exchange whose convolutions aggregate first and then multiply the sums."""
 
     products: Products
     aggregate: Callable[[Adjacency, Tensor, AggregationContext], Tensor]
 
 
 class LocalGraph(ModelGraph):
-    """A whole graph in one process: the truth that workers are held against."""
+    """A whole graph in one process: the reference for distributed runs."""
 
     def __init__(
         self, graph: Graph, *, seed: int = 0, device: torch.device | str = "cpu", products: Products = PLAIN
@@ -371,7 +377,7 @@ class LocalGraph(ModelGraph):
 
 
 class WorkerGraph(ModelGraph):
-    """One worker's shard, joined to its peers by an exchange."""
+    """One worker's shard, connected to its peers by an exchange."""
 
     def __init__(self, shard: Shard, exchange: Exchange, *, seed: int = 0, device: torch.device | str = "cpu") -> None:
         super().__init__(shard.features, exchange, device)

@@ -1,4 +1,4 @@
-"""The layer of message passing: a message for every edge, of both of its ends and its own features."""
+"""Message-passing layer: one message per edge, from both of its ends and its features."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["MessageConvolution"]
 
 
 class MessageConvolution(nn.Module):
-    """MPNN layer (Gilmer et al., ICML 2017, Eq. 1 and 2): a message for each edge, summed at its destination.
+    """MPNN layer (Gilmer et al., ICML 2017, Eq. 1 and 2): one message per edge, summed at its destination.
 
     ``m_uv = relu(x_u W_1 + x_v W_2 + e_uv W_3 + c)``, ``y_v = x_v W_s + (sum over u of α(u, v) m_uv) W_m + b``, with
-    α of ``mean`` or ``sum``, by the weights of edges. The update is linear; norm and activation follow in the stack.
+    α of ``mean`` or ``sum``, from edge weights. The update is linear; norm and activation follow in the stack.
 
-    Both ends are projected where they live: ``x W_1`` travels, as wide as messages; features of edges lie with their
-    destination. What is kept for the backward pass grows with edges: the messages, ``4 E hidden`` bytes a layer
-    for E edges into a worker's nodes, and twice that while they are made; a layer that sums rows keeps rows of nodes
-    alone. A model with this layer is registered with ``edges="rows"``.
+    Both ends are projected on their owners: ``x W_1`` is sent, with the dimension of messages; edge features are stored
+    with the destination. Memory saved for backward grows with the edges: ``4 E hidden`` bytes of messages per layer for
+    E edges into a worker's nodes, and twice that while they are computed; a layer that aggregates rows saves node rows
+    only. A model with this layer is registered with ``edges="rows"``.
 
     Example:
         >>> from gnnqlab.graph import Graph
@@ -52,24 +52,24 @@ class MessageConvolution(nn.Module):
         edge_features: int,
         sums: Literal["mean", "sum"] = "mean",
     ) -> None:
-        """Draw the weights.
+        """Initialize the weights.
 
         Args:
-            in_features, out_features: width of rows before and after.
-            hidden: width of messages.
-            generator: source of the weights: Glorot with gain sqrt(2); biases are 0.
-            edge_features: F, of each edge, at least 1.
-            sums: α.
+            in_features, out_features: number of features per node before and after.
+            hidden: dimension of messages.
+            generator: random generator of the weights: Glorot with gain sqrt(2); biases are 0.
+            edge_features: number of features per edge F, at least 1.
+            sums: kind of α.
 
         Raises:
-            ValueError: for a graph whose edges have no features: nothing would keep a sampler, or a schedule of older
-                rows, from it.
+            ValueError: without edge features; the model would then be accepted with samplers and stale rows, which
+                this layer does not support.
         """
         super().__init__()
         if edge_features < 1:
             raise ValueError(
-                f"messages are made of features of edges, edge_features must be at least 1, got {edge_features}; give "
-                "the graph edge_features=, or choose a model of nodes alone, as graphsage"
+                f"messages need edge features, edge_features must be at least 1, got {edge_features}; pass "
+                "edge_features= to the graph, or choose a model without them, such as graphsage"
             )
         self.sums: Literal["mean", "sum"] = sums
 
@@ -90,7 +90,7 @@ class MessageConvolution(nn.Module):
         of_edges = features_of_edges(g)
 
         def run(source: Tensor, target: Tensor) -> Tensor:
-            m = torch.addmm(sddmm_add(adjacency, source, target), of_edges, self.weight_edge)
+            m = torch.addmm(sddmm_add(adjacency, source, target), of_edges, self.weight_edge)  # (E, hidden)
             return aggregate(adjacency.by_edge, functional.relu(m)) @ self.weight_message
 
         messages = timed(g.clock, "products", run, source, target)

@@ -25,7 +25,7 @@ OPERATIONS = {
     "dropout": "dropout",
     "_look": "prepare",
 }
-"""Method of a pass -> name of the operation in its events."""
+"""Method of a pass -> name of the operation in events."""
 
 
 class _Pass(Protocol):
@@ -38,7 +38,7 @@ Kind = TypeVar("Kind")
 
 
 def reporting(kind: type[Kind]) -> type[Kind]:
-    """Return a subclass of a pass that reports each operation; the pass itself makes no extra call."""
+    """Return a subclass of a pass that reports each operation; an unobserved pass has no overhead."""
     methods = {name: _reported(getattr(kind, name), operation) for name, operation in OPERATIONS.items()}
     return type(f"Reporting{kind.__name__}", (kind,), methods)
 
@@ -46,14 +46,14 @@ def reporting(kind: type[Kind]) -> type[Kind]:
 def _reported(method: Callable[..., Any], operation: str) -> Callable[..., Any]:
     @wraps(method)
     def run(self: _Pass, *args: Any, **kwargs: Any) -> Any:
-        to = self.observers
+        observers = self.observers
         inputs = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor | SparseInput | nn.Module)]
-        place = to.rank, self.epoch, self._hops, operation, tuple(inputs)
-        if to.operation_started:
-            to.emit(to.operation_started, OperationStarted(*place))
+        fields = observers.rank, self.epoch, self._hops, operation, tuple(inputs)
+        if observers.operation_started:
+            observers.emit(observers.operation_started, OperationStarted(*fields))
         output = method(self, *args, **kwargs)
-        if to.operation_ended:
-            to.emit(to.operation_ended, OperationEnded(*place, output))
+        if observers.operation_ended:
+            observers.emit(observers.operation_ended, OperationEnded(*fields, output))
         return output
 
     return run

@@ -1,4 +1,4 @@
-"""What a pass does to the rows of a worker alone: norms, activations, dropout, joins; no other row is looked at."""
+"""Row-wise operations of a pass: norms, activations, dropout, joins; a result row depends on its own row only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["RowPasses"]
 
 
 class RowPasses(ABC):
-    """The part of a pass over a graph that needs no neighbour."""
+    """The operations of a pass that need no neighbours."""
 
     clock: PassClock | None
     observers: Observers
@@ -33,22 +33,22 @@ class RowPasses(ABC):
     @property
     @abstractmethod
     def _keeps_rows(self) -> bool:
-        """Whether rows travel, and are kept, as they are before dropout."""
+        """True if rows are exchanged and cached before dropout, since receivers use them in other epochs."""
 
     _ahead: PrecomputedDropout | None = None
-    """What the latest :meth:`activate` has dropped already for the look that comes next."""
+    """Rows after dropout, precomputed by the latest :meth:`activate` for the next aggregation."""
 
     @abstractmethod
     def _next_drop(self, p: float) -> Drop | None: ...
 
     @abstractmethod
     def _drop_to_come(self, p: float) -> Drop | None:
-        """Return what :meth:`_next_drop` would, without taking it."""
+        """Return the next dropout mask as :meth:`_next_drop`, without advancing its counter."""
 
     def rowwise(self, compute: Callable[..., Tensor], *rows: Tensor) -> Tensor:
-        """Return ``compute(*rows)``: norms, activations, sums, whatever looks at no other row and multiplies nothing.
+        """Return ``compute(*rows)`` for a row-wise function: norms, activations, sums, but no matrix product.
 
-        It would be the same without; but then nobody could say what its seconds were spent on.
+        The result equals a direct call; this method adds timing, recompute and the precision of the pass.
 
         Example:
             ``h = g.rowwise(torch.relu, h)``
@@ -57,9 +57,9 @@ class RowPasses(ABC):
         return self._made(timed(self.clock, "elementwise", run, *rows), run, *rows)
 
     def residual(self, x: Tensor, first: Tensor, share: float) -> tuple[Tensor, Tensor]:
-        """Return ``(1 - share) x + share first``, and ``first`` for the next layer that joins it.
+        """Return ``(1 - share) x + share first``, and ``first`` for the next layer.
 
-        Handed on from layer to layer, the gradients of ``first`` are added up in the passes that find them.
+        Passing ``first`` from layer to layer accumulates its gradient within the backward kernels of the layers.
 
         Example:
             ``h, h0 = g.residual(h, h0, 0.1)``
@@ -69,12 +69,12 @@ class RowPasses(ABC):
         return self._made(joined, partial(torch.lerp, weight=share), x, first), again
 
     def join(self, layers: Sequence[Tensor], how: str, *, dropout: float = 0.0) -> Tensor:
-        """Return ``dropout(join(layers))``: layers ``(N, D)`` side by side, or the largest of each element.
+        """Compute ``dropout(join(layers))``: the concatenation of layers ``(N, D)``, or their elementwise maximum.
 
         Args:
-            layers: float32 ``(N, D)``.
+            layers: results of the layers, float32 ``(N, D)``.
             how: one of ``gnnqlab.kernels.rowwise.jumping_knowledge.JOINS``.
-            dropout: of the join; nothing outside training.
+            dropout: probability of dropping an element of the result; ignored outside training.
 
         Example:
             ``h = g.join([h1, h2, h3], "cat", dropout=p)``
@@ -91,18 +91,18 @@ class RowPasses(ABC):
         dropout: float = 0.0,
         looked_at: bool = True,
     ) -> Tensor:
-        """Return ``dropout(activation(norm(y)))``, ``(N, D)``: all that stands between two layers, in one pass.
+        """Compute ``dropout(activation(norm(y)))``, ``(N, D)``: all operations between two layers, in one pass.
 
-        Where rows must travel as they are before dropout, this returns those, and the look at neighbours drops them
-        with the probability that :meth:`left` says: it finds what it sums made in the same pass. ``y`` may be written
-        over.
+        If rows are exchanged before dropout, this returns the rows before dropout, and the next aggregation drops them
+        with the probability of :meth:`left`; the dropped rows are precomputed here in the same pass. ``y`` may be
+        overwritten.
 
         Args:
             y: the result of a layer, float32 ``(N, D)``.
-            norm: over columns, or none.
+            norm: LayerNorm over columns, or ``None``.
             activation: one of ``gnnqlab.kernels.rowwise.nodewise.ACTIVATIONS``.
-            dropout: of the next layer's input; see :meth:`dropout`.
-            looked_at: whether these rows go to a look at neighbours; else they are dropped here in any case.
+            dropout: dropout of the next layer's input; see :meth:`dropout`.
+            looked_at: True if the next operation aggregates these rows; otherwise dropout is applied here in any case.
 
         Example:
             ``h = g.activate(y, norm, dropout=p)``, then ``y = convolution(g, h, dropout=g.left(p))``
@@ -111,14 +111,14 @@ class RowPasses(ABC):
             return self._activate_ahead(y, norm, activation, drop)
         mask = self._mask(dropout, looked_at)
         run = partial(self._products.nodewise, activation=activation, mask=mask)
-        inplace = self._remakes is None
+        inplace = self._remakes is None  # recomputing the result needs y
         h = timed(self.clock, "elementwise", partial(run, inplace=inplace), y, _affine(norm))
         return self._made(h, run, y, _affine(norm))
 
     def activate_both(
         self, y: Tensor, norm: nn.LayerNorm | None = None, *, activation: str = "relu", dropout: float = 0.0
     ) -> tuple[Tensor, Tensor]:
-        """Return the rows before dropout and those that the next look takes, both as :meth:`activate` makes them."""
+        """Return the rows before dropout and the input of the next aggregation, both as in :meth:`activate`."""
         if (drop := self._drop_ahead(dropout)) is not None:
             whole = self._activate_ahead(y, norm, activation, drop)
             return whole, whole
@@ -130,11 +130,11 @@ class RowPasses(ABC):
         return whole, whole if dropped is whole else self._made(dropped, partial(again, mask=mask), y, affine)
 
     def left(self, dropout: float) -> float:
-        """Return the probability with which a look still has to drop rows that :meth:`activate` made with this one."""
+        """Return the dropout that an aggregation must still apply after :meth:`activate` with this probability."""
         return dropout if self._keeps_rows else 0.0
 
     def _drop_ahead(self, p: float) -> Drop | None:
-        """Return the mask of the next look where it may be put on before: rows are kept, and none are made again."""
+        """Return the mask of the next aggregation if it may be applied now: rows are cached, nothing is recomputed."""
         return self._drop_to_come(p) if self._keeps_rows and self._remakes is None else None
 
     def _activate_ahead(self, y: Tensor, norm: nn.LayerNorm | None, activation: str, drop: Drop) -> Tensor:
@@ -147,7 +147,7 @@ class RowPasses(ABC):
         return _mask_of(None if looked_at and self._keeps_rows else self._next_drop(p))
 
     def _made(self, result: Tensor, remake: Callable[..., Tensor], *inputs: Any) -> Tensor:
-        """Return a result after saying how it is made again, if somebody does that."""
+        """Register how to recompute a result in the backward pass, if the pass recomputes; return the result."""
         if self._remakes is not None:
             self._remakes.made(result, remake, *inputs)
         return result

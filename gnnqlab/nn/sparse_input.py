@@ -1,4 +1,4 @@
-"""A wide, sparse feature matrix whose projection costs its stored values, not its width."""
+"""Sparse feature matrix whose projection costs as much as its stored values, independent of its width."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SparseInput:
 
     matrix: Adjacency
     values: Tensor
-    """Stored values, float32 ``(nnz,)``; those of the matrix, or what dropout left of them."""
+    """Stored values, float32 ``(nnz,)``; those of the matrix, or those after dropout."""
 
     @classmethod
     def from_rows(cls, rows: SparseRows, device: torch.device | str = "cpu") -> SparseInput:
@@ -35,13 +35,13 @@ class SparseInput:
         return self.matrix.num_rows, self.matrix.num_columns
 
     def to_dense(self) -> Tensor:
-        """Return float32 ``(N, D)``."""
+        """Convert to a dense matrix, float32 ``(N, D)``."""
         dense = torch.zeros(self.shape, device=self.values.device)
         dense[self._row_of_value(), self.matrix.indices.long()] = self.values
         return dense
 
     def dropout(self, ids: Tensor, *, p: float, seed: int, epoch: int, stream: int) -> SparseInput:
-        """Drop stored values; the mask is that of the dense matrix, read at the stored places."""
+        """Drop stored values with the mask that the dense matrix would have at their positions."""
         values = dropout_values(
             self.values,
             ids[self._row_of_value()],
@@ -58,7 +58,7 @@ class SparseInput:
 
 
 def project(products: Products, x: Tensor | SparseInput, weight: Tensor) -> Tensor:
-    """Return ``x @ weight``; a sparse ``x`` is multiplied by its stored values only, which stay float32."""
+    """Compute ``x @ weight``; for a sparse ``x`` from its stored values only, which stay in float32."""
     if isinstance(x, SparseInput):
         product: Tensor = _SparseProduct.apply(weight, x, products)
         return product
@@ -74,8 +74,8 @@ class _SparseProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         x: SparseInput = ctx.x
-        transposed = x.matrix.transposed
-        if x.values is not x.matrix.weights:
+        transposed = x.matrix.transposed  # (D, N), cached
+        if x.values is not x.matrix.weights:  # after dropout the cached transpose has other values
             transposed = _with_values(transposed, x.values[x.matrix.transposed_edges])
         return ctx.products.spmm(transposed, ctx.products.operand(gradients[0].contiguous())), None, None
 

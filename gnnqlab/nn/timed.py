@@ -1,10 +1,10 @@
-"""Names what a pass spends its time on, forward and backward: a model's own computations between the exchanges.
+"""Phases of a pass, forward and backward: timing of a model's own computations between exchanges.
 
-A computation runs in its phase of the epoch's clock. Its backward pass belongs to PyTorch, which runs it node by node:
-the phase opens again ahead of the node that made the result, and ends ahead of one that made an input. What no
-computation names stays with the phase ``other``.
+A computation runs in a phase of the epoch's timer. In the backward pass PyTorch runs autograd nodes one by one: the
+phase starts again before the node that created the result, and ends before a node that created an input. Time outside
+named computations is counted as ``other``.
 
-Some microseconds a computation, in all some hundredths of a millisecond an epoch.
+The overhead is a few microseconds per computation, some hundredths of a millisecond per epoch.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ __all__ = ["PassClock", "timed"]
 T = TypeVar("T")
 
 _TIMED = "_gnnqlab_timed"
-"""Attribute of a tensor whose backward pass opens a phase by itself. A view of it, or a sum, does not have it."""
+"""Attribute of a tensor whose autograd node starts a phase itself; views and sums of the tensor do not have it."""
 
 
 class PassClock(Protocol):
-    """The clock of an epoch, as far as a pass uses it; ``gnnqlab.train.loop.phase_timer.PhaseTimer`` is one."""
+    """Interface of the epoch's phase timer; implemented by ``gnnqlab.train.loop.phase_timer.PhaseTimer``."""
 
     def enter(self, phase: str) -> str:
-        """Open a phase from here on; return the one that was open."""
+        """Start a phase, and return the one that was running."""
 
     def enter_hook(self, phase: str) -> Callable[[object], None]:
-        """Return what opens a phase from then on, whatever it is given."""
+        """Return a hook that starts a phase when called; its argument is ignored."""
 
 
 def timed(clock: PassClock | None, phase: str, compute: Callable[..., T], *inputs: Any) -> T:
-    """Return ``compute(*inputs)``, its seconds and those of its backward pass counted as a phase.
+    """Return ``compute(*inputs)``; its time, forward and backward, is counted as a phase.
 
     Args:
-        clock: of the epoch; without one nothing is measured.
-        phase: for instance ``products``.
-        compute: what is to be done; its result may be a tuple of tensors.
-        inputs: what it is done to; where tensors among them need gradients, the backward pass ends with these.
+        clock: phase timer of the epoch; ``None``: nothing is measured.
+        phase: name of the phase, for instance ``products``.
+        compute: the function; its result may be a tuple of tensors.
+        inputs: its arguments; the backward phase ends at the autograd nodes of tensors among them.
     """
     if clock is None:
         return compute(*inputs)
     for x in inputs:
-        # What made a timed input opens its own phase. Of a parameter a hook would stay for good.
+        # The node of a timed input starts its own phase. Leaves (parameters) have no node, and a hook would persist.
         if isinstance(x, Tensor) and x.grad_fn is not None and not hasattr(x, _TIMED):
             x.grad_fn.register_prehook(clock.enter_hook("other"))
-    around = clock.enter(phase)
+    outer = clock.enter(phase)
     try:
         out = compute(*inputs)
     finally:
-        clock.enter(around)
+        clock.enter(outer)
     for each in out if isinstance(out, tuple) else (out,):
         if isinstance(each, Tensor) and each.grad_fn is not None:
             each.grad_fn.register_prehook(clock.enter_hook(phase))
-            setattr(each, _TIMED, True)
+            setattr(each, _TIMED, True)  # its own backward phase starts at this node
     return out

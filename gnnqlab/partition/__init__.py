@@ -1,4 +1,4 @@
-"""Who owns nodes and edges: partitioners, their cuts, shards, and what a partition costs."""
+"""Partitioning: partitioners, the cuts they return, one shard per worker, and the quality of a partition."""
 
 from gnnqlab.callable_module import make_callable
 from gnnqlab.partition.contiguous import Contiguous

@@ -1,12 +1,12 @@
 """One worker's share of a graph cut into contiguous blocks of rows (CAGNET, SANCUS).
 
 Local ids: the rows of the worker's own block in ascending order, then those of the other blocks, block after block. A
-shard holds two matrices over them, its rows of A and its rows of A's transpose: gradients come back along the edges
-that leave, which on a directed graph are other ones than those that arrive. Whole blocks travel, so all other nodes
-are its halo, though no more than one block of them is held at a time.
+shard holds two matrices over them, its rows of A and its rows of A's transpose: gradients follow the out-edges, which
+differ from the in-edges on a directed graph. Whole blocks are sent, so all other nodes are halo nodes, though at most
+one remote block is in memory at a time.
 
 With replication c, the workers ``i c .. i c + c - 1`` all compute the rows of block i, each from its own share of the
-columns; the nodes of a block have their masters, who answer for loss and score, among them in equal parts.
+columns; they share the masters of the block's nodes, which count in loss and score, in equal parts.
 
 Letters: N rows of the own block, V nodes, Q blocks, P workers, c replication.
 """
@@ -32,10 +32,10 @@ __all__ = ["BlockMatrix", "BlockShard", "block_sizes", "build_block_shard"]
 
 @dataclass(frozen=True, eq=False)
 class BlockMatrix(Adjacency):
-    """A worker's rows of A, and its rows of A's transpose beside them."""
+    """A worker's rows of A and of A's transpose."""
 
     returning: Adjacency | None = None
-    """``(N, V)``: the edges that leave the rows here, by which gradients return."""
+    """Out-edges of this worker's rows, ``(N, V)``, for the backward pass."""
 
     def to(self, device: torch.device | str) -> BlockMatrix:
         if torch.device(device) == self.device:
@@ -47,27 +47,27 @@ class BlockMatrix(Adjacency):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BlockShard(Shard):
-    """What one worker knows under a cut into blocks: the edges into its block, and those out of it.
+    """One worker's shard of a block partition: the in-edges and out-edges of its block.
 
-    Fields of the base class: ``owned`` are the nodes whose master it is, ``halo`` all others; rows of features, labels
-    and masks are those of the block ``(N,)``, masks false where the master is elsewhere; degrees are of all local
-    nodes ``(V,)``. No row is central: each may have neighbours in any block.
+    Fields of the base class: ``owned`` are the nodes mastered by this worker, ``halo`` all others; features, labels
+    and masks have a row per node of the block ``(N,)``, masks are false where the master is another worker; degrees
+    are of all local nodes ``(V,)``. No row is central: each may have neighbours in any block.
     """
 
     cuts: ClassVar[str] = "blocks"
 
     replication: int
-    """c."""
+    """Number of workers that compute the same block, c."""
     block: Tensor
-    """Global ids of the rows here, ascending, int64 ``(N,)``."""
+    """Global ids of the block's rows, ascending, int64 ``(N,)``."""
     block_splits: Tensor
-    """Rows of each block, int64 ``(Q,)``."""
+    """Number of rows of each block, int64 ``(Q,)``."""
     leaving_indptr: Tensor
-    """CSR by source over the rows here, int64 ``(N + 1,)``."""
+    """CSR by source over the block's rows, int64 ``(N + 1,)``."""
     leaving_indices: Tensor
     """Local column ids of the destinations, int32."""
     leaving_weights: Tensor | None = None
-    """As ``edge_weights``, of the edges that leave."""
+    """Weights of the out-edges, as ``edge_weights``."""
 
     @property
     def row_ids(self) -> Tensor:
@@ -79,17 +79,17 @@ class BlockShard(Shard):
 
     @property
     def row(self) -> int:
-        """Which block this is, i."""
+        """Index of this block, i."""
         return self.rank // self.replication
 
     @property
     def column(self) -> int:
-        """Which share of the columns it sums, j."""
+        """Index of this worker's share of the columns, j."""
         return self.rank % self.replication
 
     @property
     def num_marginal(self) -> int:
-        """Owned nodes whose sums need rows of other workers: those with a neighbour in another block."""
+        """Number of owned nodes with a neighbour in another block."""
         return int(self._needs_others[torch.isin(self.block, self.owned)].sum())
 
     @property
@@ -97,7 +97,7 @@ class BlockShard(Shard):
         return int(self._of_copies.sum())
 
     def independent_edges(self, direction: str) -> int:
-        """Return how many terms of sums are of the own block."""
+        """Count the edges whose both ends are in this block; they need no row of another worker."""
         indices = self.indices if direction == "forward" else self.leaving_indices
         return int((indices < self.block.numel()).sum())
 
@@ -117,7 +117,7 @@ class BlockShard(Shard):
         return {"central": self.num_owned - self.num_marginal, "marginal": self.num_marginal, "halo": self.num_halo}
 
     def plan(self, direction: str, device: torch.device | str = "cpu") -> Plan:
-        """Return who sends which rows to whom where blocks stand side by side: all rows to all, gradients home.
+        """Return the exchange plan of whole blocks: all rows to all workers, gradients back to the owners.
 
         Raises:
             ValueError: if ``direction`` is neither ``forward`` nor ``backward``.
@@ -125,14 +125,14 @@ class BlockShard(Shard):
         return replace(super().plan(direction, device), to_all=direction == "forward")
 
     def gather(self, device: torch.device | str = "cpu") -> Plan:
-        """Return who sends which partial sums of the block to whom: each node's go to its master."""
+        """Return the plan that reduces partial sums of the block at each node's master."""
         own = self._slice(self.rank, device)
         send = tuple(self._slice(peer, device) for peer in self._members)
         receive = tuple(replace(own, peer=peer) for peer in self._members)
         return Plan(self.rank, self.workers, send=send, receive=receive, accumulate=True, parts=True)
 
     def scatter(self, device: torch.device | str = "cpu") -> Plan:
-        """Return who sends which totals of the block to whom: masters theirs, to all who compute it."""
+        """Return the plan that sends totals from masters to all workers that compute the block."""
         own = self._slice(self.rank, device)
         send = tuple(replace(own, peer=peer) for peer in self._members)
         receive = tuple(self._slice(peer, device) for peer in self._members)
@@ -145,7 +145,7 @@ class BlockShard(Shard):
         return [each for each in range(first, first + self.replication) if each != self.rank]
 
     def _slice(self, member: int, device: torch.device | str) -> Route:
-        """Return the rows of the block whose master is one of its workers."""
+        """Return the route of the block's rows that are mastered by ``member``."""
         sizes = block_sizes(self.block.numel(), self.replication)
         place = member % self.replication
         first = int(sizes[:place].sum())
@@ -153,15 +153,16 @@ class BlockShard(Shard):
         return Route(peer=member, rows=rows.to(device), ids=self.block[rows].to(device), first=first)
 
     def stages(self, column: int | None = None) -> range:
-        """Return the blocks whose columns a column of workers sums: an equal share of them, the last one the rest."""
+        """Return the blocks summed by a column of workers: an equal share, and the remainder for the last column."""
         blocks, c = self.block_splits.numel(), self.replication
         share = blocks // c
         j = self.column if column is None else column
         return range(j * share, blocks if j == c - 1 else (j + 1) * share)
 
     def columns_of(self, block: int) -> tuple[int, int]:
-        """Return the first local id of a block's nodes, and the one behind its last."""
+        """Return the local ids of a block's nodes as a half-open interval ``(first, end)``."""
         size = int(self.block_splits[block])
+        # The own block has the first local ids, so blocks before it are shifted by its size.
         if block == self.row:
             return 0, size
         before = int(self.block_splits[:block].sum())
@@ -169,7 +170,7 @@ class BlockShard(Shard):
         return first, first + size
 
     def matrix(self, alpha: str) -> BlockMatrix:
-        """Return the rows of A with weights α, ``(N, V)``, those of its transpose beside them."""
+        """Return this worker's rows of A and of its transpose, with weights α, ``(N, V)`` each."""
         returning = Adjacency(
             self.leaving_indptr, self.leaving_indices, self._leaving_alpha(alpha), num_columns=self.num_columns
         )
@@ -177,7 +178,7 @@ class BlockShard(Shard):
         return BlockMatrix(*arriving, num_columns=self.num_columns, returning=returning)
 
     def _leaving_alpha(self, kind: str) -> Tensor:
-        """α of the edges that leave: source and destination change places."""
+        """Return α of the out-edges: source and destination are swapped."""
         if kind == "mean":
             alpha = divisors(self.in_degrees).reciprocal()[self.leaving_indices.long()]
             return (alpha if self.leaving_weights is None else alpha * self.leaving_weights).float()
@@ -186,7 +187,7 @@ class BlockShard(Shard):
 
 
 def block_sizes(num_nodes: int, blocks: int) -> Tensor:
-    """Return the rows of each block, int64 ``(Q,)``: equal ones, the first few one longer.
+    """Return the sizes of equal blocks, int64 ``(Q,)``; the first few are one row longer.
 
     Example:
         >>> block_sizes(10, 4).tolist()
@@ -201,28 +202,31 @@ def build_block_shard(graph: Graph, owner: Tensor, rank: int, workers: int, repl
     Args:
         graph: the whole graph.
         owner: the master of every node, int64 ``(V,)``, ascending.
-        rank: the worker whose share to build.
+        rank: rank of the shard's worker.
         workers: P.
         replication: c.
 
     Raises:
-        ValueError: if another graph was cut.
+        ValueError: if ``owner`` is of another graph, or edges have features.
     """
     if graph.edge_features is not None:
-        refuse_features("a cut into blocks", "shares out edges without their features")
+        refuse_features("a block partition", "distributes edges without their features")
     num_nodes = graph.num_nodes
     if owner.shape != (num_nodes,):
-        raise ValueError(f"a cut must have a master for each of {num_nodes} nodes, got {tuple(owner.shape)}")
+        raise ValueError(
+            f"owner must hold a master for each of {num_nodes} nodes, got shape {tuple(owner.shape)}; cut this graph"
+        )
     splits = (owner // replication).bincount(minlength=workers // replication)
     row, firsts = rank // replication, torch.cat([torch.zeros(1, dtype=torch.int64), splits.cumsum(0)])
     first, last = int(firsts[row]), int(firsts[row + 1])
     block = torch.arange(first, last)
-    nodes = torch.cat([block, torch.arange(first), torch.arange(last, num_nodes)])
+    nodes = torch.cat([block, torch.arange(first), torch.arange(last, num_nodes)])  # own block first
     local = torch.empty(num_nodes, dtype=torch.int32)
     local[nodes] = torch.arange(num_nodes, dtype=torch.int32)
 
     source = graph.indices.long()
     target = torch.repeat_interleave(torch.arange(num_nodes), graph.in_degrees)
+    # CSR by destination for the forward pass, by source for the backward pass.
     arriving, leaving = (_rows(*ends, first, last, local) for ends in ((target, source), (source, target)))
     masters = owner[block] == rank
     others = owner != rank
@@ -249,7 +253,7 @@ def build_block_shard(graph: Graph, owner: Tensor, rank: int, workers: int, repl
 
 
 def _rows(rows: Tensor, columns: Tensor, first: int, last: int, local: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the CSR of the edges whose row lies in ``[first, last)``, columns as local ids, and those edges."""
+    """Return the CSR of the edges with rows in ``[first, last)``, columns as local ids, and the edges' indices."""
     edges = ((rows >= first) & (rows < last)).nonzero().flatten()
     here = rows[edges] - first
     order = torch.argsort(here, stable=True)

@@ -1,4 +1,4 @@
-"""What a cut of either kind costs in connections (CDFGNN Table 3), asked of cut, graph and hosts alone."""
+"""Connections of a vertex-cut (CDFGNN Table 3), counted from cut, graph and hosts without building shards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Met", "copies_of", "count_met", "measure_vertex_cut"]
 
 
 def copies_of(cut: VertexCut, graph: Graph) -> tuple[Tensor, Tensor]:
-    """Return every copy of a node, mirrors and masters: its node and its worker, int64, by worker, then by node.
+    """Return node and worker of every copy, masters and mirrors, int64, sorted by worker, then by node.
 
     Example:
         >>> from gnnqlab.graph.generate import sbm
@@ -32,36 +32,37 @@ def copies_of(cut: VertexCut, graph: Graph) -> tuple[Tensor, Tensor]:
     nodes = graph.num_nodes
     part, source = cut.part.long(), graph.indices.long()
     target = torch.repeat_interleave(torch.arange(nodes), graph.in_degrees)
-    held = torch.zeros(cut.workers, nodes, dtype=torch.bool)
-    held[part, source] = True
-    held[part, target] = True
-    held[cut.owner, torch.arange(nodes)] = True
-    worker, node = held.nonzero(as_tuple=True)
+    has_copy = torch.zeros(cut.workers, nodes, dtype=torch.bool)
+    has_copy[part, source] = True
+    has_copy[part, target] = True
+    has_copy[cut.owner, torch.arange(nodes)] = True
+    worker, node = has_copy.nonzero(as_tuple=True)
     return node, worker
 
 
 @dataclass(frozen=True, kw_only=True)
 class Met:
-    """Rows of one synchronisation where the copies of a node meet on their host, both ways."""
+    """Rows sent in one synchronisation with host aggregation, in both directions."""
 
     inner: int
     outer: int
-    """One for each pair of node and host other than its master's, there and back."""
+    """Rows between hosts: one each way for each pair of a node and a host that has a mirror but not the master."""
     most_inner: int
-    """Of one worker's sent rows, as ``most_outer``."""
+    """Largest number of rows that one worker sends within its host."""
     most_outer: int
+    """Largest number of rows that one worker sends to other hosts."""
 
 
 def count_met(cut: VertexCut, graph: Graph, *, per_host: int) -> Met:
-    """Count the rows that travel where copies meet, as :func:`measure_vertex_cut` counts those of copies that do not.
+    """Count the rows exchanged with host aggregation; :func:`measure_vertex_cut` counts those without it.
 
-    CDFGNN's outer connections are of copies that do not meet: in the rows with γ = 0 of its Table 3 for 2 hosts x 8,
-    outer / (inner + outer) of the RF - 1 mirrors of a node is 1.2, and distinct other hosts are 1 at most.
+    CDFGNN's outer connections are without host aggregation: in its Table 3 for 2 hosts x 8 with γ = 0, outer / (inner
+    + outer) of the RF - 1 mirrors per node is 1.2, while a node has mirrors on at most 1 other host.
 
     Args:
-        cut: of this graph.
+        cut: a vertex-cut of ``graph``.
         graph: the whole graph.
-        per_host: workers on one host; consecutive ranks share a host.
+        per_host: number of workers per host; consecutive ranks share a host.
 
     Example:
         >>> from gnnqlab.graph.generate import sbm
@@ -74,10 +75,11 @@ def count_met(cut: VertexCut, graph: Graph, *, per_host: int) -> Met:
     """
     workers, nodes = cut.workers, graph.num_nodes
     node, worker = copies_of(cut, graph)
-    held = torch.zeros(nodes, workers, dtype=torch.bool)
-    held[node, worker] = True
-    stands = representatives(torch.arange(nodes), held, cut.owner, workers // per_host)
+    has_copy = torch.zeros(nodes, workers, dtype=torch.bool)
+    has_copy[node, worker] = True
+    stands = representatives(torch.arange(nodes), has_copy, cut.owner, workers // per_host)
     meets_at = stands[node, worker // per_host]
+    # Within a host copies send to their representative, which alone sends to the master.
     goes_to = torch.where(meets_at == worker, cut.owner[node], meets_at)
     gathered = torch.bincount(worker * workers + goes_to, minlength=workers**2).view(workers, workers)
     gathered.fill_diagonal_(0)
@@ -89,17 +91,17 @@ def count_met(cut: VertexCut, graph: Graph, *, per_host: int) -> Met:
 
 
 def measure_vertex_cut(cut: VertexCut, graph: Graph, *, per_host: int | None = None) -> Quality:
-    """Compute :class:`Quality` of a cut of edges; rows that travel are those of one synchronisation.
+    """Compute the :class:`Quality` of a vertex-cut; exchanged rows are those of one synchronisation.
 
-    In a synchronisation every mirror sends its partial sum to its master and gets the total back, so ``most_inner`` and
-    ``most_outer`` count what one worker sends in both rounds: its mirrors' rows and its masters' (CDFGNN Table 3).
-    ``edge_cut`` counts edges whose ends have masters on two workers; marginal are nodes with more than one copy;
-    ``edge_imbalance`` counts edges between two nodes, since self loops go with masters.
+    In a synchronisation every mirror sends its partial sum to its master and receives the total, so ``most_inner`` and
+    ``most_outer`` count the rows that one worker sends in both rounds, for its mirrors and its masters (CDFGNN Table
+    3). ``edge_cut`` counts edges whose ends have masters on two workers; nodes with more than one copy are marginal;
+    ``edge_imbalance`` counts edges between two nodes, since self loops are placed with masters.
 
     Args:
-        cut: of this graph.
+        cut: a vertex-cut of ``graph``.
         graph: the whole graph.
-        per_host: workers on one host; consecutive ranks share a host. Default: all on one.
+        per_host: number of workers per host; consecutive ranks share a host. Default: all on one host.
     """
     workers = cut.workers
     per_host = per_host or workers
@@ -107,7 +109,7 @@ def measure_vertex_cut(cut: VertexCut, graph: Graph, *, per_host: int | None = N
     master = cut.owner[node]
     gathered = torch.bincount(worker * workers + master, minlength=workers**2).view(workers, workers)
     gathered.fill_diagonal_(0)
-    rows = gathered + gathered.T
+    rows = gathered + gathered.T  # mirrors send partial sums, masters send totals
     host = torch.arange(workers) // per_host
     inner = rows * (host[:, None] == host[None, :])
     outer = rows - inner

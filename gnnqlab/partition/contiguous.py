@@ -1,4 +1,4 @@
-"""Contiguous blocks of rows: the cut of CAGNET and SANCUS, which asks no graph partitioner."""
+"""Contiguous blocks of rows: the partition of CAGNET and SANCUS, which needs no graph partitioner."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["BlockCut", "Contiguous"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BlockCut(NodeCut):
-    """An owner for each node, ascending, of whose blocks every worker gets whole ones."""
+    """Node owners in ascending order, which form contiguous blocks of rows."""
 
     kind: ClassVar[str] = "nodes"
 
     replication: int = 1
-    """c: how many workers compute the rows of one block."""
+    """Number of workers that compute the rows of one block, c."""
 
     def shard(self, graph: Graph, rank: int) -> BlockShard:
         return build_block_shard(graph, self.owner, rank, self.workers, self.replication)
@@ -35,7 +35,7 @@ class Contiguous(Partitioner):
     """Nodes in the order of their ids, in equal blocks, the first few one node longer.
 
     With replication c (CAGNET's 1.5-D algorithm) there are ``P / c`` blocks, each of which c workers compute together;
-    ``c^2`` must divide P, so that each column of workers has whole blocks to sum.
+    ``c^2`` must divide P, so that each column of workers sums whole blocks.
 
     Example:
         >>> import gnnqlab as gq
@@ -46,16 +46,16 @@ class Contiguous(Partitioner):
     cuts: ClassVar[str] = "blocks"
 
     replication: Annotated[int, Range(1)] = 1
-    """c: how many workers compute the rows of one block, each from a share of the columns."""
+    """Number of workers that compute the rows of one block, each from a share of the columns, c."""
 
     def __post_init__(self) -> None:
         check(self)
 
     def cut(self, graph: Graph, workers: int) -> BlockCut:
-        """Share the nodes out.
+        """Assign every node to a worker.
 
         Raises:
-            ValueError: if there are more workers than nodes, or the square of the replication does not divide them.
+            ValueError: if there are more workers than nodes, or workers are not a multiple of the squared replication.
         """
         check_workers(graph, workers)
         c = self.replication

@@ -1,8 +1,8 @@
-"""What a partitioner returns: a graph cut apart, which makes the shards that workers train on.
+"""Base classes of partitioners and of the cuts they return, from which the workers' shards are built.
 
-To cut in another way: a class with what :class:`Cut` asks for, a line in ``gnnqlab.partition.parts.CUTS``, and shards
-that answer the questions that :class:`~gnnqlab.partition.shard.Shard` answers of itself (``plan``, ``rows_by_kind``,
-``num_owned``, ``num_marginal``, ``num_edges``, ``num_cut_edges``): quality, views and checks ask these alone.
+To add a kind of cut: a subclass of :class:`Cut`, a line in ``gnnqlab.partition.parts.CUTS``, and a shard class with
+the interface of :class:`~gnnqlab.partition.shard.Shard` (``plan``, ``rows_by_kind``, ``num_owned``, ``num_marginal``,
+``num_edges``, ``num_cut_edges``): quality, views and checks use nothing else.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ Part = TypeVar("Part", bound=AxisPart)
 
 
 class Cut(ABC):
-    """Base class of graphs that are shared out among workers."""
+    """Base class of cuts: an assignment of a graph's nodes or edges to workers."""
 
     kind: ClassVar[str] = "nodes"
-    """What was shared out, ``nodes`` or ``edges``; quality and forecasts read it."""
+    """Kind of cut: ``nodes`` (edge-cut) or ``edges`` (vertex-cut); quality and forecasts depend on it."""
 
     workers: int
-    """P."""
+    """Number of workers, P."""
     owner: Tensor
-    """Who answers for each node, its loss and its score, int64 ``(N,)``."""
+    """Rank of each node's owner or master, which counts it in loss and score, int64 ``(N,)``."""
     library: str | None
-    """The library that cut, where there was a choice of several."""
+    """Name of the library that made the cut, if several can."""
 
     @abstractmethod
     def shard(self, graph: Graph, rank: int) -> Shard:
-        """Return one worker's share of the graph that was cut."""
+        """Build one worker's shard of the graph from which this cut was made."""
 
     def save(self, path: Path) -> None:
-        """Write the fields of the cut, a dataclass of tensors, numbers and words, as an ``.npz`` without pickles."""
+        """Write the fields of the cut (tensors, numbers and strings) to an ``.npz`` file without pickles."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         with path.open("wb") as file:
             np.savez(file, **{name: "" if value is None else value for name, value in values.items()})  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read what :meth:`save` wrote."""
+        """Read a cut written by :meth:`save`."""
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         return cls(
@@ -65,22 +65,22 @@ class Partitioner(AxisPart, ABC):
 
     required: ClassVar[tuple[tuple[str, ...], ...]] = (("cut",),)
     cuts: ClassVar[str] = "nodes"
-    """What is shared out, ``nodes``, ``edges`` or ``blocks`` of rows; ``System`` compares it with the exchange's."""
+    """Kind of cut, ``nodes``, ``edges`` or ``blocks`` of rows; ``System`` compares it with the exchange's."""
     repeatable: ClassVar[bool] = True
-    """Whether the same graph is always cut alike; else the first cut is kept on disk."""
+    """True if the same graph always gets an identical cut; otherwise the first cut is stored on disk and reused."""
 
     @property
     def replication(self) -> int:
-        """Return how many workers compute the rows of one block; exchanges of blocks read it."""
+        """Number of workers that compute the rows of one block; broadcast exchanges use it."""
         return 1
 
     @abstractmethod
     def cut(self, graph: Graph, workers: int) -> Cut:
-        """Share a graph out among workers."""
+        """Assign the graph's nodes or edges to workers."""
 
 
 def check_workers(graph: Graph, workers: int) -> None:
-    """Refuse numbers of workers that a graph cannot be shared out among.
+    """Check that a graph can be partitioned among this number of workers.
 
     Raises:
         ValueError: if there are no workers, or more workers than nodes.
@@ -90,7 +90,7 @@ def check_workers(graph: Graph, workers: int) -> None:
 
 
 def on_hosts(part: Part, hosts: int) -> Part:
-    """Return a partitioner or an exchange for a run on so many hosts, each with equally many consecutive workers.
+    """Return a copy of a partitioner or an exchange for a run on ``hosts`` hosts of equally many consecutive workers.
 
     Example:
         >>> from gnnqlab.partition.ebv import EBV
@@ -104,10 +104,10 @@ def on_hosts(part: Part, hosts: int) -> Part:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NodeCut(Cut):
-    """An owner for each node; an edge lies where its destination is, and is cut if its source is elsewhere.
+    """Edge-cut: an owner for each node; an edge is stored with its destination, and is cut if its source is remote.
 
     Raises:
-        ValueError: if ``owner`` is no int64 vector, or names a worker outside ``[0, workers)``.
+        ValueError: if ``owner`` is not an int64 vector, or holds a worker outside ``[0, workers)``.
 
     Example:
         >>> from gnnqlab.graph import load
@@ -119,10 +119,10 @@ class NodeCut(Cut):
     kind: ClassVar[str] = "nodes"
 
     owner: Tensor
-    """int64 ``(N,)``, values in ``[0, workers)``."""
+    """Rank of each node's owner, int64 ``(N,)``, in ``[0, workers)``."""
     workers: int
     library: str | None = None
-    """The library that cut, where there was a choice of several."""
+    """Name of the library that made the cut, if several can."""
 
     def __post_init__(self) -> None:
         if self.owner.dtype != torch.int64 or self.owner.dim() != 1:
@@ -132,9 +132,9 @@ class NodeCut(Cut):
             raise ValueError(f"owners must lie in [0, {self.workers}), got values {found}")
 
     def shard(self, graph: Graph, rank: int) -> Shard:
-        """Return what one worker owns, and whose rows it needs.
+        """Build one worker's shard: its owned nodes, their in-edges, and the halo nodes that these need.
 
         Raises:
-            ValueError: if another graph was cut.
+            ValueError: if the cut is of another graph.
         """
         return build_shard(graph, self.owner, rank, self.workers)

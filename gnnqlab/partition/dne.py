@@ -1,4 +1,4 @@
-"""DNE: all parts grow at once, each from its own seeds."""
+"""DNE: a vertex-cut whose parts grow in parallel, each from its own seeds."""
 
 from __future__ import annotations
 
@@ -26,26 +26,27 @@ __all__ = ["DNE"]
 class DNE(Partitioner):
     """DNE (Hanai et al., PVLDB 2019), its rounds in one process: P parts grow at once.
 
-    In a round each part with room takes max(1, ``λ |boundary|``) nodes of its boundary with the fewest edges left, or a
-    random seed; their free edges are its own, in a random order of all that was asked. Then edges both of whose ends
-    have copies on one part go to the least loaded such part. A part has room up to ``balance`` times an even share.
+    In a round each part below its limit selects the max(1, ``λ |boundary|``) nodes of its boundary with the fewest free
+    edges, or a random seed, and takes their free edges; the requests of all parts are served in random order. Then
+    edges whose both ends have copies on the same part go to the least loaded such part. The limit is ``balance`` times
+    an even share.
     """
 
     cuts: ClassVar[str] = "edges"
 
     lam: float = 0.1
-    """λ: share of the boundary that moves in a round."""
+    """λ: share of the boundary that moves to the core per round."""
     balance: float = 1.1
-    """Most edges of a growing part over an even share (1.01 in the released code)."""
+    """Maximum number of edges of a growing part, relative to an even share (1.01 in the released code)."""
     seed: int = 0
-    """Seed of the seeds and of who comes first."""
+    """Random seed of the start nodes and of the order of requests."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.lam <= 1 or not self.balance >= 1:
             raise ValueError(f"DNE lam must lie in [0, 1] and balance be at least 1, got {self.lam} and {self.balance}")
 
     def cut(self, graph: Graph, workers: int) -> VertexCut:
-        """Share the edges out.
+        """Assign every edge to a worker.
 
         Raises:
             ValueError: if there are more workers than nodes.
@@ -65,7 +66,7 @@ class DNE(Partitioner):
 
 
 class _Growth:
-    """Parts as they grow; a node's copies are the bits of an integer."""
+    """State of the growing parts; the set of parts with a copy of a node is a bit mask."""
 
     def __init__(self, ends: Ends, nodes: int, parts: int, room: int, rng: np.random.Generator) -> None:
         self.near = incidence(ends, nodes, np.ones(len(ends), bool))
@@ -75,21 +76,21 @@ class _Growth:
         self.loads = [0] * parts
         self.boundary: list[list[tuple[int, int]]] = [[] for _ in range(parts)]
         self.moved = [0] * nodes
-        """Parts in whose core a node is, as bits."""
+        """Bit mask of the parts with the node in their core."""
         self.free, self.room, self.rng = len(ends), room, rng
         self.seeds: NDArray[np.int64] = rng.permutation(nodes)
         self.next_seed = 0
 
     def round(self, lam: float) -> None:
-        """Let every part with room take some of its boundary; then settle edges within what parts have."""
-        asked = [
+        """Expand every part below its limit by some of its boundary; then assign edges between two of its nodes."""
+        requests = [
             (node, number)
             for number in range(len(self.loads)) if self.loads[number] < self.room
             for node in self._chosen(number, lam)
         ]  # fmt: skip
         new: list[int] = []
-        for index in self.rng.permutation(len(asked)).tolist():
-            node, number = asked[index]
+        for index in self.rng.permutation(len(requests)).tolist():  # random order: no part is preferred
+            node, number = requests[index]
             for edge, other in self.near[node]:
                 if self.part[edge] < 0 and self.loads[number] < self.room:
                     new += [end for end in (node, other) if not self.copies[end] >> number & 1]
@@ -99,19 +100,20 @@ class _Growth:
                 shared = self.copies[node] & self.copies[other]
                 if self.part[edge] >= 0 or not shared:
                     continue
+                # The least loaded part with a copy of both ends.
                 load, number = min((load, number) for number, load in enumerate(self.loads) if shared >> number & 1)
                 if load < self.room:
                     self._give(edge, node, other, number)
 
     def _chosen(self, number: int, lam: float) -> list[int]:
-        """Nodes of a part's boundary with the fewest edges left, or a seed."""
+        """Return the nodes of a part's boundary with the fewest free edges, or a seed."""
         heap, bit = self.boundary[number], 1 << number
         wanted = max(1, int(lam * len(heap)))
         found: list[int] = []
         while heap and len(found) < wanted:
             left, node = heapq.heappop(heap)
             if self.left[node] and not self.moved[node] & bit:
-                if left != self.left[node]:
+                if left != self.left[node]:  # outdated count: other parts took edges since the push
                     heapq.heappush(heap, (self.left[node], node))
                     continue
                 self.moved[node] |= bit

@@ -1,4 +1,4 @@
-"""EBV and its form for hosts: edges placed one by one where they cost least (CDFGNN section 6)."""
+"""EBV and its extension for hosts: each edge is assigned to the part with the least cost (CDFGNN section 6)."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ _NEAR = ("home", "copies")
 
 @dataclass(frozen=True, kw_only=True)
 class EBV(Partitioner):
-    """EBV (Zhang et al., 2021) with CDFGNN's term for hosts, Eq. 24: few copies, few of them on other hosts.
+    """EBV (Zhang et al., 2021) with CDFGNN's host term, Eq. 24: few replicas, few of them on other hosts.
 
     Edges in ascending order of their ends' degrees go to the part i with the least (1 - γ) (ends without a copy on i) +
     γ (ends without a copy on i's host) + α edges_i / (E/P) + β nodes_i / (V/P); each undirected edge once.
 
-    ``near="copies"`` is the equation as printed. It saves little (erratum CD-7): a node of many edges soon has copies
-    on every host, and one of few edges had its host by chance. ``near="home"`` places all again, ``passes`` times:
-    also the host where most of a node's edges lay the time before counts as one that has a copy. Masters lie on the
-    host with most of their node's copies where γ > 0; with γ = 0, plain EBV, with any copy.
+    ``near="copies"`` is the equation as printed. It saves little (erratum CD-7): a node with many edges soon has copies
+    on every host, and a node with few edges got its host by chance. ``near="home"`` repeats the assignment ``passes``
+    times; the host with most of a node's edges in the pass before then counts as having a copy. For γ > 0 a master
+    is on the host with most of its node's copies; for γ = 0 (plain EBV) on the worker of any copy.
     """
 
     cuts: ClassVar[str] = "edges"
 
     alpha: float = 1.0
-    """α: weight of a part's share of the edges."""
+    """α: weight of the edge balance."""
     beta: float = 1.0
-    """β: weight of a part's share of the nodes."""
+    """β: weight of the node balance."""
     gamma: Annotated[float, Range(0, 1)] = 0.1
-    """γ: weight of the hosts in [0, 1]; 0 is plain EBV."""
+    """γ: weight of the host term in [0, 1]; 0 is plain EBV."""
     slack: float = 0.003
-    """No part takes more than 1 + slack times an even share of the edges (the paper has no such limit)."""
+    """Allowed excess: a part has at most 1 + slack times an even share of the edges (no limit in the paper)."""
     hosts: int | None = None
-    """Hosts with equally many consecutive workers; ``None``: as many as the run has."""
+    """Number of hosts, each with equally many consecutive workers; ``None``: that of the run."""
     near: str = "home"
-    """What γ asks of a host: to be ``home`` to the node, or to have any of its ``copies``."""
+    """Condition of the host term: the host is the node's ``home``, or has any of its ``copies``."""
     passes: int = 20
-    """With ``near="home"``: how often edges are placed again."""
+    """Number of further passes with ``near="home"``."""
 
     def __post_init__(self) -> None:
         if self.near not in _NEAR:
@@ -64,18 +64,18 @@ class EBV(Partitioner):
             raise ValueError(f"EBV hosts must be at least 1, got {self.hosts}")
 
     def on_hosts(self, hosts: int) -> EBV:
-        """Return it for a run on so many hosts, unless it was told how many."""
+        """Return a copy for a run on ``hosts`` hosts, or itself if ``hosts`` is set already."""
         return replace(self, hosts=hosts) if self.hosts is None else self
 
     def cut(self, graph: Graph, workers: int) -> VertexCut:
-        """Share the edges out.
+        """Assign every edge to a worker.
 
         Args:
             graph: any graph; both directions of an edge go to one worker.
             workers: number of parts, a multiple of the hosts.
 
         Raises:
-            ValueError: if there are more workers than nodes, or the hosts have not equally many of them.
+            ValueError: if there are more workers than nodes, or they are not a multiple of the hosts.
 
         Example:
             >>> import gnnqlab as gq
@@ -87,6 +87,7 @@ class EBV(Partitioner):
         check_hosts(graph, workers, hosts)
         edges = undirected(graph)
         degrees = edges.degrees
+        # Edges of low degree first: nodes with few edges keep a single copy, hubs are replicated last.
         order = np.argsort(degrees[edges.ends.u] + degrees[edges.ends.v], kind="stable")
         ends = edges.in_order(order)
         placed, copies = self._place(ends, graph.num_nodes, workers, hosts, None)
@@ -109,8 +110,8 @@ class EBV(Partitioner):
 
 
 def _home(ends: Ends, host: NDArray[np.int32], nodes: int, hosts: int) -> NDArray[np.int32]:
-    """The host where most of a node's edges lie, the lowest of equals, int32 ``(N,)``."""
-    count = np.zeros(nodes * hosts, np.int64)
+    """Return the host with most of each node's edges, the lowest on a tie, int32 ``(N,)``."""
+    count = np.zeros(nodes * hosts, np.int64)  # edges of each node on each host
     for side in (ends.u, ends.v):
         count += np.bincount(side.astype(np.int64) * hosts + host, minlength=nodes * hosts)
     return count.reshape(nodes, hosts).argmax(1).astype(np.int32)

@@ -1,4 +1,4 @@
-"""Edge-cut partitioners: every node is owned by one worker, edges between workers are cut."""
+"""Edge-cut partitioners: every node has one owner, edges between workers are cut."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ __all__ = ["METIS", "Random"]
 class METIS(Partitioner):
     """METIS k-way partition (Karypis & Kumar, 1997): few cut edges, balanced parts.
 
-    The default of AdaQP, SYLVIE, PipeGCN and BNS-GCN. pymetis brings it, with a seed, so that a graph is cut alike
-    everywhere; where pymetis does not import, or the graph has 2^31 edges and more, DGL does, whose cuts differ from
-    process to process. A cut says which one it was.
+    The default of AdaQP, SYLVIE, PipeGCN and BNS-GCN. METIS comes from pymetis, with a fixed seed, so that cuts are
+    reproducible across machines; if pymetis cannot be imported, or the graph has 2^31 edges or more, DGL's METIS is
+    used, whose cuts differ between processes. ``cut.library`` names the library.
     """
 
     repeatable: ClassVar[bool] = False
-    """A cut takes long, and DGL's METIS cuts the same graph differently from call to call: the first cut is kept."""
+    """False: METIS is slow, and DGL's differs from call to call, so the first cut is stored and reused."""
 
     objective: str = "cut"
-    """What METIS minimises: ``cut`` (edges) or ``vol`` (rows that travel)."""
+    """Objective that METIS minimises: ``cut`` (cut edges) or ``vol`` (rows sent)."""
     balance_edges: bool = False
-    """Balance the number of in-edges over the workers, in place of the number of nodes."""
+    """True to balance in-edges over the workers instead of nodes."""
 
     def __post_init__(self) -> None:
         if self.objective not in ("cut", "vol"):
             raise ValueError(f"METIS objective must be 'cut' or 'vol', got {self.objective!r}")
 
     def cut(self, graph: Graph, workers: int) -> NodeCut:
-        """Share the nodes out.
+        """Assign every node to a worker.
 
         Args:
-            graph: any graph; METIS sees it as undirected.
+            graph: any graph; METIS treats it as undirected.
             workers: number of parts, at most the number of nodes.
 
         Raises:
@@ -59,27 +59,28 @@ class METIS(Partitioner):
         if workers == 1:
             return NodeCut(owner=torch.zeros(graph.num_nodes, dtype=torch.int64), workers=1)
         source, destination = graph.indices, torch.repeat_interleave(graph.in_degrees).to(torch.int32)
-        # METIS does not allow self loops; given some, it cuts worse and differently at every call.
+        # METIS does not allow self loops; with some, its cuts are worse and differ from call to call.
         between = source != destination
-        name, ask = metis_library(2 * int(between.sum()))
+        name, run_metis = metis_library(2 * int(between.sum()))
         edges = Edges(source[between], destination[between], graph.num_nodes)
-        del source, destination, between  # METIS takes many times the graph: nothing lies beside it for no reason
-        return NodeCut(owner=ask(edges, workers, self.objective, self.balance_edges), workers=workers, library=name)
+        del source, destination, between  # METIS needs many times the memory of the graph, so free these first
+        owner = run_metis(edges, workers, self.objective, self.balance_edges)
+        return NodeCut(owner=owner, workers=workers, library=name)
 
     def assign(self, graph: Graph, workers: int) -> Tensor:
-        """Return the owners alone of a new cut, int64 ``(N,)``."""
+        """Return the owners of a new cut, int64 ``(N,)``."""
         return self.cut(graph, workers).owner
 
 
 @dataclass(frozen=True, kw_only=True)
 class Random(Partitioner):
-    """Uniformly random owners in equal shares: the worst cut, and the one that needs nothing."""
+    """Uniformly random owners in equal shares: the baseline with the largest halo."""
 
     seed: int = 0
     """Seed of the permutation."""
 
     def cut(self, graph: Graph, workers: int) -> NodeCut:
-        """Share the nodes out; shares differ by at most one node.
+        """Assign every node to a worker; shares differ by at most one node.
 
         Raises:
             ValueError: if there are more workers than nodes.
@@ -97,5 +98,5 @@ class Random(Partitioner):
         return NodeCut(owner=owner, workers=workers)
 
     def assign(self, graph: Graph, workers: int) -> Tensor:
-        """Return the owners alone, int64 ``(N,)``."""
+        """Return the owners, int64 ``(N,)``."""
         return self.cut(graph, workers).owner

@@ -1,4 +1,4 @@
-"""HEP: parts grown from seeds while nodes of low degree are at their edges, and a stream for the edges between hubs."""
+"""HEP: parts grow from seeds over edges with a low-degree end; edges between hubs are streamed."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = ["HEP", "grow", "incidence"]
 class HEP(Partitioner):
     """HEP (Mayer & Jacobsen, SIGMOD 2021): NE++ for edges with an end of low degree, HDRF for those between hubs.
 
-    A node is a hub if its degree exceeds τ times the mean one. Each part but the last grows: the node x of its boundary
-    with the fewest edges left moves to the core, x's neighbours join the boundary, and every edge from them to
-    boundary, core or a hub is the part's, until it has its share; what a node has beyond that is the next part's.
-    Edges that are left, and then those between hubs, go by HDRF's score with true degrees to parts that have room.
+    A node is a hub if its degree exceeds τ times the mean degree. Each part but the last grows: the node x of its
+    boundary with the fewest free edges moves to the core, x's neighbours join the boundary, and all their edges to
+    boundary, core or hubs are assigned to the part until it is full; the remaining ones go to the next part. Free edges
+    that remain, and then those between hubs, are assigned by HDRF's score with true degrees to parts below the limit.
     """
 
     cuts: ClassVar[str] = "edges"
@@ -43,7 +43,7 @@ class HEP(Partitioner):
             raise ValueError(f"HEP tau and lam must be at least 0, got {self.tau} and {self.lam}")
 
     def cut(self, graph: Graph, workers: int) -> VertexCut:
-        """Share the edges out.
+        """Assign every edge to a worker.
 
         Raises:
             ValueError: if there are more workers than nodes.
@@ -72,7 +72,13 @@ class HEP(Partitioner):
 
 
 def incidence(ends: Ends, nodes: int, kept: NDArray[np.bool_]) -> list[list[tuple[int, int]]]:
-    """Return for each node its kept edges as ``(edge, other end)``, in the order of the edges."""
+    """Return each node's selected edges as ``(edge, other end)``, in the order of the edges.
+
+    Args:
+        ends: of the undirected edges.
+        nodes: number of nodes N.
+        kept: True for selected edges, ``(E,)``.
+    """
     found: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
     edges = np.flatnonzero(kept)
     for edge, u, v in zip(edges.tolist(), ends.u[edges].tolist(), ends.v[edges].tolist()):
@@ -86,12 +92,12 @@ def grow(ends: Ends, hub: NDArray[np.bool_], between: NDArray[np.bool_], parts: 
 
     Args:
         ends: of the undirected edges.
-        hub: nodes that never move to a core and count as in every one, ``(N,)``.
-        between: edges that are left out, ``(E,)``.
+        hub: True for nodes that never move to a core and count as members of every core, ``(N,)``.
+        between: True for edges between hubs, which are not assigned here, ``(E,)``.
         parts: P.
 
     Returns:
-        The part of each edge, int32 ``(E,)``; -1: left.
+        The part of each edge, int32 ``(E,)``; -1 if unassigned.
     """
     growing = _Growing(ends, hub, between, parts)
     for number in range(parts - 1):
@@ -100,7 +106,7 @@ def grow(ends: Ends, hub: NDArray[np.bool_], between: NDArray[np.bool_], parts: 
 
 
 class _Growing:
-    """Edges and nodes as parts grow one after another."""
+    """State of the parts, which grow one after another."""
 
     def __init__(self, ends: Ends, hub: NDArray[np.bool_], between: NDArray[np.bool_], parts: int) -> None:
         nodes = len(hub)
@@ -111,19 +117,19 @@ class _Growing:
         self.room = int((~between).sum()) // parts + 1
         self.loads = [0] * (parts + 1)
         self.joined = [-1] * nodes
-        """The part to whose boundary or core a node came last."""
+        """Last part whose boundary or core the node joined."""
         self.core = [-1] * nodes
         self.heap: list[tuple[int, int]] = []
         self.seed = 0
 
     def fill(self, number: int) -> None:
-        """Let a part grow until it has its share or nothing is left."""
+        """Grow a part until it is full or no edge is free."""
         self.heap, self.seed = [], 0
         while self.loads[number] < self.room:
             if self.heap:
                 edges_left, node = heapq.heappop(self.heap)
                 if self.core[node] == number or edges_left != self.left[node]:
-                    continue  # an old line: the node has moved, or has fewer edges now
+                    continue  # outdated entry: the node has moved to the core, or has fewer free edges now
             else:
                 while self.seed < len(self.hub) and (self.hub[self.seed] or not self.left[self.seed]):
                     self.seed += 1
@@ -137,14 +143,14 @@ class _Growing:
                     self._join(other, number)
 
     def _join(self, node: int, number: int) -> None:
-        """Move a node to the boundary: its edges to boundary, core and hubs are the part's."""
+        """Move a node to the boundary, and assign its edges to boundary, core and hubs to the part."""
         self.joined[node] = number
         for edge, other in self.near[node]:
             if self.part[edge] >= 0 or not (self.hub[other] or self.joined[other] == number):
                 continue
-            to = number if self.loads[number] < self.room else number + 1
-            self.part[edge] = to
-            self.loads[to] += 1
+            target = number if self.loads[number] < self.room else number + 1
+            self.part[edge] = target
+            self.loads[target] += 1
             self.left[node] -= 1
             self.left[other] -= 1
             if not self.hub[other] and self.core[other] != number and self.left[other]:

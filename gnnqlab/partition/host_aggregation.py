@@ -1,12 +1,12 @@
-"""Copies of a node that meet on their host, so that a host sends one row of it, and gets one.
+"""Host aggregation: a host sends and receives one row per node, though several of its workers have a replica.
 
-Without hosts a synchronisation has two legs: every mirror's part goes to its master, every total back. On hosts with
-several workers it has four: parts meet at a representative of the node on their host, representatives send to masters,
-masters to representatives, and these relay what they got. The legs within hosts are float32: a sum is rounded where it
-leaves its host, and a relayed total is the one that was decoded. A representative alone on its host has nothing to do
-within it.
+Without it a synchronisation has two legs: mirrors send partial sums to masters, masters send totals back. On hosts with
+several workers it has four: partial sums are reduced at the node's representative on each host, representatives send to
+masters, masters to representatives, and these relay the totals. The legs within hosts are float32: a sum is quantized
+when it leaves its host, and the decoded total is relayed unchanged. A representative that has the only copy on its host
+takes no part in the legs within hosts.
 
-Letters: R rows (masters, then mirrors), P workers, G hosts, B rows that come in a leg.
+Letters: R rows (masters, then mirrors), P workers, G hosts, B rows received in a leg.
 """
 
 from __future__ import annotations
@@ -28,31 +28,32 @@ __all__ = ["Leg", "apart", "meeting", "representatives"]
 
 @dataclass(frozen=True, eq=False)
 class Leg:
-    """One exchange of a synchronisation: parts of sums towards masters, or totals away from them."""
+    """One exchange of a synchronisation: partial sums towards masters, or totals away from them."""
 
     plan: Plan
     side_by_side: Plan | None = None
-    """Of parts: the same with the rows that come side by side, ``(B, D)``, in place of their sum."""
+    """For partial sums: the same plan with the received rows stacked, ``(B, D)``, instead of added up."""
     joins: Tensor | None = None
-    """The rows to which those that come belong, int64 ``(B,)``."""
+    """Local row of each received row, int64 ``(B,)``."""
     summed: Tensor | None = None
-    """Which of them have a neighbour to sum where they are from, bool ``(B,)``."""
+    """True for received rows with at least one neighbour on their sender, bool ``(B,)``."""
 
     @property
     def gathers(self) -> bool:
+        """True if partial sums are sent, False for totals."""
         return self.plan.accumulate
 
 
 def representatives(ids: Tensor, held: Tensor, master: Tensor, hosts: int) -> Tensor:
-    """Return who stands for a node on each host, int64 ``(R, G)``; -1 where the host has no copy.
+    """Return each node's representative on each host, int64 ``(R, G)``; -1 if the host has no copy.
 
-    The master on its own host; elsewhere the copies take turns by node id, so that no worker relays for all.
+    It is the master on the master's host; elsewhere node ids rotate over the copies, which balances the relaying.
 
     Args:
         ids: node of each row, int64 ``(R,)``.
-        held: which workers have a copy, bool ``(R, P)``.
-        master: int64 ``(R,)``.
-        hosts: consecutive workers share one.
+        held: True for workers with a copy, bool ``(R, P)``.
+        master: rank of the master, int64 ``(R,)``.
+        hosts: number of hosts; consecutive ranks share a host.
 
     Example:
         >>> held = torch.tensor([[True, False, True, True], [False, True, True, True]])
@@ -61,44 +62,46 @@ def representatives(ids: Tensor, held: Tensor, master: Tensor, hosts: int) -> Te
     """
     per_host = held.shape[1] // hosts
     here = held.view(-1, hosts, per_host)
-    count = here.sum(2)
+    count = here.sum(2)  # (R, G)
     turn = ids[:, None] % count.clamp(min=1)
-    chosen = (here & (here.cumsum(2) == turn[:, :, None] + 1)).int().argmax(2)
+    # The copy whose running count on its host is turn + 1, i.e. number ``turn`` of them.
+    chosen = (here & (here.cumsum(2) == turn[:, :, None] + 1)).int().argmax(2)  # (R, G, P / G) -> (R, G)
     found = torch.where(count > 0, chosen + per_host * torch.arange(hosts), -1)
     found[torch.arange(ids.numel()), master // per_host] = master
     return found
 
 
 def apart(shard: ReplicaShard, device: torch.device | str = "cpu") -> tuple[Leg, ...]:
-    """Return the two legs of copies that do not meet: to masters and back."""
+    """Return the two legs without host aggregation: to masters and back."""
     parts = shard.plan("forward", device), shard.side_by_side(device)
     return Leg(*parts, shard.boundary.to(device), shard.summed.to(device)), Leg(shard.scatter(device))
 
 
 def meeting(shard: ReplicaShard, hosts: int, device: torch.device | str = "cpu") -> tuple[Leg, ...]:
-    """Return the four legs of copies that meet on their hosts.
+    """Return the four legs of host aggregation.
 
     Args:
-        shard: the share of one worker.
-        hosts: consecutive workers share one; equally many each.
-        device: where rows are.
+        shard: one worker's shard.
+        hosts: number of hosts, each with equally many consecutive ranks.
+        device: device of the row indices.
 
     Raises:
-        ValueError: if hosts do not share the workers evenly.
+        ValueError: if the number of workers is not a multiple of the hosts.
     """
     workers, rank = shard.workers, shard.rank
     if hosts < 1 or workers % hosts:
         raise ValueError(f"workers must be a multiple of the hosts, got {workers} worker(s) on {hosts} hosts")
     per_host = workers // hosts
     here, all_hosts = rank // per_host, torch.arange(workers) // per_host
-    # Rows by node id, so that both ends of a route have them in one order.
+    # Sort rows by node id, so that both ends of a route use the same order.
     rows = torch.argsort(shard.row_ids)
     ids, held, fills = shard.row_ids[rows], shard.copies[rows] > 0, shard.copies[rows] > 1
     elsewhere = torch.repeat_interleave(torch.arange(workers), shard.halo_splits)
     master = torch.cat([torch.full((shard.num_owned,), rank), elsewhere])[rows]
-    stands = representatives(ids, held, master, hosts)
-    mine, away = stands[:, here] == rank, master // per_host != here
-    on_host = fills.view(-1, hosts, per_host).any(2)[:, all_hosts]  # what a representative brings: its host's sum
+    stands = representatives(ids, held, master, hosts)  # (R, G)
+    mine, away = stands[:, here] == rank, master // per_host != here  # represented here, mastered elsewhere
+    # A representative sends its host's sum, which has terms if any copy on the host has neighbours.
+    on_host = fills.view(-1, hosts, per_host).any(2)[:, all_hosts]  # (R, P) -> (R, G) -> (R, P)
 
     def route(peer: int, chosen: Tensor) -> Route:
         return Route(peer=peer, rows=rows[chosen].to(device), ids=ids[chosen].to(device), first=None)
@@ -106,7 +109,7 @@ def meeting(shard: ReplicaShard, hosts: int, device: torch.device | str = "cpu")
     peers = [(rank + k) % workers for k in range(1, workers)]
     within = [peer for peer in peers if peer // per_host == here]
     none = torch.zeros_like(mine)
-    # To whom each row's part goes, and from whom parts of it come, within the host and between hosts.
+    # Receivers and senders of each row's partial sums: within the host (up, down), between hosts (out, back).
     up = {peer: stands[:, here] == peer if peer in within else none for peer in peers}
     down = {peer: mine & held[:, peer] if peer in within else none for peer in peers}
     out = {peer: mine & away & (master == peer) for peer in peers}
@@ -138,5 +141,5 @@ def _gather(
         first += route.num_rows
     joins = torch.cat([route.rows for route in receive]) if receive else torch.empty(0, dtype=torch.int64)
     plan = Plan(rank, workers, send=send, receive=receive, accumulate=True, parts=True, exact=exact)
-    beside = replace(plan, receive=tuple(places), accumulate=False)
-    return Leg(plan, beside, joins, summed.to(joins.device))
+    stacked = replace(plan, receive=tuple(places), accumulate=False)
+    return Leg(plan, stacked, joins, summed.to(joins.device))

@@ -1,4 +1,4 @@
-"""How much a boundary node's error matters (SYLVIE section IV-A, the Graph Extractor's importance factor)."""
+"""Importance factor of boundary nodes (SYLVIE section IV-A, Graph Extractor)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ __all__ = ["importance"]
 
 
 def importance(in_degrees: Tensor) -> Tensor:
-    """Return each boundary node's importance p in [0, 1] by the rank of its in-degree in the boundary pool.
+    """Return each boundary node's importance p in [0, 1] by the rank of its in-degree among all boundary nodes.
 
-    ``p_v`` is the number of nodes with a smaller in-degree than v's, by the number with a smaller one than the
-    largest: equal degrees have equal p, the largest degree has p = 1.
+    ``p_v`` is the number of nodes with a smaller in-degree than v, divided by the number with a smaller in-degree than
+    the maximum: equal degrees have equal p, the largest degree has p = 1.
 
-    Differs: the paper interpolates "evenly distributed percentiles" and does not say what ties get; here they share
-    the lowest rank of their group.
+    Differs: the paper interpolates "evenly distributed percentiles" and does not define ties; here they share the
+    lowest rank of their group.
 
     Args:
         in_degrees: *global* in-degrees of all boundary nodes of the graph, int64 ``(B,)``.
@@ -30,7 +30,7 @@ def importance(in_degrees: Tensor) -> Tensor:
     if in_degrees.numel() == 0:
         return torch.empty(0)
     sorted_degrees = in_degrees.sort().values
-    below = torch.searchsorted(sorted_degrees, in_degrees)
+    below = torch.searchsorted(sorted_degrees, in_degrees)  # number of smaller degrees
     below_largest = int(torch.searchsorted(sorted_degrees, sorted_degrees[-1]))
     if below_largest == 0:
         return torch.ones(in_degrees.numel())

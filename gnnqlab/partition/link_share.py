@@ -1,6 +1,6 @@
-"""One worker's share of the links of a graph whose nodes are cut: those whose source it owns.
+"""One worker's share of the links of a graph under an edge-cut: the links whose source it owns.
 
-Rows of targets that others own are fetched: who needs which is known when the graph is cut, so nobody asks.
+Embeddings of remote targets are fetched: both ends derive the rows from the partition, so no request is sent.
 
 Letters: n links of a worker, V nodes, P workers.
 """
@@ -22,38 +22,38 @@ __all__ = ["LinkShare", "share_links"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinkShare:
-    """The links of one worker, and which rows go where for all links that are learnt from, or that are scored."""
+    """The links of one worker, and the rows to send for training links and for scored links."""
 
     owner: Tensor
-    """Owner of every node, int32 ``(V,)``: what is drawn may be any node."""
+    """Owner of every node, int32 ``(V,)``; a negative sample may be any node."""
     sources: Tensor
-    """Global ids of sources, all of this worker, int64 ``(n,)``."""
+    """Global ids of sources, all owned by this worker, int64 ``(n,)``."""
     targets: Tensor
     numbers: Tensor
     """Numbers of the links in the whole graph, int64 ``(n,)``."""
     kinds: Tensor
     """``TRAIN``, ``VAL`` or ``TEST``, uint8 ``(n,)``."""
     scored: Tensor
-    """Training links that are scored as well, bool ``(n,)``."""
+    """True for training links that are scored as well, bool ``(n,)``."""
     counts: Tensor
-    """Links of each kind in the whole graph, and those scored of the training ones, int64 ``(4,)``."""
+    """Number of links of each kind in the whole graph, and of scored training links, int64 ``(4,)``."""
     learnt_sends: Tensor
     """Global ids of rows to send for training links, grouped by receiver, ascending within one, int64."""
     learnt_send_splits: Tensor
-    """How many for each receiver, int64 ``(P,)``."""
+    """Number of rows for each receiver, int64 ``(P,)``."""
     scored_sends: Tensor
-    """The same for links that are scored."""
+    """Global ids of rows to send for scored links, grouped likewise, int64."""
     scored_send_splits: Tensor
 
     def save(self, path: Path) -> None:
-        """Write the share as an ``.npz`` without pickles, whole or not at all."""
+        """Write the share atomically to an ``.npz`` file without pickles."""
         arrays = {field.name: getattr(self, field.name).numpy() for field in fields(self)}
         with replacing(path) as partial, partial.open("wb") as file:
             np.savez(file, **arrays)
 
     @classmethod
     def load(cls, path: Path) -> LinkShare:
-        """Read a share that :meth:`save` wrote."""
+        """Read a share written by :meth:`save`."""
         with np.load(path, allow_pickle=False) as file:
             return cls(**{name: torch.from_numpy(file[name]) for name in file.files})
 
@@ -74,18 +74,18 @@ def share_links(split: LinkSplit, owner: Tensor, workers: int) -> list[LinkShare
         >>> sum(share.sources.numel() for share in shares), sum(share.learnt_sends.numel() for share in shares)
         (1, 1)
     """
-    at = owner[split.sources]
+    source_owner = owner[split.sources]
     learnt = split.kinds == TRAIN
     scored = ~learnt | split.scored
     kinds = split.kinds.long().bincount(minlength=3)
     counts = torch.cat([kinds, split.scored.sum().reshape(1)])
-    asked = {"learnt": _asked(split, owner, learnt), "scored": _asked(split, owner, scored)}
+    remote = {"learnt": _remote_rows(split, owner, learnt), "scored": _remote_rows(split, owner, scored)}
     shares = []
     for rank in range(workers):
-        mine = (at == rank).nonzero().flatten()
+        mine = (source_owner == rank).nonzero().flatten()
         sends: dict[str, Tensor] = {}
-        for what, (receivers, ids) in asked.items():
-            sent = owner[ids] == rank
+        for what, (receivers, ids) in remote.items():
+            sent = owner[ids] == rank  # rows owned by this rank that others need
             sends[f"{what}_sends"] = ids[sent]
             sends[f"{what}_send_splits"] = receivers[sent].bincount(minlength=workers)
         shares.append(
@@ -103,8 +103,8 @@ def share_links(split: LinkSplit, owner: Tensor, workers: int) -> list[LinkShare
     return shares
 
 
-def _asked(split: LinkSplit, owner: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """Return who needs which rows of others, each row once, ascending: ``(receivers, ids)``."""
+def _remote_rows(split: LinkSplit, owner: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the remote target rows that workers need, each pair once, ascending: ``(receivers, ids)``."""
     sources, targets = split.sources[chosen], split.targets[chosen]
     across = owner[sources] != owner[targets]
     nodes = owner.numel()

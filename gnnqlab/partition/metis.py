@@ -1,4 +1,4 @@
-"""METIS by the library that brings it: pymetis, which takes a seed and says nothing, else DGL."""
+"""METIS from pymetis, which takes a seed and prints nothing, or from DGL if pymetis is missing."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from torch import Tensor
 __all__ = ["Edges", "metis_library"]
 
 _LONGEST = 2**31
-"""pymetis numbers edges in 32 bits: it takes fewer than this, counted both ways."""
+"""Upper bound (exclusive) of edges in both directions for pymetis, which numbers them with 32 bits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """What METIS is given: both ends of every edge, int32 ``(E,)``, no self loops."""
+    """Input of METIS: both ends of every edge, int32 ``(E,)``, without self loops."""
 
     source: Tensor
     destination: Tensor
@@ -36,7 +36,7 @@ class Edges:
 
         ends = (self.destination.numpy(), self.source.numpy())
         there = sp.coo_array((np.ones(len(ends[0]), dtype=np.int8), ends), shape=(self.num_nodes,) * 2).tocsr()
-        # How often an edge is given means nothing, and as a sum of small numbers it might pass through zero.
+        # Only the structure counts; the int8 multiplicities of repeated edges could overflow, even to zero.
         there.data[:] = 1
         both = there + there.T.tocsr()
         both.sort_indices()
@@ -47,32 +47,32 @@ class Edges:
 
 
 Run = Callable[[Any, Edges, int, str, bool], Tensor]
-"""``(library, edges, parts, objective, balance_edges) -> owner``."""
+"""Type of a function ``(library, edges, parts, objective, balance_edges) -> owner``."""
 
 
 def metis_library(num_edges: int = 0) -> tuple[str, Callable[[Edges, int, str, bool], Tensor]]:
-    """Return the name of the library that is used here, and its ``(edges, parts, objective, balance_edges) -> owner``.
+    """Return the name of the available library and its function ``(edges, parts, objective, balance_edges) -> owner``.
 
     Args:
-        num_edges: edges of the graph to cut, counted both ways.
+        num_edges: number of edges of the graph, counted in both directions.
 
     Raises:
-        RuntimeError: if none imports that takes so many.
+        RuntimeError: if no library for this many edges can be imported.
     """
     failures = []
     for name, (load, run, most) in _LIBRARIES.items():
         if num_edges >= most:
-            failures.append(f"{name}: takes fewer than {most:,} edges, counted both ways, not {num_edges:,}")
+            failures.append(f"{name}: supports fewer than {most:,} edges, counted both ways, got {num_edges:,}")
             continue
         try:
             library = load()
-        except (ImportError, OSError) as error:  # DGL for another torch finds its compiled parts missing
+        except (ImportError, OSError) as error:  # OSError: DGL built for another torch lacks its compiled libraries
             failures.append(f"{name}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
             continue
-        return name, lambda *asked, run=run, library=library: run(library, *asked)  # type: ignore[misc]
+        return name, lambda *args, run=run, library=library: run(library, *args)  # type: ignore[misc]
     way_out = "pip install pymetis" if num_edges < _LONGEST else "install DGL"
     raise RuntimeError(
-        f"METIS needs pymetis or DGL, and neither can be used here ({'; '.join(failures)}); {way_out}, or choose the "
+        f"METIS needs pymetis or DGL, and neither can be used here ({'; '.join(failures)}); {way_out}, or use the "
         "partition Random(), on the command line --partition random"
     )
 
@@ -98,42 +98,42 @@ def _by_dgl(dgl: Any, edges: Edges, parts: int, objective: str, balance_edges: b
 
 
 def _by_pymetis(pymetis: Any, edges: Edges, parts: int, objective: str, balance_edges: bool) -> Tensor:
-    """As DGL asks METIS: k-way, imbalance 1.03, in-degrees for weights; with a seed, so that it is repeatable.
+    """Run METIS with DGL's options (k-way, imbalance 1.03, in-degrees as weights) and a seed, which is reproducible.
 
-    Its k-way cuts of very small graphs leave parts empty; then by recursive bisection, which minimises cut edges only.
+    K-way cuts of very small graphs leave parts empty; then use recursive bisection, which minimises cut edges only.
     """
     adjacency = pymetis.CSRAdjacency(*edges.both_ways())
     weights = edges.in_degrees().to(torch.int32).numpy() if balance_edges else None
 
-    def ask(recursive: bool, **options: int) -> Tensor:
+    def part_graph(recursive: bool, **options: int) -> Tensor:
         found = pymetis.part_graph(
             parts, adjacency, vweights=weights, recursive=recursive, options=pymetis.Options(seed=0, **options)
         )
         return torch.from_numpy(np.asarray(found.vertex_part, dtype=np.int64))
 
-    owner = ask(recursive=False, objtype=int(objective == "vol"))
-    return owner if owner.bincount(minlength=parts).all() else ask(recursive=True)
+    owner = part_graph(recursive=False, objtype=int(objective == "vol"))
+    return owner if owner.bincount(minlength=parts).all() else part_graph(recursive=True)
 
 
 _LIBRARIES: dict[str, tuple[Callable[[], Any], Run, float]] = {
     "pymetis": (_load_pymetis, _by_pymetis, _LONGEST),
     "dgl": (_load_dgl, _by_dgl, math.inf),
 }
-"""Name -> (import it, ask it, how many edges are too many); the first that takes the graph and imports is used."""
+"""Name -> (import function, run function, exclusive limit of edges); the first usable one is taken."""
 
 
 _SILENCING = threading.RLock()
-"""Two threads that each put the streams back would put back each other's."""
+"""Lock of redirected streams: two threads at once would restore each other's redirections."""
 
 
 @contextlib.contextmanager
 def _dgl_is_silent() -> Iterator[None]:
-    """Keep what DGL says (with its wrong edge cut) off both output streams, C's and Python's.
+    """Suppress DGL's output (with its wrong edge cut) on stdout and stderr, both of C and of Python.
 
-    Python's streams stay open to all other threads: while a widget's thread cuts, a cell prints. C's belong to the
-    whole process.
+    Python's streams stay usable in other threads, so a notebook cell can print while a widget's thread partitions. C's
+    streams are suppressed for the whole process.
     """
-    flush = ctypes.CDLL(None).fflush  # C's own buffers, or its lines come out after the streams are back
+    flush = ctypes.CDLL(None).fflush  # C has its own buffers; unflushed lines would appear after the restore
     with contextlib.ExitStack() as back:
         back.enter_context(_SILENCING)
         back.enter_context(contextlib.redirect_stdout(_OtherThreads(sys.stdout)))
@@ -153,7 +153,7 @@ def _dgl_is_silent() -> Iterator[None]:
 
 
 class _OtherThreads:
-    """A stream as it is, but for what the thread that made this writes."""
+    """Proxy of a stream that discards the writes of the thread that created it."""
 
     def __init__(self, stream: Any) -> None:
         self._stream, self._silent = stream, threading.get_ident()

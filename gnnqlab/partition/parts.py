@@ -1,4 +1,4 @@
-"""A graph cut into shards, in memory or kept on disk by content."""
+"""Partition a graph into shards, in memory or stored on disk by content hash."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ __all__ = [
 ]  # fmt: skip
 
 LARGE = 10_000_000
-"""Edges above which the memory estimate is shown before partitioning."""
+"""Number of edges above which the memory estimate is printed before partitioning."""
 
 
 CUTS: dict[str, type[NodeCut] | type[VertexCut]] = {"nodes": NodeCut, "edges": VertexCut, "blocks": BlockCut}
-"""What a partitioner cuts -> the class of its cuts, which reads one that was kept."""
+"""``Partitioner.cuts`` -> class of the cut, for loading a stored one."""
 _MEASURES: dict[str, Callable[..., Quality]] = {"edges": measure_vertex_cut}
-"""What was cut -> its cost asked of the cut itself; of other cuts the shards are asked."""
+"""``Cut.kind`` -> function that measures the cut without its shards; other kinds are measured from their shards."""
 
 
 SHARDS: dict[str, type[Shard]] = {kind.cuts: kind for kind in (Shard, ReplicaShard, BlockShard)}
-"""What a partitioner cuts -> the class of one worker's share, which reads one that was kept."""
+"""``Partitioner.cuts`` -> class of a shard, for loading a stored one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """A partitioned graph: the cut, its shards and what the partition costs."""
+    """A partitioned graph: the cut, its shards and its quality."""
 
     graph: Graph
     cut: Cut
@@ -71,7 +71,7 @@ class Parts:
 
     @property
     def owner(self) -> Tensor:
-        """Who answers for each node, int64 ``(N,)``."""
+        """Rank of each node's owner or master, int64 ``(N,)``."""
         return self.cut.owner
 
     @cached_property
@@ -97,14 +97,14 @@ def partition(
     hosts: int = 1,
     per_host: int | None = None,
 ) -> Parts:
-    """Cut a graph into one shard per worker.
+    """Partition a graph into one shard per worker.
 
     Args:
-        graph: the whole graph; its name or path, or another library's graph, as ``gnnqlab.load`` takes them.
-        partitioner: who owns what; METIS by default.
-        workers: number of workers, or give ``hosts`` and ``per_host``.
-        hosts: number of hosts; consecutive ranks share one.
-        per_host: workers on each host.
+        graph: the whole graph, its name or path, or another library's graph, as accepted by ``gnnqlab.load``.
+        partitioner: the partitioning method; METIS by default.
+        workers: number of workers; alternatively pass ``hosts`` and ``per_host``.
+        hosts: number of hosts; consecutive ranks share a host.
+        per_host: number of workers per host.
 
     Raises:
         ValueError: if the counts contradict each other, or there are more workers than nodes.
@@ -120,7 +120,7 @@ def partition(
     per_host = per_host or -(-workers // hosts)
     if workers != hosts * per_host:
         raise ValueError(
-            f"workers must equal hosts * per_host, got {workers} != {hosts} * {per_host}; give either "
+            f"workers must equal hosts * per_host, got {workers} != {hosts} * {per_host}; pass either "
             "workers, or hosts and per_host"
         )
     whole = load(graph)
@@ -130,9 +130,9 @@ def partition(
 
 
 def cut_graph(graph: Graph, partitioner: Partitioner, workers: int) -> Cut:
-    """Return a partitioner's cut; of one that is not repeatable the first cut, kept on disk.
+    """Return a partitioner's cut; for a partitioner that is not repeatable, the first cut, which is stored on disk.
 
-    So a partition that was looked at is the one that a run trains on.
+    So a run trains on the same partition that a notebook has shown before.
     """
     complete(partitioner, Partitioner)
     if partitioner.repeatable:
@@ -149,14 +149,14 @@ _CUT = "cut.npz"
 
 
 def _keep(cut: Cut, folder: Path) -> None:
-    """Write a cut, if there is none yet: whoever is first decides."""
+    """Store a cut unless there is one already; of concurrent writers the first wins."""
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(folder / _CUT, first=True) as partial:
         cut.save(partial)
 
 
 def kept_library(folder: Path) -> str | None:
-    """Return the library that made the partition whose shards a folder keeps; ``None``: there was none to choose."""
+    """Return the name of the library that made the stored partition; ``None`` if only one could."""
     if not (folder / _CUT).exists():
         return None
     with np.load(folder / _CUT, allow_pickle=False) as file:
@@ -164,11 +164,11 @@ def kept_library(folder: Path) -> str | None:
 
 
 def memory_estimate(num_nodes: int, num_edges: int, num_features: int, workers: int) -> dict[str, int]:
-    """Estimate bytes needed to partition a graph and to hold one worker's shard.
+    """Estimate the bytes needed to partition a graph and to hold one worker's shard.
 
-    METIS keeps the graph both ways, with weights, and halves it level by level: measured, up to 125 bytes an edge and
-    400 a node at the peak, from 4 to 17 million edges; cutting shards needs less. A shard holds 4 bytes an edge for the
-    structure, the same again with its weights, twice over for the transposed one.
+    METIS stores the graph in both directions, with weights, and coarsens it level by level: measured for 4 to 17
+    million edges, up to 125 bytes per edge and 400 per node at the peak; building shards needs less. A shard takes 4
+    bytes per edge for the structure and 4 for the weights, and as much again for the transpose.
     """
     return {
         "partition": 125 * num_edges + 400 * num_nodes,
@@ -178,7 +178,7 @@ def memory_estimate(num_nodes: int, num_edges: int, num_features: int, workers: 
 
 
 def warn_if_large(graph: Graph, workers: int) -> None:
-    """Show the memory estimate before a partition that may not fit."""
+    """Print the memory estimate if the graph is large."""
     if graph.num_edges <= LARGE:
         return
     estimate = memory_estimate(graph.num_nodes, graph.num_edges, graph.num_features, workers)
@@ -191,13 +191,13 @@ def warn_if_large(graph: Graph, workers: int) -> None:
 
 
 def cache_folder() -> Path:
-    """Return where graphs and shards are kept: ``$GNNQLAB_CACHE`` or ``~/.cache/gnnqlab``."""
+    """Return the cache folder of graphs and shards: ``$GNNQLAB_CACHE`` or ``~/.cache/gnnqlab``."""
     chosen = os.environ.get("GNNQLAB_CACHE")
     return Path(chosen) if chosen else Path.home() / ".cache" / "gnnqlab"
 
 
 def shard_folder(graph_hash: str, partitioner: Partitioner, workers: int) -> Path:
-    """Return the folder of a partition's shards, named by the content of graph and partitioner."""
+    """Return the folder of a partition's shards, named by a hash of graph, partitioner and number of workers."""
     settings = {
         "format": SHARDS[partitioner.cuts].version,
         "graph": graph_hash,
@@ -210,17 +210,17 @@ def shard_folder(graph_hash: str, partitioner: Partitioner, workers: int) -> Pat
 
 
 def shard_path(folder: Path, rank: int | str) -> Path:
-    """Return the file of one rank's shard; of all ranks' for ``*``."""
+    """Return the path of one rank's shard; with ``*`` a pattern for all ranks."""
     return folder / f"rank{rank}.npz"
 
 
 def load_shard(folder: Path, partitioner: Partitioner, rank: int) -> Shard:
-    """Return one worker's share of a partition that :func:`store_shards` kept."""
+    """Load one worker's shard stored by :func:`store_shards`."""
     return SHARDS[partitioner.cuts].load(shard_path(folder, rank))
 
 
 def owner_of(folder: Path, workers: int, num_nodes: int) -> Tensor:
-    """Return who owns each node, int64 ``(N,)``, from the shards of a cut of nodes."""
+    """Return the owner of each node, int64 ``(N,)``, from the stored shards of an edge-cut."""
     owner = torch.full((num_nodes,), -1, dtype=torch.int64)
     for rank in range(workers):
         with np.load(shard_path(folder, rank), allow_pickle=False) as file:
@@ -229,24 +229,23 @@ def owner_of(folder: Path, workers: int, num_nodes: int) -> Tensor:
 
 
 def has_shards(folder: Path, workers: int) -> bool:
-    """Return whether every rank's shard is there."""
+    """Return True if the shards of all ranks are stored."""
     return all(shard_path(folder, rank).exists() for rank in range(workers))
 
 
 def store_shards(
     graph: Graph, partitioner: Partitioner, workers: int, *, progress: Callable[[int], None] = lambda rank: None
 ) -> Path:
-    """Partition a graph and keep every shard on disk; return the folder.
+    """Partition a graph and store every shard on disk; return the folder.
 
-    Shards are built and written one at a time, so that one shard's memory is needed beside the graph.
-    A partition that is already there is not made again, and of several callers at once the first makes it: the others
-    wait.
+    Shards are built and written one at a time, so that memory holds the graph and one shard. A stored partition is
+    reused; of several concurrent callers the first builds it and the others wait.
     """
     folder = shard_folder(graph.content_hash, partitioner, workers)
     if has_shards(folder, workers):
         return folder
     with locked(folder.with_suffix(".lock")) as held:
-        if has_shards(folder, workers):
+        if has_shards(folder, workers):  # another process stored them while this one waited for the lock
             return folder
         if held:
             sweep(folder, shard_path(folder, "*").name)

@@ -1,4 +1,4 @@
-"""Who sends which rows to whom: all that codecs, transports and schedules see of a graph."""
+"""Exchange plans: rows to send and to receive per peer, the only part of a graph that codecs and transports use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Plan", "Route"]
 
 @dataclass(frozen=True, eq=False)
 class Route:
-    """Rows that go to, or come from, one peer."""
+    """Rows sent to, or received from, one peer."""
 
     peer: int
     rows: Tensor
@@ -20,9 +20,9 @@ class Route:
     ids: Tensor
     """Their global node ids, int64 ``(n,)``."""
     first: int | None
-    """Where they begin, if ``rows`` counts up by one from there; else ``None``."""
+    """First row if ``rows`` are consecutive, otherwise ``None``."""
     kept: Tensor | None = None
-    """Places of these rows in the route without sampling, int64 ``(n,)``; ``None``: it has no others."""
+    """Positions of the sampled rows in the full route, int64 ``(n,)``; ``None`` if this route has all rows."""
 
     @property
     def num_rows(self) -> int:
@@ -38,35 +38,35 @@ class Plan:
     send: tuple[Route, ...]
     receive: tuple[Route, ...]
     accumulate: bool
-    """Whether received rows are added to what is there (gradients, partial sums) or replace it."""
+    """True if received rows are added to the local ones (gradients, partial sums), False if they replace them."""
     parts: bool = False
-    """Whether several senders have a part of the same node's row, which must err independently."""
+    """True if several senders have partial sums of the same node, whose rounding errors must be independent."""
     to_all: bool = False
-    """Whether all receivers of a node's row get the same: bit-widths and noise do not depend on who receives it."""
+    """True if all receivers of a node's row get identical codes: bit-width and noise do not depend on the receiver."""
     exact: bool = False
-    """Whether rows travel as float32, all of them, whatever codec, widths and cache a system has."""
+    """True if all rows are sent as float32, regardless of the system's codec, bit-widths and cache."""
 
     @property
     def sent_rows(self) -> Tensor:
-        """Rows to each worker, int64 ``(P,)``; zero for this one."""
+        """Number of rows sent to each worker, int64 ``(P,)``; zero for this one."""
         return _counts(self.send, self.workers)
 
     @property
     def received_rows(self) -> Tensor:
-        """Rows from each worker, int64 ``(P,)``; zero for this one."""
+        """Number of rows received from each worker, int64 ``(P,)``; zero for this one."""
         return _counts(self.receive, self.workers)
 
     def from_peer(self, peer: int) -> Route:
-        """Return the rows that come from a worker.
+        """Return the route of the rows received from ``peer``.
 
         Raises:
-            ValueError: if ``peer`` is this worker, or none.
+            ValueError: if ``peer`` is this worker, or no rank of the run.
         """
-        return _of(self.receive, peer, self)
+        return _route_of(self.receive, peer, self)
 
     def to_peer(self, peer: int) -> Route:
-        """Return the rows that go to a worker; errors as :meth:`from_peer`."""
-        return _of(self.send, peer, self)
+        """Return the route of the rows sent to ``peer``; errors as :meth:`from_peer`."""
+        return _route_of(self.send, peer, self)
 
 
 def _counts(routes: tuple[Route, ...], workers: int) -> Tensor:
@@ -76,7 +76,7 @@ def _counts(routes: tuple[Route, ...], workers: int) -> Tensor:
     return counts
 
 
-def _of(routes: tuple[Route, ...], peer: int, plan: Plan) -> Route:
+def _route_of(routes: tuple[Route, ...], peer: int, plan: Plan) -> Route:
     for route in routes:
         if route.peer == peer:
             return route

@@ -1,4 +1,4 @@
-"""What a partition costs, asked of the shards that training uses, whatever was cut."""
+"""Quality of a partition, measured from its shards for any kind of cut."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ __all__ = ["Quality", "measure_quality"]
 
 @dataclass(frozen=True, kw_only=True)
 class Quality:
-    """Figures of one partition; ratios are pure numbers."""
+    """Quality measures of one partition; ratios are dimensionless."""
 
     edge_cut: int
-    """Edges whose ends have different owners."""
+    """Number of edges between different owners."""
     edge_cut_share: float
-    """``edge_cut`` over all edges."""
+    """``edge_cut`` relative to all edges."""
     remote_ratio: float
     """AdaQP Table 1: mean number of remote 1-hop neighbours over mean number of owned nodes."""
     replication: float
-    """Rows that workers hold, copies included, per node (CDFGNN Table 3, RF)."""
+    """Stored rows per node, copies included (replication factor; CDFGNN Table 3, RF)."""
     inner: int
-    """Rows that travel between workers of one host."""
+    """Number of rows sent between workers of one host."""
     outer: int
-    """Rows that travel between hosts."""
+    """Number of rows sent between hosts."""
     most_inner: int
-    """Rows that one worker sends within its host, at most (CDFGNN Table 3, Inner)."""
+    """Largest number of rows that one worker sends within its host (CDFGNN Table 3, Inner)."""
     most_outer: int
-    """Rows that one worker sends to other hosts, at most (CDFGNN Table 3, Outer)."""
+    """Largest number of rows that one worker sends to other hosts (CDFGNN Table 3, Outer)."""
     node_imbalance: float
-    """Most owned nodes over the mean."""
+    """Largest number of owned nodes, relative to the mean."""
     edge_imbalance: float
-    """Most local edges over the mean (CDFGNN Table 3, Edge IF)."""
+    """Largest number of local edges, relative to the mean (CDFGNN Table 3, Edge IF)."""
     marginal_share: float
-    """Marginal nodes over all nodes."""
+    """Share of marginal nodes."""
     halo_rows: Tensor
-    """Rows that travel per exchange, int64 ``(P, P)``: [sender, receiver]."""
+    """Number of rows sent per exchange, int64 ``(P, P)``: [sender, receiver]."""
     rows_by_kind: dict[str, Tensor]
-    """Rows that each worker holds, int64 ``(P,)`` for each kind; copies of others' rows come last."""
+    """Number of rows of each kind on each worker, int64 ``(P,)``; halo or mirror rows come last."""
 
     def bytes_per_pair(self, columns: int, bits: int = 32) -> Tensor:
-        """Return payload bytes per exchange for rows of ``columns`` elements, int64 ``(P, P)``.
+        """Compute the payload bytes per exchange for rows of ``columns`` elements, int64 ``(P, P)``.
 
         Equals ``rows * ceil(columns * bits / 8)`` (AdaQP Fig. 2, first layer).
         """
@@ -53,15 +53,15 @@ class Quality:
 
 
 def measure_quality(shards: Sequence[Shard], *, per_host: int | None = None) -> Quality:
-    """Compute :class:`Quality` from all shards of a partition.
+    """Compute the :class:`Quality` of a partition from its shards.
 
     Args:
         shards: every worker's shard, in rank order.
-        per_host: workers on one host; consecutive ranks share a host. Default: all on one.
+        per_host: number of workers per host; consecutive ranks share a host. Default: all on one host.
     """
     workers = len(shards)
     per_host = per_host or workers
-    halo_rows = torch.stack([shard.plan("forward").received_rows for shard in shards], dim=1)
+    halo_rows = torch.stack([shard.plan("forward").received_rows for shard in shards], dim=1)  # [sender, receiver]
     host = torch.arange(workers) // per_host
     inner_rows = halo_rows * (host[:, None] == host[None, :])
     outer_rows = halo_rows - inner_rows

@@ -1,8 +1,8 @@
-"""One worker's share of a graph under a cut of edges (a vertex-cut).
+"""One worker's shard of a graph under a vertex-cut.
 
-Local ids: nodes whose only copy is here (central), masters that have mirrors elsewhere (marginal), then mirrors grouped
-by the worker of their master. A shard's matrix has a row and a column for each of them: the sum of a row is whole for
-central nodes, and one part of it for all others.
+Local ids: nodes with a single copy (central), masters with mirrors on other workers (marginal), then mirrors grouped by
+the worker of their master. A shard's matrix has a row and a column for each of them: it gives the total of central
+nodes, and a partial sum of all others.
 
 Letters: M masters, H mirrors, R = M + H rows, E local edges, B mirrors of this worker's masters, P workers.
 """
@@ -29,7 +29,7 @@ __all__ = ["ReplicaShard", "build_replica_shard"]
 
 
 class _CutOfEdges(Protocol):
-    """What is asked of a :class:`gnnqlab.partition.vertex_cut.VertexCut`."""
+    """Interface of :class:`gnnqlab.partition.vertex_cut.VertexCut` used here, which avoids a cyclic import."""
 
     @property
     def part(self) -> Tensor: ...
@@ -41,22 +41,22 @@ class _CutOfEdges(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReplicaShard(Shard):
-    """What one worker knows under a cut of edges: its edges, the nodes at their ends, and who else has a copy.
+    """One worker's shard of a vertex-cut: its edges, replicas of the nodes at their ends, ranks of other replicas.
 
-    Fields of the base class: ``owned`` are its masters ``(M,)``, ``halo`` its mirrors ``(H,)``, ``halo_splits`` mirrors
-    by the worker of their master, ``boundary`` the masters that have a mirror, grouped by who has it, in that worker's
-    order. Features, labels, masks, degrees and importance have a row for each copy ``(R,)``; masks are false on
-    mirrors, so that a node's loss and score count once.
+    Fields of the base class: ``owned`` are its masters ``(M,)``, ``halo`` its mirrors ``(H,)``, ``halo_splits`` the
+    number of mirrors per worker of their master, ``boundary`` the masters with mirrors, grouped by the mirror's worker,
+    in that worker's order. Features, labels, masks, degrees and importance have a row for each replica ``(R,)``; masks
+    are false on mirrors, so that a node's loss and score count once.
     """
 
     cuts: ClassVar[str] = "edges"
     version: ClassVar[int] = 3
 
     summed: Tensor
-    """Which of the mirrors in ``boundary`` have a neighbour to sum where they are, bool ``(B,)``."""
+    """True for mirrors in ``boundary`` with an in-edge on the mirror's worker, bool ``(B,)``."""
 
     copies: Tensor
-    """What each worker has of the node of each row, uint8 ``(R, P)``: 0 nothing, 1 a copy, 2 one with neighbours."""
+    """Replicas of each row's node on each worker, uint8 ``(R, P)``: 0 none, 1 without in-edges, 2 with in-edges."""
 
     @property
     def row_ids(self) -> Tensor:
@@ -71,12 +71,12 @@ class ReplicaShard(Shard):
         return int((master[self.indices.long()] != target).sum())
 
     def independent_edges(self, direction: str) -> int:
-        """Return how many terms of sums are computed while rows travel: backward, each waits for a total."""
+        """Count the edges that can be aggregated during communication; none backward, where sums need totals."""
         return int(self.indptr[self.num_central]) if direction == "forward" else 0
 
     @property
     def edges_of_copies(self) -> int:
-        """None: sums travel, whose terms are all here."""
+        """Zero: partial sums are exchanged, whose terms are all local."""
         return 0
 
     @property
@@ -84,7 +84,7 @@ class ReplicaShard(Shard):
         return {"central": self.num_central, "marginal": self.num_marginal, "mirrors": self.num_halo}
 
     def plan(self, direction: str, device: torch.device | str = "cpu") -> Plan:
-        """Return who sends which partial sums to whom: those of mirrors go to masters, in either direction.
+        """Return the plan that sends the partial sums of mirrors to their masters, in either direction.
 
         Raises:
             ValueError: if ``direction`` is neither ``forward`` nor ``backward``.
@@ -95,12 +95,12 @@ class ReplicaShard(Shard):
         return Plan(self.rank, self.workers, send=mirrors, receive=masters, accumulate=True, parts=True)
 
     def scatter(self, device: torch.device | str = "cpu") -> Plan:
-        """Return who sends which totals to whom: those of masters go to mirrors, the same row to each of a node's."""
+        """Return the plan that sends the totals of masters to mirrors, an identical row to all mirrors of a node."""
         mirrors, masters = self.mirror_routes(device), self._boundary_routes(device)
         return Plan(self.rank, self.workers, send=masters, receive=mirrors, accumulate=False, to_all=True)
 
     def side_by_side(self, device: torch.device | str = "cpu") -> Plan:
-        """Return the plan of :meth:`plan` with the rows that come side by side, ``(B, D)``, in place of their sum."""
+        """Return :meth:`plan` with the received rows stacked, ``(B, D)``, instead of added up."""
         firsts = [0, *itertools.accumulate(self.boundary_splits.tolist())]
         masters = []
         for route in self._boundary_routes(device):
@@ -111,7 +111,7 @@ class ReplicaShard(Shard):
         return Plan(self.rank, self.workers, send=mirrors, receive=tuple(masters), accumulate=False, parts=True)
 
     def mirror_routes(self, device: torch.device | str = "cpu") -> tuple[Route, ...]:
-        """Return the mirrors here by the worker of their masters; they stand behind the masters."""
+        """Return the routes of this worker's mirrors by the worker of their masters; local ids follow the masters."""
         splits = self.halo_splits.tolist()
         ids, firsts = self.halo.split(splits), [0, *itertools.accumulate(splits)]
         routes = []
@@ -125,15 +125,15 @@ class ReplicaShard(Shard):
 def build_replica_shard(graph: Graph, cut: _CutOfEdges, rank: int) -> ReplicaShard:
     """Cut one worker's :class:`ReplicaShard` out of a graph.
 
-    A copy of a node is wherever one of its edges lies, and where its master is.
+    A node has a replica on every worker with one of its edges, and on the worker of its master.
 
     Args:
         graph: the whole graph.
         cut: a worker for each edge and a master for each node.
-        rank: the worker whose share to build.
+        rank: rank of the shard's worker.
 
     Raises:
-        ValueError: if another graph was cut.
+        ValueError: if the cut is of another graph, or edges have features.
 
     Example:
         >>> from gnnqlab.graph import Graph
@@ -144,7 +144,7 @@ def build_replica_shard(graph: Graph, cut: _CutOfEdges, rank: int) -> ReplicaSha
         [[0, 1], [2, 1]]
     """
     if graph.edge_features is not None:
-        refuse_features("a cut of edges (vertex-cut)", "shares out edges without their features")
+        refuse_features("a vertex-cut", "distributes edges without their features")
     workers, num_nodes, degrees = cut.workers, graph.num_nodes, graph.in_degrees
     if cut.part.shape != (graph.num_edges,) or cut.owner.shape != (num_nodes,):
         raise ValueError(
@@ -165,17 +165,18 @@ def build_replica_shard(graph: Graph, cut: _CutOfEdges, rank: int) -> ReplicaSha
     owned = torch.cat([central, marginal])
     here = node[holder == rank]
     halo = here[owner[here] != rank]
-    halo = halo[torch.argsort(owner[halo], stable=True)]
+    halo = halo[torch.argsort(owner[halo], stable=True)]  # by the master's worker, ascending within one
     nodes = torch.cat([owned, halo])
 
-    local = torch.full((num_nodes,), -1, dtype=torch.int32)
+    local = torch.full((num_nodes,), -1, dtype=torch.int32)  # global id -> local id
     local[nodes] = torch.arange(nodes.numel(), dtype=torch.int32)
-    away = (holder != rank) & (owner[node] == rank)  # ascending by holder, then by node, as its holder has them
+    # Ascending by holder, then by node: the order of the holder's own halo, so rows need no ids on the wire.
+    away = (holder != rank) & (owner[node] == rank)
     boundary = node[away]
     summed = torch.isin(pairs[away], receives)
 
     known = torch.zeros(nodes.numel(), workers, dtype=torch.uint8)
-    of_mine = local[node] >= 0
+    of_mine = local[node] >= 0  # replicas, on any worker, of the nodes of this shard
     filled = torch.isin(pairs[of_mine], receives)
     known[local[node[of_mine]].long(), holder[of_mine]] = 1 + filled.to(torch.uint8)
 

@@ -1,8 +1,8 @@
-"""One worker's share of a graph under a cut of nodes (an edge-cut).
+"""One worker's shard of a graph under an edge-cut.
 
 Local ids: owned nodes first (central, then marginal), then halo nodes grouped by their owner. The
-aggregation matrix of a shard has one row per owned node and one column per local id, so its rows split
-at the same line: the product of central rows needs no halo.
+aggregation matrix of a shard has one row per owned node and one column per local id; its first rows are
+those of central nodes, whose product needs no halo.
 
 Letters: N owned, C central, H halo, B boundary (summed over peers), E edges, P workers.
 """
@@ -34,15 +34,15 @@ __all__ = ["Shard", "aggregation_coefficients", "build_shard", "divisors", "grap
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Shard:
-    """What one worker knows: its rows, whom it owes which rows, and whose rows it needs.
+    """One worker's shard: its owned nodes and their in-edges, boundary nodes to send, and halo nodes to receive.
 
     A node is *marginal* if one of its in-neighbours is in the halo, else *central*; a node is
-    *boundary* for a peer if one of its out-neighbours lives there. On a directed graph the two differ.
+    *boundary* for a peer that owns one of its out-neighbours. On a directed graph the two sets differ.
     """
 
     cuts: ClassVar[str] = "nodes"
     version: ClassVar[int] = 3
-    """Of the files that :meth:`save` writes, and of the cuts behind them: those of 2 by METIS were DGL's."""
+    """Version of the files that :meth:`save` writes and of the cuts; METIS cuts of version 2 were DGL's."""
 
     rank: int
     workers: int
@@ -59,21 +59,21 @@ class Shard:
     halo: Tensor
     """Global ids of halo nodes, grouped by owner, ascending within one, int64 ``(H,)``."""
     halo_splits: Tensor
-    """Halo rows per owner, int64 ``(P,)``; zero for this rank."""
+    """Number of halo rows per owner, int64 ``(P,)``; zero for this rank."""
     boundary: Tensor
     """Local rows to send, grouped by receiver in the receiver's halo order, int64 ``(B,)``."""
     boundary_splits: Tensor
-    """Rows to send per receiver, int64 ``(P,)``."""
+    """Number of rows to send per receiver, int64 ``(P,)``."""
     indptr: Tensor
     """CSR by destination over owned rows, int64 ``(N + 1,)``."""
     indices: Tensor
     """Local column ids, int32 ``(E,)``; columns from N on are halo nodes."""
     in_degrees: Tensor
-    """Global in-degrees of local nodes, int64 ``(N + H,)``; the sums of weights, float64, where edges have some."""
+    """Global in-degrees of local nodes, int64 ``(N + H,)``; sums of edge weights, float64, on a weighted graph."""
     out_degrees: Tensor
-    """Global out-degrees of local nodes, the same."""
+    """Global out-degrees of local nodes, likewise."""
     importance: Tensor
-    """How much a boundary node's error matters, in [0, 1], float32 ``(N + H,)``; 0 for other nodes."""
+    """SYLVIE's importance factor of boundary nodes, in [0, 1], float32 ``(N + H,)``; 0 for other nodes."""
     features: Tensor | SparseRows
     """Features of owned nodes."""
     labels: Tensor
@@ -81,11 +81,11 @@ class Shard:
     val_mask: Tensor
     test_mask: Tensor
     edge_weights: Tensor | None = None
-    """Of each local edge in the order of ``indices``, float32 ``(E,)``; ``None`` where edges have none."""
+    """Weights of local edges in the order of ``indices``, float32 ``(E,)``, or ``None``."""
     edge_features: Tensor | None = None
-    """Of each local edge likewise, float32 ``(E, F)``: they lie with the edge's destination, and never travel."""
+    """Features of local edges likewise, float32 ``(E, F)``, stored with the edge's destination and never sent."""
     extract_s: float = float("nan")
-    """Seconds that finding the importance took when the shard was made; NaN if nobody looked."""
+    """Seconds that computing the importance took when the shard was built; NaN if not measured."""
 
     @property
     def num_owned(self) -> int:
@@ -101,31 +101,31 @@ class Shard:
 
     @property
     def row_ids(self) -> Tensor:
-        """Global ids of the rows that a model computes here, int64 ``(N,)``."""
+        """Global ids of the rows that the model computes on this worker, int64 ``(N,)``."""
         return self.owned
 
     @property
     def num_columns(self) -> int:
-        """Columns of the aggregation matrix: the rows whose neighbours may be summed here."""
+        """Number of columns of the aggregation matrix: all rows that may be aggregated on this worker."""
         return self.num_owned + self.num_halo
 
     @property
     def num_marginal(self) -> int:
-        """Owned nodes whose sums need rows of other workers."""
+        """Number of owned nodes whose aggregation needs halo rows."""
         return self.num_owned - self.num_central
 
     @property
     def num_cut_edges(self) -> int:
-        """Local edges whose ends have different owners."""
+        """Number of local edges between different owners."""
         return self.edges_of_copies
 
     def independent_edges(self, direction: str) -> int:
-        """Return how many terms of sums need nothing from other workers, ``forward`` or ``backward``."""
+        """Count the edges that can be aggregated without remote rows, ``forward`` or ``backward``."""
         return int(self.indptr[self.num_central]) if direction == "forward" else int((~self._of_copies).sum())
 
     @property
     def edges_of_copies(self) -> int:
-        """Local edges whose source is a copy that comes in messages: fewer, where fewer rows travel."""
+        """Number of local edges with a halo source; with sampled boundary rows fewer of them are aggregated."""
         return int(self._of_copies.sum())
 
     @property
@@ -134,14 +134,14 @@ class Shard:
 
     @property
     def rows_by_kind(self) -> dict[str, int]:
-        """How many rows of each kind this worker holds, copies last; over all workers each node counts once a copy."""
+        """Number of local rows of each kind, halo last; summed over workers, a node counts once per copy."""
         return {"central": self.num_central, "marginal": self.num_marginal, "halo": self.num_halo}
 
     def plan(self, direction: str, device: torch.device | str = "cpu") -> Plan:
-        """Return who sends which rows to whom.
+        """Return the exchange plan of one direction.
 
-        ``forward``: boundary rows out, halo rows in. ``backward``: gradients of halo rows out, gradients of boundary
-        rows in, to be added.
+        ``forward``: send boundary rows, receive halo rows. ``backward``: send gradients of halo rows, receive gradients
+        of boundary rows and add them.
 
         Raises:
             ValueError: if ``direction`` is neither.
@@ -169,10 +169,11 @@ class Shard:
 
     @property
     def _peers(self) -> list[int]:
+        # Starting behind the own rank: no two workers address the same peer first.
         return [(self.rank + k) % self.workers for k in range(1, self.workers)]
 
     def alpha(self, kind: str) -> Tensor:
-        """Return α(u, v) of every local edge, from *global* degrees (AdaQP Eq. 3).
+        """Compute α(u, v) of every local edge from *global* degrees (AdaQP Eq. 3).
 
         ``symmetric``: ``w / sqrt(d_out(u) d_in(v))``, the norm of GCN. ``mean``: ``w / d_in(v)``,
         GraphSAGE-mean. ``sum``: w. Degrees are sums of the weights w of edges, all 1 on a graph without weights, as in
@@ -193,7 +194,7 @@ class Shard:
         return Adjacency(self.indptr, self.indices, self.alpha(alpha), num_columns=self.num_columns)
 
     def save(self, path: Path) -> None:
-        """Write the shard as an ``.npz`` without pickles, whole or not at all, whoever else writes it."""
+        """Write the shard atomically to an ``.npz`` file without pickles; concurrent writers are safe."""
         arrays: dict[str, np.ndarray] = {}
         scalars: dict[str, object] = {"format": self.version}
         for field in fields(self):
@@ -211,7 +212,7 @@ class Shard:
 
     @classmethod
     def load(cls, path: Path) -> Shard:
-        """Read a shard that :meth:`save` wrote.
+        """Read a shard written by :meth:`save`.
 
         Raises:
             ValueError: if the file is not a shard of this version.
@@ -243,7 +244,7 @@ def aggregation_coefficients(
     out_degrees: Tensor,
     edge_weights: Tensor | None = None,
 ) -> Tensor:
-    """Return α(u, v) per stored edge of a CSR by destination; see :meth:`Shard.alpha`."""
+    """Compute α(u, v) of every stored edge of a CSR by destination; see :meth:`Shard.alpha`."""
     of_rows = divisors(in_degrees[: indptr.numel() - 1])
     counts = indptr.diff()
     if kind == "symmetric":
@@ -258,7 +259,7 @@ def aggregation_coefficients(
 
 
 def divisors(degrees: Tensor) -> Tensor:
-    """Return degrees, or sums of weights, as what rows are divided by: float64, 1 for a node without edges."""
+    """Return degrees, or sums of weights, as divisors: float64, with 1 in place of 0."""
     return degrees.double().masked_fill(degrees == 0, 1.0)
 
 
@@ -268,11 +269,11 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
     Args:
         graph: the whole graph.
         owner: owner of every node, int64 ``(N_global,)``.
-        rank: the worker whose share to build.
+        rank: rank of the shard's worker.
         workers: P.
 
     Raises:
-        ValueError: if ``owner`` does not fit the graph or names a worker outside ``[0, P)``.
+        ValueError: if ``owner`` does not fit the graph or holds a worker outside ``[0, P)``.
     """
     _check_owner(graph, owner, workers)
     mine = owner == rank
@@ -282,7 +283,7 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
     source_owner = owner[source]
 
     inside = destination_owner == rank
-    remote = inside & (source_owner != rank)
+    remote = inside & (source_owner != rank)  # in-edges with a halo source
     destination = torch.repeat_interleave(torch.arange(graph.num_nodes), degrees)
 
     marginal = torch.zeros(graph.num_nodes, dtype=torch.bool)
@@ -292,13 +293,14 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
     owned = torch.cat([central_ids, marginal_ids])
 
     halo = source[remote].unique()
-    halo = halo[torch.argsort(owner[halo], stable=True)]
+    halo = halo[torch.argsort(owner[halo], stable=True)]  # by owner; stable, so ascending within one
     halo_splits = owner[halo].bincount(minlength=workers)
 
-    local = torch.full((graph.num_nodes,), -1, dtype=torch.int32)
+    local = torch.full((graph.num_nodes,), -1, dtype=torch.int32)  # global id -> local id
     local[owned] = torch.arange(owned.numel(), dtype=torch.int32)
     local[halo] = torch.arange(owned.numel(), owned.numel() + halo.numel(), dtype=torch.int32)
 
+    # Each (receiver, node) pair once, in the receiver's halo order, so that messages carry no ids.
     leaving = (source_owner == rank) & (destination_owner != rank)
     pairs = (destination_owner[leaving] * graph.num_nodes + source[leaving]).unique()
     receiver, sent = pairs // graph.num_nodes, pairs % graph.num_nodes
@@ -306,6 +308,7 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
     row_degrees = degrees[owned]
     indptr = torch.zeros(owned.numel() + 1, dtype=torch.int64)
     indptr[1:] = row_degrees.cumsum(0)
+    # Index of each local edge in the graph: its row's offset there, minus the offset here, plus its index here.
     edge = torch.repeat_interleave(graph.indptr[owned] - indptr[:-1], row_degrees)
     edge += torch.arange(edge.numel())
 
@@ -313,7 +316,7 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
     begun = time.perf_counter()
     pool = source[source_owner != destination_owner].unique()
     important = torch.zeros(graph.num_nodes)
-    important[pool] = importance(degrees[pool])
+    important[pool] = importance(degrees[pool])  # ranks among all boundary nodes of the graph
     important = important[nodes]
     extract_s = time.perf_counter() - begun
     return Shard(
@@ -346,14 +349,14 @@ def _check_owner(graph: Graph, owner: Tensor, workers: int) -> None:
 def graph_fields(
     graph: Graph, *, rows: Tensor, nodes: Tensor, edges: Tensor, masters: Tensor | None = None
 ) -> dict[str, Any]:
-    """Collect the fields of a shard that are read off the graph in the same way under every cut.
+    """Collect the shard fields that do not depend on the kind of cut.
 
     Args:
         graph: the whole graph.
-        rows: global ids of the nodes that have features, labels and masks here.
+        rows: global ids of the local nodes with features, labels and masks.
         nodes: global ids of all local nodes, in the order of their local ids.
-        edges: places of the local edges among those of the graph, in the order of ``indices``.
-        masters: which of the rows count in a split, bool; all by default.
+        edges: indices of the local edges in the graph, in the order of the shard's ``indices``.
+        masters: True for rows that count in a split, bool; all by default.
     """
     counted = torch.ones(rows.numel(), dtype=torch.bool) if masters is None else masters
     features = graph.features
@@ -376,5 +379,5 @@ def graph_fields(
 
 
 def weights_of(graph: Graph, edges: Tensor) -> Tensor | None:
-    """Return the weights of some edges, ``None`` if they have none."""
+    """Return the weights of some edges, or ``None`` on an unweighted graph."""
     return None if graph.edge_weights is None else graph.edge_weights[edges]

@@ -1,4 +1,4 @@
-"""Partitioners of edges that look at each edge once: HDRF, and none at all, chance."""
+"""Streaming vertex-cut partitioners, which read each edge once: HDRF and random placement."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["HDRF", "RandomEdges"]
 
 @dataclass(frozen=True, kw_only=True)
 class HDRF(Partitioner):
-    """HDRF (Petroni et al., CIKM 2015): edges in a stream, each where its ends have copies, best the rarer end's.
+    """HDRF (Petroni et al., CIKM 2015): stream edges to parts with a replica of an end, preferably the low-degree end.
 
-    Edge (u, v) goes to the part k of the highest [k has u] (2 - θ_u) + [k has v] (2 - θ_v) + λ (max - ℓ_k) / (ε + max -
-    min), where θ_u = δ_u / (δ_u + δ_v) of the degrees seen so far and ℓ are the parts' edges. The first of equals.
+    Edge (u, v) goes to the part k with the highest [k has u] (2 - θ_u) + [k has v] (2 - θ_v) + λ (max - ℓ_k) / (ε + max
+    - min), where θ_u = δ_u / (δ_u + δ_v) with the degrees δ so far, and ℓ are the parts' edges; the first on a tie.
     """
 
     cuts: ClassVar[str] = "edges"
@@ -33,14 +33,14 @@ class HDRF(Partitioner):
     eps: float = 1.0
     """ε: keeps the balance finite."""
     seed: int = 0
-    """Seed of the order in which edges come."""
+    """Random seed of the order of edges."""
 
     def __post_init__(self) -> None:
         if not self.lam >= 0 or not self.eps > 0:
             raise ValueError(f"HDRF lam must be at least 0 and eps above 0, got {self.lam} and {self.eps}")
 
     def cut(self, graph: Graph, workers: int) -> VertexCut:
-        """Share the edges out; errors as of :meth:`RandomEdges.cut`.
+        """Assign every edge to a worker; errors as :meth:`RandomEdges.cut`.
 
         Example:
             >>> import gnnqlab as gq
@@ -59,7 +59,7 @@ class HDRF(Partitioner):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomEdges(Partitioner):
-    """Every edge on a worker by chance, in equal shares: the vertex-cut that needs nothing and copies most."""
+    """Uniformly random workers of edges, in equal shares: the baseline with the most replicas."""
 
     cuts: ClassVar[str] = "edges"
 
@@ -67,7 +67,7 @@ class RandomEdges(Partitioner):
     """Seed of the permutation."""
 
     def cut(self, graph: Graph, workers: int) -> VertexCut:
-        """Share the edges out; shares differ by at most one undirected edge.
+        """Assign every edge to a worker; shares differ by at most one undirected edge.
 
         Raises:
             ValueError: if there are more workers than nodes.

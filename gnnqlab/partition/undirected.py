@@ -1,4 +1,4 @@
-"""Every undirected edge of a graph once: what partitioners of edges place, so that its two directions stay together."""
+"""Undirected edges of a graph, each once, so that vertex-cut partitioners place both directions on one worker."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = ["Undirected", "add_copies", "check_hosts", "undirected"]
 
 @dataclass(frozen=True, eq=False)
 class Undirected:
-    """The edges of a graph between two nodes, each once, and where they come from; self loops are none of them."""
+    """The undirected edges of a graph without self loops, and the undirected edge of each stored edge."""
 
     ends: Ends
-    """The lower and the higher end, in ascending order of both."""
+    """Lower and higher end of each edge, in ascending order of both."""
     of: NDArray[np.int64]
-    """Number of each stored edge's undirected edge, ``(E,)`` in the order of the graph's ``indices``; -1: a loop."""
+    """Undirected edge of each stored edge, ``(E,)`` in the order of the graph's ``indices``; -1 for a self loop."""
     num_nodes: int
 
     @property
     def degrees(self) -> NDArray[np.int64]:
-        """Neighbours of each node, int64 ``(N,)``."""
+        """Number of neighbours of each node, int64 ``(N,)``."""
         return np.bincount(self.ends.u, minlength=self.num_nodes) + np.bincount(self.ends.v, minlength=self.num_nodes)
 
     def in_order(self, order: NDArray[np.int64]) -> Ends:
@@ -42,27 +42,28 @@ class Undirected:
         self, part: NDArray[np.int32], graph: Graph, workers: int, *, copies: NDArray[np.uint8] | None = None,
         hosts: int = 1,
     ) -> VertexCut:  # fmt: skip
-        """Return the cut that gives these edges to these parts, with masters by `choose_masters`.
+        """Build the vertex-cut of a placement of edges, with masters by `choose_masters`.
 
         Args:
-            part: of each undirected edge, int32.
-            graph: whose edges they are.
+            part: worker of each undirected edge, int32.
+            graph: the graph of these edges.
             workers: P.
-            copies: the copies that follow, if they are known.
-            hosts: on which masters lie with most of their node's copies; 1: anywhere.
+            copies: replicas of each node as bits, uint8; computed from ``part`` if omitted.
+            hosts: number of hosts; a master is on the host with most of its node's replicas. 1: on any worker.
         """
         if copies is None:
             copies = empty_copies(self.num_nodes, workers)
             add_copies(copies, self.ends, part)
         owner = choose_masters(copies, parts=workers, hosts=hosts)
         loop = self.of < 0
+        # Self loops have index -1: they get the appended value, which the next line replaces.
         whole = np.append(part, np.int32(0))[self.of]
         whole[loop] = owner[graph.indices.numpy()[loop]]
         return VertexCut(part=torch.from_numpy(whole), owner=torch.from_numpy(owner), workers=workers)
 
 
 def undirected(graph: Graph) -> Undirected:
-    """Return every undirected edge of a graph once.
+    """Collect the undirected edges of a graph.
 
     Example:
         >>> from gnnqlab.graph.generate import sbm
@@ -84,7 +85,7 @@ def undirected(graph: Graph) -> Undirected:
 
 
 def add_copies(copies: NDArray[np.uint8], ends: Ends, part: NDArray[np.int32]) -> None:
-    """Set the bits of the copies that edges on these parts need."""
+    """Set the bits of the replicas required by edges on these parts."""
     for number in np.unique(part):
         here = part == number
         nodes = np.unique(np.concatenate([ends.u[here], ends.v[here]]))
@@ -92,10 +93,10 @@ def add_copies(copies: NDArray[np.uint8], ends: Ends, part: NDArray[np.int32]) -
 
 
 def check_hosts(graph: Graph, workers: int, hosts: int = 1) -> None:
-    """Refuse numbers of workers or hosts that a graph cannot be shared out among.
+    """Check that a graph can be partitioned among these workers and hosts.
 
     Raises:
-        ValueError: if there are no workers, more workers than nodes, or no equal number on each host.
+        ValueError: if there are no workers, more workers than nodes, or workers are not a multiple of the hosts.
     """
     check_workers(graph, workers)
     if hosts < 1 or workers % hosts:

@@ -1,4 +1,4 @@
-"""A cut of edges (a vertex-cut): every edge lies on one worker, and a node is copied wherever one of its edges lies."""
+"""Vertex-cut: every edge is on one worker, and a node is replicated on every worker with one of its edges."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["VertexCut"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VertexCut(Cut):
-    """A worker for each edge, and one of a node's copies as its master, which answers for its loss and score.
+    """A worker for each edge, and a master for each node: the replica that counts in loss and score.
 
-    A node without edges lies with its master alone, and a self loop lies with its node's master.
+    A node without edges is only on its master's worker; a self loop is on the worker of its node's master.
 
     Raises:
-        ValueError: if a part or a master lies outside ``[0, workers)``.
+        ValueError: if a part or a master is outside ``[0, workers)``.
     """
 
     kind: ClassVar[str] = "edges"
@@ -45,10 +45,10 @@ class VertexCut(Cut):
                 raise ValueError(f"{name} must lie in [0, {self.workers}), got values {found}")
 
     def shard(self, graph: Graph, rank: int) -> ReplicaShard:
-        """Return a worker's edges, the copies of nodes at their ends, and who else has a copy.
+        """Build one worker's shard: its edges, replicas of the nodes at their ends, and the other replicas' ranks.
 
         Raises:
-            ValueError: if another graph was cut.
+            ValueError: if the cut is of another graph.
         """
         from gnnqlab.partition.replica_shard import build_replica_shard
 

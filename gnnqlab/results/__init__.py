@@ -1,4 +1,4 @@
-"""Tables of measurements that are kept: one JSON file each, with date, device and command, and the same as Markdown."""
+"""Stored tables of measurements: one JSON file each, with date, device and command, and a Markdown copy."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 __all__ = ["HERE", "bench_results", "require_joinable", "join", "keep", "load", "markdown"]
 
 HERE = Path(__file__).parent
-"""The package's own tables, which are part of the repository."""
+"""Folder of the package's own tables, which are part of the repository."""
 
 _SAME = ("case", "contestant", "metric", "rival")
-"""Columns that are the same in two rows of the same measurement."""
+"""Columns that identify a measurement."""
 _KEYS = ("contestant", "metric", "graph", "model", "workers", "link")
-"""Columns of a row whose text is a part of its case or figure."""
+"""Columns omitted in Markdown, since the row's case or figure contains their text."""
 _WHERE = ("processor", "cores", "gpu")
-"""What of a machine decides its figures."""
+"""Properties of a machine that its measurements depend on."""
 
 
 def keep(part: str, rows: Sequence[dict[str, Any]], *, command: str, folder: Path | str = HERE) -> Path:
     """Write a table as ``PART.json`` and ``PART.md``.
 
     Args:
-        part: its name, for instance ``gpu-train``.
-        rows: dictionaries of plain values; they need not have the same keys.
-        command: the line that repeats the measurement.
-        folder: the package's own by default, which is part of the repository.
+        part: name of the table, for instance ``gpu-train``.
+        rows: dictionaries of plain values; their keys may differ.
+        command: command line that repeats the measurement.
+        folder: target folder; by default that of the package, which is part of the repository.
 
     Returns:
         Path of the JSON file.
@@ -57,15 +57,15 @@ def keep(part: str, rows: Sequence[dict[str, Any]], *, command: str, folder: Pat
 
 
 def join(part: str, rows: Sequence[dict[str, Any]], *, command: str, folder: Path | str = HERE) -> Path:
-    """Put rows into a kept table; each row then says when and by which command it was measured.
+    """Merge rows into a stored table; each row then has the date and command of its measurement.
 
-    Rows of the same case, contestant, metric and rival take the place of the old ones; the others are added behind.
+    Rows replace old ones with the same case, contestant, metric and rival; the others are appended.
 
     Args:
-        part, rows, command, folder: as for :func:`keep`, which is what happens if there is no such table yet.
+        part, rows, command, folder: as for :func:`keep`, which is called if there is no such table yet.
 
     Raises:
-        ValueError: if what is there was measured on another machine.
+        ValueError: if the stored table was measured on another machine.
 
     Example:
         ``join("accuracy", measure("accuracy")["rows"], command="gnnqlab bench accuracy")``
@@ -77,21 +77,21 @@ def join(part: str, rows: Sequence[dict[str, Any]], *, command: str, folder: Pat
         return keep(part, rows, command=command, folder=folder)
     require_joinable(part, folder=folder)
     table = json.loads(path.read_text())
-    said = {"date": table["date"], "command": table["command"]}
+    origin = {"date": table["date"], "command": table["command"]}
     new = {_key(row): {**row, "date": _now(), "command": command} for row in rows}
     if len(new) < len(rows):
         raise ValueError(f"rows of a table must differ in one of {_SAME}, got {len(rows) - len(new)} twice")
-    old = {_key(row): {**said, **row} for row in table["rows"]}
+    old = {_key(row): {**origin, **row} for row in table["rows"]}
     joined = list({**old, **new}.values())
     commands = "; ".join(dict.fromkeys(row["command"] for row in joined))
     return _write(path, {**table, "date": _now(), "command": commands, "machine": machine(), "rows": joined})
 
 
 def require_joinable(part: str, *, folder: Path | str = HERE) -> None:
-    """Refuse to join what this machine measures to a table of another one.
+    """Check that a stored table, if there is one, was measured on this machine.
 
     Raises:
-        ValueError: if there is a table of that name, and it was measured on another machine.
+        ValueError: if it was measured on another machine.
     """
     from gnnqlab.train.records.provenance import machine
 
@@ -107,7 +107,7 @@ def require_joinable(part: str, *, folder: Path | str = HERE) -> None:
 
 
 def _key(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the identity of a row: its columns, or its figure if it was kept before rows had a metric."""
+    """Return the identity of a row: its identifying columns, and the figure of an old row without metric."""
     return (*(row.get(name) for name in _SAME), None if "metric" in row else row.get("figure"))
 
 
@@ -117,23 +117,23 @@ def _now() -> str:
 
 def _write(path: Path, table: dict[str, Any]) -> Path:
     head = json.dumps({**table, "rows": []}, indent=1).removesuffix("[]\n}")
-    rows = ",\n  ".join(map(json.dumps, table["rows"]))  # a line for each, so that tables can be compared line by line
+    rows = ",\n  ".join(map(json.dumps, table["rows"]))  # one row per line, for readable diffs
     write_text(path, f"{head}[\n  {rows}\n ]\n}}\n")
     write_text(path.with_suffix(".md"), markdown(table))
     return path
 
 
 def load(folder: Path | str = HERE) -> dict[str, dict[str, Any]]:
-    """Return the kept tables by name: ``part``, ``date``, ``device``, ``command``, ``machine`` and ``rows`` each."""
+    """Load the stored tables by name: ``part``, ``date``, ``device``, ``command``, ``machine`` and ``rows`` each."""
     tables = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("[!.]*.json"))]
     return {table["part"]: table for table in tables}
 
 
 def bench_results(folder: Path | str = HERE) -> pd.DataFrame:
-    """Return every kept row, with ``part``, ``date``, ``device`` and ``command`` in front; empty if nothing was kept.
+    """Return all stored rows in one table, with ``part``, ``date``, ``device`` and ``command`` as first columns.
 
-    ``device`` is the name of the GPU, or of the processor where there was none. Of a joined table each row has the date
-    and the command of its own measurement.
+    ``device`` is the name of the GPU, or of the processor without one. Rows of a merged table have the date and the
+    command of their own measurement.
 
     Example:
         >>> list(bench_results().columns[:4])
@@ -141,14 +141,14 @@ def bench_results(folder: Path | str = HERE) -> pd.DataFrame:
     """
     import pandas as pd
 
-    said = ("part", "date", "device", "command")
-    heads = [({name: table[name] for name in said}, table["rows"]) for table in load(folder).values()]
+    first = ("part", "date", "device", "command")
+    heads = [({name: table[name] for name in first}, table["rows"]) for table in load(folder).values()]
     rows = [head | row | {name: head[name] for name in ("part", "device")} for head, table in heads for row in table]
-    return pd.DataFrame(rows, columns=None if rows else list(said))
+    return pd.DataFrame(rows, columns=None if rows else list(first))
 
 
 def markdown(table: dict[str, Any]) -> str:
-    """Return a table for reading."""
+    """Format a table as Markdown."""
     rows = table["rows"]
     columns = list(dict.fromkeys(name for row in rows for name in row if "metric" not in row or name not in _KEYS))
     head = [f"# {table['part']}", "", f"{table['date']}, {table['device']}, `{table['command']}`", ""]

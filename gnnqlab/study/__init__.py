@@ -1,4 +1,4 @@
-"""Studies: every system on every graph with every model and seed, trained one cell after another, in one table."""
+"""Studies: a grid of systems, graphs, models and seeds, trained one after another, with results in one table."""
 
 from gnnqlab.study.cells import Case, Cell, Contestant
 from gnnqlab.study.result import RunResult

@@ -1,4 +1,4 @@
-"""The cells of a study's grid, their identity, and the file that keeps their results."""
+"""Cells of a study's grid, their identity, and the file with their results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PUBLISHED, EVERY = "published", "every"
 
 @dataclass(frozen=True, kw_only=True)
 class Contestant:
-    """A system of a study under a name of its own.
+    """A named system in a study.
 
     Example:
         >>> from gnnqlab.systems import adaqp
@@ -38,11 +38,11 @@ class Contestant:
     """
 
     name: str
-    """The column ``system`` of the study's tables."""
+    """Name in the column ``system`` of the study's tables."""
     system: System
     services: str = PUBLISHED
-    """``published``: the system as it is; ``every``: with every service that leaves its idea alone
-    (:func:`gnnqlab.systems.services.with_every_service`), weight gradients summed in bfloat16 among them."""
+    """``published``: the system unchanged; ``every``: with all common optimizations
+    (:func:`gnnqlab.systems.services.with_every_service`), including bfloat16 weight gradients."""
 
     def __post_init__(self) -> None:
         if self.services not in (PUBLISHED, EVERY):
@@ -50,11 +50,11 @@ class Contestant:
 
     @property
     def label(self) -> str:
-        """The name for people; a ``+`` stands for every service."""
+        """Display name; a ``+`` marks all common optimizations."""
         return self.name + ("+" if self.services == EVERY else "")
 
     def settings(self) -> dict[str, Any]:
-        """Return the arguments of :func:`gnnqlab.configure` that make this contestant."""
+        """Return the arguments of :func:`gnnqlab.configure` for this contestant."""
         from gnnqlab.systems.services import GRADIENTS, with_every_service
 
         if self.services == PUBLISHED:
@@ -63,13 +63,13 @@ class Contestant:
 
 
 class Case(NamedTuple):
-    """Cells of the same case differ in contestant and seed alone."""
+    """Graph, model, number of workers and link; cells of a case differ in contestant and seed only."""
 
     graph: str
     model: str
     workers: int
     link: str = ""
-    """Rate of each host's link; empty without a link, or before it is calibrated."""
+    """Rate of each host's link; empty without a link, or before calibration."""
 
     def __str__(self) -> str:
         return f"{self.graph}, {self.model}, {self.workers} workers"
@@ -83,17 +83,17 @@ class Cell:
     contestant: Contestant
     config: RunConfig
     content: str
-    """The graph's content hash, or its name where the name says all of it."""
+    """Content hash of the graph, or its name if the name identifies it."""
     code: Mapping[str, str | None]
-    """The code and processor that train it, as :func:`code_in_use` returns them."""
+    """Code and processor of the training, from :func:`code_in_use`."""
 
     @property
     def seed(self) -> int:
-        """Seed of weights, dropout and message noise, the same for all contestants."""
+        """Seed of weights, dropout and message noise, identical for all contestants."""
         return self.config.train.seed
 
     def columns(self) -> dict[str, Any]:
-        """Return what a row of the study's table says about the cell."""
+        """Return the columns that identify the cell in the study's table."""
         return {
             "graph": self.case.graph,
             "model": self.case.model,
@@ -108,7 +108,7 @@ class Cell:
     def key(self) -> str:
         """Hash of the configuration, the graph, the package version, the kernels and the processor.
 
-        Code of your own that a configuration names (a codec, a model) is not part of it.
+        User code named in a configuration (a codec, a model) is not included.
         """
         config = {**self.config.to_json(), "graph": self.content}
         identity = {"name": self.contestant.name, "config": config, **self.code}
@@ -117,7 +117,7 @@ class Cell:
 
 
 def code_in_use() -> dict[str, str | None]:
-    """Return the code and the processor that a result belongs to: other code measures again.
+    """Return version, kernels and processor of a result; if one changes, cells are trained again.
 
     Example:
         >>> sorted(code_in_use())
@@ -143,7 +143,7 @@ def _processor() -> str:
 
 
 def content_of(source: str) -> str:
-    """Return the digest of a graph's files, or the name of one that has none at this path.
+    """Compute the digest of a graph's files, or return ``source`` itself if it is not a path.
 
     Example:
         >>> content_of("sbm:60,3,6")
@@ -162,10 +162,10 @@ def content_of(source: str) -> str:
 
 
 class CellResults:
-    """The results of the cells that were trained, one line of JSON each, and the links that were calibrated.
+    """Results of trained cells, one line of JSON each, and rates of calibrated links.
 
     Args:
-        folder: of the study; the runs are beside this file.
+        folder: the study's folder, which also contains the runs.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -175,12 +175,12 @@ class CellResults:
         self._lines = {line["key"]: line for line in read_lines(self._path)} if self._path.exists() else {}
 
     def find(self, key: str) -> RunResult | None:
-        """Return the result of a cell; ``None`` if it was not trained, or failed."""
+        """Return the result of a cell; ``None`` if it has not been trained or has failed."""
         line = self._lines.get(key)
         return RunResult.from_json(line["result"]) if line and line["result"] else None
 
     def cause(self, key: str) -> str:
-        """Return the reason for which a cell failed the last time; empty if it did not."""
+        """Return the cause of a cell's last failure; empty if it has not failed."""
         return str(self._lines.get(key, {}).get("cause", ""))
 
     def add(self, cell: Cell, result: RunResult | None, cause: str = "") -> None:
@@ -202,12 +202,12 @@ class CellResults:
         self._lines[cell.key] = json.loads(json.dumps(line))
 
     def link(self, case: Case, share: float) -> tuple[str, float] | None:
-        """Return the rate of a case's link and Vanilla's share there; ``None`` before it was calibrated."""
+        """Return the rate of a case's link and Vanilla's communication share; ``None`` before calibration."""
         found = self._known_links().get(_link_key(case, share))
         return (found[0], found[1]) if found else None
 
     def add_link(self, case: Case, share: float, link: str, vanilla_share: float) -> None:
-        """Keep the rate at which Vanilla communicates this share of its epoch, for all cells that follow."""
+        """Store the rate at which Vanilla spends this share of its epoch in communication, for all later cells."""
         self._links.parent.mkdir(parents=True, exist_ok=True)
         links = {**self._known_links(), _link_key(case, share): [link, vanilla_share]}
         write_text(self._links, json.dumps(links, indent=1) + "\n")
@@ -222,17 +222,17 @@ def _link_key(case: Case, share: float) -> str:
 
 
 def linked(cell: Cell, link: str, vanilla_share: float) -> Cell:
-    """Return a cell with the rate of a link in place of the share of the epoch that it was calibrated for."""
+    """Return a copy of a cell with a calibrated link rate in place of the requested communication share."""
     launch = dataclasses.replace(cell.config.launch, link=link, comm_share=None, vanilla_share=vanilla_share)
     config = dataclasses.replace(cell.config, launch=launch)
     return dataclasses.replace(cell, case=cell.case._replace(link=link), config=config)
 
 
 def contestants_of(systems: Iterable[str | System | Contestant] | Mapping[str, str | System]) -> list[Contestant]:
-    """Return the contestants that systems, their names or a mapping from names of yours to them stand for.
+    """Convert systems, system names, or a mapping from display names to systems into contestants.
 
     Raises:
-        ValueError: if there is none, a system is unknown, or two have the same name.
+        ValueError: if there are none, a system is unknown, or two have the same name.
     """
     from gnnqlab.systems.system import make_system
 
@@ -249,8 +249,8 @@ def contestants_of(systems: Iterable[str | System | Contestant] | Mapping[str, s
     labels = [one.label for one in found]
     if not labels:
         raise ValueError("a study needs at least one system, got none")
-    if twice := sorted({label for label in labels if labels.count(label) > 1}):
+    if repeated := sorted({label for label in labels if labels.count(label) > 1}):
         raise ValueError(
-            f"systems of a study need different names, got {twice} more than once; pass {{'a name': system, ...}}"
+            f"systems of a study need different names, got {repeated} more than once; pass {{'a name': system, ...}}"
         )
     return found

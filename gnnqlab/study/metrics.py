@@ -1,26 +1,26 @@
-"""The metrics of a study: a name, a value and a unit for each figure of a result.
+"""Metrics of a study: name, value and unit of each quantity of a result.
 
 ======================  ======  =====================================================================================
 metric                  unit    meaning
 ======================  ======  =====================================================================================
 ``test_accuracy``       %       test score at the best validation score (``test_f1_micro``, ``test_auc`` of others)
 ``best_validation``     %       best validation score
-``train_s``             s       the whole training, without evaluation
+``train_s``             s       training time without evaluation
 ``settled_epoch_s``     s       mean epoch of the second half
 ``computation_s``       s       computation in a median epoch
-``communication_s``     s       waiting, the sum of weight gradients, encoding and decoding in a median epoch
+``communication_s``     s       waiting, gradient all-reduce, encoding and decoding in a median epoch
 ``bytes_per_epoch``     B       bytes sent in a mean epoch, all workers
-``bits``                bits    mean bit-width of an element that was sent
-``stale_epochs``        %       epochs on rows of the epoch before
-``skipped_rows``        %       rows that a cache did not send
-``rounded_twice``       %       elements quantized by products that a codec had rounded before
-``peak_memory_bytes``   B       of the worker that needed most
-``assign_s``            s       time for which assignments of bit-widths held up the training
+``bits``                bits    mean bit-width of sent elements
+``stale_epochs``        %       epochs with stale rows (of the previous epoch)
+``skipped_rows``        %       rows skipped by a cache
+``rounded_twice``       %       elements quantized by products after a codec had rounded them
+``peak_memory_bytes``   B       of the worker with the highest peak
+``assign_s``            s       time in which bit-width assignment blocked training
 ``assign_cpu_s``        s       processor time of assignments in the background
 ``speed_up``            ×       ``train_s`` of the baseline with the same seed over that of the system
 ``to_target_s``         s       until the baseline's best validation score with the same seed, less half a point
 ``speed_up_to_target``  ×       ``to_target_s`` of the baseline with the same seed over that of the system
-``bytes_to_target``     B       bytes sent until then
+``bytes_to_target``     B       bytes sent until the target is reached
 ======================  ======  =====================================================================================
 """
 
@@ -34,11 +34,11 @@ __all__ = ["metric_rows"]
 
 
 def metric_rows(result: RunResult, baseline: RunResult | None) -> list[dict[str, Any]]:
-    """Return the metrics of a result; those that compare are left out without a result of the baseline.
+    """Return the metrics of a result; metrics relative to the baseline are omitted without its result.
 
     Args:
-        result: of a cell.
-        baseline: of the baseline's cell with the same seed.
+        result: result of a cell.
+        baseline: result of the baseline's cell with the same seed.
 
     Example:
         >>> one = RunResult(score=0.9, train_s=2.0, curve=((1, 2.0, 0.8),), epochs_s=(2.0,))

@@ -1,7 +1,7 @@
-"""The result of one training: scores, seconds, bytes and bit-widths of the whole of it.
+"""Result of one training: scores, seconds, bytes and bit-widths of all its epochs.
 
-Speed and accuracy of a system that decides while it trains belong together only if they are of the same training: the
-bit-widths and stale rows that make its first epochs fast are not those that its score comes from.
+Speed and accuracy of an adaptive system must come from the same training: the bit-widths and stale rows of its fast
+first epochs differ from those that determine its final score.
 """
 
 from __future__ import annotations
@@ -21,61 +21,61 @@ if TYPE_CHECKING:
 __all__ = ["MARGIN", "RunResult", "read_result", "stale_share"]
 
 MARGIN = 0.005
-"""How far below the baseline's best validation score a training may stay and count as having reached it."""
+"""Tolerance of the target: the baseline's best validation score less this margin counts as reached."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """One training to its end; seconds are those of the slowest worker, without evaluation.
+    """Result of a finished training; seconds are those of the slowest worker, without evaluation.
 
-    A training that was not launched, but made in this process, leaves at their defaults what it does not measure.
+    In-process trainings leave unmeasured quantities at their defaults.
     """
 
     score: float
-    """On test nodes, in the epoch with the best validation score, in [0, 1]."""
+    """Test score in the epoch with the best validation score, in [0, 1]."""
     score_name: str = "test_accuracy"
     """Name of the score: ``test_accuracy``, ``test_f1_micro`` or ``test_auc``."""
     run: str = ""
-    """Name of the run's folder in the study's folder; empty for a training that was not launched."""
+    """Name of the run's folder in the study's folder; empty for an in-process training."""
     bits: float = 0.0
-    """Mean bit-width of an element that was sent."""
+    """Mean bit-width of sent elements."""
     stale: float = 0.0
-    """Share of epochs that used rows of the epoch before."""
+    """Share of epochs with stale rows (of the previous epoch)."""
     epochs: int = 0
     train_s: float = math.nan
-    """The whole training, first epoch and assignments of bit-widths included."""
+    """Training time, including the first epoch and bit-width assignments."""
     curve: tuple[tuple[int, float, float], ...] = ()
-    """(epochs trained by then, seconds trained by then, validation score) of every evaluation."""
+    """(epochs trained, seconds trained, validation score) of every evaluation."""
     epochs_s: tuple[float, ...] = ()
-    """Every epoch."""
+    """Seconds of every epoch."""
     epochs_bytes: tuple[float, ...] = ()
-    """Bytes sent in every epoch: payload and parameters, of all workers."""
+    """Bytes sent in every epoch: payload and quantization parameters, of all workers."""
     bytes_sent: float = math.nan
-    """Mean bytes of an epoch."""
+    """Mean bytes per epoch."""
     computation_s: float = math.nan
     """Computation in a median epoch, mean over workers."""
     communication_s: float = math.nan
-    """Waiting, the sum of weight gradients, encoding and decoding in a median epoch, mean over workers."""
+    """Waiting, gradient all-reduce, encoding and decoding in a median epoch, mean over workers."""
     gradients_s: float = math.nan
-    """The sum of weight gradients alone."""
+    """All-reduce of weight gradients alone, in a median epoch."""
     memory_bytes: int = 0
-    """Peak memory of the worker that needed most."""
+    """Peak memory of the worker with the highest peak."""
     assign_s: float = 0.0
-    """Time for which assignments of bit-widths held up the training, in all."""
+    """Total time in which bit-width assignment blocked training."""
     assign_cpu_s: float = 0.0
-    """Processor time that assignments took in the background, in all."""
+    """Total processor time of assignments in the background."""
     skipped: float = 0.0
-    """Share of the rows offered to a cache that were not sent; 0 without a cache."""
+    """Share of rows that a cache skipped; 0 without a cache."""
     rounded_twice: float = 0.0
-    """Share of the elements quantized by products that a codec had rounded before; 0 without quantized products."""
+    """Share of elements quantized by products after a codec had rounded them; 0 without quantized products."""
 
     @property
     def best(self) -> float:
-        """Best validation score; NaN if nothing was validated."""
+        """Best validation score; NaN without evaluations."""
         return max((score for *_, score in self.curve), default=math.nan)
 
     def seconds_to(self, target: float) -> float:
-        """Return the seconds of training by which a validation score was reached; NaN if it never was.
+        """Return the seconds of training until a validation score was reached; NaN if it never was.
 
         Example:
             >>> one = RunResult(score=0.9, curve=((1, 1.0, 0.5), (2, 3.0, 0.9)))
@@ -85,7 +85,7 @@ class RunResult:
         return next((seconds for _, seconds, score in self.curve if score >= target), math.nan)
 
     def epochs_to(self, target: float) -> float:
-        """Return the epochs after which a validation score was reached; NaN if it never was."""
+        """Return the number of epochs until a validation score was reached; NaN if it never was."""
         return next((float(epochs) for epochs, _, score in self.curve if score >= target), math.nan)
 
     def bytes_to(self, target: float) -> float:
@@ -100,17 +100,17 @@ class RunResult:
         return math.nan if math.isnan(epochs) else math.fsum(self.epochs_bytes[: int(epochs)])
 
     def settled_s(self, share: float = 0.5) -> float:
-        """Return the mean epoch of the last ``share`` of the training: after warm-up and first decisions."""
+        """Compute the mean seconds per epoch over the last ``share`` of the training, after warm-up and adaptation."""
         settled = self.epochs_s[int((1 - share) * len(self.epochs_s)) :]
         return statistics.fmean(settled) if settled else math.nan
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values; :meth:`from_json` undoes it."""
+        """Convert to plain values; :meth:`from_json` restores them."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> RunResult:
-        """Return the result that :meth:`to_json` wrote."""
+        """Build a result from the output of :meth:`to_json`."""
         curve = tuple((int(epochs), float(seconds), float(score)) for epochs, seconds, score in value["curve"])
         each = {name: tuple(value.get(name, ())) for name in ("epochs_s", "epochs_bytes")}
         return cls(**{**value, "curve": curve, **each})
@@ -150,12 +150,13 @@ def read_result(run: Run) -> RunResult:
 
 
 def stale_share(run: Run) -> float:
-    """Return the share of a run's epochs that used rows of the epoch before, by its decisions; the first never does."""
+    """Compute the share of epochs with stale rows from a run's decisions; the first epoch is never stale."""
     if run.config.system.schedule.lag == 0:
         return 0.0
     epochs, decisions = run.config.train.epochs, run.decisions
     stale = [False] + [True] * (epochs - 1)
     for epoch, what in zip(decisions["epoch"], decisions["what"]):
         if what in ("fresh rows", "rows of the epoch before"):
+            # A decision holds until the next one.
             stale[int(epoch) :] = [what == "rows of the epoch before"] * len(stale[int(epoch) :])
     return stale.count(True) / epochs

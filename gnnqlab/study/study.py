@@ -1,4 +1,4 @@
-"""``gq.Study``: a grid of trainings that stops and goes on, and one table of what came out."""
+"""``gq.Study``: a resumable grid of trainings, and one table of its results."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ DEFAULT_METRICS = ("speed_up", "speed_up_to_target", "score")
 
 
 def launch_cell(cell: Cell, folder: Path) -> RunResult:
-    """Train a cell as a run of its own in a study's folder.
+    """Train a cell as a separate run in a study's folder.
 
     Raises:
         WorkerFailed: if the run fails.
     """
     from gnnqlab.launch.local import launch
 
-    with launch(cell.config, root=folder) as run:  # the end of the block waits until the machine is quiet again
+    with launch(cell.config, root=folder) as run:  # leaving the block waits until the run's processes have ended
         result = read_result(run.wait())
         if run.status != "finished":
             raise RuntimeError(f"run {run.id} was stopped before its end")
@@ -47,28 +47,28 @@ def launch_cell(cell: Cell, folder: Path) -> RunResult:
 
 
 class Study:
-    """Trainings of several systems, with the same seeds, partition and link for all of them.
+    """Trainings of several systems with identical seeds, partitions and links.
 
-    The grid is every system on every graph with every model, number of workers and seed. All configurations are made,
-    and so checked, here; :meth:`run` trains. Seeds are the outer loop and systems the inner one, so that a machine that
-    slows down slows all systems.
+    The grid is every system on every graph with every model, number of workers and seed. All configurations are built
+    and checked here; :meth:`run` trains. Seeds are the outer loop and systems the inner one, so that a slowdown of the
+    machine affects all systems.
 
     Args:
-        systems: names, systems, :class:`gnnqlab.study.Contestant` objects, or a mapping from names of yours to systems.
-        graphs: as ``gq.launch`` takes them: names, paths or graphs.
-        models: names of models, or their settings.
-        seeds: of the trainings.
+        systems: names, systems, :class:`gnnqlab.study.Contestant` objects, or a mapping from display names to systems.
+        graphs: names, paths or graphs, as accepted by ``gq.launch``.
+        models: names or settings of models.
+        seeds: seeds of the trainings.
         workers: number of workers, or several numbers.
-        baseline: the system that others are compared with; the first one by default.
-        folder: where results and run folders are kept; ``study`` in the folder of runs by default. Several studies may
-            share one: a cell that another study has trained is not trained again.
-        train: ``(cell, folder) -> RunResult`` in place of a launched run, for trainings of another kind.
-        **settings: of ``gq.launch``, for all cells: ``epochs``, ``hidden``, ``hosts``, ``link`` and so on. With a
-            ``comm_share`` the rate of the link is found once for a graph, model and number of workers, with Vanilla.
-            All cells are evaluated equally often.
+        baseline: the system to compare others with; the first one by default.
+        folder: folder of results and runs; ``study`` in the folder of runs by default. Several studies may share one: a
+            cell trained by another study is not trained again.
+        train: ``(cell, folder) -> RunResult`` in place of a launched run, for other kinds of training.
+        **settings: settings of ``gq.launch`` for all cells: ``epochs``, ``hidden``, ``hosts``, ``link`` and so on. With
+            ``comm_share`` the link rate is calibrated once per graph, model and number of workers, with Vanilla. All
+            cells are evaluated equally often.
 
     Raises:
-        ValueError: if the grid is empty, or a name, a setting or a value is wrong; before anything is trained.
+        ValueError: if the grid is empty, or a name, a setting or a value is invalid; before any training.
 
     Example:
         >>> study = Study(systems=["vanilla", "fixed-bits"], graphs=["digits"], seeds=range(3), epochs=5)
@@ -99,9 +99,9 @@ class Study:
         settings = {"evaluate_every": usual_every(lag), **settings}
         counts = [workers] if isinstance(workers, int) else list(workers)
         seeds = list(seeds)
-        for what, given in (("graphs", graphs), ("models", models), ("seeds", seeds), ("workers", counts)):
-            if isinstance(given, str) or not given:
-                raise ValueError(f"{what} of a study must be a list with at least one entry, got {given!r}")
+        for what, values in (("graphs", graphs), ("models", models), ("seeds", seeds), ("workers", counts)):
+            if isinstance(values, str) or not values:
+                raise ValueError(f"{what} of a study must be a list with at least one entry, got {values!r}")
         self._train, self._results, code = train, CellResults(self.folder), code_in_use()
         self._cells: list[Cell] = []
         for graph in graphs:
@@ -121,7 +121,7 @@ class Study:
 
     @property
     def cells(self) -> list[Cell]:
-        """All cells in the order in which they are trained, over their calibrated link where there is one by now."""
+        """All cells in the order of training, with calibrated links as far as known."""
         for number, cell in enumerate(self._cells):
             share = cell.config.launch.comm_share
             known = None if share is None else self._results.link(cell.case, share)
@@ -136,11 +136,11 @@ class Study:
         return f"Study of {len(states)} cells: {done} finished, {failed} failed, {missing} not trained; {self.folder}"
 
     def run(self) -> Study:
-        """Train all cells that have no result yet, one after another; return the study.
+        """Train all cells without a result, one after another; return the study.
 
-        A cell that fails does not end the study: its cause is in the column ``status`` of :meth:`frame`, and the next
-        call trains it again. Ctrl-C ends the study and keeps all finished cells; the next call continues. Progress and
-        the time left are printed on standard error.
+        A failed cell does not end the study: its cause is in the column ``status`` of :meth:`frame`, and the next call
+        trains it again. Ctrl-C stops the study; finished cells are stored, and the next call continues. Progress and
+        the estimated remaining time are printed on standard error.
         """
         missing = [number for number, cell in enumerate(self.cells) if self._results.find(cell.key) is None]
         began = time.monotonic()
@@ -148,8 +148,8 @@ class Study:
             try:
                 text = self._run_cell(number)
             except KeyboardInterrupt:
-                kept = len(self._cells) - len(missing) + done
-                print(f"stopped: {kept} of {len(self._cells)} cells are in {self.folder}", file=sys.stderr, flush=True)
+                count = len(self._cells) - len(missing) + done
+                print(f"stopped: {count} of {len(self._cells)} cells are in {self.folder}", file=sys.stderr, flush=True)
                 raise
             left_s = (time.monotonic() - began) / (done + 1) * (len(missing) - done - 1)
             count = len(self._cells) - len(missing) + done + 1
@@ -158,17 +158,17 @@ class Study:
         return self
 
     def runs(self) -> list[Run]:
-        """Return the runs of the finished cells, as far as their folders are still there."""
+        """Return the runs of the finished cells whose folders still exist."""
         from gnnqlab.run.run import Run
 
         found = (self._results.find(cell.key) for cell in self.cells)
         return [Run(self.folder / one.run) for one in found if one and one.run and (self.folder / one.run).is_dir()]
 
     def results(self) -> dict[Case, dict[str, list[RunResult]]]:
-        """Return the results of each case by the label of a contestant, the same seeds in the same order.
+        """Return the results of each case by contestant label, with seeds in identical order.
 
         Raises:
-            RuntimeError: if a cell has none; the message says how many, and the first cause.
+            RuntimeError: if a cell has no result; the message has the number of such cells and the first cause.
         """
         found: dict[Case, dict[str, list[RunResult]]] = {}
         missing = []
@@ -186,9 +186,9 @@ class Study:
         """Return all results as one tidy table.
 
         Returns:
-            A row for each cell and metric: ``graph, model, system, services, workers, link, seed, metric, value, unit,
-            status``; see :mod:`gnnqlab.study.metrics` for the metrics. A cell without a result has one row without a
-            metric, and ``status`` has the reason.
+            One row per cell and metric: ``graph, model, system, services, workers, link, seed, metric, value, unit,
+            status``; see :mod:`gnnqlab.study.metrics`. A cell without a result has one row without a metric, and the
+            reason in ``status``.
         """
         import pandas as pd
 
@@ -210,10 +210,10 @@ class Study:
         """Return means over seeds with 95 % intervals, and differences from the baseline over the same seeds.
 
         Args:
-            *metrics: names from the column ``metric``; ``score`` is the test score under its own name. All by default.
+            *metrics: names from the column ``metric``; ``score`` stands for the graph's test score. All by default.
 
         Returns:
-            A row for each graph, model, system, number of workers and metric: ``mean``, ``half_interval``,
+            One row per graph, model, system, number of workers and metric: ``mean``, ``half_interval``,
             ``difference``, ``difference_half_interval`` in ``unit``, and ``seeds``, the number of seeds.
 
         Raises:
@@ -222,7 +222,7 @@ class Study:
         return summarize(self.frame(), metrics, self._baseline_columns())
 
     def table(self, *metrics: str) -> pd.DataFrame:
-        """Return :meth:`summary` for people: one row for each system, ``mean ± half interval`` in each cell.
+        """Return :meth:`summary` as a readable table: one row per system, ``mean ± half interval`` in each cell.
 
         Args:
             *metrics: as for :meth:`summary`; by default ``speed_up``, ``speed_up_to_target`` and ``score``.
@@ -233,8 +233,8 @@ class Study:
         """Return validation scores over the training: means over seeds with 95 % intervals.
 
         Returns:
-            A row for each graph, model, system, number of workers and evaluation: ``epochs`` and ``seconds`` (mean)
-            trained by then, ``score``, ``low`` and ``high`` in %, and ``seeds``. ``gq.charts.lines`` draws it.
+            One row per graph, model, system, number of workers and evaluation: ``epochs`` and mean ``seconds`` of
+            training, ``score``, ``low`` and ``high`` in %, and ``seeds``. ``gq.charts.lines`` draws it.
 
         Example:
             >>> study = Study(systems=["vanilla"], graphs=["digits"], seeds=range(3), folder="runs/none")
@@ -266,11 +266,11 @@ class Study:
         return path
 
     def _run_cell(self, number: int) -> str:
-        """Train one cell and return what to print of it; a failure is kept as its cause."""
+        """Train one cell and return a status line; the cause of a failure is stored."""
         try:
             cell = self._cells[number] = self._settled(self._cells[number])
         except (RuntimeError, OSError) as error:
-            cause = f"failed: no link was found: {error}"
+            cause = f"failed: the link could not be calibrated: {error}"
             self._results.add(self._cells[number], None, cause)
             return f"{_described(self._cells[number])}: {cause}"
         try:
@@ -283,7 +283,7 @@ class Study:
         return f"{_described(cell)}: {result.train_s:.1f} s"
 
     def _settled(self, cell: Cell) -> Cell:
-        """Return a cell over the link of its case, which is calibrated with Vanilla if that was not done yet."""
+        """Return a cell with the link rate of its case; calibrate it with Vanilla at the first call."""
         from gnnqlab.launch.calibrate import settle
         from gnnqlab.systems.system import make_system
 
@@ -291,6 +291,7 @@ class Study:
         if share is None:
             return cell
         if self._results.link(cell.case, share) is None:
+            # Calibrate with the plain reference, so that the rate does not depend on the contestant.
             train = dataclasses.replace(cell.config.train, gradients="float32", seed=0)
             vanilla = dataclasses.replace(cell.config, system=make_system("vanilla"), train=train)
             (settled,) = settle([vanilla])
@@ -312,7 +313,7 @@ class Study:
 
 
 def _identity(graph: GraphLike) -> tuple[str, str]:
-    """Return a graph's name in tables, and its content; the latter is empty for graphs of other libraries."""
+    """Return a graph's name in tables, and a digest of its content."""
     if isinstance(graph, str | Path):
         path = Path(graph)
         return (path.stem if path.is_file() else path.name) if path.exists() else str(graph), content_of(str(graph))

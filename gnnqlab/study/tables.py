@@ -1,4 +1,4 @@
-"""Tables of a study: means over seeds with intervals, and the same for people and for LaTeX."""
+"""Tables of a study: means over seeds with intervals, as data frames, readable tables and LaTeX."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["convergence", "latex", "summarize", "wide_table"]
 
 GROUP = ["graph", "model", "system", "services", "workers", "link"]
 SCORE = "score"
-"""Stands for the test score, whatever its name on a graph is."""
+"""Metric name that stands for the test score, whose name depends on the graph."""
 
 
 def summarize(frame: pd.DataFrame, metrics: Sequence[str], baseline: Mapping[str, str]) -> pd.DataFrame:
-    """Return means over seeds, and differences from the baseline over the seeds that both have.
+    """Compute means over seeds, and differences from the baseline over common seeds.
 
     Args:
-        frame: tidy, as :meth:`gnnqlab.study.Study.frame` returns it.
-        metrics: names; all by default.
-        baseline: its ``system`` and ``services``.
+        frame: tidy table, as returned by :meth:`gnnqlab.study.Study.frame`.
+        metrics: names of metrics; all by default.
+        baseline: ``system`` and ``services`` of the baseline.
 
     Raises:
         ValueError: if a metric is unknown.
@@ -40,19 +40,20 @@ def summarize(frame: pd.DataFrame, metrics: Sequence[str], baseline: Mapping[str
     """
     import pandas as pd
 
-    wanted = [name for each in metrics for name in (_scores(frame) if each == SCORE else [each])]
+    names = [name for each in metrics for name in (_scores(frame) if each == SCORE else [each])]
     known = list(dict.fromkeys(name for name in frame["metric"] if name))
-    if strange := sorted(set(wanted) - set(known)):
-        raise ValueError(f"metrics must be among {sorted({*known, SCORE})}, got {strange}")
-    frame = frame[frame["metric"].isin(wanted or known)]
+    if unknown := sorted(set(names) - set(known)):
+        raise ValueError(f"metrics must be among {sorted({*known, SCORE})}, got {unknown}")
+    frame = frame[frame["metric"].isin(names or known)]
     is_baseline = (frame["system"] == baseline["system"]) & (frame["services"] == baseline["services"])
     same = ["graph", "model", "workers", "link", "seed", "metric"]
-    theirs = frame[is_baseline].rename(columns={"value": "baseline"})[[*same, "baseline"]]
-    paired = frame.merge(theirs, on=same, how="left")
+    # Differences are paired by seed: the variation between seeds that both systems share cancels.
+    baselines = frame[is_baseline].rename(columns={"value": "baseline"})[[*same, "baseline"]]
+    paired = frame.merge(baselines, on=same, how="left")
     rows = []
     for place, group in paired.groupby([*GROUP, "metric", "unit"], sort=False):
         value = group.dropna(subset=["value"])
-        both = value.dropna(subset=["baseline"])
+        both = value.dropna(subset=["baseline"])  # seeds that the baseline has too
         mean, half = _interval(value["value"])
         difference, difference_half = _interval(both["value"] - both["baseline"])
         rows.append((*place, len(value), mean, half, difference, difference_half))
@@ -61,10 +62,10 @@ def summarize(frame: pd.DataFrame, metrics: Sequence[str], baseline: Mapping[str
 
 
 def wide_table(summary: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """Return a row for each system, with one column for each metric and one for its difference from the baseline.
+    """Build a table with one row per system, and per metric a column for its value and one for its difference.
 
-    Columns of the grid that are the same in all rows are left out, but for ``system``. Metrics that are ratios to the
-    baseline have no difference.
+    Grid columns that are constant are omitted, except ``system``. Metrics that are ratios to the baseline have no
+    difference.
     """
     import pandas as pd
 
@@ -82,10 +83,10 @@ def wide_table(summary: pd.DataFrame, baseline: str) -> pd.DataFrame:
 
 
 def convergence(curves: Iterable[tuple[Mapping[str, object], Iterable[tuple[int, float, float]]]]) -> pd.DataFrame:
-    """Return the mean score of each evaluation over seeds, with its 95 % interval; see ``Study.convergence``.
+    """Compute the mean score of each evaluation over seeds, with its 95 % interval; see ``Study.convergence``.
 
     Args:
-        curves: columns of a cell, and (epochs, seconds, score in [0, 1]) of its evaluations.
+        curves: columns of each cell, and (epochs, seconds, score in [0, 1]) of its evaluations.
 
     Example:
         >>> cells = [({**dict.fromkeys(GROUP, ""), "system": "x"}, [(5, 2.0, 0.7)]),
@@ -107,7 +108,7 @@ def convergence(curves: Iterable[tuple[Mapping[str, object], Iterable[tuple[int,
 
 
 def latex(table: pd.DataFrame) -> str:
-    r"""Return a table as a LaTeX ``tabular`` with the rules of booktabs.
+    r"""Format a table as a LaTeX ``tabular`` with the rules of booktabs.
 
     Example:
         >>> import pandas as pd
@@ -130,7 +131,7 @@ def _scores(frame: pd.DataFrame) -> list[str]:
 
 
 def _interval(values: pd.Series) -> tuple[float, float]:
-    """Return mean and half interval; one value has no interval, and none has no mean."""
+    """Return mean and half interval; the interval is NaN for one value, both are NaN for none."""
     mean, half = interval(values.tolist()) if len(values) else (math.nan, math.nan)
     return mean, half if len(values) > 1 else math.nan
 

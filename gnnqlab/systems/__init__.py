@@ -1,4 +1,4 @@
-"""Systems as choices along eight axes: one recipe a file."""
+"""Systems as choices along eight axes, and the recipes of published systems."""
 
 from gnnqlab.systems.exact_at import exact_at
 from gnnqlab.systems.recipes.adaqp import adaqp, adaqp_p, adaqp_q

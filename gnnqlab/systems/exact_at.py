@@ -1,4 +1,4 @@
-"""A system whose rows are exact at named points: an ablation of any system, one axis of it replaced."""
+"""Ablation of any system: float32 messages in selected layers and directions, by replacing its bit policy."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ __all__ = ["around", "exact_at"]
 
 
 def exact_at(system: System, *points: str, since: int = 0, name: str | None = None) -> System:
-    """Return a system that sends the rows of some points in float32 from an epoch on, and is else as it was.
+    """Return a copy of a system that sends the rows of selected layers and directions in float32 from an epoch on.
 
     ``b = 32`` where ``(direction, layer)`` is a point and ``t >= since`` (:class:`gnnqlab.bits.exact_at.ExactAt`).
 
     Args:
-        system: any whose codec can write 32 bits.
+        system: any system whose codec supports 32 bits.
         points: a direction and a layer, ``backward 1``, or a direction, ``forward``, for all its layers.
-        since: first epoch in which they are exact.
-        name: of the system; by default its name and the points.
+        since: first epoch with float32 rows.
+        name: name of the new system; by default the old one and the points.
 
     Raises:
-        TypeError: if it is no system, but its name.
-        ValueError: if no point is named or one is not written so, or the codec writes no rows of 32 bits.
+        TypeError: if ``system`` is a name instead of a ``System``.
+        ValueError: if there is no point or a malformed one, or the codec does not support 32 bits.
 
     Example:
         >>> from gnnqlab.systems import fixed_bits
-        >>> asked = exact_at(fixed_bits(bits=2), "backward 1", since=30)
-        >>> asked.name, asked.bits.of, asked.bits.at
+        >>> ablation = exact_at(fixed_bits(bits=2), "backward 1", since=30)
+        >>> ablation.name, ablation.bits.of, ablation.bits.at
         ('fixed-bits, backward 1 exact from epoch 30', Fixed(bits=2), ('backward 1',))
     """
     if not isinstance(system, System):
-        raise TypeError(f"system must be a System, as gq.systems.adaqp() makes one, got {system!r}")
+        raise TypeError(f"system must be a System, for instance gq.systems.adaqp(), got {system!r}")
     when = f" from epoch {since}" if since else ""
     made = around(ExactAt(at=points, since=since), system.bits)
     return replace(system, name=name or f"{system.name}, {', '.join(points)} exact{when}", bits=made)
 
 
 def around(part: Any, present: Any) -> Any:
-    """Return a part that stands around another of its axis around the present one, or each of a pair.
+    """Wrap the present part of an axis, or each part of a pair, in a part that modifies it.
 
     Args:
-        part: with a method ``around``, as :class:`gnnqlab.bits.exact_at.ExactAt` has it.
-        present: of the same axis.
+        part: a part with a method ``around``, such as :class:`gnnqlab.bits.exact_at.ExactAt`.
+        present: the part, or pair, to wrap.
     """
     if isinstance(present, ByDirection):
         return ByDirection(*(part.around(of_direction(present, direction), direction) for direction in DIRECTIONS))

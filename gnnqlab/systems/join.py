@@ -1,4 +1,4 @@
-"""A system at work on one worker: the one place where its parts become what runs."""
+"""Build a system's exchange on one worker: the only place where parts become running components."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def join(
     counting: Counting | None = None,
     observers: Observers = NO_OBSERVERS,
 ) -> Exchange:
-    """Return the exchange of one worker.
+    """Build the exchange of one worker.
 
     Args:
-        system: how training is distributed.
-        shard: the worker's share of the graph.
-        bits: widths in force on this worker, one policy or one by direction.
-        cache: what runs of the system's cache here; by default what runs of it without anybody who adapts.
+        system: the training system.
+        shard: the worker's shard of the graph.
+        bits: running bit policy of this worker, or one per direction.
+        cache: running state of the system's cache; by default one that is not adapted by callbacks.
         transport, exact_transport, seed, run, keep_static: as for :class:`ChannelFactory`.
-        device: where it trains.
-        phases: the epoch's clock.
-        counting: says whether the codes of messages that come are counted; by default they are not.
-        observers: receive events of its messages.
+        device: device of the worker.
+        phases: phase timer of the epoch.
+        counting: switch for counting the codes of received messages; off by default.
+        observers: observers of message events.
     """
     counting = counting or Counting()
     counting.observers = observers

@@ -1,7 +1,7 @@
-"""The parts each axis offers, by name, and how a part turns into JSON and back.
+"""Registry of the parts of each axis by name, and their conversion to and from JSON.
 
-To add a part: write its class in the axis's room and add one line here. A part of your own needs no line: it
-is written to JSON as ``module:Class`` and found again by import.
+To add a part, write its class in the axis's package and add one line here. A part outside this package needs no line:
+JSON holds it as ``module:Class``, which is imported.
 """
 
 from __future__ import annotations
@@ -115,16 +115,16 @@ BASES: dict[str, type[AxisPart]] = {
     "schedule": Schedule,
     "compute": Compute,
 }
-"""Axis -> the base class with the members that other axes read, and the ones that a part must define."""
+"""Axis -> base class with the members that other axes read, and the abstract ones that a part must define."""
 BY_DIRECTION = ("codec", "bits")
-"""Axes that may have a part for rows and another for their gradients."""
+"""Axes that accept one part for the forward and another for the backward direction."""
 
 
 def check_part(axis: str, part: Any) -> None:
-    """Refuse what is no part of an axis; give a part without the base class of its axis the defaults that it lacks.
+    """Check that an object is a part of an axis; add missing defaults to a part without the axis's base class.
 
     Raises:
-        ValueError: if it is no dataclass instance, or nothing that runs could be made from it.
+        ValueError: if it is not a dataclass instance, or lacks required members.
     """
     if isinstance(part, ByDirection) and axis in BY_DIRECTION:
         check_part(axis, part.forward)
@@ -142,7 +142,7 @@ def check_part(axis: str, part: Any) -> None:
 
 
 def _without(part: Any, lacks: Iterable[str]) -> str:
-    """Return the members that a dataclass instance lacks, in words."""
+    """Describe the members that a dataclass instance lacks, for an error message."""
     named = lacks and dataclasses.is_dataclass(part) and not isinstance(part, type)
     return f" without {' and '.join(lacks)}" if named else ""
 
@@ -151,10 +151,10 @@ _PAIR = "by-direction"
 
 
 def part_to_json(axis: str, part: Any) -> dict[str, Any]:
-    """Return a part as ``{"name": ..., its settings}``; one that is around another of its axis holds it likewise.
+    """Convert a part to ``{"name": ..., its settings}``; a part wrapped inside is converted likewise.
 
     Raises:
-        ValueError: if the part is no dataclass, or was defined where workers cannot import it.
+        ValueError: if the part is not a dataclass instance, or workers cannot import its class.
     """
     if isinstance(part, ByDirection):
         pair = {direction: part_to_json(axis, getattr(part, direction)) for direction in ("forward", "backward")}
@@ -173,7 +173,7 @@ def part_to_json(axis: str, part: Any) -> dict[str, Any]:
 
 
 def part_from_json(axis: str, value: dict[str, Any]) -> Any:
-    """Return the part that :func:`part_to_json` wrote.
+    """Build a part from the result of :func:`part_to_json`.
 
     Raises:
         ValueError: if the name or a setting is unknown; the message lists the known ones.
@@ -198,7 +198,7 @@ def part_from_json(axis: str, value: dict[str, Any]) -> Any:
 
 
 def partitioner_named(name: str, seed: int) -> Any:
-    """Return the partitioner of a name, with the seed of a run if it takes one.
+    """Build a partitioner by name, with the run's seed if it has one.
 
     Raises:
         ValueError: if the name is unknown; the message lists the known ones.

@@ -1,4 +1,4 @@
-"""A part of an axis as words: ``cache=unchanged:tolerance=0.05``, for the command line."""
+"""Text form of a replaced part, ``cache=unchanged:tolerance=0.05``, for the command line."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["parts_in", "replaced", "words_of"]
 
 
 def parts_in(text: str) -> dict[str, Any]:
-    """Return axis -> part, as a line names them: a comma between axes, a colon ahead of each setting of a part.
+    """Parse replaced parts: axes separated by commas, each setting of a part after a colon; return axis -> part.
 
-    A part of one's own is named by module and class, ``codec=my_module:MyCodec``: no ``=`` follows its first colon.
+    A part outside this package is given as ``codec=my_module:MyCodec``: no ``=`` follows its first colon.
 
     Raises:
         ValueError: if an axis, a part, a setting or a value is unknown; the message lists the known ones.
@@ -30,36 +30,36 @@ def parts_in(text: str) -> dict[str, Any]:
     """
     parts: dict[str, Any] = {}
     for piece in text.split(","):
-        axis, sign, said = (word.strip() for word in piece.partition("="))
+        axis, sign, value = (word.strip() for word in piece.partition("="))
         if not sign or axis not in PARTS:
             rule = f"an axis to replace must be written AXIS=PART, AXIS one of {list(PARTS)}"
             raise ValueError(f"{rule}, got {piece!r}{near(axis, PARTS) if axis not in PARTS else ''}")
         if axis in parts:
             raise ValueError(f"{axis} must be given once, got {text!r}")
-        parts[axis] = _part(axis, said)
+        parts[axis] = _part(axis, value)
     return parts
 
 
 def replaced(system: System, parts: Mapping[str, Any]) -> System:
-    """Return a system with other parts on some axes; what made the rest of it is still known.
+    """Return a system with some parts replaced; its ``recipe`` is preserved.
 
-    A part that stands around another one (``bits=exact-at``) stands around the system's own.
+    A part that wraps another one (``bits=exact-at``) wraps the system's own.
     """
     for axis, part in parts.items():
         check_part(axis, part)
     made = {axis: around(of, getattr(system, axis)) if _wraps(of) else of for axis, of in parts.items()}
     changed = dataclasses.replace(system, **made)
-    object.__setattr__(changed, "recipe", system.recipe)
+    object.__setattr__(changed, "recipe", system.recipe)  # replace() resets fields with init=False
     return changed
 
 
 def words_of(axis: str, part: Any, usual: Any = None) -> str | None:
-    """Return the text that :func:`parts_in` reads; ``None`` where other processes cannot import a part's class, or a
-    setting has no words.
+    """Format a part as text for :func:`parts_in`; ``None`` if its class cannot be imported or a setting has no text.
 
     Args:
-        axis, part: which.
-        usual: what a system has there otherwise; a part around another one has words if it is around that.
+        axis: the axis of the part.
+        part: the part.
+        usual: the part that the system has by default; a wrapping part has a text only if it wraps this one.
 
     Example:
         >>> from gnnqlab.message.caches.cache import Unchanged
@@ -79,8 +79,8 @@ def words_of(axis: str, part: Any, usual: Any = None) -> str | None:
     changed = [each for each in settings if getattr(part, each.name) != each.default]
     if any(each.option is None or getattr(part, each.name) is None for each in changed):
         return None
-    said = [f"{each.name}={each.write(getattr(part, each.name), between='+')}" for each in changed]
-    return ":".join([f"{axis}={name}", *said])
+    texts = [f"{each.name}={each.write(getattr(part, each.name), between='+')}" for each in changed]
+    return ":".join([f"{axis}={name}", *texts])
 
 
 def _wraps(part: Any) -> bool:
@@ -110,7 +110,7 @@ def _part(axis: str, text: str) -> Any:
 
 
 def _own_class(axis: str, name: str) -> type:
-    """Return the class that ``module:Class`` names."""
+    """Import the dataclass ``module:Class``."""
     try:
         kind = load(name)
     except (ImportError, AttributeError) as error:

@@ -1,8 +1,8 @@
-"""Services that any system can have without another idea: what a fair table gives to all of them, or to none.
+"""Common optimizations that any system can use; a fair comparison enables them for all systems or for none.
 
-A message hidden behind central nodes, 16-bit parameters beside quantized rows, and weight gradients summed in bfloat16
-under the backward pass are no part of what BNS-GCN, PipeGCN or SYLVIE claim, nor of what AdaQP's assignment does. A
-system that has them beside one that lacks them wins by them too.
+Overlap with central nodes, 16-bit quantization parameters, and weight gradients all-reduced in bfloat16 during the
+backward pass are not contributions of BNS-GCN, PipeGCN or SYLVIE, nor of AdaQP's assignment. A system with them has an
+advantage over one without that does not come from its own method.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from gnnqlab.systems.system import System
 __all__ = ["GRADIENTS", "services_of", "with_every_service"]
 
 GRADIENTS = "bfloat16"
-"""Type in which a training with every service sums its weight gradients (``TrainSettings.gradients``)."""
+"""Data type of all-reduced weight gradients with every service (``TrainSettings.gradients``)."""
 _SHORT = "bfloat16"
 
 
 def with_every_service(system: System) -> System:
-    """Return a system with every service that leaves its idea alone; its name gets a ``+``.
+    """Return a system with all common optimizations that do not change its method; its name gets a ``+``.
 
-    A schedule that communicates and then computes becomes one that computes central nodes meanwhile, and the two
-    float32 parameters of a quantized row become bfloat16. Schedules with old rows, samplers, caches and bits stay.
+    A synchronous schedule becomes one that overlaps central nodes with communication, and the two float32 quantization
+    parameters of a row become bfloat16. Schedules with stale rows, samplers, caches and bits are unchanged.
 
     Example:
         >>> from gnnqlab.systems import bns_gcn, vanilla
@@ -38,16 +38,16 @@ def with_every_service(system: System) -> System:
 
 
 def _shortened(codec: Any) -> Any:
-    """The codec with bfloat16 parameters, if it has float32 ones."""
+    """Return the codec with bfloat16 quantization parameters if it has float32 ones."""
     return dataclasses.replace(codec, parameters=_SHORT) if codec.parameters == "float32" else codec
 
 
 def services_of(system: System, gradients: str) -> dict[str, str]:
-    """Return which services a training has, as the columns of a table.
+    """Return the common optimizations of a training as table columns.
 
     Args:
-        system: as trained.
-        gradients: of its ``TrainSettings``.
+        system: the trained system.
+        gradients: ``TrainSettings.gradients`` of the training.
 
     Example:
         >>> from gnnqlab.systems import fixed_bits

@@ -1,4 +1,4 @@
-"""What a recipe can be told: its parameters, and what the parts they fill say of them."""
+"""Settings of recipes: their parameters, completed by the fields of the parts that they set."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["Setting", "filled", "settings_of"]
 def settings_of(recipe: Callable[..., Any]) -> list[Setting]:
     """Return the settings of a recipe, in the order of its signature.
 
-    Name, type and default are the signature's. Choices, bounds, the option's name and the text are those in
-    ``Annotated`` there; what is missing is taken from the field of the same name of the part that the recipe fills.
+    Name, type and default come from the signature. Choices, bounds, option name and help come from its ``Annotated``
+    types, or else from the field of the same name in the part that the recipe builds.
 
     Args:
-        recipe: ``(**settings) -> System``, as in ``SYSTEMS``.
+        recipe: a function ``(**settings) -> System``, as in ``SYSTEMS``.
 
     Example:
         >>> from gnnqlab.systems import SYSTEMS
@@ -35,7 +35,7 @@ def settings_of(recipe: Callable[..., Any]) -> list[Setting]:
 
 
 def filled(recipe: Callable[..., Any], system: Any) -> dict[str, Any]:
-    """Return what a recipe must be told to choose the parts of a system, where that is not its default."""
+    """Return the non-default recipe settings that reproduce the parts of a system."""
     settings = {}
     parts = [of_direction(getattr(system, axis.name), "forward") for axis in dataclasses.fields(system)]
     for setting in parameters_of(recipe):
@@ -50,7 +50,7 @@ def _has(part: Any, name: str) -> bool:
 
 
 def _fields_filled(recipe: Callable[..., Any]) -> dict[str, Setting]:
-    """Return the fields of the parts that a recipe chooses, by name; of two axes' alike, the first one's."""
+    """Return the fields of the parts that a recipe builds, by name; the first axis wins for equal names."""
     system = recipe()
     fields: dict[str, Setting] = {}
     for axis in dataclasses.fields(system):
@@ -62,7 +62,7 @@ def _fields_filled(recipe: Callable[..., Any]) -> dict[str, Setting]:
 
 
 def _completed(own: Setting, field: Setting | None) -> Setting:
-    """Return a recipe's setting with what it leaves to the part's field."""
+    """Complete a recipe's setting with the attributes of the part's field."""
     if field is None or field.kind != own.kind:
         return own
     renamed = own.option != own.name.replace("_", "-")

@@ -26,12 +26,12 @@ from gnnqlab.systems.parts import BY_DIRECTION, PARTS, check_part, part_from_jso
 __all__ = ["SYSTEMS", "RecipeCall", "System", "make_system", "register_system", "settings_for"]
 
 _ANY_COLUMNS = 64
-"""A codec has the variance of a row whatever its columns, or of none."""
+"""Number of columns for testing if a codec has a row variance; a codec has one for all numbers or for none."""
 
 
 @dataclass(frozen=True)
 class RecipeCall:
-    """A recipe by name, with the settings it was given; its defaults are its own affair.
+    """Call of a recipe: its name and the settings passed, without defaults.
 
     Example:
         >>> RecipeCall.from_json(RecipeCall("random-bits", {"among": (2, 8)}).to_json())
@@ -42,52 +42,52 @@ class RecipeCall:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any] | None:
-        """Return ``{"name": ..., its settings}``; ``None`` where a setting is nothing that JSON can hold."""
+        """Convert to ``{"name": ..., its settings}``; ``None`` if a setting cannot be stored as JSON."""
         if not all(_is_plain(value) for value in self.settings.values()):
             return None
         return {"name": self.name, **self.settings}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Return what :meth:`to_json` wrote; lists become tuples."""
-        settings = {key: tuple(given) if isinstance(given, list) else given for key, given in value.items()}
+        """Build from the result of :meth:`to_json`; lists become tuples."""
+        settings = {key: tuple(each) if isinstance(each, list) else each for key, each in value.items()}
         return cls(str(settings.pop("name")), settings)
 
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """How full-graph training is distributed: one part per axis.
+    """A system of distributed full-graph training: one part per axis.
 
-    A variant is ``dataclasses.replace(system, axis=part)``. A combination that cannot work is refused here,
-    with the reason.
+    A variant is ``dataclasses.replace(system, axis=part)``. Incompatible parts raise an error here, with the
+    reason.
     """
 
     name: str = "custom"
-    """Shown in tables and figures."""
+    """Name in tables and figures."""
     partition: Partitioner = METIS()
-    """Who owns nodes and edges."""
+    """Assignment of nodes and edges to workers."""
     exchange: ExchangePart = Halo()
-    """Which rows travel, and to whom."""
+    """Rows to exchange, and their receivers."""
     sampler: Sampler = AllRows()
-    """Which boundary rows travel this epoch."""
+    """Sampling of boundary rows per epoch."""
     cache: Cache = NoCache()
-    """Which rows changed enough to send."""
+    """Selection of the rows that changed enough to be sent."""
     codec: Codec = Float32()
-    """How a row becomes bytes; a pair ``(forward, backward)`` gives gradients a codec of their own."""
+    """Encoding of a row as bytes; a pair ``(forward, backward)`` encodes gradients differently."""
     bits: Bits = Fixed()
-    """Who chooses each row's bit-width; may be a pair too."""
+    """Policy for the bit-width of each row; may be a pair too."""
     schedule: Schedule = Synchronous()
-    """When rows move, relative to computation."""
+    """Timing of the exchange relative to computation."""
     compute: Compute = Float32Products()
-    """In which precision the products run."""
+    """Precision of the products."""
     recipe: RecipeCall | None = field(default=None, init=False, compare=False, repr=False)
-    """The registered recipe that made it, with the settings given; none after ``replace``."""
+    """Call of the registered recipe that built the system; ``None`` after ``replace``."""
 
     def __post_init__(self) -> None:
         for axis in BY_DIRECTION:
             pair = getattr(self, axis)
             if isinstance(pair, tuple) and len(pair) == 2:
-                object.__setattr__(self, axis, ByDirection(*pair))
+                object.__setattr__(self, axis, ByDirection(*pair))  # the dataclass is frozen
         for axis in PARTS:
             check_part(axis, getattr(self, axis))
         self._check_cut()
@@ -99,14 +99,14 @@ class System:
             self._check_sampled(self.schedule)
         for axis in PARTS:
             ahead, back = (of_direction(getattr(self, axis), way) for way in ("forward", "backward"))
-            for part in (ahead,) if ahead is back else (ahead, back):
+            for part in (ahead,) if ahead is back else (ahead, back):  # a part for both directions is checked once
                 reason = part.refuses(self)
                 if reason:
                     raise ValueError(f"{axis} {type(part).__name__} cannot work in this system: {reason}")
 
     @property
     def uses_stale_rows(self) -> bool:
-        """Whether a receiver may use a row in another epoch than that of its post.
+        """True if a receiver may use a row in a later epoch than that of its sending (stale or cached rows).
 
         Example:
             >>> from gnnqlab.systems import pipegcn, vanilla
@@ -118,23 +118,23 @@ class System:
 
     @property
     def aggregates_before_projection(self) -> bool:
-        """Whether dropped rows are summed before they are projected, so that their receiver can drop them."""
+        """True if rows are aggregated before they are projected, so that receivers can apply dropout to halo rows."""
         return self.uses_stale_rows and self.schedule.dropped_by == "receiver"
 
     def on_hosts(self, hosts: int) -> System:
-        """Return the system as it is on so many hosts, each with equally many consecutive workers.
+        """Return the system for a run on ``hosts`` hosts, each with equally many consecutive workers.
 
-        Its partitioner and its exchange are told, unless they name their own; whatever cuts a graph for a system asks
-        this first, so that a measurement is of the cut on which a run trains.
+        Sets the number of hosts in partitioner and exchange, unless it is set there. Code that partitions a graph for a
+        system calls this first, so that measurements use the partition of the run.
 
         Example:
             >>> from gnnqlab.systems import cdfgnn
             >>> cdfgnn().on_hosts(2).partition.hosts
             2
         """
-        told = {axis: on_hosts(getattr(self, axis), hosts) for axis in ("partition", "exchange")}
-        changed = any(part is not getattr(self, axis) for axis, part in told.items())
-        return dataclasses.replace(self, **told) if changed else self
+        parts = {axis: on_hosts(getattr(self, axis), hosts) for axis in ("partition", "exchange")}
+        changed = any(part is not getattr(self, axis) for axis, part in parts.items())
+        return dataclasses.replace(self, **parts) if changed else self
 
     def _check_widths(self, codec: Codec, bits: Bits) -> None:
         known, wanted = set(codec.widths), set(bits.choices)
@@ -146,36 +146,34 @@ class System:
 
         if bits.weighs_rows and codec.row_variance(_ANY_COLUMNS) is None:
             raise ValueError(
-                f"{type(bits).__name__} weighs rows by the variance that their codec has, so it must have one, "
-                f"got {type(codec).__name__}, which has no row_variance; choose codec Stochastic() "
-                "or Rotated(), or other bits"
+                f"{type(bits).__name__} weighs rows by the variance of their codec, got {type(codec).__name__}, which "
+                "has no row_variance; choose codec Stochastic() or Rotated(), or other bits"
             )
 
     def _check_sampled(self, part: Bits | Schedule) -> None:
         reason = part.needs_every_row
         if reason:
             raise ValueError(
-                f"with {type(part).__name__} every boundary row must travel in every epoch ({reason}), got "
-                f"sampler {type(self.sampler).__name__} with p {self.sampler.p}; choose sampler AllRows() or "
-                "another part"
+                f"{type(part).__name__} needs every boundary row in every epoch ({reason}), got sampler "
+                f"{type(self.sampler).__name__} with p {self.sampler.p}; choose sampler AllRows() or another part"
             )
 
     def _check_cut(self) -> None:
-        made, taken = self.partition.cuts, self.exchange.takes_cuts_of
-        if made != taken:
-            known = sorted(name for name, kind in PARTS["partition"].items() if kind.cuts == taken)
+        cut, needed = self.partition.cuts, self.exchange.takes_cuts_of
+        if cut != needed:
+            known = sorted(name for name, kind in PARTS["partition"].items() if kind.cuts == needed)
             raise ValueError(
-                f"the exchange {type(self.exchange).__name__} takes cuts of {taken}, got partition "
-                f"{type(self.partition).__name__}, which cuts {made}; choose a partition of {known} or another exchange"
+                f"the exchange {type(self.exchange).__name__} takes cuts of {needed}, got partition "
+                f"{type(self.partition).__name__}, which cuts {cut}; choose a partition of {known} or another exchange"
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the system as plain JSON; :meth:`from_json` undoes it without loss."""
+        """Convert the system to plain JSON; :meth:`from_json` restores it without loss."""
         return {"name": self.name, **{axis: part_to_json(axis, getattr(self, axis)) for axis in PARTS}}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> System:
-        """Return the system that :meth:`to_json` wrote.
+        """Build a system from the result of :meth:`to_json`.
 
         Raises:
             ValueError: if an axis, a part or a setting is unknown.
@@ -190,11 +188,11 @@ class System:
 Recipe = Callable[..., System]
 
 SYSTEMS: dict[str, Recipe] = {}
-"""Every recipe by name; each returns a complete :class:`System`."""
+"""Registered recipes by name; each returns a complete :class:`System`."""
 
 
 def register_system(recipe: Recipe) -> Recipe:
-    """Make a recipe known by its function's name, with ``_`` written as ``-``.
+    """Register a recipe under its function's name, with ``_`` replaced by ``-``.
 
     Raises:
         ValueError: if the name is taken.
@@ -204,27 +202,29 @@ def register_system(recipe: Recipe) -> Recipe:
         raise ValueError(f"a system's name must be new, {name!r} is registered already")
 
     @functools.wraps(recipe)
-    def remembered(*values: Any, **settings: Any) -> System:
-        given = {**dict(zip(_names(recipe), values, strict=False)), **settings}
-        return _made(recipe(*values, **settings), name, given)
+    def wrapper(*values: Any, **settings: Any) -> System:
+        named = {**dict(zip(_names(recipe), values, strict=False)), **settings}
+        return _made(recipe(*values, **settings), name, named)
 
-    SYSTEMS[name] = remembered
-    return remembered
+    SYSTEMS[name] = wrapper
+    return wrapper
 
 
 def make_system(system: str | System, **settings: Any) -> System:
-    """Return a system by name, or the given one.
+    """Build a system by name; a :class:`System` is returned unchanged.
 
     Args:
-        system: a registered name, or a ready :class:`System`.
-        **settings: what the recipe takes, for instance ``bits=2``.
+        system: a registered name, or a :class:`System`.
+        **settings: settings of the recipe, for instance ``bits=2``.
 
     Raises:
         ValueError: if the name or a setting is unknown; the message lists the known ones.
     """
     if isinstance(system, System):
         if settings:
-            raise ValueError(f"settings {sorted(settings)} go with a system's name; use dataclasses.replace instead")
+            raise ValueError(
+                f"settings {sorted(settings)} need a system's name, got a System; use dataclasses.replace instead"
+            )
         return system
     if system not in SYSTEMS:
         raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}{near(system, SYSTEMS)}")
@@ -239,14 +239,14 @@ def make_system(system: str | System, **settings: Any) -> System:
 
 
 def _made(system: System, name: str, settings: dict[str, Any]) -> System:
-    """Return a system under its recipe's name that knows what made it."""
+    """Return the system with its recipe's name, and the recipe's call stored in ``recipe``."""
     named = dataclasses.replace(system, name=name)
     object.__setattr__(named, "recipe", RecipeCall(name, settings))
     return named
 
 
 def _codec_of(widths: set[int]) -> str:
-    """Name the first codec that writes these widths."""
+    """Return the first codec that supports these bit-widths, as text."""
     kinds = (kind.__name__ for kind in PARTS["codec"].values() if widths <= set(kind().widths))
     return f"codec {next(kinds)}()"
 
@@ -256,7 +256,7 @@ def _names(recipe: Recipe) -> list[str]:
 
 
 def settings_for(system: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return those of ``settings`` that the recipe of a system takes: what a comparison gives to each."""
+    """Return the subset of ``settings`` that a system's recipe has; comparisons pass shared settings this way."""
     if system not in SYSTEMS:
         raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}{near(system, SYSTEMS)}")
     known = _names(SYSTEMS[system])

@@ -1,8 +1,7 @@
-"""Where AdaQP's Theorem 1 ends: it is about messages that are right on average, and Theorem 3 stands on it.
+"""Validity of AdaQP's Theorems 1 and 3: both hold for unbiased messages only.
 
-The one place that says so. Whatever shows a variance by these theorems asks here first: ``gq.theory.check``, a probe's
-forecasts and the tuner. A part (cache or codec) whose messages are biased tells by ``biased(direction)`` why; the part
-alone knows.
+Code that reports a variance by these theorems calls this module first: ``gq.theory.check``, a probe's forecasts and the
+tuner. A part (cache or codec) with biased messages returns the reason from ``biased(direction)``.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ __all__ = ["biased", "require_unbiased", "refuse_biased"]
 
 
 def biased(system: System, bits: Any = None) -> str:
-    """Return why a message of a system is wrong on average, and of which part; empty where none is.
+    """Return the part that biases a system's messages, with the reason; empty if messages are unbiased.
 
-    ``E[decode(encode(x))] = x`` is what Theorem 1 (AdaQP, Wan et al., MLSys 2023) states of a message beside its
-    variance. Rows of 32 bits are not rounded, so nothing biases them.
+    Theorem 1 (AdaQP, Wan et al., MLSys 2023) states both the variance and ``E[decode(encode(x))] = x``. Rows of 32 bits
+    are not rounded, so they are unbiased.
 
     Args:
-        system: whose cache and codecs are asked.
-        bits: instead of the system's own policy.
+        system: the system with its cache and codecs.
+        bits: bit policy in place of the system's own.
 
     Example:
         >>> from dataclasses import replace
@@ -45,12 +44,12 @@ def biased(system: System, bits: Any = None) -> str:
 
 
 def require_unbiased(system: System, what: str, bits: Any = None) -> None:
-    """Refuse a system of which a theorem about unbiased messages is asked.
+    """Check that a system's messages are unbiased, as a theorem requires.
 
     Args:
-        system: whose messages they are.
-        what: what is asked, in words.
-        bits: instead of the system's own policy.
+        system: the system with its cache and codecs.
+        what: the quantity that needs unbiased messages, for the error text.
+        bits: bit policy in place of the system's own.
 
     Raises:
         ValueError: if its messages are biased.
@@ -59,14 +58,14 @@ def require_unbiased(system: System, what: str, bits: Any = None) -> None:
 
 
 def refuse_biased(reason: str, what: str) -> None:
-    """Refuse for a reason that :func:`biased` gave; nothing where there is none.
+    """Raise an error with the reason returned by :func:`biased`, if there is one.
 
     Raises:
-        ValueError: with rule, reason and way out.
+        ValueError: if ``reason`` is not empty.
     """
     if reason:
         raise ValueError(
-            f"{what} is of messages that are right on average (AdaQP Theorem 1: E[decoded row] = row), and in this "
-            f"system {reason}; choose cache NoCache() or Difference() and an unbiased codec, for instance "
-            "Stochastic(), or measure: 'gnnqlab bench codecs' has the errors of single and of mean messages"
+            f"{what} holds for unbiased messages (AdaQP Theorem 1: E[decoded row] = row), but in this system "
+            f"{reason}; choose cache NoCache() or Difference() and an unbiased codec, for instance Stochastic(), or "
+            "measure the errors of single and mean messages with 'gnnqlab bench codecs'"
         )

@@ -1,4 +1,4 @@
-"""The test kit for models of one's own: whether workers together compute what one process does."""
+"""Test kit for user models: checks that distributed training equals training in one process."""
 
 from gnnqlab.errors import LawBroken
 from gnnqlab.testing.law import LawReport, check_law

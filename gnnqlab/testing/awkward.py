@@ -1,4 +1,4 @@
-"""Small graphs and cuts with the awkward cases in them: isolated nodes, no self loops, workers without a halo."""
+"""Small graphs and cuts with edge cases: isolated nodes, no self loops, workers without a halo."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NODES, _EDGES, _ISOLATED, _FEATURES, _CLASSES = 48, 150, 4, 12, 4
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A graph and how it is shared out."""
+    """A graph with a partition."""
 
     what: str
     graph: Graph
@@ -30,12 +30,12 @@ class Case:
 
 
 def cases(workers: Sequence[int], *, seed: int, edge_features: int = 0) -> list[Case]:
-    """Return a cut at random for each number of workers, and one whose last worker has isolated nodes alone.
+    """Build a random edge-cut for each number of workers, and one whose last worker owns isolated nodes only.
 
     Args:
-        workers: P of each; graphs take turns: undirected with self loops, directed without.
-        seed: of graphs and cuts.
-        edge_features: how many each edge has; edge and reverse have others in the directed graph.
+        workers: numbers of workers P; graphs alternate between undirected with self loops and directed without.
+        seed: seed of graphs and cuts.
+        edge_features: number of features per edge; in the directed graph an edge and its reverse differ.
 
     Example:
         >>> [(case.workers, case.what) for case in cases([1, 3], seed=0)]

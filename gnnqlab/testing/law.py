@@ -1,4 +1,4 @@
-"""The law of distributed training: with float32 messages, P workers give what one process gives."""
+"""Equivalence check of distributed training: with float32 messages, P workers compute the same as one process."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ __all__ = ["LawReport", "check_law"]
 _EPOCHS = 2
 _PLACES = ("losses", "gradients", "logits")
 Passes = list[tuple[str, str, Tensor]]
-"""What came out: of what kind, by what name, and the values."""
+"""Results of the passes: kind, name and values of each tensor."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LawReport:
-    """What :func:`check_law` compared, and how far it was from one process."""
+    """Result of :func:`check_law`: the cases compared, and their differences from one process."""
 
     model: str
     tolerance: float
     rows: tuple[dict[str, Any], ...]
-    """A row a case: ``workers``, ``graph`` and the largest difference of ``losses``, ``gradients`` and ``logits``, in
-    shares of the largest value of their kind in one process."""
+    """One row per case: ``workers``, ``graph`` and the largest difference of ``losses``, ``gradients`` and ``logits``,
+    relative to the largest value of the kind in one process."""
 
     @property
     def worst(self) -> float:
-        """The largest difference of all."""
+        """Largest difference over all cases."""
         return max(row[place] for row in self.rows for place in _PLACES)
 
     def __str__(self) -> str:
-        lines = [f"{self.model}: workers give what one process gives, to {self.tolerance:g} of the largest value"]
+        lines = [f"{self.model}: workers agree with one process within {self.tolerance:g} of the largest value"]
         for row in self.rows:
             differences = ", ".join(f"{place} {row[place]:.0e}" for place in _PLACES)
             lines.append(f"  {row['workers']} worker(s), {row['graph']}: {differences}")
@@ -58,30 +58,30 @@ def check_law(
     edge_features: int = 0,
     **settings: Any,
 ) -> LawReport:
-    """Check that a model's workers together compute what one process computes: losses, gradients, logits.
+    """Check that the workers of a model compute the same losses, gradients and logits as one process.
 
-    Small random graphs are cut into edge-cuts, with isolated nodes, directed edges without self loops and a worker that
-    has no halo among them. Two training passes, dropout included, and one in evaluation run over threads of this
-    process that exchange float32 rows, and on the whole graph. Sums run in another order on another number of workers:
-    a few roundings of float32, each 6e-8, grow to about 1e-6. An element within a rounding of a rectifier's corner may
-    fall on either side; another ``seed`` tells that from a mistake.
+    Small random graphs are partitioned by edge-cuts; the cases include isolated nodes, directed edges without self
+    loops and a worker without a halo. Two training passes with dropout and one in evaluation run in threads of this
+    process that exchange float32 rows, and on the whole graph. The order of sums depends on the number of workers: a
+    few float32 roundings, each 6e-8, grow to about 1e-6. An element within a rounding error of a ReLU's corner may be
+    on either side of it; in that case another ``seed`` passes.
 
     Args:
-        model: a registered model's name; ``module:name`` of a builder ``(settings, in_features, num_classes, seed) ->
+        model: name of a registered model; ``module:name`` of a builder ``(settings, in_features, num_classes, seed) ->
             module``, registered or not; or settings.
         workers: numbers of workers, each at least 1 and at most 44.
-        tolerance: largest difference, in shares of the largest loss, gradient or logit of one process.
-        seed: of graphs, cuts, weights and dropout.
-        edge_features: how many each edge of the graphs has; of a model that has a place for them.
-        **settings: of the model; by default 3 layers of 16 with dropout 0.3, 0.1 of the features.
+        tolerance: largest difference, relative to the largest loss, gradient or logit of one process.
+        seed: seed of graphs, cuts, weights and dropout.
+        edge_features: number of features per edge, for a model that supports them.
+        **settings: settings of the model; by default 3 layers of 16 with dropout 0.3, and 0.1 on the features.
 
     Returns:
-        What was compared. ``print`` shows it.
+        The report, which can be printed.
 
     Raises:
         LawBroken: an ``AssertionError`` that names the first difference: number of workers, graph, tensor.
-        ValueError: if a name, a setting or a number of workers is wrong.
-        RuntimeError: after a minute, if a worker waits for rows that another never asks about.
+        ValueError: if a name, a setting or a number of workers is invalid.
+        RuntimeError: after a minute, if a worker waits in an exchange in which another takes no part.
         ImportError: if there is no such module.
 
     Example:
@@ -90,7 +90,7 @@ def check_law(
         (True, [1, 2, 2])
     """
     if not workers or not all(1 <= count <= 44 for count in workers):
-        raise ValueError(f"workers must be numbers from 1 to 44, at least one, got {tuple(workers)}")
+        raise ValueError(f"workers must hold at least one number, each from 1 to 44, got {tuple(workers)}")
     with for_now(model if isinstance(model, str) else model.name) as name:
         if isinstance(model, ModelSettings):
             shape = dataclasses.replace(model, **settings)
@@ -107,7 +107,7 @@ _SHAPE = {"layers": 3, "hidden": 16, "dropout": 0.3, "input_dropout": 0.1}
 
 
 def _expect_same_start(shape: ModelSettings, shown: str, seed: int, edge_features: int) -> None:
-    """Refuse weights that are not a function of the seed: each worker draws its own."""
+    """Check that weights are a function of the seed, since every worker initializes its own copy."""
     of_edges = {"seed": seed, "edge_features": edge_features}
     one, other = (build_model(shape, 12, 4, **of_edges).state_dict() for _ in range(2))
     for name, value in one.items():
@@ -123,13 +123,13 @@ def _expect_same_start(shape: ModelSettings, shown: str, seed: int, edge_feature
 
 
 def _compared(case: Case, shape: ModelSettings, shown: str, tolerance: float, seed: int) -> dict[str, Any]:
-    """Return the largest differences of one case, by kind."""
+    """Compute the largest differences of one case, by kind."""
     truth = _alone(case, shape, seed)
     largest = {place: max(_size(value) for kind, _, value in truth if kind == place) for place in _PLACES}
     row: dict[str, Any] = {"workers": case.workers, "graph": case.what, **dict.fromkeys(_PLACES, 0.0)}
     for (place, name, right), (_, _, found) in zip(truth, _together(case, shape, seed), strict=True):
         difference = _size(found - right) / (largest[place] or 1.0)
-        if not difference <= tolerance:  # nor NaN
+        if not difference <= tolerance:  # also true for NaN
             raise LawBroken(
                 model=shown,
                 workers=case.workers,
@@ -164,7 +164,7 @@ def _together(case: Case, shape: ModelSettings, seed: int) -> Passes:
     parts = threads.run(_logits)
     logits = torch.empty(case.graph.num_nodes, *parts[0].shape[1:])
     for shard, part in zip(threads.shards, parts, strict=True):
-        logits[shard.owned] = part
+        logits[shard.owned] = part  # local order -> global ids
     return [*found, ("logits", "logits", logits)]
 
 

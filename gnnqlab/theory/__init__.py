@@ -1,9 +1,9 @@
-"""What the papers prove, as pure functions of tensors and numbers.
+"""Theorems of the papers as pure functions of tensors and numbers.
 
-These verbs are done above this room and found here too: ``gq.theory.check(run)`` holds Theorem 3 against gradients that
-are measured (`gnnqlab.simulation.run_check`), ``gq.theory.convergence(graph)`` Theorem 2 against a descent
-(`gnnqlab.simulation.convergence_check`). ``gq.theory.cache_error(graph)`` tracks what a cache does to the
-gradient beside CDFGNN's Theorem 1 (`gnnqlab.simulation.cache_check`).
+Three functions are implemented in higher packages and attached here: ``gq.theory.check(run)`` compares Theorem 3 with
+measured gradients (`gnnqlab.simulation.run_check`), ``gq.theory.convergence(graph)`` compares Theorem 2 with a gradient
+descent (`gnnqlab.simulation.convergence_check`), and ``gq.theory.cache_error(graph)`` compares the gradient error of a
+cache with CDFGNN's Theorem 1 (`gnnqlab.simulation.cache_check`).
 """
 
 import importlib

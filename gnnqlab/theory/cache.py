@@ -1,8 +1,8 @@
-"""How far a cache of rows can lead a training astray (CDFGNN section 4.2, Lemmas 1 to 3, Theorem 1).
+"""Error bounds of cached rows (CDFGNN section 4.2, Lemmas 1 to 3, Theorem 1).
 
 Norms are largest absolute elements: ``|A| = max |A_ij|``. Letters as in the paper: B bounds elements, C the number of
-columns, ρ is the Lipschitz constant, p the number of workers, ν1 the largest ε. ``gq.theory.cache_error(...)`` tracks
-the error of a training beside these bounds (:mod:`gnnqlab.simulation.cache_check`).
+columns, ρ is the Lipschitz constant, p the number of workers, ν1 the largest ε. ``gq.theory.cache_error(...)`` compares
+the error of a training with these bounds (:mod:`gnnqlab.simulation.cache_check`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = [
 
 
 def product_bound(a: Tensor, b: Tensor) -> float:
-    """Return ``col(A) |A| |B|``, which ``|A B|`` does not exceed (CDFGNN Lemma 1, Eq. 10).
+    """Compute ``col(A) |A| |B|``, an upper bound on ``|A B|`` (CDFGNN Lemma 1, Eq. 10).
 
     Args:
         a: ``(m, k)``.
         b: ``(k, n)``.
 
     Raises:
-        ValueError: if the shapes have no product.
+        ValueError: if the shapes do not match.
 
     Example:
         >>> import torch
@@ -34,7 +34,7 @@ def product_bound(a: Tensor, b: Tensor) -> float:
         (12.0, 2.0)
     """
     if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0]:
-        raise ValueError(f"matrices must have a product, got shapes {tuple(a.shape)} and {tuple(b.shape)}")
+        raise ValueError(f"a and b must be matrices (m, k) and (k, n), got {tuple(a.shape)} and {tuple(b.shape)}")
     if a.numel() == 0 or b.numel() == 0:
         return 0.0
     return a.shape[1] * float(a.abs().max()) * float(b.abs().max())
@@ -43,15 +43,15 @@ def product_bound(a: Tensor, b: Tensor) -> float:
 def forward_error(
     before: float, *, epsilon: float, size: float, columns: int, lipschitz: float = 1.0, workers: int = 1
 ) -> float:
-    """Return ``p ν1 B + C² B² ρ ε_Z``, a bound on ``|Z̃ - Z|`` of one layer (CDFGNN Lemma 2, Eq. 13).
+    """Compute ``p ν1 B + C² B² ρ ε_Z``, a bound on ``|Z̃ - Z|`` of one layer (CDFGNN Lemma 2, Eq. 13).
 
     Args:
-        before: ``ε_Z``, the bound of the layer before; 0 for the first.
+        before: ``ε_Z``, the bound of the previous layer; 0 for the first.
         epsilon: ν1, the largest ε.
         size: B, a bound on the elements of Z, A and W.
         columns: C, a bound on the columns of A and W.
         lipschitz: ρ of the activation; 1 for ReLU.
-        workers: p, the parts of which an element is the sum.
+        workers: p, the number of partial sums of an element.
 
     Raises:
         ValueError: if a number is out of range.
@@ -67,9 +67,9 @@ def forward_error(
 def forward_errors(
     layers: int, *, epsilon: float, size: float, columns: int, lipschitz: float = 1.0, workers: int = 1
 ) -> list[float]:
-    """Return the bounds of Lemma 2 layer by layer: each is the next one's ``ε_Z``.
+    """Compute the bounds of Lemma 2 for all layers: each is the next one's ``ε_Z``.
 
-    They grow as ``(C² B² ρ)^l``: for layers of ordinary width the bound is right and says little.
+    They grow as ``(C² B² ρ)^l``: for layers of ordinary width the bound is valid but too loose to be useful.
 
     Example:
         >>> forward_errors(3, epsilon=0.1, size=1.0, columns=2)
@@ -85,13 +85,13 @@ def forward_errors(
 
 
 def backward_error(above: float, forward: float, *, size: float, columns: int, lipschitz: float = 1.0) -> float:
-    """Return ``C² B³ (ρ ε_Z + K)``, a bound on ``|δ̃ - δ|`` of a layer (CDFGNN Lemma 3, Eq. 15).
+    """Compute ``C² B³ (ρ ε_Z + K)``, a bound on ``|δ̃ - δ|`` of a layer (CDFGNN Lemma 3, Eq. 15).
 
-    The last layer has ``ρ ε_Z`` (Eq. 14). The paper's Eq. 15 counts no δ that stays home itself; where the cache keeps
-    gradients too, ``p ν1 B`` has to be added to ``above``.
+    The last layer has ``ρ ε_Z`` (Eq. 14). The paper's Eq. 15 does not cover skipped δ; if the cache skips gradients
+    too, ``p ν1 B`` must be added to ``above``.
 
     Args:
-        above: K of the layer after.
+        above: K of the next layer.
         forward: ``ε_Z`` of this layer.
         size, columns, lipschitz: B, C and ρ.
 
@@ -104,7 +104,7 @@ def backward_error(above: float, forward: float, *, size: float, columns: int, l
 
 
 def weight_error(above: float, forward: float, *, size: float, columns: int, lipschitz: float = 1.0) -> float:
-    """Return ``C² B² (ρ ε_Z + K)``, a bound on the error of a weight's gradient (CDFGNN Lemma 3, Eq. 16).
+    """Compute ``C² B² (ρ ε_Z + K)``, a bound on the error of a weight's gradient (CDFGNN Lemma 3, Eq. 16).
 
     Example:
         >>> weight_error(0.5, 0.25, size=2.0, columns=2)
@@ -119,38 +119,39 @@ class CacheBound:
     """The terms of a bound on the mean of ``||∇L(W_t)||²`` over N steps, in squared units of the gradient."""
 
     descent: float
-    """Falls with N."""
+    """Term of the descent, which falls with N."""
     error: float
-    """What the cache's error of the gradient leaves; does not fall with N unless the error does."""
+    """Term of the cache's gradient error, which falls with N only if the error does."""
 
     @property
     def total(self) -> float:
+        """Sum of both terms."""
         return self.descent + self.error
 
 
 def cache_bound(
     *, loss_gap: float, step: float, curvature: float, errors: Sequence[float], reading: str = "kept"
 ) -> CacheBound:
-    """Return the bound on the mean of ``||∇L(W_t)||²`` over ``t = 1 … N`` (CDFGNN Theorem 1, Eqs. 17 to 21).
+    """Compute the bound on the mean of ``||∇L(W_t)||²`` over ``t = 1 … N`` (CDFGNN Theorem 1, Eqs. 17 to 21).
 
     The step is ``W - η ∇L̃`` with ``∇L̃ = ∇L + Δ``. Smoothness gives, with every term,
 
         L(W_t+1) <= L(W_t) - (η - ρη²/2) ||∇L||² - (η - ρη²) <∇L, Δ> + (ρη²/2) ||Δ||²
 
-    ``printed`` leaves the term with ``<∇L, Δ>`` out, as Eq. 18 does (erratum CD-5): its error then falls as ``ρ η`` and
-    vanishes with ``η = 1 / √N``. ``kept`` bounds the term by ``(η - ρη²)/2 (||∇L||² + ||Δ||²)``, which leaves
+    ``printed`` omits the term with ``<∇L, Δ>``, as in Eq. 18 (erratum CD-5): its error then falls as ``ρ η`` and
+    vanishes with ``η = 1 / √N``. ``kept`` bounds the term by ``(η - ρη²)/2 (||∇L||² + ||Δ||²)``, which gives
 
         mean ||∇L||² <= 2 (L(W_1) - L*) / (η N) + mean ||Δ||²
 
-    a neighbourhood, not a limit (erratum CD-6).
+    that is, convergence to a neighbourhood, not to a limit (erratum CD-6).
 
-    Differs: the paper writes W + η∇L̃, which climbs.
+    Differs: the paper writes W + η∇L̃, which is gradient ascent.
 
     Args:
         loss_gap: ``L(W_1) - L*``.
         step: η in ``(0, 1 / ρ]``.
         curvature: ρ, the Lipschitz constant of the gradient.
-        errors: ``||Δ_t||²`` of every step; N of them.
+        errors: ``||Δ_t||²`` of all N steps.
         reading: ``kept`` or ``printed``.
 
     Raises:
@@ -165,7 +166,7 @@ def cache_bound(
     if reading not in ("kept", "printed"):
         raise ValueError(f"reading must be 'kept' or 'printed', got {reading!r}")
     if not errors:
-        raise ValueError("errors must hold one number a step, got none")
+        raise ValueError("errors must hold one number per step, got none")
     if not 0 < step <= (1 / curvature if curvature > 0 else float("inf")):
         raise ValueError(f"step must lie in (0, 1 / curvature], got {step} with curvature {curvature}")
     _check(loss_gap=loss_gap, curvature=curvature, least=min(errors))

@@ -1,6 +1,6 @@
-"""How far quantized messages let gradient descent converge (AdaQP Theorem 2), and how curved a loss is.
+"""Convergence bound of gradient descent with quantized messages (AdaQP Theorem 2), and the curvature of a loss.
 
-The theorem is about plain gradient descent with a fixed step on the whole graph: ``w <- w - α g``, g unbiased. Training
+The theorem covers plain gradient descent with a fixed step on the whole graph: ``w <- w - α g``, g unbiased. Training
 itself uses Adam (AdaQP Table 8), which the theorem does not cover.
 """
 
@@ -24,9 +24,9 @@ class ConvergenceBound:
     """The two terms of Theorem 2, in squared units of the gradient."""
 
     descent: float
-    """``2 (L(w_1) - L*) / (T (2 α - α^2 L_2))``: falls as 1/T, the same without quantization."""
+    """``2 (L(w_1) - L*) / (T (2 α - α^2 L_2))``: falls as 1/T, identical without quantization."""
     noise: float
-    """``α L_2 Q^2 / (2 - α L_2)``: what quantization leaves, however long one trains."""
+    """``α L_2 Q^2 / (2 - α L_2)``: quantization noise, independent of the number of epochs."""
 
     @property
     def total(self) -> float:
@@ -35,7 +35,7 @@ class ConvergenceBound:
 
 
 def largest_step(curvature: float) -> float:
-    """Return ``2 / L_2``: Theorem 2 needs a step below it.
+    """Compute ``2 / L_2``, the exclusive upper bound on the step in Theorem 2.
 
     Example:
         >>> largest_step(4.0)
@@ -47,10 +47,10 @@ def largest_step(curvature: float) -> float:
 def convergence_bound(
     *, loss_gap: float, epochs: int, step: float, curvature: float, variance: float
 ) -> ConvergenceBound:
-    """Return the bound on ``E||∇L(w_t)||^2``, t drawn from 1 … T (AdaQP Theorem 2, Eqs. 8, 18-22).
+    """Compute the bound on ``E||∇L(w_t)||^2``, t uniform in 1 … T (AdaQP Theorem 2, Eqs. 8, 18-22).
 
     Differs: Assumption 1 (A.4) bounds ``E||g - g̃||`` by Q; the proof (Eq. 19) uses ``E||g - g̃||^2 <= Q^2``, which
-    is more. Here ``variance`` is that second moment, so ``Q^2 = Σ_l Q^l`` with Theorem 3's Q^l.
+    is stronger. Here ``variance`` is that second moment, so ``Q^2 = Σ_l Q^l`` with Theorem 3's Q^l.
 
     Args:
         loss_gap: ``L(w_1) - L*``; L* = 0 is a valid floor of any cross-entropy.
@@ -60,7 +60,7 @@ def convergence_bound(
         variance: ``Q^2``, a bound on ``E||g - g̃||^2`` over all parameters.
 
     Raises:
-        ValueError: if the step is too long or a number out of range.
+        ValueError: if the step is too large or a number is out of range.
 
     Example:
         >>> convergence_bound(loss_gap=1.0, epochs=10, step=0.5, curvature=2.0, variance=3.0)
@@ -74,7 +74,7 @@ def convergence_bound(
         )
     if not 0 < step < largest_step(curvature):
         raise ValueError(
-            f"the step must lie in (0, 2 / L_2) = (0, {largest_step(curvature):.4g}), got {step}; take a shorter one"
+            f"the step must lie in (0, 2 / L_2) = (0, {largest_step(curvature):.4g}), got {step}; choose a smaller one"
         )
     slack = 2 - step * curvature
     return ConvergenceBound(descent=2 * loss_gap / (epochs * step * slack), noise=step * curvature * variance / slack)
@@ -87,9 +87,9 @@ class Smoothness:
     curvature: float
     """Largest absolute eigenvalue of the Hessian: L_2 at this point. (L_2 itself is the largest over all points.)"""
     products: int
-    """Hessian-vector products that it took."""
+    """Number of Hessian-vector products computed."""
     converged: bool
-    """Whether the last two estimates agreed within the tolerance."""
+    """True if the last two estimates agreed within the tolerance."""
 
 
 def smoothness(
@@ -107,10 +107,10 @@ def smoothness(
 
     Args:
         loss_fn: returns the loss of the current parameters, twice differentiable almost everywhere.
-        parameters: what it depends on, each with ``requires_grad``.
-        max_products: at most this many products.
+        parameters: the parameters of the loss, each with ``requires_grad``.
+        max_products: largest number of products.
         tolerance: relative change of the estimate at which to stop.
-        seed: of the first direction.
+        seed: seed of the first direction.
 
     Raises:
         ValueError: if there is no parameter.
@@ -121,10 +121,11 @@ def smoothness(
         >>> round(found.curvature, 2), found.converged
         (5.0, True)
     """
-    wanted = list(parameters)
-    if not wanted:
+    inputs = list(parameters)
+    if not inputs:
         raise ValueError("smoothness needs at least one parameter, got none")
-    gradient = _flat(torch.autograd.grad(loss_fn(), wanted, create_graph=True, materialize_grads=True))
+    # create_graph: H v is the gradient of <gradient, v>.
+    gradient = _flat(torch.autograd.grad(loss_fn(), inputs, create_graph=True, materialize_grads=True))
     if not gradient.requires_grad:  # a linear loss
         return Smoothness(0.0, 0, True)
     generator = torch.Generator().manual_seed(seed)
@@ -133,7 +134,7 @@ def smoothness(
     estimate = 0.0
     for count in range(1, max_products + 1):
         product = _flat(
-            torch.autograd.grad(gradient @ direction, wanted, retain_graph=True, materialize_grads=True)
+            torch.autograd.grad(gradient @ direction, inputs, retain_graph=True, materialize_grads=True)
         ).detach()
         before, estimate = estimate, float(product.norm())
         if estimate == 0.0:

@@ -1,6 +1,6 @@
-"""What an exchange will take: ``seconds = θ · bytes + γ`` for every ordered pair of workers (AdaQP Eq. 10).
+"""Cost model of an exchange: ``seconds = θ · bytes + γ`` for every ordered pair of workers (AdaQP Eq. 10).
 
-θ is in seconds a byte, γ in seconds; both are fitted from timed transfers and never negative. Index ``[s, r]`` is the
+θ is in seconds per byte, γ in seconds; both are fitted from timed transfers and never negative. Index ``[s, r]`` is the
 transfer from worker s to worker r. All arrays are float64.
 
 Letters: P workers.
@@ -21,26 +21,26 @@ Samples = Iterable[tuple[int, float]]
 """``(bytes, seconds)`` of single transfers."""
 
 REPEATS = 5
-"""Transfers of one size that a median needs; one sample alone is noise."""
+"""Smallest number of transfers of one size for a median; a single sample is too noisy."""
 
 
 def fit(sizes_bytes: ArrayLike, seconds: ArrayLike) -> tuple[float, float, float]:
     """Fit ``seconds = θ · bytes + γ`` to timed transfers of one pair (AdaQP, the cost model under Eq. 10).
 
-    The median of each size counts, and θ, γ >= 0 minimise the squared *relative* error of the medians: a message of
-    a few kilobytes then says as much about γ as a large one says about θ.
+    The fit uses the median of each size; θ, γ >= 0 minimise the squared *relative* error of the medians, so that
+    messages of a few kilobytes determine γ as well as large ones determine θ.
 
-    Differs: the released code fits one sample a size, and its γ may be negative.
+    Differs: the released code fits one sample per size, and its γ may be negative.
 
     Args:
         sizes_bytes: ``(n,)``, each size at least :data:`REPEATS` times, in any order.
-        seconds: ``(n,)``, how long each took; positive.
+        seconds: duration of each transfer, ``(n,)``, positive.
 
     Returns:
-        θ in seconds a byte, γ in seconds, and R² of the medians (1 if the line goes through all of them).
+        θ in seconds per byte, γ in seconds, and R² of the medians (1 if the line goes through all of them).
 
     Raises:
-        ValueError: if there are fewer than two sizes, or fewer than five transfers of one.
+        ValueError: if there are fewer than two sizes, or fewer than five transfers of a size.
 
     Example:
         >>> theta, gamma, r_squared = fit([100] * 5 + [300] * 5, [3.0] * 4 + [9.0] + [7.0] * 5)
@@ -53,7 +53,7 @@ def fit(sizes_bytes: ArrayLike, seconds: ArrayLike) -> tuple[float, float, float
         size, count = next(iter(rare.items()))
         raise ValueError(f"every size must be timed at least {REPEATS} times, got {count} of {size} bytes")
     if len(medians) < 2:
-        raise ValueError(f"sizes must be at least two different ones, got {sorted(medians)}")
+        raise ValueError(f"transfers must have at least two different sizes, got {sorted(medians)}")
     theta, gamma, r_squared = _line(_moments({size: value for size, (value, _) in medians.items()}))
     return float(theta), float(gamma), float(r_squared)
 
@@ -67,12 +67,13 @@ class LinkCost:
     gamma_s: Array
     """``(P, P)``."""
     r_squared: Array
-    """``(P, P)``; 1 on the diagonal, and where a rate was given instead of measured."""
+    """``(P, P)``; 1 on the diagonal, and for rates that were set instead of measured."""
     moments: Array
-    """``(P, P, 2, 6)``: sums over median transfers that the fit needs, weighted by ``1 / seconds²`` and by 1."""
+    """Sums over median transfers for the fit, ``(P, P, 2, 6)``, weighted by ``1 / seconds²`` and by 1."""
 
     @property
     def workers(self) -> int:
+        """Number of workers, P."""
         return self.theta_s_per_byte.shape[0]
 
     @classmethod
@@ -84,7 +85,7 @@ class LinkCost:
             samples: (sender, receiver) -> ``(bytes, seconds)`` of its transfers, as for :func:`fit`.
 
         Raises:
-            ValueError: if a pair is missing, or its transfers are too few.
+            ValueError: if a pair is missing, or has too few transfers.
         """
         moments = np.zeros((workers, workers, 2, 6))
         for sender in range(workers):
@@ -96,7 +97,7 @@ class LinkCost:
                 medians = _medians(samples[sender, receiver])
                 if len(medians) < 2 or min(count for _, count in medians.values()) < REPEATS:
                     raise ValueError(
-                        f"each pair needs two sizes or more, each timed at least {REPEATS} times, got "
+                        f"each pair needs at least two sizes, each timed at least {REPEATS} times, got "
                         f"{ {size: count for size, (_, count) in sorted(medians.items())} } "
                         f"(bytes: times) from {sender} to {receiver}"
                     )
@@ -105,7 +106,7 @@ class LinkCost:
 
     @classmethod
     def uniform(cls, workers: int, *, bytes_per_s: float, latency_s: float = 0.0) -> LinkCost:
-        """Return the model of equal links, for plans and tests.
+        """Build the model of identical links, for plans and tests.
 
         Example:
             >>> LinkCost.uniform(2, bytes_per_s=100.0, latency_s=1.0).seconds([[0, 50], [0, 0]]).tolist()
@@ -118,7 +119,7 @@ class LinkCost:
         moments[~np.eye(workers, dtype=bool)] = one
         cost = cls._of(moments)
         apart = 1.0 - np.eye(workers)
-        # The very numbers that were asked for, not what is left of them after the fit.
+        # θ and γ as passed; the fit above only provides moments, and would change them by rounding.
         return cls(
             theta_s_per_byte=apart / bytes_per_s,
             gamma_s=apart * latency_s,
@@ -127,14 +128,14 @@ class LinkCost:
         )
 
     def updated(self, samples: Mapping[tuple[int, int], Samples], *, keep: float = 0.5) -> LinkCost:
-        """Return the model refreshed with transfers of training itself.
+        """Return the model updated with transfers of training.
 
-        Old medians count ``keep`` times what they did, each new one counts 1, and the line is fitted again. A size
-        seen fewer than five times is left out; a pair without any new median stays as it is.
+        The weight of old medians is multiplied by ``keep``, each new one has weight 1, and the line is fitted again. A
+        size with fewer than five transfers is ignored; a pair without any new median is unchanged.
 
         Args:
             samples: (sender, receiver) -> ``(bytes, seconds)``; pairs may be missing.
-            keep: weight of what is known, in (0, 1].
+            keep: factor on the weight of old medians, in (0, 1].
 
         Raises:
             ValueError: if ``keep`` is outside (0, 1] or a pair is unknown.
@@ -158,10 +159,10 @@ class LinkCost:
         )
 
     def seconds(self, sent_bytes: ArrayLike) -> Array:
-        """Return what each transfer takes, ``(P, P)``; a pair with nothing to send sends nothing.
+        """Compute the seconds of each transfer, ``(P, P)``; a pair with nothing to send takes no time.
 
         Args:
-            sent_bytes: ``(P, P)``, parameters of rows included.
+            sent_bytes: ``(P, P)``, including quantization parameters.
 
         Raises:
             ValueError: if the shape is not ``(P, P)``.
@@ -178,7 +179,7 @@ class LinkCost:
 
 
 def ring_round_s(cost: LinkCost, sent_bytes: ArrayLike) -> Array:
-    """Return the seconds of each ring round, ``(P - 1,)``: its slowest pair's (AdaQP Eq. 10, Fig. 8).
+    """Compute the seconds of each ring round, ``(P - 1,)``, those of its slowest pair (AdaQP Eq. 10, Fig. 8).
 
     In round k, worker r sends to r + k (mod P).
     """
@@ -188,7 +189,7 @@ def ring_round_s(cost: LinkCost, sent_bytes: ArrayLike) -> Array:
 
 
 def ring_s(cost: LinkCost, sent_bytes: ArrayLike) -> float:
-    """Return the seconds of an exchange in ring rounds: their sum.
+    """Compute the seconds of an exchange in ring rounds, the sum over rounds.
 
     Example:
         >>> ring_s(LinkCost.uniform(3, bytes_per_s=10.0), [[0, 20, 20], [30, 0, 10], [10, 40, 0]])
@@ -198,12 +199,12 @@ def ring_s(cost: LinkCost, sent_bytes: ArrayLike) -> float:
 
 
 def all_at_once_s(cost: LinkCost, sent_bytes: ArrayLike) -> float:
-    """Return the seconds of an exchange whose messages are all posted at once: the sum at its busiest end.
+    """Compute the seconds of an exchange whose messages are all posted at once: the sum at its busiest end.
 
-    A link is as narrow where messages enter a worker as where they leave one. What leaves worker s queues at its
-    sending end, what is for worker r at its receiving end, and the exchange lasts as long as the busier of all these.
+    Links have the same rate in both directions. Messages from worker s queue at its sending end, messages to worker r
+    at its receiving end, and the exchange takes as long as the busiest of all ends.
 
-    Differs: the paper has ring rounds, in which no worker receives from two at once.
+    Differs: the paper has ring rounds, in which no worker receives from two others at once.
 
     Example:
         >>> all_at_once_s(LinkCost.uniform(3, bytes_per_s=10.0), [[0, 20, 20], [30, 0, 10], [10, 40, 0]])
@@ -214,7 +215,7 @@ def all_at_once_s(cost: LinkCost, sent_bytes: ArrayLike) -> float:
 
 
 def exchange_s(cost: LinkCost, sent_bytes: ArrayLike, *, transport: str = "direct") -> float:
-    """Return the seconds of one exchange over a transport by name: ``ring``, or ``direct`` (all at once).
+    """Compute the seconds of one exchange over a transport by name: ``ring``, or ``direct`` (all at once).
 
     Raises:
         ValueError: if the name is neither.
@@ -228,10 +229,10 @@ def epoch_s(exchanges_s: ArrayLike, central_s: ArrayLike, other_s: float, *, ove
     """Predict an epoch from its exchanges, one per layer and direction.
 
     Args:
-        exchanges_s: what each exchange takes on the wire.
-        central_s: computation beside each exchange that needs nothing from it.
-        other_s: everything else: marginal rows, dense products, loss, optimizer, encoding and decoding.
-        overlapped: whether central rows are computed while their exchange is under way.
+        exchanges_s: seconds of each exchange on the wire.
+        central_s: seconds of the computation that is independent of each exchange (central nodes).
+        other_s: seconds of the rest: marginal rows, dense products, loss, optimizer, encoding and decoding.
+        overlapped: True if central rows are computed during their exchange.
 
     Example:
         >>> [epoch_s([3.0, 1.0], [2.0, 2.0], 4.0, overlapped=overlapped) for overlapped in (True, False)]
@@ -243,7 +244,7 @@ def epoch_s(exchanges_s: ArrayLike, central_s: ArrayLike, other_s: float, *, ove
 
 
 def _medians(samples: Iterable[tuple[float, float]]) -> dict[int, tuple[float, int]]:
-    """Size -> median seconds and how many there were.
+    """Return size -> (median seconds, number of transfers).
 
     Raises:
         ValueError: if a transfer has no positive size or no positive, finite time.
@@ -257,15 +258,15 @@ def _medians(samples: Iterable[tuple[float, float]]) -> dict[int, tuple[float, i
 
 
 def _moments(medians: Mapping[int, float]) -> Array:
-    """Sums of ``w · (1, x, y, x², xy, y²)`` with ``w = 1 / y²`` and with ``w = 1``, ``(2, 6)``."""
+    """Compute the sums of ``w · (1, x, y, x², xy, y²)`` with ``w = 1 / y²`` and with ``w = 1``, ``(2, 6)``."""
     x = np.array(list(medians), dtype=np.float64)
     y = np.array(list(medians.values()))
-    terms = np.stack([np.ones_like(x), x, y, x * x, x * y, y * y])
-    return np.stack([(terms / y**2).sum(axis=1), terms.sum(axis=1)])
+    terms = np.stack([np.ones_like(x), x, y, x * x, x * y, y * y])  # (6, n)
+    return np.stack([(terms / y**2).sum(axis=1), terms.sum(axis=1)])  # relative errors weigh by 1 / y^2
 
 
 def _line(moments: Array) -> tuple[Array, Array, Array]:
-    """Non-negative least squares of ``y = θ x + γ`` from moments ``(..., 2, 6)``, and R² without weights."""
+    """Solve the non-negative least squares of ``y = θ x + γ`` from moments ``(..., 2, 6)``; R² is unweighted."""
     one, x, y, xx, xy, _ = np.moveaxis(moments[..., 0, :], -1, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = one * xx - x * x
@@ -273,12 +274,13 @@ def _line(moments: Array) -> tuple[Array, Array, Array]:
         no_gamma, no_theta = xy / xx, y / one
     known = one > 0
     solvable = known & (spread > 1e-9 * one * xx) & (free[0] >= 0) & (free[1] >= 0)
-    # With two unknowns, if the free optimum is not allowed, the best allowed point has θ = 0 or γ = 0.
+    # With two unknowns: if the unconstrained optimum is infeasible, the best feasible point has θ = 0 or γ = 0.
     flat = known & ~solvable & np.nan_to_num(free[0] < 0) & (spread > 1e-9 * one * xx)
     theta = np.where(solvable, free[0], np.where(flat, 0.0, no_gamma))
     gamma = np.where(solvable, free[1], np.where(flat, no_theta, 0.0))
     theta, gamma = np.where(known, theta, 0.0), np.where(known, gamma, 0.0)
 
+    # R² uses the unweighted moments.
     one, x, y, xx, xy, yy = np.moveaxis(moments[..., 1, :], -1, 0)
     error = yy - 2 * theta * xy - 2 * gamma * y + theta**2 * xx + 2 * theta * gamma * x + gamma**2 * one
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,4 +1,4 @@
-"""A mean of a few measurements, and how far it may be off."""
+"""Confidence interval of the mean of a few measurements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["interval"]
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return mean and half the width of its 95 % interval (Student's t); 0 wide for a single value.
+    """Compute the mean and the half-width of its 95 % confidence interval (Student's t); 0 for a single value.
 
     Example:
         >>> mean, half = interval([1.0, 2.0, 3.0])
@@ -22,7 +22,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     mean = sum(values) / count
     if count == 1:
         return mean, 0.0
-    from scipy.special import stdtrit  # scipy.stats has the same quantile and takes twice as long to import
+    from scipy.special import stdtrit  # the same quantile in scipy.stats takes twice as long to import
 
     spread = math.sqrt(sum((value - mean) ** 2 for value in values) / (count - 1))
     return mean, float(stdtrit(count - 1, 0.975)) * spread / math.sqrt(count)

@@ -1,9 +1,9 @@
-"""The least that the parts of an epoch must do: floating point operations of products, bytes of sums and of passes.
+"""Lower bounds of work per epoch: floating point operations of products, bytes of aggregations and row passes.
 
-Bytes are the compulsory ones: what is used is read once and what is made is written once, as if a cache held the rest
-in between. Values are float32.
+Bytes are compulsory traffic: every input is read once and every output written once, as with an infinite cache. Values
+are float32.
 
-Letters: E edges of a sum, U rows that it uses, N rows that it makes, D columns.
+Letters: E edges of an aggregation, U rows read, N rows written, D columns.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 __all__ = ["NeighbourSum", "Product", "RowPass"]
 
 _VALUE, _INDEX, _POINTER = 4, 4, 8
-"""Bytes of a value, of a column's index, and of a row's first edge (CSR)."""
+"""Bytes of a value, of a column index, and of a row offset (CSR)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,11 +24,11 @@ class Product:
     inner: int
     columns: int
     transposed: str = ""
-    """Which factor is stored by columns, ``"a"`` or ``"b"``: no matter for the count, some matter for the rate."""
+    """Factor stored by columns, ``"a"`` or ``"b"``: affects the rate, not the number of operations."""
 
     @property
     def flops(self) -> int:
-        """``2 rows inner columns``: a multiplication and an addition for each pair.
+        """``2 rows inner columns``: a multiplication and an addition for each triple of indices.
 
         Example:
             >>> Product(rows=2, inner=3, columns=4).flops
@@ -39,24 +39,24 @@ class Product:
 
 @dataclass(frozen=True, kw_only=True)
 class NeighbourSum:
-    """A weighted sum of neighbours, ``out = A x``, with A by rows."""
+    """An aggregation ``out = A x`` with A in CSR."""
 
     edges: int
-    """E."""
+    """Number of edges, E."""
     used: int
-    """U: columns of A that have an edge, whose rows of x are read."""
+    """Number of columns of A with an edge, whose rows of x are read, U."""
     made: int
-    """N: rows of A, and of the result."""
+    """Number of rows of A and of the result, N."""
     columns: int
-    """D."""
+    """Number of columns of x, D."""
     weighted: bool = True
-    """Whether edges have weights; without, the sum is plain."""
+    """True if edges have weights."""
     added: bool = False
-    """Whether the result is added to what is there, which is then read."""
+    """True if the result is added to the output, which is then read too."""
 
     @property
     def bytes(self) -> int:
-        """``4 D (U + N) + 8 E + 8 (N + 1)``: rows used and made, indices and weights, first edges.
+        """``4 D (U + N) + 8 E + 8 (N + 1)``: rows read and written, indices and weights, row offsets.
 
         Four nodes in a ring, each with two neighbours, three columns: ``4 * 3 * 8 + 8 * 8 + 8 * 5``.
 
@@ -66,19 +66,19 @@ class NeighbourSum:
             >>> NeighbourSum(edges=8, used=4, made=4, columns=3, weighted=False, added=True).bytes
             216
         """
-        rows = self.used + self.made * (2 if self.added else 1)
+        rows = self.used + self.made * (2 if self.added else 1)  # added outputs are read and written
         edge = _INDEX + (_VALUE if self.weighted else 0)
         return _VALUE * self.columns * rows + edge * self.edges + _POINTER * (self.made + 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowPass:
-    """A pass over rows that looks at no neighbour: norms, activations, dropout, sums of rows."""
+    """A row-wise operation without neighbours: norms, activations, dropout, sums of rows."""
 
     read: int
-    """Elements."""
+    """Number of elements read."""
     written: int
-    """Elements."""
+    """Number of elements written."""
 
     @property
     def bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""What stochastic rounding does to a decoded row (AdaQP Theorem 1) and to a weight gradient (AdaQP Theorem 3).
+"""Variance from stochastic rounding, of a decoded row (AdaQP Theorem 1) and of a weight gradient (AdaQP Theorem 3).
 
 Letters: K messages, D columns, V rows that receive messages, E pairs (message, receiving row).
 
@@ -21,17 +21,17 @@ __all__ = [
 ]  # fmt: skip
 
 AVERAGE = 1 / 6
-"""``E[σ(1 - σ)]`` for fractions σ uniform in [0, 1): the constant that Theorem 1 states as the variance."""
+"""``E[σ(1 - σ)]`` for fractions σ uniform in [0, 1): the constant in Theorem 1's variance."""
 WORST = 1 / 4
-"""``max σ(1 - σ)``, at σ = 1/2: no row has more than ``D S^2 / 4``."""
+"""``max σ(1 - σ)``, at σ = 1/2: the variance of a row is at most ``D S^2 / 4``."""
 
 
 def step_widths(ranges: Tensor, bits: int | Tensor) -> Tensor:
-    """Return the step ``S = range / (2^b - 1)`` of each row, in the unit of the range (AdaQP Eq. 4).
+    """Compute the step ``S = range / (2^b - 1)`` of each row, in the unit of the range (AdaQP Eq. 4).
 
     Args:
         ranges: ``max - min`` of each row, ``(K,)``.
-        bits: one width, or one a row ``(K,)``. 32 stands for rows sent as they are: no step.
+        bits: one bit-width, or one per row ``(K,)``. 32 means float32 rows, whose step is 0.
 
     Returns:
         float64 ``(K,)``.
@@ -45,9 +45,9 @@ def step_widths(ranges: Tensor, bits: int | Tensor) -> Tensor:
 
 
 def rounding_fractions(rows_KD: Tensor, bits: int | Tensor) -> Tensor:
-    """Return the fractions ``σ = (x - Z) / S - floor((x - Z) / S)`` that stochastic rounding decides on.
+    """Compute the fractions ``σ = (x - Z) / S - floor((x - Z) / S)``, the probabilities of rounding up.
 
-    A constant row has no step and no fraction.
+    A constant row has step 0 and fraction 0.
 
     Returns:
         float64 ``(K, D)`` in [0, 1).
@@ -60,11 +60,11 @@ def rounding_fractions(rows_KD: Tensor, bits: int | Tensor) -> Tensor:
 
 
 def exact_variance(rows_KD: Tensor, bits: int | Tensor) -> Tensor:
-    """Return the variance of each decoded row, given the row: ``S^2 Σ σ(1 - σ)`` (AdaQP Eqs. 15, 16).
+    """Compute the variance of each decoded row, given the row: ``S^2 Σ σ(1 - σ)`` (AdaQP Eqs. 15, 16).
 
     Args:
         rows_KD: the rows before encoding, any unit.
-        bits: one width, or one a row ``(K,)``.
+        bits: one bit-width, or one per row ``(K,)``.
 
     Returns:
         float64 ``(K,)``, squared units of the rows.
@@ -73,27 +73,27 @@ def exact_variance(rows_KD: Tensor, bits: int | Tensor) -> Tensor:
         >>> exact_variance(torch.tensor([[0.0, 1.0, 4.0]]), 1).tolist()  # S = 4, σ = 0, 1/4, 0
         [3.0]
     """
-    sigma_KD = rounding_fractions(rows_KD, bits)
+    sigma_KD = rounding_fractions(rows_KD, bits)  # probability of rounding up
     ranges_K = (rows_KD.amax(dim=1) - rows_KD.amin(dim=1)).double()
     return step_widths(ranges_K, bits) ** 2 * (sigma_KD * (1 - sigma_KD)).sum(dim=1)
 
 
 @dataclass(frozen=True, eq=False)
 class DecodedMoments:
-    """Theorem 1 for given rows; every field is float64 ``(K,)``."""
+    """Bias and variance of given rows by Theorem 1; every field is float64 ``(K,)``."""
 
     bias: Tensor
-    """``||E[decoded] - row||``: zero. (The codec draws 16 bits an element, which leaves at most 2^-17 of a step.)"""
+    """``||E[decoded] - row||``: zero. (With the codec's 16-bit noise per element, at most 2^-17 of a step.)"""
     exact: Tensor
-    """``S^2 Σ σ(1 - σ)``: the variance of this very row."""
+    """``S^2 Σ σ(1 - σ)``: the variance of the given row."""
     average: Tensor
-    """``D S^2 / 6``: its mean if fractions were uniform; what the paper states."""
+    """``D S^2 / 6``: the mean variance for uniform fractions, as stated in the paper."""
     worst: Tensor
-    """``D S^2 / 4``: never exceeded."""
+    """``D S^2 / 4``: the upper bound."""
 
 
 def decoded_moments(rows_KD: Tensor, bits: int | Tensor) -> DecodedMoments:
-    """Return bias and variance of each decoded row (AdaQP Theorem 1, Eqs. 13-17).
+    """Compute bias and variance of each decoded row (AdaQP Theorem 1, Eqs. 13-17).
 
     Differs: the paper calls ``D S^2 / 6`` the variance. It is the average over uniform fractions; the variance of a
     given row is ``exact``, between 0 (every value on the grid) and ``worst``.
@@ -117,13 +117,14 @@ def decoded_moments(rows_KD: Tensor, bits: int | Tensor) -> DecodedMoments:
 def received_variance(
     message_E: Tensor, row_E: Tensor, alpha_E: Tensor, variance_K: Tensor, *, num_rows: int
 ) -> Tensor:
-    """Return ``Σ_k α(k, v)^2 Var[k]`` for each row v: the noise that messages bring into its weighted sum.
+    """Compute ``Σ_k α(k, v)^2 Var[k]`` for each row v: the rounding noise of messages in its aggregation.
 
     Args:
-        message_E: which message, int64.
-        row_E: which row takes it, int64 in ``[0, num_rows)``.
-        alpha_E: with what coefficient.
+        message_E: index of the message, int64.
+        row_E: index of the receiving row, int64 in ``[0, num_rows)``.
+        alpha_E: aggregation coefficient.
         variance_K: variance of each message, for instance ``D S^2 / 6``.
+        num_rows: V.
 
     Returns:
         float64 ``(V,)``.
@@ -138,17 +139,17 @@ def received_variance(
 
 
 def shared_variance(noise_E: Tensor, alpha_E: Tensor, variance_E: Tensor) -> float:
-    """Return ``Σ_k (Σ_v α(k, v) sd[k])^2``: what unit gradients make of messages that several rows share.
+    """Compute ``Σ_k (Σ_v α(k, v) sd[k])^2``: the variance for unit gradients if rows share messages.
 
-    Theorem 3 adds variances over rows v as if each drew noise of its own (Eq. 25). But all rows of a worker read the
+    Theorem 3 adds variances over rows v as if their noise were independent (Eq. 25). But all rows of a worker use the
     *same* decoded message k, so its error e enters the gradient as ``(Σ_v α(k, v) δ_v) e^T``, and only
-    ``||Σ_v α(k, v) δ_v|| <= Σ_v α(k, v) N`` holds for any δ. Times N^2 this sum takes the place of
+    ``||Σ_v α(k, v) δ_v|| <= Σ_v α(k, v) N`` holds for any δ. Multiplied by N^2, this sum replaces
     ``N^2 Σ_v Σ_k α^2 Var[k]``.
 
     Args:
-        noise_E: which rounding noise enters (equal numbers share theirs), int64 from 0.
-        alpha_E: with what coefficient.
-        variance_E: variance of the message that brings it.
+        noise_E: index of the rounding noise, int64 from 0; equal indices mean shared noise.
+        alpha_E: aggregation coefficient.
+        variance_E: variance of the message.
 
     Example:
         >>> shared_variance(torch.tensor([0, 0]), torch.tensor([0.5, 0.5]), torch.tensor([4.0, 4.0]))
@@ -156,9 +157,9 @@ def shared_variance(noise_E: Tensor, alpha_E: Tensor, variance_E: Tensor) -> flo
     """
     if noise_E.numel() == 0:
         return 0.0
-    pulls_E = alpha_E.double().abs() * variance_E.double().sqrt()
+    pulls_E = alpha_E.double().abs() * variance_E.double().sqrt()  # α sd
     sums = pulls_E.new_zeros(int(noise_E.max()) + 1).index_add_(0, noise_E, pulls_E)
-    return float((sums**2).sum())
+    return float((sums**2).sum())  # standard deviations add within shared noise, variances across
 
 
 @dataclass(frozen=True)
@@ -166,11 +167,11 @@ class GradientBound:
     """The three terms of ``Q^l``, in squared units of the weight gradient."""
 
     product: float
-    """Noise of both factors at once: ``Σ_v A_v B_v``."""
+    """Noise of both factors: ``Σ_v A_v B_v``."""
     from_gradients: float
-    """``M^2 Σ_v B_v``: noise of gradient messages on exact rows."""
+    """``M^2 Σ_v B_v``: noise of gradient messages alone."""
     from_rows: float
-    """``N^2 Σ_v A_v``: noise of row messages under exact gradients."""
+    """``N^2 Σ_v A_v``: noise of embedding messages alone."""
 
     @property
     def total(self) -> float:
@@ -181,7 +182,7 @@ class GradientBound:
 def gradient_variance_bound(
     rows_V: Tensor, gradients_V: Tensor, *, largest_row: float, largest_gradient: float, as_printed: bool = False
 ) -> GradientBound:
-    """Return the bound on the variance of one layer's weight gradient (AdaQP Theorem 3, Eqs. 9, 23-28).
+    """Compute the bound on the variance of one layer's weight gradient (AdaQP Theorem 3, Eqs. 9, 23-28).
 
     The gradient is ``dW = Σ_v b_v a_v^T`` with ``a_v`` the aggregated row that W multiplies and ``b_v`` the gradient
     that reaches W's output. If the noise of the two is independent with variances A_v and B_v, then::
@@ -189,10 +190,10 @@ def gradient_variance_bound(
         Var[b_v a_v^T] = E||b_v||^2 E||a_v||^2 - ||E b_v||^2 ||E a_v||^2
                        = A_v B_v + ||E a_v||^2 B_v + ||E b_v||^2 A_v  <=  A_v B_v + M^2 B_v + N^2 A_v
 
-    and ``Q^l`` sums this over v. With ``A_v = Σ_k α^2 D S^2 / 6`` and the like for B_v the product carries 1/36.
+    and ``Q^l`` sums this over v. With ``A_v = Σ_k α^2 D S^2 / 6``, and B_v likewise, the product has the factor 1/36.
 
-    What it leaves out: noise that other layers hand on through activations, and that rows sharing a message do not err
-    independently (`shared_variance`).
+    Not covered: noise from other layers, propagated through activations, and the correlation of rows that share a
+    message (`shared_variance`).
 
     Differs: Eqs. 9 and 28 print 1/6 on the product; ``(1/6) (1/6) = 1/36`` follows from Eq. 27.
 
@@ -201,10 +202,10 @@ def gradient_variance_bound(
         gradients_V: ``B_v``, noise of the aggregated gradients.
         largest_row: ``M = max_v ||E a_v||`` (Assumption 2).
         largest_gradient: ``N = max_v ||E b_v||``.
-        as_printed: put 1/6 where 1/36 belongs; right only if A and B came with `AVERAGE`.
+        as_printed: True for 1/6 instead of 1/36; valid only if A and B use `AVERAGE`.
 
     Raises:
-        ValueError: if A and B are not one number a row.
+        ValueError: if A and B do not have one number per row.
 
     Example:
         >>> a, b = torch.tensor([6.0]), torch.tensor([6.0])
@@ -215,7 +216,7 @@ def gradient_variance_bound(
     """
     if rows_V.shape != gradients_V.shape or rows_V.dim() != 1:
         raise ValueError(
-            f"both noises need one number for each row, got shapes {tuple(rows_V.shape)} and "
+            f"rows_V and gradients_V need one number per row, got shapes {tuple(rows_V.shape)} and "
             f"{tuple(gradients_V.shape)}; sum them with received_variance"
         )
     product = float((rows_V.double() * gradients_V.double()).sum())

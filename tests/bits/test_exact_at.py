@@ -126,7 +126,7 @@ def test_what_the_policy_inside_needs_is_needed():
     policy = ExactAt(of=inside, at=("forward",))
     assert policy.weighs_rows and policy.of_halo_rows and policy.times_links and policy.start == inside.start
     assert policy.needs_every_row == inside.needs_every_row and policy.choices == (2, 4, 8, 32)
-    with pytest.raises(ValueError, match="every boundary row must travel"):
+    with pytest.raises(ValueError, match="needs every boundary row"):
         replace(gq.systems.adaqp(), bits=policy, sampler=gq.BoundarySampling(p=0.5))
 
 

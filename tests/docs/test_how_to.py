@@ -182,7 +182,7 @@ def test_your_own_graph_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_your_own_model(read: Callable[[str], Read], capsys: pytest.CaptureFixture[str]) -> None:
     page = read("own_model")
     (run,) = page.runs
-    assert page.names["report"].worst < 1e-5 and "gin: workers give what one process gives" in str(page.names["report"])
+    assert page.names["report"].worst < 1e-5 and "gin: workers agree with one process" in str(page.names["report"])
     said = capsys.readouterr().out.splitlines()[-1]
     assert said.startswith("2 the loss of epoch 0 0.") and float(said.split()[-1]) > 1e-4
     assert (run.config.model.name, run.config.model.epsilon, run.config.model.norm) == ("gin", 0.1, "none")
@@ -232,7 +232,7 @@ def test_your_own_system(read: Callable[[str], Read]) -> None:
     runs = read("own_system").runs
     assert [run.config.system.name for run in runs] == ["overlapped", "lazy-bits", "vanilla", "lazy-bits"]
     assert [run.config.system.cache for run in (runs[1], runs[3])] == [gq.Unchanged(tolerance=t) for t in (0.1, 0.05)]
-    with pytest.raises(ValueError, match="every boundary row must travel in every epoch"):
+    with pytest.raises(ValueError, match="needs every boundary row in every epoch"):
         replace(gq.systems.adaqp(), sampler=gq.BoundarySampling(p=0.5))
 
 

@@ -137,5 +137,5 @@ def test_words_of_the_command_line() -> None:
     assert parts_in("compute=int8:bits=6")["compute"] == Int8Products(bits=6)
     with pytest.raises(ValueError, match=r"bits must be one of .* or 'auto', got 'few'"):
         parts_in("compute=int8:bits=few")
-    with pytest.raises(ValueError, match="a block has no epochs"):
+    with pytest.raises(ValueError, match="an automatic choice needs epochs"):
         gq.tango(bits="auto")

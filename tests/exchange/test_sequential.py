@@ -191,7 +191,7 @@ def halo_at_peak(trainer) -> int:
 def test_what_cannot_be_taken_in_turn_is_refused_by_name():
     with pytest.raises(ValueError, match="cache Unchanged|cache stores the rows"):
         replace(sar(), cache=Unchanged())
-    with pytest.raises(ValueError, match="with Sequential every boundary row must travel"):
+    with pytest.raises(ValueError, match="Sequential needs every boundary row"):
         replace(sar(), sampler=BoundarySampling(p=0.5))
     with pytest.raises(ValueError, match="cannot receive rows from one worker at a time; choose exchange Halo"):
         replace(sar(), partition=EBV(), exchange=Replicas())

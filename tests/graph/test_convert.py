@@ -121,14 +121,14 @@ def test_dgl_edge_values_are_not_dropped_in_silence(drop: bool) -> None:
     if drop:
         assert from_dgl(g, drop_edge_data=True).content_hash == expected().content_hash
     else:
-        with pytest.raises(ValueError, match="from_dgl takes one weight an edge .*, got w; .*drop_edge_da"):
+        with pytest.raises(ValueError, match="from_dgl takes one weight per edge .*, got w; .*drop_edge_da"):
             from_dgl(g)
 
 
 @each("key", ["edge_attr", "edge_type"])
 def test_pyg_edge_values_are_not_dropped_in_silence(key: str) -> None:
     data = pyg(**{key: torch.tensor([0.5, 1.0, 1.0, 1.0])})
-    with pytest.raises(ValueError, match=f"from_pyg takes one weight an edge .*, got {key}; "):
+    with pytest.raises(ValueError, match=f"from_pyg takes one weight per edge .*, got {key}; "):
         from_pyg(data)
     assert from_pyg(data, drop_edge_data=True).content_hash == expected().content_hash
     assert from_pyg(pyg(**{key: None})).content_hash == expected().content_hash

@@ -188,12 +188,12 @@ def test_tables_and_arrays(tmp_path: Path, suffix: str) -> None:
     whole = expected().content_hash
     assert gq.from_tables(path, edge_features=named).content_hash == whole
     assert gq.load(path, edge_features=named).content_hash == gq.load(tmp_path, edge_features=named).content_hash
-    with pytest.raises(ValueError, match=r"got length, height; .*edge_features=\['length', 'height'\] one that has"):
+    with pytest.raises(ValueError, match=r"got length, height; .*edge_features=\['length', 'height'\] to use them"):
         gq.load(path)
     with pytest.raises(ValueError, match="got height; "):
         gq.load(path, edge_features="length")
     empty = table.assign(length=[0.5, None, 0.25])
-    with pytest.raises(ValueError, match="column length .* is an edge feature, which must be there on every row"):
+    with pytest.raises(ValueError, match="column length .* is an edge feature, which must not be empty"):
         gq.from_tables(empty, edge_features=named)
     np.savez(tmp_path / "graph.npz", num_nodes=3, edge_src=SRC, edge_dst=DST, edge_feat=ROWS)
     assert gq.load(tmp_path / "graph.npz").content_hash == whole
@@ -219,9 +219,9 @@ def test_sources_without_names_refuse_them(tmp_path: Path) -> None:
     np.savez(tmp_path / "graph.npz", num_nodes=3, edge_src=SRC, edge_dst=DST, edge_feat=ROWS)
     matrix = coo_array(([1, 1], ([0, 1], [1, 2])), shape=(3, 3))
     for source, text in [
-        ("digits", "another library's graph, got 'feat' for digits; give"),
-        (expected(), "got 'feat' for graph 'graph'; give features to gnnqlab.Graph.from_edges"),
-        (matrix, "got 'feat' for a square scipy.sparse adjacency, which has one number an edge; give"),
+        ("digits", "another library's graph, got 'feat' for digits; pass"),
+        (expected(), "got 'feat' for graph 'graph'; pass features to gnnqlab.Graph.from_edges"),
+        (matrix, "got 'feat' for a square scipy.sparse adjacency, which has one number per edge; pass"),
         (tmp_path / "graph.npz", "in a table or a DGL file, got 'feat' for .*graph.npz; leave it out"),
         (expected().save(tmp_path / "saved"), "got 'feat' for .*saved; leave it out"),
     ]:

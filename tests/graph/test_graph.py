@@ -93,7 +93,7 @@ def test_without_features_labels_and_splits() -> None:
     g = Graph.from_edges([0], [1], num_nodes=2, name="bare")
     assert g.features.shape == (2, 0) and g.num_classes == 0 and g.labels.tolist() == [-1, -1] and not g.has_split
     with pytest.raises(
-        ValueError, match=r"graph 'bare' has no features, labels, train split; give features and labels to what made"
+        ValueError, match=r"graph 'bare' has no features, labels, train split; pass features and labels when building"
     ):
         g.check_trainable()
     with pytest.raises(ValueError, match="has no train split;"):
@@ -194,7 +194,7 @@ def test_frozen() -> None:
         (
             {"train_idx": None},
             ValueError,
-            "the train split must not be empty when there is another split, got nodes only in val; give train_idx",
+            "the train split must not be empty when there is another split, got nodes only in val; pass train_idx",
         ),
         (
             {"test_idx": [2]},

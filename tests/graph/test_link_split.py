@@ -87,5 +87,5 @@ def test_what_leaves_nothing_is_refused():
     ):
         split_links(random_graph(), val=0.5, test=0.5)
     alone = Graph.from_edges([0], [0], num_nodes=3)
-    with pytest.raises(ValueError, match="needs an edge between two nodes that is not held back, got 0 link"):
+    with pytest.raises(ValueError, match="needs at least one training link, got 0 link"):
         split_links(alone)

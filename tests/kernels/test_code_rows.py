@@ -111,7 +111,7 @@ def test_what_a_byte_cannot_hold_twice_is_refused() -> None:
     for bits in (5, 8):
         with pytest.raises(ValueError, match=rf"packed codes must have bits among \(2, 3, 4\).*got {bits}"):
             quantize(x, bits=bits, packed=True)
-    with pytest.raises(ValueError, match="packed rows are made"):
+    with pytest.raises(ValueError, match="packed rows cannot be written to out"):
         quantize(x, bits=4, packed=True, out=quantize(x, bits=4))
     pairs = torch.zeros(2, 2, dtype=torch.uint8)
     for codes, columns in ((pairs, 5), (pairs.char(), 3), (pairs[0], 3)):

@@ -253,9 +253,7 @@ def test_refusals_name_rule_value_and_position(backend):
         refused(r"bits must be one of \(1, 2, 4, 8\), got 3 at position 2", bits=torch.tensor([8, 8, 3, 8]).byte())
         refused(r"payload of 100 bytes, got offset 95 at position 1", offsets=torch.tensor([0, 95, 0, 0]))
         refused(r"payload of 100 bytes, got offset -1 at position 0", offsets=torch.tensor([-1, 0, 0, 0]))
-        refused(
-            r"payload of 23 bytes, got rows one after another at position 3", bits=8, offsets=None, payload=payload[:23]
-        )
+        refused(r"payload of 23 bytes, got consecutive rows at position 3", bits=8, offsets=None, payload=payload[:23])
         refused(r"bits must be one of \(1, 2, 4, 8\), got 16", bits=16)
         refused("offsets must be given when each row has its own width", offsets=None)
         refused(r"ids must be contiguous torch.int64 of shape \(4,\), got torch.int32", ids=rows.int())

@@ -158,7 +158,7 @@ def test_what_does_not_fit_is_refused() -> None:
         (lambda: int8_sddmm_dot(adj, x, y, heads=4), "equal heads"),
         (lambda: int8_sddmm_add(adj, x, x), "y must be of shape"),
         (lambda: int8_weighted_sum(adj, torch.ones(EDGES, 1), x, heads=2), "weights must be"),
-        (lambda: quantized_sum(incidence(adj), x.scales[:, None]), "rows to sum must be 400"),
+        (lambda: quantized_sum(incidence(adj), x.scales[:, None]), "quantized_sum needs 400 rows"),
         (lambda: quantized_sum(incidence(adj), _random(EDGES, 2), bits=1), "bits must be"),
         (lambda: quantized_sum(incidence(adj), _random(EDGES, 2), scale="whole"), "scale must be"),
     ):

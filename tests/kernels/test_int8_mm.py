@@ -133,7 +133,7 @@ def test_threads_change_nothing() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     a, scales = _codes(4, 6, 1), torch.ones(4)
     for call, text in (
-        (lambda: int8_mm(a, scales, a, 1.0), "terms a sum"),
+        (lambda: int8_mm(a, scales, a, 1.0), "terms per sum"),
         (lambda: int8_mm(a.float(), scales, a, 1.0), "codes must be int8"),
         (lambda: int8_mm(a, scales, a, 1.0, transposed=True, accumulate=True), "accumulate adds to out"),
         (lambda: int8_mm(a, scales, a, 1.0, transposed=True, out=torch.zeros(4, 5)), "out must be float32"),

@@ -175,7 +175,7 @@ def test_what_does_not_fit_is_refused(backend):
             (([], "cat"), None, r"at least one matrix \(N, D\), got \[\]"),
             (([x[0]], "max"), None, r"at least one matrix \(N, D\), got \[\(3,\)\]"),
             (([x, x[:, :2]], "cat"), None, r"one shape and type, got \(2, 3\) torch.float32, \(2, 2\) torch.float32"),
-            (([x], "cat"), Mask(ids=torch.arange(3), p=0.5, **PLACE), "one id a row"),
+            (([x], "cat"), Mask(ids=torch.arange(3), p=0.5, **PLACE), "one id per row"),
             (([x], "cat"), Mask(ids=ids, p=1.0, **PLACE), r"p must be in \[0, 1\), got 1.0"),
             (([x, x], "max"), Mask(ids=wrong, p=0.5, **PLACE), r"node ids must be in \[0, 2\*\*32\)"),
             (([x, x], "cat"), Mask(ids=wrong, p=0.5, **PLACE), r"node ids must be in \[0, 2\*\*32\)"),

@@ -101,7 +101,7 @@ from gnnqlab.kernels import native
 native.library_path = lambda name: pathlib.Path("/nowhere", name)
 native.active(torch.device("cpu"))
 """
-    assert "native kernels were asked for but" in run(code, GNNQLAB_KERNELS="native").stderr
+    assert "native kernels were requested but" in run(code, GNNQLAB_KERNELS="native").stderr
 
 
 @needs_library

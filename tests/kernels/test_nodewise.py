@@ -300,9 +300,9 @@ def test_refusals(backend):
             nodewise(x, activation="tanh")
         with pytest.raises(ValueError, match=r"nodewise needs rows \(N, D\), got shape \(3,\)"):
             nodewise(x[0])
-        with pytest.raises(ValueError, match=r"one weight and one bias a column, got \(3,\) and \(3,\) for 2 columns"):
+        with pytest.raises(ValueError, match=r"one bias per column, got \(3,\) and \(3,\) for 2 columns"):
             nodewise(x[:, :2], norm)
-        with pytest.raises(ValueError, match="one id a row"):
+        with pytest.raises(ValueError, match="one id per row"):
             nodewise(x, mask=Mask(ids=torch.arange(3), p=0.5, **PLACE))
         for both in (nodewise, nodewise_both):
             with pytest.raises(ValueError, match=r"p must be in \[0, 1\), got 1.0"):

@@ -139,7 +139,7 @@ def test_refusals(backend):
     with use(backend):
         with pytest.raises(ValueError, match=r"p must be in \[0, 1\), got 1.0"):
             noise.dropout(x, torch.arange(2), p=1.0, **SETTINGS)
-        with pytest.raises(ValueError, match="one id a row"):
+        with pytest.raises(ValueError, match="one id per row"):
             noise.dropout(x, torch.arange(3), p=0.5, **SETTINGS)
         for ids in (torch.tensor([0, 2**32]), torch.tensor([-1, 0])):
             with pytest.raises(ValueError, match=r"node ids must be in \[0, 2\*\*32\)"):

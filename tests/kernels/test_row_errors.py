@@ -71,7 +71,7 @@ def test_rows_and_shapes_that_do_not_fit_are_refused():
                 assert refused.value.position == 24 - 1 - 8
             with pytest.raises(ValueError, match=r"rows must be in \[0, 24\), got 24 to 24"):
                 noted_of(rows_of(8), torch.tensor([24]))
-    with pytest.raises(ValueError, match=r"what is noted \(n, 5\) of n places, got .* of 1"):
+    with pytest.raises(ValueError, match=r"noted \(1, 5\), got .* and \(1, 4\)"):
         row_errors(torch.zeros(1, 4), torch.tensor([0]), torch.zeros(1, 4))
     for shape in ((0, 4), (3, 0)):
         assert torch.equal(noted_of(torch.zeros(shape)), torch.zeros(shape[0], NOTED))

@@ -91,7 +91,7 @@ def test_own_products_are_for_many_rows_of_float32_on_processors_of_other_makers
         ({"base": torch.ones(4)}, r"base must be of shape \(5, 2\) or \(2,\)"),
         ({"out": torch.ones(5, 3)}, r"out must be of shape \(5, 2\)"),
         ({"w": torch.ones(4, 2).double()}, "w must be float32 on cpu"),
-        ({"x": torch.ones(4, 5).t()}, r"x must have columns side by side, got strides \(1, 5\)"),
+        ({"x": torch.ones(4, 5).t()}, r"x must have contiguous rows, got strides \(1, 5\)"),
     ],
 )
 def test_refuses(arguments: dict, text: str) -> None:

@@ -57,9 +57,9 @@ def test_features_of_edges_train_and_predict(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("lacking", "text"),
     [
-        ({"x": None}, "graph 'pyg' has no features; give features and labels to what made the graph"),
+        ({"x": None}, "graph 'pyg' has no features; pass features and labels when building the graph"),
         ({"y": None}, "graph 'pyg' has no labels, train split; "),
-        ({"edge_attr": torch.rand(2)}, "from_pyg takes one weight an edge .*, got edge_attr; "),
+        ({"edge_attr": torch.rand(2)}, "from_pyg takes one weight per edge .*, got edge_attr; "),
         ({"edge_weight": torch.tensor([1.0, -1.0])}, "edge weights must be finite and not negative .*, got -1.0 on"),
     ],
 )

@@ -88,7 +88,7 @@ def test_batches_have_it_too(activation):
     [
         ({"name": "gcn", "activation": "tanh"}, r"of gcn must be one of \('relu', .*'gelu-tanh'\), got 'tanh'"),
         ({"name": "gcn", "activation": "none"}, "activation of gcn must be one of .*got 'none'"),
-        ({"name": "sgc", "activation": "relu"}, "must be left out for sgc, which reads no such setting, got 'relu'"),
+        ({"name": "sgc", "activation": "relu"}, "must be omitted for sgc, which has no such setting, got 'relu'"),
     ],
 )
 def test_what_no_model_honours_is_refused(settings, text):

@@ -211,7 +211,7 @@ def test_shards_with_weights_survive_the_disk(system, tmp_path):
         assert shard.in_degrees.dtype == (torch.int64 if graph.edge_weights is None else torch.float64)
 
 
-TEXT = "weighs neighbours by attention, which has no place for weights of edges, .*or train on graph.without_edge_weigh"
+TEXT = "weighs neighbours by attention, which does not support edge weights, .*or train on graph.without_edge_weights"
 
 
 def test_attention_refuses_weights():
@@ -230,7 +230,5 @@ def test_attention_refuses_weights():
 
 
 def test_mini_batches_refuse_weights():
-    with pytest.raises(
-        ValueError, match="mini-batches sample neighbours as equals, graph 'random' has weights of edges"
-    ):
+    with pytest.raises(ValueError, match="mini-batches sample neighbours uniformly, graph 'random' has edge weights"):
         Batches(random_graph(weighted=True), MiniBatchSettings(batch_size=8), seed=0)

@@ -34,7 +34,7 @@ def test_a_model_has_the_norm_its_authors_use():
         ({"name": "gcn", "heads": 2}, r"heads is a setting of \['gat'\], got 2 for 'gcn'; leave it out"),
         (
             {"name": "gat", "hidden": 10, "heads": 4},
-            r"share hidden out evenly, got 4 heads for 10; set heads to one of \[1, 2, 5, 10\], or hidden to 12$",
+            r"divide hidden evenly, got 4 heads for 10; set heads to one of \[1, 2, 5, 10\], or hidden to 12$",
         ),
         ({"name": "gat", "hidden": 6, "heads": 0}, r"got 0 heads for 6; set heads to one of \[1, 2, 3, 6\]$"),
         ({"name": "sgc", "norm": "layer"}, r"norm of sgc must be one of \('none',\), got 'layer'"),

@@ -127,7 +127,7 @@ def test_pymetis_comes_first_and_is_passed_over_where_a_graph_is_too_large_for_i
 
 def test_a_graph_that_neither_takes_is_refused_with_what_would_take_it(monkeypatch):
     block(monkeypatch, "dgl")
-    rule = r"pymetis: takes fewer than 2,147,483,648 edges.*not 3,000,000,000.*install DGL, or .*Random"
+    rule = r"pymetis: supports fewer than 2,147,483,648 edges.*got 3,000,000,000.*install DGL, or .*Random"
     with pytest.raises(RuntimeError, match=rule):
         metis_library(3_000_000_000)
 

@@ -131,7 +131,7 @@ def test_mixed_widths_and_sage_layers_are_named():
 def test_biased_messages_are_none_of_theorem_3(changes, reason):
     """Theorem 1 begins with E[decoded row] = row; a bound on variance says nothing of a gradient that is off."""
     biased = replace(system(2), **changes)
-    with pytest.raises(ValueError, match=rf"Theorem 3's bound is of messages .* in this system {reason}.*choose c"):
+    with pytest.raises(ValueError, match=rf"Theorem 3's bound holds for unbiased messages .* in this system {reason}"):
         gradient_variance(random_graph(), biased, shape("gcn"), workers=2, repeats=2)
     config = gq.configure("sbm:60,3,6", system=biased, layers=2, hidden=8)
     with pytest.raises(ValueError, match=f"{reason}.*choose cache NoCache"):
@@ -142,7 +142,7 @@ def test_exact_rows_are_unbiased_whatever_is_fed_back_and_given_widths_are_asked
     exact = replace(vanilla(), partition=Random(), cache=Feedback(), codec=Stochastic())
     frame = gradient_variance(random_graph(), exact, shape("gcn"), workers=2, repeats=2)
     assert (frame["bound"] == 0).all()
-    with pytest.raises(ValueError, match="messages that are right on average"):
+    with pytest.raises(ValueError, match="holds for unbiased messages"):
         gradient_variance(random_graph(), exact, shape("gcn"), workers=2, repeats=2, bits=Fixed(bits=2))
 
 

@@ -150,7 +150,7 @@ IMPOSSIBLE = [
     ({"bits": gq.Fixed(bits=2)}, r"Float32 writes \[32\], got \[2\]; choose codec Stochastic\(\) or other bits"),
     (
         {"bits": Assigned(), "codec": gq.Stochastic(), "sampler": gq.BoundarySampling(p=0.5)},
-        r"with Assigned every boundary row must travel.*got sampler BoundarySampling with p 0.5; choose sampler All",
+        r"Assigned needs every boundary row.*got sampler BoundarySampling with p 0.5; choose sampler All",
     ),
     ({"cache": Unchanged(), "schedule": Pipelined()}, r"cache Unchanged cannot work .*choose schedule Synchronous\(\)"),
     (
@@ -159,7 +159,7 @@ IMPOSSIBLE = [
     ),
     (
         {"schedule": Pipelined(feature_smoothing=0.5), "sampler": gq.BoundarySampling(p=0.5)},
-        r"with Pipelined every boundary row must travel.*p 0.5; choose sampler AllRows\(\)",
+        r"Pipelined needs every boundary row.*p 0.5; choose sampler AllRows\(\)",
     ),
 ]
 

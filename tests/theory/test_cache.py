@@ -25,7 +25,7 @@ def test_lemma_1_holds_and_is_met():
         assert float((a @ b).abs().max()) <= product_bound(a, b)
     ones = torch.ones(3, 6)
     assert product_bound(ones, ones.T) == float((ones @ ones.T).max())
-    with pytest.raises(ValueError, match="must have a product"):
+    with pytest.raises(ValueError, match="must be matrices"):
         product_bound(a, a)
 
 
@@ -107,7 +107,7 @@ def test_without_error_both_readings_have_the_descent_alone():
 
 
 @pytest.mark.parametrize(("wrong", "text"), [
-    ({"step": 1.5}, "step must lie in"), ({"errors": []}, "one number a step"), ({"loss_gap": -1.0}, "loss_gap must"),
+    ({"step": 1.5}, "step must lie in"), ({"errors": []}, "one number per step"), ({"loss_gap": -1.0}, "loss_gap must"),
     ({"reading": "both"}, "reading must be"),
 ])  # fmt: skip
 def test_wrong_numbers_are_refused(wrong, text):

@@ -137,7 +137,7 @@ def test_overlap_hides_the_shorter_of_both():
     ("make", "text"),
     [
         (lambda: fit([1, 2], [1.0, 2.0]), "timed at least 5 times, got 1 of 1 bytes"),
-        (lambda: fit([8] * 5, [1.0] * 5), r"sizes must be at least two different ones, got \[8\]"),
+        (lambda: fit([8] * 5, [1.0] * 5), r"transfers must have at least two different sizes, got \[8\]"),
         (lambda: fit([8] * 5, [0.0] * 5), "finite positive seconds"),
         (lambda: LinkCost.measured(2, {(0, 1): timed(1e-8, 0)}), "got no transfer from 1 to 0"),
         (lambda: LinkCost.measured(2, {(0, 1): [(8, 1.0)] * 5, (1, 0): [(8, 1.0)] * 5}), "from 0 to 1"),

@@ -206,7 +206,7 @@ class AttendBackward:
             columns=(0, sampled_matrix.num_columns),
             slope=self.slope,
         )
-        self.through_halo = segment_sum(saved_operands, edge_gradients)
+        self.through_halo = segment_sum(sampled_matrix, edge_gradients)
         """Gradient of the target logits of marginal rows, through their halo neighbours."""
         return gradients
 

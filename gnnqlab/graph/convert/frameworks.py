@@ -47,24 +47,24 @@ def from_dgl(
     Args:
         graph: anything with ``edges()``, ``num_nodes()`` and ``ndata``.
         features: a tensor ``(N, D)`` or the key in ``ndata``; by default ``feat``, ``features`` or
-            ``x``, whichever is there.
-        labels: the same for targets; by default ``label``, ``labels`` or ``y``.
+            ``x``, the first that exists.
+        labels: targets, likewise; by default ``label``, ``labels`` or ``y``.
         edge_weights: a tensor ``(M,)`` of finite numbers of at least 0 or the key in ``edata``; by default ``weight``
-            or ``edge_weight``, whichever is there; see ``Graph.from_edges``.
-        edge_features: a tensor ``(M, F)`` of finite numbers, the key in ``edata``, or several keys, whose values stand
-            side by side; see ``Graph.from_edges``.
-        name: how reports call the graph.
-        num_classes: by default as the labels show.
-        split: column of the masks where ``ndata`` has several splits.
-        drop_edge_data: let go of what ``edata`` holds beside ``edge_weights=`` and ``edge_features=``. By default
-            a graph that has values other than a weight is refused.
+            or ``edge_weight``, the first that exists; see ``Graph.from_edges``.
+        edge_features: a tensor ``(M, F)`` of finite numbers, the key in ``edata``, or several keys, whose values are
+            concatenated; see ``Graph.from_edges``.
+        name: name of the graph in reports.
+        num_classes: number of classes; by default that of the labels.
+        split: column of the masks if ``ndata`` has several splits.
+        drop_edge_data: True to ignore values in ``edata`` other than ``edge_weights=`` and ``edge_features=``. By
+            default a graph with other values than a weight is refused.
         symmetrize, deduplicate, self_loops: edge rules; ``None`` means the papers', see
             ``build_csr``.
-        seed: of the random 60/20/20 split that a graph without ``train_mask`` gets.
+        seed: seed of the random 60/20/20 split of a graph without ``train_mask``.
 
     Raises:
-        TypeError, ValueError: if the object is not such a graph, a key is not there, a weight is negative, NaN or
-            infinite, or edges carry other values.
+        TypeError, ValueError: if the object is not such a graph, a key is missing, a weight is negative, NaN or
+            infinite, or edges have other values.
     """
     edges = edges_of_dgl(
         graph,
@@ -80,14 +80,14 @@ def from_dgl(
 
 
 def to_dgl(graph: Graph) -> Any:
-    """Return a ``dgl.DGLGraph`` of the same edges, self-loops included, for models written in DGL.
+    """Convert a graph to a ``dgl.DGLGraph`` with the same edges, including self loops, for models written in DGL.
 
-    Its ``ndata`` has ``train_mask``, ``val_mask``, ``test_mask`` and, where there are any, ``feat`` (float32,
-    dense) and ``label``; its ``edata`` has ``weight`` (float32) if edges have weights, and ``feat`` (float32) if they
-    have features.
+    Its ``ndata`` has ``train_mask``, ``val_mask``, ``test_mask`` and, if the graph has them, ``feat`` (float32, dense)
+    and ``label``; its ``edata`` has ``weight`` (float32) if edges have weights, and ``feat`` (float32) if they have
+    features.
 
     Args:
-        graph: N nodes, E edges; an edge of DGL leads from a neighbour to the node whose row names it.
+        graph: the graph; a DGL edge leads from the neighbour in a row of the CSR to the node of the row.
 
     Raises:
         RuntimeError: if DGL is not installed.
@@ -127,14 +127,14 @@ def from_pyg(
 ) -> Graph:
     """Convert a homogeneous ``torch_geometric.data.Data``, or anything with its attributes.
 
-    Read are ``edge_index`` ``(2, M)``, ``edge_weight``, ``num_nodes``, ``x``, ``y``, ``train_mask``, ``val_mask``
-    and ``test_mask``; all but the first may be missing or ``None``. The remaining arguments are
-    those of ``from_dgl``; ``edge_features="edge_attr"`` takes that as features, ``edge_weights="edge_attr"`` as
-    weights; ``drop_edge_data`` is about ``edge_weight``, ``edge_attr`` and the like.
+    Uses ``edge_index`` ``(2, M)``, ``edge_weight``, ``num_nodes``, ``x``, ``y``, ``train_mask``, ``val_mask``
+    and ``test_mask``; all but the first may be missing or ``None``. The other arguments are those of
+    ``from_dgl``; ``edge_features="edge_attr"`` uses this attribute as features, ``edge_weights="edge_attr"`` as
+    weights; ``drop_edge_data`` applies to ``edge_weight``, ``edge_attr`` and other attributes of edges.
 
     Raises:
         TypeError, ValueError: if the object has no ``edge_index`` of that shape, a weight is negative, NaN or infinite,
-            or edges carry other values.
+            or edges have other values.
 
     Example:
         >>> import torch
@@ -164,7 +164,7 @@ def edges_of_dgl(
     split: int = 0,
     drop_edge_data: bool = False,
 ) -> EdgeList:
-    """What a DGL graph holds, before edge rules and a split are applied; see ``from_dgl``."""
+    """Read a DGL graph, without applying edge rules and a split; see ``from_dgl``."""
     if not all(hasattr(graph, attribute) for attribute in ("edges", "num_nodes", "ndata")):
         raise TypeError(f"from_dgl takes a dgl.DGLGraph, got {type(graph).__name__}")
     if not getattr(graph, "is_homogeneous", True):
@@ -198,7 +198,7 @@ def edges_of_pyg(
     split: int = 0,
     drop_edge_data: bool = False,
 ) -> EdgeList:
-    """What a graph of PyG holds, before edge rules and a split are applied; see ``from_pyg``."""
+    """Read a PyG graph, without applying edge rules and a split; see ``from_pyg``."""
     edge_index = getattr(data, "edge_index", None)
     if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.shape[0] != 2:
         raise TypeError(
@@ -231,6 +231,6 @@ def edges_of_pyg(
 
 
 def _keys(data: Any) -> list[str]:
-    """Return names of what a ``Data`` holds: its method in PyG today, a property of older ones."""
+    """Return the attribute names of a ``Data``: ``keys`` is a method in current PyG, a property in older versions."""
     keys = getattr(data, "keys", None)
     return list(keys() if callable(keys) else vars(data) if keys is None else keys)

@@ -1,6 +1,6 @@
-"""What ``load`` takes beside names and paths: the graphs of other libraries, told apart by what they have.
+"""Graphs of other libraries as arguments of ``load``, recognized by their attributes.
 
-No library is imported for it: an object that has a DGL graph's ``ndata`` is read as one.
+No library is imported for this: an object with the attributes of a DGL graph is read as one.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from gnnqlab.graph.graph import Graph
 __all__ = ["GraphLike", "edges_of"]
 
 GraphLike = Graph | str | Path | Any
-"""A ``Graph``, a name, a path, or a graph of another library; ``gnnqlab.load`` says which."""
+"""A ``Graph``, a name, a path, or a graph of another library; see ``gnnqlab.load``."""
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """One library's graph."""
+    """Kind of graph of another library: its name, a test and a reader."""
 
     what: str
     has: Callable[[Any], bool]
     read: Callable[..., EdgeList]
     names_values: bool = True
-    """Whether edges can have several values, each by a name."""
+    """True if edges can have several named values."""
 
 
 def _has(*names: str) -> Callable[[Any], bool]:
@@ -38,7 +38,7 @@ def _has(*names: str) -> Callable[[Any], bool]:
 
 
 def _is_of_pyg(graph: Any) -> bool:
-    """``HeteroData`` and a ``Data`` with ``adj_t`` too: their reader says how to convert them."""
+    """Return True for PyG graphs, also for ``HeteroData`` and ``adj_t``, which the reader refuses with a way out."""
     return any(hasattr(graph, name) for name in ("edge_index", "edge_index_dict", "adj_t"))
 
 
@@ -51,10 +51,10 @@ _KINDS = (
 
 
 def edges_of(graph: Any, *, edge_features: str | Sequence[str] | None = None, drop_edge_data: bool = False) -> EdgeList:
-    """Return what another library's graph holds, before edge rules and a split are applied.
+    """Read another library's graph, without applying edge rules and a split.
 
     Raises:
-        TypeError: if it is none that is known; the text lists what is.
+        TypeError: if it is of no known kind; the text lists them.
         ValueError: if its reader refuses it.
 
     Example:
@@ -68,8 +68,8 @@ def edges_of(graph: Any, *, edge_features: str | Sequence[str] | None = None, dr
                 return kind.read(graph, drop_edge_data=drop_edge_data)
             if not kind.names_values:
                 raise ValueError(
-                    f"edge_features names values that edges have, got {edge_features!r} for {kind.what}, which has one "
-                    "number an edge; give its edges and their features to gnnqlab.Graph.from_edges"
+                    f"edge_features must name values of edges, got {edge_features!r} for {kind.what}, which has one "
+                    "number per edge; pass its edges and their features to gnnqlab.Graph.from_edges"
                 )
             return kind.read(graph, edge_features=edge_features, drop_edge_data=drop_edge_data)
     *others, last = (kind.what for kind in _KINDS)

@@ -50,22 +50,22 @@ def from_networkx(
     Args:
         graph: the graph; the attributes ``train_mask``, ``val_mask`` and ``test_mask`` of its nodes are its split.
         features: values of shape ``(N, D)`` in node order, or the attribute that holds a number or a list of numbers
-            on every node; by default ``feat``, ``features`` or ``x``, whichever is there.
-        labels: the same for targets, integers; by default ``label``, ``labels`` or ``y``.
-        name: how reports call the graph; by default ``graph.name``, or ``networkx`` if that is empty.
-        num_classes: by default as the labels show.
+            on every node; by default ``feat``, ``features`` or ``x``, the first that exists.
+        labels: integer targets, likewise; by default ``label``, ``labels`` or ``y``.
+        name: name of the graph in reports; by default ``graph.name``, or ``networkx`` if that is empty.
+        num_classes: number of classes; by default that of the labels.
         edge_weights: the attribute that holds a finite number of at least 0 on every edge; by default ``weight`` or
-            ``edge_weight``, whichever is there; see ``Graph.from_edges``.
-        edge_features: the attribute that holds a finite number, or a list of as many everywhere, on every edge, or
-            several of them, whose values stand side by side.
-        drop_edge_data: let go of attributes of edges beside ``edge_weights=`` and ``edge_features=``. By default
-            a graph that has some other than a weight is refused.
+            ``edge_weight``, the first that exists; see ``Graph.from_edges``.
+        edge_features: the attribute that holds a finite number, or a list of numbers of equal length, on every edge;
+            or several attributes, whose values are concatenated.
+        drop_edge_data: True to ignore edge attributes other than ``edge_weights=`` and ``edge_features=``. By default
+            a graph with other attributes than a weight is refused.
         symmetrize, deduplicate, self_loops: edge rules; ``None`` means the papers', see ``build_csr``.
-        seed: of the random 60/20/20 split that a graph with labels and without ``train_mask`` gets.
+        seed: seed of the random 60/20/20 split of a graph with labels and without ``train_mask``.
 
     Raises:
-        TypeError, ValueError: if the object is no such graph, an attribute is not on every node or no number, or edges
-            carry values.
+        TypeError, ValueError: if the object is not such a graph, an attribute is missing on a node or not a number, or
+            edges have other values.
 
     Example:
         >>> import networkx as nx
@@ -94,7 +94,7 @@ def edges_of_networkx(
     edge_features: str | Sequence[str] | None = None,
     drop_edge_data: bool = False,
 ) -> EdgeList:
-    """What a networkx graph holds, before edge rules and a split are applied; see ``from_networkx``."""
+    """Read a networkx graph, without applying edge rules and a split; see ``from_networkx``."""
     if not all(hasattr(graph, attribute) for attribute in ("nodes", "edges", "is_directed", "is_multigraph")):
         raise TypeError(f"from_networkx takes a networkx graph, got {type(graph).__name__}")
     nodes = list(graph.nodes)
@@ -105,7 +105,7 @@ def edges_of_networkx(
     values = take_features(edge_features, known, lambda key: _edge_column(key, edges))
     src = np.fromiter((number[u] for u, _, _ in edges), dtype=np.int64, count=len(edges))
     dst = np.fromiter((number[v] for _, v, _ in edges), dtype=np.int64, count=len(edges))
-    if not graph.is_directed():
+    if not graph.is_directed():  # networkx lists an undirected edge once; a self loop must stay single
         once = src != dst
         src, dst = np.concatenate([src, dst[once]]), np.concatenate([dst, src[once]])
         weights, values = (None if each is None else np.concatenate([each, each[once]]) for each in (weights, values))
@@ -135,7 +135,7 @@ def edges_of_networkx(
 
 
 def _edge_data(edges: list[tuple[Any, Any, dict[str, Any]]]) -> dict[str, np.ndarray]:
-    """Return every attribute as a number an edge; NaN where it is none, which no weight may be."""
+    """Return every attribute as one number per edge, with NaN for other values, which is invalid as a weight."""
     keys = dict.fromkeys(key for _, _, values in edges for key in values)
     return {
         str(key): np.array([values[key] if isinstance(values.get(key), Real) else np.nan for _, _, values in edges])
@@ -167,7 +167,7 @@ def _column(key: str, nodes: list[Any], rows: list[dict[str, Any]]) -> torch.Ten
     if lacking:
         raise ValueError(
             f"attribute {key!r} must be on every node, got {len(lacking)} of {len(nodes)} nodes without it, the first "
-            f"is {lacking[0]!r}; set it there (label -1: unlabelled), or give the values themselves in node order"
+            f"is {lacking[0]!r}; set it there (label -1: unlabelled), or pass the values in node order"
         )
     try:
         values = np.array([np.asarray(row[key]) for row in rows])
@@ -178,12 +178,12 @@ def _column(key: str, nodes: list[Any], rows: list[dict[str, Any]]) -> torch.Ten
         ) from None
     if values.dtype.kind not in "biuf":
         raise TypeError(
-            f"attribute {key!r} must hold numbers, got {rows[0][key]!r} on node {nodes[0]!r}; give numbers in node "
+            f"attribute {key!r} must hold numbers, got {rows[0][key]!r} on node {nodes[0]!r}; pass numbers in node "
             "order instead, for instance classes counted from 0"
         )
     return torch.from_numpy(values)
 
 
 def _as_rows(features: Any) -> Any:
-    """Return one number a node as a column."""
+    """Reshape one number per node to a column, ``(N,) -> (N, 1)``."""
     return features[:, None] if isinstance(features, torch.Tensor) and features.dim() == 1 else features

@@ -32,18 +32,18 @@ def from_scipy(
     """Convert a square ``scipy.sparse`` matrix or array: entry ``(u, v)`` is the edge ``u -> v`` and its weight.
 
     Args:
-        adjacency: of shape ``(N, N)``, in any of scipy's formats, of finite numbers of at least 0. Stored zeros are no
-            edges; entries that are all 1 are no weights; others that are stored twice are added, as scipy does.
-        features, labels, train_idx, val_idx, test_idx: as ``Graph.from_edges`` takes them, in the matrix's order.
-        name: how reports call the graph.
-        num_classes: by default as the labels show.
-        drop_edge_data: let go of entries' values: every entry other than 0 is an edge without a weight.
+        adjacency: matrix ``(N, N)`` in any of scipy's formats, with finite entries of at least 0. Stored zeros are not
+            edges; if all entries are 1, the graph has no weights; otherwise duplicates are added, as in scipy.
+        features, labels, train_idx, val_idx, test_idx: as for ``Graph.from_edges``, in the matrix's order.
+        name: name of the graph in reports.
+        num_classes: number of classes; by default that of the labels.
+        drop_edge_data: True to ignore the entries' values: every entry other than 0 is an edge without a weight.
         symmetrize, deduplicate, self_loops: edge rules; ``None`` means the papers', see ``build_csr``.
-        seed: of the random 60/20/20 split that a graph with labels and without a split gets.
+        seed: seed of the random 60/20/20 split of a graph with labels and without a split.
 
     Raises:
-        TypeError, ValueError: if the object is no such matrix, is not square, or has entries that are negative, NaN or
-            infinite.
+        TypeError, ValueError: if the object is not such a matrix, is not square, or has entries that are negative, NaN
+            or infinite.
 
     Example:
         >>> from scipy.sparse import coo_array
@@ -58,23 +58,23 @@ def from_scipy(
 
 
 def edges_of_scipy(adjacency: Any, *, name: str = "scipy", drop_edge_data: bool = False) -> EdgeList:
-    """What a sparse matrix holds: its edges; see ``from_scipy``."""
+    """Read the edges of a sparse matrix; see ``from_scipy``."""
     if not all(hasattr(adjacency, attribute) for attribute in ("tocoo", "shape")):
         raise TypeError(f"from_scipy takes a scipy.sparse matrix or array, got {type(adjacency).__name__}")
     if len(adjacency.shape) != 2 or adjacency.shape[0] != adjacency.shape[1]:
         raise ValueError(
-            f"an adjacency matrix must be square, a row and a column a node, got shape {tuple(adjacency.shape)}"
+            f"an adjacency matrix must be square, with a row and a column per node, got shape {tuple(adjacency.shape)}"
         )
     entries = adjacency.tocoo()
     weighted = not drop_edge_data and not bool(((entries.data == 0) | (entries.data == 1)).all())
     if weighted:
         entries = entries.copy()
         entries.sum_duplicates()
-    kept = entries.data != 0
+    nonzero = entries.data != 0
     return EdgeList(
         name=name,
-        src=entries.row[kept],
-        dst=entries.col[kept],
+        src=entries.row[nonzero],
+        dst=entries.col[nonzero],
         num_nodes=int(adjacency.shape[0]),
-        edge_weights=np.asarray(entries.data[kept]) if weighted else None,
+        edge_weights=np.asarray(entries.data[nonzero]) if weighted else None,
     )

@@ -1,7 +1,7 @@
-"""Values of nodes and edges as other libraries keep them, by name: those a caller asked for are found, none is dropped.
+"""Named values of nodes and edges in graphs of other libraries; no value is dropped silently.
 
-A node or an edge has one value, or one row, a name. A weight and named features of edges are taken; others are refused
-unless the caller lets them go.
+A node or an edge has one value, or one row, per name. A weight and named edge features are used; other edge values are
+refused unless the caller drops them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FEATURES = ("feat", "features", "x")
 LABELS = ("label", "labels", "y")
 MASKS = ("train_mask", "val_mask", "test_mask")
 WEIGHTS = ("weight", "edge_weight")
-"""What weights of edges are usually called."""
+"""Usual names of edge weights."""
 
 
 def node_values(
@@ -36,18 +36,18 @@ def node_values(
     *,
     of: str,
 ) -> Any:
-    """Return what a caller gave: values as they are, or those under a key; by default under a usual one.
+    """Return node values: those passed, those of a key, or by default those of a usual key.
 
     Args:
         what: ``features`` or ``labels``, for the error.
-        keys: there are.
-        column: returns the values under a key.
+        keys: existing keys.
+        column: function that returns the values of a key.
         given: values, a key, or ``None``.
-        usual: keys to look for where nothing was given; without any of them there are no such values.
-        of: what the keys are those of, for the error.
+        usual: keys to try for ``None``; without any of them the result is ``None``.
+        of: name of the collection of keys, for the error.
 
     Raises:
-        ValueError: if a key was given that is not there.
+        ValueError: if ``given`` is a key that does not exist.
 
     Example:
         >>> node_values("labels", ["club"], {"club": [0, 1]}.get, "club", LABELS, of="ndata")
@@ -63,7 +63,7 @@ def node_values(
 
 
 def as_targets(labels: Any) -> Any:
-    """Return labels with one column of class numbers made single-label, however it is shaped.
+    """Convert labels with a single column of class numbers to single-label targets ``(N,)``.
 
     Example:
         >>> as_targets(torch.tensor([[1.0], [float("nan")]])).tolist()
@@ -79,7 +79,7 @@ def as_targets(labels: Any) -> Any:
 
 
 def as_mask_column(mask: Tensor | None, split: int) -> Tensor | None:
-    """Return one split's mask; ``split`` is its column where there are several.
+    """Return the mask of one split; ``split`` is its column if there are several.
 
     Raises:
         ValueError: if there are fewer columns.
@@ -96,27 +96,27 @@ def as_mask_column(mask: Tensor | None, split: int) -> Tensor | None:
 def take_weights(
     reader: str, edge_data: Mapping[str, Any], given: object = None, *, drop: bool, features: Collection[str] = ()
 ) -> Any:
-    """Return the weights of edges, ``None`` if there are none; refuse other values, unless the caller lets them go.
+    """Return the edge weights, ``None`` if there are none; refuse other values unless they are to be dropped.
 
-    What models make of features of edges is for them to say, so these are named. A 1 on every edge says nothing
-    beyond the edge, and what DGL notes for itself (``_ID``, ``_TYPE``, ``__orig__``) is about the library: both pass.
+    Edge features must be named by the caller. Values that are 1 on every edge carry no information, and DGL's internal
+    values (``_ID``, ``_TYPE``, ``__orig__``) do not describe the graph: both are ignored.
 
     Args:
-        reader: the function that reads the graph, for the error.
-        edge_data: values by name, each with an entry an edge.
-        given: the weights, or their name; by default one of ``WEIGHTS`` that is there.
-        features: names of values that are taken as features.
-        drop: what the reader's ``drop_edge_data`` says: all values go but weights that were ``given``.
+        reader: name of the reading function, for the error.
+        edge_data: values by name, each with one entry per edge.
+        given: the weights, or their name; by default one of ``WEIGHTS`` that exists.
+        features: names of the values used as features.
+        drop: the reader's ``drop_edge_data``: True to drop all values but weights passed as ``given``.
 
     Raises:
-        ValueError: if there are other values and ``drop`` is false, or a name is none of those there.
+        ValueError: if there are other values and ``drop`` is False, or a name does not exist.
 
     Example:
         >>> take_weights("from_pyg", {"edge_weight": np.array([0.5, 1.0]), "edge_attr": np.ones(2)}, drop=False)
         array([0.5, 1. ])
         >>> take_weights("from_pyg", {"edge_attr": np.array([0.5, 1.0])}, drop=False)
         Traceback (most recent call last):
-        ValueError: from_pyg takes one weight an edge (weight, edge_weight) and no other values, got edge_attr; ...
+        ValueError: from_pyg takes one weight per edge (weight, edge_weight) and no other values, got edge_attr; ...
     """
     taken = given if isinstance(given, str) else None
     if taken is not None and taken not in edge_data:
@@ -131,16 +131,15 @@ def take_weights(
     ]
     if others and not drop:
         raise ValueError(
-            f"{reader} takes one weight an edge ({', '.join(WEIGHTS)}) and no other values, got {', '.join(others)}; "
-            f"gnnqlab.load(..., drop_edge_data=True) makes a graph without these values, edge_features={others!r} one "
-            "that has them as features, edge_weights= of from_dgl, from_pyg and from_networkx names those that are "
-            "weights"
+            f"{reader} takes one weight per edge ({', '.join(WEIGHTS)}) and no other values, got {', '.join(others)}; "
+            f"use gnnqlab.load(..., drop_edge_data=True) to ignore these values, edge_features={others!r} to use them "
+            "as features, or edge_weights= of from_dgl, from_pyg or from_networkx to use one of them as weights"
         )
     return given if taken is None else edge_data[taken]
 
 
 def named_features(given: object) -> tuple[str, ...]:
-    """Return the names among what a reader's ``edge_features=`` says; none where it is the values themselves.
+    """Return the names in a reader's argument ``edge_features=``; none if it holds the values themselves.
 
     Example:
         >>> named_features("edge_attr"), named_features(["length", "lanes"]), named_features(np.ones((3, 2)))
@@ -153,15 +152,15 @@ def named_features(given: object) -> tuple[str, ...]:
 
 
 def take_features(given: object, known: Collection[str], column: Callable[[str], Any]) -> Any:
-    """Return features of edges ``(M, F)``: those named, side by side in the order of the names, or those given.
+    """Return edge features ``(M, F)``: named ones, concatenated in the order of the names, or the values passed.
 
     Args:
         given: ``None``, a name, a sequence of names, or the values.
-        known: names of the values that edges have.
-        column: returns the values of a name, ``(M,)`` or ``(M, k)``.
+        known: names of the existing edge values.
+        column: function that returns the values of a name, ``(M,)`` or ``(M, k)``.
 
     Raises:
-        ValueError: if a name is none of those there, or stands twice.
+        ValueError: if a name does not exist, or occurs twice.
 
     Example:
         >>> columns = {"length": np.array([1.0, 2.0]), "kind": np.array([[0, 1], [1, 0]])}

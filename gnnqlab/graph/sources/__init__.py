@@ -1,4 +1,4 @@
-"""Readers: one kind of file or dataset a module, found by name or path through ``load``."""
+"""Readers of files and datasets, one kind per module, called by ``load`` for a name or path."""
 
 from gnnqlab.graph.sources.catalogue import load, names
 from gnnqlab.graph.sources.tables import from_tables

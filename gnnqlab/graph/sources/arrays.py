@@ -23,10 +23,10 @@ __all__ = ["read_npz"]
 
 
 def read_npz(path: Path) -> EdgeList:
-    """Read a graph from one ``.npz`` file; nothing in it is unpickled.
+    """Read a graph from one ``.npz`` file without unpickling.
 
     Raises:
-        ValueError: if the file is not readable, or is of no known layout.
+        ValueError: if the file is not readable, or has no known layout.
     """
     try:
         with np.load(path, allow_pickle=False) as archive:
@@ -63,7 +63,7 @@ def _own(archive: Mapping[str, np.ndarray], name: str) -> EdgeList:
 
 
 def _heterophilous(archive: Mapping[str, np.ndarray], name: str) -> EdgeList:
-    """Edges as ``(M, 2)``, ten splits as rows of masks: the first is taken."""
+    """Read edges ``(M, 2)`` and the first of ten splits, stored as rows of masks."""
     edges, features = archive["edges"], archive["node_features"]
     return EdgeList(
         name=name,
@@ -79,7 +79,7 @@ def _heterophilous(archive: Mapping[str, np.ndarray], name: str) -> EdgeList:
 
 
 def _pitfalls(archive: Mapping[str, np.ndarray], name: str) -> EdgeList:
-    """Adjacency and attributes as CSR parts; its other arrays are pickled names and stay unread."""
+    """Read adjacency and attributes from CSR arrays; the other arrays are pickled names, which are not read."""
     indptr = archive["adj_indptr"]
     return EdgeList(
         name=name,

@@ -1,4 +1,4 @@
-"""Graphs by name or path: the table of names and the function that loads one."""
+"""Graphs by name or path: the table of names and ``load``."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Source:
     """A graph that can be loaded by name.
 
     Args:
-        name: what ``load`` takes; a pattern such as ``sbm:NODES,CLASSES,DEGREE`` for generators.
-        about: one line for people.
-        needs: ``"nothing"`` (generated or bundled), or the archive that is downloaded.
-        read: called with the part of the name after ``:`` (empty for most), the dataset root the
-            caller gave (or ``None``) and the seed.
+        name: argument of ``load``; a pattern such as ``sbm:NODES,CLASSES,DEGREE`` for generators.
+        about: description in one line.
+        needs: ``"nothing"`` (generated or bundled), or the archive to download.
+        read: reader, called with the part of the name after ``:`` (empty for most), the dataset
+            root passed by the caller (or ``None``) and the seed.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Source:
     needs: str
     read: Callable[[str, Path | None, int], EdgeList | Graph]
     size: tuple[int, int, int] | None = None
-    """Nodes, edges and columns of dense features, where a large graph's are known before it is loaded."""
+    """Number of nodes, edges and dense features of a large graph, if known before it is loaded."""
 
 
 def _sbm(parameters: str, root: Path | None, seed: int) -> Graph:
@@ -166,31 +166,32 @@ def load(
             ``nodes`` (see ``from_tables``), a DGL ``.bin`` file, a folder written by ``Graph.save``,
             ``FOLDER:NAME`` for planetoid files, a GraphSAINT folder, an extracted OGB folder; or a
             ``Graph``, a ``dgl.DGLGraph``, a PyG ``Data``, a ``networkx`` graph, a ``scipy.sparse``
-            adjacency, which ``from_dgl``, ``from_pyg``, ``from_networkx`` and ``from_scipy`` read
-            with more to choose. Names go before paths; write ``./cora`` for a folder that is called
-            like a known graph.
-        root: where downloaded data lies; see ``data_root`` for the default. A file ``NAME.npz`` or
-            a saved graph ``NAME`` there is taken first.
-        name: how reports call the graph; by default its name, its file's, or its library's.
-        edge_features: name, or names, of values of edges in another library's graph, a DGL file or a
-            table that are features; those of a ``.npz`` file (``edge_feat``) and of a ``Graph`` are
-            there anyway.
-        drop_edge_data: let go of other values that edges have in another library's graph, a DGL file or a
-            table, weights too. By default one weight an edge is taken (``weight`` or ``edge_weight``,
-            entries of a matrix), and a graph with values that ``edge_features`` does not name is refused.
+            adjacency, for which ``from_dgl``, ``from_pyg``, ``from_networkx`` and ``from_scipy``
+            have more options. Names take precedence over paths; write ``./cora`` for a folder with
+            the name of a known graph.
+        root: folder of downloaded data; see ``data_root`` for the default. A file ``NAME.npz`` or
+            a saved graph ``NAME`` in it takes precedence over a download.
+        name: name of the graph in reports; by default that of the graph, file or library.
+        edge_features: name, or names, of edge values in another library's graph, a DGL file or a
+            table to use as features; those of a ``.npz`` file (``edge_feat``) and of a ``Graph`` are
+            always used.
+        drop_edge_data: True to ignore other edge values in another library's graph, a DGL file or a
+            table, including weights. By default one weight per edge is used (``weight`` or
+            ``edge_weight``, entries of a matrix), and other values that ``edge_features`` does not
+            name are refused.
         symmetrize, deduplicate, self_loops: edge rules, see ``build_csr``. ``None`` means the
             papers' (reverse edges added, repeated edges kept once, exactly one self loop per node)
-            for edge lists, and "as it is" for graphs that already went through them: generated and
+            for edge lists, and no change for graphs to which they were applied before: generated and
             saved ones, and every ``Graph``.
-        seed: of generated graphs, and of the random 60/20/20 split over labelled nodes that a
-            graph without a split gets; a ``Graph`` stays without.
+        seed: seed of generated graphs, and of the random 60/20/20 split over labelled nodes of a
+            graph without a split; a ``Graph`` gets no split.
 
     Raises:
         TypeError: for an object that is none of these.
         ValueError: for an unknown name, a malformed file, or edges with values other than one weight
             of at least 0.
-        RuntimeError: if the data is not here and cannot be downloaded; the text says which file
-            to put where.
+        RuntimeError: if the data is missing and cannot be downloaded; the text lists the files and
+            their folder.
 
     Example:
         >>> g = load("sbm:1000,4,10")
@@ -208,10 +209,10 @@ def load(
 
 
 def expect(name_or_path: str | Path) -> None:
-    """Refuse at once, without reading anything, what ``load`` would not find.
+    """Check that a name is known or a path exists, without reading the graph.
 
     Raises:
-        ValueError: for an unknown name, a generated name with wrong parameters, or a path with nothing at it.
+        ValueError: for an unknown name, a generated name with wrong parameters, or a path that does not exist.
     """
     text = str(name_or_path)
     source, parameters = _find(text)
@@ -225,7 +226,7 @@ def expect(name_or_path: str | Path) -> None:
 
 
 def known_size(name: str) -> tuple[int, int, int] | None:
-    """Return nodes, edges and columns of dense features that a named graph has at least, where they are known.
+    """Return lower bounds on nodes, edges and dense features of a named graph, or None if unknown.
 
     Example:
         >>> known_size("sbm:1000,4,10"), known_size("cora")
@@ -238,11 +239,11 @@ def known_size(name: str) -> tuple[int, int, int] | None:
         return source.size
     first = parameters.partition(",")[0]
     nodes = 2 ** int(first) if source.name.startswith("rmat") else int(first)
-    return nodes, nodes, 64  # a self loop each; how many edges fall together is not known before
+    return nodes, nodes, 64  # one self loop per node; the number of distinct sampled edges is not known
 
 
 def names() -> list[dict[str, str]]:
-    """Every known name with what it is and what it needs, for tables.
+    """List all known names with description and required download, for tables.
 
     Example:
         >>> names()[0]["name"], names()[0]["needs"]
@@ -268,7 +269,7 @@ def _read(
         what = f"graph {graph.name!r}" if isinstance(graph, Graph) else text
         raise ValueError(
             f"edge_features names values of edges in a table, a file or another library's graph, got {edge_features!r} "
-            f"for {what}; give features to gnnqlab.Graph.from_edges"
+            f"for {what}; pass features to gnnqlab.Graph.from_edges"
         )
     if isinstance(graph, Graph):
         return graph
@@ -281,7 +282,7 @@ def _read(
 
 
 def _find(text: str) -> tuple[Source | None, str]:
-    """Return the source of a name, if it is one, and the part of the name behind its colon."""
+    """Return the source of a known name, or None, and the part of the name after its colon."""
     stem, colon, parameters = _ALIASES.get(text, text).partition(":")
     for source in _SOURCES:
         known, pattern, _ = source.name.partition(":")

@@ -1,12 +1,12 @@
-"""The archives behind DGL's dataset classes: Reddit, Yelp and the three citation graphs.
+"""Archives of DGL's dataset classes: Reddit, Yelp and the three citation graphs.
 
-With DGL installed, its dataset class says where the archive is and where its files go; only the
-transfer itself is ours, because DGL retries a dead network for minutes. Without DGL the same
-archives are fetched from the same place.
+If DGL is installed, its dataset class determines the archive's address and folder; only the
+transfer is ours, because DGL retries a dead network for minutes. Without DGL the same archives
+are fetched from the same address.
 
 Differs: the files are read by this package's own readers, not by the ``process`` of DGL's class,
 which renumbers Reddit's nodes and divides citation features by their row sums: a graph must be
-the same on machines with and without DGL.
+identical on machines with and without DGL.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def fetch_dgl_archive(name: str, files: tuple[str, ...], root: Path) -> None:
     """Download one of DGL's archives into ``root``.
 
     Raises:
-        RuntimeError: if that fails; the text says which ``files`` to put where.
+        RuntimeError: if that fails; the text lists the ``files`` and their folder.
     """
     class_name, archive = _CLASSES[name]
     # DGL_REPO is DGL's own setting for a mirror.
@@ -40,7 +40,7 @@ def fetch_dgl_archive(name: str, files: tuple[str, ...], root: Path) -> None:
     reason: list[str] = []
 
     def fetch(url: str, folder: Path) -> None:
-        if reason:  # DGL calls download a second time after a failure
+        if reason:  # DGL calls download again after a failure
             raise ConnectionError(reason[0])
         try:
             fetch_archive(url, folder)

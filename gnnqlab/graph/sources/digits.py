@@ -17,11 +17,11 @@ NEIGHBOURS = 10
 
 
 def read_digits() -> EdgeList:
-    """1 797 images of 8 x 8 pixels in 10 classes; each is joined to its 10 nearest images.
+    """Build the graph of 1,797 images of 8 x 8 pixels in 10 classes, each joined to its 10 nearest images.
 
     Distance is Euclidean over pixels; features are the pixels divided by 16, in ``[0, 1]``. Pixels
-    are small integers, so distances are exact and ties go to the smaller id: the graph is the
-    same on every machine.
+    are small integers, so distances are exact, and the smaller id wins a tie: the graph is identical
+    on every machine.
 
     Raises:
         RuntimeError: without scikit-learn, which bundles the images.
@@ -30,7 +30,7 @@ def read_digits() -> EdgeList:
     nodes = len(images)
     square = (images * images).sum(1)
     distance = square[:, None] + square[None, :] - 2 * (images @ images.T)
-    np.fill_diagonal(distance, 2**20)  # farther than any image: 64 pixels differ by at most 16
+    np.fill_diagonal(distance, 2**20)  # larger than any distance: 64 pixels differ by at most 16 each
     # (distance, id) as one integer, exact in float64: the smallest ten are the nearest, ties resolved by id.
     ranked = np.partition(distance * nodes + np.arange(nodes), NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
     nearest = np.sort(ranked, axis=1).astype(np.int64) % nodes
@@ -45,7 +45,7 @@ def read_digits() -> EdgeList:
 
 
 def _images() -> tuple[np.ndarray, np.ndarray]:
-    """Pixels ``(1797, 64)`` and digits, both as scikit-learn's ``load_digits`` gives them."""
+    """Return pixels ``(1797, 64)`` and digits, identical to scikit-learn's ``load_digits``."""
     package = importlib.util.find_spec("sklearn")
     # Reading the bundled file takes a tenth of the time that importing scikit-learn takes.
     file = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz" if package and package.origin else None

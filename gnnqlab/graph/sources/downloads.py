@@ -1,4 +1,4 @@
-"""Public graphs by name: read from the dataset root, fetched into it where they are missing."""
+"""Public graphs by name: read from the dataset root, downloaded to it if missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["load_amazon_products", "load_citation", "load_open", "load_reddit", 
 
 
 def load_citation(name: str, root: Path | None) -> EdgeList | Graph:
-    """``cora``, ``citeseer`` or ``pubmed`` from planetoid files."""
+    """Load ``cora``, ``citeseer`` or ``pubmed`` from planetoid files."""
     return _prepared(name, root) or _read_or_fetch(
         name,
         root,
@@ -29,17 +29,17 @@ def load_citation(name: str, root: Path | None) -> EdgeList | Graph:
 
 
 def load_reddit(root: Path | None) -> EdgeList | Graph:
-    """Reddit: 232,965 posts, 41 communities."""
+    """Load Reddit: 232,965 posts, 41 communities."""
     return _prepared("reddit", root) or _read_or_fetch("reddit", root, places=("reddit",), files=reddit.FILES)
 
 
 def load_yelp(root: Path | None) -> EdgeList | Graph:
-    """Yelp: 716,847 reviewers, 100 business categories; features standardized over training nodes."""
+    """Load Yelp: 716,847 reviewers, 100 business categories; features standardized over training nodes."""
     return _prepared("yelp", root) or _read_or_fetch("yelp", root, places=("yelp",), files=graphsaint.FILES)
 
 
 def load_amazon_products(root: Path | None) -> EdgeList | Graph:
-    """AmazonProducts, 107 categories; features as they are (AdaQP's loader does not standardize)."""
+    """Load AmazonProducts, 107 categories; features are unchanged (AdaQP's loader does not standardize)."""
     name = "amazon-products"
     prepared = _prepared(name, root)
     if prepared is not None:
@@ -47,19 +47,19 @@ def load_amazon_products(root: Path | None) -> EdgeList | Graph:
     base = data_root(root)
     folder = find_folder(base, (name, "amazon", "AmazonProducts", "amazon_products"), graphsaint.FILES)
     if folder is None:
-        # GraphSAINT's authors share it on a drive that asks people questions; no program can fetch it.
-        reason = "its authors share it by hand, in the GraphSAINT data folder"
+        # GraphSAINT's authors share it on a drive with interactive confirmation; it cannot be downloaded by a program.
+        reason = "its authors offer it for manual download, in the GraphSAINT data folder"
         raise missing_data(name, graphsaint.FILES, base / name, url=None, reason=reason)
     return graphsaint.read_graphsaint(folder, name=name)
 
 
 def load_open(name: str, root: Path | None) -> EdgeList | Graph:
-    """A graph of the Open Graph Benchmark."""
+    """Load a graph of the Open Graph Benchmark."""
     return _prepared(name, root) or _prepared(name.removeprefix("ogbn-"), root) or load_ogb(name, root)
 
 
 def _prepared(name: str, root: Path | None) -> EdgeList | Graph | None:
-    """``NAME.npz`` or a saved graph ``NAME`` in the dataset root."""
+    """Load ``NAME.npz`` or a saved graph ``NAME`` from the dataset root; return None if there is none."""
     base = data_root(root)
     if is_saved_graph(base / name):
         return Graph.load(base / name)

@@ -1,4 +1,4 @@
-"""Downloading an archive with every wait bounded, so that a missing network is noticed in seconds."""
+"""Download of an archive with time limits, so that a missing network is detected in seconds."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from gnnqlab.atomic import locked
 __all__ = ["SUMS", "check_reachable", "fetch_archive"]
 
 SUMS = "SHA256SUMS"
-"""File beside the downloaded folders with the checksum of each archive, as ``sha256sum`` writes it."""
+"""File next to the downloaded folders with the checksum of each archive, in the format of ``sha256sum``."""
 
-REACH_S = 5.0  # for the answer to the first question, name resolution included
-STALL_S = 20.0  # a transfer that brings nothing for so long has failed
+REACH_S = 5.0  # time limit of the first response, including name resolution
+STALL_S = 20.0  # a transfer without data for this long has failed
 _BLOCK = 1 << 20
 
 
 def check_reachable(url: str, *, seconds: float | None = None) -> int | None:
-    """Ask the server for the size of ``url``; proxies of the environment are honoured.
+    """Request the size of ``url`` from the server; proxies of the environment are used.
 
     Returns:
-        The size in bytes, or ``None`` if the server does not tell.
+        The size in bytes, or ``None`` if the server does not send it.
 
     Raises:
         ConnectionError: with one line of reason, after at most ``seconds`` (5 by default).
@@ -41,7 +41,7 @@ def check_reachable(url: str, *, seconds: float | None = None) -> int | None:
     answer: list[int | None] = []
     failure: list[str] = []
 
-    def ask() -> None:
+    def request_size() -> None:
         try:
             request = urllib.request.Request(url, method="HEAD")
             with _open(request, timeout=seconds) as response:
@@ -50,10 +50,10 @@ def check_reachable(url: str, *, seconds: float | None = None) -> int | None:
         except Exception as error:
             failure.append(_reason(error))
 
-    # Name resolution obeys no timeout of its own, so it runs beside us and may be left behind.
-    asking = threading.Thread(target=ask, daemon=True, name="gnnqlab-reachable")
-    asking.start()
-    asking.join(seconds)
+    # Name resolution has no timeout, so it runs in a daemon thread, which is abandoned after the limit.
+    thread = threading.Thread(target=request_size, daemon=True, name="gnnqlab-reachable")
+    thread.start()
+    thread.join(seconds)
     host = url.split("/")[2]
     if answer:
         return answer[0]
@@ -63,12 +63,12 @@ def check_reachable(url: str, *, seconds: float | None = None) -> int | None:
 def fetch_archive(url: str, folder: Path) -> None:
     """Download a ``.zip`` and unpack it as ``folder``, which appears only when it is complete.
 
-    Progress goes to standard error. Of several callers at once the first downloads; the others wait and have it then.
-    Where ``SHA256SUMS`` beside the folder names the archive, no other one is unpacked; else what came is named there.
+    Progress is printed on standard error. Of several concurrent callers the first downloads and the others wait. If
+    ``SHA256SUMS`` next to the folder lists the archive, its checksum must match; otherwise it is added to the list.
 
     Raises:
-        ConnectionError: if the server cannot be reached, the transfer stalls or breaks, or another archive comes.
-        OSError: if the disk cannot hold it.
+        ConnectionError: if the server cannot be reached, the transfer stalls or breaks, or the checksum differs.
+        OSError: if the disk has too little space.
     """
     before = folder.exists()
     with locked(folder.with_name(f".{folder.name}.lock")):
@@ -96,7 +96,7 @@ def _fetch(url: str, folder: Path) -> None:
 
 
 def _transfer(url: str, archive: Path, size: int | None) -> str:
-    """Write what a server sends to a file; return its SHA-256."""
+    """Download to a file; return its SHA-256."""
     from tqdm import tqdm
 
     digest = hashlib.sha256()
@@ -115,7 +115,7 @@ def _transfer(url: str, archive: Path, size: int | None) -> str:
 
 
 def _check_sum(url: str, digest: str, sums: Path) -> None:
-    """Refuse an archive with another checksum than the one that was noted; note that of one that came first."""
+    """Compare an archive's checksum with the recorded one, or record it at the first download."""
     name = url.rpartition("/")[2]
     lines = [line.split(maxsplit=1) for line in sums.read_text().splitlines()] if sums.is_file() else []
     known = {line[1].lstrip("*"): line[0].lower() for line in lines if len(line) == 2}
@@ -130,13 +130,13 @@ def _check_sum(url: str, digest: str, sums: Path) -> None:
 
 
 class _NoWayDown(urllib.request.HTTPRedirectHandler):
-    """Does not go on without encryption where a server that was asked with it points elsewhere."""
+    """Redirect handler that refuses redirects from https to an unencrypted address."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> urllib.request.Request | None:
         if req.full_url.startswith("https:") and not newurl.startswith("https:"):
-            raise urllib.error.URLError(f"points to {newurl}, which is not encrypted")
+            raise urllib.error.URLError(f"redirects to {newurl}, which is not encrypted")
         return super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
 
 

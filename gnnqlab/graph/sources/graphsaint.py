@@ -18,12 +18,12 @@ FILES = ("adj_full.npz", "feats.npy", "role.json", "class_map.json")
 def read_graphsaint(folder: Path, *, name: str | None = None, standardized: bool = False) -> EdgeList:
     """Read a folder with ``adj_full.npz``, ``feats.npy``, ``role.json`` and ``class_map.json``.
 
-    A class map that gives each node a number is single-label, one that gives a list multi-label.
+    A class map with one number per node is single-label, with a list per node multi-label.
 
     Args:
-        folder: where the four files are.
-        name: by default the folder's name.
-        standardized: shift and scale features by the training nodes' mean and deviation.
+        folder: folder with the four files.
+        name: name of the graph; by default the folder's name.
+        standardized: True to standardize features by the training nodes' mean and standard deviation.
 
     Raises:
         ValueError: if a file is missing or malformed, or a node has no class.
@@ -67,7 +67,7 @@ def read_graphsaint(folder: Path, *, name: str | None = None, standardized: bool
 
 
 def standardize(features: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """``(x - mean) / deviation`` per column, both over the rows ``train``; constant columns only shift.
+    """Compute ``(x - mean) / deviation`` per column, both over the rows ``train``; constant columns are only shifted.
 
     Example:
         >>> standardize(np.array([[1.0], [3.0], [5.0]]), np.array([0, 1])).tolist()

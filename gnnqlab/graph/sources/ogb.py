@@ -1,7 +1,7 @@
 """Node-property graphs of the Open Graph Benchmark (Hu et al., NeurIPS 2020).
 
-The extracted folder is read directly, and an archive that is not here yet is fetched over https: the ``ogb`` package,
-which fetches without encryption and keeps what it read as a pickle, is not needed.
+The extracted folder is read directly, and a missing archive is downloaded over https: the ``ogb`` package, which
+downloads without encryption and stores its result as a pickle, is not needed.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def is_ogb_folder(folder: Path) -> bool:
 
 
 def load_ogb(name: str, root: str | Path | None = None) -> EdgeList:
-    """Read an OGB graph from the dataset root, fetching it first if it is not there.
+    """Read an OGB graph from the dataset root; download it first if it is missing.
 
     Raises:
-        RuntimeError: if it is not here and cannot be fetched; the text says what to put where.
+        RuntimeError: if it is missing and cannot be downloaded; the text lists the files and their folder.
     """
     base = data_root(root)
     folder = _find(name, base)
@@ -91,7 +91,7 @@ def read_ogb(folder: Path, *, name: str | None = None) -> EdgeList:
 
 def _find(name: str, base: Path) -> Path | None:
     stem = name.replace("-", "_")
-    # papers100M's archive and older releases name the inner folder in their own ways.
+    # papers100M's archive and older releases have other names for the inner folder.
     for files in (_CSV, _BINARY):
         found = find_folder(base, (stem, name, ARCHIVES[name].removesuffix(".zip")), files)
         if found is not None:
@@ -100,7 +100,7 @@ def _find(name: str, base: Path) -> Path | None:
 
 
 def _read_binary(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    # Features, a float32 copy, both edge directions as sort keys and as CSR.
+    # Memory of features, a float32 copy, and both edge directions as sort keys and as CSR.
     needed = 3 * (folder / _BINARY[0]).stat().st_size
     available = _available_bytes()
     if available is not None and needed > available:

@@ -1,4 +1,4 @@
-"""Graphs by path: which reader a file or folder is for."""
+"""Graphs by path: selection of the reader for a file or folder."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ READABLE = (
 def read_path(
     text: str, *, edge_features: str | Sequence[str] | None = None, drop_edge_data: bool = False
 ) -> EdgeList | Graph | None:
-    """Read a path, or ``None`` if there is nothing at it.
+    """Read a graph from a path; return ``None`` if the path does not exist.
 
     Raises:
-        ValueError: if something is there that no reader is for, edges carry values, or what holds no values by name is
-            asked for some.
+        ValueError: if no reader supports it, edges have values that are not named, or ``edge_features`` is passed for
+            a format without named values.
     """
     path = Path(text).expanduser()
     taken: dict[str, Any] = {"edge_features": edge_features, "drop_edge_data": drop_edge_data}
@@ -73,25 +73,25 @@ def _read_file(path: Path, taken: dict[str, Any]) -> EdgeList | Graph:
 def _read_dgl_file(
     path: Path, *, edge_features: str | Sequence[str] | None = None, drop_edge_data: bool = False
 ) -> EdgeList:
-    """Read the one graph of a ``.bin`` file; features, labels and masks as ``from_dgl`` finds them.
+    """Read a ``.bin`` file with one graph; features, labels and masks as in ``from_dgl``.
 
     Raises:
         RuntimeError: without DGL.
-        ValueError: if the file holds no graph, or several, or edges carry values.
+        ValueError: if the file holds no graph, or several, or edges have values that are not named.
     """
     try:
         import dgl
     except ImportError as error:
         raise RuntimeError(
             f"reading {path} needs DGL, which is not installed here: {error}; on a machine with DGL, "
-            "gnnqlab.load(path).save(folder) makes a copy that needs none"
+            "gnnqlab.load(path).save(folder) makes a copy that does not need it"
         ) from error
     try:
         graphs, _ = dgl.load_graphs(str(path))
     except dgl.DGLError as error:
         raise ValueError(f"{path} must be a file written by dgl.save_graphs: {str(error).splitlines()[0]}") from error
     if len(graphs) != 1:
-        raise ValueError(f"a DGL file must hold one graph, {path} holds {len(graphs)}; save the one you mean alone")
+        raise ValueError(f"a DGL file must hold one graph, {path} holds {len(graphs)}; save one of them alone")
     edges = edges_of_dgl(graphs[0], edge_features=edge_features, drop_edge_data=drop_edge_data)
     edges.name = path.stem
     return edges
@@ -124,5 +124,5 @@ def _expect_no_names(path: Path, taken: dict[str, Any]) -> None:
     if taken["edge_features"] is not None:
         raise ValueError(
             f"edge_features names values of edges in a table or a DGL file, got {taken['edge_features']!r} for {path}; "
-            "leave it out: a saved graph and a .npz file have their features as they are"
+            "leave it out, since saved graphs and .npz files store edge features themselves"
         )

@@ -1,7 +1,7 @@
 """The citation graphs of Planetoid (Yang et al., ICML 2016): folders with ``ind.NAME.*`` files.
 
-The files are Python 2 pickles. They are read by an unpickler that can build numpy arrays, sparse
-rows and dictionaries of lists and nothing else.
+The files are Python 2 pickles. They are read by a restricted unpickler that can build only numpy
+arrays, sparse rows and dictionaries of lists.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ NUM_VAL = 500
 
 
 def planetoid_names(folder: Path) -> list[str]:
-    """Names for which the folder holds an ``ind.NAME.graph``."""
+    """List the names with a file ``ind.NAME.graph`` in the folder."""
     return sorted(file.name.removeprefix("ind.").removesuffix(".graph") for file in folder.glob("ind.*.graph"))
 
 
 def read_planetoid(folder: Path, name: str) -> EdgeList:
     """Read one citation graph with its official split.
 
-    Training nodes are the rows of ``y`` (20 per class), validation the 500 after them, test the
-    ids of ``test.index``. Test rows are stored in the order of that file, all others by node id.
-    Ids that ``test.index`` skips (15 in citeseer) are nodes without features and label. Edges are
-    kept as stored: in both directions, a few of them twice.
+    Training nodes are the rows of ``y`` (20 per class), validation nodes the next 500, test nodes
+    the ids in ``test.index``. Test rows are stored in the order of that file, all others by node id.
+    Ids missing in ``test.index`` (15 in citeseer) are nodes without features and label. Edges are
+    returned as stored: in both directions, a few of them twice.
 
     Args:
         folder: holds ``ind.NAME.y``, ``.tx``, ``.ty``, ``.allx``, ``.ally``, ``.graph`` and
@@ -44,7 +44,7 @@ def read_planetoid(folder: Path, name: str) -> EdgeList:
         name: NAME.
 
     Raises:
-        ValueError: if a file is missing, malformed, or would build anything but arrays.
+        ValueError: if a file is missing, malformed, or contains objects other than arrays.
     """
     files = {part: folder / f"ind.{name}.{part}" for part in PARTS}
     missing = [file.name for file in files.values() if not file.is_file()]
@@ -69,7 +69,7 @@ def read_planetoid(folder: Path, name: str) -> EdgeList:
         )
     num_nodes = int(test.max()) + 1 if len(test) else known
 
-    # Row of [allx; tx; one empty row] that each node takes; skipped ids take the empty one.
+    # Row of [allx; tx; one empty row] for each node; ids missing in test.index get the empty one.
     pick = np.full(num_nodes, known + len(test), dtype=np.int64)
     pick[:known] = np.arange(known)
     pick[test] = known + np.arange(len(test))
@@ -95,7 +95,7 @@ def read_planetoid(folder: Path, name: str) -> EdgeList:
 
 
 class _StoredRows:
-    """Stands for scipy's ``csr_matrix``: keeps the state it was pickled with, runs nothing."""
+    """Replacement of scipy's ``csr_matrix`` for unpickling: stores the pickled state, executes nothing."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.state = state
@@ -109,11 +109,11 @@ def _numeric_dtype(spec: object, *_: object) -> np.dtype:
 
 
 def _latin1(text: str, _: str) -> bytes:
-    """How Python 3 writes bytes for Python 2 to read."""
+    """Encode text as latin-1, the way in which Python 3 pickles bytes for Python 2."""
     return text.encode("latin1")
 
 
-# numpy's own function for building an array while unpickling; its module has moved over the years.
+# numpy's function that builds an array during unpickling; its module differs between numpy versions.
 _RECONSTRUCT: Any = np.empty(0).__reduce__()[0]
 _ALLOWED: dict[str, Callable] = {
     "numpy.core.multiarray._reconstruct": _RECONSTRUCT,
@@ -133,7 +133,7 @@ class _ArrayUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Callable:
         found = _ALLOWED.get(f"{module}.{name}")
         if found is None:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+            raise pickle.UnpicklingError(f"it contains {module}.{name}")
         return found
 
 

@@ -1,4 +1,4 @@
-"""Reddit posts (GraphSAGE's split) in the files of DGL's archive; adjacency matrices of scipy, read without pickle."""
+"""Reader of Reddit posts (GraphSAGE's split) from DGL's archive, and of scipy adjacency matrices without pickle."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def read_reddit(folder: Path) -> EdgeList:
 
 
 def read_adjacency(path: Path) -> tuple[np.ndarray, np.ndarray, int]:
-    """Edges of a square sparse matrix: entry ``(u, v)`` is the edge ``u -> v``.
+    """Read the edges of a square sparse matrix: entry ``(u, v)`` is the edge ``u -> v``.
 
     Returns:
-        ``src``, ``dst`` and the number of nodes. Explicit zeros are no edges.
+        ``src``, ``dst`` and the number of nodes. Explicit zeros are not edges.
 
     Raises:
-        ValueError: if the file is no such matrix.
+        ValueError: if the file is not such a matrix.
     """
     try:
         with np.load(path, allow_pickle=False) as archive:
@@ -62,5 +62,5 @@ def read_adjacency(path: Path) -> tuple[np.ndarray, np.ndarray, int]:
         raise ValueError(
             f"adjacency file {path} must hold a square coo, csr or csc matrix, got {kind} {rows} x {columns}"
         )
-    kept = arrays["data"] != 0
-    return (src, dst, rows) if kept.all() else (src[kept], dst[kept], rows)
+    nonzero = arrays["data"] != 0
+    return (src, dst, rows) if nonzero.all() else (src[nonzero], dst[nonzero], rows)

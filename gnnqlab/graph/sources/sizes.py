@@ -1,4 +1,4 @@
-"""How large a graph is at least, found without loading it."""
+"""Lower bounds on the size of a graph, without loading it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["Size", "least_size"]
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """What a graph has at least."""
+    """Lower bounds on the size of a graph."""
 
     nodes: int
     edges: int
-    """Stored ones, each direction counted."""
+    """Number of stored edges, counting both directions."""
     features: int
-    """Columns."""
+    """Number of feature columns."""
     feature_bytes: int
-    """Bytes of all features as training has them: four an element where they are dense."""
+    """Bytes of all features in training: four per element if dense."""
 
 
 def least_size(source: str | Path) -> Size | None:
-    """Return the least size of a graph by name or path; ``None`` where only loading it would tell.
+    """Return the minimum size of a graph by name or path; ``None`` if it is unknown before loading.
 
     Example:
         >>> least_size("rmat:20,16").nodes

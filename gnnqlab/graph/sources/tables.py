@@ -1,8 +1,8 @@
-"""Edge lists as tables: a file of edges and, if there is one, a file of nodes, in CSV, TSV or Parquet.
+"""Edge lists as tables: a file of edges and, optionally, a file of nodes, in CSV, TSV or Parquet.
 
-The table of edges has the columns ``src`` and ``dst``, and ``weight`` if edges have one. The table of nodes has a
-row a node and any of the columns ``id``, ``label`` and ``split``; every other column is a feature. Nodes are the
-integers from 0 to N - 1: those of ``id``, or else the rows in their order.
+The table of edges has the columns ``src`` and ``dst``, and optionally ``weight``. The table of nodes has one row per
+node and any of the columns ``id``, ``label`` and ``split``; every other column is a feature. Nodes are the integers
+from 0 to N - 1: those of ``id``, or else the row numbers.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ def from_tables(
         edges: a ``.csv``, ``.tsv`` or ``.parquet`` file with a heading, or a ``pandas.DataFrame``, with the columns
             ``src`` and ``dst``: integers from 0 to N - 1. Without ``nodes`` every one of them must occur. ``weight``
             is a finite number of at least 0 in every row; see ``Graph.from_edges``.
-        nodes: the same with a row a node. ``id`` says which; without it row ``i`` is node ``i``. ``label`` is a class
-            counted from 0, or -1 or empty for "unlabelled". ``split`` is ``train``, ``val``, ``test`` or empty. Every
-            other column is a feature, a number in every row.
-        edge_features: columns of ``edges`` that are features, a finite number in every row.
-        name: how reports call the graph; by default the name of the file of edges.
-        num_classes: by default as the labels show.
-        drop_edge_data: let go of columns of ``edges`` beside ``edge_features=``, ``weight`` too. By default others are
-            refused.
+        nodes: likewise, with one row per node. ``id`` is the node; without it row ``i`` is node ``i``. ``label`` is a
+            class counted from 0, or -1 or empty for "unlabelled". ``split`` is ``train``, ``val``, ``test`` or empty.
+            Every other column is a feature, a number in every row.
+        edge_features: columns of ``edges`` to use as features, a finite number in every row.
+        name: name of the graph in reports; by default the name of the file of edges.
+        num_classes: number of classes; by default that of the labels.
+        drop_edge_data: True to ignore columns of ``edges`` other than ``edge_features=``, including ``weight``. By
+            default other columns are refused.
         symmetrize, deduplicate, self_loops: edge rules; ``None`` means the papers', see ``build_csr``.
-        seed: of the random 60/20/20 split that a graph with labels and without ``split`` gets.
+        seed: seed of the random 60/20/20 split of a graph with labels and without ``split``.
 
     Raises:
-        ValueError: if a table cannot be read, lacks a column, or a value is not what its column is for.
+        ValueError: if a table cannot be read, lacks a column, or a value is invalid for its column.
         RuntimeError: for Parquet without pyarrow.
 
     Example:
@@ -82,7 +82,7 @@ def edges_of_tables(
     name: str | None = None,
     drop_edge_data: bool = False,
 ) -> EdgeList:
-    """What two tables hold, before edge rules and a split are applied; see ``from_tables``."""
+    """Read two tables, without applying edge rules and a split; see ``from_tables``."""
     lines, where = _table(edges, "edges")
     lacking = [column for column in ("src", "dst") if column not in lines]
     if lacking:
@@ -129,7 +129,7 @@ def edges_of_tables(
 
 
 def table_in(folder: Path, stem: str) -> Path | None:
-    """Return the table of a folder that has the name ``stem``.
+    """Return the path of the table named ``stem`` in a folder, or None.
 
     Raises:
         ValueError: if there are several of that name.
@@ -137,14 +137,14 @@ def table_in(folder: Path, stem: str) -> Path | None:
     found = [path for suffix in SUFFIXES if (path := folder / f"{stem}{suffix}").is_file()]
     if len(found) > 1:
         raise ValueError(
-            f"{folder} must hold one table called {stem}, got {', '.join(path.name for path in found)}; move all but "
+            f"{folder} must hold one table named {stem}, got {', '.join(path.name for path in found)}; move all but "
             "one away"
         )
     return found[0] if found else None
 
 
 def _table(given: str | Path | DataFrame, what: str) -> tuple[DataFrame, str]:
-    """Return a table and what errors call it."""
+    """Return a table and its name in errors."""
     if not isinstance(given, str | Path):
         if not hasattr(given, "columns"):
             raise TypeError(f"{what} must be a path or a pandas.DataFrame, got {type(given).__name__}")
@@ -187,10 +187,10 @@ def _ids(column: Series, where: str) -> np.ndarray:
         return np.empty(0, dtype=np.int64)
     if not is_integer_dtype(column) or column.hasnans:
         row = _first_empty(column) if column.hasnans else 0
-        came = "none" if column.hasnans else repr(column.tolist()[0])
+        value = "none" if column.hasnans else repr(column.tolist()[0])
         raise ValueError(
-            f"{where} must hold integers from 0 to N - 1, got {came} in row {row}; number the nodes, for instance with "
-            "pandas.factorize over src and dst together"
+            f"{where} must hold integers from 0 to N - 1, got {value} in row {row}; number the nodes, for "
+            "instance with pandas.factorize over src and dst together"
         )
     ids = np.asarray(column.to_numpy(), dtype=np.int64)
     if ids.min() < 0:
@@ -199,15 +199,15 @@ def _ids(column: Series, where: str) -> np.ndarray:
 
 
 def _expect_every_id(src: np.ndarray, dst: np.ndarray, most: int, where: str) -> None:
-    """Refuse numbers that no edge has: nobody says whether they are nodes."""
-    there = np.unique(np.concatenate([src, dst]))
-    if not there.size:
-        raise ValueError(f"{where} must hold at least one edge where there is no table of nodes, got none")
-    if there.size != most + 1:
-        first = int((there != np.arange(there.size)).argmax())
+    """Check that every number up to the largest occurs in an edge; an isolated node would be ambiguous."""
+    ids = np.unique(np.concatenate([src, dst]))
+    if not ids.size:
+        raise ValueError(f"{where} must hold at least one edge if there is no table of nodes, got none")
+    if ids.size != most + 1:
+        first = int((ids != np.arange(ids.size)).argmax())
         raise ValueError(
-            f"{where} must name every node from 0 to the largest, {most}, where there is no table of nodes, got "
-            f"{there.size} of them and no {first}; number the nodes without gaps, or give a table with a row a node"
+            f"{where} must name every node from 0 to the largest, {most}, if there is no table of nodes, got "
+            f"{ids.size} of them and no {first}; number the nodes without gaps, or pass a table with one row per node"
         )
 
 
@@ -217,9 +217,9 @@ def _places(ids: np.ndarray, where: str) -> np.ndarray:
     wrong = ids[order] != np.arange(len(ids))
     if wrong.any():
         node = int(wrong.argmax())
-        came = "twice" if node and ids[order][node] == node - 1 else "not at all"
-        missing = node - 1 if came == "twice" else node
-        raise ValueError(f"column id of {where} must hold each of 0 to {len(ids) - 1} once, got {missing} {came}")
+        count = "twice" if node and ids[order][node] == node - 1 else "not at all"
+        missing = node - 1 if count == "twice" else node
+        raise ValueError(f"column id of {where} must hold each of 0 to {len(ids) - 1} once, got {missing} {count}")
     return order
 
 
@@ -236,7 +236,7 @@ def _numbers(column: Series, where: str, what: str, *, empty: bool = False) -> n
             "pandas.factorize, or leave the column out"
         )
     if column.hasnans and not empty:
-        raise ValueError(f"{where} is {what}, which must be there on every row, got none in row {_first_empty(column)}")
+        raise ValueError(f"{where} is {what}, which must not be empty, got no value in row {_first_empty(column)}")
     return np.array(column.to_numpy(dtype=np.float64, na_value=np.nan))
 
 

@@ -1,4 +1,4 @@
-"""Where downloaded graphs lie, and the one line that says where to put a missing one."""
+"""Folders of downloaded graphs, and the error of a missing one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ ROOT_VARIABLE = "GNNQLAB_DATA"
 
 
 def data_root(root: str | Path | None = None) -> Path:
-    """The folder that holds one folder or file per downloaded graph.
+    """Return the folder with one folder or file per downloaded graph.
 
     In this order: the argument; the environment variable ``GNNQLAB_DATA``; ``datasets/downloads``
-    in the working folder if that has a ``datasets`` folder; ``~/.cache/gnnqlab/data``. The folder
+    in the working directory if that has a ``datasets`` folder; ``~/.cache/gnnqlab/data``. The folder
     need not exist.
 
     Example:
@@ -32,11 +32,11 @@ def data_root(root: str | Path | None = None) -> Path:
 
 
 def find_folder(root: Path, names: Iterable[str], files: Iterable[str]) -> Path | None:
-    """The first folder that holds all ``files``, or ``None``.
+    """Return the first folder that holds all ``files``, or ``None``.
 
-    Looked at are, for each name: ``root/NAME``, ``root/NAME_*`` (DGL adds a hash to its folder
-    names), the folders directly below those (archives often bring one of their own), and the same
-    in DGL's own download folder.
+    Candidates for each name are ``root/NAME``, ``root/NAME_*`` (DGL adds a hash to its folder
+    names), the folders directly below those (archives often contain a top-level folder), and the
+    same in DGL's own download folder.
     """
     files = tuple(files)
     for base in (root, _dgl_root()):
@@ -50,7 +50,7 @@ def find_folder(root: Path, names: Iterable[str], files: Iterable[str]) -> Path 
 
 
 def missing_data(name: str, files: Iterable[str], folder: Path, *, url: str | None, reason: str | None) -> RuntimeError:
-    """The error of a graph that is not here: which files, where they go, why no download."""
+    """Build the error of a missing graph: the files, their folder, and the reason of the failed download."""
     source = f" (from {url}, unpacked)" if url else ""
     cause = f" and cannot be downloaded: {' '.join(reason.split())}" if reason else ""
     return RuntimeError(

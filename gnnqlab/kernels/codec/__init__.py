@@ -1,1 +1,1 @@
-"""Kernels that quantize rows, and those that read the codes."""
+"""Kernels that quantize rows and decode them."""

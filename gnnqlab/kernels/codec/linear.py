@@ -1,6 +1,6 @@
-"""Rows to linear codes: rounded to the nearest level instead of by noise.
+"""Linear codec: rows are rounded to the nearest level instead of stochastically.
 
-Letters as in :mod:`gnnqlab.kernels.codec.rows`, whose ``decode_rows`` brings them back.
+Letters as in :mod:`gnnqlab.kernels.codec.rows`, whose ``decode_rows`` decodes the codes.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ def encode_linear(
 ) -> None:
     """Write ``q = min(floor((x - Z) / S + 1/2), 2**b - 1)``, ``Z = min``, ``S = (max - min) / 2**b``, for ``x[rows]``.
 
-    CDFGNN Eq. 22 with its codes kept to b bits. A constant row encodes to zeros.
+    CDFGNN Eq. 22 with codes clamped to b bits. A constant row encodes to zeros.
 
     Args:
         x: float32 ``(N, D)``; a row's stride may exceed D.
-        rows: which rows, int64 ``(n,)``.
-        bits: one width of 1, 2, 4 and 8, or one a row (uint8).
-        offsets: where each row's payload starts (int64), or None for rows one after another of one width.
+        rows: indices of the rows, int64 ``(n,)``.
+        bits: one bit-width of 1, 2, 4 or 8, or one per row (uint8).
+        offsets: start of each row's payload (int64), or None for consecutive rows of one bit-width.
         payload: uint8, one-dimensional.
         params: float32 ``(n, 2)``, receives (Z, S).
         ranges: float32 ``(n,)``, receives ``max - min``.
 
     Raises:
-        NonFiniteRow: if a row holds NaN or Inf or its range overflows; on CUDA ``raise_refused`` does.
-        ValueError: if widths, rows or places do not fit.
+        NonFiniteRow: if a row holds NaN or Inf or its range overflows; on CUDA ``raise_refused`` raises it.
+        ValueError: if bit-widths, rows or offsets are invalid.
 
     Example:
         >>> payload, params = torch.zeros(1, dtype=torch.uint8), torch.zeros(1, 2)
@@ -66,8 +66,8 @@ def encode_linear(
             raise NonFiniteRow(position)
         if refusal:
             raise ValueError(
-                f"rows must lie in x, widths be one of {WIDTHS} and codes lie in the payload, got one that does not "
-                f"at position {position}"
+                f"rows must be rows of x, widths one of {WIDTHS} and codes inside the payload, got an invalid one at "
+                f"position {position}"
             )
         return
     bits_n = bits if isinstance(bits, Tensor) else torch.full((count,), bits, dtype=torch.uint8, device=x.device)

@@ -1,7 +1,7 @@
-"""Rows to symmetric codes: one step is the largest magnitude over the largest code, zero is code 0.
+"""Symmetric quantization of rows: the step is the largest magnitude over the largest code, zero is code 0.
 
-What products multiply as integers. TANGO (Chen et al., SC 2023, section 3.2) quantizes a tensor with one scale and
-rounds by noise; a scale a row is ours, and needs nobody else's rows. Letters: N rows, D columns.
+Operands of integer products. TANGO (Chen et al., SC 2023, section 3.2) quantizes a tensor with one scale and rounds
+stochastically; a scale per row is ours, and needs no rows of other workers. Letters: N rows, D columns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gnnqlab.kernels.sparse.adjacency import describe
 __all__ = ["SCALES", "WIDTHS", "Noise", "check_bits", "largest_magnitude", "quantize"]
 
 WIDTHS = (2, 3, 4, 5, 6, 7, 8)
-"""Bits of a code that products take."""
+"""Bit-widths of codes supported by products."""
 SCALES = ("row", "tensor")
 
 _quantize = native.declare("quantize", "p i i i p i f p i i i i p i p i")
@@ -33,10 +33,10 @@ _quantize_pairs = native.declare("quantize_pairs", "p i i i p i f p i i i i p i 
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """Rounding bits of rows: a function of (seed, epoch, stream, id, column), as in :mod:`gnnqlab.kernels.noise`."""
+    """Counter of rounding noise, a function of (seed, epoch, stream, id, column); see :mod:`gnnqlab.kernels.noise`."""
 
     ids: Tensor
-    """Of the rows, int64 or int32 ``(N,)`` below 2**32."""
+    """Ids of the rows, int64 or int32 ``(N,)`` below 2**32."""
     seed: int
     epoch: int
     stream: int
@@ -47,9 +47,9 @@ class Noise:
 
 
 def check_bits(bits: int) -> None:
-    """Refuse a width that codes cannot have."""
+    """Check that a bit-width is supported."""
     if bits not in WIDTHS:
-        raise ValueError(f"bits must be one of {WIDTHS}, got {bits}: one bit has no level beside zero")
+        raise ValueError(f"bits must be one of {WIDTHS}, got {bits}; a symmetric code of one bit has no level but zero")
 
 
 @overload
@@ -84,32 +84,33 @@ def quantize(
     largest: float | Tensor | None = None,
     packed: bool = False,
 ) -> QuantizedRows | PairedRows:
-    """Round each element to a multiple of its row's, or the matrix's, scale.
+    """Round each element to a multiple of the scale of its row, or of the matrix.
 
     ``q = floor(x / s + u)`` with ``s = max|x| / L``, ``L = 2**(b - 1) - 1`` and ``u`` uniform in [0, 1) from the noise,
     so that ``E[q s] = x`` (TANGO Eqs. 1 to 3); without noise ``u = 1/2``. Codes lie in [-L, L]. A zero stays zero under
     any noise; a row (or matrix) whose elements are all below 2**-100 becomes zeros of scale 0.
 
-    Differs: ``s = max|x| / (2**(b - 1) - 1/2)``, as the paper prints it, sends the largest element to 127.5, and its
-    codes to 128, which a byte does not hold.
+    Differs: ``s = max|x| / (2**(b - 1) - 1/2)``, as printed in the paper, maps the largest element to 127.5, and its
+    code to 128, which exceeds int8.
 
     Args:
         x: float32 ``(N, D)``; a row's stride may exceed D.
-        bits: b, 2 to 8; a code fills a byte whatever its width, unless it is packed.
-        scale: ``"row"``: each row has its own; ``"tensor"``: one for all of x, returned for each row.
-        noise: of the rows; ``None`` rounds to nearest, which is biased.
-        out: written and returned; made if not given.
+        bits: b, 2 to 8; every code takes one byte unless it is packed.
+        scale: ``"row"``: one scale per row; ``"tensor"``: one scale for all of x, returned for each row.
+        noise: counter of the rounding noise; ``None`` rounds to nearest, which is biased.
+        out: output, written and returned; allocated by default.
         largest: with one scale for all, the largest magnitude of the matrix that x is a part of; by default that of x.
-            A tensor ``()`` is not looked at here: NaN or infinity in it refuses the row that holds one.
-        packed: keep two codes a byte, of at most four bits; the codes are the same. Sums over neighbours
-            (:func:`gnnqlab.kernels.sparse.aggregate.spmm`) read such rows, no other product does. Without ``out``.
+            A tensor ``()`` is not checked here, which would need a synchronization; if it is NaN or infinite, the row
+            with that element is refused.
+        packed: store two codes of at most four bits per byte; the codes are identical. Only aggregation
+            (:func:`gnnqlab.kernels.sparse.aggregate.spmm`) reads such rows. Not with ``out``.
 
     Returns:
-        Codes and scales, with ``codes[i] * scales[i]`` off by less than ``scales[i]``, half of it without noise.
+        Codes and scales; the error of ``codes[i] * scales[i]`` is below ``scales[i]``, or half of it without noise.
 
     Raises:
-        NonFiniteRow: if a row holds NaN or Inf; on CUDA ``raise_refused`` does.
-        ValueError: if a setting is unknown or a shape does not fit.
+        NonFiniteRow: if a row holds NaN or Inf; on CUDA ``raise_refused`` raises it.
+        ValueError: if a setting is unknown or a shape does not match.
 
     Example:
         >>> quantize(torch.tensor([[-1.0, 0.0, 0.5], [0.0, 0.0, 0.0]]), bits=4).codes.tolist()
@@ -119,7 +120,7 @@ def quantize(
     if packed:
         check_paired(bits)
         if out is not None:
-            raise ValueError("packed rows are made, not written into rows that are there; leave out=None")
+            raise ValueError("packed rows cannot be written to out; pass out=None")
     if scale not in SCALES:
         raise ValueError(f"scale must be one of {SCALES}, got {scale!r}")
     if x.dtype != torch.float32 or x.dim() != 2:
@@ -129,7 +130,7 @@ def quantize(
         raise ValueError(f"noise must have an id for each of {rows} rows, got shape {tuple(noise.ids.shape)}")
     known = isinstance(largest, Tensor) or largest is None or 0.0 <= largest < math.inf
     if not known or (largest is not None and scale != "tensor"):
-        raise ValueError(f"largest must be the magnitude that scale 'tensor' goes by, got {largest} and {scale!r}")
+        raise ValueError(f"largest must be a finite magnitude with scale 'tensor', got {largest} and {scale!r}")
     natively = native.active(x.device) and rows > 0 and columns > 0
     if packed and not natively:
         return pack_pairs(quantize(x, bits=bits, scale=scale, noise=noise, largest=largest))
@@ -145,7 +146,7 @@ def quantize(
     if not natively:
         names = dict(zip(("seed", "epoch", "stream"), counter, strict=True))
         codes, scales, bad = reference.quantize(x, levels=levels, largest=most, ids_N=ids, **names)
-        raise_or_note(bad)
+        raise_or_note(bad)  # on the CPU raises; on CUDA records without synchronization
         written.codes.copy_(codes)
         written.scales.copy_(scales)
         return written
@@ -162,7 +163,7 @@ def quantize(
 
 
 def largest_magnitude(x: Tensor) -> Tensor:
-    """Return the largest magnitude of a matrix, a number on its device: NaN if one element is, 0 of no element."""
+    """Return the largest magnitude of a matrix as a tensor ``()`` on its device: NaN if an element is, 0 if empty."""
     if x.numel() == 0:
         return x.new_zeros(())
     return torch.stack(torch.aminmax(x)).abs().amax()

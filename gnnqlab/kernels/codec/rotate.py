@@ -1,7 +1,8 @@
-"""Rows to codes of their random rotation, and back; letters as in :mod:`gnnqlab.kernels.codec.rows`.
+"""Rotated codec: encode and decode rows after a random rotation; letters as in :mod:`gnnqlab.kernels.codec.rows`.
 
-`gnnqlab.kernels.reference.rotate` defines the arithmetic; the compiled kernels give the same bytes. Those for CUDA were
-never run on a GPU, only thread by thread on a CPU; of rows wider than `MOST_COLUMNS` the reference runs there.
+`gnnqlab.kernels.reference.rotate` defines the arithmetic; the compiled kernels give identical bytes. The CUDA kernels
+have been tested only by emulation on a CPU, thread by thread, never on a GPU; for rows wider than `MOST_COLUMNS` the
+reference runs on CUDA.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["MOST_COLUMNS", "ROTATED_WIDTHS", "decode_rotated", "encode_rotated"]
 
 ROTATED_WIDTHS = (1, 2, 3, 4)
 MOST_COLUMNS = 8192
-"""Most columns of a row that lies in a CUDA block's shared memory."""
+"""Largest number of columns of a row that fits into a CUDA block's shared memory."""
 
 _encode_rotated = native.declare("encode_rotated", "p i i i p i p p i p p i p p i i i i i")
 _decode_rotated = native.declare("decode_rotated", "p i p p i p p i i i p p i i i i i i i")
@@ -42,24 +43,25 @@ def encode_rotated(
 ) -> None:
     """Rotate ``x[rows]`` and write the nearest Lloyd-Max levels q of ``R x / (|x| / sqrt(D))``, b bits each.
 
-    The scale ``S = |x|^2 / <R x, q>`` makes ``S R' q`` unbiased over rotations that are uniform (EDEN, Vargaftik et
-    al., ICML 2022; DRIVE, NeurIPS 2021, at one bit). A constant row has no scale: ``-|c|`` takes its place, and the
-    first code says whether c is negative.
+    The scale ``S = |x|^2 / <R x, q>`` makes ``S R' q`` unbiased over uniform rotations (EDEN, Vargaftik et al., ICML
+    2022; DRIVE, NeurIPS 2021, at one bit). A constant row has ``-|c|`` in place of the scale; its first code is 1 if c
+    is negative, else 0.
 
     Args:
         x: float32 ``(N, D)``.
-        rows, ids: which rows, and their global node ids below 2**32, int64 ``(n,)``.
-        bits: one width of `ROTATED_WIDTHS`, or one a row (uint8).
-        offsets: where each row's payload starts (int64), or None for rows one after another of one width.
+        rows, ids: indices of the rows, and their global node ids below 2**32, int64 ``(n,)``.
+        bits: one bit-width of `ROTATED_WIDTHS`, or one per row (uint8).
+        offsets: start of each row's payload (int64), or None for consecutive rows of one bit-width.
         payload: uint8, one-dimensional.
         scales: float32 ``(n,)``, receives S.
-        spreads: float32 ``(n, 2)``, receives the norm ``|x|``, 0 of a constant row, and ``max - min``.
-        rotations: how many randomized Hadamard rotations, 1 or 2.
+        spreads: float32 ``(n, 2)``, receives the norm ``|x|``, 0 for a constant row, and ``max - min``.
+        rotations: number of randomized Hadamard rotations, 1 or 2.
+        seed, epoch, stream: counter of the random signs.
 
     Raises:
-        NonFiniteRow: if a row holds NaN or Inf, or its range or a sum of its elements overflows. On CUDA this and wrong
-            entries are raised by :func:`gnnqlab.kernels.codec.rows.raise_refused`.
-        ValueError: if widths, rows, ids or places do not fit.
+        NonFiniteRow: if a row holds NaN or Inf, or its range or a sum of its elements overflows. On CUDA this and
+            invalid entries are raised by :func:`gnnqlab.kernels.codec.rows.raise_refused`.
+        ValueError: if bit-widths, rows, ids or offsets are invalid.
 
     Example:
         >>> payload, scales, spreads = torch.zeros(1, dtype=torch.uint8), torch.zeros(1), torch.zeros(1, 2)
@@ -91,17 +93,17 @@ def decode_rotated(
     epoch: int,
     stream: int,
 ) -> None:
-    """Put ``S R' q`` into ``out[rows]``, or add it there.
+    """Decode ``S R' q`` into ``out[rows]``, or add it.
 
     Args:
-        payload, scales, bits, offsets: as `encode_rotated` wrote them.
+        payload, scales, bits, offsets: results and arguments of `encode_rotated`.
         out: float32 ``(M, D)``.
         rows: target rows, int64 ``(n,)``, each at most once.
-        ids, rotations, seed, epoch, stream: as `encode_rotated` had them; they are the rotation.
-        accumulate: add instead of overwriting.
+        ids, rotations, seed, epoch, stream: as for `encode_rotated`; they determine the rotation.
+        accumulate: True to add instead of overwriting.
 
     Raises:
-        ValueError: if widths, rows, ids or places do not fit.
+        ValueError: if bit-widths, rows, ids or offsets are invalid.
     """
     widths, width = split_bits(bits)
     operator = torch.ops.gnnqlab.decode_rotated if torch.compiler.is_compiling() else _decode
@@ -137,6 +139,7 @@ def _encode(
         )  # fmt: skip
         if not refusal:
             return
+        # Other refusals are raised below by `_places`, which checks rows, ids and offsets.
         if refusal % 8 == NON_FINITE:
             raise NonFiniteRow(refusal // 8)
     bits_n, offsets_n = _places(rows, x.shape, ids, bits if bits is not None else width, offsets, payload)
@@ -180,7 +183,7 @@ def _decode(
 
 
 def _native(matrix: Tensor, *others: Tensor) -> bool:
-    """Whether the compiled kernel takes these: no gaps between elements of a row, and on CUDA not too many."""
+    """Return True if the compiled kernel supports these tensors: contiguous rows, on CUDA not too wide."""
     return (
         (matrix.device.type == "cpu" or matrix.shape[1] <= MOST_COLUMNS)
         and native.active(matrix.device)
@@ -192,7 +195,7 @@ def _native(matrix: Tensor, *others: Tensor) -> bool:
 def _places(
     rows: Tensor, shape: torch.Size, ids: Tensor, bits: int | Tensor, offsets: Tensor | None, payload: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return width and offset of each row, both checked."""
+    """Return bit-width and offset of each row, both checked."""
     count, columns = rows.numel(), shape[1]
     bits_n = bits if isinstance(bits, Tensor) else torch.full((count,), bits, dtype=torch.uint8, device=rows.device)
     if not set(bits_n.unique().tolist()) <= set(ROTATED_WIDTHS):

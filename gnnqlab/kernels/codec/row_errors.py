@@ -1,7 +1,7 @@
-"""What codes between a row's ends would leave of it, and what rotated ones would: read once, before it is encoded.
+"""Expected errors of min-max codes and of rotated codes for each row, computed in one pass before encoding.
 
 Shapes: n rows of a call, N source rows, D columns. `gnnqlab.kernels.reference.row_errors` defines the arithmetic; the
-compiled kernels note the same numbers. That for CUDA was never run on a GPU, only thread by thread on a CPU.
+compiled kernels give identical numbers. The CUDA kernel has been tested only by emulation on a CPU, never on a GPU.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from gnnqlab.kernels.reference.row_errors import ERROR_WIDTHS
 __all__ = ["ERROR_WIDTHS", "NOTED", "row_errors"]
 
 NOTED = len(ERROR_WIDTHS) + 2
-"""Numbers that are noted of a row."""
+"""Number of statistics per row."""
 
 _row_errors = native.declare("row_errors", "p i i i p i p i")
 
 
 def row_errors(x: Tensor, rows: Tensor, noted: Tensor) -> None:
-    """Note of ``x[rows]`` the root of the squared error of its codes at 1, 2 and 4 bits, its norm and its range.
+    """Compute for ``x[rows]`` the root of the expected squared error at 1, 2 and 4 bits, the norm and the range.
 
-    The expected squared error of stochastic codes is ``S^2 sum f (1 - f)``, f the fraction of a step ``(x - Z) / S`` of
-    each element (AdaQP, Wan et al., MLSys 2023, proof of Theorem 1, before f is averaged over), with Z and S in
-    bfloat16 as they would travel. Rotated codes leave a share of the norm (EDEN, Vargaftik et al., ICML 2022).
+    The expected squared error of stochastic codes is ``S^2 sum f (1 - f)``, f the fractional part of ``(x - Z) / S`` of
+    each element (AdaQP, Wan et al., MLSys 2023, proof of Theorem 1, before averaging over f), with Z and S in bfloat16
+    as they are sent. The error of rotated codes is a share of the norm (EDEN, Vargaftik et al., ICML 2022).
 
     Args:
         x: float32 ``(N, D)``; a row's stride may exceed D.
-        rows: which rows, int64 ``(n,)``.
-        noted: float32 ``(n, 5)``, receives errors at `ERROR_WIDTHS`, infinite where S is, and ``|x|``, all 0 of a
-            constant row; and ``max - min``; in the unit of the rows.
+        rows: indices of the rows, int64 ``(n,)``.
+        noted: float32 ``(n, 5)``, receives the errors at `ERROR_WIDTHS` (infinite if S is) and ``|x|``, all 0 for a
+            constant row, and ``max - min``; in the unit of the rows.
 
     Raises:
-        NonFiniteRow: if a row holds NaN or Inf, or its range overflows. On CUDA this and rows that are none of x are
-            raised by :func:`gnnqlab.kernels.codec.rows.raise_refused`.
-        ValueError: if shapes do not fit, or a row is none of x.
+        NonFiniteRow: if a row holds NaN or Inf, or its range overflows. On CUDA this and invalid row indices are raised
+            by :func:`gnnqlab.kernels.codec.rows.raise_refused`.
+        ValueError: if shapes do not match, or a row index is invalid.
 
     Example:
         >>> noted = torch.zeros(2, 5)
@@ -49,8 +49,8 @@ def row_errors(x: Tensor, rows: Tensor, noted: Tensor) -> None:
     """
     if noted.shape != (rows.numel(), NOTED) or x.dim() != 2 or x.dtype != torch.float32:
         raise ValueError(
-            f"rows must be float32 (N, D) and what is noted (n, 5) of n places, got {tuple(x.shape)} of {x.dtype} and "
-            f"{tuple(noted.shape)} of {rows.numel()}"
+            f"x must be float32 (N, D) and noted ({rows.numel()}, {NOTED}), got {tuple(x.shape)} of {x.dtype} and "
+            f"{tuple(noted.shape)}"
         )
     if rows.numel() == 0 or x.shape[1] == 0:
         noted.zero_()

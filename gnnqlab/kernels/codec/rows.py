@@ -1,9 +1,9 @@
-"""The message codec: float rows to b-bit codes and back, each row with its own range and width.
+"""The message codec: float rows to b-bit codes and back, each row with its own range and bit-width.
 
 Shapes: n rows of a call, N source rows, M target rows, D columns: ``x (N, D)``, ``out (M, D)``, ``params (n, 2)``, and
 ``rows``, ``ids``, ``bits``, ``offsets``, ``ranges (n,)``. A row's payload is exactly ``ceil(D * b / 8)`` bytes,
 element j at bits ``j * b``, lowest first. `gnnqlab.kernels.reference.codec` defines the arithmetic; the compiled
-kernels give the same bytes.
+kernels give identical bytes.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ WIDTHS = (1, 2, 4, 8)
 _encode_rows = native.declare("encode_rows", "p i i i i p i i p p i p p i p i p i i i i")
 _decode_rows = native.declare("decode_rows", "p i p i p i p p i i i p i i i i")
 
-# What a kernel returns: 0, or the first refused position * 8 + one of these (core/codec.h).
+# A kernel returns 0, or the first refused position * 8 + one of these reasons (core/codec.h).
 NON_FINITE, _NO_SUCH_ROW, _ID_TOO_LARGE, _NO_SUCH_WIDTH, _OUTSIDE_PAYLOAD = range(1, 6)
 
 
 def row_bytes(columns: int, bits: int | Tensor) -> int | Tensor:
-    """Bytes of a row's payload, ``ceil(columns * bits / 8)``; a tensor of widths gives int64.
+    """Compute the bytes of a row's payload, ``ceil(columns * bits / 8)``; int64 for a tensor of bit-widths.
 
     Example:
         >>> row_bytes(5, 2), row_bytes(5, torch.tensor([1, 8], dtype=torch.uint8)).tolist()
@@ -66,18 +66,19 @@ def encode_rows(
 
     Args:
         x: float32 or bfloat16; a row's stride may exceed D.
-        rows: which rows, int64 or int32, in any order, possibly repeated.
+        rows: indices of the rows, int64 or int32, in any order, possibly repeated.
         ids: their global node ids, int64, below 2**32.
-        bits: one width of `WIDTHS` or one a row (uint8).
-        offsets: where each row's payload starts (int64), or None for rows one after another of one width.
-        payload: uint8, one-dimensional; written at the rows' places only.
+        bits: one bit-width of `WIDTHS` or one per row (uint8).
+        offsets: start of each row's payload (int64), or None for consecutive rows of one bit-width.
+        payload: uint8, one-dimensional; only the bytes of these rows are written.
         params: float32 or bfloat16 ``(n, 2)``, receives (Z, S).
+        seed, epoch, stream: counter of the rounding noise.
         ranges: float32, receives ``max - min`` of each row (before any rounding of parameters).
 
     Raises:
         NonFiniteRow: if a row holds NaN or Inf or its range overflows; the attribute ``position`` indexes ``rows``. On
-            CUDA this and wrong entries are raised by `raise_refused`.
-        ValueError: if shapes, types, widths, ids or places do not fit.
+            CUDA this and invalid entries are raised by `raise_refused`.
+        ValueError: if shapes, types, bit-widths, ids or offsets are invalid.
 
     Example:
         >>> payload, params = torch.zeros(1, dtype=torch.uint8), torch.zeros(1, 2)
@@ -105,16 +106,16 @@ def decode_rows(
     *,
     accumulate: bool = False,
 ) -> None:
-    """Unpack rows, bring them back to ``q S + Z`` and put them into (or add them to) ``out[rows]``.
+    """Unpack rows, decode them to ``q S + Z`` and write them to (or add them to) ``out[rows]``.
 
     Args:
-        payload, params, bits, offsets: as `encode_rows` wrote them.
-        out: float32; a row's stride may exceed D. Rows at multiples of 64 bytes are written fastest.
+        payload, params, bits, offsets: results and arguments of `encode_rows`.
+        out: float32; a row's stride may exceed D. Rows aligned to 64 bytes are written fastest.
         rows: target rows, int64 or int32, each at most once; None for 0, 1, 2, ...
-        accumulate: add instead of overwriting.
+        accumulate: True to add instead of overwriting.
 
     Raises:
-        ValueError: if shapes, types, widths or places do not fit.
+        ValueError: if shapes, types, bit-widths or offsets are invalid.
 
     Example:
         >>> out = torch.zeros(1, 3)
@@ -206,11 +207,12 @@ def _decode(
 def raise_refused(device: torch.device) -> None:
     """Raise for the first row that CUDA kernels refused since the last call.
 
-    A CUDA kernel cannot raise without making everybody wait, so encoding on CUDA reports here, once an epoch say.
+    A check after every CUDA kernel would synchronize host and device, so errors of encoding on CUDA are collected and
+    raised here, for instance once per epoch.
 
     Raises:
         NonFiniteRow: if that row held NaN or Inf or its range overflowed.
-        ValueError: if a row, id, width or place did not fit.
+        ValueError: if a row, id, bit-width or offset was invalid.
     """
     refusal = native.take_refusal(device)
     position, reason = divmod(refusal, 8)
@@ -224,11 +226,11 @@ def raise_refused(device: torch.device) -> None:
 
 
 def note_non_finite(bad_n: Tensor, first: int = 0) -> None:
-    """Note the first row of a mask as one that holds NaN or Inf, for `raise_refused`; nothing waits for the device.
+    """Record the first True of a mask as a row with NaN or Inf, for `raise_refused`, without synchronization.
 
     Args:
-        bad_n: which rows do, bool ``(n,)``.
-        first: position of the first of them in its call.
+        bad_n: True for rows with NaN or Inf, bool ``(n,)``.
+        first: position of the mask's first row in its call.
 
     Example:
         >>> note_non_finite(torch.tensor([False, True]))
@@ -239,15 +241,15 @@ def note_non_finite(bad_n: Tensor, first: int = 0) -> None:
         return
     noted = native.refused(bad_n.device)
     places = torch.arange(first, first + bad_n.numel(), device=bad_n.device) * 8 + NON_FINITE
-    worst = torch.where(bad_n, places, torch.iinfo(torch.int64).max).amin().view(1)
-    torch.minimum(noted, worst, out=noted)
+    worst = torch.where(bad_n, places, torch.iinfo(torch.int64).max).amin().view(1)  # first marked row, if any
+    torch.minimum(noted, worst, out=noted)  # in place on the device, without synchronization
 
 
 def raise_or_note(bad_n: Tensor) -> None:
-    """Raise for the first row of a mask of those that are not finite; on CUDA note it for `raise_refused`.
+    """Raise an error for the first row marked as not finite; on CUDA record it for `raise_refused`.
 
     Raises:
-        NonFiniteRow: if there is one.
+        NonFiniteRow: if there is one, except on CUDA.
     """
     if bad_n.is_cuda:
         note_non_finite(bad_n)
@@ -256,12 +258,12 @@ def raise_or_note(bad_n: Tensor) -> None:
 
 
 def run_noting(kernel: native.Kernel, first: Tensor, *arguments: Any) -> int:
-    """Call a kernel whose last argument is the number of threads, or on CUDA where refusals are noted.
+    """Call a kernel whose last argument is the number of threads, or on CUDA the address of the refusal record.
 
     The device is that of the first argument.
 
     Returns:
-        What it refused; 0 on CUDA, where `raise_refused` tells.
+        The refusal code of the kernel; 0 on CUDA, where `raise_refused` reports refusals.
     """
     if first.is_cpu:
         return kernel(first, *arguments, native.threads())
@@ -273,7 +275,7 @@ _INDEX = (torch.int64, torch.int32)
 
 
 def split_bits(bits: int | Tensor) -> tuple[Tensor | None, int]:
-    """Return a width a row, or else the one width of all, as the kernels take them."""
+    """Split bit-widths into a tensor (one per row) and a number (one for all), the arguments of the kernels."""
     return (bits, 0) if isinstance(bits, Tensor) else (None, bits)
 
 
@@ -318,7 +320,7 @@ def _check_lists(device: torch.device, count: int, **lists: tuple[Tensor | None,
 def _places(
     bits: Tensor | None, width: int, offsets: Tensor | None, count: int, columns: int, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Width and offset of each row as tensors."""
+    """Return bit-width and offset of each row as tensors."""
     if bits is None:
         bits = torch.full((count,), width, dtype=torch.uint8, device=device)
     if offsets is None:
@@ -329,7 +331,7 @@ def _places(
 def _first_refusal(
     rows: Tensor, limit: int, ids: Tensor | None, bits: Tensor, offsets: Tensor, columns: int, payload: Tensor
 ) -> int:
-    """The first position that the kernels refuse, and why, in their own code."""
+    """Return the first position that the kernels would refuse, with the reason, as their return code."""
     checks = [
         (_NO_SUCH_ROW, (rows < 0) | (rows >= limit)),
         (_NO_SUCH_WIDTH, ~torch.isin(bits, torch.tensor(WIDTHS, dtype=bits.dtype, device=bits.device))),
@@ -350,17 +352,19 @@ def _raise(
     payload: Tensor,
 ) -> NoReturn:
     position, reason = divmod(refusal, 8)
-    at = f"at position {position}"
+    where = f"at position {position}"
     if reason == NON_FINITE:
         raise NonFiniteRow(position)
     if reason == _NO_SUCH_ROW:
-        raise ValueError(f"rows must be in [0, {limit}), got {position if rows is None else int(rows[position])} {at}")
+        raise ValueError(
+            f"rows must be in [0, {limit}), got {position if rows is None else int(rows[position])} {where}"
+        )
     if reason == _ID_TOO_LARGE and ids is not None:
-        raise ValueError(f"node ids must be in [0, 2**32), got {int(ids[position])} {at}")
+        raise ValueError(f"node ids must be in [0, 2**32), got {int(ids[position])} {where}")
     if reason == _NO_SUCH_WIDTH and isinstance(bits, Tensor):
-        raise ValueError(f"bits must be one of {WIDTHS}, got {int(bits[position])} {at}")
-    place = "rows one after another" if offsets is None else f"offset {int(offsets[position])}"
-    raise ValueError(f"a row must lie inside the payload of {payload.numel()} bytes, got {place} {at}")
+        raise ValueError(f"bits must be one of {WIDTHS}, got {int(bits[position])} {where}")
+    place = "consecutive rows" if offsets is None else f"offset {int(offsets[position])}"
+    raise ValueError(f"a row must lie inside the payload of {payload.numel()} bytes, got {place} {where}")
 
 
 native.register(

@@ -1,1 +1,1 @@
-"""Kernels of dense products."""
+"""Kernels of dense matrix products."""

@@ -1,6 +1,6 @@
-"""Rows of integer codes with a scale each: a byte a code, or two codes of four bits a byte.
+"""Rows of integer codes with one scale per row: one code per byte, or two codes of at most four bits per byte.
 
-Sums over neighbours read both; every other product takes a byte a code.
+Aggregation reads both formats; every other product needs one code per byte.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from gnnqlab.kernels.sparse.adjacency import describe
 __all__ = ["PAIRED_WIDTHS", "PairedRows", "QuantizedRows", "check_paired", "pack_pairs", "unpack_pairs"]
 
 PAIRED_WIDTHS = (2, 3, 4)
-"""Bits of codes of which a byte holds two."""
+"""Bit-widths of codes that can be packed in pairs."""
 
 _pack = native.declare("pack_pairs", "p i i i p i i")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class QuantizedRows:
-    """Rows of int8 codes with a scale each: row ``i`` stands for ``codes[i] * scales[i]``."""
+    """Rows of int8 codes with one scale per row: row ``i`` represents ``codes[i] * scales[i]``."""
 
     codes: Tensor
     scales: Tensor
@@ -40,19 +40,19 @@ class QuantizedRows:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PairedRows:
-    """The same rows with two codes of at most four bits a byte, that of the even column in its lower half."""
+    """Rows of codes packed in pairs: the even column in the lower half of a byte, the odd one in the upper half."""
 
     codes: Tensor
-    """uint8 ``(N, ceil(D / 2))``; the upper half of the last byte is of no column where D is odd."""
+    """Packed codes, uint8 ``(N, ceil(D / 2))``; the upper half of the last byte is unused if D is odd."""
     scales: Tensor
     columns: int
-    """D."""
+    """Number of columns, D."""
 
     def __post_init__(self) -> None:
         if self.codes.dtype != torch.uint8 or self.codes.dim() != 2 or self.codes.shape[1] != -(-self.columns // 2):
             raise ValueError(
-                f"packed codes must be uint8 of shape (N, {-(-self.columns // 2)}), two of {self.columns} columns a "
-                f"byte, got {describe(self.codes)}"
+                f"packed codes must be uint8 of shape (N, {-(-self.columns // 2)}) for {self.columns} columns, got "
+                f"{describe(self.codes)}"
             )
         _check_scales(self.scales, self.codes)
 
@@ -62,16 +62,16 @@ class PairedRows:
 
 
 def check_paired(bits: int) -> None:
-    """Refuse a width of which a byte does not hold two codes."""
+    """Check that two codes of a bit-width fit into a byte."""
     if bits not in PAIRED_WIDTHS:
-        raise ValueError(f"packed codes must have bits among {PAIRED_WIDTHS}, two to a byte, got {bits}")
+        raise ValueError(f"packed codes must have bits among {PAIRED_WIDTHS}, two per byte, got {bits}")
 
 
 def pack_pairs(rows: QuantizedRows) -> PairedRows:
-    """Put two codes of at most four bits into a byte.
+    """Pack two codes of at most four bits into each byte.
 
     Args:
-        rows: of codes in [-8, 7]; of others the lower four bits are kept, unchecked.
+        rows: rows of codes in [-8, 7]; other codes are truncated to four bits without a check.
 
     Example:
         >>> rows = QuantizedRows(torch.tensor([[1, -1, 7]], dtype=torch.int8), torch.ones(1))
@@ -89,7 +89,7 @@ def pack_pairs(rows: QuantizedRows) -> PairedRows:
 
 
 def unpack_pairs(rows: PairedRows) -> QuantizedRows:
-    """Give each code a byte.
+    """Unpack codes to one byte each.
 
     Example:
         >>> unpack_pairs(PairedRows(torch.tensor([[241, 7]], dtype=torch.uint8), torch.ones(1), 3)).codes.tolist()

@@ -1,8 +1,8 @@
-"""Dense products of bfloat16 matrices, summed in float32 and delivered in float32.
+"""Dense products of bfloat16 matrices with float32 accumulation and float32 results.
 
-PyTorch's own product of bfloat16 matrices rounds each sum to bfloat16 on a CPU. The library of linear algebra inside it
-(Intel MKL) has the product that does not, ``cblas_gemm_bf16bf16f32``, which uses what the processor has for bfloat16.
-Where it is missing, the matrices are widened and multiplied in float32: the same sums in another order.
+On a CPU, PyTorch's product of bfloat16 matrices rounds each sum to bfloat16. Its linear algebra library (Intel MKL) has
+a product that does not, ``cblas_gemm_bf16bf16f32``, which uses the processor's bfloat16 instructions. Without it the
+matrices are converted and multiplied in float32: the same sums in another order.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ from gnnqlab.kernels.sparse.adjacency import describe
 __all__ = ["bfloat16_mm"]
 
 _BY_ROWS, _PLAIN, _TURNED = 101, 111, 112
-"""Of the CBLAS interface: row-major storage; a matrix as it is, and transposed."""
+"""Constants of the CBLAS interface: row-major storage, not transposed, transposed."""
 _MOST = 2**31 - 1
-"""Sizes are 32-bit integers there."""
+"""Largest size in the CBLAS interface, whose integers have 32 bits."""
 
 
 def bfloat16_mm(a: Tensor, b: Tensor, *, out: Tensor | None = None, accumulate: bool = False) -> Tensor:
-    """``out = a @ b`` of bfloat16 matrices with float32 sums; no gradient is recorded.
+    """Compute ``out = a @ b`` of bfloat16 matrices with float32 sums; no gradient is recorded.
 
     Args:
-        a: ``(M, K)`` bfloat16; ``b`` ``(K, N)`` bfloat16. Either may be a transposed view, or rows of a larger matrix.
-        out: ``(M, N)`` float32 with neighbouring columns side by side, written (with ``accumulate`` added to) and
-            returned; made if not given.
+        a: ``(M, K)`` bfloat16; may be a transposed view, or rows of a larger matrix.
+        b: ``(K, N)`` bfloat16, likewise.
+        out: ``(M, N)`` float32 with contiguous rows, written and returned; allocated by default.
+        accumulate: True to add to ``out``.
 
     Raises:
-        ValueError: if shapes or types do not fit together.
+        ValueError: if shapes or types do not match.
 
     Example:
         >>> a = torch.tensor([[1.0, 2.0]], dtype=torch.bfloat16)
@@ -71,18 +72,18 @@ def bfloat16_mm(a: Tensor, b: Tensor, *, out: Tensor | None = None, accumulate: 
 
 
 def _stored(matrix: Tensor) -> tuple[Tensor, int, int]:
-    """A matrix as CBLAS takes it: how it is stored, and how far its rows, or else its columns, lie apart."""
+    """Return a matrix for CBLAS, its transposition flag, and its leading dimension."""
     rows, columns = matrix.shape
     if matrix.stride(1) == 1 and matrix.stride(0) >= columns:
-        return matrix, _PLAIN, matrix.stride(0)
+        return matrix, _PLAIN, matrix.stride(0)  # row-major
     if matrix.stride(0) == 1 and matrix.stride(1) >= rows:
-        return matrix, _TURNED, matrix.stride(1)
-    return matrix.clone(memory_format=torch.contiguous_format), _PLAIN, columns
+        return matrix, _TURNED, matrix.stride(1)  # column-major: a transposed view
+    return matrix.clone(memory_format=torch.contiguous_format), _PLAIN, columns  # any other strides need a copy
 
 
 @functools.cache
 def _gemm() -> Callable[..., None] | None:
-    """The function, from the library that PyTorch has loaded; None where that has none."""
+    """Return the CBLAS function of the library that PyTorch has loaded, or None if it lacks it."""
     try:
         function = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")).cblas_gemm_bf16bf16f32
     except (OSError, AttributeError):

@@ -1,7 +1,7 @@
-"""Dense products of int8 codes: integers are multiplied and summed, the scales meet the sum at the end.
+"""Dense products of int8 codes: integer multiplication and accumulation, then multiplication by the scales.
 
 ``X W``, ``dY W^T`` and ``X^T dY`` (TANGO, section 3.3). A scale may belong to a row of the result, or to a whole
-matrix. One that changes along what is summed over does not leave the sum: there codes times scales are summed in
+matrix. A scale that varies along the summed dimension cannot be factored out: then codes times scales are summed in
 float32. Letters: M, K, N.
 """
 
@@ -18,7 +18,7 @@ from gnnqlab.kernels.sparse.adjacency import describe
 __all__ = ["MOST_TERMS", "int8_instructions", "int8_mm", "int8_mm_scaled", "int8_mm_transposed"]
 
 MOST_TERMS = 2**16
-"""Products of two codes whose sum a 32-bit integer holds, one of them shifted to be positive."""
+"""Number of products of two codes whose sum fits into 32 bits, with one factor shifted to be positive."""
 
 _int8_mm = native.declare("int8_mm", "p i p p i f i i i i p p i i p i")
 _int8_mm_transposed = native.declare("int8_mm_transposed", "p i p i f i i i p i i i")
@@ -29,7 +29,7 @@ _instructions = native.declare("int8_instructions", "")
 
 
 def int8_instructions() -> str:
-    """Return what multiplies codes here, in words.
+    """Return the name of the instructions that multiply codes on this machine.
 
     Example:
         >>> int8_instructions() in ("int8 by AVX512 VNNI", "int8 by AVX2", "int8 scalar", "int8 in float64")
@@ -52,19 +52,22 @@ def int8_mm(
     accumulate: bool = False,
     largest: Tensor | None = None,
 ) -> Tensor:
-    """``out[m, n] = a_scales[m] b_scale sum_k a[m, k] b[k, n] + bias[n]``; no gradient is recorded.
+    """Compute ``out[m, n] = a_scales[m] b_scale sum_k a[m, k] b[k, n] + bias[n]``; no gradient is recorded.
 
     Args:
-        a: int8 ``(M, K)`` in [-127, 127]; its rows may lie further apart than K. ``a_scales`` float32 ``(M,)``.
+        a: int8 ``(M, K)`` in [-127, 127]; a row's stride may exceed K.
+        a_scales: float32 ``(M,)``.
         b: int8 ``(K, N)`` in [-127, 127], or ``(N, K)`` with ``transposed``, for ``a @ b.T``.
-        b_scale: of all of b.
+        b_scale: scale of all of b.
+        transposed: True for ``a @ b.T``.
         bias: float32 ``(N,)``.
-        out: float32 ``(M, N)``, written (with ``accumulate`` added to) and returned; made if not given.
-        largest: float32 ``()``, written: the largest magnitude of what is returned, NaN if it holds one; found where
-            the sums are put (TANGO, section 3.3: the scale of the next tensor in the epilogue of a product).
+        out: float32 ``(M, N)``, written and returned; allocated by default.
+        accumulate: True to add to ``out``.
+        largest: float32 ``()``, receives the largest magnitude of the result, NaN if it holds NaN; computed in the
+            epilogue of the product, for the scale of the next tensor (TANGO, section 3.3).
 
     Raises:
-        ValueError: if shapes or types do not fit, or K reaches `MOST_TERMS`.
+        ValueError: if shapes or types do not match, or K reaches `MOST_TERMS`.
 
     Example:
         >>> codes, scales = torch.tensor([[1, 2]], dtype=torch.int8), torch.tensor([0.5])
@@ -74,7 +77,7 @@ def int8_mm(
     _check_codes(a, b)
     (rows, terms), (columns, others) = a.shape, b.shape if transposed else b.shape[::-1]
     if terms != others:
-        raise ValueError(f"a and b must have {terms} terms a sum, got {describe(a)} and {describe(b)}")
+        raise ValueError(f"a and b must both have {terms} terms per sum, got {describe(a)} and {describe(b)}")
     if terms >= MOST_TERMS:
         raise ValueError(f"sums of codes must have fewer than {MOST_TERMS} terms, got {terms}; use compute float32")
     out = _checked_out(out, rows, columns, a, accumulate)
@@ -89,7 +92,7 @@ def int8_mm(
     a, b = _unit(a), _unit(b)
     if largest is not None:
         largest.zero_()
-    if _by_pieces(a):
+    if _by_pieces(a):  # tensor cores load aligned words
         a, b = _pieces(a, 16), _pieces(b, 16) if transposed else _pieces(b, 4)
     native.call(
         _int8_mm, a, a.stride(0), a_scales, b, b.stride(0), b_scale, int(transposed), rows, columns, terms, bias, out,
@@ -101,14 +104,15 @@ def int8_mm(
 def int8_mm_transposed(
     a: Tensor, b: Tensor, scale: float, *, out: Tensor | None = None, accumulate: bool = False
 ) -> Tensor:
-    """``out[m, n] = scale sum_k a[k, m] b[k, n]``, with one scale for all rows; no gradient is recorded.
+    """Compute ``out[m, n] = scale sum_k a[k, m] b[k, n]``, with one scale for all rows; no gradient is recorded.
 
-    The integers are summed exactly, so the result does not depend on the number of threads.
+    Integer sums are exact, so the result does not depend on the number of threads.
 
     Args:
-        a: int8 ``(K, M)``, ``b`` int8 ``(K, N)``, both in [-127, 127]; rows may lie further apart than they are long.
-        scale: of a times that of b.
-        out: as for :func:`int8_mm`, ``(M, N)``.
+        a: int8 ``(K, M)`` in [-127, 127]; a row's stride may exceed M.
+        b: int8 ``(K, N)`` in [-127, 127], likewise.
+        scale: scale of a times scale of b.
+        out, accumulate: as for :func:`int8_mm`, ``(M, N)``.
 
     Example:
         >>> codes = torch.tensor([[1], [2]], dtype=torch.int8)
@@ -121,6 +125,7 @@ def int8_mm_transposed(
     (terms, rows), columns = a.shape, b.shape[1]
     out = _checked_out(out, rows, columns, a, accumulate)
     if _by_pieces(a) or not native.active(a.device):
+        # Exact integer sums, scaled once at the end.
         sums = _totals(a, b) if native.active(a.device) else _integers(a.t(), b)
         product = (sums.double() * scale).float()
         return out.add_(product) if accumulate else out.copy_(product)
@@ -135,12 +140,13 @@ def int8_mm_transposed(
 def int8_mm_scaled(
     a: Tensor, b: Tensor, scales: Tensor, *, out: Tensor | None = None, accumulate: bool = False
 ) -> Tensor:
-    """``out[m, n] = sum_k scales[k] a[k, m] b[k, n]``, in float32; no gradient is recorded.
+    """Compute ``out[m, n] = sum_k scales[k] a[k, m] b[k, n]`` in float32; no gradient is recorded.
 
     Args:
-        a: int8 ``(K, M)``, ``b`` int8 ``(K, N)``; rows may lie further apart than they are long.
-        scales: float32 ``(K,)``: those of a's rows times those of b's.
-        out: as for :func:`int8_mm`, ``(M, N)``.
+        a: int8 ``(K, M)``; a row's stride may exceed M.
+        b: int8 ``(K, N)``, likewise.
+        scales: float32 ``(K,)``, scales of a's rows times scales of b's rows.
+        out, accumulate: as for :func:`int8_mm`, ``(M, N)``.
 
     Example:
         >>> codes = torch.tensor([[1], [2]], dtype=torch.int8)
@@ -183,13 +189,13 @@ def _checked_out(out: Tensor | None, rows: int, columns: int, like: Tensor, accu
 
 
 _BLOCKS = 1024
-"""Of threads, among which the terms of one product are shared out: several for each of a large GPU's processors."""
+"""Number of thread blocks for one product: several for each multiprocessor of a large GPU."""
 _TILE, _TERMS = 64, 32
-"""Of a block of threads: rows and columns of sums, and terms at a time."""
+"""Sizes of a thread block's work: rows and columns of sums, and terms per step."""
 
 
 def _totals(a: Tensor, b: Tensor) -> Tensor:
-    """Return the integers ``a.T @ b``, int64 ``(M, N)``: CUDA's part of sums over rows."""
+    """Compute the integers ``a.T @ b``, int64 ``(M, N)``, with the CUDA kernel."""
     (terms, rows), columns = a.shape, b.shape[1]
     a, b = _pieces(_unit(a), 4), _pieces(_unit(b), 4)
     totals = torch.zeros((rows, columns), dtype=torch.int64, device=a.device)
@@ -202,7 +208,7 @@ def _totals(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _shared(a: Tensor, b: Tensor, scales: Tensor, out: Tensor, accumulate: bool) -> Tensor:
-    """``out = a.T @ (scales b)`` on CUDA, where each share of the terms has sums of its own."""
+    """Compute ``out = a.T @ (scales b)`` on CUDA by split-K: partial sums of shares of the terms, then their sum."""
     (terms, rows), columns = a.shape, b.shape[1]
     a, b = _pieces(a, 4), _pieces(b, 4)
     tiles = max(1, -(-rows // _TILE) * -(-columns // _TILE))
@@ -216,17 +222,17 @@ def _shared(a: Tensor, b: Tensor, scales: Tensor, out: Tensor, accumulate: bool)
 
 
 def _integers(a: Tensor, b: Tensor) -> Tensor:
-    """Return the integers ``a @ b`` in plain PyTorch, as float64: it holds sums of up to 2**39 products exactly."""
+    """Compute the integers ``a @ b`` in plain PyTorch, as float64, which is exact up to 2**39 products per sum."""
     return a.double() @ b.double()
 
 
 def _by_pieces(codes: Tensor) -> bool:
-    """Whether factors must come in pieces, as tensor cores take them."""
+    """Return True if rows must be padded and aligned for tensor cores."""
     return codes.is_cuda
 
 
 def _pieces(codes: Tensor, width: int) -> Tensor:
-    """The rows in pieces of so many bytes, with zeros behind the last column where they did not come so."""
+    """Align rows to ``width`` bytes, with zeros after the last column; return them unchanged if aligned already."""
     rows, columns = codes.shape
     if codes.data_ptr() % width == 0 and codes.stride(0) % width == 0 and columns % width == 0 and columns:
         return codes

@@ -1,8 +1,8 @@
 """Products of many rows with one small matrix, ``Y = base + X W``: layers forward, and gradients of their inputs.
 
-PyTorch's product is Intel MKL's, which knows the processors of its maker best: on others it reaches three quarters of
-what they can add and multiply, and less with few columns (``gnnqlab bench tall``). There these products are our own.
-``X^T dY``, the gradient of a weight, is the framework's everywhere: nothing was won there.
+PyTorch uses Intel MKL, which is optimized for Intel processors: on others it reaches three quarters of peak arithmetic
+throughput, and less with few columns (``gnnqlab bench tall``). There this kernel is used. ``X^T dY``, the gradient of a
+weight, always uses PyTorch, since our kernel was not faster.
 
 Letters: N rows, I columns in, O columns out.
 """
@@ -25,28 +25,28 @@ __all__ = ["many", "own_products", "pays", "tall_mm"]
 
 _tall_mm = native.declare("tall_mm", "p i i i p i i i p i p i i")
 _LEAST_ROWS = 1024
-"""With fewer rows packing the matrix is felt, and everything takes microseconds."""
+"""Minimum number of rows: with fewer, packing the matrix dominates a product of microseconds."""
 _MOST_COLUMNS = 4096
-"""In and out together: beyond it a packed matrix leaves the near caches, and the framework's blocks are better."""
+"""Maximum of I + O: a larger packed matrix exceeds the near caches, where PyTorch's blocking is faster."""
 _MAKER = "GenuineIntel"
-"""Whose processors the framework's library is made for."""
+"""CPU vendor for which PyTorch's library is optimized."""
 _own: bool | None = None
 
 
 def tall_mm(x: Tensor, w: Tensor, *, base: Tensor | None = None, out: Tensor | None = None) -> Tensor:
-    """Multiply rows with a matrix and add them to a base; no gradient is recorded.
+    """Multiply rows by a matrix and add a base; no gradient is recorded.
 
-    Each element is summed by one chain, from the base on in the order of W's rows: the same for any number of threads,
-    and whatever rows are multiplied beside it.
+    Each element is accumulated sequentially, starting with the base, in the order of W's rows: independent of the
+    number of threads and of the other rows.
 
     Args:
-        x: float32 ``(N, I)``, columns side by side.
-        w: float32 ``(I, O)``; it may be a transposed view.
-        base: ``(O,)``, the same for all rows, or ``(N, O)``, which may be ``out``; zeros if left out.
-        out: float32 ``(N, O)``, columns side by side, written and returned; made if not given.
+        x: float32 ``(N, I)`` with contiguous rows.
+        w: float32 ``(I, O)``; may be a transposed view.
+        base: ``(O,)``, added to all rows, or ``(N, O)``, which may be ``out``; zeros by default.
+        out: float32 ``(N, O)`` with contiguous rows, written and returned; allocated by default.
 
     Raises:
-        ValueError: if shapes or types do not fit.
+        ValueError: if shapes or types do not match.
 
     Example:
         >>> tall_mm(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0], [5.0]]), base=torch.tensor([0.5])).item()
@@ -60,26 +60,27 @@ def tall_mm(x: Tensor, w: Tensor, *, base: Tensor | None = None, out: Tensor | N
         out = empty_in_huge_pages(x, x.shape[0], w.shape[1])
     if out.numel() == 0:
         return out
-    shared = base is None or base.dim() == 1
+    shared = base is None or base.dim() == 1  # one base for all rows
     code = _tall_mm(
         x, x.stride(0), x.shape[0], x.shape[1], w, w.stride(0), w.stride(1), w.shape[1], base,
         0 if shared or base is None else base.stride(0), out, out.stride(0), native.threads(),
     )  # fmt: skip
     if code:
-        raise RuntimeError(f"a product needs memory for its matrix packed, got none for {describe(w)}")
+        raise RuntimeError(f"a product needs memory for a packed copy of its matrix, got none for {describe(w)}")
     return out
 
 
 def many(x: Tensor) -> bool:
-    """Whether rows ``(N, I)`` are so many that what is done to a small matrix first is not felt."""
+    """Return True if there are enough rows ``(N, I)`` to amortize preprocessing of a small matrix."""
     return x.shape[0] >= _LEAST_ROWS
 
 
 def pays(x: Tensor, w: Tensor) -> bool:
-    """Whether a product is our own: float32 rows on a CPU that the framework's library was not made for, and many.
+    """Return True if our kernel is used: for many float32 rows on a CPU for which MKL is not optimized.
 
     Args:
-        x: ``(N, I)``; w: ``(I, O)``.
+        x: ``(N, I)``.
+        w: ``(I, O)``.
     """
     if not (x.is_cpu and x.dtype == w.dtype == torch.float32 and x.dim() == w.dim() == 2):
         return False
@@ -90,7 +91,7 @@ def pays(x: Tensor, w: Tensor) -> bool:
 
 @contextlib.contextmanager
 def own_products(own: bool) -> Iterator[None]:
-    """Have products of float32 be our own, or the framework's, whatever processor this is.
+    """Use our kernel for float32 products, or PyTorch's, regardless of the processor.
 
     Example:
         >>> with own_products(False):
@@ -107,7 +108,7 @@ def own_products(own: bool) -> Iterator[None]:
 
 @functools.cache
 def _of_another_maker() -> bool:
-    """Whether the processor is of another maker; where nobody says, it is taken for the library's."""
+    """Return True if the CPU vendor is known and is not the one that MKL is optimized for."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -129,4 +130,4 @@ def _check(x: Tensor, w: Tensor, base: Tensor | None, out: Tensor | None) -> Non
         if each.dtype != torch.float32 or each.device != x.device:
             raise ValueError(f"{name} must be float32 on {x.device}, got {describe(each)} on {each.device}")
         if name != "w" and each.shape[-1] > 1 and each.stride(-1) != 1:
-            raise ValueError(f"{name} must have columns side by side, got strides {each.stride()}; use contiguous()")
+            raise ValueError(f"{name} must have contiguous rows, got strides {each.stride()}; use contiguous()")

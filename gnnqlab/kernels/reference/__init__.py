@@ -1,1 +1,1 @@
-"""Plain-PyTorch twins of the compiled kernels: the definition of every result, and the way without a compiler."""
+"""Plain-PyTorch versions of the compiled kernels: the definition of every result, and the fallback backend."""

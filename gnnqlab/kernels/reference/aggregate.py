@@ -1,6 +1,6 @@
-"""Weighted neighbour sums in plain PyTorch: what the compiled product must equal.
+"""Weighted neighbour sums in plain PyTorch, the definition of the compiled kernel.
 
-The framework's own CSR product does the sums (warned about as beta by the framework; the warning is of no use here).
+Sums are computed by PyTorch's CSR product; its warning about a beta feature is suppressed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def spmm(
 ) -> Tensor:
     """Sum the neighbours of rows ``start`` to ``stop``: ``out[i] = sum_e w_e * column(indices_e)``.
 
-    Column ``c`` is ``x[c]``, and ``halo[c - len(x)]`` from ``len(x)`` on. Rows of 16 or 8 bits are brought to float32
-    first (``scales`` multiplies each int8 row); float64 stays float64.
+    Column ``c`` is ``x[c]``, or ``halo[c - len(x)]`` from ``len(x)`` on. Rows of 16 or 8 bits are converted to float32
+    first (``scales`` multiplies each int8 row); float64 is preserved.
 
     Returns:
         ``(stop - start, D)``, float32 or float64.
 
     Raises:
-        AssertionError: if an index of the range points behind the last row.
+        AssertionError: if an index of the range exceeds the last row.
     """
     columns_CD = _columns(x_ND, halo_HD, scales)
     first, last = int(indptr[start]), int(indptr[stop])
@@ -61,11 +61,11 @@ def transpose(
     """Turn a CSR by row into the CSR by column, each column's rows in ascending order.
 
     Returns:
-        ``indptr (C + 1,)`` int64, ``indices (E,)`` int32, the permuted weights, and for each edge of the result its
-        place in the input, int32.
+        ``indptr (C + 1,)`` int64, ``indices (E,)`` int32, the permuted weights, and the input index of each edge of the
+        result, int32.
     """
-    # Nothing here waits for a GPU, which runs this as it stands.
-    columns, edges = torch.sort(indices, stable=True)
+    # No step synchronizes with a GPU, on which this implementation runs too.
+    columns, edges = torch.sort(indices, stable=True)  # stable: rows ascend within a column
     bounds = torch.arange(num_columns + 1, dtype=indices.dtype, device=indices.device)
     turned_indptr = torch.searchsorted(columns, bounds)
     row_numbers = torch.arange(indptr.numel() - 1, dtype=torch.int32, device=indptr.device)

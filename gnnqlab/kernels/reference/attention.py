@@ -1,7 +1,7 @@
-"""Attention over edges in plain PyTorch: what the compiled kernels must equal, differentiable by PyTorch itself.
+"""Attention over edges in plain PyTorch, the definition of the compiled kernels, with PyTorch's own gradients.
 
-Shapes: N owned rows, H halo rows, R rows of the matrix, E edges, K heads, F features of a head. What is given per
-source lies in ``(N + H, ...)`` here; the owner of two buffers concatenates them first.
+Shapes: N owned rows, H halo rows, R rows of the matrix, E edges, K heads, F features of a head. Source tensors have
+shape ``(N + H, ...)`` here; callers with two buffers concatenate them first.
 """
 
 from __future__ import annotations
@@ -25,31 +25,32 @@ __all__ = [
 
 
 def edge_rows(indptr: Tensor) -> Tensor:
-    """The row of each edge, int64."""
+    """Return the row of each edge, int64 ``(E,)``."""
     return torch.repeat_interleave(torch.arange(indptr.numel() - 1, device=indptr.device), indptr.diff())
 
 
 def sddmm_dot(indptr: Tensor, indices: Tensor, x_NKF: Tensor, y_RKF: Tensor) -> Tensor:
-    """``out[e, k] = <x[source of e, k], y[row of e, k]>``, ``(E, K)``."""
-    return (x_NKF[indices] * y_RKF[edge_rows(indptr)]).sum(-1)
+    """Compute ``out[e, k] = <x[source of e, k], y[row of e, k]>``, ``(E, K)``."""
+    return (x_NKF[indices] * y_RKF[edge_rows(indptr)]).sum(-1)  # (E, K, F) -> (E, K)
 
 
 def sddmm_add(indptr: Tensor, indices: Tensor, source_NK: Tensor, target_RK: Tensor) -> Tensor:
-    """``out[e, k] = source[source of e, k] + target[row of e, k]``, ``(E, K)``."""
+    """Compute ``out[e, k] = source[source of e, k] + target[row of e, k]``, ``(E, K)``."""
     return source_NK[indices] + target_RK[edge_rows(indptr)]
 
 
 def segment_sum(indptr: Tensor, values_EK: Tensor) -> Tensor:
-    """The sum over each row's edges, ``(R, ...)``."""
+    """Sum the values of each row's edges, ``(E, ...) -> (R, ...)``."""
     sums = values_EK.new_zeros((indptr.numel() - 1, *values_EK.shape[1:]))
     return sums.index_add(0, edge_rows(indptr), values_EK)
 
 
 def softmax_parts(indptr: Tensor, logits_EK: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each row the largest logit and the reciprocal of ``sum exp(logit - largest)``; zeros if it has no edges."""
+    """Return each row's largest logit and the reciprocal of ``sum exp(logit - largest)``; zeros without edges."""
     rows = edge_rows(indptr)
     largest = logits_EK.new_full((indptr.numel() - 1, logits_EK.shape[1]), -torch.inf)
     places = rows.unsqueeze(1).expand_as(logits_EK)
+    # Subtracting the largest logit avoids overflow; it cancels, so it needs no gradient.
     largest = largest.scatter_reduce(0, places, logits_EK.detach(), "amax")
     sums = segment_sum(indptr, torch.exp(logits_EK - largest[rows]))
     filled = (indptr.diff() > 0).unsqueeze(1)
@@ -58,21 +59,21 @@ def softmax_parts(indptr: Tensor, logits_EK: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def segment_softmax(indptr: Tensor, logits_EK: Tensor) -> Tensor:
-    """Softmax over each row's edges, for each head."""
+    """Compute the softmax over each row's edges, for each head."""
     rows = edge_rows(indptr)
     largest, reciprocal = softmax_parts(indptr, logits_EK)
     return torch.exp(logits_EK - largest[rows]) * reciprocal[rows]
 
 
 def weighted_sum(indptr: Tensor, indices: Tensor, weights_EK: Tensor, x_NKF: Tensor) -> Tensor:
-    """``out[i, k] = sum_e weights[e, k] x[source of e, k]``, ``(R, K, F)``."""
-    return segment_sum(indptr, weights_EK.unsqueeze(-1) * x_NKF[indices])
+    """Compute ``out[i, k] = sum_e weights[e, k] x[source of e, k]``, ``(R, K, F)``."""
+    return segment_sum(indptr, weights_EK.unsqueeze(-1) * x_NKF[indices])  # (E, K, F) -> (R, K, F)
 
 
 def attend(
     indptr: Tensor, indices: Tensor, values_NKF: Tensor, source_NK: Tensor, target_RK: Tensor, slope: float
 ) -> Tensor:
-    """``out[i] = sum_e softmax_e(leaky(source + target[i])) values[source of e]``, ``(R, K, F)``."""
+    """Compute ``out[i] = sum_e softmax_e(leaky(source + target[i])) values[source of e]``, ``(R, K, F)``."""
     logits = functional.leaky_relu(sddmm_add(indptr, indices, source_NK, target_RK), slope)
     return weighted_sum(indptr, indices, segment_softmax(indptr, logits), values_NKF)
 
@@ -80,7 +81,7 @@ def attend(
 def attend_rows(
     indptr: Tensor, indices: Tensor, values_NKF: Tensor, source_NK: Tensor, target_RK: Tensor, slope: float
 ) -> tuple[Tensor, Tensor]:
-    """``attend`` and its row statistics ``(R, 2, K)``: the largest logit and the reciprocal of the sum."""
+    """Compute ``attend`` and its row statistics ``(R, 2, K)``: the largest logit and the reciprocal of the sum."""
     logits = functional.leaky_relu(sddmm_add(indptr, indices, source_NK, target_RK), slope)
     parts = torch.stack(softmax_parts(indptr, logits), 1)
     return attend(indptr, indices, values_NKF, source_NK, target_RK, slope), parts
@@ -95,18 +96,19 @@ def attend_columns(
     grad_RKF: Tensor,
     slope: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The backward pass of a range of columns, each of whose edges is one of ``turned_indices``.
+    """Compute the backward pass of a range of columns, with one entry of ``turned_indices`` per edge.
 
-    ``packed`` holds of each row its target logit, largest logit, reciprocal sum and ``<grad, out>``.
+    ``packed`` holds each row's target logit, largest logit, reciprocal sum and ``<grad, out>``.
 
     Returns:
         Gradients of the values and source logits of these columns, and of each edge's ``source + target``.
     """
     columns, rows = edge_rows(turned_indptr), turned_indices.long()
-    target, largest, reciprocal, row_dots = packed_R4K[rows].unbind(1)
+    target, largest, reciprocal, row_dots = packed_R4K[rows].unbind(1)  # (R, 4, K) -> 4 x (E, K)
     sums = source_CK[columns] + target
     attention = torch.exp(functional.leaky_relu(sums, slope) - largest) * reciprocal
     dots = sddmm_dot(turned_indptr, turned_indices, grad_RKF, values_CKF)
+    # Softmax: d logit = a (<grad, value> - sum a <grad, value>), and that sum is <grad, out>.
     edge_grads = attention * (dots - row_dots) * torch.where(sums > 0, 1.0, slope)
-    values_grad = weighted_sum(turned_indptr, turned_indices, attention, grad_RKF)
+    values_grad = weighted_sum(turned_indptr, turned_indices, attention, grad_RKF)  # (C, K, F)
     return values_grad, segment_sum(turned_indptr, edge_grads), edge_grads

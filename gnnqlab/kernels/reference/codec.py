@@ -1,7 +1,7 @@
-"""The message codec in plain PyTorch: range, stochastic rounding, packing, and the way back.
+"""The message codec in plain PyTorch: range, stochastic rounding, packing, and decoding.
 
-Shapes: n rows of a call, D columns, B bytes of a packed row. Everything is float32, every operation rounded by itself
-(no fused multiply-add), so that the compiled kernels can give the same bytes.
+Shapes: n rows of a call, D columns, B bytes of a packed row. All arithmetic is float32, every operation rounded
+separately (no fused multiply-add), so that the compiled kernels can give identical bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gnnqlab.kernels.reference.noise import uniform16
 __all__ = ["decode_rows", "encode_rows", "pack", "row_parameters", "unpack"]
 
 SMALLEST_RANGE = 2.0**-100
-"""Rows with a smaller range are constant: below it 65536 / S could overflow."""
+"""Smallest range of a non-constant row: below it 65536 / S could overflow."""
 
 
 def encode_rows(
@@ -39,15 +39,15 @@ def encode_rows(
     first_bad = rows_n.numel()
     for bits in bits_n.unique().tolist():
         group_m = (bits_n == bits).nonzero()[:, 0]
-        x_mD = x_ND[rows_n[group_m].long()].float()
+        x_mD = x_ND[rows_n[group_m].long()].float()  # (N, D) -> (m, D)
         zero_m1, scale_m1, range_m1, bad_m = row_parameters(x_mD, bits, params_n2.dtype)
         noise_mD = uniform16(ids_n[group_m], x_mD.shape[1], seed=seed, epoch=epoch, stream=stream)
         codes_mD = _round_up_by_noise(x_mD, zero_m1, scale_m1, bits, noise_mD)
 
-        packed_mB = pack(codes_mD, bits)
+        packed_mB = pack(codes_mD, bits)  # (m, D) -> (m, B)
         columns_B = torch.arange(packed_mB.shape[1], device=payload.device)
         payload[offsets_n[group_m][:, None] + columns_B] = packed_mB
-        params_n2[group_m] = torch.cat([zero_m1, scale_m1], dim=1).to(params_n2.dtype)  # exact: rounded before
+        params_n2[group_m] = torch.cat([zero_m1, scale_m1], dim=1).to(params_n2.dtype)  # exact, already rounded
         if ranges_n is not None:
             ranges_n[group_m] = range_m1[:, 0]
         if bad_m.any():
@@ -65,7 +65,7 @@ def decode_rows(
     *,
     accumulate: bool = False,
 ) -> None:
-    """Put (or add) ``q * S + Z`` into ``out[rows]``."""
+    """Write (or add) ``q * S + Z`` to ``out[rows]``."""
     columns = out_MD.shape[1]
     for bits in bits_n.unique().tolist():
         group_m = (bits_n == bits).nonzero()[:, 0]
@@ -78,10 +78,10 @@ def decode_rows(
 
 
 def row_parameters(x_mD: Tensor, bits: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Zero-point, scale and range of each row as float32 ``(m, 1)``, and which rows cannot be encoded ``(m,)``.
+    """Return zero-point, scale and range of each row, float32 ``(m, 1)``, and a mask of invalid rows, bool ``(m,)``.
 
     In bfloat16 the zero-point is rounded down and the scale up *before* a code is computed: every value stays between
-    Z and Z + (2**b - 1) S, and rounding against the rounded parameters keeps decoding unbiased.
+    Z and Z + (2**b - 1) S, and computing codes from the rounded parameters keeps decoding unbiased.
     """
     zero_m1 = x_mD.amin(dim=1, keepdim=True) + 0.0  # -0 becomes +0
     top_m1 = x_mD.amax(dim=1, keepdim=True) + 0.0
@@ -100,7 +100,7 @@ def row_parameters(x_mD: Tensor, bits: int, dtype: torch.dtype) -> tuple[Tensor,
 
 
 def _round_up_by_noise(x_mD: Tensor, zero_m1: Tensor, scale_m1: Tensor, bits: int, noise_mD: Tensor) -> Tensor:
-    """``q = floor((x - Z) / S + u)`` in fixed point with 16 fractional bits; the clamp keeps q below 2**b."""
+    """Compute ``q = floor((x - Z) / S + u)`` in fixed point with 16 fractional bits; the clamp keeps q below 2**b."""
     steps_mD = torch.round((x_mD - zero_m1) * (65536.0 / scale_m1))
     steps_mD = torch.where(scale_m1 == 0.0, 0.0, steps_mD)
     fixed_mD = steps_mD.nan_to_num(0.0).to(torch.int64).clamp(0, (2**bits - 1) << 16)
@@ -108,20 +108,21 @@ def _round_up_by_noise(x_mD: Tensor, zero_m1: Tensor, scale_m1: Tensor, bits: in
 
 
 def pack(codes_mD: Tensor, bits: int) -> Tensor:
-    """Codes to bytes, the first column in the lowest bits, each row in whole bytes: uint8 ``(m, B)``.
+    """Pack codes into bytes, the first column in the lowest bits, each row in whole bytes: uint8 ``(m, B)``.
 
-    Codes that no byte holds a whole number of go on in the next byte: eight of 3 bits fill three.
+    Codes whose bit-width does not divide 8 continue in the next byte: eight codes of 3 bits fill three bytes.
     """
     if 8 % bits:
+        # Split each code into single bits, (m, D) -> (m, D * bits), and pack these.
         return pack((codes_mD[..., None] >> torch.arange(bits, device=codes_mD.device) & 1).flatten(1), 1)
     per_byte = 8 // bits
-    padded = torch.nn.functional.pad(codes_mD, (0, -codes_mD.shape[1] % per_byte))
+    padded = torch.nn.functional.pad(codes_mD, (0, -codes_mD.shape[1] % per_byte))  # (m, D) -> (m, B * per_byte)
     shifts = torch.arange(per_byte, device=codes_mD.device) * bits
-    return (padded.unflatten(1, (-1, per_byte)) << shifts).sum(dim=2).to(torch.uint8)
+    return (padded.unflatten(1, (-1, per_byte)) << shifts).sum(dim=2).to(torch.uint8)  # (m, B, per_byte) -> (m, B)
 
 
 def unpack(packed_mB: Tensor, bits: int, columns: int) -> Tensor:
-    """Bytes to codes, uint8 ``(m, columns)``; the inverse of `pack`."""
+    """Unpack bytes to codes, uint8 ``(m, columns)``; the inverse of `pack`."""
     if 8 % bits:
         single = unpack(packed_mB, 1, columns * bits).unflatten(1, (columns, bits))
         return (single << torch.arange(bits, device=packed_mB.device).to(torch.uint8)).sum(2, dtype=torch.uint8)
@@ -130,12 +131,14 @@ def unpack(packed_mB: Tensor, bits: int, columns: int) -> Tensor:
 
 
 def _bfloat16_down(x: Tensor) -> Tensor:
-    """The largest bfloat16 value that is not above x, as float32."""
+    """Round down to bfloat16, returned as float32."""
     word = x.view(torch.int32)
     truncated = word & -65536  # towards zero
+    # Truncation rounds a negative value up, so an inexact one needs the next larger magnitude.
     return torch.where((word < 0) & (word != truncated), truncated + 65536, truncated).view(torch.float32)
 
 
 def _bfloat16_up(x: Tensor) -> Tensor:
-    """The smallest bfloat16 value that is not below a non-negative x, as float32."""
+    """Round a non-negative x up to bfloat16, returned as float32."""
+    # The addition carries into the upper half unless the lower half is zero.
     return ((x.view(torch.int32) + 65535) & -65536).view(torch.float32)

@@ -1,7 +1,7 @@
-"""Joins of layers in plain PyTorch: side by side, or the largest of each element and the layer that it came from.
+"""Elementwise maximum over layers in plain PyTorch, with the index of the layer that attains it.
 
-Of equal elements the first layer's is taken, and NaN before any other. With ``l(v, c)`` the layer that was taken, the
-gradient of layer t is that of the join where ``l(v, c) = t``, and 0 elsewhere: it is not shared among equal elements.
+The first layer wins a tie, and NaN wins over any other value. With ``l(v, c)`` the winning layer, the gradient of layer
+t is that of the join where ``l(v, c) = t``, and 0 elsewhere: equal elements do not share it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["largest", "largest_backward"]
 
 
 def largest(layers: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Return the largest of each element and its layer, uint8 ``(N, D)``.
+    """Compute the elementwise maximum and its layer, uint8 ``(N, D)``.
 
     Example:
         >>> best, layer = largest([torch.tensor([[1.0, 5.0]]), torch.tensor([[2.0, 5.0]])])
@@ -25,11 +25,11 @@ def largest(layers: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     best = layers[0].clone(memory_format=torch.contiguous_format)
     layer = torch.zeros(best.shape, dtype=torch.uint8, device=best.device)
     for number, x in enumerate(layers[1:], start=1):
-        newer = (x > best) | x.isnan()
+        newer = (x > best) | x.isnan()  # NaN replaces any value; a tie keeps the earlier layer
         best[newer], layer[newer] = x[newer], number
     return best, layer
 
 
 def largest_backward(gradient_ND: Tensor, layer_ND: Tensor, num_layers: int) -> list[Tensor]:
-    """Return the gradient of each layer, ``(N, D)``."""
+    """Compute the gradient of each layer, ``(N, D)``."""
     return [torch.where(layer_ND == number, gradient_ND, 0.0) for number in range(num_layers)]

@@ -19,7 +19,7 @@ def encode_linear(
     params_n2: Tensor,
     ranges_n: Tensor,
 ) -> Tensor:
-    """Write codes, (Z, S) and ranges; return which rows cannot be encoded, bool ``(n,)``.
+    """Write codes, (Z, S) and ranges; return a mask of invalid rows, bool ``(n,)``.
 
     See :func:`gnnqlab.kernels.codec.linear.encode_linear`.
     """

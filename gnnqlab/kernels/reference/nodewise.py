@@ -1,7 +1,7 @@
-"""Normalise, activate and drop in plain PyTorch, and the gradient written out.
+"""Normalization, activation and dropout in plain PyTorch, with explicit gradients.
 
-``n = (x - mean) / sqrt(variance + eps)``, ``z = n w + b`` (``z = x`` without a norm), ``h = activation(z)``; what is
-dropped is ``h`` where sixteen bits reach the threshold, times ``65536 / (65536 - threshold)``, and 0 elsewhere.
+``n = (x - mean) / sqrt(variance + eps)``, ``z = n w + b`` (``z = x`` without a norm), ``h = activation(z)``; dropout
+returns ``h`` times ``65536 / (65536 - threshold)`` where 16 random bits are at least the threshold, and 0 elsewhere.
 
 With ``g`` the gradient of ``z`` and ``m(.)`` a row's mean: ``dw = sum g n``, ``db = sum g`` over rows, and
 ``dx = (g w - m(g w) - n m(g w n)) / sqrt(variance + eps)`` (Ba et al., 2016); ``dx = g`` without a norm.
@@ -20,22 +20,22 @@ from gnnqlab.kernels.reference import noise
 __all__ = ["ACTIVATIONS", "ELU_OUTPUT", "nodewise", "nodewise_backward"]
 
 ACTIVATIONS = ("none", "relu", "elu", "gelu", "gelu-tanh")
-"""By their number in the compiled kernels. ELU with α = 1 (Clevert et al., 2016). ``gelu`` is z times the share of the
-normal distribution below z, and ``gelu-tanh`` z times ``(1 + tanh(sqrt(2 / π) (z + 0.044715 z^3))) / 2`` (Hendrycks &
-Gimpel, 2016)."""
+"""Activations in the order of their numbers in the compiled kernels. ELU has α = 1 (Clevert et al., 2016). ``gelu`` is
+z times the normal distribution function at z, ``gelu-tanh`` z times ``(1 + tanh(sqrt(2 / π) (z + 0.044715 z^3))) / 2``
+(Hendrycks & Gimpel, 2016)."""
 ELU_OUTPUT = 5
-"""The number of ELU's gradient by what came out: before the mask, where that has a gradient of its own, else after."""
+"""Number of ELU's gradient computed from its output: before the mask if that has its own gradient, else after."""
 
 
 def nodewise(
     x_ND: Tensor, ids_N: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, activation: int, **mask: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return rows dropped, rows before the mask, and ``(mean, 1 / sqrt(variance + eps))`` of each.
+    """Return rows after dropout, rows before dropout, and ``(mean, 1 / sqrt(variance + eps))`` of each.
 
     Args:
-        x_ND: rows; float64 stays float64, others are computed in float32 and rounded once at the end.
-        weight, bias: of the norm, ``(D,)``; neither: no norm, and no statistics, ``(0, 2)``.
-        activation: its number.
+        x_ND: rows; float64 is preserved, others are computed in float32 and rounded once at the end.
+        weight, bias: parameters of the norm, ``(D,)``; ``None``: no norm, and statistics of shape ``(0, 2)``.
+        activation: number of the activation.
         mask: threshold, seed, epoch and stream of the noise.
     """
     wide = _wide(x_ND)
@@ -61,18 +61,20 @@ def nodewise_backward(
     factor: float,
     **mask: int,
 ) -> tuple[Tensor, Tensor]:
-    """Return the gradient of ``x`` and those of weight and bias, ``(2, D)``, of which there are none without a norm.
+    """Compute the gradient of ``x`` and those of weight and bias, ``(2, D)``, or ``(0, D)`` without a norm.
 
     Args:
-        kept_ND: x; after a rectifier without a norm also what came out, which is positive in the same places; with
-            `ELU_OUTPUT` what came out.
-        gradient_ND: of the dropped rows; ``of_whole_ND`` of those before the mask.
-        factor: of elements that stay, where threshold 0 says that ``kept_ND`` has the mask.
+        kept_ND: x; after ReLU without a norm alternatively the output, which is positive at the same positions; with
+            `ELU_OUTPUT` the output.
+        gradient_ND: gradient of the rows after dropout.
+        of_whole_ND: gradient of the rows before dropout.
+        factor: scale of retained elements; with threshold 0 ``kept_ND`` contains the mask.
     """
     g, x = _wide(gradient_ND), _wide(kept_ND)
+    # Threshold 0: no dropout (factor 1), or kept_ND is ReLU's output, whose zeros contain the mask.
     g = g * factor if mask["threshold"] == 0 else noise.dropout(g, ids_N, **mask)
     if activation == ELU_OUTPUT and of_whole_ND is None and mask["threshold"]:
-        x = x / factor
+        x = x / factor  # the saved output is after dropout: undo its scale
     if of_whole_ND is not None:
         g = g + of_whole_ND
     if weight is None or bias is None:
@@ -81,6 +83,7 @@ def nodewise_backward(
     n = (x - mean) * scale
     g = g * _slope(n * weight + bias, activation)
     gw = g * weight
+    # LayerNorm's gradient has no component along the constant vector and along n.
     dx = (gw - gw.mean(1, keepdim=True) - n * (gw * n).mean(1, keepdim=True)) * scale
     return dx.to(kept_ND.dtype), torch.stack([(g * n).sum(0), g.sum(0)])
 

@@ -1,8 +1,8 @@
-"""Counter-based noise in plain PyTorch: Philox4x32-7, sixteen bits for each element.
+"""Counter-based noise in plain PyTorch: Philox4x32-7, 16 bits for each element.
 
 Key: the two halves of the seed. Counter: (global node id, column // 8, epoch, stream). The four words of one block are
-eight 16-bit values, low half first, so column ``c`` owns half ``c % 2`` of word ``(c % 8) // 2``. Sixteen bits bias a
-rounding by at most 2**-17 of a step.
+eight 16-bit values, low half first, so column ``c`` has half ``c % 2`` of word ``(c % 8) // 2``. With 16 bits the bias
+of rounding is at most 2**-17 of a step.
 
 Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), with seven rounds.
 """
@@ -25,7 +25,7 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], seed: int) -> tuple[T
     c0, c1, c2, c3 = counter
     key0, key1 = seed & _WORD, seed >> 32
     for _ in range(ROUNDS):
-        # The product wraps around in int64, but its 64 bits are the right ones.
+        # The product overflows int64, but its 64 bits equal those of the unsigned product.
         product0, product1 = c0 * MULTIPLIERS[0], c2 * MULTIPLIERS[1]
         c0 = ((product1 >> 32) & _WORD) ^ c1 ^ key0
         c1 = product1 & _WORD
@@ -36,7 +36,7 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], seed: int) -> tuple[T
 
 
 def uniform16(ids_N: Tensor, columns: int, *, seed: int, epoch: int, stream: int) -> Tensor:
-    """Sixteen random bits for each row id and column: int32 ``(N, columns)``."""
+    """Generate 16 random bits for each row id and column: int32 ``(N, columns)``."""
     blocks = torch.arange(-(-columns // 8), device=ids_N.device)
     rows_NB, blocks_NB = torch.broadcast_tensors(ids_N.long()[:, None], blocks)
     words = philox((rows_NB, blocks_NB, torch.full_like(rows_NB, epoch), torch.full_like(rows_NB, stream)), seed)
@@ -45,16 +45,16 @@ def uniform16(ids_N: Tensor, columns: int, *, seed: int, epoch: int, stream: int
 
 
 def uniform16_at(ids_E: Tensor, columns_E: Tensor, *, seed: int, epoch: int, stream: int) -> Tensor:
-    """The same bits for single elements ``(ids[e], columns[e])``: int32 ``(E,)``."""
+    """Generate the bits of `uniform16` for single elements ``(ids[e], columns[e])``: int32 ``(E,)``."""
     ids_E, columns_E = ids_E.long(), columns_E.long()
     counter = (ids_E, columns_E // 8, torch.full_like(ids_E, epoch), torch.full_like(ids_E, stream))
-    words_E4 = torch.stack(philox(counter, seed), dim=-1)
+    words_E4 = torch.stack(philox(counter, seed), dim=-1)  # (E, 4)
     word_E = words_E4.gather(1, (columns_E % 8 // 2)[:, None])[:, 0]
     return ((word_E >> (columns_E % 2 * 16)) & 0xFFFF).to(torch.int32)
 
 
 def dropout(x_ND: Tensor, ids_N: Tensor, *, threshold: int, seed: int, epoch: int, stream: int) -> Tensor:
-    """Keep the elements whose bits reach ``threshold`` and multiply them by ``65536 / (65536 - threshold)``."""
+    """Retain elements with bits of at least ``threshold``, multiplied by ``65536 / (65536 - threshold)``."""
     bits_ND = uniform16(ids_N, x_ND.shape[1], seed=seed, epoch=epoch, stream=stream)
     return _masked(x_ND, bits_ND >= threshold, threshold)
 
@@ -62,13 +62,13 @@ def dropout(x_ND: Tensor, ids_N: Tensor, *, threshold: int, seed: int, epoch: in
 def dropout_values(
     values_E: Tensor, ids_E: Tensor, columns_E: Tensor, *, threshold: int, seed: int, epoch: int, stream: int
 ) -> Tensor:
-    """The mask of `dropout` for the stored elements of a sparse matrix."""
+    """Apply `dropout` to the stored elements of a sparse matrix."""
     bits_E = uniform16_at(ids_E, columns_E, seed=seed, epoch=epoch, stream=stream)
     return _masked(values_E, bits_E >= threshold, threshold)
 
 
 def _masked(x: Tensor, kept: Tensor, threshold: int) -> Tensor:
-    # bfloat16 in float32: one rounding at the end, as the compiled kernel does.
+    # bfloat16 is computed in float32 and rounded once at the end, as in the compiled kernel.
     factor = torch.tensor(65536 / (65536 - threshold), dtype=torch.float32, device=x.device)
     wide = x if x.dtype == torch.float64 else x.float()
     return torch.where(kept, wide * factor, 0.0).to(x.dtype)

@@ -1,4 +1,4 @@
-"""The gradients of a residual join in plain PyTorch: ``y = (1 - share) x + share first`` of every layer."""
+"""Gradients of a residual connection in plain PyTorch: ``y = (1 - share) x + share first`` in every layer."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ __all__ = ["residual_backward"]
 
 
 def residual_backward(gradient_ND: Tensor, later_ND: Tensor | None, share: float) -> tuple[Tensor, Tensor]:
-    """Return ``(1 - share) g`` and ``later + share g``: the gradients of ``x``, and of ``first`` so far.
+    """Compute ``(1 - share) g`` and ``later + share g``: the gradient of ``x``, and that of ``first`` so far.
 
     Args:
-        gradient_ND: ``g``, of what the join came to.
-        later_ND: what layers behind this one found for ``first``; ``None``: nothing yet.
+        gradient_ND: ``g``, the gradient of ``y``.
+        later_ND: gradient of ``first`` accumulated by later layers; ``None``: none yet.
+        share: share of ``first``.
     """
     of_first = gradient_ND * share
     return gradient_ND * (1 - share), of_first if later_ND is None else later_ND + of_first

@@ -1,12 +1,12 @@
-"""The rotated codec in plain PyTorch: randomized Hadamard, Lloyd-Max levels, the scale that makes it unbiased.
+"""The rotated codec in plain PyTorch: randomized Hadamard transform, Lloyd-Max levels, and an unbiased scale.
 
-Letters: m rows of one width, D columns, P columns of a window. A row is rotated by *passes*, ``x <- H (s x)``: s are
-random signs and H is the orthonormal Hadamard matrix of order P, on windows of P columns side by side, P the largest
-power of two up to D and `WIDEST`. Where P does not divide D, another pass has one window at the end
-of the row: windows that overlap rotate every column and pad none, so a row has the D codes that it is promised.
+Letters: m rows of one bit-width, D columns, P columns of a window. A row is rotated by *passes*, ``x <- H (s x)``: s
+are random signs and H is the orthonormal Hadamard matrix of order P, on adjacent windows of P columns, P the largest
+power of two up to D and `WIDEST`. If P does not divide D, a further pass has one window at the end of the row:
+overlapping windows rotate every column without padding, so a row has exactly D codes.
 
-float32, every operation rounded by itself, butterflies in the order of their strides; squares and products with levels
-are summed in float64, where they are exact, by 16 lanes: so the compiled kernels can give the same bytes.
+float32, every operation rounded separately, butterflies in the order of their strides; squares and products with levels
+are summed in float64, where each is exact, in 16 lanes, so that the compiled kernels can give identical bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 WIDEST = 4096
-"""Most columns of a window: 16 KiB of float32 stay in a first cache."""
+"""Largest number of columns of a window: 16 KiB of float32 fit into a first-level cache."""
 
 LEVELS = {
     1: (0.7978845608028654,),
@@ -35,21 +35,21 @@ LEVELS = {
         1.2562311973471756, 1.6180463860218834, 2.069017226531378, 2.732589570995156,
     ),
 }  # fmt: skip
-"""Bits -> the positive levels that are best for a standard normal (Lloyd 1982, Max 1960): each is the mean of the
-values that are nearer to it than to any other, ``l = E[z | t < z < t']``, with ``t`` half way between levels. They are
-the limit of Lloyd's iteration in float64, where neither condition is off by more than 1e-12."""
+"""Bits -> optimal positive levels for a standard normal distribution (Lloyd 1982, Max 1960): each is the mean of the
+values nearest to it, ``l = E[z | t < z < t']``, with ``t`` half way between levels. They are the limit of Lloyd's
+iteration in float64, where both conditions hold within 1e-12."""
 
 _LANES = 16
 
 
 def passes(columns: int, rotations: int) -> list[tuple[int, int, int, int]]:
-    """Return the passes over a row: (number of its signs, first column, columns of a window, windows).
+    """Return the passes over a row: (number of the signs, first column, columns of a window, number of windows).
 
     Example:
         >>> passes(256, 1), passes(5, 1)
         ([(0, 0, 256, 1)], [(0, 0, 4, 1), (1, 1, 4, 1)])
     """
-    size = min(WIDEST, 1 << (columns.bit_length() - 1))
+    size = min(WIDEST, 1 << (columns.bit_length() - 1))  # largest power of two up to D, at most WIDEST
     windows = columns // size
     once = [(0, 0, size, windows)]
     if windows * size < columns:
@@ -58,9 +58,10 @@ def passes(columns: int, rotations: int) -> list[tuple[int, int, int, int]]:
 
 
 def row_signs(ids_m: Tensor, columns: int, number: int, *, seed: int, epoch: int, stream: int) -> Tensor:
-    """Signs of a pass, +1 or -1, float32 ``(m, D)``: bit ``c % 32`` of word ``c % 128 // 32`` of a Philox block.
+    """Generate the signs of a pass, +1 or -1, float32 ``(m, D)``: bit ``c % 32`` of word ``c % 128 // 32`` of a block.
 
-    The block is ``c // 128 + number 2^20``: a row is either rotated or rounded by noise, so that no bit is drawn twice.
+    The Philox block is ``c // 128 + number 2^20``: a row is either rotated or rounded stochastically, so no bit is used
+    twice.
     """
     blocks = torch.arange(-(-columns // 128), device=ids_m.device) + (number << 20)
     rows_mB, blocks_mB = torch.broadcast_tensors(ids_m.long()[:, None], blocks)
@@ -70,7 +71,7 @@ def row_signs(ids_m: Tensor, columns: int, number: int, *, seed: int, epoch: int
 
 
 def rotate(x_mD: Tensor, ids_m: Tensor, rotations: int, **noise: int) -> Tensor:
-    """Return ``R x`` of each row."""
+    """Compute ``R x`` of each row."""
     y_mD = x_mD.clone()
     for number, first, size, windows in passes(x_mD.shape[1], rotations):
         of = slice(first, first + size * windows)
@@ -80,7 +81,7 @@ def rotate(x_mD: Tensor, ids_m: Tensor, rotations: int, **noise: int) -> Tensor:
 
 
 def rotate_back(y_mD: Tensor, ids_m: Tensor, rotations: int, **noise: int) -> Tensor:
-    """Return ``R' y`` of each row, the inverse of `rotate`."""
+    """Compute ``R' y`` of each row, the inverse of `rotate`."""
     x_mD = y_mD.clone()
     for number, first, size, windows in reversed(passes(y_mD.shape[1], rotations)):
         of = slice(first, first + size * windows)
@@ -102,7 +103,7 @@ def encode_rotated(
     rotations: int,
     **noise: int,
 ) -> Tensor:
-    """Write codes, scales and spreads; return which rows cannot be encoded, bool ``(n,)``.
+    """Write codes, scales and spreads; return a mask of invalid rows, bool ``(n,)``.
 
     See :func:`gnnqlab.kernels.codec.rotate.encode_rotated`.
     """
@@ -115,9 +116,10 @@ def encode_rotated(
         energy_m = lane_sums(x_mD.double().square())
         y_mD = rotate(x_mD, ids_n[group_m], rotations, **noise)
         codes_mD, levels_mD = _codes(y_mD, (energy_m / x_mD.shape[1]).sqrt().float(), bits)
-        scale_m = (energy_m / lane_sums(y_mD.double() * levels_mD.double())).float()
+        scale_m = (energy_m / lane_sums(y_mD.double() * levels_mD.double())).float()  # S = |x|^2 / <R x, q>
         constant_m = range_m < SMALLEST_RANGE
         bad_n[group_m] = ~torch.isfinite(range_m) | ~(constant_m | torch.isfinite(scale_m))
+        # A constant row stores its sign in the first code and its magnitude as a negative scale.
         codes_mD[constant_m] = 0
         codes_mD[constant_m, 0] = (least_m[constant_m] < 0).long()
         packed_mB = pack(codes_mD, bits)
@@ -141,14 +143,14 @@ def decode_rotated(
     rotations: int,
     **noise: int,
 ) -> None:
-    """Put (or add) the rows into ``out[rows]``; see :func:`gnnqlab.kernels.codec.rotate.decode_rotated`."""
+    """Write (or add) the rows to ``out[rows]``; see :func:`gnnqlab.kernels.codec.rotate.decode_rotated`."""
     columns = out_MD.shape[1]
     for bits in bits_n.unique().tolist():
         group_m = (bits_n == bits).nonzero()[:, 0]
         columns_B = torch.arange(-(-columns * bits // 8), device=payload.device)
         codes_mD = unpack(payload[offsets_n[group_m][:, None] + columns_B], bits, columns).long()
         positive = torch.tensor(LEVELS[bits], dtype=torch.float32, device=payload.device)
-        levels_mD = torch.cat([-positive.flip(0), positive])[codes_mD]
+        levels_mD = torch.cat([-positive.flip(0), positive])[codes_mD]  # codes ascend with the levels
         scale_m1 = scales_n[group_m][:, None]
         values_mD = rotate_back(levels_mD, ids_n[group_m], rotations, **noise) * scale_m1
         constant_m1 = torch.where(codes_mD[:, :1] == 1, scale_m1, -scale_m1)
@@ -158,21 +160,22 @@ def decode_rotated(
 
 
 def _codes(y_mD: Tensor, deviation_m: Tensor, bits: int) -> tuple[Tensor, Tensor]:
-    """Codes, int64, and their levels: level k of ``|y|`` starts at its threshold times the deviation of the row."""
+    """Return codes, int64, and their levels; the thresholds between levels are scaled by the row's deviation."""
     levels = torch.tensor(LEVELS[bits], dtype=torch.float64)
     thresholds = ((levels[1:] + levels[:-1]) / 2).float().tolist()
     place_mD = torch.zeros_like(y_mD, dtype=torch.int64)
     for threshold in thresholds:
-        place_mD += y_mD.abs() > (deviation_m * threshold)[:, None]
+        place_mD += y_mD.abs() > (deviation_m * threshold)[:, None]  # number of thresholds below |y|
     value_mD = levels.float().to(y_mD.device)[place_mD]
     half, negative_mD = 1 << (bits - 1), y_mD < 0
     return torch.where(negative_mD, half - 1 - place_mD, half + place_mD), torch.where(negative_mD, -value_mD, value_mD)
 
 
 def _hadamard(x_mD: Tensor, size: int) -> Tensor:
-    """Return every window of a row times the orthonormal Hadamard matrix of its size."""
+    """Multiply every window of a row by the orthonormal Hadamard matrix of its size."""
     stride, y = 1, x_mD
     while stride < size:
+        # One butterfly stage: pairs of columns at distance ``stride``.
         low, high = y.reshape(x_mD.shape[0], -1, 2, stride).unbind(2)
         y = torch.stack([low + high, low - high], dim=2)
         stride *= 2
@@ -180,7 +183,7 @@ def _hadamard(x_mD: Tensor, size: int) -> Tensor:
 
 
 def lane_sums(terms_mD: Tensor) -> Tensor:
-    """Sums of rows in their own type: column c goes to lane ``c % 16``, and the lanes are then added half to half."""
+    """Sum rows in their own dtype: column c is added to lane ``c % 16``, then the halves of the lanes are added."""
     lines = torch.nn.functional.pad(terms_mD, (0, -terms_mD.shape[1] % _LANES)).unflatten(1, (-1, _LANES))
     lanes = lines[:, 0]
     for line in range(1, lines.shape[1]):

@@ -1,6 +1,6 @@
-"""What codes between a row's ends leave of it at 1, 2 and 4 bits, in plain PyTorch; m rows, D columns.
+"""Expected errors of min-max codes at 1, 2 and 4 bits in plain PyTorch; m rows, D columns.
 
-float32, every operation rounded by itself, summed by 16 lanes as in :mod:`gnnqlab.kernels.reference.rotate`.
+float32, every operation rounded separately, summed in 16 lanes as in :mod:`gnnqlab.kernels.reference.rotate`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ERROR_WIDTHS = (1, 2, 4)
 
 
 def row_errors(x_mD: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what is noted of rows, float32 ``(m, 5)``, and which of them are refused, bool ``(m,)``.
+    """Return the error statistics of rows, float32 ``(m, 5)``, and a mask of invalid rows, bool ``(m,)``.
 
     See :func:`gnnqlab.kernels.codec.row_errors.row_errors`.
     """
@@ -26,10 +26,10 @@ def row_errors(x_mD: Tensor) -> tuple[Tensor, Tensor]:
     constant_m, noted = range_m < SMALLEST_RANGE, []
     for bits in ERROR_WIDTHS:
         zero_m1, scale_m1, _, bad_m = row_parameters(x_mD, bits, torch.bfloat16)
-        at_mD = (x_mD - zero_m1) * (1.0 / scale_m1)
-        fraction_mD = at_mD - at_mD.floor()
-        left_m = lane_sums(fraction_mD * (1.0 - fraction_mD))
-        error_m = scale_m1[:, 0] * left_m.double().sqrt().float()
+        steps_mD = (x_mD - zero_m1) * (1.0 / scale_m1)
+        fraction_mD = steps_mD - steps_mD.floor()
+        variance_m = lane_sums(fraction_mD * (1.0 - fraction_mD))  # in squared steps
+        error_m = scale_m1[:, 0] * variance_m.double().sqrt().float()
         noted.append(torch.where(constant_m, 0.0, torch.where(bad_m, torch.inf, error_m)))
     norm_m = lane_sums(x_mD.double().square()).sqrt().float()
     noted += [torch.where(constant_m, 0.0, norm_m), range_m]

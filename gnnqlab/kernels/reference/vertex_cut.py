@@ -1,4 +1,4 @@
-"""The loops of `gnnqlab.kernels.sparse.vertex_cut` in NumPy, one vector over the parts for each edge."""
+"""The loops of `gnnqlab.kernels.sparse.vertex_cut` in NumPy, vectorized over the parts for each edge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def place_by_cost(
     u: NDArray[np.int32], v: NDArray[np.int32], copies: NDArray[np.uint8], parts: int, hosts: int, limit: int,
     settings: NDArray[np.float64], home: NDArray[np.int32] | None,
 ) -> NDArray[np.int32]:  # fmt: skip
-    """CDFGNN Eq. 24, edge by edge."""
+    """Assign edges one by one by CDFGNN Eq. 24."""
     alpha, beta, gamma, edge_share, node_share = settings.tolist()
     host_of = np.arange(parts) // (parts // hosts)
     has = _unpacked(copies, parts)
@@ -28,8 +28,8 @@ def place_by_cost(
             away += ~at_home[host_of]
         missing = (~has[a]).astype(np.int64) + ~has[b]
         cost = (1.0 - gamma) * missing + gamma * away + load
-        cost[edges_of >= limit] = np.inf
-        chosen = int(cost.argmin())
+        cost[edges_of >= limit] = np.inf  # full parts cannot be chosen
+        chosen = int(cost.argmin())  # the first part on a tie
         part_of[e] = chosen
         edges_of[chosen] += 1
         for node in (a, b):
@@ -44,7 +44,7 @@ def place_by_worth(
     u: NDArray[np.int32], v: NDArray[np.int32], copies: NDArray[np.uint8], loads: NDArray[np.int64], limit: int,
     lam: float, eps: float, degrees: NDArray[np.int64], *, counts: bool,
 ) -> NDArray[np.int32]:  # fmt: skip
-    """HDRF's score, edge by edge."""
+    """Assign edges one by one by HDRF's score."""
     has = _unpacked(copies, len(loads))
     part_of = np.empty(len(u), np.int32)
     for e, (a, b) in enumerate(zip(u.tolist(), v.tolist())):
@@ -56,7 +56,7 @@ def place_by_worth(
         most = loads.max()
         balance = (most - loads).astype(np.float64) / (eps + float(most - loads.min()))
         score = (np.where(has[a], worth_a, 0.0) + np.where(has[b], worth_b, 0.0)) + lam * balance
-        score[loads >= limit] = -np.inf
+        score[loads >= limit] = -np.inf  # full parts cannot be chosen
         chosen = int(score.argmax())
         part_of[e] = chosen
         loads[chosen] += 1
@@ -66,7 +66,7 @@ def place_by_worth(
 
 
 def choose_masters(copies: NDArray[np.uint8], parts: int, hosts: int) -> NDArray[np.int64]:
-    """The rule that the public function states, node by node."""
+    """Choose masters node by node, by the rule of the public function."""
     has = _unpacked(copies, parts)
     on_host = has.reshape(len(has), hosts, parts // hosts).sum(2)
     host_of = np.arange(parts) // (parts // hosts)
@@ -76,10 +76,10 @@ def choose_masters(copies: NDArray[np.uint8], parts: int, hosts: int) -> NDArray
         eligible = np.flatnonzero(has[node] & (host_of == on_host[node].argmax())).tolist()
         chosen = min(eligible, key=lambda part: (mirrors[part], count[part], part))
         owner[node] = chosen
-        mirrors[chosen] += int(has[node].sum()) - 1
+        mirrors[chosen] += int(has[node].sum()) - 1  # replicas other than the master
         count[chosen] += 1
     for node in np.flatnonzero(owner < 0).tolist():
-        owner[node] = int(count.argmin())
+        owner[node] = int(count.argmin())  # nodes without replicas
         count[owner[node]] += 1
     return owner
 

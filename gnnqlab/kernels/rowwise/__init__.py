@@ -1,1 +1,1 @@
-"""Kernels over rows and elements."""
+"""Row-wise and elementwise kernels."""

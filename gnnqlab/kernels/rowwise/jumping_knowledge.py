@@ -1,12 +1,12 @@
-"""What a model's output sees of all its layers, joined and dropped in one pass there and one back (Xu et al., 2018).
+"""Jumping knowledge: join all layers with dropout, in one pass forward and one backward (Xu et al., 2018).
 
-Side by side, every row of every layer is read once and written into its columns of the join, under the mask; back, one
-pass puts the mask on the gradient, and the layers' gradients are its columns, where they lie. Of the largest of each
-element one byte says which layer it came from: the layers themselves need not be kept, and one pass back reads the
-gradient and these bytes, and writes a gradient for each layer. The mask is drawn again, so nobody stores it.
+Concatenation reads every row of every layer once and writes it to its columns of the join, with the mask; the backward
+pass applies the mask to the gradient, and the layers' gradients are views of its columns. The maximum saves one byte
+per element, the index of its layer, so the layers themselves need not be saved; the backward pass reads the gradient
+and these bytes, and writes a gradient for each layer. The mask is generated again instead of being saved.
 
-`gnnqlab.kernels.reference.jumping_knowledge` is the definition. Rows that are not float32, and more than `MOST` layers, run it; so
-they do without compiled kernels, and inside `gnnqlab.kernels.rowwise.nodewise.apart` as steps one after another.
+`gnnqlab.kernels.reference.jumping_knowledge` is the definition. It runs for rows that are not float32, for more than `MOST` layers,
+without compiled kernels, and inside `gnnqlab.kernels.rowwise.nodewise.apart` (as separate steps).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["JOINS", "MOST", "join"]
 
 JOINS = ("cat", "max")
 MOST = 32
-"""Most layers that compiled kernels join at once."""
+"""Largest number of layers that compiled kernels join."""
 
 _MOST_BY_BYTE = 256
 _columns = native.declare("join_columns", "p p i i i p i i i i i p i")
@@ -36,16 +36,16 @@ _largest_backward = native.declare("join_largest_backward", "p i p i i i p i i i
 
 
 def join(layers: Sequence[Tensor], how: str, *, mask: Mask | None = None) -> Tensor:
-    """Return ``drop(join(layers))``; differentiable.
+    """Compute ``drop(join(layers))``; differentiable.
 
     Args:
         layers: T matrices ``(N, D)`` of one float type.
-        how: ``cat``: side by side, ``(N, T D)``; ``max``: the largest of each element, ``(N, D)``, whose gradient goes
-            to the first layer that has it.
-        mask: of the join, as :func:`gnnqlab.kernels.noise.dropout` draws it; none drops nothing.
+        how: ``cat``: concatenation, ``(N, T D)``; ``max``: elementwise maximum, ``(N, D)``, whose gradient goes to the
+            first layer that attains it.
+        mask: dropout mask of the join, as in :func:`gnnqlab.kernels.noise.dropout`; ``None``: no dropout.
 
     Raises:
-        ValueError: if there is no layer, shapes or types differ, the name is unknown, or a mask does not fit.
+        ValueError: if there is no layer, shapes or types differ, the name is unknown, or the mask is invalid.
 
     Example:
         >>> layers = [torch.tensor([[1.0, 4.0]]), torch.tensor([[3.0, 2.0]])]
@@ -74,7 +74,7 @@ def _check(layers: list[Tensor], how: str, mask: Mask | None) -> int:
     if mask is None:
         return 0
     if mask.ids.shape != layers[0].shape[:1]:
-        raise ValueError(f"a mask needs one id a row, got shape {tuple(mask.ids.shape)} for {layers[0].shape[0]} rows")
+        raise ValueError(f"a mask needs one id per row, got {tuple(mask.ids.shape)} for {layers[0].shape[0]} rows")
     noise.check_counter(mask.seed, mask.epoch, mask.stream)
     return noise._threshold(mask.p)
 
@@ -91,7 +91,7 @@ def _fuses(x: Tensor, num_layers: int) -> bool:
 
 
 def _addresses(tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Where matrices begin and how far apart their rows lie, as the C interface reads it: on the host."""
+    """Return addresses and row strides of matrices as host tensors, for the C interface."""
     return torch.tensor([x.data_ptr() for x in tensors]), torch.tensor([x.stride(0) for x in tensors])
 
 
@@ -118,6 +118,7 @@ class _SideBySide(torch.autograd.Function):
         (ids,) = ctx.saved_tensors
         if ctx.place[0]:
             gradient = noise._drop(gradient, ids, *ctx.place)
+        # Views of the gradient's columns, (N, T D) -> T x (N, D), without a copy.
         return None, None, *gradient.split(gradient.shape[1] // ctx.num_layers or 1, 1)
 
 

@@ -1,8 +1,8 @@
-"""A layer that keeps a share of the first rows: ``(1 - share) x + share first``, one pass there and one back.
+"""Residual connection to the initial embeddings, ``(1 - share) x + share first``: one pass forward, one backward.
 
-Forward, both are read once and the join written once. Backward every layer has a part of the gradient of ``first``: it
-is added to that of the layers behind in the same pass, so that two matrices are read and two written, where a pass for
-each gradient and one for their sum would move eight. Nothing is kept for it.
+Forward, both are read once and the result is written once. Backward, every layer contributes to the gradient of
+``first``: it is added to that of later layers in the same pass, which reads two matrices and writes two, while separate
+passes for both gradients and for their sum would move eight. Nothing is saved for backward.
 
 `gnnqlab.kernels.reference.residual` is the definition; float64 and bfloat16 rows run it.
 """
@@ -24,14 +24,13 @@ _backward = native.declare("residual_backward", "p p i f f p p i")
 
 
 def residual(x: Tensor, first: Tensor, share: float) -> tuple[Tensor, Tensor]:
-    """Return ``(1 - share) x + share first`` and ``first``, to be handed to the next layer that joins.
+    """Return ``(1 - share) x + share first`` and ``first``, to be passed to the next layer.
 
-    The numbers are those of ``torch.lerp``, and gradients those of one ``lerp`` a layer, added from the last to the
-    first.
+    Values are identical to ``torch.lerp``, and gradients to one ``lerp`` per layer, added from the last to the first.
 
     Args:
         x, first: rows ``(N, D)`` of one type and shape.
-        share: of ``first``, in [0, 1].
+        share: share of ``first``, in [0, 1].
 
     Raises:
         ValueError: if shapes or types differ, or the share is not in [0, 1].

@@ -1,9 +1,9 @@
-"""Which rows have moved far enough to be sent again, and by what: norms, choice and differences in one pass over them.
+"""Selection of the rows that changed enough to be sent again, with their differences, in one pass.
 
 Shapes: n rows of a call, N source rows, D columns: ``x (N, D)``, ``rows (n,)``, ``held (n, D)``.
-`gnnqlab.kernels.reference.row_change` defines the arithmetic; the compiled kernel chooses the same rows.
+`gnnqlab.kernels.reference.row_change` defines the arithmetic; the compiled kernel selects identical rows.
 
-On CUDA a kernel marks the rows and PyTorch lists them: what is chosen has to be counted by the host in either case.
+On CUDA a kernel marks the rows and PyTorch lists them: the host needs their number in any case.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _row_moves = native.declare("row_moves", "p i i p i p i f p p i")
 
 
 def row_moves(x: Tensor, rows: Tensor, held: Tensor, epsilon: float) -> Tensor:
-    """Return the places i, ascending, where ``max|x[rows[i]] - held[i]| > epsilon max|x[rows[i]]|``.
+    """Return the positions i, ascending, where ``max|x[rows[i]] - held[i]| > epsilon max|x[rows[i]]|``.
 
-    The test of CDFGNN's Algorithm 2. A row that holds NaN or Inf is always among them, so that whoever sends it refuses
-    it.
+    The test of CDFGNN's Algorithm 2. Rows with NaN or Inf are always selected, so that encoding them raises an error.
 
     Args:
         x: float32 ``(N, D)``; a row's stride may exceed D.
-        rows: which rows, int64 ``(n,)``.
-        held: what they are compared with, float32 ``(n, D)``.
-        epsilon: not negative.
+        rows: indices of the rows, int64 ``(n,)``.
+        held: rows to compare with, as last sent, float32 ``(n, D)``.
+        epsilon: relative threshold, not negative.
 
     Returns:
-        int64, as many as moved.
+        int64 ``(k,)`` for k changed rows.
 
     Raises:
-        ValueError: if shapes or types do not fit, or a row is none of x; on CUDA ``raise_refused`` does for the latter.
+        ValueError: if shapes or types do not match, or a row index is invalid; on CUDA ``raise_refused`` raises the
+            latter.
 
     Example:
         >>> held = torch.tensor([[1.0, -4.0], [1.0, -4.0]])
@@ -51,11 +51,11 @@ def row_moves(x: Tensor, rows: Tensor, held: Tensor, epsilon: float) -> Tensor:
 def row_changes(
     x: Tensor, rows: Tensor, held: Tensor, epsilon: float, room: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the places of :func:`row_moves` and by what these rows moved, ``x[rows[i]] - held[i]``, read once.
+    """Return the positions of :func:`row_moves` and the changes of these rows, ``x[rows[i]] - held[i]``, in one pass.
 
     Args:
-        x, rows, held, epsilon: as there.
-        room: where differences may be put, float32, at least ``n * D`` numbers; by default new memory.
+        x, rows, held, epsilon: as for :func:`row_moves`.
+        room: buffer for the differences, float32, at least ``n * D`` elements; allocated by default.
 
     Returns:
         int64 ``(k,)`` and float32 ``(k, D)``.
@@ -71,11 +71,11 @@ def row_changes(
 
 
 def _found(x: Tensor, rows: Tensor, held: Tensor, epsilon: float, changes: Tensor | None) -> Tensor:
-    """Return the places, and put differences in front of ``changes`` ``(n, D)``."""
+    """Return the positions, and write the differences to the first rows of ``changes`` ``(n, D)``."""
     fits = x.dim() == 2 and rows.dim() == 1 and held.shape == (rows.numel(), x.shape[1])
     if not fits or x.dtype != torch.float32 or held.dtype != torch.float32 or rows.dtype != torch.int64:
         raise ValueError(
-            "rows and what is held must be float32 (N, D) and (n, D) with n places int64, got "
+            "x and held must be float32 (N, D) and (n, D), rows int64 (n,), got "
             f"{describe(x)}, {describe(held)} and {describe(rows)}"
         )
     plain = (x.stride(1) == 1 and held.is_contiguous()) or x.shape[1] <= 1
@@ -86,7 +86,8 @@ def _found(x: Tensor, rows: Tensor, held: Tensor, epsilon: float, changes: Tenso
             x, x.shape[0], x.stride(0), held, x.shape[1], rows, rows.numel(), epsilon, found, changes, native.threads()
         )
         if count < 0:
-            raise ValueError(f"rows must lie in [0, {x.shape[0]}), got one that does not, at place {-1 - count}")
+            raise ValueError(f"rows must lie in [0, {x.shape[0]}), got one outside at position {-1 - count}")
+        # Few positions are copied, so that a short result does not keep the whole buffer alive.
         return found[:count].clone() if count < rows.numel() // 2 else found[:count]
     if rows.numel() and x.shape[1] and plain and native.active(x.device):
         places = _marked(x, rows, held, epsilon).nonzero().flatten()
@@ -98,7 +99,7 @@ def _found(x: Tensor, rows: Tensor, held: Tensor, epsilon: float, changes: Tenso
 
 
 def _marked(x: Tensor, rows: Tensor, held: Tensor, epsilon: float) -> Tensor:
-    """Return 1 for each row that moved, uint8 ``(n,)``: CUDA's part of the choice."""
+    """Mark changed rows by 1 with the CUDA kernel, uint8 ``(n,)``."""
     moved = torch.empty(rows.numel(), dtype=torch.uint8, device=x.device)
     run_noting(_moved_rows, x, x.shape[0], x.stride(0), held, x.shape[1], rows, rows.numel(), epsilon, moved)
     return moved

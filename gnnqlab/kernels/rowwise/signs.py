@@ -1,4 +1,4 @@
-"""One bit an element: which elements are positive, which is all that the gradient of a rectifier needs."""
+"""One sign bit per element (positive or not), sufficient for the gradient of ReLU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PLACES = 2 ** torch.arange(8, dtype=torch.uint8)
 
 
 def pack_positive(x: Tensor) -> Tensor:
-    """Return which elements are positive, eight a byte, lowest bit first: uint8, ``ceil(numel / 8)`` of them.
+    """Pack the mask of positive elements, eight per byte, lowest bit first: uint8 ``(ceil(numel / 8),)``.
 
     Example:
         >>> pack_positive(torch.tensor([[0.5, -1.0, 0.0], [2.0, 3.0, float("nan")]])).tolist() == [1 + 8 + 16]
@@ -21,12 +21,12 @@ def pack_positive(x: Tensor) -> Tensor:
     positive = (x > 0).flatten()
     if positive.is_cpu:
         return torch.from_numpy(np.packbits(positive.numpy(), bitorder="little"))
-    padded = torch.nn.functional.pad(positive, (0, -positive.numel() % 8)).view(-1, 8)
+    padded = torch.nn.functional.pad(positive, (0, -positive.numel() % 8)).view(-1, 8)  # eight flags per byte
     return (padded * _PLACES.to(x.device)).sum(1, dtype=torch.uint8)
 
 
 def unpack_positive(packed: Tensor, shape: torch.Size) -> Tensor:
-    """Return what :func:`pack_positive` packed, bool of the shape that it had."""
+    """Unpack the result of :func:`pack_positive` to a bool tensor of the original shape."""
     count = shape.numel()
     if packed.is_cpu:
         bits = torch.from_numpy(np.unpackbits(packed.numpy(), count=count, bitorder="little"))

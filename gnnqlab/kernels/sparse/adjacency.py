@@ -1,4 +1,4 @@
-"""A sparse matrix by rows, its checks, and its transpose, which is built once."""
+"""Sparse matrix in CSR format, with its checks and its cached transpose."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _transpose = native.declare("transpose", "p p p i i p p p p i")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Adjacency:
-    """A sparse matrix by rows (CSR): row ``i`` sums the columns ``indices[indptr[i]:indptr[i + 1]]``.
+    """A sparse matrix in CSR format: row ``i`` sums the columns ``indices[indptr[i]:indptr[i + 1]]``.
 
     ``indptr (rows + 1,)`` int64, ``indices (E,)`` int32 in ``[0, num_columns)`` in any order and possibly repeated,
-    ``weights (E,)`` float32 or None for a plain sum. The tensors are checked once, here, and must not change after.
+    ``weights (E,)`` float32 or None for weights of 1. The tensors are checked once, here, and must not change later.
 
     Raises:
-        ValueError: if the tensors do not describe such a matrix.
+        ValueError: if the tensors are not a valid CSR matrix.
 
     Example:
         >>> adj = Adjacency(torch.tensor([0, 2, 2]), torch.tensor([0, 2], dtype=torch.int32), num_columns=3)
@@ -54,7 +54,7 @@ class Adjacency:
         turned: Adjacency | None = None,
         turned_edges: Tensor | None = None,
     ) -> Adjacency:
-        """A matrix from tensors of another one: not checked again, and a given transpose is not built again."""
+        """Build a matrix from tensors already checked, optionally with its transpose, which is then not built."""
         matrix = object.__new__(cls)
         known = {"transposed": turned, "transposed_edges": turned_edges}
         matrix.__dict__.update(indptr=indptr, indices=indices, weights=weights, num_columns=num_columns)
@@ -78,7 +78,7 @@ class Adjacency:
         return self.indptr.device
 
     def to(self, device: torch.device | str) -> Adjacency:
-        """The same matrix on another device (itself if it is there already)."""
+        """Return the matrix on another device, or itself if it is there already."""
         if torch.device(device) == self.device:
             return self
         weights = None if self.weights is None else self.weights.to(device)
@@ -86,13 +86,13 @@ class Adjacency:
 
     @cached_property
     def transposed(self) -> Adjacency:
-        """The matrix by columns, built once; each column's rows ascend, each weight stays with its edge."""
+        """Transposed matrix with its weights, cached; indices ascend within each of its rows."""
         indptr, indices, weights, _ = _transposition(self, edges=False)
         return Adjacency.of_checked(indptr, indices, weights, num_columns=self.num_rows)
 
     @cached_property
     def by_edge(self) -> Adjacency:
-        """The matrix with a column an edge, ``(M, E)``: it sums what edges have, with the same weights, built once.
+        """Matrix with one column per edge, ``(M, E)``, and identical weights: it sums edge values; cached.
 
         Example:
             >>> from gnnqlab.kernels.sparse.aggregate import aggregate
@@ -101,16 +101,16 @@ class Adjacency:
             [3.0, 4.0]
         """
         if self.num_edges >= 2**31:
-            raise ValueError(f"a column an edge needs fewer than 2**31 of them, got {self.num_edges}; use more workers")
+            raise ValueError(f"columns by edge need fewer than 2**31 edges, got {self.num_edges}; use more workers")
         columns = torch.arange(self.num_edges, dtype=torch.int32, device=self.device)
         return Adjacency.of_checked(self.indptr, columns, self.weights, num_columns=self.num_edges)
 
     @cached_property
     def transposed_edges(self) -> Tensor:
-        """For each edge of ``transposed`` its place among this matrix's edges, int32."""
+        """Index in this matrix of each edge of ``transposed``, int32 ``(E,)``."""
         if self.num_edges >= 2**31:
             raise ValueError(
-                f"edge places need fewer than 2**31 edges a worker, got {self.num_edges}; use more workers"
+                f"edge indices need fewer than 2**31 edges per worker, got {self.num_edges}; use more workers"
             )
         return _transposition(self, edges=True)[3]
 

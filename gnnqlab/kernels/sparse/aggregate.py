@@ -1,7 +1,7 @@
 """Weighted neighbour sums (SpMM) over a CSR adjacency, from one or two source buffers.
 
-Shapes: N owned rows, H halo rows, D features, E edges. Column ``c`` of an adjacency is row ``c`` of ``x`` and, from N
-on, row ``c - N`` of ``halo``: the halo is never copied behind the owned rows.
+Shapes: N owned rows, H halo rows, D features, E edges. Column ``c`` of an adjacency is row ``c`` of ``x`` or, from N
+on, row ``c - N`` of ``halo``: owned and halo rows need not be concatenated.
 
 A sparse feature matrix is an adjacency as well: its rows are nodes, its columns features, its weights the stored
 values, so ``aggregate(features, weight)`` is ``X @ W`` and its gradient ``X.T @ dY``.
@@ -28,7 +28,7 @@ _Rows = Tensor | QuantizedRows | PairedRows
 
 
 class _Source(NamedTuple):
-    """Rows, of codes their scales, and how many columns they have."""
+    """Rows or codes, scales of codes, and the number of columns."""
 
     rows: Tensor
     scales: Tensor | None
@@ -36,7 +36,7 @@ class _Source(NamedTuple):
 
 
 def quantize_rows(x_ND: Tensor) -> QuantizedRows:
-    """Round each row to int8, to nearest, with the scale ``max|x| / 127``; a row of zeros gets scale 0.
+    """Quantize each row to int8, to nearest, with scale ``max|x| / 127``; a row of zeros has scale 0.
 
     Example:
         >>> quantize_rows(torch.tensor([[-127.0, 1.0, 2.4]])).codes.tolist()
@@ -65,16 +65,18 @@ def spmm(
     threads.
 
     Args:
-        adj: the matrix; with ``transposed`` its transpose is used (``adj.transposed``, built at the first use).
-        x: the rows of columns ``0..N-1``, ``(N, D)`` float32, bfloat16, ``QuantizedRows`` or ``PairedRows`` (sums are
-            float32 for all four; float64 only in the reference). Rows may lie further apart than D. Packed rows are
-            unpacked in registers, and give the sums of the same codes unpacked to the bit.
-        halo: the rows of columns ``N..``, like ``x``. Without it the rows asked for must not use such columns.
+        adj: the matrix.
+        x: rows of the columns ``0..N-1``, ``(N, D)`` float32, bfloat16, ``QuantizedRows`` or ``PairedRows`` (sums are
+            float32 for all four; float64 only in the reference). A row's stride may exceed D. Packed rows are unpacked
+            in registers; sums are bit-identical to those of unpacked codes.
+        halo: rows of the columns ``N..``, like ``x``. Without it the computed rows must not use such columns.
         rows: ``(start, stop)``; only these rows of the matrix are computed.
-        out: ``(stop - start, D)``, written (with ``accumulate`` added to) and returned; made if not given.
+        transposed: True to use the transpose (``adj.transposed``, built at the first use).
+        out: ``(stop - start, D)``, written and returned; allocated by default.
+        accumulate: True to add to ``out``.
 
     Raises:
-        ValueError: if shapes, dtypes, devices or the row range do not fit together.
+        ValueError: if shapes, dtypes, devices or the row range do not match.
     """
     matrix = adj.transposed if transposed else adj
     start, stop = (0, matrix.num_rows) if rows is None else rows
@@ -93,11 +95,11 @@ def spmm(
 def aggregate(adj: Adjacency, x: Tensor) -> Tensor:
     """Sum each row's neighbours, differentiable in ``x``: ``out = A @ x``, ``dx = A.T @ dout``.
 
-    The weights of the adjacency are constants. The transpose is built at the first backward pass; touch
-    ``adj.transposed`` before ``torch.compile``, which cannot look into the building of it.
+    The weights of the adjacency are constants. The transpose is built at the first backward pass; access
+    ``adj.transposed`` before ``torch.compile``, which cannot trace its construction.
 
     Args:
-        adj: ``(M, N)`` sparse, square or not.
+        adj: sparse matrix ``(M, N)``.
         x: ``(N, D)`` float32 or bfloat16 (the sum is float32 either way).
 
     Returns:
@@ -118,7 +120,7 @@ def aggregate(adj: Adjacency, x: Tensor) -> Tensor:
 
 
 class _EagerAggregate(torch.autograd.Function):
-    """What the operator below does, with a quarter of its overhead."""
+    """Eager version of the operator below, with a quarter of its overhead."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, adj: Adjacency) -> Tensor:
@@ -130,7 +132,7 @@ class _EagerAggregate(torch.autograd.Function):
         return _EagerAggregate.apply(grad, ctx.adj.transposed).to(ctx.dtype), None
 
 
-# The operator that a compiled graph sees: the matrix, its transpose (needed for a gradient only) and the rows.
+# Operator for compiled graphs, with the matrix, its transpose (for a gradient only) and the rows as arguments.
 def _operator(*inputs: Any) -> Tensor:
     csr, x = inputs[:3], inputs[-1]
     return _sum_rows(csr, 0, csr[0].numel() - 1, _source(x), None, None, False)
@@ -172,7 +174,7 @@ def _sum_rows(
     out: Tensor | None,
     accumulate: bool,
 ) -> Tensor:
-    """The product of checked operands."""
+    """Compute the product of checked operands."""
     if source.rows.dtype == torch.uint8 and not native.active(source.rows.device):
         source, halo_source = _unpacked(source), None if halo_source is None else _unpacked(halo_source)
     x, scales, columns = source
@@ -185,6 +187,7 @@ def _sum_rows(
         return out.add_(summed) if accumulate else out.copy_(summed)
     if out is None:
         out = empty_in_huge_pages(x, stop - start, columns)
+    # The kernel needs unit column stride; a strided out is computed in a copy.
     x, into = _unit_columns(x), _unit_columns(out)
     halo = None if halo is None else _unit_columns(halo)
     indptr, indices, weights = csr
@@ -217,7 +220,7 @@ def _sum_rows(
 
 
 def _unit_columns(rows: Tensor) -> Tensor:
-    """The rows with neighbouring columns side by side; they may still lie further apart than their length."""
+    """Return rows with unit column stride; the row stride may exceed the number of columns."""
     return rows if rows.stride(1) == 1 or rows.shape[1] <= 1 else rows.contiguous()
 
 

@@ -3,8 +3,8 @@
 Shapes: N owned rows, H halo rows, R rows of the adjacency, E edges in its order, K heads, F features of a head. As in
 ``aggregate``, column ``c`` is row ``c`` of the owned buffer and, from N on, row ``c - N`` of the halo buffer.
 
-`attend` keeps nothing per edge: its backward pass finds each edge's attention again from two numbers a row. The parts
-(`sddmm_add`, `sddmm_dot`, `segment_softmax`, `weighted_sum`) are there for other kinds of attention.
+`attend` saves nothing per edge: its backward pass recomputes each edge's attention from two numbers per row. The parts
+(`sddmm_add`, `sddmm_dot`, `segment_softmax`, `weighted_sum`) serve other kinds of attention.
 """
 
 from __future__ import annotations
@@ -56,20 +56,22 @@ def attend(
 
     ``a_e = softmax over the row's edges of leaky(source_logits[u] + target_logits[i])`` and
     ``out[i] = sum_e a_e values[u]`` (GAT, Velickovic et al. 2018, equations 2 to 4; the logit is the sum of a
-    source half and a target half). Touch ``adj.transposed_edges`` before ``torch.compile`` if there is a gradient: the
-    compiler cannot look into the building of it.
+    source half and a target half). If a gradient is needed, access ``adj.transposed_edges`` before ``torch.compile``,
+    which cannot trace its construction.
 
     Args:
-        adj: who attends to whom; its weights are not used.
-        values: ``(N, K, F)``; ``source_logits`` ``(N, K)``, ``target_logits`` ``(R, K)``.
-        halo_values: ``(H, K, F)`` and ``halo_logits`` ``(H, K)`` of the columns from N on, or None for neither.
-        slope: of the leaky rectifier, in (0, 1].
+        adj: edges from sources (columns) to targets (rows); its weights are not used.
+        values: ``(N, K, F)``.
+        source_logits: ``(N, K)``.
+        target_logits: ``(R, K)``.
+        halo_values, halo_logits: ``(H, K, F)`` and ``(H, K)`` of the columns from N on, or None for both.
+        slope: negative slope of the leaky ReLU, in (0, 1].
 
     Returns:
         ``(R, K, F)``; zeros for a row without edges.
 
     Raises:
-        ValueError: if shapes or types do not fit together.
+        ValueError: if shapes or types do not match.
 
     Example:
         >>> adj = Adjacency(torch.tensor([0, 2, 2]), torch.tensor([0, 1], dtype=torch.int32), num_columns=2)
@@ -94,7 +96,7 @@ def attend(
 
 
 class _EagerAttend(torch.autograd.Function):
-    """What the operator below does, with less overhead and the transpose built only for a backward pass."""
+    """Eager version of the operator below, with less overhead and the transpose built only in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, adj: Adjacency, *operands: Any) -> Tensor:
@@ -111,12 +113,13 @@ class _EagerAttend(torch.autograd.Function):
 
 
 def _gradients(adj: Adjacency, saved: tuple[Tensor, ...], slope: float) -> tuple[Tensor | None, ...]:
-    """Of the five operands, from them (the last two may be None), the sums, their statistics and their gradient."""
+    """Compute the gradients of the five operands (the last two may be None) from them, results and statistics."""
     values, source, target, halo_values, halo_source, out, stats, grad = saved
     num_owned = values.shape[0]
     edge_grads = grad.new_empty((adj.num_edges, source.shape[1]))
     packed = pack_rows(target, stats, grad, out)
     owned = attend_columns(adj, values, source, packed, grad, edge_grads, columns=(0, num_owned), slope=slope)
+    # Halo columns are a separate range, since their gradients are sent to other workers.
     halo: tuple[Tensor | None, Tensor | None] = (None, None)
     if halo_values is not None and halo_source is not None:
         columns = (num_owned, adj.num_columns)
@@ -124,7 +127,7 @@ def _gradients(adj: Adjacency, saved: tuple[Tensor, ...], slope: float) -> tuple
     return *owned, segment_sum(adj, edge_grads), *halo
 
 
-# The operators that a compiled graph sees: the matrix, its transpose (needed for a gradient only) and the operands.
+# Operators for compiled graphs, with the matrix, its transpose (for a gradient only) and the operands as arguments.
 def _matrix(
     num_columns: int,
     indptr: Tensor,
@@ -170,7 +173,7 @@ def _operator_backward(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor
 def _backward_operator(*inputs: Any) -> tuple[Tensor, ...]:
     matrix, operands, slope = inputs[:5], inputs[5:-1], inputs[-1]
     adj = _matrix(_num_columns(operands[0], operands[3]), *matrix)
-    # A schema knows no optional results: without a halo its gradients are empty.
+    # A schema has no optional results: without a halo its gradients are empty tensors.
     return tuple(operands[0].new_empty(0) if part is None else part for part in _gradients(adj, operands, slope))
 
 

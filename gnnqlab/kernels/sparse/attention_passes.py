@@ -1,4 +1,4 @@
-"""The passes of attention over ranges: rows forward, columns backward, for callers that overlap them with messages.
+"""Attention over ranges: rows forward, columns backward, for callers that overlap them with the exchange.
 
 Shapes as in ``attention``: N owned rows, H halo rows, R rows of the adjacency, C columns, E edges, K heads, F features
 of a head.
@@ -34,16 +34,17 @@ def attend_rows(
     rows: tuple[int, int] | None = None,
     out: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """`attend` for some rows, with no gradient recorded: for a caller that overlaps rows with messages.
+    """Compute `attend` for a range of rows; no gradient is recorded.
 
     Args:
-        rows: ``(start, stop)``; rows that use no halo column may be asked for without the halo.
-        target_logits: of all rows of the adjacency, ``(R, K)``.
-        out: ``(stop - start, K, F)``, written; made if not given.
+        adj, values, source_logits, halo_values, halo_logits, slope: as for `attend`.
+        target_logits: logits of all rows of the adjacency, ``(R, K)``.
+        rows: ``(start, stop)``; rows that use no halo column may be computed without the halo.
+        out: ``(stop - start, K, F)``, written; allocated by default.
 
     Returns:
         The sums, and ``stats`` ``(stop - start, 2, K)``: each row's largest logit and reciprocal sum, for the backward
-        pass. Those of row ranges are put together by ``torch.cat``.
+        pass. Concatenate those of row ranges with ``torch.cat``.
     """
     start, stop = (0, adj.num_rows) if rows is None else rows
     if not 0 <= start <= stop <= adj.num_rows:
@@ -88,7 +89,7 @@ def attend_rows(
 
 
 def pack_rows(target_logits: Tensor, stats: Tensor, grad: Tensor, out: Tensor) -> Tensor:
-    """What the backward pass needs of each row, ``(R, 4, K)``: target logit, stats, and ``<grad, out>``."""
+    """Pack the inputs of the backward pass of each row, ``(R, 4, K)``: target logit, stats, and ``<grad, out>``."""
     return torch.cat((target_logits.unsqueeze(1), stats, (grad * out).sum(-1).unsqueeze(1)), 1)
 
 
@@ -103,13 +104,17 @@ def attend_columns(
     columns: tuple[int, int],
     slope: float = 0.2,
 ) -> tuple[Tensor, Tensor]:
-    """The backward pass of `attend` for some columns: the owned ones, or the halo's, whose gradients go home.
+    """Compute the backward pass of `attend` for a range of columns: owned ones, or halo ones, sent to their owners.
 
     Args:
-        values: ``(C, K, F)`` and ``source_logits`` ``(C, K)`` of just these columns.
-        packed: ``(R, 4, K)`` from `pack_rows`; ``grad`` ``(R, K, F)``: the gradient of the sums.
-        edge_grads: ``(E, K)``; the places of these columns' edges are written. Once all columns have been asked for,
+        adj: as for `attend`.
+        values, source_logits: ``(C, K, F)`` and ``(C, K)`` of these columns only.
+        packed: ``(R, 4, K)`` from `pack_rows`.
+        grad: gradient of the sums, ``(R, K, F)``.
+        edge_grads: ``(E, K)``; the entries of these columns' edges are written. After all columns,
             ``segment_sum(adj, edge_grads)`` is the gradient of the target logits.
+        columns: ``(start, stop)``.
+        slope: as for `attend`.
 
     Returns:
         The gradients of ``values`` and ``source_logits``.
@@ -132,7 +137,7 @@ def attend_columns(
             grad,
             slope,
         )
-        edge_grads[adj.transposed_edges[first:last].long()] = grads
+        edge_grads[adj.transposed_edges[first:last].long()] = grads  # from column order to row order
         return values_grad, source_grad
     values, grad = head_rows(values), head_rows(grad)
     source_logits, packed = source_logits.contiguous(), packed.contiguous()

@@ -1,8 +1,8 @@
-"""Sums of several heads on codes: one pass over three matrices, or a pass of two for each head, by a measured choice.
+"""Aggregation of several heads on codes: all heads in one pass, or one pass per head, whichever is measured as faster.
 
-TANGO (section 3.3, SPMM) picks between one product of the graph, all heads' weights and all rows, and one product of a
-weighed graph and rows for each head. The first reads the graph once and fetches whole rows; the second has the better
-kernel where a head is wide. Where one overtakes the other is a property of the machine, so it is measured.
+TANGO (section 3.3, SPMM) chooses between one product of the graph, all heads' weights and all rows, and one product of
+a weighted graph and rows for each head. The first reads the graph once and fetches whole rows; the second has the
+faster kernel for wide heads. The crossover depends on the machine, so it is measured.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["WAYS", "head_sums", "measured_ways"]
 
 WAYS = ("measured", "together", "apart")
 _LEAST_EDGES = 1 << 14
-"""Below them a choice is worth less than the looking."""
+"""Minimum number of edges for a measurement, which costs more than it gains on smaller graphs."""
 _TRIES = 2
 
 _Case = tuple[int, int, int, int, int]
@@ -30,19 +30,19 @@ _measured: dict[_Case, str] = {}
 
 
 def head_sums(adj: Adjacency, weights: Tensor, x: QuantizedRows, *, heads: int, way: str = "measured") -> Tensor:
-    """``out[i, k] = sum_e weights[e, k] x[source of e, k]``, float32 ``(R, K, F)``; no gradient is recorded.
+    """Compute ``out[i, k] = sum_e weights[e, k] x[source of e, k]``, float32 ``(R, K, F)``; no gradient is recorded.
 
-    Compiled, both ways add the same terms in the same order: what is chosen changes the time alone, not a bit of the
-    sums. On CUDA, where a measurement would wait for the device, and without compiled kernels ``"measured"`` is
+    The compiled kernels add terms in the same order either way, so the choice affects the time only, and results are
+    bit-identical. On CUDA, where a measurement would synchronize, and without compiled kernels, ``"measured"`` means
     ``"together"``.
 
     Args:
-        weights, x, heads: as for :func:`gnnqlab.kernels.sparse.int8_edges.int8_weighted_sum`.
-        way: ``"together"``, one pass; ``"apart"``, one for each head; ``"measured"``, the faster of the two, timed by
+        adj, weights, x, heads: as for :func:`gnnqlab.kernels.sparse.int8_edges.int8_weighted_sum`.
+        way: ``"together"``, one pass; ``"apart"``, one pass per head; ``"measured"``, the faster of the two, timed at
             the first sum of its kind (heads, features, and edges and rows to a power of two) in this process.
 
     Raises:
-        ValueError: if the way is unknown or a shape does not fit.
+        ValueError: if ``way`` is unknown or a shape does not match.
 
     Example:
         >>> import torch
@@ -70,12 +70,12 @@ def head_sums(adj: Adjacency, weights: Tensor, x: QuantizedRows, *, heads: int, 
 
 
 def measured_ways() -> dict[tuple[int, int, int, int, int], str]:
-    """Return what was chosen by now, by (heads, features, bits of edges, bits of columns, threads)."""
+    """Return the choices so far, by (heads, features, bit length of edges, bit length of columns, threads)."""
     return dict(_measured)
 
 
 def _faster(**ways: Callable[[], object]) -> str:
-    """Return the name whose best of some interleaved calls was the shortest."""
+    """Return the name of the function with the shortest time, the minimum of interleaved calls."""
     seconds = dict.fromkeys(ways, float("inf"))
     for _ in range(_TRIES):
         for name, run in ways.items():
@@ -87,8 +87,8 @@ def _faster(**ways: Callable[[], object]) -> str:
 
 def _apart(adj: Adjacency, weights: Tensor, x: QuantizedRows, heads: int) -> Tensor:
     if x.shape[1] % heads or weights.shape != (adj.num_edges, heads):
-        return int8_weighted_sum(adj, weights, x, heads=heads)  # says what does not fit
-    features = x.shape[1] // heads
+        return int8_weighted_sum(adj, weights, x, heads=heads)  # raises the error of wrong shapes
+    features = x.shape[1] // heads  # F
     out = empty_in_huge_pages(x.codes, adj.num_rows, heads, features)
     for head in range(heads):
         matrix = Adjacency.of_checked(

@@ -1,6 +1,6 @@
-"""Products along edges whose rows are int8 codes: sums are float32, a row's scale meets its edges (TANGO, section 3.3).
+"""Edge products on rows of int8 codes, with float32 sums; the row's scale is applied per edge (TANGO, section 3.3).
 
-A quarter of float32's bytes is fetched for a row that lies anywhere in memory, and that is what these products cost.
+These products are bound by random reads of rows, and a row of codes has a quarter of the bytes of float32.
 Shapes: N rows by column, R rows of the adjacency, E edges in its order, K heads of F features, D columns.
 """
 
@@ -39,10 +39,10 @@ _quantized_sum = native.declare("quantized_sum", "p p i p i i p i f p i i i i p 
 
 
 def incidence(adj: Adjacency, *, by_column: bool = False) -> Adjacency:
-    """Return the matrix that sums rows of edges at the edges' ends: a row for each node, a column for each edge.
+    """Build the matrix that sums edge rows at the edges' ends: one row per node, one column per edge.
 
-    The adjacency lists its edges by destination, so at destinations (the rows of ``adj``) each sum streams through rows
-    that lie one after another. At sources (``by_column``) they lie anywhere. Multiply with
+    The adjacency lists its edges by destination, so sums at destinations (the rows of ``adj``) read consecutive rows;
+    sums at sources (``by_column``) read rows in random order. Multiply with
     :func:`gnnqlab.kernels.sparse.aggregate.spmm`, which takes float32, bfloat16 and int8 rows ``(E, D)``.
 
     Example:
@@ -61,19 +61,20 @@ def incidence(adj: Adjacency, *, by_column: bool = False) -> Adjacency:
 def quantized_sum(
     adj: Adjacency, x: Tensor, *, bits: int = 8, scale: str = "row", noise: Noise | None = None
 ) -> Tensor:
-    """Return ``spmm(adj, quantize(x, ...))``, the same bits, without writing a code; no gradient is recorded.
+    """Compute ``spmm(adj, quantize(x, ...))``, bit-identical, without storing codes; no gradient is recorded.
 
-    For rows of edges, each of which one sum takes: the codes of a row would be written, read once and dropped. What is
-    left is one reading of ``x`` (two with one scale for all), which a float32 sum needs as well, so codes save this sum
-    no memory traffic; they do where several products take them.
+    For edge rows, which enter one sum each: their codes would be written, read once and freed. The kernel reads ``x``
+    once (twice with one scale for all), as a float32 sum does, so codes reduce no memory traffic here; they do if
+    several products use them.
 
     Args:
-        adj: without weights, as :func:`incidence` makes it.
-        x: float32 ``(N, D)`` by column; bits, scale and noise as for :func:`gnnqlab.kernels.codec.quantize.quantize`.
+        adj: matrix without weights, from :func:`incidence`.
+        x: rows by column, float32 ``(N, D)``.
+        bits, scale, noise: as for :func:`gnnqlab.kernels.codec.quantize.quantize`.
 
     Raises:
-        NonFiniteRow: if a row that a sum takes holds NaN or Inf; on CUDA ``raise_refused`` does.
-        ValueError: if a setting is unknown or a shape does not fit.
+        NonFiniteRow: if a summed row holds NaN or Inf; on CUDA ``raise_refused`` raises it.
+        ValueError: if a setting is unknown or a shape does not match.
 
     Example:
         >>> adj = Adjacency(torch.tensor([0, 2]), torch.tensor([0, 1], dtype=torch.int32), num_columns=2)
@@ -82,7 +83,7 @@ def quantized_sum(
     """
     check_bits(bits)
     if adj.weights is not None or x.shape[0] != adj.num_columns:
-        raise ValueError(f"rows to sum must be {adj.num_columns} without weights of edges, got {describe(x)}")
+        raise ValueError(f"quantized_sum needs {adj.num_columns} rows and a matrix without weights, got {describe(x)}")
     natively = x.dtype == torch.float32 and x.dim() == 2 and native.active(x.device) and x.numel() > 0
     if not natively or scale not in SCALES:
         return spmm(adj, quantize(x, bits=bits, scale=scale, noise=noise))
@@ -92,7 +93,7 @@ def quantized_sum(
     largest = largest_magnitude(x) if scale == "tensor" else None
     if largest is not None and x.is_cpu and not bool(largest.isfinite()):
         raise_or_note(~torch.isfinite(x).all(1))
-    ids = None if noise is None else noise.ids[adj.indices]
+    ids = None if noise is None else noise.ids[adj.indices]  # in the order of the summed terms
     counter = (0, 0, 0) if noise is None else (noise.seed, noise.epoch, noise.stream)
     out = empty_in_huge_pages(x, adj.num_rows, x.shape[1])
     refusal = run_noting(
@@ -106,10 +107,12 @@ def quantized_sum(
 
 
 def int8_sddmm_add(adj: Adjacency, x: QuantizedRows, y: QuantizedRows) -> Tensor:
-    """``out[e] = x[source of e] + y[row of e]``, float32 ``(E, D)``, widened on the fly; no gradient is recorded.
+    """Compute ``out[e] = x[source of e] + y[row of e]``, float32 ``(E, D)``, from codes; no gradient is recorded.
 
     Args:
-        x: ``(N, D)`` by column; ``y`` ``(R, D)`` by row.
+        adj: the edges.
+        x: rows by column, ``(N, D)``.
+        y: rows by row, ``(R, D)``.
 
     Example:
         >>> adj = Adjacency(torch.tensor([0, 1]), torch.tensor([0], dtype=torch.int32), num_columns=1)
@@ -127,12 +130,15 @@ def int8_sddmm_add(adj: Adjacency, x: QuantizedRows, y: QuantizedRows) -> Tensor
 
 
 def int8_sddmm_dot(adj: Adjacency, x: QuantizedRows, y: QuantizedRows, *, heads: int = 1) -> Tensor:
-    """``out[e, k] = <x[source of e, k], y[row of e, k]>``, float32 ``(E, K)``; no gradient is recorded.
+    """Compute ``out[e, k] = <x[source of e, k], y[row of e, k]>``, float32 ``(E, K)``; no gradient is recorded.
 
-    Codes are multiplied and summed as integers (exact below 2**24, in float32 lanes), then meet both scales.
+    Codes are multiplied and summed as integers (exact below 2**24, in float32 lanes), then multiplied by both scales.
 
     Args:
-        x: ``(N, K * F)`` by column, ``y`` ``(R, K * F)`` by row, heads side by side.
+        adj: the edges.
+        x: rows by column, ``(N, K * F)``, heads concatenated.
+        y: rows by row, ``(R, K * F)``.
+        heads: K.
 
     Example:
         >>> adj = Adjacency(torch.tensor([0, 1]), torch.tensor([0], dtype=torch.int32), num_columns=1)
@@ -150,11 +156,13 @@ def int8_sddmm_dot(adj: Adjacency, x: QuantizedRows, y: QuantizedRows, *, heads:
 
 
 def int8_weighted_sum(adj: Adjacency, weights: Tensor, x: QuantizedRows, *, heads: int = 1) -> Tensor:
-    """``out[i, k] = sum_e weights[e, k] x[source of e, k]``, float32 ``(R, K, F)``; no gradient is recorded.
+    """Compute ``out[i, k] = sum_e weights[e, k] x[source of e, k]``, float32 ``(R, K, F)``; no gradient is recorded.
 
     Args:
+        adj: the edges.
         weights: float32 ``(E, K)``.
-        x: ``(N, K * F)`` by column, heads side by side.
+        x: rows by column, ``(N, K * F)``, heads concatenated.
+        heads: K.
 
     Example:
         >>> adj = Adjacency(torch.tensor([0, 1]), torch.tensor([0], dtype=torch.int32), num_columns=1)
@@ -186,7 +194,7 @@ def int8_attend_rows(
     rows: tuple[int, int] | None = None,
     out: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Attend, forward, as :func:`gnnqlab.kernels.sparse.attention.attend_rows`, with values of codes ``(N, K * F)``."""
+    """Compute :func:`gnnqlab.kernels.sparse.attention.attend_rows` with values as codes ``(N, K * F)``."""
     start, stop = (0, adj.num_rows) if rows is None else rows
     heads = source_logits.shape[1]
     if not _natively(values) or (out is not None and not out.is_contiguous()):
@@ -220,7 +228,7 @@ def int8_attend_columns(
     columns: tuple[int, int],
     slope: float = 0.2,
 ) -> tuple[Tensor, Tensor]:
-    """Attend, backward, as :func:`gnnqlab.kernels.sparse.attention.attend_columns`, of codes of values and gradient."""
+    """Compute :func:`gnnqlab.kernels.sparse.attention.attend_columns` with values and gradient as codes."""
     (start, stop), heads = columns, source_logits.shape[1]
     if not _natively(values):
         wide, grad = (_widened(each, heads) for each in (values, gradient))
@@ -243,7 +251,7 @@ def int8_attend_columns(
 
 
 def _widened(rows: QuantizedRows, heads: int) -> Tensor:
-    """Return the float32 values of codes, ``(N, K, F)``."""
+    """Decode codes to float32, ``(N, K * F) -> (N, K, F)``."""
     return (rows.codes * rows.scales.unsqueeze(1)).view(rows.shape[0], heads, rows.shape[1] // heads)
 
 
@@ -252,10 +260,10 @@ def _natively(rows: QuantizedRows) -> bool:
 
 
 def _fixed(rows: QuantizedRows) -> tuple[Tensor, int, Tensor]:
-    """Codes, the distance between rows, and scales, as the C interface takes them."""
+    """Return codes, row stride and scales, as arguments of the C interface."""
     codes = rows.codes
     if codes.shape[1] > 1 and codes.stride(1) != 1:
-        raise ValueError(f"codes must have neighbouring columns side by side, got strides {codes.stride()}")
+        raise ValueError(f"codes must have contiguous rows, got strides {codes.stride()}; use contiguous()")
     return codes, codes.stride(0), rows.scales
 
 

@@ -1,7 +1,7 @@
-"""The parts of attention over edges: sampled products, softmax over each row's edges, weighted sums.
+"""Parts of attention over edges: sampled dense-dense products (SDDMM), softmax over each row's edges, weighted sums.
 
 Shapes as in ``attention``: N owned rows, H halo rows, R rows of the adjacency, E edges, K heads, F features of a head.
-All are float32; other types take the plain-PyTorch way.
+The compiled kernels are float32; the reference runs for other types.
 """
 
 from __future__ import annotations
@@ -29,10 +29,13 @@ _segment_sum = native.declare("segment_sum", "p p i i p p i")
 
 
 def sddmm_dot(adj: Adjacency, x: Tensor, y: Tensor, halo: Tensor | None = None) -> Tensor:
-    """``out[e, k] = <x[source of e, k], y[row of e, k]>``, ``(E, K)``; differentiable.
+    """Compute ``out[e, k] = <x[source of e, k], y[row of e, k]>``, ``(E, K)``; differentiable.
 
     Args:
-        x: ``(N, K, F)`` by column, ``halo`` ``(H, K, F)`` likewise; ``y`` ``(R, K, F)`` by row.
+        adj: the edges.
+        x: rows by column, ``(N, K, F)``.
+        y: rows by row, ``(R, K, F)``.
+        halo: halo rows by column, ``(H, K, F)``.
     """
     if not runs_natively(x):
         return reference.sddmm_dot(adj.indptr, adj.indices, join(x, halo), y)
@@ -40,28 +43,28 @@ def sddmm_dot(adj: Adjacency, x: Tensor, y: Tensor, halo: Tensor | None = None) 
 
 
 def sddmm_add(adj: Adjacency, source: Tensor, target: Tensor, halo: Tensor | None = None) -> Tensor:
-    """``out[e, k] = source[source of e, k] + target[row of e, k]``, ``(E, K)``; differentiable."""
+    """Compute ``out[e, k] = source[source of e, k] + target[row of e, k]``, ``(E, K)``; differentiable."""
     if not runs_natively(source):
         return reference.sddmm_add(adj.indptr, adj.indices, join(source, halo), target)
     return _Add.apply(adj, source, target, halo)
 
 
 def segment_softmax(adj: Adjacency, logits: Tensor) -> Tensor:
-    """Softmax of ``(E, K)`` logits over each row's edges, for each head; differentiable."""
+    """Compute the softmax of ``(E, K)`` logits over each row's edges, for each head; differentiable."""
     if not runs_natively(logits):
         return reference.segment_softmax(adj.indptr, logits)
     return _Softmax.apply(adj, logits)
 
 
 def weighted_sum(adj: Adjacency, weights: Tensor, x: Tensor, halo: Tensor | None = None) -> Tensor:
-    """``out[i, k] = sum_e weights[e, k] x[source of e, k]``, ``(R, K, F)``; differentiable in weights and rows."""
+    """Compute ``out[i, k] = sum_e weights[e, k] x[source of e, k]``, ``(R, K, F)``; differentiable in weights and x."""
     if not runs_natively(x):
         return reference.weighted_sum(adj.indptr, adj.indices, weights, join(x, halo))
     return _WeightedSum.apply(adj, weights, x, halo)
 
 
 def segment_sum(adj: Adjacency, values: Tensor, *, by_column: bool = False) -> Tensor:
-    """The sum of ``(E, K)`` values over each row's edges (or each column's), ``(R, K)``; no gradient is recorded."""
+    """Sum ``(E, K)`` values over each row's edges (or each column's), ``(R, K)``; no gradient is recorded."""
     if not runs_natively(values):
         if by_column:
             return reference.segment_sum(adj.transposed.indptr, values[adj.transposed_edges.long()])
@@ -84,7 +87,7 @@ class _Dot(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, y, halo = ctx.saved_tensors
-        by_column = _sum(ctx.adj, grad, y, None, by_column=True)
+        by_column = _sum(ctx.adj, grad, y, None, by_column=True)  # gradient of x and halo, (N + H, K, F)
         return None, *_halves(by_column, x, halo, between=_sum(ctx.adj, grad, x, halo))
 
 
@@ -111,7 +114,7 @@ class _Add(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        by_column = segment_sum(ctx.adj, grad, by_column=True)
+        by_column = segment_sum(ctx.adj, grad, by_column=True)  # (E, K) -> (N + H, K)
         halo = by_column[ctx.num_owned :] if ctx.has_halo else None
         return None, by_column[: ctx.num_owned], segment_sum(ctx.adj, grad), halo
 
@@ -148,7 +151,7 @@ class _WeightedSum(torch.autograd.Function):
         weights, x, halo = ctx.saved_tensors
         by_column = _sum(ctx.adj, weights, grad, None, by_column=True)
         x_grad, halo_grad = _halves(by_column, x, halo)
-        return None, _dot(ctx.adj, x, grad, halo), x_grad, halo_grad
+        return None, _dot(ctx.adj, x, grad, halo), x_grad, halo_grad  # gradient of a weight: <x_u, grad_v>
 
 
 def _dot(adj: Adjacency, x: Tensor, y: Tensor, halo: Tensor | None) -> Tensor:
@@ -170,7 +173,7 @@ def _dot(adj: Adjacency, x: Tensor, y: Tensor, halo: Tensor | None) -> Tensor:
 
 
 def _sum(adj: Adjacency, weights: Tensor, x: Tensor, halo: Tensor | None, *, by_column: bool = False) -> Tensor:
-    """The weighted sum by rows, or by columns with weights still in the order of the rows."""
+    """Compute the weighted sum by rows, or by columns, with weights in the order of the rows in both cases."""
     matrix, weights = adj.transposed if by_column else adj, weights.contiguous()
     x, halo = head_rows(x), None if halo is None else head_rows(halo)
     out = empty_in_huge_pages(x, matrix.num_rows, *x.shape[1:])
@@ -197,17 +200,17 @@ def _halves(by_column: Tensor, x: Tensor, halo: Tensor | None, **between: Tensor
 
 
 def runs_natively(tensor: Tensor) -> bool:
-    """Whether the compiled kernels take it: they are float32 only."""
+    """Return True if the compiled kernels support the tensor: they are float32 only."""
     return tensor.dtype == torch.float32 and native.active(tensor.device)
 
 
 def sources(x: Tensor, halo: Tensor | None) -> tuple[Any, ...]:
-    """Return both buffers of rows by column, as the C interface takes them."""
+    """Return both buffers of rows by column as arguments of the C interface."""
     return x, x.shape[0], x.stride(0), halo, 0 if halo is None else halo.stride(0)
 
 
 def head_rows(x: Tensor) -> Tensor:
-    """The same rows with a row's elements side by side; rows may still lie further apart than their length."""
+    """Return rows with contiguous elements; the row stride may exceed K * F."""
     return x if x.stride(2) == 1 and x.stride(1) == x.shape[2] else x.contiguous()
 
 

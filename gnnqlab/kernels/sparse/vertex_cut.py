@@ -1,6 +1,6 @@
-"""Edges given to parts one by one, and a master for each node: loops in which every choice depends on those before.
+"""Sequential loops of vertex-cut partitioners: assign edges to parts one by one, and choose a master for each node.
 
-Copies are bits: bit ``i % 8`` of byte ``i // 8`` of a node's row says that part i holds a copy of it.
+Replicas are bits: bit ``i % 8`` of byte ``i // 8`` of a node's row is 1 if part i has a replica of the node.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CPU = torch.device("cpu")
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """Both ends of every edge, int32 ``(E,)``, in the order in which edges are placed."""
+    """Both ends of every edge, int32 ``(E,)``, in the order of assignment."""
 
     u: NDArray[np.int32]
     v: NDArray[np.int32]
@@ -41,7 +41,7 @@ class Ends:
 
 
 def empty_copies(nodes: int, parts: int) -> NDArray[np.uint8]:
-    """Return copies of no node, uint8 ``(N, ceil(P / 8))``."""
+    """Allocate a bit matrix without replicas, uint8 ``(N, ceil(P / 8))``."""
     return np.zeros((nodes, -(-parts // 8)), np.uint8)
 
 
@@ -49,17 +49,17 @@ def place_by_cost(
     ends: Ends, copies: NDArray[np.uint8], *, parts: int, hosts: int, limit: int,
     alpha: float, beta: float, gamma: float, home: NDArray[np.int32] | None = None,
 ) -> NDArray[np.int32]:  # fmt: skip
-    """Give each edge to the part where it costs least (CDFGNN Eq. 24); the first of equals.
+    """Assign each edge to the part with the least cost (CDFGNN Eq. 24), the first on a tie.
 
     Args:
-        ends: the edges, at least one node's bits for each end in ``copies``.
-        copies: filled in; empty at first.
+        ends: the edges.
+        copies: replicas as bits with a row for every node in ``ends``; empty at first, updated in place.
         parts: P, a multiple of ``hosts``; consecutive parts share a host.
-        hosts: of which the second indicator speaks.
-        limit: most edges of a part; at least ``len(ends) / parts``.
-        alpha, beta: weights of the shares of edges and nodes that a part has.
-        gamma: weight of the host's indicators, 1 - γ that of the part's own.
-        home: host to which each node belongs beside those that have a copy, int32 ``(N,)``; ``None``: no node does.
+        hosts: number of hosts, for the host term.
+        limit: largest number of edges of a part; at least ``len(ends) / parts``.
+        alpha, beta: weights of a part's shares of edges and nodes.
+        gamma: γ, weight of the host term; 1 - γ is that of the part's own term.
+        home: host of each node that counts as having a replica in addition, int32 ``(N,)``; ``None``: no such host.
 
     Returns:
         The part of each edge, int32 ``(E,)``.
@@ -83,15 +83,16 @@ def place_by_worth(
     ends: Ends, copies: NDArray[np.uint8], loads: NDArray[np.int64], *, limit: int, lam: float, eps: float,
     degrees: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int32]:  # fmt: skip
-    """Give each edge to the part with the highest score of HDRF (Petroni et al., CIKM 2015); the first of equals.
+    """Assign each edge to the part with the highest HDRF score (Petroni et al., CIKM 2015), the first on a tie.
 
     Args:
         ends: the edges.
-        copies: those that there are already; filled in.
-        loads: edges that parts have already, int64 ``(P,)``; counted on.
-        limit: most edges of a part.
-        lam, eps: weight of the balance, and what keeps it finite.
-        degrees: of the nodes, int64 ``(N,)``; ``None``: counted as edges come.
+        copies: existing replicas as bits; updated in place.
+        loads: number of edges of each part so far, int64 ``(P,)``; updated in place.
+        limit: largest number of edges of a part.
+        lam: λ, weight of the balance term.
+        eps: ε, which keeps the balance term finite.
+        degrees: degrees of the nodes, int64 ``(N,)``; ``None``: partial degrees, counted while edges are assigned.
 
     Returns:
         The part of each edge, int32 ``(E,)``.
@@ -113,10 +114,10 @@ def place_by_worth(
 
 
 def choose_masters(copies: NDArray[np.uint8], *, parts: int, hosts: int = 1) -> NDArray[np.int64]:
-    """Choose one of each node's copies: on the host with most of them, where the fewest mirrors are answered for.
+    """Choose a master for each node: a replica on the host with most of them, on the worker with the fewest mirrors.
 
-    Of equals the worker with the fewest nodes, then the lowest. A node without copies goes to the worker with the
-    fewest nodes.
+    On a tie the worker with the fewest masters, then the lowest rank. A node without replicas gets the worker with the
+    fewest masters. Mirrors are those of the masters chosen so far.
 
     Returns:
         The part of each node's master, int64 ``(N,)``.

@@ -1,4 +1,4 @@
-"""The models, each written once for any graph, distributed or not."""
+"""Models, each written once for one worker and for many."""
 
 from gnnqlab.nn.models.dagnn import dagnn
 from gnnqlab.nn.models.gat import gat

@@ -1,4 +1,4 @@
-"""DAGNN (Liu et al., 2020): transform first, then look far, and let each node choose how far."""
+"""DAGNN (Liu et al., 2020): transform first, then propagate K hops with a gate per node and hop."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["DAGNN", "dagnn"]
 
 @register_model(norms=("none",), activations=ACTIVATED)
 def dagnn(settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
-    """DAGNN: a two-layer perceptron, then hops without weights whose results each node gates."""
+    """DAGNN: a two-layer perceptron, then aggregations without weights, whose results are gated per node."""
     return DAGNN(settings, in_features, num_classes, seed)
 
 
 class DAGNN(nn.Module):
     """``Z = MLP(X)``, ``H_k = P^k Z``, ``out = sum over k = 0..K of sigmoid(<H_k, w> + c) H_k``; K is ``layers``.
 
-    Every exchange is as wide as there are classes. The gate has a bias, as the authors' code has.
+    Every exchange has one column per class. The gate has a bias, as in the authors' code.
     """
 
     takes_sparse_input = True

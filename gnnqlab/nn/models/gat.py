@@ -18,21 +18,21 @@ __all__ = ["GATSettings", "gat"]
 
 @dataclass(frozen=True, kw_only=True)
 class GATSettings(ModelSettings):
-    """Shape of a GAT."""
+    """Settings of GAT."""
 
     attends: ClassVar[bool] = True
     name: Annotated[str, NO_OPTION] = "gat"
     heads: int = 1
-    """Attention heads; they share ``hidden`` out evenly."""
+    """Number of attention heads; it must divide ``hidden``."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.heads < 1 or self.hidden % self.heads:
             raise ValueError(
-                f"heads must share hidden out evenly, got {self.heads} heads for {self.hidden}; {self._way_to_share()}"
+                f"heads must divide hidden evenly, got {self.heads} heads for {self.hidden}; {self._way_out()}"
             )
 
-    def _way_to_share(self) -> str:
+    def _way_out(self) -> str:
         shares = [heads for heads in range(1, min(self.hidden, 16) + 1) if self.hidden % heads == 0]
         ways = f"set heads to one of {shares}"
         return f"{ways}, or hidden to {-(-self.hidden // self.heads) * self.heads}" if self.heads > 0 else ways
@@ -40,11 +40,11 @@ class GATSettings(ModelSettings):
 
 @register_model(settings=GATSettings, stacked=True, edges="rows", activations=ACTIVATED)
 def gat(settings: GATSettings, in_features: int, num_classes: int, seed: int, *, edge_features: int = 0) -> nn.Module:
-    """GAT: neighbours weighed by attention; heads side by side in hidden layers, their mean at the output.
+    """GAT: attention over neighbours; heads are concatenated in hidden layers and averaged at the output.
 
-    Features of edges enter every layer's attention; see :class:`gnnqlab.nn.attention.AttentionConvolution`.
+    Edge features enter every layer's attention; see :class:`gnnqlab.nn.attention.AttentionConvolution`.
 
-    Differs: ReLU between layers, as in BNS-GCN, where the authors use ELU: ``activation="elu"``.
+    Differs: ReLU between layers, as in BNS-GCN; the authors use ELU: ``activation="elu"``.
     """
     layers = iter(range(settings.layers))
 

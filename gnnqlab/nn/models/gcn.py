@@ -13,5 +13,5 @@ __all__ = ["gcn"]
 
 @register_model(stacked=True, activations=ACTIVATED)
 def gcn(settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
-    """GCN: symmetric normalisation, one weight matrix a layer."""
+    """GCN: symmetric normalisation, one weight matrix per layer."""
     return ConvolutionStack(GraphConvolution, settings, in_features, num_classes, seed)

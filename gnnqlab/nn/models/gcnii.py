@@ -1,4 +1,4 @@
-"""GCNII (Chen et al., 2020): a GCN that stays trainable at any depth."""
+"""GCNII (Chen et al., 2020): a deep GCN with initial residual and identity mapping."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ __all__ = ["GCNII", "GCNIISettings", "gcnii"]
 
 @dataclass(frozen=True, kw_only=True)
 class GCNIISettings(ModelSettings):
-    """Shape of a GCNII."""
+    """Settings of GCNII."""
 
     name: Annotated[str, NO_OPTION] = "gcnii"
     initial_share: Annotated[float, Range(0, 1)] = 0.1
-    """α in [0, 1]: share of the first rows H⁰ in every layer's input."""
+    """α in [0, 1]: share of the initial embeddings H⁰ in every layer's input."""
     identity_decay: Annotated[float, POSITIVE] = 0.5
-    """λ, positive: layer l mixes its weights in by θ = ln(λ/l + 1)."""
+    """λ, positive: layer l mixes in its weights with θ = ln(λ/l + 1)."""
 
 
 @register_model(norms=("none", "layer"), settings=GCNIISettings, stacked=True, activations=ACTIVATED)
 def gcnii(settings: GCNIISettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
-    """GCNII: every layer keeps a share of the first rows, and of itself."""
+    """GCNII: every layer adds a share of the initial embeddings and of the identity."""
     return GCNII(settings, in_features, num_classes, seed)
 
 
 class GCNII(nn.Module):
     """``H^l = ReLU(((1 - α) P H^(l-1) + α H^0) ((1 - θ_l) I + θ_l W^l))``, ``θ_l = ln(λ/l + 1)``, l = 1..L.
 
-    ``H^0 = ReLU(X W_0 + b_0)``, and a projection to the classes behind the last layer; in the place of ReLU stands what
-    the settings say. Agrees with ``dgl.nn.GCN2Conv`` without bias; weights are drawn as the authors do, uniform within
+    ``H^0 = ReLU(X W_0 + b_0)``, and the last layer is followed by a projection to the classes; the settings may replace
+    ReLU. Agrees with ``dgl.nn.GCN2Conv`` without bias; weights are initialized as in the authors' code, uniform within
     1/sqrt(width).
     """
 
@@ -68,9 +68,9 @@ class GCNII(nn.Module):
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
         between: dict[str, Any] = {"activation": self.activation, "dropout": self.dropout}
         h0, h = g.activate_both(self.first(g, g.dropout(x, self.input_dropout)), **between)
-        h0 = to_float32(h0)  # gradients come from every layer, and are added in float32
+        h0 = to_float32(h0)  # every layer adds to its gradient, which is accumulated in float32
         for index, (weight, theta) in enumerate(zip(self.weights, self.thetas, strict=True)):
-            # One name for all rows that nobody needs again: each frees those before it.
+            # One name for all intermediate rows, so that each assignment frees the rows before it.
             h = g.aggregate(h, alpha="symmetric", dropout=g.left(self.dropout))
             h, h0 = g.residual(h, h0, self.initial_share)
             h = g.affine(h, h, weight, beta=1 - theta, alpha=theta)

@@ -17,9 +17,9 @@ __all__ = ["graphsage"]
 def graphsage(
     settings: ModelSettings, in_features: int, num_classes: int, seed: int, *, edge_features: int = 0
 ) -> nn.Module:
-    """GraphSAGE-mean: one weight matrix for a node itself, one for the mean of its neighbours.
+    """GraphSAGE-mean: one weight matrix for the node itself, one for the mean of its neighbours.
 
-    Features of edges have a third one in every layer; see :class:`gnnqlab.nn.layers.SageConvolution`.
+    Edge features have a third one in every layer; see :class:`gnnqlab.nn.layers.SageConvolution`.
     """
     layer = partial(SageConvolution, edge_features=edge_features)
     return ConvolutionStack(layer, settings, in_features, num_classes, seed)

@@ -1,4 +1,4 @@
-"""JKNet (Xu et al., 2018): the output sees every layer, not the last one alone."""
+"""JKNet (Xu et al., 2018): jumping knowledge, the output layer uses the embeddings of all layers."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ __all__ = ["JKNet", "JKNetSettings", "jknet"]
 
 @dataclass(frozen=True, kw_only=True)
 class JKNetSettings(ModelSettings):
-    """Shape of a JKNet."""
+    """Settings of JKNet."""
 
     name: Annotated[str, NO_OPTION] = "jknet"
     jump: Annotated[str, OneOf(("cat", "max", "lstm"))] = "cat"
-    """How layers are joined: ``cat``, ``max`` or ``lstm``."""
+    """Method of joining the layers: ``cat``, ``max`` or ``lstm``."""
 
 
 @register_model(settings=JKNetSettings, stacked=True, activations=ACTIVATED)
 def jknet(settings: JKNetSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
-    """JKNet: GCN layers whose results are joined for the output: side by side, by maximum, or weighed by an LSTM."""
+    """JKNet: GCN layers whose results are joined for the output: concatenated, by maximum, or by LSTM attention."""
     return JKNet(settings, in_features, num_classes, seed)
 
 
 class JKNet(nn.Module):
     """``h^t = ReLU(norm(P dropout(h^(t-1)) W^t + b^t))`` for t = 1..T, ``out = join(h^1, ..., h^T) W + b``.
 
-    In the place of ReLU stands what the settings say.
+    The settings may replace ReLU.
 
-    Joining needs no other node: ``cat`` puts layers side by side, ``max`` takes the largest of each element, ``lstm``
-    weighs each node's layers by a softmax over a bidirectional LSTM's scores (T d / 2 units a direction). The LSTM is
-    PyTorch's own, in float32 whatever the axis ``compute`` says. Agrees with ``dgl.nn.JumpingKnowledge``. Differs: the
-    DGL example sums neighbours once more before the output.
+    Joining is per node: ``cat`` concatenates layers, ``max`` takes the elementwise maximum, ``lstm`` weighs each node's
+    layers by a softmax over a bidirectional LSTM's scores (T d / 2 units per direction). The LSTM is PyTorch's, in
+    float32 for every ``compute`` axis. Agrees with ``dgl.nn.JumpingKnowledge``. Differs: the DGL example aggregates
+    once more before the output.
     """
 
     def __init__(self, settings: JKNetSettings, in_features: int, num_classes: int, seed: int) -> None:
@@ -70,7 +70,7 @@ class JKNet(nn.Module):
 
     @property
     def takes_sparse_input(self) -> bool:
-        """Whether sparse features need not be made dense: the first layer projects before it aggregates."""
+        """True if features may stay sparse, because the first layer projects before it aggregates."""
         first = self.convolutions[0]
         assert isinstance(first, GraphConvolution)
         return first.projects_first
@@ -90,11 +90,11 @@ class JKNet(nn.Module):
             h = g.dropout(self._weighed(g, seen), self.dropout)
         else:
             h = g.join(seen, self.jump, dropout=self.dropout)
-        del seen, whole  # side by side, or joined, they are there once more
+        del seen, whole  # the joined rows are a copy, so these need not stay in memory
         logits: Tensor = self.last(g, h, exact=True)
         return logits
 
     def _weighed(self, g: GraphPass, seen: list[Tensor]) -> Tensor:
-        stacked = g.rowwise(lambda *layers: torch.stack(layers, 1), *seen)
-        scores = self.score(g, self.lstm(stacked)[0].flatten(0, 1)).unflatten(0, stacked.shape[:2])
+        stacked = g.rowwise(lambda *layers: torch.stack(layers, 1), *seen)  # T x (N, D) -> (N, T, D)
+        scores = self.score(g, self.lstm(stacked)[0].flatten(0, 1)).unflatten(0, stacked.shape[:2])  # (N, T, 1)
         return g.rowwise(lambda scores, stacked: (torch.softmax(scores, 1) * stacked).sum(1), scores, stacked)

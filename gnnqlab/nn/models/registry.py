@@ -1,4 +1,4 @@
-"""Models by name, and the settings that all of them have."""
+"""Registry of models by name, and the settings common to all."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ __all__ = [
 Share = Annotated[float, Range(0, 1, open_high=True)]
 
 ACTIVATED = ("relu", "elu", "gelu", "gelu-tanh")
-"""What may stand between layers; the first is the default of the package's own models."""
+"""Activations between layers; the first is the default of the package's own models."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
-    """A model by name and shape; AdaQP Table 8 trains 3 layers of 256 with dropout 0.5 and LayerNorm.
+    """Name and shape of a model; AdaQP Table 8 trains 3 layers of 256 with dropout 0.5 and LayerNorm.
 
-    A model with settings of its own has a subclass of this in its file, and gives it to :func:`register_model`.
-    ``ModelSettings(name="gat", heads=4)`` returns that of ``gat``.
+    A model with further settings defines a subclass in its file and passes it to :func:`register_model`;
+    ``ModelSettings(name="gat", heads=4)`` returns an instance of the subclass of ``gat``.
     """
 
     attends: ClassVar[bool] = False
-    """Whether neighbours are weighed by a softmax over all of them, which not every exchange can give."""
+    """True if the model uses a softmax over all neighbours, which not every exchange supports."""
     name: Annotated[str, NO_OPTION] = "gcn"
-    """A registered model, ``gnnqlab models`` lists them; ``module:function`` becomes one, see :func:`named`."""
+    """Name of a registered model (see ``gnnqlab models``), or ``module:function`` of a builder, see :func:`named`."""
     layers: Annotated[int, Range(1)] = 3
-    """Graph layers (hops, where a hop has no weights), at least 1."""
+    """Number of graph layers, or of hops in models without weights per hop, at least 1."""
     hidden: Annotated[int, Range(1)] = 256
-    """Width of every layer but the last; all heads together."""
+    """Dimension of every layer but the last; of all heads together."""
     dropout: Share = 0.5
     """Probability in [0, 1) of dropping an element of a hidden layer's input."""
     input_dropout: Share = 0.0
-    """The same for the raw features."""
+    """Probability in [0, 1) of dropping an element of the raw features."""
     norm: Annotated[str | None, OneOf(("layer", "none"))] = None
-    """``layer`` (LayerNorm between layers) or ``none``; default: what the model's authors do."""
+    """``layer`` (LayerNorm between layers) or ``none``; default: as in the model's paper."""
     activation: Annotated[str | None, OneOf(ACTIVATED)] = None
-    """Between layers: ``relu``, ``elu`` (α = 1), ``gelu`` (by the normal distribution itself) or ``gelu-tanh`` (its
-    approximation by tanh); default: ``relu``, and nothing of a model that has none or one of its own."""
+    """Activation between layers: ``relu``, ``elu`` (α = 1), ``gelu`` (exact) or ``gelu-tanh`` (approximation by tanh);
+    default: ``relu``, or none for a model without this setting."""
 
     def __new__(cls, **settings: Any) -> Self:
         if cls is not ModelSettings or not settings:
@@ -79,17 +79,17 @@ class ModelSettings:
         check(self)
 
     def widths(self, in_features: int, num_classes: int) -> list[int]:
-        """Return the width before the first layer, between layers, and after the last."""
+        """Return the number of columns before the first layer, between layers, and after the last."""
         return [in_features, *[self.hidden] * (self.layers - 1), num_classes]
 
 
 Builder = Callable[..., nn.Module]
 Edges = Literal["none", "sums", "rows"]
-"""What a model makes of features of edges: nothing; sums of them alone; or something edge by edge, for which it needs
-the rows of both ends, whole and of this epoch."""
+"""Use of edge features by a model: none; only their sums; or per edge, which needs the rows of both ends, unsampled and
+of this epoch."""
 
 MODELS: dict[str, Builder] = {}
-"""Every model by name: ``(settings, in_features, num_classes, seed) -> module``; see :func:`register_model`."""
+"""Builders of models by name: ``(settings, in_features, num_classes, seed) -> module``; see :func:`register_model`."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,10 @@ class _Kind:
     stacked: bool = False
     edges: Edges = "none"
     activations: tuple[str, ...] = ()
-    found_so: bool = False
-    """Whether who imports the builder has this model: its module registers it, or nothing is said of it."""
+    importable: bool = False
+    """True if importing the builder gives this model: its module registers it, or all values are defaults."""
     implied: bool = False
-    """Whether nobody has registered it: it was named, and may still be."""
+    """True if it was only named as ``module:function``; its module may still register it."""
 
 
 _KINDS: dict[str, _Kind] = {}
@@ -118,9 +118,9 @@ def settings_class(name: str) -> type[ModelSettings]:
 
 
 def settings_from_json(value: dict[str, Any]) -> ModelSettings:
-    """Return the settings that a file holds.
+    """Read model settings from JSON.
 
-    Where models had one record for all, a file names every model's settings: others' are left out if nobody set them.
+    Files of an earlier format hold the settings of every model: those of other models are ignored if at their defaults.
 
     Raises:
         ValueError: if a setting is unknown or out of its range.
@@ -157,8 +157,8 @@ def _no_such_activation(model: str, activation: str, known: tuple[str, ...]) -> 
     if known:
         return f"activation of {model} must be one of {known}, got {activation!r}"
     return (
-        f"activation must be left out for {model}, which reads no such setting, got {activation!r}; register a model "
-        f"that does with activations={ACTIVATED}"
+        f"activation must be omitted for {model}, which has no such setting, got {activation!r}; a model that has it "
+        f"is registered with activations={ACTIVATED}"
     )
 
 
@@ -186,23 +186,23 @@ def register_model(
     edges: Edges = "none",
     activations: tuple[str, ...] = (),
 ) -> Builder | Callable[[Builder], Builder]:
-    """Make a model known by its function's name, with ``_`` written as ``-``.
+    """Register a model under its function's name, with ``_`` replaced by ``-``.
 
     Args:
         builder: ``(settings, in_features, num_classes, seed) -> module``; with ``edges`` it takes ``edge_features=``
-            too, the number of features that each edge has, where a graph's edges have some.
-        norms: values of ``ModelSettings.norm`` that it allows; the first is its default.
-        settings: its settings, a frozen dataclass that inherits :class:`ModelSettings`; its fields are options of the
-            command line, keys of ``config.json`` and arguments of ``gnnqlab.launch`` without another line.
-        stacked: whether every layer has a weight matrix, and the rows of every hidden layer are needed in the backward
-            pass: what a run takes at least is counted by it.
-        edges: what it makes of features of edges (:mod:`gnnqlab.nn.edge_rows`): ``none``, and such graphs are refused;
-            ``sums``, looks at them alone, as ``edge_means`` does; ``rows``, at both ends' rows with each of them.
-        activations: values of ``ModelSettings.activation`` that it honours, some of ``ACTIVATED``; the first is its
-            default. None: it reads no such setting, and any value is refused.
+            too, the number of features per edge, if the graph has some.
+        norms: supported values of ``ModelSettings.norm``; the first is the default.
+        settings: class of its settings, a frozen dataclass that inherits :class:`ModelSettings`; its fields become
+            options of the command line, keys of ``config.json`` and arguments of ``gnnqlab.launch``.
+        stacked: True if every layer has a weight matrix and the rows of every hidden layer are needed in the backward
+            pass; the minimum memory of a run is estimated from it.
+        edges: use of edge features (:mod:`gnnqlab.nn.edge_rows`): ``none``, graphs with edge features are refused;
+            ``sums``, only sums of edge features, such as ``edge_means``; ``rows``, together with both ends' rows.
+        activations: supported values of ``ModelSettings.activation``, a subset of ``ACTIVATED``; the first is the
+            default. Empty: the model has no such setting, and any value is refused.
 
     Raises:
-        ValueError: if the name is taken, or ``edges`` none of these.
+        ValueError: if the name is taken, or ``edges`` is not one of these.
     """
     if edges not in get_args(Edges):
         raise ValueError(f"edges must be one of {get_args(Edges)}, got {edges!r}")
@@ -216,13 +216,13 @@ def _register(builder: Builder, kind: _Kind, *, implied: bool = False) -> Builde
     name = builder.__name__.replace("_", "-")
     if name in MODELS and not (MODELS[name] is builder and _KINDS[name].implied):
         raise ValueError(f"a model's name must be new, {name!r} is registered already")
-    at_home = kind == _Kind(("layer", "none"), ModelSettings) or _is_being_imported(builder)
-    MODELS[name], _KINDS[name] = builder, dataclasses.replace(kind, found_so=at_home, implied=implied)
+    importable = kind == _Kind(("layer", "none"), ModelSettings) or _is_being_imported(builder)
+    MODELS[name], _KINDS[name] = builder, dataclasses.replace(kind, importable=importable, implied=implied)
     return builder
 
 
 def _is_being_imported(builder: Builder) -> bool:
-    """Return whether its module is what calls: a decorator is called before the module has the function."""
+    """Return True if the builder's module is being imported: a decorator runs before the module has the function."""
     module = sys.modules.get(builder.__module__)
     return getattr(module, builder.__name__, None) is not builder or bool(
         getattr(getattr(module, "__spec__", None), "_initializing", False)
@@ -230,17 +230,17 @@ def _is_being_imported(builder: Builder) -> bool:
 
 
 def is_stacked(name: str) -> bool:
-    """Return what a model said when it was registered."""
+    """Return True if a model was registered with ``stacked=True``."""
     return _kind(name).stacked
 
 
 def edges_in(name: str) -> Edges:
-    """Return what a model makes of features of edges, as it said when it was registered."""
+    """Return the use of edge features with which a model was registered."""
     return _kind(name).edges
 
 
 def model_home(name: str) -> dict[str, Any] | None:
-    """Return where another process finds a model that was registered, as plain JSON; ``None`` of the package's own.
+    """Return the import location and registration of a user's model as JSON; ``None`` for the package's own.
 
     Raises:
         ValueError: if other processes cannot import it.
@@ -255,7 +255,7 @@ def model_home(name: str) -> dict[str, Any] | None:
 
 
 def word_for(name: str) -> str | None:
-    """Return what a command line calls a model; ``None`` of one that another process would not find as it is here.
+    """Return a model's name on the command line; ``None`` if another process could not import the identical model.
 
     Example:
         >>> word_for("gcn")
@@ -265,21 +265,21 @@ def word_for(name: str) -> str | None:
     if builder.__module__.partition(".")[0] == __name__.partition(".")[0]:
         return name
     try:
-        return name_of(builder) if kind.found_so else None
-    except ValueError:  # of a notebook's cell
+        return name_of(builder) if kind.importable else None
+    except ValueError:  # defined in a notebook cell
         return None
 
 
 def find_model(name: str, home: dict[str, Any]) -> None:
-    """Make a model known in this process too, from what :func:`model_home` said in another.
+    """Register a model in this process from the result of :func:`model_home` in another.
 
     Raises:
-        ImportError: if its module is not found here.
+        ImportError: if its module is not found.
     """
     if name in MODELS:
         return
     builder = load(home["builder"])
-    if name not in MODELS:  # its module does not register it by itself
+    if name not in MODELS:  # importing its module did not register it
         register_model(
             norms=tuple(home["norms"]),
             settings=load(home["settings"]),
@@ -290,9 +290,9 @@ def find_model(name: str, home: dict[str, Any]) -> None:
 
 
 def named(model: str) -> str:
-    """Return the name of a registered model, or of the builder ``module:function``, which is one from now on.
+    """Return the name of a registered model, or register the builder ``module:function`` and return its name.
 
-    A builder with settings of its own is registered by its module; any other takes those that all models have.
+    A builder with its own settings is registered by its module; any other has the common settings.
 
     Raises:
         ValueError: if there is no such builder, its module cannot be imported, or another model has its name.
@@ -301,18 +301,18 @@ def named(model: str) -> str:
         return _found(model)[0]
     except Exception as error:
         module, why = model.partition(":")[0], f"{type(error).__name__}: {error}"
-        away = isinstance(error, ModuleNotFoundError) and error.name == module
-        way_out = f"; {module}.py must lie in this folder or where Python looks for modules" if away else ""
+        missing = isinstance(error, ModuleNotFoundError) and error.name == module
+        way_out = f"; {module}.py must be in this folder or on Python's module path" if missing else ""
         raise ValueError(f"model must be a registered one or module:function, got {model!r}: {why}{way_out}") from error
 
 
 @contextmanager
 def for_now(model: str) -> Iterator[str]:
-    """Yield the name of a registered model, or of the builder ``module:name``, which meanwhile is one if it was not.
+    """Yield the name of a registered model, or of the builder ``module:name``, registered within the block only.
 
     Raises:
         ImportError, AttributeError: if there is no such builder.
-        TypeError: if it builds nothing.
+        TypeError: if it is not callable.
         ValueError: if another model has its name.
     """
     name, new = _found(model)
@@ -324,7 +324,7 @@ def for_now(model: str) -> Iterator[str]:
 
 
 def _found(model: str) -> tuple[str, bool]:
-    """Return a model's name, and whether it was registered here because its module had not done so."""
+    """Return a model's name, and True if this call registered it because its module had not."""
     if ":" not in model:
         return model, False
     module, _, function = model.partition(":")
@@ -341,25 +341,25 @@ def _found(model: str) -> tuple[str, bool]:
 def build_model(
     settings: ModelSettings, in_features: int, num_classes: int, *, seed: int, edge_features: int = 0
 ) -> nn.Module:
-    """Return a model with weights drawn from ``seed`` alone, so that every worker starts from the same ones.
+    """Build a model whose weights are a function of ``seed`` alone, so that all workers start from identical ones.
 
     Args:
-        settings: its name and shape.
-        in_features, num_classes: of the graph.
-        seed: of the weights.
-        edge_features: how many features each edge has. A pass over a graph with another number of them is refused.
+        settings: name and shape of the model.
+        in_features, num_classes: number of features and classes of the graph.
+        seed: seed of the weights.
+        edge_features: number of features per edge. A pass over a graph with another number is refused.
 
     Raises:
-        ValueError: if edges have features, and the model has no place for them.
+        ValueError: if edges have features that the model does not support.
 
     Example:
         >>> build_model(ModelSettings(name="gcn"), 5, 2, seed=0, edge_features=3)
         Traceback (most recent call last):
-        ValueError: model gcn looks at nodes alone, got a graph whose edges have features; choose model gat or ...
+        ValueError: model gcn uses node features only, got a graph whose edges have features; choose model gat or ...
     """
     of_edges = {"edge_features": edge_features} if edge_features else {}
     if of_edges and edges_in(settings.name) == "none":
-        refuse_features(f"model {settings.name}", "looks at nodes alone")
+        refuse_features(f"model {settings.name}", "uses node features only")
     network = MODELS[settings.name](settings, in_features, num_classes, seed, **of_edges)
     network.register_forward_pre_hook(partial(_expect_edges, settings.name, edge_features))
     return network

@@ -1,4 +1,4 @@
-"""SGC (Wu et al., 2019): a GCN without anything between its layers."""
+"""SGC (Wu et al., 2019): a linear GCN, without activations between layers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["SGC", "sgc"]
 
 @register_model(norms=("none",))
 def sgc(settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
-    """SGC: hops without weights or nonlinearity between two projections."""
+    """SGC: K aggregations without weights or activations between two projections."""
     return SGC(settings, in_features, num_classes, seed)
 
 
@@ -23,11 +23,11 @@ class SGC(nn.Module):
     """``out = P^K (X W_1) W_2 + b``; K is ``layers``.
 
     Linear, so it equals ``dgl.nn.SGConv`` with ``Θ = W_1 W_2``. SYLVIE trains "8 x 256" and measures its exchange in
-    every epoch, which the usual way of taking ``P^K X`` beforehand would not have; so rows are projected to ``hidden``
-    columns first and travel at every hop: K exchanges forward and K backward, ``hidden`` wide.
+    every epoch, which the usual precomputation of ``P^K X`` would avoid; so rows are projected to ``hidden`` columns
+    first and exchanged at every hop: K exchanges of ``hidden`` columns forward and K backward.
 
-    Of the other ways, which give the same logits without dropout, none is here: ``P^K X`` taken once before training
-    (K exchanges in all, as wide as the features) leaves nothing to quantize in an epoch, and taken anew in each epoch
+    The alternatives give identical logits without dropout, but are not implemented: ``P^K X`` computed once before
+    training (K exchanges in all, of feature rows) leaves nothing to quantize in an epoch, and recomputed in each epoch
     it sends wide rows that never change.
     """
 

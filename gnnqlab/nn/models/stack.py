@@ -1,4 +1,4 @@
-"""The frame GCN and GraphSAGE share: dropout, convolution, LayerNorm, activation, layer after layer."""
+"""Stack of graph convolutions, shared by GCN, GraphSAGE and GAT: dropout, convolution, LayerNorm, activation."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class _Layer(Protocol):
 
 
 class ConvolutionStack(nn.Module):
-    """``h <- σ(LayerNorm(conv(dropout(h))))``, the last layer without norm and σ; σ is ReLU unless the settings say.
+    """``h <- σ(LayerNorm(conv(dropout(h))))``, the last layer without norm and σ; σ is ReLU by default.
 
-    Differs: AdaQP's code drops between convolution and norm; here, as in PipeGCN and BNS-GCN, a layer drops
-    its input. The raw features are dropped only if ``input_dropout`` says so.
+    Differs: AdaQP's code applies dropout between convolution and norm; here, as in PipeGCN and BNS-GCN, a layer drops
+    its input. The raw features are dropped only with ``input_dropout``.
 
-    Whose mask a halo row has: its owner's, as in BNS-GCN, where rows are of this epoch; where a schedule or a cache
-    keeps them, its receiver puts on the mask of the epoch in which it uses them, as in PipeGCN. Differs: PipeGCN's
-    receiver draws a mask of its own, here a node has the same one everywhere.
+    Dropout of halo rows: rows of this epoch have their owner's mask, as in BNS-GCN; on stale or cached rows the
+    receiver applies the mask of the epoch in which it uses them, as in PipeGCN. Differs: PipeGCN's receiver samples a
+    mask of its own, here a node has an identical mask on all workers.
     """
 
     def __init__(self, layer: _Layer, settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> None:
@@ -45,14 +45,14 @@ class ConvolutionStack(nn.Module):
 
     @property
     def takes_sparse_input(self) -> bool:
-        """Whether sparse features need not be made dense: the first layer projects before it aggregates."""
+        """True if features may stay sparse, because the first layer projects before it aggregates."""
         return bool(self.convolutions[0].projects_first)
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
         h: Tensor | SparseInput = x
         last, share = len(self.convolutions) - 1, self.input_dropout
         for index, convolution in enumerate(self.convolutions):
-            # No name for what a layer comes to: it may be kept for the backward pass in fewer bytes.
+            # No second name for the result: it is freed here if only a compressed copy is saved for backward.
             h = convolution(g, h, dropout=share, exact=index == last)
             assert isinstance(h, Tensor)
             if index < last:
@@ -63,6 +63,6 @@ class ConvolutionStack(nn.Module):
 
 
 def norm_of(norms: nn.ModuleList | None, index: int) -> nn.LayerNorm | None:
-    """Return the norm that follows a layer, if there are norms."""
+    """Return the norm of a layer, or None in a model without norms."""
     norm: nn.LayerNorm | None = None if norms is None else norms[index]  # type: ignore[assignment]
     return norm

@@ -1,1 +1,1 @@
-"""Recipes: one published system a file."""
+"""Recipes of published systems, one per file."""

@@ -1,4 +1,4 @@
-"""AdaQP (Wan et al., MLSys 2023) and its two halves."""
+"""AdaQP (Wan et al., MLSys 2023) and its two ablations: quantization only, overlap only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gnnqlab.systems.system import System, register_system
 
 __all__ = ["adaqp", "adaqp_p", "adaqp_q"]
 
-_AsReleased = Annotated[bool, "Weight rows and cut their parameters as AdaQP's published code does."]
+_AsReleased = Annotated[bool, "Weigh rows and truncate quantization parameters as in AdaQP's published code."]
 
 
 @register_system
@@ -27,18 +27,19 @@ def adaqp(
     parameters: str = "float32",
     as_released: _AsReleased = False,
 ) -> System:
-    """AdaQP: assigned bit-widths, exchange hidden behind central nodes (sections 3 and 4).
+    """AdaQP: assigned bit-widths, exchange overlapped with central nodes (sections 3 and 4).
 
-    ``as_released`` does what the published code does in place of the paper: it weights rows with (Σα)² and cuts their
-    parameters to bfloat16 after encoding, which biases what is decoded. :func:`gnnqlab.errata` has the effects.
+    ``as_released`` follows the published code instead of the paper: it weighs rows with (Σα)² and truncates their
+    quantization parameters to bfloat16 after encoding, which biases decoded rows. :func:`gnnqlab.errata` lists the
+    effects.
 
     Raises:
-        ValueError: if ``as_released`` goes with another type of the parameters than its own.
+        ValueError: if ``as_released`` is combined with other ``parameters`` than its own.
     """
     if as_released:
         if parameters not in ("float32", "bfloat16-after"):
             raise ValueError(
-                f"as_released sends parameters 'bfloat16-after', got {parameters!r}; leave out one of both"
+                f"as_released sends parameters 'bfloat16-after', got {parameters!r}; leave one of the two out"
             )
         parameters = "bfloat16-after"
     assigned = Assigned(lam=lam, group_size=group_size, period=period, among=among, when=when, as_released=as_released)
@@ -58,7 +59,7 @@ def adaqp_q(
     parameters: str = "float32",
     as_released: _AsReleased = False,
 ) -> System:
-    """AdaQP without overlap: the quantization half of its ablation."""
+    """AdaQP without overlap: quantization only."""
     whole = adaqp(
         lam=lam,
         group_size=group_size,
@@ -73,5 +74,5 @@ def adaqp_q(
 
 @register_system
 def adaqp_p() -> System:
-    """AdaQP without quantization: float32 messages, hidden behind central nodes."""
+    """AdaQP without quantization: float32 messages, overlapped with central nodes."""
     return replace(vanilla(), name="adaqp-p", schedule=Overlapped())

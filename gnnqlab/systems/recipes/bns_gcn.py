@@ -1,4 +1,4 @@
-"""BNS-GCN (Wan et al., MLSys 2022): a random share of the halo in each epoch, rescaled so that sums keep their mean."""
+"""BNS-GCN (Wan et al., MLSys 2022): a random sample of the halo per epoch, rescaled so that sums are unbiased."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ __all__ = ["bns_gcn"]
 
 @register_system
 def bns_gcn(*, p: float = 0.1, attention: str = "weights") -> System:
-    """BNS-GCN: each halo row kept with probability p in an epoch, for all layers and both directions (Algorithm 1).
+    """BNS-GCN: each halo row sampled with probability p per epoch, for all layers and both directions (Algorithm 1).
 
-    p = 0.1 is the authors' advice and what SYLVIE compares with; p = 1 is Vanilla, p = 0 trains workers apart. The
-    paper samples for sums; what attention does with a sample is a choice, see :class:`BoundarySampling`.
+    p = 0.1 is recommended by the authors and used in SYLVIE's comparison; p = 1 is Vanilla, p = 0 trains without
+    communication of embeddings. The paper samples for sums; attention over a sample is a choice of this package, see
+    :class:`BoundarySampling`.
     """
     return replace(vanilla(), name="bns-gcn", sampler=BoundarySampling(p=p, attention=attention))

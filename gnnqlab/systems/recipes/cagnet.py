@@ -1,4 +1,4 @@
-"""CAGNET (Tripathy, Yelick and Buluç, SC 2020): block rows broadcast in turn, one after another."""
+"""CAGNET (Tripathy, Yelick and Buluç, SC 2020): blocks of rows are broadcast one after another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["cagnet"]
 
 @register_system
 def cagnet(*, replication: int = 1) -> System:
-    """CAGNET's 1-D algorithm, and with replication c its 1.5-D one: exact, without a graph partitioner.
+    """CAGNET's 1-D algorithm, or with replication c its 1.5-D one: float32 blocks, without a graph partitioner.
 
     Example:
         >>> cagnet().partition

@@ -1,4 +1,4 @@
-"""CDFGNN (Zhang et al., 2024): a vertex-cut that knows hosts, a cache that adapts, differences in few bits."""
+"""CDFGNN (Zhang et al., 2024): a host-aware vertex-cut, an adaptive cache, and quantized differences."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["cdfgnn"]
 
 @register_system
 def cdfgnn(*, gamma: float = 0.1, bits: int = 8, epsilon: float = 0.05, rule: str = "text") -> System:
-    """CDFGNN: replicas of nodes synchronised by differences, of those that moved by more than a share ε (Algorithm 2).
+    """CDFGNN: replicas synchronised by quantized differences of the rows that changed by more than ε (Algorithm 2).
 
-    γ = 0 is EBV without hosts, ``rule="fixed"`` with ε = 0 a cache that keeps home only what did not change, and 32
-    bits are sent as float32. ``rule="equation"`` lost no accuracy where ``text`` did, see
+    γ = 0 is EBV without hosts, ``rule="fixed"`` with ε = 0 a cache that skips unchanged rows only, and 32 bits are sent
+    as float32. ``rule="equation"`` lost no accuracy where ``text`` did, see
     :class:`gnnqlab.message.caches.adaptive_cache.AdaptiveCache`.
     """
     return System(

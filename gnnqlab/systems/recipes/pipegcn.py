@@ -1,4 +1,4 @@
-"""PipeGCN (Wan et al., ICLR 2022): the exchange of one epoch behind the computation of the next."""
+"""PipeGCN (Wan et al., ICLR 2022): the exchange of one epoch overlaps the computation of the next."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ __all__ = ["pipegcn"]
 
 @register_system
 def pipegcn(*, feature_smoothing: float = 0.0, gradient_smoothing: float = 0.0, dropped_by: str = "receiver") -> System:
-    """PipeGCN: float32 halo rows and gradients that are one epoch old; smoothed, it is PipeGCN-F, -G or -GF.
+    """PipeGCN: float32 halo rows and gradients that are one epoch stale; PipeGCN-F, -G or -GF with smoothing.
 
-    The published scripts smooth nothing; the code's γ is 0.95 where it does. Its receivers apply dropout to halo rows,
-    so these travel before they are projected; with ``dropped_by="owner"`` rows that are narrower projected do not.
+    The published scripts use no smoothing; the code's default γ is 0.95. Its receivers apply dropout to halo rows, so
+    rows are sent before projection; with ``dropped_by="owner"`` rows with fewer columns after projection are sent
+    projected.
     """
     schedule = Pipelined(
         feature_smoothing=feature_smoothing, gradient_smoothing=gradient_smoothing, dropped_by=dropped_by

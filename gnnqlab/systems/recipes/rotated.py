@@ -1,5 +1,4 @@
-"""AdaQP and SYLVIE with better codes: the same policies, exchanges and schedules, and each row rotated where that errs
-less."""
+"""AdaQP and SYLVIE with a better codec: each row is rotated before quantization if that reduces its error."""
 
 from __future__ import annotations
 
@@ -24,11 +23,11 @@ def adaqp_r(
     when: str = "background",
     rotations: int = 2,
 ) -> System:
-    """AdaQP with each row of 1, 2 or 4 bits in the code that errs less on it, in both directions; no paper has it.
+    """AdaQP with the better of two codes for each row of 1, 2 or 4 bits, in both directions; not from a paper.
 
-    Widths are assigned by the variance that rows then have
-    (:meth:`gnnqlab.message.codecs.least_variance.LeastVariance.row_variance`), so width and code are chosen together: β
-    is ``Σα²`` times the lesser of both variances at 2 bits, in place of AdaQP's ``Σα² D range^2 / 6``.
+    Bit-widths are assigned by the variance of the chosen codes
+    (:meth:`gnnqlab.message.codecs.least_variance.LeastVariance.row_variance`), so bit-width and code are chosen
+    together: β is ``Σα²`` times the lower of both variances at 2 bits, in place of AdaQP's ``Σα² D range^2 / 6``.
     """
     whole = adaqp(lam=lam, group_size=group_size, period=period, among=among, when=when)
     return replace(whole, name="adaqp-r", codec=LeastVariance(rotations=rotations))
@@ -46,7 +45,7 @@ def sylvie_r(
     dropped_by: str = "owner",
     rotations: int = 2,
 ) -> System:
-    """SYLVIE with each row of 1, 2 or 4 bits in the code that errs less on it, in both directions; no paper has it."""
+    """SYLVIE with the better of two codes for each row of 1, 2 or 4 bits, in both directions; not from a paper."""
     whole = sylvie(
         delta=delta,
         momentum=momentum,

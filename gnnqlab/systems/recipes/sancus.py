@@ -23,10 +23,10 @@ def sancus(
     max_age: int = 10,
     as_released: bool = False,
 ) -> System:
-    """SANCUS: CAGNET's rounds, where an owner whose block changed little sends a bit in its place.
+    """SANCUS: CAGNET's rounds, in which an owner whose block changed little skips it and sends one bit.
 
-    ``epsilon=0`` under ``variation``, or ``every=1``, is exact; ``as_released`` is the plan of the published code,
-    whose caches are all off.
+    ``epsilon=0`` with ``variation``, or ``every=1``, equals CAGNET; ``as_released`` is the plan of the published code,
+    whose caches are all disabled.
     """
     cache = StaleBlocks(
         rule=rule, every=every, epsilon=epsilon, warm_up=warm_up, max_age=max_age, as_released=as_released
@@ -44,9 +44,10 @@ def sancus_q(
     warm_up: int = 0,
     max_age: int = 10,
 ) -> System:
-    """SANCUS with quantized blocks: all hold the decoded block, and the owner measures against it.
+    """SANCUS with quantized blocks: all workers cache the decoded block, and the owner measures changes against it.
 
-    Differs: its description names no quantizer; rows are rounded as AdaQP's, stochastically, in ``bits`` bits.
+    Differs: the paper specifies no quantizer; here rows are quantized to ``bits`` bits with stochastic rounding, as in
+    AdaQP.
     """
     plain = sancus(rule=rule, every=every, epsilon=epsilon, warm_up=warm_up, max_age=max_age)
     return replace(plain, name="sancus-q", codec=Stochastic(), bits=Fixed(bits=bits))

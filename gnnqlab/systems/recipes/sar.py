@@ -13,8 +13,9 @@ __all__ = ["sar"]
 
 @register_system
 def sar(*, depth: int = 1) -> System:
-    """SAR: float32 rows of one worker at a time, freed after use, while those of ``depth`` others travel.
+    """SAR: float32 rows of one worker at a time, freed after use, while those of ``depth`` others are received.
 
-    Attention fetches its rows again in the backward pass and keeps no coefficient; sums push gradients home without.
+    Attention fetches its rows again in the backward pass and saves no coefficients; sums need no rows in the backward
+    pass.
     """
     return replace(vanilla(), name="sar", schedule=Sequential(depth=depth))

@@ -1,4 +1,4 @@
-"""SYLVIE (Zhang et al., 2023): widths by node and by time, staleness by time. Written from the paper, not from code."""
+"""SYLVIE (Zhang et al., 2023): bit-widths by node and over time, adaptive staleness. Written from the paper alone."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def sylvie(
     dropped_by: str = "owner",
     parameters: str = "bfloat16",
 ) -> System:
-    """SYLVIE: 1 to 8 bits, wider for nodes of high in-degree and as training slows; until then rows an epoch old.
+    """SYLVIE: 1 to 8 bits, more for nodes of high in-degree and as training slows; stale rows (1 epoch) until then.
 
-    Sections IV-A (importance), V-A (Quant Orchestrator), V-B (Pipeline Adaptor). No code of the authors is known: this
-    is built from the paper's text. It bounds staleness without a number; ``bound`` is ours. Eq. 5 contradicts its
-    explanation (erratum SY-1): ``formula="printed"`` is the other reading, which saves more and errs more. No reading
-    of formula and ``thresholds`` reproduces all of Tables X, XI and XII (erratum SY-3, which
-    :mod:`gnnqlab.course.experiments.sylvie_readings` measures). The default: the text where formula and text
-    contradict, as it says what the rule is for, and the flatter thresholds, as the one table that asks for steep ones,
-    XII, is out of the text's reach with either.
+    Sections IV-A (importance), V-A (Quant Orchestrator), V-B (Pipeline Adaptor). The authors published no code: this is
+    implemented from the paper's text. The paper bounds staleness without a number; ``bound`` is ours. Eq. 5 contradicts
+    its explanation (erratum SY-1): ``formula="printed"`` is the other reading, with fewer bits and larger errors. No
+    reading of formula and ``thresholds`` reproduces all of Tables X, XI and XII (erratum SY-3, measured in
+    :mod:`gnnqlab.course.experiments.sylvie_readings`). The defaults: the text where it contradicts the formula, since
+    it explains the purpose of the rule, and the flatter thresholds, since Table XII, the only one that needs steep
+    ones, is not reproduced by the text's formula with either.
     """
     bits = Orchestrated(among=among, delta=delta, momentum=momentum, formula=formula, thresholds=thresholds)
     return replace(

@@ -1,4 +1,4 @@
-"""Quantized messages without a plan: one width for all rows, or widths drawn at random."""
+"""Quantized messages without assignment: one bit-width for all rows, or random bit-widths."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["fixed_bits", "random_bits"]
 
 @register_system
 def fixed_bits(*, bits: int = 2, parameters: str = "float32") -> System:
-    """Every message in ``bits`` bits, else Vanilla (SYLVIE Tables IV and X, fixed b)."""
+    """Vanilla with all messages quantized to ``bits`` bits (SYLVIE Tables IV and X, fixed b)."""
     return replace(vanilla(), name="fixed-bits", codec=Stochastic(parameters=parameters), bits=Fixed(bits=bits))
 
 
 @register_system
 def random_bits(*, among: tuple[int, ...] = (2, 4, 8), period: int = 50, parameters: str = "float32") -> System:
-    """Each message's width drawn uniformly from a set every ``period`` epochs (AdaQP Table 6, Uniform)."""
+    """Each message's bit-width sampled uniformly from a set every ``period`` epochs (AdaQP Table 6, Uniform)."""
     bits = UniformRandom(among=among, period=period)
     return replace(vanilla(), name="random-bits", codec=Stochastic(parameters=parameters), bits=bits)

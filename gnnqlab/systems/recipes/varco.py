@@ -1,4 +1,4 @@
-"""A system after VARCO (Cerviño et al. 2024): messages that are compressed less and less."""
+"""A system after VARCO (Cerviño et al. 2024): compression that decreases during training."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["varco"]
 def varco(*, among: tuple[int, ...] = (1, 2, 4, 8, 16, 32), period: int = 10, parameters: str = "float32") -> System:
     """VARCO-like: bit-widths that grow by a fixed plan to float32, one step every ``period`` epochs.
 
-    VARCO's: a ratio of compression that is set before training and falls to 1, forward and backward alike. Ours: the
-    compressor (stochastic rounding of whole rows; VARCO leaves columns out), hence steps in powers of two, their
-    number and length. All else is Vanilla's; see :class:`Growing`.
+    From VARCO: a compression ratio that is scheduled before training and falls to 1, identical forward and backward.
+    Ours: the compressor (stochastic rounding of whole rows; VARCO omits columns), and therefore steps in powers of two,
+    their number and length. All other parts are Vanilla's; see :class:`Growing`.
 
     Example:
         >>> varco().bits.widths(None, 0), varco().bits.widths(None, 10**6)

@@ -159,7 +159,7 @@ def test_ogb_comes_over_https_and_stays_there() -> None:
     asked = urllib.request.Request(ogb._BASE + "arxiv.zip")
     down, across = (f"{scheme}://elsewhere.invalid/arxiv.zip" for scheme in ("http", "https"))
     follow = fetch._NoWayDown().redirect_request
-    with pytest.raises(urllib.error.URLError, match=f"points to {down}, which is not encrypted"):
+    with pytest.raises(urllib.error.URLError, match=f"redirects to {down}, which is not encrypted"):
         follow(asked, io.BytesIO(), 302, "Found", Message(), down)
     onward = follow(asked, io.BytesIO(), 302, "Found", Message(), across)
     assert onward is not None and onward.full_url == across

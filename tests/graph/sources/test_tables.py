@@ -116,7 +116,7 @@ def pd_graph() -> Graph:
         ({"src": [0, None], "dst": [1, 0]}, "column src of .* integers from 0 to N - 1, got none in row 1; number the"),
         ({"src": [0, 1], "dst": [1, -1]}, "column dst of .* integers from 0 to N - 1, got -1 in row 1"),
         ({"src": [0, 7], "dst": [1, 9]}, "name every node from 0 to the largest, 9, .* got 4 of them and no 2; number"),
-        ({"src": [], "dst": []}, "must hold at least one edge where there is no table of nodes, got none"),
+        ({"src": [], "dst": []}, "must hold at least one edge if there is no table of nodes, got none"),
     ],
 )
 def test_edges_that_are_refused(edges: dict[str, Any], text: str) -> None:
@@ -129,7 +129,7 @@ def test_edges_that_are_refused(edges: dict[str, Any], text: str) -> None:
     [
         (
             {"age": [1, 2, 3, None]},
-            "column age of the table of nodes is a feature, which must be there .* none in row 3",
+            "column age of the table of nodes is a feature, which must not be empty, got no value in row 3",
         ),
         ({"age": list("abcd")}, "age of the table of nodes is a feature, which must be a number, got 'a'; number it, "),
         ({"label": ["x", None, "y", "x"]}, "label of the table of nodes is a class, which must be a number, got 'x'"),
@@ -165,9 +165,7 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
         load(tmp_path / "bare.csv")
     write(EDGES, tmp_path / "edges.csv")
     write(EDGES, tmp_path / "edges.tsv")
-    with pytest.raises(
-        ValueError, match="must hold one table called edges, got edges.csv, edges.tsv; move all but one"
-    ):
+    with pytest.raises(ValueError, match="must hold one table named edges, got edges.csv, edges.tsv; move all but one"):
         load(tmp_path)
     with pytest.raises(TypeError, match="edges must be a path or a pandas.DataFrame, got list"):
         from_tables([[0, 1]])

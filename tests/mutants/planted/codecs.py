@@ -86,8 +86,8 @@ FAULTS = (
     Fault(
         name="errors of rows with fractions averaged as Theorem 1 does",
         file="kernels/reference/row_errors.py",
-        before="left_m = lane_sums(fraction_mD * (1.0 - fraction_mD))",
-        after="left_m = lane_sums(torch.full_like(fraction_mD, 1 / 6))",
+        before="variance_m = lane_sums(fraction_mD * (1.0 - fraction_mD))",
+        after="variance_m = lane_sums(torch.full_like(fraction_mD, 1 / 6))",
         test="kernels/test_row_errors.py::test_numbers_are_the_same_everywhere",
         why="rows after a ReLU, half of them on an end, would be rotated and err twice as much",
     ),

@@ -46,7 +46,7 @@ FAULTS = (
     Fault(
         name="the law lets NaN pass",
         file="testing/law.py",
-        before="if not difference <= tolerance:  # nor NaN",
+        before="if not difference <= tolerance:  # also true for NaN",
         after="if difference > tolerance:",
         test="testing/test_law.py::test_what_breaks_the_law_is_named",
         why="a model that computes nothing would be said to keep the law",
