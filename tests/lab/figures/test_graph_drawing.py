@@ -76,7 +76,7 @@ def test_a_gradient_is_asked_for_by_the_worker_that_sends_it(parts) -> None:
 
 
 def test_a_row_without_a_width_is_refused(parts) -> None:
-    with pytest.raises(ValueError, match=r"every halo row needs a width, got none for .*\(0, 7\)"):
+    with pytest.raises(ValueError, match=r"every halo row needs a bit-width, got none for .*\(0, 7\)"):
         draw_bits(parts, {(0, 5): 2, (1, 3): 2, (1, 4): 2})
 
 
@@ -107,5 +107,5 @@ def test_what_cannot_be_told_apart_is_refused() -> None:
     with pytest.raises(ValueError, match=f"at most {LARGEST} nodes, got {LARGEST + 20}"):
         draw_partition(gq.partition(large, gq.Random(), workers=2))
     many = gq.partition(gq.load("sbm:24,2,3"), gq.Random(), workers=5)
-    with pytest.raises(ValueError, match="at most 4 workers are drawn side by side, got 5"):
+    with pytest.raises(ValueError, match="at most 4 workers can be drawn side by side, got 5"):
         draw_shards(many)
