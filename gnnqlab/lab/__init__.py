@@ -1,4 +1,4 @@
-"""Looking at training, in rooms of its own: figures < training < listing < tuner."""
+"""Views of training runs; each sub-package imports earlier ones only: figures < training < listing < tuner."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import importlib
 import warnings
 from typing import Any
 
-_HOMES = {
+_PACKAGES = {
     "figures": ("Bundle", "show"),
     "training": ("Comparison", "compare", "breakdown", "convergence", "traffic_map", "volume", "write_report"),
 }
-
-
 _MOVED = {"course": "gnnqlab.course", "players": "gnnqlab.course.players"}
 
 
 def __getattr__(name: str) -> Any:
-    for room, names in _HOMES.items():
+    for package, names in _PACKAGES.items():
         if name in names:
-            return getattr(importlib.import_module(f"{__name__}.{room}"), name)
+            return getattr(importlib.import_module(f"{__name__}.{package}"), name)
     if name in _MOVED:
         warnings.warn(f"gnnqlab.lab.{name} is {_MOVED[name]} now", DeprecationWarning, stacklevel=2)
         return importlib.import_module(_MOVED[name])

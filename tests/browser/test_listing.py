@@ -87,7 +87,7 @@ def test_ticked_runs_are_compared_with_the_pinned_one(lab: LabPage, screenshots:
         "True",
     ]
     lab.page.screenshot(path=screenshots / "runs-compared.png")
-    _press(lab, "Front")
+    _press(lab, "Pareto front")
     lab.page.get_by_text("1 settings, 1 trainings").wait_for()
 
 
@@ -98,20 +98,20 @@ def test_the_sweep_of_all_runs_is_drawn_and_too_few_for_a_verdict_are_refused(la
     lab.page.wait_for_function("() => document.querySelectorAll('.js-plotly-plot .parcoords .y-axis').length === 4")
     assert "system" in lab.page.locator(".parcoords .axis-title").first.text_content()
     lab.page.screenshot(path=screenshots / "runs-sweep.png")
-    _press(lab, "Mattered")
+    _press(lab, "Importance")
     lab.page.get_by_role("alert").get_by_text("needs at least 4 finished runs, got 3").wait_for()
     ticked.check()
 
 
 def test_deleting_asks_first_and_other_ticks_take_it_back(lab: LabPage) -> None:
     _press(lab, "Delete")
-    lab.page.get_by_text("would be removed for good: press Delete again").wait_for()
+    lab.page.get_by_text("would be deleted permanently: press Delete again").wait_for()
     lab.page.get_by_role("checkbox", name=re.compile("Tick vanilla")).first.check()
     _press(lab, "Delete")
-    lab.page.get_by_text(re.compile(r"2 run\(s\), .* would be removed for good")).wait_for()
+    lab.page.get_by_text(re.compile(r"2 run\(s\), .* would be deleted permanently")).wait_for()
     lab.page.get_by_role("checkbox", name=re.compile("Tick vanilla")).first.uncheck()
     _press(lab, "Delete")
-    lab.page.get_by_text(re.compile(r"1 run\(s\), .* would be removed for good")).wait_for()
+    lab.page.get_by_text(re.compile(r"1 run\(s\), .* would be deleted permanently")).wait_for()
     _press(lab, "Delete")
     lab.page.get_by_text(re.compile(r"1 run\(s\) deleted")).wait_for()
     lab.page.wait_for_function(f"() => document.querySelectorAll('{LINES}').length === 2")

@@ -102,7 +102,7 @@ def test_every_control_says_its_range_on_hover(lab: LabPage) -> None:
         ):
             title = control.evaluate(said)
             assert title and re.search(r"\d to \d", title), (name, title)
-    for name, words in (("System", "which, when"), ("Link", "wire between"), ("Preset", "at once")):
+    for name, words in (("System", "schedules"), ("Link", "link between"), ("Preset", "at once")):
         assert words in (lab.page.get_by_role("combobox", name=name, exact=True).evaluate(said) or ""), name
     assert "at least one of 1, 2, 4, 8" in lab.page.get_by_role("checkbox", name="2 bits", exact=True).evaluate(said)
 

@@ -71,7 +71,7 @@ def test_reading_a_run_imports_nothing_of_the_users(tmp_path: Path, monkeypatch:
     assert run.records.groupby("epoch")["after_evaluation"].max().tolist() == [0, 1, 1, 1, 1, 1]
     assert run.settings["system"]["bits"] == {"name": f"{MODULE}:Growing", "switch": 30}
     assert list(gq.compare([run, run]).to_frame()["epochs"]) == [6, 6]
-    assert "No command line makes this run" in run.export(tmp_path / "page.html").read_text()
+    assert "No command can repeat this run" in run.export(tmp_path / "page.html").read_text()
     assert run.live() is not None and run.wait(progress=True) is run
     assert MODULE not in sys.modules
     with pytest.raises(AssertionError, match="imported"):

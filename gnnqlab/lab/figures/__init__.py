@@ -1,4 +1,4 @@
-"""What all figures share: their theme and tables, small graphs drawn, and figures that stay visible and follow."""
+"""Shared parts of all figures: theme, tables, drawings of graphs, and interactive or static display."""
 
 from gnnqlab.lab.figures.bundle import FigureData, show
 

@@ -1,12 +1,12 @@
-"""A figure that stays visible when nobody runs the kernel: live where Plotly runs, else a picture, else a table.
+"""Figures that stay visible without a kernel: interactive where Plotly runs, else a picture, else a table.
 
-Plotly's own output is blank in a notebook shown as a plain page. A ``FigureData`` gives every reader something: Plotly's
-JSON (JupyterLab draws it at once, as wide as the page; Colab is given HTML), a picture where a Chromium is at hand to
-draw it, otherwise the numbers as an HTML table. The picture is SVG, not PNG: beside a PNG JupyterLab shows that, pixel
-by pixel, until a mouse comes.
+Plotly's own output is blank in a notebook shown as a static page. A ``FigureData`` has a format for every viewer: Plotly's
+JSON (JupyterLab draws it at once, as wide as the page; Colab gets HTML), a picture if a Chromium is available to draw
+it, otherwise the numbers as an HTML table. The picture is SVG, not PNG, because JupyterLab would show a PNG instead of
+the figure until the mouse is over it.
 
-An output that holds a widget's view is that view to JupyterLab, and "model not found" where no kernel has it. So views
-name themselves in the output's metadata too, and ``left.js`` sees to it that only these are saved.
+JupyterLab shows an output with a widget's view as this view only, and as "model not found" without its kernel. So the
+output's metadata name the view too, and ``left.js`` saves only this name.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _LEFT = ' style="text-align:left"'
 
 @dataclass(frozen=True)
 class FigureData:
-    """A figure together with the numbers it shows."""
+    """Figure together with the numbers it shows."""
 
     figure: Figure
     frame: DataFrame
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What a notebook stores of the figure. Never raises: a picture that fails leaves the table."""
+        """Return the formats that a notebook stores. Never raises: if the picture fails, the table remains."""
         caption = caption_of(self.figure)
         outputs: dict[str, Any] = {"text/plain": caption}
         metadata: dict[str, Any] = {}
@@ -69,18 +69,18 @@ class FigureData:
 
 
 def show(figure: Figure, frame: DataFrame) -> FigureData:
-    """The figure and its numbers, ready to stand at the end of a notebook cell."""
+    """Return the figure with its numbers, for the end of a notebook cell."""
     return FigureData(figure, frame)
 
 
 def caption_of(figure: Figure) -> str:
-    """What the figure shows, in words."""
+    """Return the description of a figure in words; its title if it has none."""
     meta = figure.layout.meta
     return str(meta["caption"]) if isinstance(meta, dict) and "caption" in meta else str(figure.layout.title.text or "")
 
 
 def name_links(figure: Figure, links: Iterable[str | None]) -> Figure:
-    """Add to the caption which link joined the workers of the runs shown."""
+    """Append the network links of the runs shown to the caption."""
     named = sorted({link for link in links if link and link != "none"})
     if named:
         figure.update_layout(meta={"caption": f"{caption_of(figure)} Link: {' and '.join(named)}."})
@@ -88,7 +88,7 @@ def name_links(figure: Figure, links: Iterable[str | None]) -> Figure:
 
 
 def table_html(frame: DataFrame, *, caption: str) -> str:
-    """A table with a caption and row headings, as a screen reader wants it; numbers with four digits."""
+    """Return a table as HTML with a caption and row headings for screen readers; numbers with four digits."""
     names = [frame.index.name or "", *frame.columns]
     head = "".join(f'<th scope="col">{html.escape(str(name))}</th>' for name in names)
     rows = "".join(
@@ -102,7 +102,7 @@ def table_html(frame: DataFrame, *, caption: str) -> str:
 
 
 def _is_words(value: object) -> bool:
-    """Notebooks set cells flush right, as numbers want it and sentences do not, whatever they begin with."""
+    """Return True if a cell holds text: notebooks align cells right, which suits numbers but not sentences."""
     return isinstance(value, str) and len(value) > 11 and 2 * sum(map(str.isalpha, value)) > len(value)
 
 
@@ -116,39 +116,39 @@ def _plain_json(figure: Figure) -> dict[str, Any]:
     import json
 
     plain: dict[str, Any] = json.loads(figure.to_json())
-    plain["config"] = {"showSendToCloud": False}  # its button would send the figure elsewhere
+    plain["config"] = {"showSendToCloud": False}  # its button would upload the figure
     return plain
 
 
 def in_colab() -> bool:
-    """Return whether this kernel is one of Colab: its kernels import `google.colab` before the first cell."""
+    """Return True in a kernel of Colab, which imports `google.colab` before the first cell."""
     return "google.colab" in sys.modules
 
 
 def figure_html(figure: Figure) -> str:
-    """Return a figure as the piece of HTML that Colab's pages draw; Plotly's script comes from Plotly's own address."""
+    """Return a figure as an HTML fragment for Colab; Plotly's script is loaded from its public address."""
     return str(figure.to_html(full_html=False, include_plotlyjs="cdn", config={"displayModeBar": False}))
 
 
 VIEW = "application/vnd.jupyter.widget-view+json"
-"""What an output that holds a widget's view calls it."""
+"""MIME type of a widget's view in an output."""
 
 
 def fallback_for(
     widget: Any, words: str, still: Callable[[], FigureData] | None = None, *, table: str = "", figure: Any = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return data and metadata of a view's output: the view, and for whoever has no kernel what it showed at first.
+    """Return data and metadata of a view's output: the view, and its first state for pages without a kernel.
 
-    JupyterLab, VS Code and Voilà take the view; GitHub, nbviewer and exported pages, which know no widgets, the words
-    and numbers. A picture is not drawn: the first one would keep the controls waiting for seconds. When JupyterLab
-    saves the notebook, the view's figure as it stands then takes their place.
+    JupyterLab, VS Code and Voilà use the view; GitHub, nbviewer and exported pages, which have no widgets, the words
+    and numbers. No picture is drawn here, because the first one would delay the controls by seconds. When JupyterLab
+    saves the notebook, the view's current figure replaces them.
 
     Args:
-        widget: of ipywidgets.
-        words: what it shows, where nothing else says it.
-        still: draws it as it stands; where that fails the words stay.
-        table: HTML of the numbers, in place of ``still``.
-        figure: which figure is saved, as the widget of a ``FigureView``; by default the first one inside.
+        widget: widget of ipywidgets.
+        words: description of the view, used if there is no caption.
+        still: function that draws the current state; if it fails, the words remain.
+        table: HTML of the numbers, instead of ``still``.
+        figure: widget of the ``FigureView`` to save; by default the first one inside.
     """
     data: dict[str, Any] = dict(widget._repr_mimebundle_())
     data |= {"text/plain": words, "text/html": table or f"<p>{html.escape(words)}</p>"}
@@ -164,7 +164,7 @@ def fallback_for(
 
 
 def _figure_in(widget: Any) -> Any:
-    """The first place of a figure inside a widget, if there is one."""
+    """Return the first widget of a figure inside a widget, or None."""
     if hasattr(widget, "plotly"):
         return widget
     return next(filter(None, map(_figure_in, getattr(widget, "children", ()))), None)

@@ -1,4 +1,4 @@
-"""Axes of bytes, in the units of the tables beside them: 200 kB, not 200k."""
+"""Ticks of axes of bytes, in the units of tables: 200 kB, not 200k."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["byte_ticks", "log_byte_ticks"]
 
 
 def byte_ticks(most: float, *, count: int = 5) -> dict[str, Any]:
-    """Return ``tickvals`` and ``ticktext`` from 0 to a little beyond the most bytes there are.
+    """Return ``tickvals`` and ``ticktext`` from 0 to a little beyond the largest value.
 
     Args:
-        most: bytes, positive.
-        count: of about so many numbers.
+        most: largest number of bytes, positive.
+        count: approximate number of ticks.
 
     Example:
         >>> byte_ticks(503_024)
@@ -25,6 +25,7 @@ def byte_ticks(most: float, *, count: int = 5) -> dict[str, Any]:
     """
     rough = max(most, 1.0) / count
     power = 10.0 ** math.floor(math.log10(rough))
+    # The step of 1, 2, 5 or 10 times a power of ten that is nearest to the rough one by ratio.
     step = min((digit * power for digit in (1, 2, 5, 10)), key=lambda each: abs(math.log(each / rough)))
     places = [number * step for number in range(math.ceil(1.02 * most / step) + 1)]
     return {"tickvals": places, "ticktext": ["0", *map(human_bytes, places[1:])]}

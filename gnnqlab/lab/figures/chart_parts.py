@@ -1,4 +1,4 @@
-"""Parts that all charts share: series of a table, styles in words, text under the mouse, and the finished page."""
+"""Shared parts of all charts: series of a table, styles, hover text, axes and layout."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ STYLES = (
     "blue solid circle", "vermillion dash square", "green dot diamond", "orange dashdot triangle-up",
     "purple longdash x", "sky solid star", "grey dash cross",
 )  # fmt: skip
-"""Colour, dash and marker of the series of a chart in their order; bars take the colours."""
+"""Colour, dash and marker of a chart's series in their order; bars use the colours only."""
 _PATTERNS = ("", "/", "x", ".", "\\", "-", "+")
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 Styles = Mapping[Any, Any] | Callable[[str], Style] | Sequence[str]
-"""By column, value or name of a series, or in their order: ``"blue dash square"``, of a bar ``"blue /"``."""
+"""Styles by column, value or name of a series, or in their order: ``"blue dash square"``, for a bar ``"blue /"``."""
 Axis = str | Mapping[str, Any]
-"""The title of an axis with its unit, or Plotly's settings of it with ``title_text`` among them."""
+"""Title of an axis with its unit, or Plotly's settings of the axis including ``title_text``."""
 
 
 class Page(TypedDict, total=False):
@@ -43,7 +43,7 @@ class Page(TypedDict, total=False):
 
 
 class Series(NamedTuple):
-    """One line, cloud of points or set of bars: its key, its name, its values, and its rows of the table."""
+    """One line, point cloud or set of bars: key, name, values, and rows of the table."""
 
     key: Any
     name: str
@@ -55,7 +55,7 @@ class Series(NamedTuple):
 def begin_chart(
     frame: DataFrame, x: str | None, y: Any, x_axis: Axis, y_axis: Axis, figure: Figure | None
 ) -> tuple[Figure, dict[str, Any], dict[str, Any]]:
-    """Return the figure to draw on and the settings of both axes; a new one's titles are columns with their units."""
+    """Return the figure to draw on and the settings of both axes; a new figure's titles are columns with units."""
     import plotly.graph_objects as go
 
     units = frame.attrs.get("units", {})
@@ -73,7 +73,7 @@ def begin_chart(
 
 
 def named_styles(y: Any, styles: Styles) -> tuple[Any, Styles]:
-    """Return the columns with their names, and the styles, of a mapping of columns to names with a style each."""
+    """Split a mapping of columns to pairs of name and style into two mappings; return other arguments unchanged."""
     if not isinstance(y, Mapping) or not all(isinstance(name, tuple) for name in y.values()):
         return y, styles
     return {key: name for key, (name, _) in y.items()}, {key: style for key, (_, style) in y.items()}
@@ -82,7 +82,7 @@ def named_styles(y: Any, styles: Styles) -> tuple[Any, Styles]:
 def series_of(
     frame: DataFrame, x: str | None, y: str | Sequence[str] | Mapping[Any, Any], by: str | None, names: Any
 ) -> Iterator[Series]:
-    """Yield the series of a table: one a column of ``y``, or one a value of ``by``, in the order of the table."""
+    """Yield the series of a table in its order: one per column of ``y``, or one per value of ``by``."""
     if by is None:
         columns = {y: y} if isinstance(y, str) else y if isinstance(y, Mapping) else {name: str(name) for name in y}
         for column, name in columns.items():
@@ -96,9 +96,9 @@ def series_of(
 def styled(
     series: Iterator[Series], styles: Styles, *, bar: bool = False
 ) -> Iterator[tuple[Series, tuple[str, str, str]]]:
-    """Yield each series with its colour, dash and marker; of a bar with its colour, nothing and its pattern."""
+    """Yield each series with its colour, dash and marker; for a bar with its colour, an empty string, its pattern."""
     in_order = STYLES if callable(styles) or isinstance(styles, Mapping) else styles
-    for one, words, pattern in zip(series, cycle(in_order), cycle(_PATTERNS)):
+    for one, words, pattern in zip(series, cycle(in_order), cycle(_PATTERNS)):  # styles repeat if there are too few
         style: Any = words
         if callable(styles):
             style = styles(one.name)
@@ -117,14 +117,14 @@ def styled(
 
 
 def hover_of(name: str, rows: DataFrame, details: str | None, words: str, *, extra: str = "") -> dict[str, Any]:
-    """Return the text under the mouse: the name, the values, and words of the table's own.
+    """Return Plotly's settings of the hover text: name, values, and words from the table.
 
     Args:
-        name: of the series.
-        rows: of the table.
-        details: column of further words; in place of ``%{customdata}``, or after the values.
-        words: with the values as Plotly has them.
-        extra: in the box beside, as Plotly has it.
+        name: name of the series.
+        rows: its rows of the table.
+        details: column of further words; they replace ``%{customdata}``, or follow the values.
+        words: Plotly's template of the values.
+        extra: Plotly's template of the second hover box.
     """
     if details is None:
         return {"hovertemplate": f"{name}: {words}<extra>{extra}</extra>"}
@@ -145,11 +145,11 @@ def end_chart(
     """Set the axes, draw dotted lines at ``levels``, and finish the figure if it has a title.
 
     Args:
-        figure: with its traces.
-        page: title, caption and the rest.
+        figure: figure with its traces.
+        page: title, caption and other settings of the whole figure.
         x_set, y_set: Plotly's settings of the axes.
         log, zero: ``"x"``, ``"y"`` or both: axes that are logarithmic, and those that show zero.
-        levels: words -> height of a line.
+        levels: label -> height of a line.
     """
     for way, settings, update in (("x", x_set, figure.update_xaxes), ("y", y_set, figure.update_yaxes)):
         update({
@@ -177,7 +177,7 @@ def end_chart(
 
 
 def panel_axis(axis: Any, neighbour: Any) -> dict[str, Any]:
-    """Return the settings of a panel's axis, without a title that its neighbour has too."""
+    """Return the settings of a panel's axis, without its title if the neighbouring panel has the same one."""
     settings: dict[str, Any] = axis.to_plotly_json()
     if neighbour and neighbour.title.text == axis.title.text:
         settings.pop("title", None)
@@ -185,18 +185,18 @@ def panel_axis(axis: Any, neighbour: Any) -> dict[str, Any]:
 
 
 def panel_reference(place: str | None, way: str, number: int) -> str:
-    """Return the axis that a shape or a text of a panel refers to in the whole figure.
+    """Return the axis reference of a panel's shape or annotation in the whole figure.
 
     Args:
-        place: the reference in the panel alone; the axis itself if there is none.
+        place: reference in the panel alone; ``None`` for the axis itself.
         way: ``"x"`` or ``"y"``.
-        number: of the panel, from 0.
+        number: index of the panel, from 0.
     """
     return f"{way}{number + 1 if number else ''}{' domain' if place and 'domain' in place else ''}"
 
 
 def _in_words(figure: Figure, title: str) -> str:
-    """Say where each series begins and ends: the caption of a figure that was given none."""
+    """Return the default caption of a figure: the first and the last value of each series."""
     ends = []
     for trace in figure.data:
         values = trace["x" if trace.orientation == "h" else "y"] or ()

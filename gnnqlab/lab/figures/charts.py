@@ -1,7 +1,7 @@
-"""Charts of a table: lines, points, bars and lanes of time in the look of every other figure, and panels of them.
+"""Charts of a table in the common theme: lines, points, bars and lanes of time, and panels of them.
 
-A table gives the series in one of two ways: ``y`` names one column for each series, or one column of values and ``by``
-the column that tells the series apart. Where ``frame.attrs["units"]`` has the unit of a column, its axis does too.
+A table has its series in one of two ways: ``y`` names one column per series, or one column of values and ``by`` the
+column that names the series of each row. If ``frame.attrs["units"]`` has the unit of a column, its axis shows it.
 A chart with a ``title`` is finished; one without is a part for :func:`panels`.
 """
 
@@ -64,29 +64,29 @@ def lines(
 
     Args:
         frame: the table.
-        x: column along the page; by default the index.
-        y: column of values; or columns, one a series, in a mapping with their names, or names and styles.
-        by: column that tells the series of one column apart.
-        names: of the series by value of ``by``, or a pattern for it: ``"{} workers"``.
+        x: column of the horizontal axis; by default the index.
+        y: column of values; or columns, one per series, in a mapping with their names, or names and styles.
+        by: column that names the series of each row, if ``y`` is one column.
+        names: names of the series by value of ``by``, or a pattern: ``"{} workers"``.
         styles: colour, dash and marker of each series, such as ``"blue dash square"``; or a function of its name.
-        mode, shape, size, opacity: of lines and markers, as Plotly has them.
-        error: column of half the error bar; by column of ``y`` where only some have one.
+        mode, shape, size, opacity: Plotly's settings of lines and markers.
+        error: column of half the error bar; a mapping by column of ``y`` if only some have one.
         band: columns of the lower and upper end of a shaded band.
-        text: column of words beside each point.
-        details: column of words that are shown under the mouse too.
-        hover: what is shown under the mouse after the name, as Plotly has it; by default both values.
-        levels: words -> where a dotted line crosses the page.
+        text: column of labels next to the points.
+        details: column of further words of the hover text.
+        hover: Plotly's template of the hover text after the name; by default both values.
+        levels: label -> height of a dotted horizontal line.
         x_axis, y_axis: title with unit, or Plotly's settings.
         log, zero: ``"x"``, ``"y"`` or both: axes that are logarithmic, and those that show zero.
-        figure: a chart to draw on.
-        page: ``title``, ``caption`` (in words, for a screen reader), ``dark``, ``height`` (pixels), ``legend_rows``,
+        figure: chart to draw on; by default a new one.
+        page: ``title``, ``caption`` (description for a screen reader), ``dark``, ``height`` (pixels), ``legend_rows``,
             ``legend_below`` (under the figure).
 
     Returns:
-        The figure. On a logarithmic axis values that have no logarithm are left out.
+        The figure. On a logarithmic axis values without a logarithm are left out.
 
     Raises:
-        KeyError: if the table has no such column.
+        KeyError: if the table lacks a column.
 
     Example:
         >>> import pandas as pd
@@ -156,15 +156,15 @@ def bars(
     figure: Figure | None = None,
     **page: Unpack[Page],
 ) -> Figure:
-    """Draw bars beside or on each other, told apart by colour and pattern.
+    """Draw grouped or stacked bars, distinguished by colour and pattern.
 
     Args:
-        frame, x, y, by, names, error, details, hover, levels, x_axis, y_axis, log, zero, figure, page: as of
-            :func:`lines`; the values of ``x`` are words, of an index of two levels in groups.
+        frame, x, y, by, names, error, details, hover, levels, x_axis, y_axis, log, zero, figure, page: as for
+            :func:`lines`; the values of ``x`` are categories, in groups if the index has two levels.
         styles: colour and pattern of each series, such as ``"blue /"``.
-        stacked: on each other.
-        horizontal: from left to right, the first row above; the axes are those of the page.
-        text: column of words at the end of each bar; by column of ``y`` where only some have one.
+        stacked: True to stack the bars of a category.
+        horizontal: True for bars from left to right, the first row on top; ``x_axis`` is still the horizontal axis.
+        text: column of labels at the ends of the bars; a mapping by column of ``y`` if only some have one.
 
     Example:
         >>> import pandas as pd
@@ -218,17 +218,17 @@ def lanes(
     figure: Figure | None = None,
     **page: Unpack[Page],
 ) -> Figure:
-    """Draw what happened when: a lane for each worker, a bar from start to end for each row of the table.
+    """Draw spans of time: one lane per worker, one bar from start to end per row of the table.
 
     Args:
-        frame: a row a span of time.
-        lane: column of the lane that a row belongs to.
-        start, end: columns of when, in the unit of the axis.
-        by: column that says what happened; its values have a colour and a pattern each.
-        styles: of the values; where it is a mapping, in its order, and rows of other values are left out.
-        order: lanes from above to below.
-        width, opacity: of a bar; a width of 1 is all of a lane.
-        names, details, hover, x_axis, y_axis, figure, page: as of :func:`lines`.
+        frame: table with one row per span.
+        lane: column of lanes.
+        start, end: columns of times, in the unit of the axis.
+        by: column of activities, each of which has a colour and a pattern.
+        styles: styles of the activities; a mapping sets their order, and rows of other activities are left out.
+        order: lanes from top to bottom.
+        width, opacity: settings of a bar; a width of 1 fills its lane.
+        names, details, hover, x_axis, y_axis, figure, page: as for :func:`lines`.
 
     Example:
         >>> import pandas as pd
@@ -273,17 +273,17 @@ def panels(
     sizes: Sequence[float] | None = None,
     **page: Unpack[Page],
 ) -> Figure:
-    """Put charts beside or below each other, with one legend for all.
+    """Arrange charts in rows and columns, with one legend for all.
 
-    A title of an axis that the panel to the left, or below, has too is written once.
+    An axis title that the panel to the left, or below, has too is written once.
 
     Args:
-        parts: charts, by their titles where they have some; ``None`` leaves a place empty.
-        rows: how many of them are below each other.
-        share_x, share_y: one scale for a column or row, or for ``"all"``.
-        gap: between two in a row, or in a column if there is one only, as a share of the figure; or both.
-        sizes: of the panels in a row, or of the rows if there is one column, as shares.
-        page: as of :func:`lines`.
+        parts: charts, in a mapping by their titles if they have some; ``None`` leaves a place empty.
+        rows: number of rows.
+        share_x, share_y: one scale per column or row, or for ``"all"``.
+        gap: space between columns, or between rows if there is one column, as a share of the figure; or both.
+        sizes: relative widths of the columns, or heights of the rows if there is one column.
+        page: as for :func:`lines`.
 
     Raises:
         ValueError: if there is no chart.
@@ -299,7 +299,7 @@ def panels(
 
     charts = list(parts.values() if isinstance(parts, Mapping) else parts)
     if not any(chart is not None for chart in charts):
-        raise ValueError("panels need at least one chart, got none")
+        raise ValueError("panels need at least one chart, got none; pass [lines(table, y=column)]")
     columns = -(-len(charts) // rows)
     upright = columns == 1
     both = gap if isinstance(gap, tuple) else (None, gap) if upright else (gap, None)
@@ -315,19 +315,20 @@ def panels(
         if chart is None:
             continue
         row, column = divmod(number, columns)
-        at = {"row": row + 1, "col": column + 1}
+        cell = {"row": row + 1, "col": column + 1}
         for trace in chart.data:
             group = trace.legendgroup or trace.name
+            # One entry in the legend per group, from the first panel that has it.
             first = bool(group) and group not in shown and trace.showlegend is not False
             shown |= {group} if first else set()
-            figure.add_trace(trace.update(legendgroup=group, showlegend=first), **at)
+            figure.add_trace(trace.update(legendgroup=group, showlegend=first), **cell)
         left = charts[number - 1] if column else None
         below = charts[number + columns] if row + 1 < rows and number + columns < len(charts) else None
-        figure.update_xaxes(panel_axis(chart.layout.xaxis, below and below.layout.xaxis), **at)
-        figure.update_yaxes(panel_axis(chart.layout.yaxis, left and left.layout.yaxis), **at)
-        # Beside an empty place an axis has its own numbers.
-        figure.update_xaxes({"showticklabels": True} if share_x and below is None else {}, **at)
-        figure.update_yaxes({"showticklabels": True} if share_y and left is None else {}, **at)
+        figure.update_xaxes(panel_axis(chart.layout.xaxis, below and below.layout.xaxis), **cell)
+        figure.update_yaxes(panel_axis(chart.layout.yaxis, left and left.layout.yaxis), **cell)
+        # Plotly hides tick labels of shared axes; next to an empty place no other panel shows them.
+        figure.update_xaxes({"showticklabels": True} if share_x and below is None else {}, **cell)
+        figure.update_yaxes({"showticklabels": True} if share_y and left is None else {}, **cell)
         for add, several in (
             (figure.add_shape, chart.layout.shapes),
             (figure.add_annotation, chart.layout.annotations),
@@ -354,14 +355,14 @@ def add_slider(
     prefix: str,
     traces: Sequence[int] | None = None,
 ) -> Figure:
-    """Put a slider under a figure that exchanges values of its traces.
+    """Add a slider below a figure that switches values of its traces.
 
     Args:
-        figure: finished; it gets room below.
-        steps: mark -> attribute -> its values, one for each of the traces.
-        start: the mark whose values are drawn.
-        prefix: of the mark in words.
-        traces: numbers of the traces; by default all.
+        figure: finished figure, whose bottom margin grows.
+        steps: step -> attribute -> its values, one per trace.
+        start: the step whose values are drawn at first.
+        prefix: words before the name of the step.
+        traces: indices of the traces; by default all.
 
     Example:
         >>> import pandas as pd

@@ -1,4 +1,4 @@
-"""What every view with controls shares: names for screen readers, the page's theme, and a form without a kernel."""
+"""Shared parts of views with controls: names for screen readers, the page's theme, and static output."""
 
 from __future__ import annotations
 
@@ -14,42 +14,43 @@ __all__ = [
 ]  # fmt: skip
 
 WIDTH = 860
-"""Pixels of a figure among controls on a page that has the room; without a width it takes less than there is."""
+"""Width in pixels of a figure among controls, less on a narrow page; without a width it would not fill the page."""
 
 PAGE = 1600
-"""The same of a figure of many panels, which takes the page's width up to this."""
+"""Largest width in pixels of a figure with many panels."""
 
 BESIDE = {"display": "flex", "flex_flow": "row", "align_items": "center"}
-"""Layout of toggle buttons with their label on the left; without it the label stands over them."""
+"""Layout of toggle buttons with their label on the left; by default it is above them."""
 
 KNOBS = {"flex_flow": "row wrap", "align_items": "center", "grid_gap": "6px 14px"}
-"""Layout of a row of controls: a slider's number and the label of the next one have room between them."""
+"""Layout of a row of controls with a gap between a slider's value and the next label."""
 
 TABLE = "jp-RenderedHTMLCommon"
-"""Class of a widget that shows a table: a page sets it as it sets those of cells, with room between its columns."""
+"""CSS class of a widget with a table, which pages format like tables of cell outputs."""
 
 MARK = "#d55e00"
-"""Colour of what marks a refused value. Words about it are in the page's own ink: on light and on dark pages alike no
-warm colour has the contrast that small letters need (4.5:1)."""
+"""Colour of the mark of a refused value. Its text has the page's own colour, because no warm colour has the contrast
+that small letters need (4.5:1) on both light and dark pages."""
 
-# Sliders of ipywidgets leave their handle without a name; here it gets the text of the label beside it. The
-# theme is read from the page, because figures cannot see it.
+# Handles of ipywidgets' sliders have no name for screen readers; this script gives them the text of their label. It
+# reads the theme from the page too, because the kernel does not know it.
 _SCRIPT = """
-// Notebook 7 takes arrow keys before sliders have them, and JupyterLab before lists and radio buttons: a press on one
-// of ours moved to another cell. Once a page, and only for keys that the control itself knows.
+// Notebook 7 handles arrow keys before sliders do, and JupyterLab before lists and radio buttons: the key would select
+// another cell. Installed once per page, and only for keys that the control handles itself.
 const KEYS = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End", "PageUp", "PageDown"];
 const keepKeys = () => {
   if (window.gnnqlabKeys) return;
   window.gnnqlabKeys = true;
   window.addEventListener("keydown", (event) => {
-    const at = event.target;
-    if (!at.matches?.('.noUi-handle, select, input[type="radio"]') || !at.closest(".jp-Cell-outputArea")) return;
+    const control = event.target;
+    if (!control.matches?.('.noUi-handle, select, input[type="radio"]')) return;
+    if (!control.closest(".jp-Cell-outputArea")) return;
     const plain = !(event.ctrlKey || event.altKey || event.metaKey || event.shiftKey);
-    at.toggleAttribute("data-lm-suppress-shortcuts", false);
-    if (plain && KEYS.includes(event.key)) at.setAttribute("data-lm-suppress-shortcuts", "true");
+    control.toggleAttribute("data-lm-suppress-shortcuts", false);
+    if (plain && KEYS.includes(event.key)) control.setAttribute("data-lm-suppress-shortcuts", "true");
   }, true);
 };
-// Notebook 7 puts outputs higher than a page into a box that scrolls, of a few lines; views with controls are whole.
+// Notebook 7 puts outputs taller than a page into a scrolling box of a few lines; views with controls are shown whole.
 const WHOLE = "body[data-notebook] .jp-mod-outputsScrolled .jp-Cell-outputArea.gnnqlab-whole { max-height: none; }";
 const keepWhole = (el) => {
   el.closest(".jp-Cell-outputArea")?.classList.add("gnnqlab-whole");
@@ -62,21 +63,21 @@ const show = (model, shown) => { model.set("shown", shown); model.save_changes()
 function render({ model, el }) {
   const root = () => el.closest(".jp-OutputArea-output, .lm-Widget.jp-Cell-outputArea") || document.body;
   const name = () => {
-    for (const each of root().querySelectorAll('[title="null"]')) each.removeAttribute("title"); // of no tooltip
+    for (const each of root().querySelectorAll('[title="null"]')) each.removeAttribute("title"); // for no tooltip
     for (const label of root().querySelectorAll(".widget-label")) {
       const text = label.textContent.replace("\\u200b", "").trim();
       if (!text || !label.parentElement) continue;
       for (const control of label.parentElement.querySelectorAll(".noUi-handle, input, select, [contenteditable]"))
         if (control.getAttribute("aria-label") !== text) control.setAttribute("aria-label", text);
     }
-    // Lists and check boxes drop their tooltip, sliders and boxes put it on the label alone: the whole row says it.
+    // Lists and check boxes have no tooltip, sliders and boxes have it on the label only: put it on the whole row.
     for (const tip of root().querySelectorAll("[data-tip]")) {
       const row = tip.closest(".widget-hbox");
       if (!row || row.title === tip.dataset.tip) continue;
       row.title = tip.dataset.tip;
       for (const own of row.querySelectorAll("[title]")) own.removeAttribute("title");
     }
-    for (const label of root().querySelectorAll(".widget-label[title]")) // a control with no row of its own
+    for (const label of root().querySelectorAll(".widget-label[title]")) // a control outside a row
       if (!label.closest(".widget-hbox[title]") && label.title) label.parentElement.title = label.title;
   };
   const theme = () => {
@@ -113,7 +114,7 @@ return { render };
 
 
 def asked_for_pictures() -> bool:
-    """Whether ``GNNQLAB_STATIC=1`` asks for pictures instead of controls.
+    """Return True if ``GNNQLAB_STATIC=1`` selects pictures instead of controls.
 
     Example:
         >>> import os
@@ -126,7 +127,7 @@ def asked_for_pictures() -> bool:
 
 
 def shows_static() -> bool:
-    """Whether views put out pictures instead of controls: asked for by ``GNNQLAB_STATIC=1``, or nothing else can be.
+    """Return True if views are pictures instead of controls: by ``GNNQLAB_STATIC=1``, or without their packages.
 
     Example:
         >>> import os
@@ -139,10 +140,10 @@ def shows_static() -> bool:
 
 
 def make_tip(words: str) -> Any:
-    """Return a widget without a face; in a row of controls it makes the whole row say the words on hover.
+    """Return an invisible widget that gives its whole row of controls a tooltip.
 
     Args:
-        words: plain text.
+        words: plain text of the tooltip.
     """
     import ipywidgets as widgets
 
@@ -151,14 +152,14 @@ def make_tip(words: str) -> Any:
 
 
 def tipped(control: Any) -> Any:
-    """Return a row with one control, which says its tooltip wherever a pointer rests; a list alone drops it."""
+    """Return a row with one control whose tooltip covers the whole row; a list alone would show none."""
     import ipywidgets as widgets
 
     return widgets.HBox([control, make_tip(control.tooltip)])
 
 
 def alert(words: str) -> str:
-    """Return HTML that tells everybody, screen readers too, what is wrong; empty without words.
+    """Return HTML of an error message, which screen readers announce; empty without words.
 
     Example:
         >>> 'role="alert"' in alert("a < b"), "a &lt; b" in alert("a < b"), alert("")
@@ -171,10 +172,10 @@ def alert(words: str) -> str:
 
 
 def make_access() -> Any:
-    """Return a widget without a face that names every control beside it and reports the theme in ``dark``.
+    """Return an invisible widget that names the controls next to it for screen readers and reports the page's theme.
 
-    It stands in the same box as the controls; observe its trait ``dark`` to redraw figures. ``shown`` is true while
-    a page shows the box; nobody sees what is drawn before or afterwards.
+    Place it in the same box as the controls, and observe its trait ``dark`` to redraw figures. ``shown`` is True while
+    a page shows the box; drawings before or afterwards are invisible.
     """
     return _access_class()()
 

@@ -1,12 +1,12 @@
-// Draws what a plain widget model holds, as often as it changes. That model and the one with Plotly's code are of
-// Jupyter's own kind: messages reach them however long this module took to come, and a page that comes late finds in
-// them all that it has missed.
+// Draws the figure of a plain widget model after every change. This model and the one with Plotly's code are of
+// Jupyter's base class: they receive messages even before this module has loaded, and a page that is opened later finds
+// the current state in them.
 
 const PLOTLY = Symbol.for("gnnqlab.plotly");
-const MARGIN_PX = 8; // of the boxes round a figure
-const REST_MS = 3000; // a figure that nobody has changed for so long is drawn once more, as a picture for the file
-const PICTURE_PX = 720; // its width, which a page of 900 has room for
-const MOST_LETTERS = 300_000; // of a picture: with more the file keeps the table
+const MARGIN_PX = 8; // of the boxes around a figure
+const REST_MS = 3000; // after this time without a change, a figure is drawn again as a picture for the file
+const PICTURE_PX = 720; // width of the picture, which fits a page of 900
+const MOST_LETTERS = 300_000; // longest picture; instead of a longer one the file has the table
 
 async function evaluate(text) {
   const before = "const module = { exports: {} }, exports = module.exports; let define;\n";
@@ -19,7 +19,7 @@ async function evaluate(text) {
   }
 }
 
-// Who was there when the model was made got the code with it; who came later asks, and gets it as a change.
+// A page that was open when the model was created got the code with it; a later one requests it, and gets a change.
 async function code(manager, id) {
   const model = await find(manager, id);
   if (model.get("code")) return model.get("code");
@@ -29,7 +29,7 @@ async function code(manager, id) {
   });
 }
 
-// Once for all figures of a page; who fails leaves the place to the next.
+// Loads Plotly once for all figures of a page; after a failure the next figure tries again.
 function plotly(manager, { id, version }) {
   const known = (globalThis[PLOTLY] ??= new Map());
   if (!known.has(version)) {
@@ -40,18 +40,18 @@ function plotly(manager, { id, version }) {
   return known.get(version);
 }
 
-// As soon as the model is made: Plotly takes a page a second or two, in which the kernel draws.
+// Loads Plotly as soon as the model exists: this takes a second or two, during which the kernel draws.
 function initialize({ model }) {
   plotly(model.widget_manager, model.get("plotly")).catch(() => {});
-  lookAfterOutputs(model.widget_manager);
+  watchOutputs(model.widget_manager);
   figureOf(model).catch(() => {});
 }
 
-// What is shown, and the picture of it where one was taken since; one for all places on the page.
+// The figure of a model, and its picture if one was taken since the last change; shared by all views on the page.
 async function figureOf(model) {
   const name = model.get("source");
   const source = await find(model.widget_manager, name);
-  const { figures } = kept();
+  const { figures } = pageState();
   if (figures.get(name)?.source !== source) {
     const figure = { source, picture: null };
     figures.set(name, figure);
@@ -71,7 +71,7 @@ async function photograph(Plotly, { source }) {
   return picture.length > MOST_LETTERS ? null : picture;
 }
 
-// What an output of a narrow page leaves to a figure; unknown while it is not shown.
+// Width in pixels that an output has for a figure; negative while the output is hidden.
 function room(output) {
   const { paddingLeft, paddingRight } = getComputedStyle(output);
   return Math.floor(output.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight) - MARGIN_PX);
@@ -84,7 +84,7 @@ function render({ model, el }) {
   let figure = null;
   let Plotly = null;
   let resting = 0;
-  let [asked, drawing, gone, heard] = [false, false, false, false];
+  let [pending, drawing, removed, listening] = [false, false, false, false];
   let [output, widest, drawn] = [document.body, null, null]; // widths in pixels
   const resized = new ResizeObserver(() => {
     if (widest !== null && fitting() !== drawn) draw();
@@ -104,7 +104,7 @@ function render({ model, el }) {
   function rest() {
     clearTimeout(resting);
     resting = setTimeout(async () => {
-      if (gone || figure.picture) return;
+      if (removed || figure.picture) return;
       const spec = source.get("spec");
       const picture = await photograph(Plotly, figure).catch(() => null);
       if (source.get("spec") === spec) figure.picture = picture;
@@ -112,23 +112,23 @@ function render({ model, el }) {
   }
 
   async function draw() {
-    asked = true;
-    if (drawing || gone || !Plotly) return;
+    pending = true;
+    if (drawing || removed || !Plotly) return;
     drawing = true;
     try {
-      while (asked && !gone) {
-        asked = false;
+      while (pending && !removed) {
+        pending = false;
         const { data, layout, config } = JSON.parse(source.get("spec"));
-        layout.uirevision ??= layout.title?.text || "kept"; // while a figure keeps its name, zoom and hidden traces stay
+        layout.uirevision ??= layout.title?.text || "kept"; // while the title stays, zoom and hidden traces stay
         graph.setAttribute("aria-label", layout.meta?.caption ?? layout.title?.text ?? "figure");
         graph.style.minHeight = "";
         widest = layout.width ?? null;
         if (widest !== null) layout.width = drawn = fitting();
-        const tall = layout.meta?.tall; // a drawing keeps its shape
+        const tall = layout.meta?.tall; // of a drawing, which keeps its aspect ratio
         if (tall && layout.width) layout.height = Math.round(tall.fixed + tall.share * (layout.width - tall.beside));
         await Plotly.react(graph, data, layout, config);
-        if (!heard) graph.on("plotly_click", clicked);
-        heard = true;
+        if (!listening) graph.on("plotly_click", clicked);
+        listening = true;
       }
       rest();
     } catch (error) {
@@ -141,10 +141,10 @@ function render({ model, el }) {
   async function begin() {
     figure = await figureOf(model);
     source = figure.source;
-    if (gone) return;
+    if (removed) return;
     const { height } = JSON.parse(source.get("spec")).layout;
     graph.setAttribute("role", "img");
-    graph.style.minHeight = `${height ?? 450}px`; // what stands below does not jump
+    graph.style.minHeight = `${height ?? 450}px`; // so that content below does not jump
     output = el.closest(".gnnqlab-room") ?? el.closest(".jp-OutputArea-output") ?? document.body;
     resized.observe(output);
     source.on("change:spec", draw);
@@ -153,12 +153,12 @@ function render({ model, el }) {
   }
 
   begin().catch((error) => {
-    console.error("gnnqlab: a figure found no code to draw with", error);
+    console.error("gnnqlab: Plotly was not loaded", error);
     graph.setAttribute("role", "alert");
     graph.textContent = `✗ The figure cannot be drawn: ${error.message}. Run the cell again.`;
   });
   return () => {
-    gone = true;
+    removed = true;
     clearTimeout(resting);
     resized.disconnect();
     source?.off("change:spec", draw);

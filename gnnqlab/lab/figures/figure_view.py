@@ -1,11 +1,11 @@
-"""A figure on a page that shows at any time what it was last given.
+"""Figure widget that always shows its latest figure.
 
-Plotly's own ``FigureWidget`` sends 5 MB of script with every figure and then only what changes; changes that come while
-the page takes the script in are lost, and where that takes longer than anywidget waits, so are all that follow. Here a
-plain widget model holds the whole figure as text, and another Plotly's code, once for all figures of a kernel.
+Plotly's own ``FigureWidget`` sends 5 MB of script with every figure and then only changes. Changes are lost that arrive
+while the page loads the script and, if this takes longer than anywidget waits, all later ones too. Here a plain widget
+model holds the whole figure as text, and another one Plotly's code, once for all figures of a kernel.
 
-A page that is loaded again asks for all models in one message, and JupyterLab waits a few seconds for the answer. So
-what is asked for is small: the code goes to pages that are there when its model is made, and to later ones that ask.
+A reloaded page requests the state of all models in one message, and JupyterLab waits a few seconds for the reply. To
+keep the reply small, the code goes to pages that are open when its model is created, and to later ones on request.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["FigureView"]
 
 
 class FigureView:
-    """Shows one figure after another in the same place.
+    """Widget that shows one figure after another in the same place.
 
     Args:
-        figure: the first one; nothing is shown before there is one.
-        width: pixels, fewer where a page has less room; without a width a figure among controls takes less than it has.
-        config: what Plotly calls so. Its bar of buttons is off unless asked for: it lies on titles, and one of its
-            buttons sends the figure elsewhere; double-click and drag zoom without it.
+        figure: the first figure; without it the widget is empty at first.
+        width: pixels, fewer on a narrower page; without a width a figure among controls does not fill the page.
+        config: Plotly's ``config``. Its mode bar is off by default, because it covers titles, and one of its buttons
+            uploads the figure; double-click and drag zoom without it.
 
     Example:
         >>> import plotly.graph_objects as go
@@ -50,27 +50,27 @@ class FigureView:
         self._layout: dict[str, Any] = {}
         self._send()
         self.widget = classes.Place(source=self._source.model_id, plotly=_plotly_code())
-        """What stands among other widgets. Once it is made, pages take Plotly in, a second or two."""
+        """Widget to place among others. Once it exists, pages load Plotly, which takes a second or two."""
         if figure is not None:
             self.show(figure)
 
     @property
     def data(self) -> list[dict[str, Any]]:
-        """The traces shown, as Plotly's dictionaries."""
+        """Traces shown, as Plotly's dictionaries."""
         return self._data
 
     @property
     def layout(self) -> dict[str, Any]:
-        """The layout shown, as Plotly's dictionary."""
+        """Layout shown, as Plotly's dictionary."""
         return self._layout
 
     @property
     def spec(self) -> str:
-        """What every page is given, one that comes late too: traces, layout and settings as JSON."""
+        """Traces, layout and ``config`` as JSON, as sent to every page."""
         return str(self._source.spec)
 
     def show(self, figure: Figure) -> None:
-        """Put a figure in the place of the one before."""
+        """Replace the figure by another one."""
         plain = figure.to_plotly_json()
         with self._lock:
             self._data, self._layout = list(plain["data"]), dict(plain["layout"])
@@ -85,15 +85,15 @@ class FigureView:
         caption: str | None = None,
         axes: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        """Give every trace other values, and leave the rest as it is.
+        """Update values of all traces, and keep everything else.
 
         Args:
-            values: attributes and their new values, one dictionary a trace.
-            caption: in words, for who cannot see it; the one before if not given.
+            values: attributes and their new values, one dictionary per trace.
+            caption: description for screen readers; unchanged if not given.
             axes: new attributes of axes, by their names in the layout.
 
         Raises:
-            ValueError: if there are not as many dictionaries as traces.
+            ValueError: if the numbers of dictionaries and traces differ.
         """
         with self._lock:
             self._data = [{**trace, **new} for trace, new in zip(self._data, values, strict=True)]
@@ -103,14 +103,14 @@ class FigureView:
                 self._layout = {**self._layout, name: {**self._layout.get(name, {}), **new}}
             self._send()
 
-    def on_click(self, told: Callable[[int, Any, Any], None]) -> None:
-        """Call a function with trace, x and y of what is clicked, on any page."""
+    def on_click(self, callback: Callable[[int, Any, Any], None]) -> None:
+        """Call a function with trace, x and y of every click, on any page."""
         self._source.observe(
-            lambda change: told(change["new"]["trace"], change["new"]["x"], change["new"]["y"]), names="clicked"
+            lambda change: callback(change["new"]["trace"], change["new"]["x"], change["new"]["y"]), names="clicked"
         )
 
     def close(self) -> None:
-        """Take the figure off every page."""
+        """Remove the figure from every page."""
         self.widget.close()
         self._source.close()
 
@@ -121,7 +121,7 @@ class FigureView:
 
 
 class _Classes:
-    """Widgets are classes of packages that take long to import."""
+    """Classes of widgets, created at first use because their packages take long to import."""
 
     def __init__(self) -> None:
         import anywidget
@@ -136,7 +136,7 @@ class _Classes:
             code = traitlets.Bytes(allow_none=True).tag(sync=True)
 
             def __init__(self, code: bytes) -> None:
-                self.missed = False  # whether a page may have come that was not given the code
+                self.missed = False  # True if a page may have been opened without the code
                 super().__init__(code=code)
                 self.on_msg(lambda widget, content, buffers: self.tell())
 
@@ -146,7 +146,7 @@ class _Classes:
 
             def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
                 state: dict[str, Any] = super().get_state(key, drop_defaults)
-                if key is not None or self.comm is None:
+                if key is not None or self.comm is None:  # one attribute, or the creation of the model
                     return state
                 self.missed = True
                 return {**state, "code": None}
@@ -171,14 +171,14 @@ def _classes() -> _Classes:
 
 
 def _plotly_code() -> dict[str, str]:
-    """Which model holds Plotly's code, and of which version it is."""
+    """Return the id of the model that holds Plotly's code, and Plotly's version."""
     import plotly
     from plotly.offline import get_plotlyjs
 
     classes = _classes()
     with classes.lock:
-        if classes.code is None or classes.code.comm is None:  # somebody may have closed all widgets
+        if classes.code is None or classes.code.comm is None:  # none yet, or all widgets were closed
             classes.code = classes.Code(get_plotlyjs().encode())
         elif classes.code.missed:
-            classes.code.tell()  # unasked: a cell may follow that keeps the kernel from answering
+            classes.code.tell()  # without a request: a later cell may keep the kernel from replying
         return {"id": classes.code.model_id, "version": plotly.__version__}

@@ -1,13 +1,13 @@
 const TRIES = 600;
 const PAUSE_MS = 100;
 
-// A page that is loaded again makes its models in no particular order.
+// A reloaded page creates its models in no particular order: wait until this one exists.
 async function find(manager, id) {
-  for (let tried = 1; ; tried += 1) {
+  for (let attempt = 1; ; attempt += 1) {
     try {
       return await manager.get_model(id);
     } catch (error) {
-      if (tried === TRIES) throw error;
+      if (attempt === TRIES) throw error;
       await new Promise((done) => setTimeout(done, PAUSE_MS));
     }
   }

@@ -25,16 +25,16 @@ __all__ = [
 
 
 def settled(frame: DataFrame) -> DataFrame:
-    """Without the first epoch, where there are more: it also pays for setting things up."""
+    """Return the rows without the first epoch, which includes set-up, if there are further epochs."""
     return frame[frame["epoch"] > frame["epoch"].min()] if frame["epoch"].nunique() > 1 else frame
 
 
 def phase_seconds(records: DataFrame, *, per_worker: bool = False) -> DataFrame:
-    """Mean seconds per epoch of every phase that took any, one row per worker or one for their mean.
+    """Return mean seconds per epoch of every phase that took any, one row per worker or one for their mean.
 
-    Means of the settled epochs, because means add up to the mean epoch. Evaluation is no part of an epoch, and the time
-    bytes spend on the wire is hidden in other phases or shows as waiting, so neither is here; nor are epochs that an
-    evaluation made shorter.
+    Means, because they add up to the mean epoch; without the first epoch. Evaluation is no part of an epoch, and the
+    transfer time of messages is hidden behind other phases or appears as waiting, so neither is included; nor are
+    epochs that an evaluation made shorter.
     """
     columns = [phase.column for phase in PHASES if phase.column in records.columns]
     table = undisturbed(settled(records)).groupby("rank")[columns].mean()
@@ -44,18 +44,19 @@ def phase_seconds(records: DataFrame, *, per_worker: bool = False) -> DataFrame:
 
 
 def device_pairs(traffic: DataFrame, *, workers: int | None = None) -> DataFrame:
-    """Bytes per settled epoch that each worker (row) sends to each other (column), payload and parameters."""
+    """Return bytes per epoch, after the first, from each worker (row) to each other one (column), with parameters."""
     size = workers or (int(max(traffic["sender"].max(), traffic["receiver"].max())) + 1 if len(traffic) else 1)
     traffic = settled(traffic)
     epochs = max(traffic["epoch"].nunique(), 1)
     total = traffic["payload_bytes"] + traffic["param_bytes"]
     pairs = total.groupby([traffic["sender"], traffic["receiver"]]).sum() / epochs
     ranks = range(size)
+    # (P, P); pairs without messages are zero, not missing.
     return pairs.unstack(fill_value=0.0).reindex(index=ranks, columns=ranks, fill_value=0.0)
 
 
 def most_bytes(pairs: Iterable[DataFrame]) -> float:
-    """Return the most that one worker sends another in any of the tables of :func:`device_pairs`: the top of a scale.
+    """Return the largest entry of several tables of :func:`device_pairs`, for a common colour scale.
 
     Example:
         >>> import pandas as pd
@@ -66,15 +67,15 @@ def most_bytes(pairs: Iterable[DataFrame]) -> float:
 
 
 def by_tier(traffic: DataFrame) -> DataFrame:
-    """Bytes and seconds of a settled epoch by tier, ``inner`` between workers of one host, ``outer`` between hosts.
+    """Return bytes and seconds per epoch by tier: ``inner`` between workers of one host, ``outer`` between hosts.
 
     Args:
         traffic: ``run.traffic``.
 
     Returns:
-        By tier: ``rows`` and ``bytes`` (payload and parameters), of all workers; ``seconds``, in which messages of the
-        tier were under way to the worker for which that took longest, the slowest of an exchange counted. Tiers pass
-        side by side, so their seconds do not add up.
+        By tier: ``rows`` and ``bytes`` (payload and parameters) of all workers, and the transfer ``seconds`` of the
+        worker that received longest, the slowest message of each exchange counted. Tiers overlap in time, so their
+        seconds do not add up. Without the first epoch.
     """
     import pandas as pd
 
@@ -83,14 +84,14 @@ def by_tier(traffic: DataFrame) -> DataFrame:
     sums = traffic.assign(bytes=traffic["payload_bytes"] + traffic["param_bytes"])
     frame = sums.groupby("tier", observed=False)[["rows", "bytes"]].sum() / epochs
     exchange = ["tier", "receiver", "epoch", "layer", "direction", "round"]
-    slowest = traffic.groupby(exchange, observed=True)["seconds"].max()
+    slowest = traffic.groupby(exchange, observed=True)["seconds"].max()  # messages of an exchange run in parallel
     total = slowest.groupby(["tier", "receiver"], observed=True).sum() / epochs
     seconds = total.groupby("tier", observed=True).max()
     return frame.assign(seconds=pd.Series(seconds).reindex(frame.index, fill_value=0.0))
 
 
 def volume_per_epoch(records: DataFrame) -> dict[str, float]:
-    """Mean bytes that all workers send in a settled epoch, as payload and as parameters (scales, zero-points)."""
+    """Return mean bytes per epoch of all workers after the first: payload and parameters (scales, zero-points)."""
     records = settled(records)
     epochs = max(records["epoch"].nunique(), 1)
     return {
@@ -100,7 +101,7 @@ def volume_per_epoch(records: DataFrame) -> dict[str, float]:
 
 
 def human_bytes(count: float) -> str:
-    """Bytes in a unit a person reads, decimal as networks count.
+    """Format a number of bytes in decimal units, as for networks.
 
     Example:
         >>> human_bytes(999), human_bytes(1234567)

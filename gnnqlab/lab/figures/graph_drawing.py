@@ -1,6 +1,6 @@
-"""Small graphs, drawn as they are cut: the same places, shapes and colours through the whole course.
+"""Drawings of small partitioned graphs, with the same layout, shapes and colours throughout the course.
 
-Colour is the owner. Shape and a word tell the kind of a node: a circle is *central*, a diamond *marginal*, an open
+Colour is the owner. Shape and a word show the kind of a node: a circle is *central*, a diamond *marginal*, an open
 square a *halo* row, the copy of another worker's node. In a bit map, colour and size of a halo row are its bit-width.
 """
 
@@ -27,12 +27,12 @@ _COLORS = (OKABE_ITO["blue"], OKABE_ITO["orange"], OKABE_ITO["green"], OKABE_ITO
 _INK = ("#ffffff", "#000000", "#ffffff", "#000000")
 _SHAPES = {"central": "circle", "marginal": "diamond", "halo": "square", "left out": "square"}
 _EDGE, _FAINT = "#a0a0a0", "#c8ccd0"
-# Dark is many bits; sizes and the number itself say the same.
+# Darker colours are more bits; size and label show the same.
 _WIDTHS = {1: "#fee838", 2: "#c9b869", 3: "#a69d75", 4: "#848279", 8: "#2f4a6e", 16: "#1b3660", 32: "#00204d"}
 
 
 def draw_partition(parts: Parts, *, dark: bool = False) -> FigureData:
-    """Draw the whole graph as it is cut: who owns what, which nodes are marginal, which edges are cut.
+    """Draw a partitioned graph as a whole: owners, marginal nodes and cut edges.
 
     Raises:
         ValueError: if the graph has more than `LARGEST` nodes.
@@ -66,11 +66,11 @@ def draw_partition(parts: Parts, *, dark: bool = False) -> FigureData:
 def draw_shards(
     parts: Parts, *, left_out: Mapping[int, Collection[int]] | None = None, dark: bool = False
 ) -> FigureData:
-    """Draw what each worker holds: its own nodes, and copies of those neighbours that others own.
+    """Draw the nodes of each worker: its own ones, and copies of neighbours that other workers own.
 
     Args:
         parts: the partition.
-        left_out: by worker, copies that do not come this time (boundary sampling); drawn in grey.
+        left_out: worker -> copies that are not received this time (boundary sampling), drawn in grey.
         dark: colours for a dark page.
 
     Raises:
@@ -85,35 +85,41 @@ def draw_shards(
         halo = shard.halo.tolist()
         for owner in sorted({int(parts.owner[node]) for node in halo}):
             for kind in ("halo", "left out"):
-                gone = (left_out or {}).get(rank, ())
-                nodes = [node for node in halo if parts.owner[node] == owner and (node in gone) == (kind == "left out")]
-                _add_nodes(figure, places, nodes, worker=owner, kind=kind, dark=dark, at=(row + 1, column + 1))
+                absent = (left_out or {}).get(rank, ())
+                is_absent = kind == "left out"
+                nodes = [node for node in halo if parts.owner[node] == owner and (node in absent) == is_absent]
+                _add_nodes(figure, places, nodes, worker=owner, kind=kind, dark=dark, panel=(row + 1, column + 1))
                 frame += [(rank, node, kind, owner) for node in nodes]
     _add_to_legend(figure, "halo: a copy of another worker's row", color=_FAINT, symbol="square-open")
     if left_out is not None:
-        _add_to_legend(figure, "left out: a row that does not come", color=_FAINT, symbol="square")
+        _add_to_legend(figure, "left out: a row that is not sent", color=_FAINT, symbol="square")
     sentences = [
-        f"worker {rank} keeps copies of {', '.join(map(str, sorted(shard.halo.tolist()))) or 'none'}"
-        + (f" but does not get {', '.join(map(str, gone))}" if (gone := sorted((left_out or {}).get(rank, ()))) else "")
+        f"worker {rank} has copies of {', '.join(map(str, sorted(shard.halo.tolist()))) or 'none'}"
+        + (
+            f" but does not receive {', '.join(map(str, out))}"
+            if (out := sorted((left_out or {}).get(rank, ())))
+            else ""
+        )
         for rank, shard in enumerate(parts.shards)
     ]
-    caption = f"What each worker holds: {'; '.join(sentences)}."
-    _finish(figure, title="What each worker holds", caption=caption, dark=dark, height=_panels_height(parts))
+    caption = f"Nodes of each worker: {'; '.join(sentences)}."
+    title = "Nodes of each worker"
+    _finish(figure, title=title, caption=caption, dark=dark, height=_panels_height(parts))
     table = pd.DataFrame(frame, columns=["worker", "node", "kind", "owner"]).set_index(["worker", "node"]).sort_index()
     return FigureData(figure, table.reset_index("node"))
 
 
 def draw_bits(parts: Parts, widths: Mapping[tuple[int, int], int], *, what: str = "", dark: bool = False) -> FigureData:
-    """Draw the bit map: in each worker's panel, every halo row in the number of bits that its message takes.
+    """Draw the bit map: one panel per worker with the bit-width of every halo row.
 
     Args:
         parts: the partition.
         widths: bits by ``(worker that holds the copy, node)``, from `message_widths`.
-        what: which messages, for the title: ``"layer 1, forward"``.
+        what: name of the messages for the title: ``"layer 1, forward"``.
         dark: colours for a dark page.
 
     Raises:
-        ValueError: as `draw_shards`, or if a halo row has no width.
+        ValueError: as `draw_shards`, or if a halo row has no bit-width.
     """
     import pandas as pd
 
@@ -125,7 +131,7 @@ def draw_bits(parts: Parts, widths: Mapping[tuple[int, int], int], *, what: str 
     ]
     if missing:
         raise ValueError(
-            f"every halo row needs a width, got none for (worker, node) {missing[:3]}; take them from message_widths"
+            f"every halo row needs a bit-width, got none for (worker, node) {missing[:3]}; use message_widths"
         )
     figure, _ = _panels(parts, dark=dark)
     places = places_of(parts.graph)
@@ -156,7 +162,7 @@ def draw_bits(parts: Parts, widths: Mapping[tuple[int, int], int], *, what: str 
                 col=column + 1,
             )
             words = [f"row {node}" for node in nodes]
-            _add_words(figure, places, nodes, words, below=_bits_size(bits) / 2, dark=dark, at=(row + 1, column + 1))
+            _add_words(figure, places, nodes, words, below=_bits_size(bits) / 2, dark=dark, panel=(row + 1, column + 1))
             shown.add(bits)
             frame += [(rank, node, int(parts.owner[node]), bits) for node in nodes]
     table = pd.DataFrame(frame, columns=["worker", "node", "owner", "bits"]).set_index("worker")
@@ -170,7 +176,7 @@ def draw_bits(parts: Parts, widths: Mapping[tuple[int, int], int], *, what: str 
 def message_widths(
     parts: Parts, bits: BitPolicy, *, layer: int, direction: str = "forward", epoch: int = 0, seed: int = 0
 ) -> dict[tuple[int, int], int]:
-    """Return the width that a policy gives the message of every halo row, by ``(worker that holds the copy, node)``.
+    """Return the bit-width that a policy gives every halo row, by ``(worker that holds the copy, node)``.
 
     Forward, the owner sends the row to that worker; backward, that worker sends the row's gradient to the owner.
 
@@ -206,11 +212,11 @@ def _kinds(parts: Parts) -> list[str]:
 
 
 def _panels(parts: Parts, *, dark: bool) -> tuple[Figure, list[tuple[int, int, str, int]]]:
-    """One panel a worker with its own nodes, the edges that it stores, and the rest as faint dots."""
+    """Return one panel per worker with its nodes, the edges it stores and all else as faint dots; and table rows."""
     from plotly.subplots import make_subplots
 
     if not 1 <= parts.workers <= 4:
-        raise ValueError(f"at most 4 workers are drawn side by side, got {parts.workers}; draw_partition takes more")
+        raise ValueError(f"at most 4 workers can be drawn side by side, got {parts.workers}; use draw_partition")
     places, kinds = places_of(parts.graph), _kinds(parts)
     columns = min(parts.workers, 2)
     figure = make_subplots(
@@ -222,33 +228,34 @@ def _panels(parts: Parts, *, dark: bool) -> tuple[Figure, list[tuple[int, int, s
     )
     frame: list[tuple[int, int, str, int]] = []
     for rank, shard in enumerate(parts.shards):
-        at = (rank // 2 + 1, rank % 2 + 1)
+        panel = (rank // 2 + 1, rank % 2 + 1)
         owned = set(shard.owned.tolist())
-        held = owned | set(shard.halo.tolist())
+        stored = owned | set(shard.halo.tolist())
+        # The worker stores edges between its own nodes, and those between its own and halo nodes.
         inside = [edge for edge in neighbours(parts.graph) if set(edge) <= owned]
-        to_halo = [edge for edge in neighbours(parts.graph) if set(edge) <= held and len(set(edge) & owned) == 1]
-        _add_edges(figure, places, inside, "edge inside a worker", at=at, legend=rank == 0)
+        to_halo = [edge for edge in neighbours(parts.graph) if set(edge) <= stored and len(set(edge) & owned) == 1]
+        _add_edges(figure, places, inside, "edge inside a worker", panel=panel, legend=rank == 0)
         _add_edges(
-            figure, places, to_halo, "edge to a copy", color=OKABE_ITO["vermillion"], dash="dash", at=at,
+            figure, places, to_halo, "edge to a copy", color=OKABE_ITO["vermillion"], dash="dash", panel=panel,
             legend=rank == 0,
         )  # fmt: skip
-        absent = [node for node in range(len(places)) if node not in held]
+        absent = [node for node in range(len(places)) if node not in stored]
         figure.add_scatter(
             x=[places[node][0] for node in absent],
             y=[places[node][1] for node in absent],
             mode="markers",
             marker={"color": _FAINT, "size": 7},
-            name="not here",
-            legendgroup="not here",
+            name="on other workers only",
+            legendgroup="on other workers only",
             showlegend=rank == 0,
             customdata=absent,
-            hovertemplate=f"node %{{customdata}}: worker {rank} does not know it<extra></extra>",
-            row=at[0],
-            col=at[1],
+            hovertemplate=f"node %{{customdata}}: not on worker {rank}<extra></extra>",
+            row=panel[0],
+            col=panel[1],
         )
         for kind in ("central", "marginal"):
             nodes = [node for node in sorted(owned) if kinds[node] == kind]
-            _add_nodes(figure, places, nodes, worker=rank, kind=kind, dark=dark, at=at)
+            _add_nodes(figure, places, nodes, worker=rank, kind=kind, dark=dark, panel=panel)
             frame += [(rank, node, kind, rank) for node in nodes]
     _bare_axes(figure, places)
     for worker in range(parts.workers):
@@ -263,7 +270,7 @@ def _panels_height(parts: Parts) -> int:
 
 
 def _finish(figure: Figure, *, title: str, caption: str, dark: bool, height: int) -> None:
-    """The course's look, with the legend below, where no title of a panel is in its way."""
+    """Finish a figure with its legend below, clear of the panels' titles."""
     finish(figure, title=title, caption=caption, dark=dark, height=height)
     figure.update_layout(legend={"y": 0.0, "yanchor": "top"}, margin={"t": 64, "b": 70, "l": 16})
 
@@ -276,7 +283,7 @@ def _add_edges(
     *,
     color: str = _EDGE,
     dash: str = "solid",
-    at: tuple[int, int] | None = None,
+    panel: tuple[int, int] | None = None,
     legend: bool = True,
 ) -> None:
     edges = list(edges)
@@ -289,7 +296,7 @@ def _add_edges(
         legendgroup=name,
         showlegend=legend,
         hoverinfo="skip",
-        **_cell(at),
+        **_cell(panel),
     )
 
 
@@ -301,9 +308,9 @@ def _add_nodes(
     worker: int,
     kind: str,
     dark: bool,
-    at: tuple[int, int] | None = None,
+    panel: tuple[int, int] | None = None,
 ) -> None:
-    """Nodes of one owner and kind: number in the shape, the kind as a word below where there is room."""
+    """Draw nodes of one owner and kind: the id in the shape, the kind as a word below it if there is room."""
     if not nodes:
         return
     few = len(places) <= 16
@@ -324,22 +331,22 @@ def _add_nodes(
         textfont={"color": ink, "size": 13 if few else 9},
         marker=marker,
         name=f"worker {worker}, {kind}",
-        showlegend=at is None,
+        showlegend=panel is None,
         hovertemplate=f"node %{{text}}: worker {worker}, {kind}<extra></extra>",
-        **_cell(at),
+        **_cell(panel),
     )
     if few:
-        _add_words(figure, places, nodes, [kind] * len(nodes), below=19, dark=dark, at=at)
+        _add_words(figure, places, nodes, [kind] * len(nodes), below=19, dark=dark, panel=panel)
 
 
 def _add_to_legend(figure: Figure, name: str, *, color: str, symbol: str) -> None:
-    """An entry of the legend alone."""
+    """Add an entry to the legend only."""
     marker = {"color": color, "symbol": symbol, "size": 14}
     figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, name=name, hoverinfo="skip")
 
 
 def _bits_size(bits: int) -> float:
-    """Pixels of a row's mark in the bit map."""
+    """Return the size in pixels of a row's marker in the bit map."""
     return 24 + 3 * math.log2(bits)
 
 
@@ -351,9 +358,9 @@ def _add_words(
     *,
     below: float,
     dark: bool,
-    at: tuple[int, int] | None,
+    panel: tuple[int, int] | None,
 ) -> None:
-    """A word under each node, ``below`` pixels from its middle."""
+    """Write a word under each node, ``below`` pixels from its middle."""
     for node, word in zip(nodes, words):
         figure.add_annotation(
             x=places[node][0],
@@ -365,20 +372,20 @@ def _add_words(
             borderpad=0,
             bgcolor="rgba(20,23,26,0.75)" if dark else "rgba(255,255,255,0.75)",
             font={"size": 10},
-            **_cell(at),
+            **_cell(panel),
         )
 
 
 def _bare_axes(figure: Figure, places: Sequence[tuple[float, float]]) -> None:
-    """No axes, equal room round the nodes in every panel."""
+    """Hide the axes and give the nodes the same margins in every panel."""
     across, along = [x for x, _ in places] or [0.0], [y for _, y in places] or [0.0]
     margin = 0.5
     figure.update_xaxes(visible=False, range=[min(across) - margin, max(across) + margin])
     figure.update_yaxes(visible=False, range=[min(along) - 1.4 * margin, max(along) + margin])
 
 
-def _cell(at: tuple[int, int] | None) -> dict[str, int]:
-    return {} if at is None else {"row": at[0], "col": at[1]}
+def _cell(panel: tuple[int, int] | None) -> dict[str, int]:
+    return {} if panel is None else {"row": panel[0], "col": panel[1]}
 
 
 def _count(number: int, noun: str) -> str:

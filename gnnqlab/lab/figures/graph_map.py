@@ -1,7 +1,6 @@
-"""A real graph drawn as it is cut: a cell for each node with its image, and on it owner, copies, bits or error.
+"""Drawing of a partitioned real graph: one cell per node with its image, coloured by owner, copies, bits or error.
 
-Cells and images are one picture of a palette; over it lies a grid that nobody sees and that says, where the pointer
-rests, what a node waits for.
+Cells and images are one picture with a palette; an invisible heat map over it has the hover text of each node.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ if TYPE_CHECKING:
 __all__ = ["SHOWN", "draw"]
 
 SHOWN = ("owner", "halo", "bits", "error")
-"""What can be asked of the nodes."""
+"""Properties by which nodes are coloured."""
 _PAGE = 720
-"""Pixels of the page for which the height is chosen; a live view makes it as high as its width asks for."""
+"""Width in pixels of the page for which the height is chosen; a live view derives the height from its own width."""
 _SIDE, _LEGEND_PX = 8, 95
 _MOST_EDGES = 600
 _NUMBERED = 120
-"""Up to so many cells without images have their nodes' numbers."""
+"""Most cells without images that are labelled with the ids of their nodes."""
 _TITLES = {
-    "owner": "whose each node is",
-    "halo": "where copies lie",
+    "owner": "owner of each node",
+    "halo": "copies of each node",
     "bits": "bits of each row",
     "error": "squared error of each row",
 }
@@ -59,32 +58,32 @@ def draw(
     around: int | None = None,
     dark: bool = False,
 ) -> FigureData:
-    """Draw a real graph as it is cut, each node on a cell of its own, neighbours near each other.
+    """Draw a partitioned real graph, one cell per node, neighbours near each other.
 
-    Nodes of ``digits`` are drawn as their images. Places do not depend on the cut. Where the pointer rests, a node says
-    its owner and class, whether it is central or marginal, which rows it waits for and of whom, who copies it, and its
-    bits and error where they are given.
+    Nodes of ``digits`` are drawn as their images. The layout does not depend on the partition. The hover text of a node
+    has its owner and class, its kind (central or marginal), the rows it waits for and their workers, the workers with a
+    copy, and its bits and error where they are given.
 
     Args:
-        parts: the partition, of nodes or of edges.
-        show: ``owner``: a colour each worker, strong on marginal nodes; ``halo``: on how many other workers a copy
-            lies, or with ``worker`` what that one holds; ``bits``: the width in which a row goes out; ``error``: its
-            squared error once decoded. Where a row goes to several workers in unequal widths, the largest counts.
-        worker: for ``halo``.
-        pair: sender and receiver: only rows that the one sends the other stand out, and the nodes that wait for them.
-        bits: who chooses widths (then of the first exchange, in epoch 0), or bits by ``(worker that holds the copy,
+        parts: the partition, an edge-cut or a vertex-cut.
+        show: ``owner``: one colour per worker, strong on marginal nodes; ``halo``: number of other workers with a copy,
+            or with ``worker`` the nodes that this one holds; ``bits``: bit-width in which a row is sent; ``error``: its
+            squared error after decoding. If a row is sent to several workers, the largest value counts.
+        worker: worker whose nodes and copies ``halo`` shows.
+        pair: sender and receiver, to highlight the rows that the one sends the other, and the nodes that wait for them.
+        bits: bit policy, for its bit-widths of the first exchange in epoch 0; or bits by ``(worker that holds the copy,
             node)``.
         errors: squared errors by ``(worker that holds the copy, node)``; by default those of coding the graph's
             features in ``bits``, see :func:`gnnqlab.simulation.coding_errors.coding_errors`.
-        around: a node: of a large graph the 400 nodes nearest to it are drawn.
+        around: node of a large graph, of which the 400 nodes nearest to this one are drawn.
         dark: colours for a dark page.
 
     Returns:
-        The figure, and a table of how many nodes have which colour.
+        The figure, and a table of the number of nodes of each colour.
 
     Raises:
-        ValueError: if there is no such view, worker, pair or node; what is shown was not given; blocks were cut; or the
-            graph has more than 2,000 nodes and ``around`` is not given.
+        ValueError: if the view, worker, pair or node does not exist; ``bits`` or ``errors`` are missing; the graph is
+            cut into blocks; or it has more than 2,000 nodes and ``around`` is not given.
 
     Example:
         >>> import gnnqlab as gq
@@ -96,14 +95,14 @@ def draw(
     nodes = None if around is None else neighbourhood(parts.graph, around)
     grid = places_on_grid(parts.graph, nodes)
     found = waiting_of(parts, grid.nodes)
-    seen = _Seen(found, *_by_copy(parts, show, bits, errors), pair=pair)
-    filled = seen.filled(parts, show, worker)
-    return _drawn(parts, grid, seen, filled, show=show, worker=worker, around=around, dark=dark)
+    node_facts = _NodeFacts(found, *_by_copy(parts, show, bits, errors), pair=pair)
+    filled = node_facts.filled(parts, show, worker)
+    return _drawn(parts, grid, node_facts, filled, show=show, worker=worker, around=around, dark=dark)
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """All that is known of the nodes that are drawn."""
+class _NodeFacts:
+    """Dependencies, bit-widths and errors of the nodes that are drawn."""
 
     found: Waiting
     widths: Mapping[tuple[int, int], int]
@@ -120,7 +119,7 @@ class _Seen:
             return node_fills.by_owner(found, workers)
         if show == "halo":
             return node_fills.by_copies(found) if worker is None else node_fills.by_shard(found, worker)
-        rest = "does not travel" if self.pair is None else "not of this pair"
+        rest = "not sent" if self.pair is None else "not of this pair"
         if show == "bits":
             widths = {node: int(most) for node, most in self._most(self.widths, parts).items()}
             return node_fills.by_width(found, widths, rest=rest)
@@ -128,7 +127,7 @@ class _Seen:
 
     @property
     def waiting(self) -> set[int]:
-        """Nodes of the receiver that wait for the sender."""
+        """Nodes of the receiver that wait for rows of the sender."""
         if self.pair is None:
             return set()
         sender, receiver = self.pair
@@ -136,30 +135,30 @@ class _Seen:
         return {node for node, waits in found.rows.items() if found.owner[node] == receiver and sender in waits}
 
     def _most(self, by_copy: ByCopy, parts: Parts) -> dict[int, float]:
-        """The largest value of a row among those that hold it; of a pair, the receiver's."""
+        """Return the largest value of each row among the workers with a copy; for a pair, the receiver's value."""
         most: dict[int, float] = {}
         for (holder, node), value in by_copy.items():
             if self.pair is None or (holder == self.pair[1] and int(parts.owner[node]) == self.pair[0]):
                 most[node] = max(value, most.get(node, value))
         return most
 
-    def say(self, node: int) -> str:
-        """What a node says where the pointer rests, after its number, class and owner."""
+    def hover_text(self, node: int) -> str:
+        """Return the hover text of a node after its id, class and owner."""
         found = self.found
         kind = "central" if found.central[node] else "copied" if found.sums else "marginal"
-        told = [kind + (f": {found.say(node)}" if node in found.rows else "")]
-        held = found.copies.get(node, ())
-        if held:
+        lines = [kind + (f": {found.say(node)}" if node in found.rows else "")]
+        holders = found.copies.get(node, ())
+        if holders:
             each = []
-            for holder in held:
+            for holder in holders:
                 words = str(holder)
                 if (holder, node) in self.widths:
                     words += f" in {self.widths[holder, node]}b"
                 if (holder, node) in self.errors:
                     words += f", error {self.errors[holder, node]:.2g}"
                 each.append(words)
-            told.append("copied to worker " + ("; " if self.widths or self.errors else ", ").join(each))
-        return "<br>".join(told)
+            lines.append("copied to worker " + ("; " if self.widths or self.errors else ", ").join(each))
+        return "<br>".join(lines)
 
 
 def _check(
@@ -168,19 +167,19 @@ def _check(
     if show not in SHOWN:
         raise ValueError(f"show must be one of {SHOWN}, got {show!r}")
     if worker is not None and (show != "halo" or pair is not None):
-        raise ValueError("worker= says whose copies are drawn, for show='halo' without pair=; leave it out")
+        raise ValueError("worker= selects a worker's copies for show='halo' without pair=; leave it out")
     if worker is not None and not 0 <= worker < parts.workers:
         raise ValueError(f"worker must be one of 0 to {parts.workers - 1}, got {worker}")
     if pair is not None:
         travelling(parts, *pair)
     if show == "bits" and bits is None:
-        raise ValueError("show='bits' needs the widths, got none; pass bits=gq.UniformRandom() or those of a run")
+        raise ValueError("show='bits' needs bit-widths, got none; pass bits=gq.UniformRandom() or those of a run")
     if show == "error" and bits is None and errors is None:
-        raise ValueError("show='error' needs bits= to code in, or errors=, got neither; pass bits=gq.Fixed(bits=2)")
+        raise ValueError("show='error' needs bits= or errors=, got neither; pass bits=gq.Fixed(bits=2)")
     if (bits is not None or errors is not None) and parts.shards[0].cuts != "nodes":
         raise ValueError(
-            "bits and errors are drawn of cuts of nodes, whose rows have one value in every copy, got one of "
-            f"{parts.shards[0].cuts}; show 'owner' or 'halo'"
+            "bits and errors can be drawn for an edge-cut only, where a halo row is a copy of one node's row, got a "
+            f"cut of {parts.shards[0].cuts}; show 'owner' or 'halo'"
         )
 
 
@@ -196,8 +195,8 @@ def _by_copy(
 
 
 def _drawn(
-    parts: Parts, grid: Grid, seen: _Seen, filled: Filled, *, show: str, worker: int | None, around: int | None,
-    dark: bool,
+    parts: Parts, grid: Grid, node_facts: _NodeFacts, filled: Filled, *, show: str, worker: int | None,
+    around: int | None, dark: bool,
 ) -> FigureData:  # fmt: skip
     import pandas as pd
     import plotly.graph_objects as go
@@ -215,11 +214,11 @@ def _drawn(
     facts = np.zeros((grid.lines, grid.columns, 2), np.uint16)  # class and owner: as numbers they take few bytes
     words = np.full((grid.lines, grid.columns), "", object)
     for node, (x, y) in zip(grid.nodes.tolist(), grid.cells.tolist()):
-        ground[y, x], words[y, x] = node, seen.say(node)
-        facts[y, x] = int(graph.labels[node]) if labelled else 0, seen.found.owner[node]
-    told = "node %{z:d}" + (", class %{customdata[0]}" if labelled else "") + "<br>worker %{customdata[1]}, %{text}"
+        ground[y, x], words[y, x] = node, node_facts.hover_text(node)
+        facts[y, x] = int(graph.labels[node]) if labelled else 0, node_facts.found.owner[node]
+    hover = "node %{z:d}" + (", class %{customdata[0]}" if labelled else "") + "<br>worker %{customdata[1]}, %{text}"
     figure.add_heatmap(
-        z=ground, text=words.tolist(), customdata=facts, hovertemplate=told + "<extra></extra>", hoverongaps=False,
+        z=ground, text=words.tolist(), customdata=facts, hovertemplate=hover + "<extra></extra>", hoverongaps=False,
         opacity=0, showscale=False, name="nodes",
     )  # fmt: skip
     if images is None and len(grid.nodes) <= _NUMBERED:
@@ -227,23 +226,23 @@ def _drawn(
             x=grid.cells[:, 0], y=grid.cells[:, 1], mode="text", text=grid.nodes.astype(str).tolist(),
             textfont={"size": 12, "color": ink}, hoverinfo="skip", showlegend=False,
         )  # fmt: skip
-    edges = _add_edges(figure, parts, grid, seen, ink)
+    edges = _add_edges(figure, parts, grid, node_facts, ink)
     if around is not None:
         x, y = grid.cells[grid.nodes.tolist().index(around)].tolist()
         marker = {"symbol": "square-open", "size": 26, "color": ink, "line": {"width": 3}}
         figure.add_scatter(x=[x], y=[y], mode="markers", marker=marker, hoverinfo="skip", name=f"node {around}")
     shown = [fill for fill in filled.fills if fill.key]
-    if show == "owner" and seen.pair is None:
-        shown.append(Fill("pale: central, waits for nobody", "#7d7d7d", node_fills.PALE))
+    if show == "owner" and node_facts.pair is None:
+        shown.append(Fill("pale: central, waits for no worker", "#7d7d7d", node_fills.PALE))
     for fill in shown:
         color = _rgba(fill.color, fill.cover)
         marker = {"symbol": "square", "size": 13, "color": color, "line": {"width": 1, "color": "#8c959f"}}
         figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, name=fill.label, hoverinfo="skip")
-    caption = _caption(parts, grid, seen, filled, show, worker, around, images is not None, edges)
+    caption = _caption(parts, grid, node_facts, filled, show, worker, around, images is not None, edges)
     lines = -(-sum(len(fill.label) * 7 + 45 for fill in shown) // (_PAGE - 40))
     fixed, share = 46 + 14 + 22 * lines, grid.lines / grid.columns
     height = round(fixed + share * (_PAGE - 2 * _SIDE))
-    finish(figure, title=_title(parts, seen.pair, show, worker), caption=caption, dark=dark, height=height)
+    finish(figure, title=_title(parts, node_facts.pair, show, worker), caption=caption, dark=dark, height=height)
     figure.update_xaxes(visible=False, range=[-0.5, grid.columns - 0.5], constrain="domain")
     figure.update_yaxes(
         visible=False, range=[grid.lines - 0.5, -0.5], scaleanchor="x", scaleratio=1, constrain="domain"
@@ -260,23 +259,23 @@ def _drawn(
 
 
 def _picture(grid: Grid, filled: Filled, images: NDArray[np.uint8] | None, ink: str) -> tuple[bytes, int]:
-    """Cells of one picture, the pixels of each node's image in shades of ink on its fill; and the pixels of a cell."""
+    """Return a picture of all cells, each node's image in shades of ink on its fill, and the pixels of a cell."""
     size = 4 if images is None else int(images.shape[1])
     shades = 1 if images is None else LEVELS
-    pitch = size + 1  # a line of the page between cells
+    pitch = size + 1  # a transparent line between cells
     palette = [(0, 0, 0, 0)]
     for fill in filled.fills:
         palette += [_shade(fill, ink, shade / max(shades - 1, 1)) for shade in range(shades)]
     sheet = np.zeros((grid.lines * pitch, grid.columns * pitch), np.uint8)
     for node, (x, y) in zip(grid.nodes.tolist(), grid.cells.tolist()):
-        first = np.uint8(1 + shades * filled.of[node])
+        first = np.uint8(1 + shades * filled.of[node])  # palette: transparent, then the shades of each fill
         cell = first if images is None else first + images[node]
         sheet[y * pitch : y * pitch + size, x * pitch : x * pitch + size] = cell
     return write_png(sheet, palette), pitch
 
 
 def _shade(fill: Fill, ink: str, shade: float) -> tuple[int, int, int, int]:
-    """Ink over a fill over the page, which shows through."""
+    """Return the RGBA colour of ink over a fill over a transparent ground (alpha compositing)."""
     shade *= 0.45 if fill.faint else 1.0
     under = (1 - shade) * (fill.cover if fill.color else 0.12 if fill.faint else 0.0)
     cover = shade + under
@@ -285,15 +284,15 @@ def _shade(fill: Fill, ink: str, shade: float) -> tuple[int, int, int, int]:
     return mixed[0], mixed[1], mixed[2], round(255 * cover)
 
 
-def _add_edges(figure: Figure, parts: Parts, grid: Grid, seen: _Seen, ink: str) -> int | None:
-    """Lines from the rows of a pair to those that wait for them; how many, or none where they would hide the nodes."""
-    if seen.pair is None or seen.found.sums:
+def _add_edges(figure: Figure, parts: Parts, grid: Grid, node_facts: _NodeFacts, ink: str) -> int | None:
+    """Draw edges from the rows of a pair to the nodes that wait for them; return their number, None if too many."""
+    if node_facts.pair is None or node_facts.found.sums:
         return 0
     place = dict(zip(grid.nodes.tolist(), grid.cells.tolist()))
     ends = [
         (place[source], place[node])
-        for node in sorted(seen.waiting)
-        for source in seen.found.rows[node][seen.pair[0]]
+        for node in sorted(node_facts.waiting)
+        for source in node_facts.found.rows[node][node_facts.pair[0]]
         if source in place
     ]
     if not 0 < len(ends) <= _MOST_EDGES:
@@ -312,7 +311,7 @@ def _add_edges(figure: Figure, parts: Parts, grid: Grid, seen: _Seen, ink: str) 
 def _title(parts: Parts, pair: tuple[int, int] | None, show: str, worker: int | None) -> str:
     what = _TITLES[show]
     if worker is not None:
-        what = f"what worker {worker} holds"
+        what = f"nodes and copies on worker {worker}"
     if pair is not None:
         rows = "rows" if show in ("owner", "halo") else what.replace("each row", "rows")
         what = f"{rows} from worker {pair[0]} to worker {pair[1]}"
@@ -320,34 +319,36 @@ def _title(parts: Parts, pair: tuple[int, int] | None, show: str, worker: int | 
 
 
 def _caption(
-    parts: Parts, grid: Grid, seen: _Seen, filled: Filled, show: str, worker: int | None, around: int | None,
+    parts: Parts, grid: Grid, node_facts: _NodeFacts, filled: Filled, show: str, worker: int | None, around: int | None,
     images: bool, edges: int | None,
 ) -> str:  # fmt: skip
-    graph, found = parts.graph, seen.found
+    graph, found = parts.graph, node_facts.found
     drawn = f"{len(grid.nodes):,} nodes" if around is None else f"the {len(grid.nodes):,} nodes around node {around}"
-    first = f"{graph.name}, {drawn} on {parts.workers} workers, {'each its image, ' if images else ''}neighbours near."
-    if seen.pair is not None:
-        sender, receiver = seen.pair
+    first = (
+        f"{graph.name}, {drawn} on {parts.workers} workers, {'each as its image, ' if images else ''}neighbours near."
+    )
+    if node_facts.pair is not None:
+        sender, receiver = node_facts.pair
         rows = travelling(parts, sender, receiver)
-        here = sum(node in found.owner for node in rows)
-        of = f" {here:,} of them are drawn;" if here < len(rows) else ""
+        num_drawn = sum(node in found.owner for node in rows)
+        part = f" {num_drawn:,} of them are drawn;" if num_drawn < len(rows) else ""
         note = " their edges are too many to be drawn;" if edges is None else ""
         first += (
-            f" Worker {sender} sends worker {receiver} {len(rows):,} rows in an exchange;{of}{note} "
-            f"{len(seen.waiting):,} nodes there wait for them."
+            f" Worker {sender} sends worker {receiver} {len(rows):,} rows per exchange;{part}{note} "
+            f"{len(node_facts.waiting):,} nodes there wait for them."
         )
     counts = {label: count for label, count in filled.counts.items() if count and label != "others"}
-    if show == "owner" and seen.pair is None:
+    if show == "owner" and node_facts.pair is None:
         waits = sum(not central for central in found.central.values())
         kind = "copied" if found.sums else "marginal"
         rest = len(found.central) - waits
-        return f"{first} {waits:,} are {kind} (strong), and wait for others; {rest:,} are central (pale)."
-    if seen.pair is not None and show in ("owner", "halo"):
+        return f"{first} {waits:,} are {kind} (strong) and wait for other workers; {rest:,} are central (pale)."
+    if node_facts.pair is not None and show in ("owner", "halo"):
         return first
-    of = {"halo": "Nodes", "bits": "Rows in the widest code that they have", "error": "Squared error, rows"}[show]
+    subject = {"halo": "Nodes", "bits": "Rows by their largest bit-width", "error": "Squared error, rows"}[show]
     if worker is not None:
-        of = f"Worker {worker}"
-    return f"{first} {of}: " + ", ".join(f"{label} {count:,}" for label, count in counts.items()) + "."
+        subject = f"Worker {worker}"
+    return f"{first} {subject}: " + ", ".join(f"{label} {count:,}" for label, count in counts.items()) + "."
 
 
 def _channels(color: str) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""Where the nodes of a small graph are drawn: at the same places in every figure."""
+"""Layout of a small graph, the same in every figure."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 __all__ = ["KNOWN_PLACES", "LARGEST", "neighbours", "places_of"]
 
 LARGEST = 80
-"""Nodes of the largest graph that is drawn: more cannot be told apart."""
+"""Most nodes of a graph that is drawn node by node; more cannot be distinguished."""
 KNOWN_PLACES: dict[str, tuple[tuple[float, float], ...]] = {
     "ten nodes": (
         (0.0, 1.0), (1.0, 2.0), (1.0, 0.4), (2.2, 1.8), (2.2, 0.2),
         (4.0, 1.4), (5.0, 2.0), (4.2, 0.0), (6.0, 1.0), (5.4, 0.0),
     ),
 }  # fmt: skip
-"""Graphs that are drawn alike everywhere, by name."""
+"""Layouts made by hand, by name of the graph."""
 
 
 def places_of(graph: Graph) -> Sequence[tuple[float, float]]:
-    """Where each node is drawn: its known place, or one where neighbours attract and all others repel each other.
+    """Return the coordinates of each node, made by hand or by a force-directed layout.
 
-    The places of a graph are the same at every call (Fruchterman & Reingold, 1991, from a circle).
+    The layout is the same at every call (Fruchterman & Reingold, 1991, started from a circle).
 
     Raises:
         ValueError: if the graph has more than `LARGEST` nodes.
@@ -35,8 +35,8 @@ def places_of(graph: Graph) -> Sequence[tuple[float, float]]:
         return known
     if graph.num_nodes > LARGEST:
         raise ValueError(
-            f"a graph that is drawn has at most {LARGEST} nodes, got {graph.num_nodes}; draw course.ten_nodes(), "
-            "or look at gq.PartitionExplorer"
+            f"a graph drawn node by node must have at most {LARGEST} nodes, got {graph.num_nodes}; draw "
+            "course.ten_nodes(), or use gq.PartitionExplorer"
         )
     return _spread_out(graph.num_nodes, neighbours(graph))
 
@@ -47,16 +47,17 @@ def _spread_out(num_nodes: int, edges: Sequence[tuple[int, int]]) -> list[tuple[
     if num_nodes == 0:
         return []
     angle = 2 * math.pi * np.arange(num_nodes) / num_nodes
-    place = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    place = np.stack([np.cos(angle), np.sin(angle)], axis=1)  # (N, 2)
     adjacent = np.zeros((num_nodes, num_nodes))
     for a, b in edges:
         adjacent[a, b] = adjacent[b, a] = 1
     ideal = 2 / math.sqrt(num_nodes)
-    for step in np.linspace(0.15, 0.003, 300):
-        away = place[:, None] - place[None, :]
+    for step in np.linspace(0.15, 0.003, 300):  # cooling: the largest move shrinks
+        away = place[:, None] - place[None, :]  # (N, N, 2)
         distance = np.maximum(np.sqrt((away**2).sum(axis=2)), 1e-3)
-        pull = ideal**2 / distance**2 - adjacent * distance / ideal
-        move = (away * pull[:, :, None]).sum(axis=1) - place  # the middle holds lone nodes back
+        # Repulsion k² / d minus attraction d² / k along edges, divided by d, the length of `away`.
+        push = ideal**2 / distance**2 - adjacent * distance / ideal
+        move = (away * push[:, :, None]).sum(axis=1) - place  # a pull to the origin keeps isolated nodes near
         length = np.maximum(np.sqrt((move**2).sum(axis=1, keepdims=True)), 1e-9)
         place = place + move / length * np.minimum(length, step)
     width, height = np.maximum(place.max(axis=0) - place.min(axis=0), 1e-9)
@@ -65,7 +66,7 @@ def _spread_out(num_nodes: int, edges: Sequence[tuple[int, int]]) -> list[tuple[
 
 
 def neighbours(graph: Graph) -> list[tuple[int, int]]:
-    """Each pair of neighbours once, without self loops."""
+    """Return each pair of neighbours once, without self-loops."""
     targets = graph.in_degrees.new_tensor(range(graph.num_nodes)).repeat_interleave(graph.in_degrees)
     pairs = zip(graph.indices.tolist(), targets.tolist())
     return sorted({(min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]})

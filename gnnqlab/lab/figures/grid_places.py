@@ -1,9 +1,9 @@
-"""Where the nodes of a real graph are drawn: on the cells of a grid, neighbours near each other, no two on one place.
+"""Layout of a real graph on the cells of a grid: one node per cell, neighbours near each other.
 
-First every node is put on a plane, where neighbours attract and all nodes repel each other by a kernel with a long tail
-(the gradient of t-SNE, van der Maaten & Hinton, 2008, with the graph's edges as affinities), from the slow modes of a
-random walk. Then halves go to halves of the grid, again and again, along its longer side. The cut plays no part: a
-graph has the same places however it is cut.
+First every node gets a place on a plane, where neighbours attract and all nodes repel each other with a heavy-tailed
+kernel (the gradient of t-SNE, van der Maaten & Hinton, 2008, with the graph's edges as affinities), started from the
+slow modes of a random walk. Then the nodes are split recursively between the halves of the grid, along its longer side.
+The layout does not depend on the partition.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["LARGEST_WHOLE", "MOST_AROUND", "Grid", "neighbourhood", "places_on_grid"]
 
 LARGEST_WHOLE = 2000
-"""Nodes of the largest graph that is drawn whole: a cell of more is smaller than ten pixels on a small page."""
+"""Most nodes of a graph that is drawn whole; with more, a cell is smaller than ten pixels on a small page."""
 MOST_AROUND = 400
 """Nodes of a neighbourhood that is drawn of a larger graph."""
-_HIGH = 0.63
+_ASPECT = 0.63
 """Height of a grid over its width."""
-_STEPS, _EXAGGERATED = 90, 30
-_KEPT = 8
-_kept: OrderedDict[tuple[str, bytes], Grid] = OrderedDict()
+_STEPS, _EXAGGERATED_STEPS = 90, 30
+_MOST_LAYOUTS = 8
+_layouts: OrderedDict[tuple[str, bytes], Grid] = OrderedDict()
+"""Cache of the latest layouts, by graph and nodes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,22 +41,22 @@ class Grid:
     nodes: NDArray[np.int64]
     """Global ids, ascending, int64 ``(n,)``."""
     cells: NDArray[np.int64]
-    """Column and line of each, from the top left corner, int64 ``(n, 2)``."""
+    """Column and line of each node, from the top left corner, int64 ``(n, 2)``."""
     columns: int
     lines: int
 
 
 def places_on_grid(graph: Graph, nodes: NDArray[np.int64] | None = None) -> Grid:
-    """Return a cell for each node of a graph, or of some of its nodes; the last few answers are kept.
+    """Return a cell for each node of a graph, or of some of its nodes; the last few results are cached.
 
-    The same at every call on one machine: nothing is drawn at random but the start, from a fixed seed.
+    Deterministic on one machine: only the start is random, with a fixed seed.
 
     Args:
         graph: the whole graph.
-        nodes: ascending global ids, whose edges among each other count; all nodes by default.
+        nodes: ascending global ids, all nodes by default; only edges among them count.
 
     Raises:
-        ValueError: if these are none, or more than `LARGEST_WHOLE`.
+        ValueError: if there are no nodes, or more than `LARGEST_WHOLE`.
 
     Example:
         >>> from gnnqlab.graph.sources import load
@@ -63,32 +64,32 @@ def places_on_grid(graph: Graph, nodes: NDArray[np.int64] | None = None) -> Grid
         >>> grid.columns, grid.lines, len({tuple(cell) for cell in grid.cells.tolist()})
         (8, 5, 40)
     """
-    some = np.arange(graph.num_nodes) if nodes is None else nodes
-    if not 1 <= len(some) <= LARGEST_WHOLE:
+    selection = np.arange(graph.num_nodes) if nodes is None else nodes
+    if not 1 <= len(selection) <= LARGEST_WHOLE:
         raise ValueError(
-            f"a graph that is drawn whole has 1 to {LARGEST_WHOLE:,} nodes, got {len(some):,}; draw what lies around "
-            "a node: gq.draw(parts, around=0)"
+            f"a graph drawn whole must have 1 to {LARGEST_WHOLE:,} nodes, got {len(selection):,}; draw the "
+            "neighbourhood of a node: gq.draw(parts, around=0)"
         )
     key = (graph.content_hash, b"" if nodes is None else nodes.tobytes())
-    if key in _kept:
-        _kept.move_to_end(key)
-        return _kept[key]
-    lines = max(1, int(math.sqrt(_HIGH * len(some))))
-    columns = -(-len(some) // lines)
-    grid = Grid(some, _on_cells(_on_plane(_adjacency(graph, some)), columns, lines), columns, lines)
-    _kept[key] = grid
-    while len(_kept) > _KEPT:
-        _kept.popitem(last=False)
+    if key in _layouts:
+        _layouts.move_to_end(key)
+        return _layouts[key]
+    lines = max(1, int(math.sqrt(_ASPECT * len(selection))))
+    columns = -(-len(selection) // lines)
+    grid = Grid(selection, _on_cells(_on_plane(_adjacency(graph, selection)), columns, lines), columns, lines)
+    _layouts[key] = grid
+    while len(_layouts) > _MOST_LAYOUTS:
+        _layouts.popitem(last=False)
     return grid
 
 
 def neighbourhood(graph: Graph, node: int, *, most: int = MOST_AROUND) -> NDArray[np.int64]:
-    """Return a node and those nearest to it against the direction of edges, whose rows its sums are of, ascending.
+    """Return a node and its nearest in-neighbours, hop by hop against the direction of edges, as ascending ids.
 
-    Of the last hop that has room for some only, those with the lowest ids.
+    If the last hop has more nodes than are left to take, those with the lowest ids are taken.
 
     Raises:
-        ValueError: if there is no such node.
+        ValueError: if the graph has no such node.
 
     Example:
         >>> from gnnqlab.graph import Graph
@@ -107,7 +108,7 @@ def neighbourhood(graph: Graph, node: int, *, most: int = MOST_AROUND) -> NDArra
 
 
 def _adjacency(graph: Graph, some: NDArray[np.int64]) -> Any:
-    """Ones where two of the nodes are neighbours, either way, without self loops; scipy's CSR, float32."""
+    """Return the symmetric adjacency matrix of some nodes without self-loops: ones in scipy's CSR, float32 (n, n)."""
     import scipy.sparse as sparse
 
     targets = np.repeat(np.arange(graph.num_nodes), graph.in_degrees.numpy())
@@ -122,30 +123,33 @@ def _adjacency(graph: Graph, some: NDArray[np.int64]) -> Any:
 
 
 def _on_plane(adjacent: Any) -> NDArray[np.float32]:
-    """Places where neighbours are near; see the head of the file."""
+    """Return places on a plane by gradient descent, float32 (n, 2); see the head of the file."""
     import scipy.sparse as sparse
 
     count = adjacent.shape[0]
-    place = _slow_modes(adjacent)
+    place = _slow_modes(adjacent)  # (n, 2)
     if count < 3 or not adjacent.nnz:
         return place
     pairs = adjacent.tocoo()
     one, other, weight = pairs.row, pairs.col, (pairs.data / pairs.data.sum()).astype(np.float32)
     speed, gain = np.zeros_like(place), np.ones_like(place)
     for step in range(_STEPS):
-        early = step < _EXAGGERATED
+        early = step < _EXAGGERATED_STEPS
+        # Kernel 1 / (1 + d²) of all pairs, in place because n² values are the largest array here.
         square = (place * place).sum(axis=1)
-        kernel = place @ (-2 * place.T)
+        kernel = place @ (-2 * place.T)  # (n, n)
         kernel += square[:, None]
         kernel += square[None, :] + 1
-        np.maximum(kernel, 1, out=kernel)
+        np.maximum(kernel, 1, out=kernel)  # rounding may make d² negative
         np.reciprocal(kernel, out=kernel)
-        total = max(float(kernel.sum()) - count, 1e-6)
+        total = max(float(kernel.sum()) - count, 1e-6)  # without the ones of the diagonal
         kernel *= kernel
         apart = (kernel.sum(axis=1)[:, None] * place - kernel @ place) / total
         length = ((place[one] - place[other]) ** 2).sum(axis=1)
+        # Attraction along edges, exaggerated at first so that clusters form.
         pull = sparse.csr_matrix((weight * (4.0 if early else 1.0) / (1 + length), (one, other)), shape=adjacent.shape)
-        slope = 4 * (np.asarray(pull.sum(axis=1)) * place - pull @ place - apart)
+        slope = 4 * (np.asarray(pull.sum(axis=1)) * place - pull @ place - apart)  # gradient, (n, 2)
+        # Steps grow while a coordinate keeps its direction (gradient against velocity), and shrink when it turns.
         gain = np.where(np.sign(slope) != np.sign(speed), gain + 0.2, np.maximum(gain * 0.8, 0.01))
         speed = (0.5 if early else 0.8) * speed - count / 8 * gain * slope
         place = (place + speed).astype(np.float32)
@@ -154,19 +158,20 @@ def _on_plane(adjacent: Any) -> NDArray[np.float32]:
 
 
 def _slow_modes(adjacent: Any, steps: int = 120) -> NDArray[np.float32]:
-    """Two vectors that a lazy random walk forgets last, as small places to start from."""
+    """Return the two slowest modes of a lazy random walk but the constant one, scaled to small start places (n, 2)."""
     count = adjacent.shape[0]
     degree = np.maximum(np.asarray(adjacent.sum(axis=1)), 1.0).reshape(-1, 1)
     place = np.random.default_rng(0).standard_normal((count, 2))
     for _ in range(steps if count > 2 else 0):
         place = 0.5 * place + 0.5 * (adjacent @ place) / degree
-        place -= (place * degree).sum(axis=0) / degree.sum()
+        place -= (place * degree).sum(axis=0) / degree.sum()  # without the constant mode
+        # Orthogonal with respect to the degrees, as modes of a walk are; else both columns would become the slowest.
         place = np.linalg.qr(place * np.sqrt(degree))[0] / np.sqrt(degree)
     return (0.01 * place / np.maximum(np.abs(place).std(axis=0), 1e-12)).astype(np.float32)
 
 
 def _on_cells(place: NDArray[np.float32], columns: int, lines: int) -> NDArray[np.int64]:
-    """A cell for each place: those on the left go to the left half, and so on until a cell has one."""
+    """Return a cell for each place by recursive bisection, int64 (n, 2): places on the left get the left half, etc."""
     cells = np.zeros((len(place), 2), np.int64)
     waiting = [(np.arange(len(place)), 0, 0, columns, lines)]
     while waiting:
@@ -177,6 +182,7 @@ def _on_cells(place: NDArray[np.float32], columns: int, lines: int) -> NDArray[n
         across = wide >= high
         first = (wide if across else high) // 2
         room = first * (high if across else wide)
+        # As many nodes as the first half has of all cells, but so many at least that the rest fits into the second.
         share = min(max(round(len(some) * room / (wide * high)), len(some) - (wide * high - room)), room)
         order = some[np.argsort(place[some, 0 if across else 1], kind="stable")]
         if across:

@@ -1,20 +1,20 @@
-// What a view leaves in a saved notebook, and how it comes back.
+// Static formats of a widget's view in a saved notebook, and the way back to the view.
 //
-// Of all that an output holds JupyterLab shows a widget's view, and without a kernel that is "model not found". So the
-// file does not get the view: its name stands in the output's metadata, and its data are for whoever has no kernel, the
-// figure as it stands now among them. On a page that is loaded again, outputs whose models are there get their views
-// back; so do outputs of other files that JupyterLab gave up too early (it searches a model for 2 s, on a busy page
-// less). Other pages (Voilà, VS Code, Colab) have no cells, and keep the view.
+// JupyterLab prefers a widget's view to all other formats of an output, and shows "model not found" without a kernel.
+// So the saved output has no view: the view's id is in its metadata, and its data are static formats, among them the
+// current figure. On a reloaded page, outputs whose models exist get their views back; so do outputs of other files for
+// which JupyterLab gave up too early (it searches for a model for 2 s, on a busy page less). Other pages (Voilà,
+// VS Code, Colab) have no cells, and keep the view.
 
 const VIEW = "application/vnd.jupyter.widget-view+json";
 const [FIGURE, PICTURE, TABLE] = ["application/vnd.plotly.v1+json", "image/svg+xml", "text/html"];
 const LEFT = Symbol.for("gnnqlab.left");
-const LEFT_PAUSE_MS = 100; // as long as the pauses of JupyterLab's search: pauses end in the order they began
+const LEFT_PAUSE_MS = 100; // the pause of JupyterLab's search: equal timers end in the order in which they began
 const LEFT_TRIES = 600;
 
-// Of the page: which managers are looked after, and by their models' names the figures. Every widget has this module
-// for itself.
-function kept() {
+// State of the page: managers whose outputs are watched, and figures by the id of their model. It is global, because
+// every widget loads its own copy of this module.
+function pageState() {
   return (globalThis[LEFT] ??= { managers: new WeakSet(), figures: new Map() });
 }
 
@@ -26,7 +26,7 @@ function* outputsOf(context) {
     }
 }
 
-// A figure is as wide as the page it is opened on.
+// A saved figure takes the width of the page on which it is opened.
 function withoutWidth({ data, layout }) {
   const { width, ...others } = layout;
   return { data, layout: { ...others, autosize: true } };
@@ -34,29 +34,29 @@ function withoutWidth({ data, layout }) {
 
 function storedOf(output, { figure: name }) {
   const { [VIEW]: view, ...data } = output.data;
-  const figure = kept().figures.get(name);
+  const figure = pageState().figures.get(name);
   const spec = figure ? JSON.parse(figure.source.get("spec")) : {};
   if (!spec.data?.length) return { ...output, data };
   data[FIGURE] = withoutWidth(spec);
-  delete data["image/png"]; // JupyterLab's own, of the figure before
+  delete data["image/png"]; // JupyterLab's image of the previous figure
   const caption = spec.layout.meta?.caption;
   if (caption) data["text/plain"] = caption;
   if (!figure.picture) return { ...output, data };
-  delete data[TABLE]; // which other readers would prefer
+  delete data[TABLE]; // other viewers would prefer it to the picture
   data[PICTURE] = figure.picture;
   return { ...output, data, metadata: { ...output.metadata, [PICTURE]: { alt: caption ?? "" } } };
 }
 
-// Only the file's side of a cell: its output on the screen stays as it is.
+// Changes the cell's model for the file only: the output on the screen stays.
 function leave(context) {
-  if (context.model?.collaborative) return; // others look at the very same
+  if (context.model?.collaborative) return; // the model is also on other users' screens
   for (const { sharedModel, place, output, left } of [...outputsOf(context)])
     if (left?.view) sharedModel.updateOutputs(place, place + 1, [storedOf(output, left)], "silent-change");
 }
 
 async function bringBack(manager) {
   const pause = () => new Promise((done) => setTimeout(done, LEFT_PAUSE_MS));
-  for (let tried = 0; !manager.restoredStatus && tried < LEFT_TRIES; tried += 1) await pause();
+  for (let attempt = 0; !manager.restoredStatus && attempt < LEFT_TRIES; attempt += 1) await pause();
   await pause();
   await pause();
   const viewOf = ({ output, left }) => output.data?.[VIEW] ?? left?.view;
@@ -71,16 +71,16 @@ async function bringBack(manager) {
   }
 }
 
-function lookAfterOutputs(manager) {
-  if (!manager.context || kept().managers.has(manager)) return;
-  kept().managers.add(manager);
+function watchOutputs(manager) {
+  if (!manager.context || pageState().managers.has(manager)) return;
+  pageState().managers.add(manager);
   manager.context.saveState?.connect((context, state) => {
     if (state !== "started") return;
     try {
       leave(context);
     } catch (error) {
-      console.error("gnnqlab: a view was saved as it is", error); // nothing may keep a notebook from being saved
+      console.error("gnnqlab: an output was saved with its view", error); // an error must not prevent the saving
     }
   });
-  bringBack(manager).catch((error) => console.error("gnnqlab: outputs were not looked after", error));
+  bringBack(manager).catch((error) => console.error("gnnqlab: views were not restored", error));
 }

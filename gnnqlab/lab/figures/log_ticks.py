@@ -1,7 +1,7 @@
-"""Numbers along a logarithmic axis: few, of one size, and legible.
+"""Tick labels of logarithmic axes: few, of one size, and legible.
 
-Plotly writes the steps between powers of ten three quarters as large, as bare digits (9, 8, 7 ...) that lie on each
-other in a small panel, and exponents smaller still.
+Plotly writes the steps between powers of ten at three quarters of the size, as bare digits (9, 8, 7 ...) that overlap
+in a small panel, and exponents even smaller.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["log_ticks", "name_powers", "power_texts", "value_ticks"]
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _FEW_DECADES, _MOST_LABELS = 2.4, 7
 _EVEN = 7
-"""Plotly spaces numbers evenly on less than a decade, its own room at both ends included."""
+"""Largest ratio of values at which Plotly labels an axis evenly: less than a decade with its margins included."""
 
 
 def power_texts(values: Sequence[float]) -> list[str]:
-    """Return the numbers of one axis in one notation and in letters of one size; as powers where one has to be.
+    """Return the labels of one axis in one notation and size: as powers of ten if any value needs it.
 
     Example:
         >>> power_texts([0.02, 0.05, 20]), power_texts([1e-4, 1e-2, 1, 2]), power_texts([1e3, 1e5])
@@ -39,7 +39,7 @@ def _power(value: float) -> str:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return where numbers stand between two positive ends, and one step beyond: powers of ten, or 1, 2, 5 of each.
+    """Return ticks between two positive ends and one step beyond: powers of ten, or 1, 2 and 5 times each.
 
     Example:
         >>> log_ticks(0.04, 1.5)
@@ -48,12 +48,13 @@ def log_ticks(low: float, high: float) -> list[float]:
         [1e-07, 1e-06, 1e-05]
     """
     span = math.log10(high / low)
-    if span > _FEW_DECADES:
+    if span > _FEW_DECADES:  # powers of ten only, several decades apart if there are many
         step = max(1, math.ceil(span / _MOST_LABELS))
         first = step * math.floor(math.log10(low) / step)
         powers = range(first - step, math.ceil(math.log10(high)) + step + 1, step)
         return [float(f"1e{power}") for power in powers if low / 10**step <= 10.0**power <= high * 10**step]
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+    # Parsed from text, because 5 * 10.0**-6 differs from 5e-6 in the last digit.
     marks = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
     below, above = [mark for mark in marks if mark < low][-1:], [mark for mark in marks if mark > high][:1]
     return below + [mark for mark in marks if low <= mark <= high] + above
@@ -63,9 +64,9 @@ def value_ticks(values: Sequence[Any], *, log: bool = True, most: int = 12) -> d
     """Return the settings of an axis whose ticks are the values themselves, such as numbers of workers.
 
     Args:
-        values: in any order, also more than once.
-        log: whether the axis is logarithmic.
-        most: ticks; of more values every second, third ... one has a tick.
+        values: numbers in any order; duplicates are allowed.
+        log: True for a logarithmic axis.
+        most: largest number of ticks; of more values every second, third ... one has a tick.
 
     Example:
         >>> value_ticks([4, 1, 2])
@@ -77,13 +78,13 @@ def value_ticks(values: Sequence[Any], *, log: bool = True, most: int = 12) -> d
 
 
 def name_powers(figure: Figure) -> None:
-    """Give every logarithmic axis that does not name its ticks itself numbers of one size.
+    """Set tick labels of one size on every logarithmic axis that has none of its own.
 
-    Axes that show the same range (``matches``) get the same. An axis of well less than a decade stays Plotly's, whose
-    numbers are evenly spaced there.
+    Axes that share a range (``matches``) get the same ticks. An axis of well under a decade keeps Plotly's, which are
+    evenly spaced there.
 
     Args:
-        figure: with all its traces.
+        figure: figure with all its traces.
     """
     layout = figure.layout.to_plotly_json()
     axes = {name: axis for name, axis in layout.items() if name.startswith(("xaxis", "yaxis"))}
@@ -97,14 +98,14 @@ def name_powers(figure: Figure) -> None:
             continue
         found = [value for name in names for value in _values(figure, name)]
         if not found or max(found) < _EVEN * min(found):
-            continue
+            continue  # Plotly's ticks are even there
         places = log_ticks(min(found), max(found))
         named = {"tickvals": places, "ticktext": power_texts(places)}
         figure.update_layout(dict.fromkeys(names, named))
 
 
 def _values(figure: Figure, axis: str) -> Iterable[float]:
-    """The positive numbers that are drawn along an axis, ends of intervals among them."""
+    """Yield the positive numbers that are drawn along an axis, with the ends of error bars."""
     way, short = axis[0], axis.replace("axis", "")
     for trace in figure.data:
         if (getattr(trace, f"{way}axis", None) or way) == short:

@@ -1,4 +1,4 @@
-"""How a node's cell is filled, by what is asked of it: whose it is, where copies lie, its bits, its error."""
+"""Fills of the cells of nodes: by owner, by copies, by bit-width, by error."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ if TYPE_CHECKING:
 __all__ = ["PALE", "STRONG", "Fill", "Filled", "by_copies", "by_error", "by_owner", "by_pair", "by_shard", "by_width"]
 
 STRONG, PALE = 0.66, 0.24
-"""How much of a colour covers the page: of nodes that exchange rows, and of those that do not."""
+"""Opacity of the colours of nodes that exchange rows, and of those that do not."""
 _WORKERS = (
     *(OKABE_ITO[name] for name in ("blue", "orange", "green", "purple", "vermillion", "sky")), "#f0e442", "#7d7d7d",
     "#5b3a8e", "#8c564b", "#66a61e", "#e7298a", "#003c67", "#a6761d", "#1b7837", "#b3a0d6",
 )  # fmt: skip
 _WIDTHS = {1: "#d55e00", 2: "#e69f00", 3: "#dd8a5b", 4: "#cc79a7", 8: "#56b4e9", 16: "#0072b2", 32: "#009e73"}
 _MUCH, _COVERS = OKABE_ITO["vermillion"], (0.12, 0.28, 0.46, 0.66, 0.9)
-"""A quantity: one colour, the more of it the more there is."""
+"""Colour of a quantity, and its opacities from small to large values."""
 
 
 @dataclass(frozen=True)
 class Fill:
-    """A colour of a cell, and what it means."""
+    """Colour of a cell and its meaning."""
 
     label: str
     color: str | None
-    """``None``: the page shows through."""
+    """``None`` for transparent."""
     cover: float = STRONG
     faint: bool = False
-    """Whether the image on it is faint too."""
+    """True if the image on the cell is faint too."""
     key: bool = True
-    """Whether the legend has it."""
+    """True if the legend lists it."""
 
 
 @dataclass(frozen=True)
 class Filled:
-    """Which node has which of the fills."""
+    """Fills and their assignment to nodes."""
 
     fills: tuple[Fill, ...]
     of: dict[int, int]
-    """By node: number of its fill."""
+    """Node -> index of its fill."""
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many nodes have each fill, by its label."""
+        """Number of nodes with each fill, by its label."""
         numbers = list(self.of.values())
         return {fill.label: numbers.count(number) for number, fill in enumerate(self.fills)}
 
@@ -60,36 +60,36 @@ _REST = Fill("others", None, faint=True, key=False)
 
 
 def by_owner(found: Waiting, workers: int) -> Filled:
-    """Each worker its colour, strong on nodes that wait for others."""
+    """Fill each node with its worker's colour, strong if it waits for other workers."""
     fills = [Fill(f"worker {rank}", _color(rank)) for rank in range(workers)]
     fills += [Fill(f"worker {rank}, central", _color(rank), PALE, key=False) for rank in range(workers)]
     return Filled(tuple(fills), {node: own + workers * found.central[node] for node, own in found.owner.items()})
 
 
 def by_copies(found: Waiting) -> Filled:
-    """On how many other workers a copy of the node's row lies."""
-    most = max((len(held) for held in found.copies.values()), default=0)
+    """Fill each node by the number of other workers that hold a copy of its row."""
+    most = max((len(holders) for holders in found.copies.values()), default=0)
     fills = [Fill("no copy elsewhere", None, faint=True)]
     fills += [Fill(_copies(count), _MUCH, _step(count - 1, most)) for count in range(1, most + 1)]
     return Filled(tuple(fills), {node: len(found.copies.get(node, ())) for node in found.owner})
 
 
 def by_shard(found: Waiting, worker: int) -> Filled:
-    """What one worker holds: its own nodes, copies of others' in their owners' colours, and nothing else."""
-    owners = sorted({found.owner[node] for node, held in found.copies.items() if worker in held})
+    """Fill the nodes that one worker holds: its own ones, and copies in the colours of their owners."""
+    owners = sorted({found.owner[node] for node, holders in found.copies.items() if worker in holders})
     fills = [Fill(f"worker {worker}, waits", _color(worker)), Fill("its central nodes", _color(worker), PALE), _REST]
     fills += [Fill(f"copies of worker {own}", _color(own)) for own in owners]
-    of = {}
+    numbers = {}
     for node, own in found.owner.items():
         if own == worker:
-            of[node] = int(found.central[node])
+            numbers[node] = int(found.central[node])
         else:
-            of[node] = 3 + owners.index(own) if worker in found.copies.get(node, ()) else 2
-    return Filled(tuple(fills), of)
+            numbers[node] = 3 + owners.index(own) if worker in found.copies.get(node, ()) else 2
+    return Filled(tuple(fills), numbers)
 
 
 def by_pair(found: Waiting, sent: set[int], waits: set[int], sender: int, receiver: int) -> Filled:
-    """The rows that one worker sends another, and the nodes there that wait for them."""
+    """Fill the rows that one worker sends another, and the nodes there that wait for them."""
     fills = (
         Fill(f"rows that worker {sender} sends", _color(sender)),
         Fill(f"nodes of worker {receiver} that wait for them", _color(receiver)),
@@ -97,13 +97,13 @@ def by_pair(found: Waiting, sent: set[int], waits: set[int], sender: int, receiv
         Fill(f"worker {receiver}", _color(receiver), PALE / 2, faint=True, key=False),
         _REST,
     )
-    of = {node: 2 if own == sender else 3 if own == receiver else 4 for node, own in found.owner.items()}
-    of |= {node: 1 for node in waits if node in of} | {node: 0 for node in sent if node in of}
-    return Filled(fills, of)
+    numbers = {node: 2 if own == sender else 3 if own == receiver else 4 for node, own in found.owner.items()}
+    numbers |= {node: 1 for node in waits if node in numbers} | {node: 0 for node in sent if node in numbers}
+    return Filled(fills, numbers)
 
 
-def by_width(found: Waiting, widths: Mapping[int, int], *, rest: str = "does not travel") -> Filled:
-    """In how many bits a node's row goes out."""
+def by_width(found: Waiting, widths: Mapping[int, int], *, rest: str = "not sent") -> Filled:
+    """Fill each node by the bit-width in which its row is sent."""
     chosen = sorted({width for node, width in widths.items() if node in found.owner})
     fills = [Fill(human_bits(width), _WIDTHS[width]) for width in chosen]
     fills.append(Fill(rest, None, faint=True))
@@ -113,16 +113,17 @@ def by_width(found: Waiting, widths: Mapping[int, int], *, rest: str = "does not
     )
 
 
-def by_error(found: Waiting, errors: Mapping[int, float], *, rest: str = "does not travel") -> Filled:
-    """How far off a node's row comes, in five steps with as many rows each; equal errors share one."""
+def by_error(found: Waiting, errors: Mapping[int, float], *, rest: str = "not sent") -> Filled:
+    """Fill each node by the error of its decoded row, in five steps of equally many rows; equal errors share a step."""
     values = np.array([error for node, error in errors.items() if node in found.owner])
+    # Upper ends of the steps; of equal quantiles one remains, because the others would be empty steps.
     edges = np.unique(np.quantile(values, np.linspace(0, 1, len(_COVERS) + 1)[1:])) if len(values) else values
     shown = [Fill(f"up to {edge:.2g}", _MUCH, _step(number, len(edges))) for number, edge in enumerate(edges)]
     fills = (*shown, Fill(rest, None, faint=True))
-    of = {
+    numbers = {
         node: int(np.searchsorted(edges, errors[node])) if node in errors else len(shown) for node in found.owner
     }  # a value at a step's upper end belongs to it
-    return Filled(fills, of)
+    return Filled(fills, numbers)
 
 
 def _color(rank: int) -> str:

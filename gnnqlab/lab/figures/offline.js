@@ -1,4 +1,4 @@
-// Plotly lies in the page packed, so that the page stays small enough to be mailed.
+// Plotly's script is stored compressed in the page, which stays small enough for e-mail.
 async function unpack() {
   const packed = Uint8Array.from(atob(document.getElementById("plotly").textContent), (each) => each.charCodeAt(0));
   const script = document.createElement("script");

@@ -1,4 +1,4 @@
-"""Pages that open without a network: Plotly's script is inside, packed, and values as JSON."""
+"""HTML pages that work offline: Plotly's script is embedded compressed, and values as JSON."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pathlib import Path
 
 __all__ = ["page", "script_json"]
 
-# Nothing may be fetched: the page is the same in ten years, in a plane, and tells no one that it was read.
+# No requests: the page works without a network and in later years, and no server learns that it was opened.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
-"""What such a page may load: what stands in it."""
+"""Content security policy of a page: only embedded content is loaded."""
 
 
 def page(script: Path, body: str, *, title: str, style: str, name: str, values: object) -> str:
-    """Return a whole page, which fetches nothing.
+    """Return a complete HTML page that makes no requests.
 
     Args:
         script: file of the page's own script, which calls ``unpack`` before it draws.
-        body: its HTML.
-        title: of the page.
-        style: its CSS.
+        body: HTML of its content.
+        title: text of the title bar.
+        style: CSS of the page.
         name: id of the element that holds the values.
-        values: what the script reads, as JSON takes it.
+        values: data for the script, serializable as JSON.
     """
     code = Path(__file__).with_name("offline.js").read_text(encoding="utf-8") + script.read_text(encoding="utf-8")
     return f"""<!DOCTYPE html>
@@ -47,15 +47,16 @@ def page(script: Path, body: str, *, title: str, style: str, name: str, values: 
 
 
 def _plotly_element() -> str:
-    """Return the element that holds Plotly's script, packed to two fifths."""
+    """Return the element that holds Plotly's script, compressed to two fifths."""
     from plotly.offline import get_plotlyjs
 
+    # Without a time stamp (mtime) the same script gives the same bytes.
     packed = base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
     return f'<script type="application/gzip+base64" id="plotly">{packed}</script>'
 
 
 def script_json(value: object) -> str:
-    """JSON that cannot end the script element it stands in.
+    """Return JSON that cannot end the script element around it.
 
     Example:
         >>> script_json({"a": "</script>"}).count("<")

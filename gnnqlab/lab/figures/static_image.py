@@ -1,13 +1,13 @@
-"""A figure as a picture that stays sharp on every screen and small in a notebook.
+"""Static pictures of figures, sharp on every screen and small in a notebook.
 
-Drawn as lines and letters (SVG), most figures take less than a photograph of them. One with thousands of points takes
-far more; it becomes a photograph with two pixels to one of the page, in a table of colours, framed as SVG so that it
-stands as large as the others. A picture cannot follow a page from light to dark: no ink has a contrast of 4.5 with both
-white and JupyterLab's #111, whose own contrast is 18.9, below 4.5 squared. So it brings its ground with it.
+As vector graphics (SVG), most figures take fewer bytes than as a bitmap. A figure with thousands of points takes far
+more; it becomes a bitmap at twice the resolution of the page, with a colour palette, wrapped in SVG so that it is as
+large as the others. A picture cannot follow a page from light to dark: no ink has a contrast of 4.5 with both white and
+JupyterLab's #111, because their own contrast is 18.9, below 4.5 squared. So a picture has its own background.
 
-Lines, letters and surfaces of a figure have a few hundred colours, most of them the steps from a letter's edge to its
-ground. The format's own table of colours holds 256; each pixel then takes one byte, which packs far better than four: a
-third to a quarter of the bytes of a browser's own picture, and no worse to see.
+Lines, letters and areas of a figure have a few hundred colours, most of them from anti-aliasing. A palette of PNG holds
+256; each pixel then takes one byte, which compresses far better than four: a third to a quarter of the bytes of the
+browser's own bitmap, without a visible difference.
 """
 
 from __future__ import annotations
@@ -51,36 +51,37 @@ def size(png: bytes) -> tuple[int, int]:
 
 
 def pixels(png: bytes) -> Bytes:
-    """Read a picture as Chromium writes it: eight bits a channel, four of them, rows whole or less the row above.
+    """Decode a PNG as Chromium writes it: 8-bit RGBA, rows unfiltered or as differences to the row above.
 
     Args:
         png: the file (PNG, second edition, sections 9 and 11).
 
     Returns:
-        Red, green, blue and opacity, ``height × width × 4``.
+        Red, green, blue and opacity, uint8 ``(height, width, 4)``.
 
     Raises:
-        ValueError: if the picture is of another kind.
+        ValueError: if the picture has another format.
     """
     kind, packed = _parts(png)
     width, height, *rest = kind
     if rest != [8, 6, 0, 0, 0]:
-        raise ValueError(f"a picture must have eight bits a channel, four channels and no interlacing, got {rest}")
+        raise ValueError(f"a picture must be 8-bit RGBA without interlacing, got header fields {rest}")
     rows = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(height, 1 + 4 * width)
-    written = rows[:, 1:].reshape(height, width, 4)
+    written = rows[:, 1:].reshape(height, width, 4)  # the first byte of each row is its filter
     if not rows[:, 0].any():
         return written
-    if (rows[:, 0] == 2).all():
+    if (rows[:, 0] == 2).all():  # differences to the row above, modulo 256
         return np.cumsum(written, axis=0, dtype=np.uint8)
     found = sorted(set(rows[:, 0].tolist()))
-    raise ValueError(f"a picture's rows must be whole or differences down, got filters {found}")
+    raise ValueError(f"rows of a picture must have PNG's filter 0 (none) or 2 (up), got filters {found}")
 
 
 def indexed(png: bytes) -> bytes:
-    """Write a picture again with a table of colours; with at most 256 colours it is the same, pixel by pixel.
+    """Encode a picture with a colour palette; with at most 256 colours every pixel is unchanged.
 
-    With more, the table takes one colour after another, each time the one farthest from all taken so far, times the
-    root of its pixels (Gonzalez' rule, weighted); every pixel gets the nearest. Figures err by less than one of 255.
+    With more, colours enter the palette one by one, each time the one with the largest squared distance from the
+    palette times the square root of its pixel count (Gonzalez' rule, weighted); every pixel gets the nearest one. The
+    error of figures is below 1 of 255.
 
     Args:
         png: as :func:`pixels` reads it.
@@ -93,45 +94,46 @@ def indexed(png: bytes) -> bytes:
         >>> int(indexed(two)[25]), indexed(two).count(b"PLTE")
         (3, 1)
     """
-    picture = pixels(png)
+    picture = pixels(png)  # (height, width, 4)
     height, width, _ = picture.shape
+    # Four bytes of a pixel viewed as one integer, because unique rows would be far slower to find.
     known, places, counts = np.unique(
         np.ascontiguousarray(picture).view(np.uint32).reshape(-1), return_inverse=True, return_counts=True
     )
     colors = known.view(np.uint8).reshape(-1, 4)
-    taken, nearest = _table(colors.astype(np.float64), counts)
-    return write_png(nearest[places].reshape(height, width), colors[taken].tolist())
+    palette, nearest = _table(colors.astype(np.float64), counts)
+    return write_png(nearest[places].reshape(height, width), colors[palette].tolist())
 
 
 def _table(colors: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[list[int], NDArray[np.uint8]]:
-    """Which colours stay, and the place among them of each colour's nearest."""
+    """Return the indices of the colours in the palette, and the palette entry nearest to each colour."""
     weight = np.sqrt(counts)
-    taken = [int(np.argmax(counts))]
-    distance = ((colors - colors[taken[0]]) ** 2).sum(1)
+    palette = [int(np.argmax(counts))]
+    distance = ((colors - colors[palette[0]]) ** 2).sum(1)
     nearest = np.zeros(len(colors), np.uint8)
-    while len(taken) < min(_COLORS, len(colors)):
+    while len(palette) < min(_COLORS, len(colors)):
         new = int(np.argmax(distance * weight))
         to_new = ((colors - colors[new]) ** 2).sum(1)
         closer = to_new < distance
-        nearest[closer] = len(taken)
+        nearest[closer] = len(palette)
         distance[closer] = to_new[closer]
-        taken.append(new)
-    return taken, nearest
+        palette.append(new)
+    return palette, nearest
 
 
 def _parts(png: bytes) -> tuple[tuple[int, ...], bytes]:
-    """The header's numbers and the packed rows."""
+    """Return the fields of the header and the compressed rows."""
     if png[:8] != _SIGNATURE:
-        raise ValueError(f"a picture must begin as PNG does, got {png[:8]!r}")
-    at, kind, packed = 8, (), []
-    while at < len(png):
-        length, name = struct.unpack(">I4s", png[at : at + 8])
-        body = png[at + 8 : at + 8 + length]
+        raise ValueError(f"a picture must begin with PNG's signature, got {png[:8]!r}")
+    start, kind, packed = 8, (), []
+    while start < len(png):
+        length, name = struct.unpack(">I4s", png[start : start + 8])
+        body = png[start + 8 : start + 8 + length]
         if name == b"IHDR":
             kind = struct.unpack(_HEADER, body)
         elif name == b"IDAT":
             packed.append(body)
-        at += 12 + length
+        start += 12 + length  # with length, name and checksum of the chunk, 4 bytes each
     return kind, b"".join(packed)
 
 
@@ -143,22 +145,22 @@ def _file(kind: tuple[int, ...], more: list[tuple[bytes, bytes]], packed: bytes)
 
 
 def _written(width: int, height: int, channels: int, interlaced: int, rows: bytes) -> bytes:
-    """A picture of rows as they are, each after its filter; for examples and tests."""
+    """Return a picture of raw rows, each with its filter byte in front; for examples and tests."""
     return _file((width, height, 8, channels, 0, 0, interlaced), [], zlib.compress(rows))
 
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _WIDTH = 720
-"""Pixels of a picture: a page of 900 has the room beside JupyterLab's own, which cuts wider ones off."""
+"""Width of a picture in pixels, which fits a page of 900 in JupyterLab; wider ones would be cut off."""
 _MANY = 30_000
-"""Letters from which a photograph may be smaller."""
+"""Length of an SVG above which a bitmap may be smaller."""
 _OWN_NAME = re.compile(r'id="defs-([0-9a-f]+)"')
 
 
 def svg_of(figure: Figure) -> str | None:
     """Return the figure as SVG, or ``None`` with ``GNNQLAB_PICTURES=off``, without a browser, or if drawing fails.
 
-    A figure without a height is 360 pixels high, as its place on a page would be. The same figure is the same text.
+    A figure without a height is 360 pixels high. The same figure gives the same text.
     """
     if not _picture_server():
         return None
@@ -180,7 +182,7 @@ def _draw(figure: Figure, kind: str, height: int, scale: int) -> bytes:
 
 
 def _same_names(svg: str) -> str:
-    """Plotly names what a drawing refers to by chance; one by content stays, and is this figure's alone."""
+    """Replace Plotly's random ids by a checksum of the content, unique on a page and the same at every drawing."""
     chance = _OWN_NAME.search(svg)
     if chance is None:
         return svg
@@ -198,7 +200,7 @@ def _framed(png: bytes, height: int) -> str:
 
 @functools.cache
 def _picture_server() -> bool:
-    """Start kaleido's browser once per process (a picture then takes 0.3 s instead of 3); whether there is one."""
+    """Start kaleido's browser once per process (a picture then takes 0.3 s instead of 3); return True if it runs."""
     if os.environ.get("GNNQLAB_PICTURES") == "off":
         return False
     browser = os.environ.get("BROWSER_PATH") or next(filter(None, map(shutil.which, _BROWSERS)), None)

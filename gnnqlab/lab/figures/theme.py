@@ -1,8 +1,8 @@
-"""One look for every figure: a fixed colour, dash and marker per system, one template for light and for dark.
+"""Theme of all figures: a fixed colour, dash and marker per system, one template for light and dark pages.
 
-Colours are those of Okabe and Ito, which people with any kind of colour vision tell apart; a dash and a marker go with
-each, so that a figure also works in grey. Yellow is left out of lines (too faint on white) and black is a grey that
-shows on both backgrounds.
+Colours are those of Okabe and Ito, which people with any kind of colour vision can distinguish; each comes with a dash
+and a marker, so that a figure also works in grey. Yellow is not used for lines (too faint on white), and black is
+replaced by a grey that is visible on both backgrounds.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ OKABE_ITO = {
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star")
 _SHADES = ("", "#ffffff", "#000000")
-"""What colours are mixed with where a system comes again and again: nothing, then by turns."""
+"""Colours mixed in turn into the colour of a system that appears several times; the first is none."""
 _SHADE = 0.4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Style:
-    """How one system is drawn everywhere."""
+    """Style of one system in all figures."""
 
     color: str
     dash: str
@@ -68,14 +68,14 @@ _SYSTEMS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """One part of an epoch: its column in the records, its words and its colour."""
+    """Phase of an epoch: its column in the records, its label and its colour."""
 
     column: str
     label: str
     color: str
 
 
-# Order of the bars: computing, then coding, then waiting for others, then what comes once an epoch.
+# Order of the bars: computation, coding, waiting, then phases that take place once per epoch.
 PHASES = (
     Phase(column="central_s", label="central rows", color="#009e73"),
     Phase(column="marginal_s", label="marginal rows", color="#7fceb9"),
@@ -90,7 +90,7 @@ PHASES = (
 )
 
 BETWEEN = "between"
-"""Time between recorded parts of an epoch: dense layers, loss, sums of weight gradients."""
+"""Time between recorded parts of an epoch: dense layers, loss, all-reduce of weight gradients."""
 
 _COLORS = {phase.column.removesuffix("_s"): phase.color for phase in PHASES}
 _ACTIVITIES = {
@@ -107,16 +107,15 @@ _ACTIVITIES = {
     "optimizer": ("optimizer", _COLORS["optimizer"]),
 }
 ACTIVITY_NAMES = {what: name for what, (name, _) in _ACTIVITIES.items()}
-"""Name of each activity by its word in a timeline."""
+"""Label of each activity of a timeline."""
 ACTIVITY_STYLES = {what: style for what, (_, style) in _ACTIVITIES.items()}
 """Colour and pattern of each activity, in the order of legends."""
 
 
 def style_of(label: str) -> Style:
-    """Colour, dash and marker of a system; the first word of the label is the system's name.
+    """Return colour, dash and marker of a system; the first word of the label is the system's name.
 
-    An unknown system gets a style that follows from its name, so it looks the same in every figure and on every
-    machine.
+    The style of an unknown system is derived from its name, so it is the same in every figure and on every machine.
 
     Example:
         >>> style_of("vanilla").dash, style_of("vanilla (run 2)") == style_of("vanilla")
@@ -135,10 +134,10 @@ def style_of(label: str) -> Style:
 
 
 def styles_of(labels: Iterable[str]) -> dict[str, Style]:
-    """Colour, dash and marker of each label in one figure, where a system may come more than once.
+    """Return colour, dash and marker of each label in one figure, in which a system may appear several times.
 
-    Its first label has the system's own style, those after it a lighter or darker colour, another dash and another
-    marker, so that runs of one system, as of a sweep of λ, are told apart and still known as that system's.
+    Its first label has the system's own style, later ones a lighter or darker colour, another dash and another marker,
+    so that runs of one system, as in a sweep of λ, can be distinguished and still be recognized as this system's.
 
     Example:
         >>> first, second = styles_of(["adaqp (λ 0.2)", "adaqp (λ 0.8)"]).values()
@@ -149,33 +148,33 @@ def styles_of(labels: Iterable[str]) -> dict[str, Style]:
     found: dict[str, Style] = {}
     for label in dict.fromkeys(labels):
         system = label.split(" ")[0]
-        found[label] = _again(style_of(label), seen[system])
+        found[label] = _vary(style_of(label), seen[system])
         seen[system] += 1
     return found
 
 
-def _again(style: Style, times: int) -> Style:
-    """The style of a system that came so often before."""
+def _vary(style: Style, times: int) -> Style:
+    """Return the style of a system that has appeared this number of times before."""
 
-    def turned(kinds: tuple[str, ...], own: str) -> str:
+    def rotate(kinds: tuple[str, ...], own: str) -> str:
         return kinds[((kinds.index(own) if own in kinds else 0) + times) % len(kinds)] if times else own
 
     return Style(
-        color=_mixed(style.color, _SHADES[times % len(_SHADES)]),
-        dash=turned(_DASHES, style.dash),
-        symbol=turned(_SYMBOLS, style.symbol),
+        color=_mix(style.color, _SHADES[times % len(_SHADES)]),
+        dash=rotate(_DASHES, style.dash),
+        symbol=rotate(_SYMBOLS, style.symbol),
     )
 
 
-def _mixed(color: str, other: str) -> str:
+def _mix(color: str, other: str) -> str:
     if not other:
         return color
-    pairs = ((int(color[at : at + 2], 16), int(other[at : at + 2], 16)) for at in (1, 3, 5))
+    pairs = ((int(color[start : start + 2], 16), int(other[start : start + 2], 16)) for start in (1, 3, 5))
     return "#" + "".join(f"{round((1 - _SHADE) * own + _SHADE * new):02x}" for own, new in pairs)
 
 
 def template(*, dark: bool = False) -> dict[str, Any]:
-    """The Plotly template of every figure, for a light or a dark page; the background shows through."""
+    """Return the Plotly template of every figure, for a light or a dark page; the background is transparent."""
     ink, grid, axis = ("#e6e8ea", "#343a40", "#6c757d") if dark else ("#1f2328", "#e4e7eb", "#8c959f")
     axes = {
         "gridcolor": grid,
@@ -206,11 +205,11 @@ def template(*, dark: bool = False) -> dict[str, Any]:
 
 
 def hatched(color: str, shape: str, **more: Any) -> dict[str, Any]:
-    """Return the marker of a bar that is told from others without its colour too: a pattern over it, and no outline.
+    """Return the marker of a bar with a pattern, which distinguishes it without its colour, and without an outline.
 
     Args:
-        color: of the bar.
-        shape: of the pattern, as Plotly has them; empty for none.
+        color: colour of the bar.
+        shape: Plotly's shape of the pattern; empty for none.
         more: further settings of the marker.
 
     Example:
@@ -224,21 +223,21 @@ def hatched(color: str, shape: str, **more: Any) -> dict[str, Any]:
 def finish(
     figure: Figure, *, title: str, caption: str, dark: bool = False, height: int = 360, legend_rows: int = 1
 ) -> Figure:
-    """Give a figure its title, its look and the caption that says in words what it shows.
+    """Set the title, the theme and the caption of a figure.
 
-    The caption is kept in ``layout.meta`` so that a page or a notebook can print it beside the figure and give it to
-    a screen reader. It also names the numbers of logarithmic axes (``log_ticks.py``), so traces come first.
+    The caption describes the figure in words. It is stored in ``layout.meta``, where pages and notebooks read it to
+    print it and for screen readers. Logarithmic axes get tick labels too (``log_ticks.py``), so add all traces before.
     """
-    # A picture on its own needs ground under it; a page with its own ground makes it transparent again.
-    ground = "#14171a" if dark else "#ffffff"
+    # A single picture needs a background; a page with its own background makes it transparent again.
+    background = "#14171a" if dark else "#ffffff"
     figure.update_layout(
         template=template(dark=dark),
         title={"text": title, "yref": "container", "y": 0.98, "yanchor": "top", "automargin": True},
         meta={"caption": caption},
         height=height + 20 * (legend_rows - 1),
         margin={"t": 46 + 20 * legend_rows},
-        paper_bgcolor=ground,
-        plot_bgcolor=ground,
+        paper_bgcolor=background,
+        plot_bgcolor=background,
     )
     name_powers(figure)
     return figure

@@ -1,4 +1,4 @@
-"""One thread that draws: many may ask, and what was asked while it drew is drawn once."""
+"""Background thread that draws on request; requests during a drawing are merged into one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _IDLE_S = 5.0
 
 
 class Updater:
-    """Calls a function in a thread of its own whenever it is asked to, and again after as long as that says.
+    """Thread that calls a function on request, and again after the delay that the call returned.
 
-    The thread ends when nobody has asked for some seconds, and starts anew when somebody does.
+    The thread ends after a few seconds without a request; the next request starts another one.
 
     Args:
-        draw: returns after how many seconds it wants to be called again, or ``None``.
+        draw: function that returns the seconds until its next call, or ``None`` to wait for a request.
     """
 
     def __init__(self, draw: Callable[[], float | None]) -> None:
@@ -27,11 +27,11 @@ class Updater:
 
     @property
     def asked(self) -> bool:
-        """Whether somebody waits for another drawing."""
+        """True while a requested drawing has not begun."""
         return self._asked.is_set()
 
     def ask(self) -> None:
-        """Draw soon; returns at once."""
+        """Request a drawing and return at once."""
         with self._lock:
             self._asked.set()
             if self._thread is None:
@@ -39,12 +39,13 @@ class Updater:
                 self._thread.start()
 
     def _loop(self) -> None:
-        again: float | None = None
+        delay_s: float | None = None
         while True:
-            called = self._asked.wait(_IDLE_S if again is None else again)
+            requested = self._asked.wait(_IDLE_S if delay_s is None else delay_s)
             with self._lock:
-                if not called and again is None and not self._asked.is_set():
+                # Checked again under the lock, because a request may have come in after the wait timed out.
+                if not requested and delay_s is None and not self._asked.is_set():
                     self._thread = None
                     return
-                self._asked.clear()
-            again = self._draw()
+                self._asked.clear()  # before drawing: a request from now on causes another drawing
+            delay_s = self._draw()

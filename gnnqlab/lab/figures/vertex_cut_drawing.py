@@ -1,7 +1,7 @@
-"""Small graphs, drawn as their edges are shared out: an edge has its worker's colour, a node its master's.
+"""Drawing of a vertex-cut of a small graph: an edge has its worker's colour, a node its master's.
 
-A circle is a node that one worker has, a diamond one that is copied. Where hosts have several workers each, a square is
-a node that is copied to several hosts.
+A circle is a node on one worker, a diamond a node with mirrors. If hosts have several workers each, a square is a node
+with replicas on several hosts.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _SYMBOLS = {"whole": "circle", "copied": "diamond", "copied to several hosts": "
 
 
 def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> FigureData:
-    """Draw the whole graph as its edges are shared out: whose each edge is, which nodes are copied, who is master.
+    """Draw the whole graph under a vertex-cut: the worker of each edge, replicated nodes and their masters.
 
     Args:
-        parts: a partition whose cut shares out edges, among at most four workers.
+        parts: a vertex-cut among at most four workers.
         dark: colours for a dark page.
 
     Returns:
-        The figure, and a table with a line for each node: ``master``, ``copies``, the workers that have it, and
-        ``hosts``, those of these workers.
+        The figure, and a table with one row per node: ``master``, ``copies`` (workers with a replica) and ``hosts``
+        (of these workers).
 
     Raises:
-        ValueError: if nodes were shared out, there are more than four workers, or too many nodes to draw.
+        ValueError: if it is not a vertex-cut, there are more than four workers, or too many nodes to draw.
 
     Example:
         >>> import gnnqlab as gq
@@ -50,9 +50,11 @@ def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> FigureData:
     from gnnqlab.partition.vertex_cut import VertexCut
 
     if not isinstance(parts.cut, VertexCut):
-        raise ValueError("the cut must be one of edges, got one of nodes; draw it by draw_partition")
+        raise ValueError("draw_vertex_cut needs a vertex-cut, got an edge-cut; use draw_partition")
     if parts.workers > len(_COLORS):
-        raise ValueError(f"at most {len(_COLORS)} workers have a colour each, got {parts.workers}; take fewer")
+        raise ValueError(
+            f"a vertex-cut can be drawn for at most {len(_COLORS)} workers, got {parts.workers}; use fewer workers"
+        )
     places, graph = places_of(parts.graph), parts.graph
     holders: list[list[int]] = [[] for _ in places]
     for node, worker in zip(*(each.tolist() for each in copies_of(parts.cut, graph))):  # type: ignore[arg-type]
@@ -63,10 +65,10 @@ def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> FigureData:
     figure = go.Figure()
     source, target = (each.tolist() for each in graph.edge_list())
     for worker in range(parts.workers):
-        mine = [(u, v) for u, v, at in zip(source, target, parts.cut.part.tolist()) if at == worker and u < v]
+        edges = [(u, v) for u, v, part in zip(source, target, parts.cut.part.tolist()) if part == worker and u < v]
         figure.add_scatter(
-            x=[x for u, v in mine for x in (places[u][0], places[v][0], None)],
-            y=[y for u, v in mine for y in (places[u][1], places[v][1], None)],
+            x=[x for u, v in edges for x in (places[u][0], places[v][0], None)],
+            y=[y for u, v in edges for y in (places[u][1], places[v][1], None)],
             mode="lines",
             line={"color": _COLORS[worker], "dash": _DASHES[worker], "width": 3},
             name=f"edges of worker {worker}{f', host {worker // parts.per_host}' if tiers else ''}",
@@ -94,14 +96,13 @@ def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> FigureData:
     figure.update_yaxes(visible=False, scaleanchor="x")
     copied_nodes = [node for node, each in enumerate(holders) if len(each) > 1]
     caption = (
-        f"{len(places)} nodes, whose edges {parts.workers} workers share: copied are "
-        f"{', '.join(map(str, copied_nodes)) or 'none'}; together they hold {parts.quality.replication:.2f} rows a "
-        "node."
+        f"{len(places)} nodes, their edges on {parts.workers} workers. Nodes with mirrors: "
+        f"{', '.join(map(str, copied_nodes)) or 'none'}; replication factor {parts.quality.replication:.2f}."
     )
-    title = f"The edges of {len(places)} nodes on {parts.workers} workers"
+    title = f"Vertex-cut: the edges of {len(places)} nodes on {parts.workers} workers"
     if tiers:
-        wide = [node for node, shared in enumerate(hosts) if len(shared) > 1]
-        caption += f" On more than one of {parts.hosts} hosts are {', '.join(map(str, wide)) or 'none'}."
+        across_hosts = [node for node, shared in enumerate(hosts) if len(shared) > 1]
+        caption += f" On more than one of {parts.hosts} hosts: {', '.join(map(str, across_hosts)) or 'none'}."
         title += f" of {parts.hosts} hosts"
     finish(figure, title=title, caption=caption, dark=dark, height=420, legend_rows=3)
     frame = pd.DataFrame(

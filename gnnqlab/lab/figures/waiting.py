@@ -1,4 +1,4 @@
-"""What each node of a partition waits for, and which workers hold a copy of it, as the shards have it."""
+"""Rows that each node of a partition waits for, and workers that hold a copy of it, as stored in the shards."""
 
 from __future__ import annotations
 
@@ -16,64 +16,64 @@ if TYPE_CHECKING:
 __all__ = ["Waiting", "travelling", "waiting_of"]
 
 _NAMED = 6
-"""So many rows of a worker are named one by one."""
+"""Most rows of a worker that are listed one by one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Waiting:
-    """Of some nodes of a partition: what kind they are, what they wait for, and where they are copied."""
+    """Kinds of some nodes of a partition, the rows they wait for, and the workers with a copy of them."""
 
     owner: dict[int, int]
-    """By node, in the order in which they were asked for."""
+    """Node -> worker, in the order of the requested nodes."""
     central: dict[int, bool]
     rows: dict[int, dict[int, list[int]]]
-    """By node that waits: by worker, whose rows come from there; of a cut of edges, the node's own partial sum."""
+    """Node -> worker -> nodes whose rows it sends; under a vertex-cut the node itself, for its partial sum."""
     copies: dict[int, list[int]]
-    """By node: the workers that hold a copy of its row, ascending."""
+    """Node -> workers that hold a copy of its row, ascending."""
     sums: bool
-    """Whether sums of the node itself come, as under a cut of edges, and not rows of its neighbours."""
+    """True under a vertex-cut, where a node receives its own partial sums and not rows of its neighbours."""
 
     def say(self, node: int) -> str:
-        """Say what a node waits for."""
+        """Describe in words what a node waits for."""
         waits = self.rows.get(node, {})
         if not waits:
-            return "waits for nobody"
+            return "waits for no worker"
         if self.sums:
             return "waits for partial sums of worker " + ", ".join(map(str, sorted(waits)))
-        told = [f"{_listed(rows)} of worker {worker}" for worker, rows in sorted(waits.items())]
-        return "waits for " + ("row " if sum(map(len, waits.values())) == 1 else "rows ") + "; ".join(told)
+        sources = [f"{_listed(rows)} of worker {worker}" for worker, rows in sorted(waits.items())]
+        return "waits for " + ("row " if sum(map(len, waits.values())) == 1 else "rows ") + "; ".join(sources)
 
 
 def waiting_of(parts: Parts, nodes: NDArray[np.int64] | None = None) -> Waiting:
-    """Look up what nodes wait for in one exchange, and who copies them.
+    """Return the rows that nodes wait for in one exchange, and the workers with copies of the nodes.
 
-    Of a cut of nodes a node waits for the rows of its in-neighbours with another owner; of a cut of edges for the
-    partial sums that its mirrors elsewhere have.
+    Under an edge-cut a node waits for the rows of its in-neighbours with another owner; under a vertex-cut for the
+    partial sums of its mirrors.
 
     Args:
         parts: the partition.
         nodes: global ids; all by default.
 
     Raises:
-        ValueError: if blocks were cut, of which every worker gets whole ones.
+        ValueError: if the graph is cut into blocks, which every worker receives as a whole.
 
     Example:
         >>> from gnnqlab import course
         >>> from gnnqlab.partition.parts import partition
         >>> found = waiting_of(partition(course.ten_nodes(), course.Halves(), workers=2))
         >>> found.rows[4], found.copies[4], found.say(4), found.say(0)
-        ({1: [5, 7]}, [1], 'waits for rows 5, 7 of worker 1', 'waits for nobody')
+        ({1: [5, 7]}, [1], 'waits for rows 5, 7 of worker 1', 'waits for no worker')
     """
     kind = parts.shards[0].cuts
     if kind == "blocks":
         raise ValueError(
-            "what a node waits for is drawn of cuts of nodes or edges, got one of blocks, of which every worker gets "
-            "whole ones; cut by gq.METIS()"
+            "rows that a node waits for are known for edge-cuts and vertex-cuts, got a cut into blocks, which every "
+            "worker receives as a whole; partition by gq.METIS()"
         )
     total = parts.graph.num_nodes
-    some = np.arange(total) if nodes is None else np.asarray(nodes)
-    asked = np.zeros(total, bool)
-    asked[some] = True
+    selection = np.arange(total) if nodes is None else np.asarray(nodes)
+    selected = np.zeros(total, bool)
+    selected[selection] = True
     owners = parts.owner.numpy()
     central = np.zeros(total, bool)
     rows: dict[int, dict[int, list[int]]] = defaultdict(dict)
@@ -81,22 +81,23 @@ def waiting_of(parts: Parts, nodes: NDArray[np.int64] | None = None) -> Waiting:
     for shard in parts.shards:
         owned, halo = shard.owned.numpy(), shard.halo.numpy()
         central[owned[: shard.num_central]] = True
-        for node in halo[asked[halo]].tolist():
+        for node in halo[selected[halo]].tolist():
             copies[node].append(shard.rank)
         if kind == "edges":
+            # A partial sum is of the master's own node, so waiting and sent node are the same.
             found = [(route.ids.numpy(), route.ids.numpy(), route.peer) for route in shard.plan("forward").receive]
         else:
-            targets = owned[np.repeat(np.arange(shard.num_owned), np.diff(shard.indptr.numpy()))]
-            local = shard.indices.numpy()
-            remote = local >= shard.num_owned
+            targets = owned[np.repeat(np.arange(shard.num_owned), np.diff(shard.indptr.numpy()))]  # CSR -> (E,)
+            local = shard.indices.numpy()  # (E,)
+            remote = local >= shard.num_owned  # local ids: owned nodes first, then halo nodes
             sources = halo[local[remote] - shard.num_owned]
-            of = owners[sources]
-            found = [(targets[remote][of == peer], sources[of == peer], peer) for peer in range(parts.workers)]
-        for waits, sources, peer in found:
-            wanted = asked[waits]
-            for node, source in sorted(set(zip(waits[wanted].tolist(), sources[wanted].tolist()))):
+            owner = owners[sources]
+            found = [(targets[remote][owner == peer], sources[owner == peer], peer) for peer in range(parts.workers)]
+        for targets, sources, peer in found:
+            chosen = selected[targets]
+            for node, source in sorted(set(zip(targets[chosen].tolist(), sources[chosen].tolist()))):
                 rows[node].setdefault(peer, []).append(source)
-    order = some.tolist()
+    order = selection.tolist()
     return Waiting(
         owner={node: int(owners[node]) for node in order},
         central={node: bool(central[node]) for node in order},
@@ -107,12 +108,12 @@ def waiting_of(parts: Parts, nodes: NDArray[np.int64] | None = None) -> Waiting:
 
 
 def travelling(parts: Parts, sender: int, receiver: int) -> list[int]:
-    """Return the nodes whose rows one worker sends another in an exchange, ascending: those that a heat map counts.
+    """Return the nodes whose rows one worker sends another per exchange, ascending, as counted by the traffic map.
 
-    Of a cut of edges both rounds count, as there: partial sums to masters, totals to mirrors; a node is named for each.
+    Under a vertex-cut both rounds count: partial sums to masters, totals to mirrors; a node may appear in each.
 
     Raises:
-        ValueError: if there are no two such workers.
+        ValueError: if they are not two different workers of the partition.
 
     Example:
         >>> from gnnqlab import course
@@ -123,7 +124,8 @@ def travelling(parts: Parts, sender: int, receiver: int) -> list[int]:
     workers = range(parts.workers)
     if sender not in workers or receiver not in workers or sender == receiver:
         raise ValueError(
-            f"a pair is two different workers of 0 to {parts.workers - 1}, sender first, got ({sender}, {receiver})"
+            f"a pair must be two different workers of 0 to {parts.workers - 1}, sender first, got "
+            f"({sender}, {receiver})"
         )
     found: list[int] = parts.shards[receiver].plan("forward").from_peer(sender).ids.tolist()
     if parts.shards[receiver].cuts == "edges":

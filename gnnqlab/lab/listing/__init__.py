@@ -1,4 +1,4 @@
-"""All runs of a folder at once: a table to sort, filter and tick, seeds together, and what to do with them."""
+"""Browser of the runs in a folder: a table to sort, filter and tick, seeds grouped, with actions on ticked runs."""
 
 from gnnqlab.lab.listing.browser import RunBrowser
 from gnnqlab.lab.listing.run_rows import grouped, run_row

@@ -1,6 +1,6 @@
-"""``gq.runs()`` on a page: all runs of a folder, to look through, compare, follow, go on with and delete.
+"""``gq.runs()`` on a page: browser of all runs of a folder, to compare, follow, resume and delete them.
 
-Runs that have ended are read once; what takes long has a thread of its own.
+Runs that have ended are read once; slow actions run in a thread.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _TICK = "tick a run in the table first"
 
 
 class RunPanel:
-    """Shows a browser's rows and does what its buttons say, one thing at a time.
+    """Panel with a browser's table and buttons, which run one action at a time.
 
     Args:
-        browser: whose runs they are.
+        browser: browser with the runs.
     """
 
     def __init__(self, browser: RunBrowser) -> None:
@@ -47,31 +47,32 @@ class RunPanel:
 
         self.browser = browser
         self.table = RunTable(browser.rows)
-        self.table.observe(self._chosen)
+        self.table.observe(self._selection_changed)
         self.figure = FigureView(width=PAGE)
         self.words, self.result = widgets.HTML(), widgets.HTML().add_class(TABLE)
         self._dark_figure: Callable[[bool], Any] | None = None
-        self._doomed: tuple[str, ...] = ()
+        self._to_delete: tuple[str, ...] = ()
+        """Runs that another press of Delete removes."""
         self._live: Any = None
         self._busy = threading.Lock()
         self.buttons: dict[str, Any] = {}
         for name, icon, act, tip in (
-            ("Compare", "table", self._compare, "Ticked runs side by side, the pinned one first"),
+            ("Compare", "table", self._compare, "Compare ticked runs with the pinned one"),
             (
-                "Front", "line-chart", self._front,
-                "Score over total time of ticked runs, seeds together; of all if none is ticked",
+                "Pareto front", "line-chart", self._front,
+                "Draw score over total time of ticked runs, with seeds grouped; of all runs if none is ticked",
             ),
             (
                 "Sweep", "random", self._sweep,
-                "A line a run through settings that differ, total time, bytes and score; of all if none is ticked",
+                "Draw one line per ticked run through settings, total time, bytes and score; of all if none is ticked",
             ),
             (
-                "Mattered", "bar-chart", self._mattered,
-                "Which setting explains most of score, time and bytes; of all runs if none is ticked",
+                "Importance", "bar-chart", self._mattered,
+                "Draw the variance of score, time and bytes that each setting explains; of all runs if none is ticked",
             ),
-            ("Live", "eye", self._follow, "Follow the one that is ticked"),
-            ("Resume", "play", self._resume, "Go on from the newest checkpoint of the one that is ticked"),
-            ("Delete", "trash", self._delete, "Remove ticked runs from the disk, once it is pressed again"),
+            ("Live", "eye", self._follow, "Open the live view of the ticked run"),
+            ("Resume", "play", self._resume, "Resume the ticked run from its newest checkpoint"),
+            ("Delete", "trash", self._delete, "Delete ticked runs from the disk; press twice to confirm"),
             ("Refresh", "refresh", self._refresh, "Read the folder again"),
         ):  # fmt: skip
             button = widgets.Button(description=name, icon=icon, tooltip=tip, layout={"width": "120px"})
@@ -85,21 +86,21 @@ class RunPanel:
         self._say(f"{len(browser.runs)} run(s), {human_bytes(browser.size)} on disk")
 
     def close(self) -> None:
-        """Take the panel off the screen."""
-        self._let_go()
+        """Remove the panel from the screen."""
+        self._close_live()
         self.figure.close()
         self.table.close()
         self.box.close()
 
-    # -- what buttons do ------------------------------------------------------------------------------------------
+    # -- actions of the buttons -----------------------------------------------------------------------------------
 
     def _do(self, act: Callable[[], str]) -> None:
-        """Do one thing in a thread of its own, and say what came of it; another at the same time is not begun."""
+        """Run one action in a thread and show its result; while one runs, others are ignored."""
 
         def work() -> None:
             try:
                 self._say(act())
-            except Exception as error:  # whatever it is, it belongs on the screen
+            except Exception as error:  # any error is shown on the screen
                 self._say(str(error) or type(error).__name__, trouble=True)
             finally:
                 self._busy.release()
@@ -108,7 +109,7 @@ class RunPanel:
             threading.Thread(target=work, name="gnnqlab runs", daemon=True).start()
 
     def _compare(self) -> str:
-        self._let_go()
+        self._close_live()
         names = self._ticked()
         first = [name for name in (self.table.pinned,) if name]
         runs = [self.browser.runs[name] for name in dict.fromkeys([*first, *names])]
@@ -116,51 +117,51 @@ class RunPanel:
         self.result.value = compared._repr_mimebundle_()["text/html"]
         self._draw(lambda dark: compared.convergence(dark=dark).figure)
         self._put([self.result, self.figure.widget])
-        return f"{len(runs)} runs beside {runs[0].id}"
+        return f"{len(runs)} runs, compared with {runs[0].id}"
 
     def _front(self) -> str:
-        self._let_go()
+        self._close_live()
         names = self.table.ticked
         groups = self.browser.groups(names)
         self._draw(lambda dark: self.browser.front(names, dark=dark).figure)
-        self.result.value = table_html(told(groups), caption="Seeds together, means with 95 % intervals")
+        self.result.value = table_html(told(groups), caption="Means over seeds with 95 % intervals")
         self._put([self.figure.widget, self.result])
-        return f"{len(groups)} settings, {int(groups['seeds'].sum())} trainings"
+        return f"{len(groups)} settings, {int(groups['seeds'].sum())} runs"
 
     def _sweep(self) -> str:
-        return self._told(self.browser.parallel, "Runs, their settings, and what they came to")
+        return self._show_figure(self.browser.parallel, "Settings and outcomes of runs")
 
     def _mattered(self) -> str:
-        return self._told(self.browser.mattered, "Share of the variance between runs that each setting explains")
+        return self._show_figure(self.browser.mattered, "Share of the variance between runs that each setting explains")
 
     def _follow(self) -> str:
         run = self._one()
-        self._let_go()
+        self._close_live()
         self._live = run.live()
         self._put([self._live.widget])
-        return f"{run.id}, as it goes"
+        return f"live view of {run.id}"
 
     def _resume(self) -> str:
         resumed = self._one().resume()
         self.browser.add(resumed)
         self._refresh()
-        return f"goes on as {resumed.id}"
+        return f"resumed as {resumed.id}"
 
     def _delete(self) -> str:
-        """Two steps: what would go is said first."""
+        """Delete ticked runs in two steps: the first press announces the runs and their size."""
         from gnnqlab.run.disk_usage import delete_run
 
         names = tuple(self._ticked())
-        if names != self._doomed:
+        if names != self._to_delete:
             size = sum(row.size for row in self.browser.rows if row.id in names)
-            self._doomed = names
-            return f"{len(names)} run(s), {human_bytes(size)}, would be removed for good: press Delete again"
-        self._doomed, freed = (), 0
+            self._to_delete = names
+            return f"{len(names)} run(s), {human_bytes(size)}, would be deleted permanently: press Delete again"
+        self._to_delete, freed = (), 0
         try:
             for name in names:
                 freed += delete_run(self.browser.runs[name])
                 self.browser.forget(name)
-        finally:  # where one is refused, those before it are gone all the same
+        finally:  # if one is refused, those before it have been deleted
             self._refresh()
         return f"{len(names)} run(s) deleted, {human_bytes(freed)} freed"
 
@@ -170,10 +171,10 @@ class RunPanel:
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
-    def _chosen(self) -> None:
-        """Whoever ticks others has not confirmed their removal."""
-        if tuple(self.table.ticked) != self._doomed:
-            self._doomed = ()
+    def _selection_changed(self) -> None:
+        """Cancel a pending deletion if other runs are ticked."""
+        if tuple(self.table.ticked) != self._to_delete:
+            self._to_delete = ()
 
     def _ticked(self) -> list[str]:
         names = [name for name in self.table.ticked if name in self.browser.runs]
@@ -184,7 +185,7 @@ class RunPanel:
     def _one(self) -> Run:
         names = self._ticked()
         if len(names) > 1:
-            raise ValueError(f"tick one run, got {len(names)}")
+            raise ValueError(f"this needs one ticked run, got {len(names)}; tick one")
         return self.browser.runs[names[0]]
 
     def _put(self, children: list[Any]) -> None:
@@ -198,9 +199,9 @@ class RunPanel:
         if self._dark_figure is not None:
             self.figure.show(self._dark_figure(self.access.dark))
 
-    def _told(self, draw: Callable[..., FigureData], title: str) -> str:
-        """Show a figure of the ticked runs, or of all, with its table; what it says is said."""
-        self._let_go()
+    def _show_figure(self, draw: Callable[..., FigureData], title: str) -> str:
+        """Show a figure of the ticked runs, or of all, with its table; return its caption."""
+        self._close_live()
         names = self.table.ticked
         bundle = draw(names)
         self._draw(lambda dark: draw(names, dark=dark).figure)
@@ -208,7 +209,7 @@ class RunPanel:
         self._put([self.figure.widget, self.result])
         return caption_of(bundle.figure)
 
-    def _let_go(self) -> None:
+    def _close_live(self) -> None:
         if self._live is not None:
             self._live.close()
             self._live = None
@@ -218,14 +219,14 @@ class RunPanel:
 
 
 class RunBrowser:
-    """All runs of a folder in a table to sort, filter and tick, with what can be done to those that are ticked.
+    """Browser of runs: a table to sort, filter and tick, with actions on ticked runs.
 
-    At the end of a notebook cell it shows the table: a click on a column sorts, words filter, a pinned run is what
-    others are compared with; *Compare*, *Front*, *Sweep*, *Mattered*, *Live*, *Resume* and *Delete* act on ticked ones.
-    Where no kernel runs, the table stays as it was.
+    At the end of a notebook cell it shows the table: a click on a column sorts, words filter, and the pinned run is the
+    baseline; *Compare*, *Pareto front*, *Sweep*, *Importance*, *Live*, *Resume* and *Delete* act on ticked runs.
+    Without a kernel, the table remains as static HTML.
 
     Args:
-        runs: handles, as ``gq.runs()`` returns them.
+        runs: handles, as returned by ``gq.runs()``.
 
     Example:
         ``gq.runs()`` at the end of a cell, or ``gq.runs("elsewhere").browse().front()``
@@ -237,7 +238,7 @@ class RunBrowser:
 
     @property
     def rows(self) -> list[Row]:
-        """A row a run, the newest first; those that have ended are read once."""
+        """One row per run, the newest first; runs that have ended are read once."""
         for name, run in self.runs.items():
             known = self._known.get(name)
             if known is None or known.status not in ("finished", "stopped", "failed"):
@@ -246,7 +247,7 @@ class RunBrowser:
 
     @property
     def size(self) -> int:
-        """Bytes that all of them take on disk."""
+        """Bytes of all runs on disk."""
         return sum(row.size for row in self.rows)
 
     def to_frame(self) -> DataFrame:
@@ -258,10 +259,10 @@ class RunBrowser:
         return table.drop(columns=["group", "curve", "settings"]).set_index("id")
 
     def groups(self, names: Sequence[str] = ()) -> DataFrame:
-        """Return finished runs with seeds together, means with 95 % intervals; see :func:`grouped`.
+        """Return finished runs grouped by setting, means over seeds with 95 % intervals; see :func:`grouped`.
 
         Args:
-            names: of the runs to look at; all if not given.
+            names: names of the runs; all if not given.
         """
         chosen = set(names) or set(self.runs)
         return grouped([row for row in reversed(self.rows) if row.id in chosen])
@@ -269,10 +270,10 @@ class RunBrowser:
     def front(
         self, names: Sequence[str] = (), *, cost: Literal["train_s", "bytes_sent"] = "train_s", dark: bool = False
     ) -> FigureData:
-        """Draw the score of settings over total time or bytes of an epoch, seeds together; see :func:`draw_front`.
+        """Draw the score of settings over total time or bytes per epoch, with seeds grouped; see :func:`draw_front`.
 
         Args:
-            names: of the runs to draw; all if not given.
+            names: names of the runs; all if not given.
             cost: ``train_s`` or ``bytes_sent``.
             dark: colours for a dark page.
 
@@ -282,10 +283,10 @@ class RunBrowser:
         return draw_front(self.groups(names), cost=cost, dark=dark)
 
     def sweep(self, names: Sequence[str] = ()) -> Sweep:
-        """Return finished runs by the settings in which they differ, and what each came to.
+        """Return the settings in which finished runs differ, and their outcomes.
 
         Args:
-            names: of the runs to look at; all if not given.
+            names: names of the runs; all if not given.
 
         Raises:
             ValueError: if fewer than two have finished, or they differ in their seed at most.
@@ -296,10 +297,10 @@ class RunBrowser:
         return Sweep([row.settings for row in rows], outcomes, [row.id for row in rows])
 
     def parallel(self, names: Sequence[str] = (), *, dark: bool = False) -> FigureData:
-        """Draw a line a run through settings that differ, total time, bytes and score; see :func:`draw_parallel`.
+        """Draw one line per run through settings that differ, total time, bytes and score; see :func:`draw_parallel`.
 
         Args:
-            names: of the runs to draw; all if not given.
+            names: names of the runs; all if not given.
             dark: colours for a dark page.
 
         Raises:
@@ -308,29 +309,29 @@ class RunBrowser:
         return draw_parallel(self.sweep(names), dark=dark)
 
     def mattered(self, names: Sequence[str] = (), *, dark: bool = False) -> FigureData:
-        """Draw which share of the variance of score, time and bytes each setting explains; see :func:`draw_mattered`.
+        """Draw the share of variance of score, time and bytes that each setting explains; see :func:`draw_mattered`.
 
         Args:
-            names: of the runs to look at; all if not given.
+            names: names of the runs; all if not given.
             dark: colours for a dark page.
 
         Raises:
-            ValueError: if fewer than four have finished, or every setting is another in each.
+            ValueError: if fewer than four have finished, or no two runs share a value of a setting.
         """
         return draw_mattered(self.sweep(names), dark=dark)
 
     def forget(self, name: str) -> None:
-        """Take a run off the list; its folder stays as it is."""
+        """Remove a run from the list, but not its folder."""
         self.runs.pop(name, None)
         self._known.pop(name, None)
 
     def add(self, run: Run) -> None:
-        """Put a run on the list, the newest."""
+        """Add a run to the list as the newest."""
         self.runs[run.id] = run
 
     @cached_property
     def panel(self) -> RunPanel:
-        """Table, buttons and what they show."""
+        """Table, buttons and their results, created at first use."""
         return RunPanel(self)
 
     @property
@@ -339,7 +340,7 @@ class RunBrowser:
         return self.panel.box
 
     def close(self) -> None:
-        """Take it off the screen; runs go on."""
+        """Remove the browser from the screen; runs continue."""
         if "panel" in self.__dict__:
             self.panel.close()
 

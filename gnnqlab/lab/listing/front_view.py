@@ -1,4 +1,4 @@
-"""Which of many runs are worth having: score over time or bytes, seeds together, and the front nobody surpasses."""
+"""Pareto front of runs: score over total time or bytes, with the seeds of a setting grouped."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_front", "unsurpassed"]
 
-_COSTS = {"train_s": ("total time (s)", 1.0), "bytes_sent": ("sent an epoch (kB)", 1e-3)}
+_COSTS = {"train_s": ("total time (s)", 1.0), "bytes_sent": ("sent per epoch (kB)", 1e-3)}
 
 
 def unsurpassed(groups: DataFrame, cost: str = "train_s") -> list[bool]:
-    """Return of each group whether no other has a score as good at a lower cost, or a better one at the same.
+    """Return a list with True for each group on the Pareto front: no other has at least its score at no higher cost.
 
     Args:
-        groups: as :func:`gnnqlab.lab.listing.run_rows.grouped` returns them.
+        groups: table of :func:`gnnqlab.lab.listing.run_rows.grouped`.
         cost: ``train_s`` or ``bytes_sent``.
 
     Example:
@@ -38,24 +38,24 @@ def unsurpassed(groups: DataFrame, cost: str = "train_s") -> list[bool]:
 def draw_front(
     groups: DataFrame, *, cost: Literal["train_s", "bytes_sent"] = "train_s", dark: bool = False
 ) -> FigureData:
-    """Draw the score of each group over its cost with 95 % intervals; a line joins those that no other surpasses.
+    """Draw the score of each group over its cost with 95 % intervals, and the Pareto front as a line.
 
     Args:
-        groups: as :func:`gnnqlab.lab.listing.run_rows.grouped` returns them, of one graph.
-        cost: what a better score is paid with.
+        groups: table of :func:`gnnqlab.lab.listing.run_rows.grouped`, for one graph.
+        cost: ``train_s`` (total time) or ``bytes_sent`` (per epoch).
         dark: colours for a dark page.
 
     Raises:
-        ValueError: if there is no group, groups are of several graphs, or the cost is none.
+        ValueError: if there is no group, groups are of several graphs, or ``cost`` is neither of the two.
     """
     import plotly.graph_objects as go
 
     if cost not in _COSTS:
         raise ValueError(f"cost must be one of {sorted(_COSTS)}, got {cost!r}")
     if groups.empty:
-        raise ValueError("a front needs at least one finished run, got none; launch some, or look in another folder")
+        raise ValueError("a front needs at least one finished run, got none; launch some, or open another folder")
     if len(graphs := sorted(set(groups["graph"]))) > 1:
-        raise ValueError(f"scores of one graph can be compared, got {', '.join(graphs)}; choose runs of one of them")
+        raise ValueError(f"runs of a front must be of one graph, got {', '.join(graphs)}; choose runs of one of them")
     name, by = _COSTS[cost]
     figure, best = go.Figure(), unsurpassed(groups, cost)
     front = groups[best].sort_values(cost)
@@ -63,7 +63,7 @@ def draw_front(
         x=(by * front[cost]).tolist(),
         y=(100 * front["score"]).tolist(),
         mode="lines",
-        name="no other surpasses these",
+        name="Pareto front",
         line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 2},
         hoverinfo="skip",
     )
@@ -94,29 +94,29 @@ def draw_front(
     )
     caption = (
         f"Test score over {name.split(' (')[0]} of {len(groups)} settings on {graphs[0]}; "
-        f"{sum(best)} of them no other surpasses: " + ", ".join(_said(row) for _, row in front.iterrows()) + "."
+        f"{sum(best)} of them on the Pareto front: " + ", ".join(_label(row) for _, row in front.iterrows()) + "."
     )
     table = groups.drop(columns="runs").assign(unsurpassed=best)
-    finish(figure, title=f"What a better score costs on {graphs[0]}", caption=caption, dark=dark, height=420)
+    finish(figure, title=f"Score and cost of settings on {graphs[0]}", caption=caption, dark=dark, height=420)
     return FigureData(figure, table)
 
 
 def _range(values: Series, halves: Series, most: float) -> list[float] | None:
-    """From the least to the largest with their intervals, but not where nothing can be: below 0, above the most."""
+    """Return the range of values with their intervals and a margin, within 0 and the largest possible value."""
     known = values.notna()
     if not known.any():
         return None
     some, half = values[known], halves[known].fillna(0.0)
     low, high = max(float((some - half).min()), 0.0), min(float((some + half).max()), most)
-    room = 0.06 * ((high - low) or abs(high) or 1.0)
-    return [low - room, high + room]
+    margin = 0.06 * ((high - low) or abs(high) or 1.0)
+    return [low - margin, high + margin]
 
 
 def _known(half: float) -> float:
-    """An interval of one seed is not known, and not drawn."""
+    """Return half an interval to draw, 0 for a single seed, whose interval is unknown."""
     return half if math.isfinite(half) else 0.0
 
 
-def _said(row: object) -> str:
-    system, said = row["system"], row["said"]  # type: ignore[index]
-    return f"{system} ({said})" if said else str(system)
+def _label(row: object) -> str:
+    system, settings = row["system"], row["said"]  # type: ignore[index]
+    return f"{system} ({settings})" if settings else str(system)

@@ -1,4 +1,4 @@
-"""What a run is and came to, in one row; and rows that differ in nothing but their seed, as one with an interval."""
+"""Settings and outcomes of a run in one row; and groups of runs that differ in their seed only, with intervals."""
 
 from __future__ import annotations
 
@@ -29,45 +29,45 @@ _POINTS = 40
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One run of the table."""
+    """Row of the table: one run."""
 
     id: str
     status: str
     began: str = ""
-    """Date and time, local."""
+    """Local date and time of the launch."""
     system: str = ""
     said: str = ""
-    """The settings that its recipe was given, in words."""
+    """Settings of its recipe in words."""
     graph: str = ""
     model: str = ""
     workers: int | None = None
     seed: int | None = None
     link: str = ""
     epochs: int | None = None
-    """Trained so far."""
+    """Number of epochs trained so far."""
     score: float | None = None
     """Test score in the epoch with the best validation score, in [0, 1]."""
     train_s: float | None = None
-    """Seconds of the whole training, evaluation apart."""
+    """Seconds of the whole training without evaluation."""
     bytes_sent: float | None = None
-    """Of an epoch, all workers."""
+    """Bytes per epoch, all workers."""
     size: int = 0
     """Bytes on disk."""
     curve: tuple[float, ...] = ()
     """Validation scores, thinned."""
     group: str = ""
-    """The same for runs that differ in their seed alone."""
+    """Key of its group, equal for runs that differ in their seed only."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """All settings but the seed, by path."""
     trouble: str = ""
-    """What is wrong with it, or with its folder."""
+    """Cause of a failure, or the reason why its folder cannot be read."""
 
 
 def run_row(run: Run) -> Row:
-    """Return what a run is and came to; of a folder that cannot be read, why not.
+    """Return settings and outcomes of a run; for an unreadable folder a row with the reason.
 
     Args:
-        run: in any state.
+        run: a run in any state.
     """
     size = bytes_under(run.folder)
     try:
@@ -95,17 +95,17 @@ def run_row(run: Run) -> Row:
             settings=settings_of(settings),
             trouble=run.cause,
         )
-    except Exception as error:  # whatever is wrong with one folder, the others are still shown
+    except Exception as error:  # an error of one folder must not hide the other runs
         return Row(id=run.id, status="unreadable", size=size, trouble=f"{type(error).__name__}: {error}")
 
 
 def grouped(rows: Sequence[Row]) -> DataFrame:
-    """Return finished runs with those together that differ in their seed alone.
+    """Return finished runs in groups that differ in their seed only.
 
     Returns:
-        A row a group, in the order of their first runs: ``system, said, graph, model, workers, link, epochs, seeds``;
-        means ``score``, ``train_s``, ``bytes_sent``, with ``score_half`` and ``train_half``, half their 95 %
-        intervals (NaN for one seed); ``runs``, the names.
+        One row per group, in the order of their first runs: ``system, said, graph, model, workers, link, epochs,
+        seeds``; means ``score``, ``train_s``, ``bytes_sent``; half-widths of 95 % intervals ``score_half`` and
+        ``train_half`` (NaN for one seed); ``runs``, the names.
 
     Example:
         >>> one, two = (Row(id=str(seed), status="finished", group="g", seed=seed, score=0.8 + seed / 100, train_s=1.0)
@@ -140,10 +140,10 @@ def grouped(rows: Sequence[Row]) -> DataFrame:
 
 
 def told(groups: DataFrame) -> DataFrame:
-    """Return groups as a person reads them: a line a setting, means with half their intervals, units in the titles.
+    """Return groups as a readable table: one row per setting, means ± half-widths of intervals, units in the titles.
 
     Args:
-        groups: as `grouped` returns them.
+        groups: table of `grouped`.
     """
     import pandas as pd
 
@@ -161,7 +161,7 @@ def _with_half(mean: float, half: float) -> str:
 
 
 def _mean(members: Sequence[Row], value: str) -> tuple[float, float]:
-    """Mean and half its interval of what is known; NaN where nothing says how far it may be off."""
+    """Return the mean of known values and the half-width of its 95 % interval, NaN for a single value."""
     known = [float(found) for one in members if (found := getattr(one, value)) is not None]
     if not known:
         return math.nan, math.nan
@@ -180,12 +180,12 @@ def _link(launch: Mapping[str, Any]) -> str:
 
 
 def _number(value: Any) -> float | None:
-    """A number as JSON has it; neither NaN nor infinity."""
+    """Return a finite number, else None."""
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def _curve(run: Run) -> tuple[float, ...]:
-    """Validation scores of a run that has begun; nothing where there is none yet."""
+    """Return the validation scores of a run, thinned; empty if there are none yet."""
     try:
         records = run.records
     except (OSError, ValueError):
@@ -194,5 +194,5 @@ def _curve(run: Run) -> tuple[float, ...]:
         return ()
     scores = records[records["rank"] == records["rank"].min()]["val_score"].dropna().tolist()
     every = max(-(-len(scores) // _POINTS), 1)
-    kept = [*scores[::every], *([scores[-1]] if scores and (len(scores) - 1) % every else [])]
-    return tuple(round(float(score), 4) for score in kept)
+    thinned = [*scores[::every], *([scores[-1]] if scores and (len(scores) - 1) % every else [])]
+    return tuple(round(float(score), 4) for score in thinned)

@@ -1,8 +1,8 @@
-// A table of runs: sorted by a click on a column, filtered by words, ticked and pinned by keyboard or mouse. What it
-// shows and what is chosen stand in a plain widget model, which a page that comes late finds as it is. Where columns
-// would be cut off, those of settings fold into a line below each run.
+// Table of runs: sorted by a click on a column, filtered by words, ticked and pinned by keyboard or mouse. Its rows and
+// the user's selection are in a plain widget model, which a page opened later reads too. If columns would be cut off,
+// those of settings fold into a line below each run.
 
-const COLUMNS = [ // what runs came to stands first: a narrow page shows it without scrolling
+const COLUMNS = [ // outcomes first, so that a narrow page shows them without scrolling
   { name: "began", title: "launched" },
   { name: "system", title: "system", text: (run) => (run.said ? `${run.system} (${run.said})` : run.system) },
   { name: "score", title: "test (%)", number: true, text: (run) => fixed(run.score, 2, 100) },
@@ -37,7 +37,7 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-// Validation scores over evaluations, from the least to the most of all runs.
+// Curve of validation scores over evaluations, on the scale of all runs.
 function sparkline(run, [least, most]) {
   const points = run.curve;
   if (points.length < 2) return "";
@@ -47,8 +47,8 @@ function sparkline(run, [least, most]) {
     const y = height - 3 - ((score - least) * (height - 6)) / (most - least || 1);
     return `${x.toFixed(1)},${y.toFixed(1)}`;
   };
-  const said = `validation score from ${fixed(points[0], 1, 100)} to ${fixed(points.at(-1), 1, 100)} %`;
-  const picture = make("span", { role: "img", "aria-label": said, title: said });
+  const words = `validation score from ${fixed(points[0], 1, 100)} to ${fixed(points.at(-1), 1, 100)} %`;
+  const picture = make("span", { role: "img", "aria-label": words, title: words });
   picture.innerHTML =
     `<svg width="${width}" height="${height}" aria-hidden="true"><polyline fill="none" stroke="currentColor" ` +
     `stroke-width="1.5" points="${points.map(place).join(" ")}"/></svg>`;
@@ -57,12 +57,12 @@ function sparkline(run, [least, most]) {
 
 function compare(column, a, b) {
   const [x, y] = [a[column.name] ?? null, b[column.name] ?? null];
-  if (x === null || y === null) return (x === null) - (y === null); // what is not known stands last
+  if (x === null || y === null) return (x === null) - (y === null); // unknown values come last
   return column.number ? x - y : shown(column, a).localeCompare(shown(column, b));
 }
 
 function render({ model, el }) {
-  let [source, gone] = [null, false];
+  let [source, removed] = [null, false];
   let order = { column: COLUMNS[0], down: true };
   const words = make("input", {
     type: "search", placeholder: "filter: adaqp digits 4", "aria-label": "Filter runs by words", oninput: draw,
@@ -132,36 +132,36 @@ function render({ model, el }) {
   }
 
   function draw() {
-    if (gone || !source) return;
+    if (removed || !source) return;
     const runs = JSON.parse(source.get("rows"));
     const [pinned, ticked] = [source.get("pinned"), new Set(source.get("ticked"))];
     const reference = runs.find((run) => run.id === pinned);
     for (const run of runs)
       run.faster = reference?.train_s && run.train_s ? reference.train_s / run.train_s : null;
-    const asked = words.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const filters = words.value.toLowerCase().split(/\s+/).filter(Boolean);
     const text = (run) => [run.id, ...COLUMNS.map((column) => shown(column, run))].join(" ").toLowerCase();
-    const kept = runs.filter((run) => asked.every((word) => text(run).includes(word)));
-    kept.sort((a, b) => {
+    const matches = runs.filter((run) => filters.every((word) => text(run).includes(word)));
+    matches.sort((a, b) => {
       const unknown = [a, b].some((run) => (run[order.column.name] ?? null) === null);
       return (order.down && !unknown ? -1 : 1) * compare(order.column, a, b);
     });
-    const columns = COLUMNS.filter((column) => runs.some((run) => shown(column, run) !== "")); // what nobody has is left out
+    const columns = COLUMNS.filter((column) => runs.some((run) => shown(column, run) !== "")); // without empty columns
     const scores = runs.flatMap((run) => run.curve);
     const range = [Math.min(...scores), Math.max(...scores)];
-    count.textContent = `${kept.length} of ${runs.length} runs, ${ticked.size} ticked`;
+    count.textContent = `${matches.length} of ${runs.length} runs, ${ticked.size} ticked`;
     const focused = el.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
-    const fill = (wide, below) => {
+    const fill = (across, below) => {
       head.replaceChildren(make("tr", {}, make("th", { scope: "col" }, "✓"), make("th", { scope: "col" }, "pin"),
-        ...wide.map(title)));
-      body.replaceChildren(...kept.flatMap((run) => [
-        line(run, wide, pinned, ticked, range), ...(below.length ? [folded(run, below, wide.length, ticked)] : []),
+        ...across.map(title)));
+      body.replaceChildren(...matches.flatMap((run) => [
+        line(run, across, pinned, ticked, range), ...(below.length ? [folded(run, below, across.length, ticked)] : []),
       ]));
     };
     fill(columns, []);
     width = scroll.offsetWidth;
     const cut = scroll.scrollWidth > scroll.clientWidth;
     if (cut) fill(columns.filter((column) => !column.folds), columns.filter((column) => column.folds));
-    sorting.hidden = !cut; // of columns that fold, which have no title to click on
+    sorting.hidden = !cut; // a list to sort by, because folded columns have no title to click on
     const choices = columns.filter((column) => !column.fixed);
     sorting.replaceChildren(...choices.map((column) => make(
       "option", { value: COLUMNS.indexOf(column), selected: column === order.column }, `by ${column.title}`,
@@ -181,7 +181,7 @@ function render({ model, el }) {
     area.textContent = `✗ The table of runs cannot be shown: ${error.message}. Run the cell again.`;
   });
   return () => {
-    gone = true;
+    removed = true;
     resized.disconnect();
     source?.off("change:rows change:ticked change:pinned", draw);
   };

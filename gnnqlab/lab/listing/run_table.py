@@ -1,4 +1,4 @@
-"""The table of runs on a page: sorted, filtered, ticked and pinned there; and as plain HTML where no kernel runs."""
+"""Interactive table of runs to sort, filter, tick and pin; and as static HTML for pages without a kernel."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from gnnqlab.lab.listing.run_rows import Row
 __all__ = ["RunTable", "rows_html"]
 
 _WIDTH, _HEIGHT = 90, 22
+"""Size of a curve in pixels."""
 _CURVE = "validation"
-"""Name of the column of curves."""
-"""Pixels of a curve."""
+"""Title of the column of curves."""
 
 
 class RunTable:
-    """Shows rows, and knows which are ticked and which one is pinned.
+    """Interactive table of runs with the state of ticked and pinned ones.
 
     Args:
-        rows: the newest first.
+        rows: rows of the table, the newest first.
     """
 
     def __init__(self, rows: Sequence[Row]) -> None:
         classes = _classes()
         self._source = classes.Source()
         self.widget = classes.Place(source=self._source.model_id)
-        """What stands among other widgets."""
+        """Widget to place among others."""
         self.show(rows)
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Show other rows; what is ticked or pinned and gone is forgotten."""
+        """Replace the rows; ticks and pins of removed runs are dropped."""
         names = {row.id for row in rows}
         self._source.rows = json.dumps([_plain(row) for row in rows])
         self.tick([name for name in self.ticked if name in names])
@@ -46,39 +46,39 @@ class RunTable:
 
     @property
     def ticked(self) -> list[str]:
-        """Names of the runs that are ticked, in the order in which they were."""
+        """Names of the ticked runs, in the order of ticking."""
         return list(self._source.ticked)
 
     @property
     def pinned(self) -> str:
-        """The name of the run that others are compared with; empty if none is."""
+        """Name of the pinned run, the baseline of the others; empty if there is none."""
         return str(self._source.pinned)
 
     def tick(self, names: Sequence[str]) -> None:
-        """Tick these runs and no others."""
+        """Tick only these runs."""
         self._source.ticked = list(names)
 
     def pin(self, name: str) -> None:
-        """Compare others with this run."""
+        """Make a run the baseline of the others."""
         self._source.pinned = name
 
     def observe(self, changed: Callable[[], None]) -> None:
-        """Call whenever a run was ticked or pinned."""
+        """Call a function after every change of ticks or pin."""
         self._source.observe(lambda change: changed(), names=["ticked", "pinned"])
 
     def close(self) -> None:
-        """Take the table off every page."""
+        """Remove the table from every page."""
         self.widget.close()
         self._source.close()
 
 
 def _plain(row: Row) -> dict[str, Any]:
-    """What the page shows of a row."""
+    """Return the fields of a row that the page needs."""
     return {name: value for name, value in asdict(row).items() if name not in ("group", "settings")}
 
 
 class _Classes:
-    """Widgets are classes of packages that take long to import."""
+    """Classes of widgets, created at first use because their packages take long to import."""
 
     def __init__(self) -> None:
         import anywidget
@@ -110,7 +110,7 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
     "system": lambda row: f"{row.system} ({row.said})" if row.said else row.system or row.id,
     "test": lambda row: "" if row.score is None else f"{100 * row.score:.2f} %",
     "total": lambda row: "" if row.train_s is None else f"{row.train_s:.2f} s",
-    "sent an epoch": lambda row: "" if row.bytes_sent is None else human_bytes(row.bytes_sent),
+    "sent per epoch": lambda row: "" if row.bytes_sent is None else human_bytes(row.bytes_sent),
     "graph": lambda row: row.graph,
     "model": lambda row: row.model,
     "workers": lambda row: _text(row.workers),
@@ -136,7 +136,7 @@ def rows_html(rows: Sequence[Row]) -> str:
     scores = [score for row in rows for score in row.curve]
     least, most = (min(scores), max(scores)) if scores else (0.0, 1.0)
     names = list(_COLUMNS)
-    names.insert(names.index("test") + 1, _CURVE)  # as beside controls, and where a narrow page still has it
+    names.insert(names.index("test") + 1, _CURVE)  # as in the interactive table, and visible on a narrow page
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
     lines = []
     for row in rows:
@@ -148,15 +148,15 @@ def rows_html(rows: Sequence[Row]) -> str:
 
 
 def _curve(row: Row, least: float, most: float) -> str:
-    """Validation scores as a small picture."""
+    """Return validation scores as a small SVG curve."""
     if len(row.curve) < 2:
         return ""
     across, up = (_WIDTH - 4) / (len(row.curve) - 1), (_HEIGHT - 6) / ((most - least) or 1.0)
     points = " ".join(
         f"{2 + index * across:.1f},{_HEIGHT - 3 - (score - least) * up:.1f}" for index, score in enumerate(row.curve)
     )
-    said = f"validation score from {100 * row.curve[0]:.1f} to {100 * row.curve[-1]:.1f} %"
+    words = f"validation score from {100 * row.curve[0]:.1f} to {100 * row.curve[-1]:.1f} %"
     return (
-        f'<svg role="img" aria-label="{said}" width="{_WIDTH}" height="{_HEIGHT}"><polyline fill="none" '
+        f'<svg role="img" aria-label="{words}" width="{_WIDTH}" height="{_HEIGHT}"><polyline fill="none" '
         f'stroke="currentColor" stroke-width="1.5" points="{points}"/></svg>'
     )

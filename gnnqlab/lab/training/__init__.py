@@ -1,4 +1,4 @@
-"""Training runs, looked at: as they grow, side by side, and as a report."""
+"""Views of training runs: live, compared with each other, and as a report."""
 
 from gnnqlab.lab.training.compare import Comparison, compare
 from gnnqlab.lab.training.plots import breakdown, convergence, traffic_map, volume

@@ -1,4 +1,4 @@
-"""The cache at work: which rows were sent, by which threshold, and what became of the accuracy (CDFGNN Fig. 7)."""
+"""Figure of a cache over epochs: share of rows sent, threshold ε, and accuracy (CDFGNN Fig. 7)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["CachedRun", "draw_cache", "sent_by_layer"]
 
 
 class CachedRun(RunLike, Protocol):
-    """A run that also says what its cache sent: a handle, or a snapshot."""
+    """Run with the counts of its cache: a handle, or a snapshot."""
 
     @property
     def cache(self) -> DataFrame | None: ...
 
 
 def sent_by_layer(counts: DataFrame) -> DataFrame:
-    """Return the share of rows sent by epoch, a column a layer, all workers and both directions.
+    """Return the share of rows sent by epoch, one column per layer, over all workers and both directions.
 
     Args:
         counts: ``run.cache``.
@@ -42,12 +42,12 @@ def sent_by_layer(counts: DataFrame) -> DataFrame:
 def draw_cache(run: CachedRun, *, label: str = "", dark: bool = False) -> FigureData:
     """Draw the share of rows sent by layer, ε, and the accuracy over epochs (CDFGNN Fig. 7).
 
-    A cache that chooses by another rule than a threshold has no panel of ε.
+    A cache that does not choose rows by a threshold has no panel of ε.
 
     Args:
-        run: with a cache.
-        label: the run's name in the title, where there are several.
-        dark: for a dark page.
+        run: a run with a cache.
+        label: name of the run in the title, if there are several.
+        dark: colours for a dark page.
 
     Raises:
         ValueError: if the run has no cache.
@@ -61,7 +61,7 @@ def draw_cache(run: CachedRun, *, label: str = "", dark: bool = False) -> Figure
     shares = sent_by_layer(counts).add_prefix("layer ")
     epsilon = counts.groupby("epoch")["epsilon"].first().rename("ε")
     scores = by_epoch(run.records).dropna(subset=["val_score"]).set_index("epoch")[["train_score", "val_score"]]
-    told = bool(epsilon.notna().any())
+    has_epsilon = bool(epsilon.notna().any())
     charts = [
         lines(100 * shares, y=list(shares), styles=["blue", "vermillion", "green", "orange"], y_axis="rows sent (%)"),
         lines(epsilon.to_frame(), y="ε", styles=["purple"], shape="hv", y_axis="ε (no unit)"),
@@ -70,12 +70,12 @@ def draw_cache(run: CachedRun, *, label: str = "", dark: bool = False) -> Figure
             x_axis="epoch", y_axis=f"{score_label(run.summary)} (%)",
         ),
     ]  # fmt: skip
-    if not told:
+    if not has_epsilon:
         del charts[1]
-    kept = 100 * (1 - counts["rows_sent"].sum() / counts["rows_offered"].sum())
-    moved = f"went from {epsilon.iloc[0]:.3g} to {epsilon.iloc[-1]:.3g}, at most {epsilon.max():.3g}"
-    caption = f"Over the whole training {kept:.0f} % of the rows stayed home; " + (
-        f"ε {moved}." if told else "the cache has no ε."
+    skipped = 100 * (1 - counts["rows_sent"].sum() / counts["rows_offered"].sum())
+    course = f"went from {epsilon.iloc[0]:.3g} to {epsilon.iloc[-1]:.3g}, at most {epsilon.max():.3g}"
+    caption = f"Over the whole training {skipped:.0f} % of the rows were skipped; " + (
+        f"ε {course}." if has_epsilon else "the cache has no ε."
     )
     figure = panels(
         charts,
@@ -85,7 +85,7 @@ def draw_cache(run: CachedRun, *, label: str = "", dark: bool = False) -> Figure
         caption=caption,
         dark=dark,
         height=200 + 120 * len(charts),
-        title=f"What the cache of {label} sends" if label else "What the cache sends",
+        title=f"Rows sent by the cache of {label}" if label else "Rows sent by the cache",
     )
     figure.update_traces(mode="lines").update_yaxes(rangemode="tozero")
-    return FigureData(figure, shares.assign(**({"epsilon": epsilon} if told else {})))
+    return FigureData(figure, shares.assign(**({"epsilon": epsilon} if has_epsilon else {})))

@@ -1,4 +1,4 @@
-"""Runs side by side: one table and the figures that explain it."""
+"""Comparison of runs: one table and the figures that explain it."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ __all__ = ["Comparison", "compare"]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs side by side; the first one is what the others are measured against.
+    """Comparison of runs; the first one is the baseline.
 
-    At the end of a notebook cell it shows its table. The figures come as ``FigureData``: ``.figure`` is Plotly's,
-    ``.frame`` the numbers in it.
+    At the end of a notebook cell it shows its table. Figures are returned as ``FigureData``: ``.figure`` is Plotly's,
+    ``.frame`` has its numbers.
     """
 
     runs: tuple[Snapshot, ...]
     target: float
-    """Validation score whose time is taken; NaN if nothing was validated."""
+    """Validation score of the time to accuracy; NaN if no run was validated."""
 
     def to_frame(self) -> DataFrame:
-        """One row a run: accuracy, total time, time to accuracy, seconds and bytes of epochs (``comparison_frame``)."""
+        """Return one row per run: accuracy, total time, time to accuracy, epoch time, bytes (``comparison_frame``)."""
         return comparison_frame(self.runs, target=None if math.isnan(self.target) else self.target)
 
     @property
     def records(self) -> dict[str, DataFrame]:
-        """The records of each run by its label."""
+        """Records of each run by its label."""
         return {label: run.records for label, run in zip(labels(self.runs), self.runs)}
 
     def convergence(
@@ -62,7 +62,7 @@ class Comparison:
         against: Literal["epoch", "time"] = "epoch",
         dark: bool = False,
     ) -> FigureData:
-        """Loss or score by epoch or by seconds of training."""
+        """Draw loss or score by epoch or by seconds of training."""
         import pandas as pd
 
         score = score_label(self.runs[0].summary)
@@ -72,7 +72,7 @@ class Comparison:
         return FigureData(self._linked(figure), frame[["epoch", "train_s", value]])
 
     def breakdown(self, *, per_worker: bool = False) -> FigureData:
-        """Where the time of an epoch goes, in seconds."""
+        """Draw the mean time per epoch by phase, with a table in seconds."""
         import pandas as pd
 
         frame = pd.concat({label: phase_seconds(one).iloc[0] for label, one in self.records.items()}, axis=1).T
@@ -80,7 +80,7 @@ class Comparison:
         return FigureData(self._linked(plots.breakdown(self.records, per_worker=per_worker)), frame.fillna(0.0))
 
     def volume(self) -> FigureData:
-        """Bytes sent in an epoch by all workers, payload and parameters."""
+        """Draw the bytes that all workers send per epoch, payload and parameters."""
         import pandas as pd
 
         frame = pd.DataFrame({label: volume_per_epoch(records) for label, records in self.records.items()}).T
@@ -88,7 +88,7 @@ class Comparison:
         return FigureData(self._linked(plots.volume(self.records)), frame)
 
     def traffic(self, number: int = 0) -> FigureData:
-        """Bytes from worker to worker in one of the runs, the first if not said otherwise; all have one scale."""
+        """Draw the bytes between each pair of workers in one of the runs, by default the first; all have one scale."""
         run, pairs = (
             self.runs[number],
             [device_pairs(one.traffic, workers=one.summary.get("workers")) for one in self.runs],
@@ -102,7 +102,7 @@ class Comparison:
         return FigureData(self._linked(figure), pairs[number])
 
     def tiers(self) -> FigureData:
-        """Bytes and seconds of an epoch within hosts and between them."""
+        """Draw bytes and seconds per epoch within hosts and between them."""
         import pandas as pd
 
         traffic = dict(zip(labels(self.runs), (run.traffic for run in self.runs)))
@@ -110,7 +110,7 @@ class Comparison:
         return FigureData(self._linked(plots.tiers(traffic)), frame)
 
     def cache(self, number: int = 0) -> FigureData:
-        """Rows that the cache of one of the runs sent, ε, and the score beside them (CDFGNN Fig. 7).
+        """Draw the share of rows that the cache of one of the runs sent, ε, and the score (CDFGNN Fig. 7).
 
         Raises:
             ValueError: if that run has no cache.
@@ -119,7 +119,7 @@ class Comparison:
         return FigureData(self._linked(bundle.figure), bundle.frame)
 
     def entropy(self, number: int = 0) -> FigureData:
-        """Bits sent for an element in one of the runs, beside the entropy of its codes, by direction and layer.
+        """Draw bits per element in one of the runs and the entropy of its codes, by direction and layer.
 
         Raises:
             ValueError: if that run counted no codes; launch it with ``entropy_every``.
@@ -128,7 +128,7 @@ class Comparison:
         return FigureData(self._linked(bundle.figure), bundle.frame)
 
     def sweep(self) -> Sweep:
-        """The runs by the settings in which they differ, and what each came to.
+        """Return the settings in which the runs differ, and the outcomes of each.
 
         Raises:
             ValueError: if there is one run, or they differ in their seed at most.
@@ -139,19 +139,19 @@ class Comparison:
         return Sweep([settings_of(run.config) for run in self.runs], outcomes, labels(self.runs))
 
     def parallel(self) -> FigureData:
-        """A line a run through settings that differ, total time, bytes and score (``sweep_views.py``)."""
+        """Draw one line per run through settings that differ, total time, bytes and score (``sweep_views.py``)."""
         return draw_parallel(self.sweep())
 
     def mattered(self) -> FigureData:
-        """How much of score, total time and bytes each setting explains (``sweep_views.py``).
+        """Draw the variance of score, total time and bytes that each setting explains (``sweep_views.py``).
 
         Raises:
-            ValueError: if there are fewer than four runs, or every setting is another in each.
+            ValueError: if there are fewer than four runs, or no two runs share a value of a setting.
         """
         return draw_mattered(self.sweep())
 
     def report(self, path: str | Path) -> Path:
-        """Write the comparison as one HTML page that works without a network; returns its path."""
+        """Write the comparison as one HTML page that works without a network; return its path."""
         from gnnqlab.lab.training.report import write_report
 
         return write_report(self.runs, path, target=None if math.isnan(self.target) else self.target)
@@ -160,28 +160,30 @@ class Comparison:
         return name_links(figure, (run.summary.get("link") for run in self.runs))
 
     def _short(self) -> DataFrame:
-        """The columns a person looks at first, in units a person reads."""
+        """Return the most important columns in readable units."""
         full = self.to_frame()
         score = score_label(self.runs[0].summary)
         short = full[["workers", "epochs"]].copy()
         short[f"test {score}"] = [f"{100 * value:.2f} %" for value in full[score]]
         for label in (name for name in ALSO.values() if name in full):
             short[f"test {label}"] = [f"{100 * value:.2f} %" for value in full[label]]
-        short["total"] = [_beside(*pair) for pair in zip(full["train_s"], full["faster"])]
+        short["total"] = [_with_speedup(*pair) for pair in zip(full["train_s"], full["faster"])]
         if not math.isnan(self.target):
             reached = zip(full["to_target_s"], full["faster_to_target"])
-            short[f"to {100 * self.target:.1f} %"] = [_beside(*pair) for pair in reached]
+            short[f"to {100 * self.target:.1f} %"] = [_with_speedup(*pair) for pair in reached]
         short["median epoch"] = [f"{1000 * seconds:.3g} ms" for seconds in full["epoch_s"]]
         short["sent per epoch"] = [human_bytes(count) for count in full["bytes_per_epoch"]]
-        short["of it parameters"] = [human_bytes(count) for count in full["bytes_params"].astype(float)]
-        short["less sent"] = [f"{ratio:.1f} ×" if ratio > 0 else "" for ratio in full["fewer_bytes"]]  # alone: nothing
+        short["of which scales, zero-points"] = [human_bytes(count) for count in full["bytes_params"].astype(float)]
+        short["less sent"] = [
+            f"{ratio:.1f} ×" if ratio > 0 else "" for ratio in full["fewer_bytes"]
+        ]  # NaN if all sent nothing
         return short
 
     def __repr__(self) -> str:
         return "\n".join(filter(None, [str(self._short().to_string()), said(self.runs)]))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        words = f"Times ×: as fast as {labels(self.runs)[0]}; seconds of training, evaluation apart"
+        words = f"×: speed-up relative to {labels(self.runs)[0]}; seconds of training without evaluation"
         caption = ". ".join(filter(None, [words, said(self.runs)]))
         table = table_html(self._short(), caption=caption)
         for unit in ("s,", "×<", "ms<", "B<", "kB<", "MB<", "GB<"):  # no line ends before a unit
@@ -189,27 +191,27 @@ class Comparison:
         return {"text/plain": repr(self), "text/html": table}
 
 
-def _beside(seconds: float, times: float) -> str:
-    """Seconds, and how many times as fast as the first run that is."""
+def _with_speedup(seconds: float, speedup: float) -> str:
+    """Return seconds and the speed-up relative to the first run in words."""
     if math.isnan(seconds):
         return "not reached"
-    return f"{seconds:.3g} s" + ("" if math.isnan(times) else f", {times:.2f} ×")
+    return f"{seconds:.3g} s" + ("" if math.isnan(speedup) else f", {speedup:.2f} ×")
 
 
 def compare(runs: Sequence[RunLike], *, target: float | None = None) -> Comparison:
-    """Put runs side by side, as they stand now; the first is the reference.
+    """Compare runs in their current state; the first is the baseline.
 
-    Where they were evaluated unequally often, scores are of the epochs in which all were (``looks.py``), and the
-    comparison says so.
+    If they were evaluated unequally often, scores are of the epochs in which all were evaluated
+    (``comparison_table.py``), and the table's caption states this.
 
     Args:
         runs: handles or snapshots.
-        target: validation score in [0, 1] whose time is taken; by default half a point below Vanilla's best, or the
-            first run's where there is no Vanilla.
+        target: validation score in [0, 1] of the time to accuracy; by default half a point below Vanilla's best, or the
+            first run's if there is no Vanilla.
 
     Raises:
-        TypeError: if they are paths.
-        ValueError: if there is no run, or the target is no score.
+        TypeError: if ``runs`` are paths.
+        ValueError: if there is no run, or the target is not a score in [0, 1].
     """
     if hasattr(runs, "records"):
         raise ValueError("runs must be a list of runs, got one run; pass compare([run, other]), or compare([run])")

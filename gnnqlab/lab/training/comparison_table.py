@@ -1,8 +1,8 @@
-"""Runs side by side as one table, with scores of epochs in which all were evaluated and the time to accuracy.
+"""Comparison table of runs, with scores of epochs in which all runs were evaluated, and the time to accuracy.
 
-A score of the best validated epoch grows with the number of evaluations, and a time to accuracy is only as fine as they
-are. So each run keeps the scores of the epochs in which all of them were evaluated, and of its last one. An epoch that
-is quicker but learns less wins nothing; the time to accuracy shows both.
+The score of the best validated epoch grows with the number of evaluations, and the resolution of a time to accuracy is
+that of the evaluations. So each run keeps the scores of the epochs in which all runs were evaluated, and of its last
+one. Faster epochs that learn less are no gain; the time to accuracy accounts for both.
 """
 
 from __future__ import annotations
@@ -26,38 +26,40 @@ _SCORES = ["train_score", "val_score", "test_score"]
 
 
 def equally_often(runs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
-    """Return the runs with the scores of the epochs in which all were evaluated; a run that loses none is itself.
+    """Return the runs with only the scores of epochs in which all were evaluated; without loss, a run is unchanged.
 
-    An epoch that a shorter run never reached is one in which the others were evaluated, if they were. Best epoch, its
-    scores and ``looks`` in the summary are those of the epochs that stay.
+    An epoch beyond the end of a shorter run counts if all longer runs were evaluated in it. The best epoch, its scores
+    and ``looks`` (number of evaluations) in the summary are those of the remaining epochs.
     """
-    seen = [_evaluated(run.records) for run in runs]
-    return tuple(_kept(run, _common(own, seen)) if own else run for run, own in zip(runs, seen, strict=True))
+    evaluated = [_evaluated(run.records) for run in runs]
+    return tuple(
+        _restrict(run, _common(own, evaluated)) if own else run for run, own in zip(runs, evaluated, strict=True)
+    )
 
 
 def said(runs: Sequence[Snapshot]) -> str:
-    """Return a sentence about what was left out of some of these runs; empty if nothing was."""
+    """Return a sentence about scores that were left out of these runs; empty if none were."""
     looks = [int(run.summary["looks"]) for run in runs if "looks" in run.summary]
     if not looks:
         return ""
-    return f"Not every run was evaluated as often; scores are of the {min(looks)} epoch(s) in which all were."
+    return f"Not all runs were evaluated equally often; scores are of the {min(looks)} epoch(s) in which all were."
 
 
 def _evaluated(records: DataFrame) -> set[int]:
-    """The epochs of a run whose scores are known."""
+    """Return the epochs of a run in which it was evaluated."""
     if records.empty or "val_score" not in records:
         return set()
     return set(records.loc[records[_SCORES].notna().any(axis=1), "epoch"].astype(int))
 
 
-def _common(own: set[int], seen: Sequence[set[int]]) -> set[int]:
-    """Those of one run that no other run has left out; its last one stays."""
-    others = [other for other in seen if other]
+def _common(own: set[int], evaluated: Sequence[set[int]]) -> set[int]:
+    """Return the epochs of one run in which all runs that got that far were evaluated, and its last one."""
+    others = [other for other in evaluated if other]
     common = {epoch for epoch in own if all(epoch in other or epoch > max(other) for other in others)}
     return common | {max(own)}
 
 
-def _kept(run: Snapshot, epochs: set[int]) -> Snapshot:
+def _restrict(run: Snapshot, epochs: set[int]) -> Snapshot:
     records = run.records
     lost = records[_SCORES].notna().any(axis=1) & ~records["epoch"].isin(epochs)
     if not lost.any():
@@ -67,7 +69,8 @@ def _kept(run: Snapshot, epochs: set[int]) -> Snapshot:
 
 
 def _best(records: DataFrame, summary: Any) -> dict[str, Any]:
-    """What a summary says of the epoch with the best validation score, as ``summarize`` does."""
+    """Return the scores of the epoch with the best validation score, by the names of a summary."""
+    # One worker's records are enough, because all workers record the same scores.
     first = records[records["rank"] == records["rank"].min()].dropna(subset=["train_score"])
     best = first.loc[first["val_score"].fillna(-1.0).idxmax()]
     val = float(best["val_score"])
@@ -87,7 +90,7 @@ def usual_target(runs: Sequence[Snapshot]) -> float:
 
 
 def check_target(target: float) -> None:
-    """Refuse a target that no score can be compared with."""
+    """Raise an error if a target is not a score in [0, 1]."""
     if not 0.0 <= target <= 1.0:
         raise ValueError(f"target must be a validation score in [0, 1], got {target}; write 0.95 for 95 %")
 
@@ -95,17 +98,16 @@ def check_target(target: float) -> None:
 def seconds_to(records: DataFrame, target: float) -> float:
     """Return the seconds of training by the end of the first epoch whose validation score is at least ``target``.
 
-    The slowest worker's epochs are summed. What they contain counts: quantization, assignment of bits, scheduling
-    (AdaQP Tables 5 and 9).
-    Evaluation and partitioning do not; an epoch in which rows under way had an evaluation's time for nothing counts as
-    its neighbours.
+    The slowest worker's epochs are summed, including quantization, assignment of bits and scheduling (AdaQP Tables 5
+    and 9). Evaluation and partitioning are excluded; an epoch whose messages were transferred during an evaluation
+    counts as long as its neighbours.
 
     Args:
-        records: of one run.
+        records: records of one run.
         target: a score in [0, 1].
 
     Returns:
-        Seconds; NaN if no evaluated epoch got there.
+        Seconds; NaN if no evaluated epoch reached the target.
 
     Example:
         >>> import pandas as pd
@@ -115,27 +117,27 @@ def seconds_to(records: DataFrame, target: float) -> float:
         (4.0, nan)
     """
     table = by_epoch(records)
-    arrived = table[table["val_score"] >= target]
-    return math.nan if arrived.empty else float(arrived["train_s"].iloc[0])
+    reached = table[table["val_score"] >= target]
+    return math.nan if reached.empty else float(reached["train_s"].iloc[0])
 
 
 def comparison_frame(runs: Sequence[RunLike], *, target: float | None = None) -> DataFrame:
-    """Systems side by side, one row a run; ratios are to the first run, above 1 where it is surpassed.
+    """Return a table with one row per run; ratios are relative to the first run, above 1 for an improvement.
 
     Columns: ``workers, epochs, accuracy`` (or ``micro-F1``, or ``AUC, MRR``)``, best_val, train_s, faster, to_target_s,
     faster_to_target, epoch_s, speedup, bytes_per_epoch, bytes_payload, bytes_params, fewer_bytes, comm_s, comp_s,
     quant_s, assign_s, assign_share, assign_cpu_s, final_loss, peak_memory_bytes, link``. ``train_s`` is the whole
-    training and ``to_target_s`` the time to accuracy (``seconds_to``), NaN for a run that did not get there; both hold
-    everything that an epoch can, which the median epoch (``epoch_s``, and ``speedup`` of it) leaves out where it is
-    rare. Bytes are split into data and parameters as in SYLVIE Table XII; ``assign_cpu_s`` is the processor time of all
-    assignments, spent in the background.
+    training and ``to_target_s`` the time to accuracy (``seconds_to``), NaN for a run that did not reach it; both
+    include rare costs, such as bit assignment, which the median epoch (``epoch_s``, and its ``speedup``) leaves out.
+    Bytes are split into data and parameters as in SYLVIE Table XII; ``assign_cpu_s`` is the processor time of all
+    assignments in the background.
 
     Args:
-        runs: the first is the reference.
-        target: validation score whose time is taken; by default :func:`usual_target`.
+        runs: runs to compare; the first is the reference.
+        target: validation score of the time to accuracy; by default :func:`usual_target`.
 
     Raises:
-        ValueError: if there is no run, or the target is no score.
+        ValueError: if there is no run, or the target is not a score in [0, 1].
     """
     import pandas as pd
 
@@ -146,11 +148,11 @@ def comparison_frame(runs: Sequence[RunLike], *, target: float | None = None) ->
         check_target(target)
     goal = usual_target(snapshots) if target is None else target
     first = snapshots[0].summary
-    first_there = seconds_to(snapshots[0].records, goal)
+    first_to_goal_s = seconds_to(snapshots[0].records, goal)
     rows = []
     for snapshot in snapshots:
         summary = snapshot.summary
-        there = seconds_to(snapshot.records, goal)
+        to_goal_s = seconds_to(snapshot.records, goal)
         rows.append(
             {
                 "workers": summary.get("workers"),
@@ -160,8 +162,8 @@ def comparison_frame(runs: Sequence[RunLike], *, target: float | None = None) ->
                 "best_val": summary.get("best_val"),
                 "train_s": summary.get("train_s"),
                 "faster": _ratio(first.get("train_s"), summary.get("train_s")),
-                "to_target_s": there,
-                "faster_to_target": _ratio(first_there, there),
+                "to_target_s": to_goal_s,
+                "faster_to_target": _ratio(first_to_goal_s, to_goal_s),
                 "epoch_s": summary.get("epoch_s"),
                 "speedup": _ratio(first.get("epoch_s"), summary.get("epoch_s")),
                 "bytes_per_epoch": summary.get("bytes_sent"),

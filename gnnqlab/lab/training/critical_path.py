@@ -1,4 +1,4 @@
-"""The critical path of an epoch: the chain of work and messages that nothing but the chain itself could shorten."""
+"""Critical path of an epoch: the chain of computation and messages that determines its length."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ __all__ = ["BETWEEN", "CriticalPath", "PathsBeside", "Side", "critical_path", "p
 
 @dataclass(frozen=True, eq=False)
 class CriticalPath:
-    """The longest chain through one epoch, in the order of time; at the end of a cell it shows its figure."""
+    """Critical path of one epoch in the order of time; at the end of a cell it shows its figure."""
 
     epoch: int
     segments: DataFrame
-    """A row a link: ``worker, what, layer, direction, sender, start (ms), end (ms), ms``; without a sender it is -1."""
+    """One row per link: ``worker, what, layer, direction, sender (or -1), start (ms), end (ms), ms``."""
     workers: DataFrame
-    """What each worker's messages cost it, see `exposed_table`."""
+    """Exposed and hidden communication of each worker, see `exposed_table`."""
     timeline: DataFrame
-    """The epoch's rows of ``run.timeline``."""
+    """Rows of the epoch in ``run.timeline``."""
 
     @property
     def milliseconds(self) -> float:
-        """Length of the chain, from its first begin to the end of the last recorded part."""
+        """Length of the path, from the start of its first link to the end of the last recorded part."""
         return float(self.segments["ms"].sum())
 
     def by_phase(self) -> DataFrame:
-        """Return milliseconds of the chain by worker (rows; a message counts where it arrives) and phase (columns)."""
+        """Return milliseconds of the path by worker (rows; a message counts at its receiver) and phase (columns)."""
         table = self.segments.pivot_table(index="worker", columns="what", values="ms", aggfunc="sum", fill_value=0.0)
         table.columns.name = None
         return table
 
     @property
     def words(self) -> str:
-        """What the chain is made of, and what communication was exposed and hidden, in sentences."""
-        of = self.segments.groupby("what")["ms"].sum().sort_values(ascending=False)
-        parts = ", ".join(f"{WORDS.get(str(what), what)} {ms:.3g} ms" for what, ms in of.items())
+        """Phases of the path, and exposed and hidden communication, in sentences."""
+        phases = self.segments.groupby("what")["ms"].sum().sort_values(ascending=False)
+        parts = ", ".join(f"{WORDS.get(str(what), what)} {ms:.3g} ms" for what, ms in phases.items())
         hops = int((self.segments["sender"] >= 0).sum())
         exposed = " ".join(
             f"{name}: messages under way {row['under way']:.3g} ms, {row['exposed']:.3g} ms of them exposed "
@@ -60,7 +60,7 @@ class CriticalPath:
         )
 
     def draw(self, *, dark: bool = False) -> FigureData:
-        """Draw the chain over what all workers did."""
+        """Draw the path over the activities of all workers."""
         return draw_path(self.segments, self.timeline, epoch=self.epoch, words=self.words, dark=dark)
 
     def __repr__(self) -> str:
@@ -70,10 +70,10 @@ class CriticalPath:
         return self.draw()._repr_mimebundle_()
 
 
-_TOLD = 3
-"""How many differences are told in words."""
+_LISTED = 3
+"""Number of differences described in words."""
 _SAME_MS = 1e-3
-"""Times closer than this are told as one: clocks are read one after the other."""
+"""Differences smaller than this are not described, because clocks are read one after the other."""
 
 
 class Side(NamedTuple):
@@ -85,26 +85,26 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PathsBeside:
-    """An epoch of a run beside one of another; at the end of a cell it shows both, worker by worker."""
+    """Comparison of an epoch of one run with one of another; at the end of a cell it shows both, worker by worker."""
 
     one: Side
     other: Side
-    """What the first is held against."""
+    """Baseline of the first."""
 
     def __post_init__(self) -> None:
         ranks = [sorted(set(side.path.timeline["rank"])) for side in (self.one, self.other)]
         if ranks[0] != ranks[1]:
             raise ValueError(
-                f"runs beside each other must have the same workers, got {ranks[0]} and {ranks[1]}; compare runs of as "
-                "many workers"
+                f"compared runs must have the same workers, got {ranks[0]} and {ranks[1]}; choose runs with equal "
+                "numbers of workers"
             )
 
     def by_phase(self) -> DataFrame:
-        """Return milliseconds of each worker's phases in both epochs, and how much longer the first one's are.
+        """Return milliseconds of each worker's phases in both epochs, and their differences.
 
         Returns:
-            A row a worker and phase; columns the two labels, ``difference``, and of what lies on the critical path
-            ``on the path`` and ``on the other's``.
+            One row per worker and phase; columns are the two labels, ``difference`` (first minus other), and the
+            milliseconds on the critical paths, ``on the path`` and ``on the other's``.
         """
         import pandas as pd
 
@@ -123,7 +123,7 @@ class PathsBeside:
 
     @property
     def words(self) -> str:
-        """Which epoch is longer, what communication is exposed and hidden in both, and which phases differ most."""
+        """Lengths of both epochs, exposed and hidden communication, and the largest differences, in sentences."""
         one, other = self.one.path, self.other.path
         pace = other.milliseconds / one.milliseconds
         parts = [
@@ -132,23 +132,24 @@ class PathsBeside:
             f"{pace if pace >= 1 else 1 / pace:.2f} times as {'fast' if pace >= 1 else 'slow'}."
         ]
         for name, mine in one.workers.iterrows():
-            its = other.workers.loc[name]
+            theirs = other.workers.loc[name]
             parts.append(
                 f"{str(name).capitalize()}: messages under way {mine['under way']:.3g} ms instead of "
-                f"{its['under way']:.3g}, exposed (it waited) {mine['exposed']:.3g} instead of {its['exposed']:.3g}, "
-                f"hidden behind its own work {mine['hidden']:.3g} instead of {its['hidden']:.3g}."
+                f"{theirs['under way']:.3g}, exposed (it waited) {mine['exposed']:.3g} instead of "
+                f"{theirs['exposed']:.3g}, hidden behind its own work {mine['hidden']:.3g} instead of "
+                f"{theirs['hidden']:.3g}."
             )
         difference = self.by_phase()["difference"]
-        most = difference.reindex(difference.abs().sort_values(ascending=False, kind="stable").index)[:_TOLD]
-        told = ", ".join(
+        most = difference.reindex(difference.abs().sort_values(ascending=False, kind="stable").index)[:_LISTED]
+        differences = ", ".join(
             f"{WORDS.get(what, what)} of worker {rank} {abs(ms):.3g} ms {'longer' if ms > 0 else 'shorter'}"
             for (rank, what), ms in most.items()
             if abs(ms) > _SAME_MS
         )
-        return " ".join([*parts, f"These differ most: {told}." if told else "No phase differs."])
+        return " ".join([*parts, f"These differ most: {differences}." if differences else "No phase differs."])
 
     def draw(self, *, dark: bool = False) -> FigureData:
-        """Draw both epochs from their beginning, the same worker's one below the other."""
+        """Draw both epochs aligned at their start, lanes of the same worker one below the other."""
         sides = [(side.label, side.path.timeline, side.path.segments) for side in (self.one, self.other)]
         return draw_beside(sides, self.by_phase(), words=self.words, dark=dark)
 
@@ -160,10 +161,10 @@ class PathsBeside:
 
 
 def phases_of(timeline: DataFrame) -> Any:
-    """Return milliseconds by worker and phase of an epoch; what lies between the recorded parts is a phase too.
+    """Return milliseconds by worker and phase of an epoch; time between the recorded parts is a phase too.
 
     Args:
-        timeline: its rows of ``run.timeline``; bytes under way are no phase of a worker.
+        timeline: rows of the epoch in ``run.timeline``; transfers are no phase of a worker.
 
     Example:
         >>> import pandas as pd
@@ -178,13 +179,13 @@ def phases_of(timeline: DataFrame) -> Any:
     spent = (1e3 * (own["end_s"] - own["start_s"])).groupby([own["rank"], own["what"]]).sum()
     by_rank = own.groupby("rank")
     whole = 1e3 * (by_rank["end_s"].max() - by_rank["start_s"].min())
-    rest = (whole - spent.groupby(level=0).sum()).clip(lower=0.0)
+    rest = (whole - spent.groupby(level=0).sum()).clip(lower=0.0)  # parts may overlap by the readings of clocks
     rest.index = pd.MultiIndex.from_tuples([(rank, BETWEEN) for rank in rest.index], names=["rank", "what"])
     return pd.concat([spent, rest])
 
 
 _SAME_S = 1e-6
-"""Times closer than this are one: clocks are read one after the other."""
+"""Times closer than this are equal, because clocks are read one after the other."""
 
 
 class _Part(NamedTuple):
@@ -216,38 +217,38 @@ def critical_path(
 ) -> CriticalPath | PathsBeside:
     """Return the critical path of a recorded epoch: the chain of parts and messages that ends last.
 
-    It is followed backwards from the part that ended last. A part began when the one before it on its worker had
-    ended; a wait ended when the last message of its exchange had come, which left when its sender had posted it. So the
-    chain passes to that sender, unless the message was there before the wait began. Anything beside the chain may take
-    longer without making the epoch longer.
+    It is followed backwards from the part that ended last. A part began when the previous part on its worker had ended;
+    a wait ended when the last message of its exchange was received, which was sent when its sender had posted it. So
+    the path continues at that sender, unless the message had been received before the wait began. Other parts may take
+    somewhat longer without a longer epoch.
 
     Args:
-        run: a run, or its ``timeline``. All workers have to be on one machine, whose clock they share.
-        other: a run of as many workers that it is held against, or its ``timeline``.
-        epoch: one that was recorded, in both runs of two; by default that whose length is the median. Of two it is one
-            that both recorded, its length beside each run's median; where there is none, each run's own.
+        run: a run, or its ``timeline``. All workers must be on one machine, whose clock they share.
+        other: a run with the same workers as baseline, or its ``timeline``.
+        epoch: an epoch that was recorded, for two runs in both; by default the one with the median length. For two runs
+            it is one that both recorded, by its length relative to each run's median; if there is none, each run's own.
 
     Returns:
-        The chain; of two runs both, worker by worker and phase by phase, with the differences in words.
-        A chain begins with the recorded part it depends on first, or, under older rows, with a message of an epoch
-        before; it ends with the last recorded part, ahead of the last sum of weight gradients.
+        The path; for two runs both paths, worker by worker and phase by phase, with the differences in words.
+        A path begins with the first recorded part it depends on, or, with stale rows, with a message of an earlier
+        epoch; it ends with the last recorded part, before the last all-reduce of gradients.
 
     Raises:
-        ValueError: if nothing, or not that epoch, was recorded, or two runs have not the same workers.
+        ValueError: if nothing, or not that epoch, was recorded, or two runs have different workers.
 
     Example:
         ``gq.critical_path(run).by_phase()``, ``gq.critical_path(run, vanilla).words``
     """
     import pandas as pd
 
-    given = [each for each in (run, other) if each is not None]
-    timelines = [each if isinstance(each, pd.DataFrame) else each.timeline for each in given]
+    runs = [each for each in (run, other) if each is not None]
+    timelines = [each if isinstance(each, pd.DataFrame) else each.timeline for each in runs]
     if other is None:
         return _path_of(timelines[0], recorded_epoch(timelines[0], epoch))
-    if any(isinstance(each, pd.DataFrame) for each in given):
+    if any(isinstance(each, pd.DataFrame) for each in runs):
         names = ["the first", "the other"]
     else:
-        names = labels([take(each) for each in given])
+        names = labels([take(each) for each in runs])
     epoch = common_epoch([_took(timeline) for timeline in timelines]) if epoch is None else epoch
     paths = [_path_of(timeline, recorded_epoch(timeline, epoch)) for timeline in timelines]
     return PathsBeside(*(Side(name, path) for name, path in zip(names, paths, strict=True)))
@@ -260,6 +261,7 @@ def _path_of(timeline: DataFrame, epoch: int) -> CriticalPath:
     parts = _parts_of(some)
     own = [part for part in parts if part.what != "transfer"]
     begin = min(part.start for part in own)
+    # Followed from the end to the start, because only the last part is known to be on the path.
     links = list(_backwards(own, [part for part in parts if part.what == "transfer"], begin))[::-1]
     places = [(link.rank, link.what, link.layer, link.direction, link.peer) for link in links]
     times = [(1e3 * (link.start - begin), 1e3 * (link.end - begin)) for link in links]
@@ -271,7 +273,7 @@ def _path_of(timeline: DataFrame, epoch: int) -> CriticalPath:
 
 
 def recorded_epoch(timeline: DataFrame, epoch: int | None = None) -> int:
-    """Return an epoch of a timeline; by default that whose length is the median, the earlier of two.
+    """Return an epoch of a timeline; by default the one with the median length, the shorter of two.
 
     Raises:
         ValueError: if nothing, or not that epoch, was recorded.
@@ -279,7 +281,7 @@ def recorded_epoch(timeline: DataFrame, epoch: int | None = None) -> int:
     took = _took(timeline)
     known = sorted(took.index)
     if not known:
-        raise ValueError("an epoch must be recorded to be looked at, got none; launch with timeline_every=5")
+        raise ValueError("an epoch must be recorded to be shown, got none; launch with timeline_every=5")
     if epoch is None:
         return median_epoch(took)
     if epoch not in known:
@@ -288,12 +290,12 @@ def recorded_epoch(timeline: DataFrame, epoch: int | None = None) -> int:
 
 
 def _took(timeline: DataFrame) -> Series:
-    """Seconds of each recorded epoch."""
+    """Return the seconds of each recorded epoch."""
     return epoch_seconds(timeline[timeline["what"] != "transfer"])
 
 
 def _parts_of(some: DataFrame) -> list[_Part]:
-    """Return all parts; their numbers are in the order in which they ended."""
+    """Return all parts, numbered in the order of their ends."""
     rows = some.assign(round=some["round"] if "round" in some.columns else 0)
     rows = rows.sort_values(["end_s", "start_s"], kind="stable").assign(number=range(len(rows)))
     columns = ("number", "layer", "direction", "round", "rank", "what", "peer", "start_s", "end_s")
@@ -301,13 +303,14 @@ def _parts_of(some: DataFrame) -> list[_Part]:
 
 
 def _backwards(own: list[_Part], transfers: list[_Part], begin: float) -> Iterator[_Part]:
-    """Yield the links of the chain, last first; each begins where the one before it in time ends."""
+    """Yield the links of the path from the last to the first; each begins where the previous one in time ends."""
     part: _Part | None = own[-1]
     until = own[-1].end
     while part is not None:
         message = _awaited(part, transfers) if part.what == "wait" else None
         if message is None:
             yield part._replace(end=until)
+            # The worker's previous part, with unrecorded time (dense layers, loss) as a link of its own.
             before, until = _before(part, own), part.start
             if before is not None and before.end < until:
                 yield part._replace(what=BETWEEN, start=before.end, end=until)
@@ -315,23 +318,23 @@ def _backwards(own: list[_Part], transfers: list[_Part], begin: float) -> Iterat
             part = before
             continue
         post = _posted(message, own)
-        if post is None:  # it left in an epoch before
+        if post is None:  # it was sent in an earlier epoch
             yield message._replace(what="message", start=max(message.start, begin), end=until)
             return
-        left = min(post.end, until)
+        left = min(post.end, until)  # a transfer may end before the post does
         yield message._replace(what="message", peer=post.rank, start=left, end=until)
         part, until = post, left
 
 
 def _awaited(wait: _Part, transfers: list[_Part]) -> _Part | None:
-    """Return the message that a wait ended with; ``None`` if all were there when it began."""
-    here = [each for each in transfers if each.rank == wait.rank and each.place == wait.place]
-    last = here[-1] if here else None
+    """Return the message that ended a wait; ``None`` if all had been received when it began."""
+    messages = [each for each in transfers if each.rank == wait.rank and each.place == wait.place]
+    last = messages[-1] if messages else None
     return last if last is not None and last.end > wait.start + _SAME_S else None
 
 
 def _posted(message: _Part, own: list[_Part]) -> _Part | None:
-    """Return the sender's post of a message; on a GPU, which knows no sender, the last one of its exchange."""
+    """Return the sender's post of a message; on a GPU, where the sender is not recorded, the last of its exchange."""
     found = [
         part
         for part in own
@@ -344,6 +347,6 @@ def _posted(message: _Part, own: list[_Part]) -> _Part | None:
 
 
 def _before(part: _Part, own: list[_Part]) -> _Part | None:
-    """Return the part of the same worker that ended last before one began."""
+    """Return the last part of the same worker that had ended when this part began."""
     ended = (each for each in own[::-1] if each.rank == part.rank and each.number < part.number)
     return next((each for each in ended if each.end <= part.start + _SAME_S), None)

@@ -1,4 +1,4 @@
-"""Critical paths drawn: of one epoch over all that was done, of two epochs worker by worker."""
+"""Figures of critical paths: of one epoch over all recorded activities, of two epochs worker by worker."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 __all__ = ["STYLES", "WORDS", "draw_path", "draw_beside"]
 
 STYLES = {what: ACTIVITY_STYLES[what] for what in ("central", "marginal", "encode", "decode", "post", "wait", BETWEEN)}
-"""Colour and pattern of what a worker did."""
+"""Colour and pattern of a worker's activities."""
 WORDS = {**{what: ACTIVITY_NAMES[what] for what in STYLES}, "message": "messages"}
-"""What they are in sentences."""
+"""Names of the activities in sentences."""
 
 
 def draw_path(segments: DataFrame, timeline: DataFrame, *, epoch: int, words: str, dark: bool = False) -> FigureData:
-    """Draw a lane for each worker: in grey all that was recorded of it, in colour what the chain passes through.
+    """Draw one lane per worker: all its recorded activities in grey, those on the critical path in colour.
 
     Args:
-        segments: the chain, a row a link.
+        segments: the critical path, one row per link.
         timeline: rows of ``run.timeline`` of that epoch.
-        epoch: its number.
-        words: what the figure shows, for who cannot see it.
+        epoch: number of the epoch.
+        words: description of the figure for screen readers.
         dark: colours for a dark page.
     """
     import pandas as pd
 
-    some = timeline[timeline["what"] != "transfer"]
-    recorded = some.assign(lane=_workers(some["rank"]), kind="beside the path")
-    recorded[["start", "end"]] = 1e3 * (some[["start_s", "end_s"]] - some["start_s"].min())
+    activities = timeline[timeline["what"] != "transfer"]
+    recorded = activities.assign(lane=_workers(activities["rank"]), kind="not on the path")
+    recorded[["start", "end"]] = 1e3 * (activities[["start_s", "end_s"]] - activities["start_s"].min())
     figure = lanes(
         recorded,
         lane="lane",
@@ -62,6 +62,8 @@ def draw_path(segments: DataFrame, timeline: DataFrame, *, epoch: int, words: st
     )
     messages = segments[segments["what"] == "message"]
     if len(messages):
+        # A message of an unknown sender (-1) is drawn at its receiver only. The third row of each message is empty, so
+        # that its line ends before the next one.
         senders = messages["sender"].where(messages["sender"] >= 0, messages["worker"])
         ends = [
             pd.DataFrame({"at": messages["start (ms)"], "message": _workers(senders)}),
@@ -70,7 +72,8 @@ def draw_path(segments: DataFrame, timeline: DataFrame, *, epoch: int, words: st
         ]
         ways = pd.concat(ends).sort_index(kind="stable")
         lines(ways, x="at", y="message", styles=["vermillion"], size=5, hover="%{x:.2f} ms, %{y}", figure=figure)
-    names = _workers(sorted(set(some["rank"])))
+    names = _workers(sorted(set(activities["rank"])))
+    # Without rows: only the axes, the order of lanes and the title of the finished figure.
     lanes(
         segments.iloc[:0],
         lane="worker",
@@ -82,7 +85,7 @@ def draw_path(segments: DataFrame, timeline: DataFrame, *, epoch: int, words: st
         x_axis="milliseconds since the epoch's first exchange began",
         dark=dark,
         height=190 + 64 * len(names),
-        title=f"Epoch {epoch}: the chain that makes it as long as it is",
+        title=f"Critical path of epoch {epoch}",
         caption=words,
         legend_below=True,
     )
@@ -94,18 +97,18 @@ def _workers(ranks: Iterable[int]) -> list[str]:
 
 
 _LANES = 2.6
-"""From one worker to the next, in lanes."""
+"""Distance of two workers in lanes."""
 
 
 def draw_beside(
     sides: Sequence[tuple[str, DataFrame, DataFrame]], table: DataFrame, *, words: str, dark: bool = False
 ) -> FigureData:
-    """Draw for each worker a lane of either epoch: what it did, above it bytes under way to it, below it the chain.
+    """Draw one lane per worker and epoch: its activities, above them transfers to it, below them the critical path.
 
     Args:
-        sides: label, rows of ``run.timeline`` of one epoch, and its critical path, of two runs of the same workers.
+        sides: label, rows of ``run.timeline`` of one epoch, and its critical path, of two runs with the same workers.
         table: milliseconds by worker and phase, the figure's numbers.
-        words: what the figure shows, for who cannot see it.
+        words: description of the figure for screen readers.
         dark: colours for a dark page.
     """
     import pandas as pd
@@ -117,20 +120,21 @@ def draw_beside(
         spans = 1e3 * (timeline[["start_s", "end_s"]] - timeline.loc[timeline["what"] != "transfer", "start_s"].min())
         where = zip(timeline["rank"], timeline["layer"], timeline["direction"], strict=True)
         own = timeline[["rank", "what"]].assign(
-            said=[f"{label}, worker {rank}, layer {layer + 1}, {way}" for rank, layer, way in where],
+            details=[f"{label}, worker {rank}, layer {layer + 1}, {way}" for rank, layer, way in where],
             start=spans["start_s"].clip(lower=0.0),
             end=spans["end_s"].clip(lower=0.0),
         )
         chain = segments[["start (ms)", "end (ms)"]].set_axis(["start", "end"], axis=1)
-        chain = chain.assign(rank=segments["worker"], what="chain", said=f"{label}, critical path")
+        chain = chain.assign(rank=segments["worker"], what="chain", details=f"{label}, critical path")
         both = pd.concat([own, chain])
         parts.append(both.assign(lane=[places[rank, side] for rank in both["rank"]]))
     every = pd.concat(parts)
-    look: dict[str, Any] = {"start": "start", "end": "end", "lane": "lane", "by": "what", "details": "said"}
-    figure = lanes(every, names=WORDS, styles=STYLES, width=0.56, **look)
+    columns: dict[str, Any] = {"start": "start", "end": "end", "lane": "lane", "by": "what", "details": "details"}
+    figure = lanes(every, names=WORDS, styles=STYLES, width=0.56, **columns)
     names = {lane: f"worker {rank}, {sides[side][0]}" for (rank, side), lane in places.items()}
     ticks = {"tickvals": list(names), "ticktext": list(names.values()), "range": [max(names) + 0.7, -0.7]}
     ink = "#e6e8ea" if dark else "#1f2328"
+    # Transfers just above a worker's lane, the critical path just below it.
     thin = every.assign(lane=every["lane"] + every["what"].map({"transfer": -0.37, "chain": 0.37}).fillna(0.0))
     lanes(
         thin,
@@ -140,12 +144,12 @@ def draw_beside(
         styles={"transfer": "grey", "chain": ink},
         x_axis="milliseconds since the epoch's first exchange began",
         y_axis=" ",
-        title=f"An epoch of {sides[0][0]} beside one of {sides[1][0]}",
+        title=f"An epoch of {sides[0][0]} compared with one of {sides[1][0]}",
         caption=words,
         dark=dark,
         height=200 + 84 * len(ranks),
         legend_below=True,
-        **look,
+        **columns,
     )
     figure.update_yaxes(autorange=None, title_text=None, **ticks)
     return FigureData(figure.update_xaxes(rangemode="tozero"), table)

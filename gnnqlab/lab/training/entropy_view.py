@@ -1,4 +1,4 @@
-"""How far messages are from what could be sent: bits of an element beside the entropy of the codes."""
+"""Bits per element of messages compared with the entropy of their codes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["draw_entropy", "entropy_by_place", "has_entropy"]
 
 
 def has_entropy(traffic: DataFrame) -> bool:
-    """Return whether codes of any message were counted."""
+    """Return True if the codes of any message were counted."""
     return "entropy" in traffic and bool(traffic["entropy"].notna().any())
 
 
 def entropy_by_place(traffic: DataFrame) -> DataFrame:
-    """Return bits an element of all counted messages by layer and direction: sent as codes and parameters, and entropy.
+    """Return bits per element by layer and direction: sent as codes and as parameters, and the entropy of the codes.
 
-    Means over elements; those of rows that are no codes are left out. ``parameters`` are the bits of scales and
-    zero-points over the elements of their rows.
+    Means over the elements of all counted messages; rows that are not integer codes are left out. ``parameters`` are
+    the bits of scales and zero-points divided by the elements of their rows.
 
     Args:
         traffic: ``run.traffic``.
@@ -38,6 +38,7 @@ def entropy_by_place(traffic: DataFrame) -> DataFrame:
     """
     counted = traffic[traffic["entropy"].notna()]
     elements = 8 * counted["payload_bytes"] / counted["bits"]
+    # Weighted by elements, because messages have different sizes.
     sums = counted.assign(
         elements=elements,
         codes=8.0 * counted["payload_bytes"],
@@ -50,28 +51,28 @@ def entropy_by_place(traffic: DataFrame) -> DataFrame:
 
 
 def draw_entropy(run: RunLike, *, label: str = "", dark: bool = False) -> FigureData:
-    """Draw bits sent for an element beside the entropy of its codes, by direction and layer.
+    """Draw the bits sent per element next to the entropy of its codes, by direction and layer.
 
     Args:
-        run: launched with ``entropy_every``.
-        label: the run's name in the title, where there are several.
-        dark: for a dark page.
+        run: a run that was launched with ``entropy_every``.
+        label: name of the run in the title, if there are several.
+        dark: colours for a dark page.
 
     Raises:
-        ValueError: if no codes were counted; it names codecs that have none.
+        ValueError: if no codes were counted; the message names the run's codecs.
     """
-    taken = take(run)
-    codecs = _codecs(taken.config)
-    if not has_entropy(taken.traffic):
-        name, said = label or taken.summary["run"], " and ".join(dict.fromkeys(codecs.values()))
+    snapshot = take(run)
+    codecs = _codecs(snapshot.config)
+    if not has_entropy(snapshot.traffic):
+        name, codec = label or snapshot.summary["run"], " and ".join(dict.fromkeys(codecs.values()))
         raise ValueError(
-            f"a run must have counted codes to be drawn, got {name} with codec {said} and none counted; launch it with "
-            "entropy_every=1 and a codec of integer codes"
+            f"a run must have counted codes to be drawn, got {name} with codec {codec} and none counted; launch it "
+            "with entropy_every=1 and a codec of integer codes"
         )
-    table = entropy_by_place(taken.traffic)
+    table = entropy_by_place(snapshot.traffic)
     places = [f"{direction}, layer {layer}" for layer, direction in table.index]
     means = (f"{place} {row.codes:.3g} and {row.entropy:.3g}" for place, row in zip(places, table.itertuples()))
-    caption = f"Bits of an element's code and their entropy: {'; '.join(means)}."
+    caption = f"Bits per element and entropy of its code: {'; '.join(means)}."
     lacking = [way for way in codecs if way not in set(table.index.get_level_values("direction"))]
     if lacking:
         caption += " No codes: " + ", ".join(f"{way} (codec {codecs[way]})" for way in lacking) + "."
@@ -83,11 +84,12 @@ def draw_entropy(run: RunLike, *, label: str = "", dark: bool = False) -> Figure
         styles=["blue", "orange /", "green x"],
         zero="y",
         x_axis="direction and layer of the messages",
-        y_axis="bits an element",
-        title="Bits sent beside what the codes say" + (f", {label}" if label else ""),
+        y_axis="bits per element",
+        title="Bits sent and entropy of the codes" + (f", {label}" if label else ""),
         caption=caption,
         dark=dark,
     )
+    # Parameters are stacked on codes, with the entropy as a bar of its own next to them.
     for trace, group in zip(figure.data, ("sent", "sent", "entropy")):
         trace.offsetgroup = group
     figure.data[1].base = table["codes"].tolist()

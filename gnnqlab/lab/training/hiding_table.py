@@ -1,4 +1,4 @@
-"""What overlap can hide, worker by worker: bytes under way beside the computation that needs none of them."""
+"""Communication that overlap can hide, per worker: transfer time next to the computation that needs no messages."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["hiding_table"]
 
 
 def hiding_table(records: DataFrame) -> DataFrame:
-    """Return, for each worker, medians over epochs of what an overlapped run hides (AdaQP Table 2 and Fig. 3).
+    """Return transfer, computation and waiting times of each worker, medians over epochs (AdaQP Table 2 and Fig. 3).
 
     Args:
         records: ``run.records``.
 
     Returns:
-        Milliseconds of an epoch by worker: ``under way``, rows on the wire; ``central``, computation that needs none of
-        them; ``marginal``; ``waited``, what was left to wait for; and ``hidden (%)``: central rows as a share of all
-        aggregation, central and marginal.
+        Milliseconds per epoch by worker: ``under way``, transfer of rows; ``central``, aggregation that needs none of
+        them; ``marginal``, aggregation that does; ``waited``, the rest of the transfer that was waited for; and
+        ``hidden (%)``: central as a share of all aggregation, central and marginal.
 
     Raises:
         ValueError: if nothing was recorded.

@@ -1,4 +1,4 @@
-"""``run.live()``: what a run does, while it does it."""
+"""``run.live()``: view of a run while it trains."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = ["LiveView"]
 
 
 class LiveView:
-    """Loss, scores, where epochs go, bits, bytes and the age of rows, as they grow; with a Stop button.
+    """Live view of a run: loss, scores, epoch time by phase, bits, bytes and staleness; with a Stop button.
 
-    At the end of a notebook cell it shows the figure and follows the run until that ends; where no kernel runs, the
-    figure as it stands; with ``GNNQLAB_STATIC=1``, as when a notebook is saved with pictures, once the run has ended.
-    It reads the run's folder alone, so it may be made after a kernel restart, and again: nothing
-    of the run depends on it. With ``with``, it is closed at the end of the block; the run goes on.
+    At the end of a notebook cell it shows the figure and follows the run until its end; without a kernel, the latest
+    figure; with ``GNNQLAB_STATIC=1``, for notebooks that are saved with pictures, the figure of the ended run.
+    It only reads the run's folder, so it can be created again, also after a kernel restart, and the run does not depend
+    on it. In a ``with`` statement it is closed at the end of the block; the run continues.
 
     Args:
-        run: a run that trains, or has ended.
+        run: a run that trains or has ended.
 
     Example:
         ``gq.runs()[-1].live()``
@@ -44,7 +44,7 @@ class LiveView:
         self._lock = threading.Lock()
 
     def poll(self) -> LiveView:
-        """Read what is new, on the screen too."""
+        """Read new records, and update the screen."""
         if "panel" in self.__dict__:
             self.panel.updater.ask()
         else:
@@ -54,18 +54,18 @@ class LiveView:
 
     @property
     def status(self) -> str:
-        """The run in one line, as of the last look: state, epoch, time left, loss, accuracy, what is wrong."""
+        """The run in one line, as last read: state, epoch, time left, loss, accuracy, cause of a failure."""
         return self.model.sentence
 
     def to_frame(self) -> DataFrame:
-        """Return a few epochs in numbers, the newest always among them."""
+        """Return the numbers of a few epochs, always including the newest."""
         return live_frame(self.model)
 
     def show(self, *, worker: int | None = None, dark: bool = False) -> FigureData:
-        """Return the figure as it stands now, with its numbers.
+        """Return the current figure with its numbers.
 
         Args:
-            worker: whose epochs are broken down by phase; the mean of all if not given.
+            worker: worker whose epochs are broken down by phase; the mean of all if not given.
             dark: colours for a dark page.
 
         Raises:
@@ -82,16 +82,16 @@ class LiveView:
         self.poll()
 
     def close(self) -> None:
-        """End the view, its thread and its place on the screen; the run goes on."""
+        """Close the view and end its thread; the run continues."""
         if "panel" in self.__dict__:
             self.panel.close()
 
     @cached_property
     def panel(self) -> LivePanel:
-        """Words, button and figure."""
+        """Status line, button and figure, created at first use."""
         from gnnqlab.lab.training.live_panel import LivePanel
 
-        panel = LivePanel(self.model)  # from now on pages take Plotly in
+        panel = LivePanel(self.model)  # first, because pages load Plotly from now on
         with self._lock:
             self.model.glance()
         panel.open()
@@ -115,7 +115,7 @@ class LiveView:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         if asked_for_pictures():
-            with suppress(WorkerFailed):  # the figure says so
+            with suppress(WorkerFailed):  # the figure shows the failure
                 self.run.wait()
         if shows_static():
             return self.show()._repr_mimebundle_()

@@ -1,4 +1,4 @@
-"""What a run has written so far, read on from where the last look ended: the live view without its screen."""
+"""Model of the live view: incremental reading of the files that a run writes while it trains."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gnnqlab.train.records.json_lines import JsonLinesTail, last_line, lines_at,
 __all__ = ["AGES", "DIRECTIONS", "SENT", "GrowingColumns", "LiveModel", "Traffic"]
 
 AGES = ("staleness", "epsilon")
-"""Columns of records that only systems with old or unchanged rows have: age in epochs, threshold of a cache."""
+"""Columns of records that only systems with stale or cached rows have: age in epochs, threshold of a cache."""
 SENT = tuple(f"sent_{layer}" for layer in range(16))
 """Columns of records that only systems with a cache have: the share of a layer's rows that rank 0 sent."""
 DIRECTIONS = ("forward", "backward")
@@ -33,25 +33,25 @@ _COLUMNS = (
     *(f"{split}_{name}" for name in ALSO for split in ("val", "test")),
 )  # fmt: skip
 _LONG = 2000
-"""Epochs of which all are read at once, even by a view that has yet to open."""
+"""Most epochs that are all read at once when a view opens."""
 _GLANCE = 200
-"""Epochs that such a view reads of a longer run: about as many as it has bars."""
+"""Approximate number of epochs that an opening view reads of a longer run: about as many as it has bars."""
 _SPREAD = 64
-"""Lines that are read of a long file of messages when a view opens, a line an epoch."""
+"""Lines, one per epoch, that are read of a long file of messages when a view opens."""
 _NEWEST_BYTES = 32 << 10
-"""What is read of a file of messages at each further look; epochs before are passed over, as they hold no surprise."""
+"""Bytes at the end of a file of messages that each later update reads; most epochs before them are skipped."""
 _BETWEEN = 16
-"""About so many of the epochs passed over are read after all."""
+"""Approximate number of skipped epochs that are read after all."""
 _MOST_EPOCHS = 1024
-"""Epochs whose messages are kept; then every second one is let go."""
+"""Most epochs whose messages are stored; beyond it every second epoch is dropped."""
 _SOON_S = 2.0
-"""An epoch that ends sooner needs no words about what happens in it."""
+"""Epochs shorter than this need no words about their progress."""
 _RECENT = 10
-"""Epochs that the map of pairs and the time left are means over."""
+"""Newest epochs whose means are shown as map of pairs and time left."""
 
 
 class GrowingColumns:
-    """The records of one worker: columns of numbers that grow.
+    """Records of one worker in growing columns of numbers.
 
     Example:
         >>> growing = GrowingColumns()
@@ -61,15 +61,15 @@ class GrowingColumns:
     """
 
     def __init__(self) -> None:
-        self._held = np.empty((len(_COLUMNS), 64))
+        self._table = np.empty((len(_COLUMNS), 64))  # (columns, capacity), of which `_count` records are used
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, column: str) -> NDArray[np.float64]:
-        """One column; NaN where a record lacks it."""
-        return self._held[_COLUMNS.index(column), : self._count]
+        """Return one column; NaN where a record lacks it."""
+        return self._table[_COLUMNS.index(column), : self._count]
 
     def add(self, lines: Iterable[dict[str, Any]]) -> None:
         """Append records."""
@@ -77,26 +77,26 @@ class GrowingColumns:
         if not rows:
             return
         after = self._count + len(rows)
-        if after > self._held.shape[1]:
-            grown = np.empty((len(_COLUMNS), max(2 * self._held.shape[1], after)))
-            grown[:, : self._count] = self._held[:, : self._count]
-            self._held = grown
+        if after > self._table.shape[1]:  # double the capacity, so that appending has constant amortized cost
+            grown = np.empty((len(_COLUMNS), max(2 * self._table.shape[1], after)))
+            grown[:, : self._count] = self._table[:, : self._count]
+            self._table = grown
         for index, name in enumerate(_COLUMNS):
-            self._held[index, self._count : after] = np.array([row.get(name) for row in rows], dtype=float)
+            self._table[index, self._count : after] = np.array([row.get(name) for row in rows], dtype=float)
         self._count = after
 
 
 class Traffic:
-    """Messages that one worker received: elements by width in some epochs, bytes by sender in the newest."""
+    """Messages that one worker received: elements by bit-width in some epochs, bytes by sender in the newest."""
 
     def __init__(self, workers: int) -> None:
         self.elements: dict[int, NDArray[np.float64]] = {}
-        """Epoch -> elements by direction and width ``(2, 6)``."""
+        """Epoch -> elements by direction and bit-width, ``(2, len(WIDTHS))``."""
         self._bytes: dict[int, NDArray[np.float64]] = {}
         self._workers = workers
 
     def add(self, lines: Iterable[dict[str, Any]]) -> None:
-        """Take in lines of a file of messages; an epoch that comes twice counts once."""
+        """Add lines of a file of messages; an epoch that appears twice counts once."""
         for line in lines:
             elements, sent = np.zeros((len(DIRECTIONS), len(WIDTHS))), np.zeros(self._workers)
             for _, direction, sender, _, bits, _, payload, parameters, *_ in line["rows"]:
@@ -107,25 +107,25 @@ class Traffic:
 
     @property
     def bytes_by_sender(self) -> NDArray[np.float64]:
-        """Mean bytes an epoch from each worker, over the newest epochs."""
+        """Mean bytes per epoch from each worker, over the newest epochs, ``(P,)``."""
         return np.mean(list(self._bytes.values()), axis=0) if self._bytes else np.zeros(self._workers)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """How a run stands."""
+    """Status of a run."""
 
     state: str
     epoch: int
     cause: str
     doing: str = ""
-    """What happens before the first epoch ends, and in one that takes long; else empty."""
+    """Current activity before the end of the first epoch, and in long epochs; else empty."""
 
 
 class LiveModel:
-    """A run as it grows; :meth:`look` reads what is new.
+    """State of a run while it trains; :meth:`look` reads new records.
 
-    It holds no more than the folder says, so it can be made anew at any time, in any process.
+    All its data come from the run's folder, so it can be created again at any time, in any process.
 
     Args:
         run: the run, which may train, have ended, or not have begun.
@@ -138,18 +138,18 @@ class LiveModel:
         self.epochs: int = config["train"]["epochs"]
         self.system: str = config["system"]["name"]
         self.choices, self.lag = _bits_and_lag(run)
-        """Widths that the system chooses from, and the age in epochs of the rows that its schedule uses."""
+        """Bit-widths that the system chooses from, and the staleness in epochs of the rows that its schedule uses."""
         self.records = [GrowingColumns() for _ in range(self.workers)]
         self.traffic = [Traffic(self.workers) for _ in range(self.workers)]
         self.standing = Standing(state="starting", epoch=-1, cause="")
         self.switches: list[tuple[int, bool]] = []
-        """Epochs from which on rows are fresh (True) or old again, as the system decided."""
+        """Epochs from which on rows are fresh (True) or stale (False), as the system decided."""
         self._slow = ""
         self._wire = Wire()
         self._epoch_seen = (-1, time.monotonic())
         self._score: str | None = None
         self.also: dict[str, str] = {}
-        """Columns of further scores, once they are known -> what they are."""
+        """Columns of further scores -> their names; empty until they are known."""
         folder = run.folder
         self._lines = [JsonLinesTail(folder / f"records-rank{rank}.jsonl") for rank in range(self.workers)]
         self._messages = [JsonLinesTail(folder / f"traffic-rank{rank}.jsonl") for rank in range(self.workers)]
@@ -162,8 +162,8 @@ class LiveModel:
     # -- reading --------------------------------------------------------------------------------------------------
 
     def look_at_status(self) -> bool:
-        """Ask how the run stands, which costs next to nothing; whether it is another state or cause than before."""
-        before = self.standing
+        """Read the status of the run, which is cheap; return True if its state or cause has changed."""
+        previous = self.standing
         for event in self._events.poll():
             if event.get("event") == "slow":
                 self._slow = str(event.get("text", ""))
@@ -175,12 +175,12 @@ class LiveModel:
         cause, epoch = self.run.cause or self._slow, self.run.epoch
         if epoch != self._epoch_seen[0]:
             self._epoch_seen = (epoch, time.monotonic())
-        now = self._doing() if state in LIVE else ""
-        self.standing = Standing(state=state, epoch=epoch, cause=cause, doing=now)
-        return (before.state, before.cause) != (state, cause)
+        activity = self._doing() if state in LIVE else ""
+        self.standing = Standing(state=state, epoch=epoch, cause=cause, doing=activity)
+        return (previous.state, previous.cause) != (state, cause)
 
     def _doing(self) -> str:
-        """What the workers do, where an epoch does not come soon enough to say so itself."""
+        """Return the activity of the workers in the first epoch and in long ones; empty in other epochs."""
         epoch, since = self._epoch_seen
         if epoch > 0 and time.monotonic() - since < _SOON_S:
             return ""
@@ -189,22 +189,23 @@ class LiveModel:
         return doing(pulses) + ("" if rate is None else f", {human_bytes(rate)}/s over the wire")
 
     def glance(self) -> None:
-        """Read what a view needs to open: of a long run some epochs, the newest among them; the next look reads all."""
+        """Read enough to open a view: of a long run some epochs, including the newest; the next `look` reads all."""
         newest = last_line(self._lines[0].path)
         if len(self.records[0]) or newest is None or newest["epoch"] < _LONG:
             self.poll()
             return
         self.look_at_status()
-        some = {line["epoch"] for line in spread_lines(self._lines[0].path, _GLANCE)}
-        wanted = sorted(some | set(range(newest["epoch"] - _RECENT, newest["epoch"] + 1)))
+        spread = {line["epoch"] for line in spread_lines(self._lines[0].path, _GLANCE)}
+        wanted = sorted(spread | set(range(newest["epoch"] - _RECENT, newest["epoch"] + 1)))
         for growing, lines in zip(self.records, self._lines, strict=True):
             growing.add(lines_at(lines.path, "epoch", wanted))
         self._glanced = True
         self._look_at_messages_and_decisions()
 
     def poll(self) -> bool:
-        """Read what is new; whether there was anything."""
+        """Read new records; return True if anything has changed."""
         changed = self.look_at_status()
+        # After a glance the records have gaps, so all are read again into new columns.
         records = [GrowingColumns() for _ in self.records] if self._glanced else self.records
         for growing, lines in zip(records, self._lines, strict=True):
             new = lines.poll()
@@ -223,7 +224,7 @@ class LiveModel:
         ]
 
     def _look_at_messages(self) -> None:
-        """Read the newest messages, and of those passed over the same few epochs of all workers."""
+        """Read the newest messages, and of the skipped epochs a few, the same for all workers."""
         newest = [lines.poll(_NEWEST_BYTES) for lines in self._messages]
         first = max((lines[0]["epoch"] for lines in newest if lines), default=0)
         if not self._opened:
@@ -237,32 +238,32 @@ class LiveModel:
             traffic.add(new)
         common = sorted(self.common_epochs)
         if len(common) > _MOST_EPOCHS:
-            kept = set(common[::-2])
+            remaining = set(common[::-2])  # every second epoch from the newest on
             for traffic in self.traffic:
                 traffic.elements = {
-                    epoch: each for epoch, each in traffic.elements.items() if epoch in kept or epoch > common[-1]
+                    epoch: each for epoch, each in traffic.elements.items() if epoch in remaining or epoch > common[-1]
                 }
 
     # -- answers --------------------------------------------------------------------------------------------------
 
     @property
     def common_epochs(self) -> set[int]:
-        """Epochs whose messages were read of all workers: only these can be summed."""
+        """Epochs whose messages were read for all workers; only these can be summed."""
         return set.intersection(*(set(traffic.elements) for traffic in self.traffic))
 
     @property
     def under_way(self) -> bool:
-        """Whether the run may still write."""
+        """True if the run may still write records."""
         return self.standing.state in LIVE
 
     @property
     def begun(self) -> bool:
-        """Whether all workers have recorded an epoch, so that there is something to draw."""
+        """True if all workers have recorded an epoch, so that a figure can be drawn."""
         return self.done > 0
 
     @property
     def score(self) -> str:
-        """``accuracy``, ``micro-F1``, ``AUC`` ...; ``score`` while that is not known."""
+        """Name of the score: ``accuracy``, ``micro-F1``, ``AUC`` ...; ``score`` until it is known."""
         if self._score is None and (facts := read_json(self.run.folder / "facts.json")) is not None:
             self._score = SCORES[score_told(facts)]
             splits = (("val", "validation"), ("test", "test"))
@@ -273,22 +274,22 @@ class LiveModel:
 
     @property
     def done(self) -> int:
-        """Epochs that all workers have recorded."""
+        """Number of epochs that all workers have recorded."""
         return min(len(growing) and int(growing["epoch"][-1]) + 1 for growing in self.records)
 
     @property
     def left_s(self) -> float | None:
-        """Seconds that the remaining epochs will take if they take as long as the last ten."""
+        """Estimated seconds of the remaining epochs, from the mean of the last ten; ``None`` if unknown."""
         ended = self.records[0]["time_s"][-_RECENT - 1 :]
         if not len(ended) or not self.under_way:
             return None
-        if len(ended) == 1:  # the first epoch also sets things up, so that it is rather less
+        if len(ended) == 1:  # an overestimate, because the first epoch includes set-up
             return float((self.epochs - self.done) * self.records[0]["epoch_s"][-1])
         return float((self.epochs - self.done) * (ended[-1] - ended[0]) / (len(ended) - 1))
 
     @property
     def sentence(self) -> str:
-        """The run in one line: state, epoch, time left, loss, accuracy, and what is wrong."""
+        """The run in one line: state, epoch, time left, loss, accuracy, and the cause of a failure."""
         words = [f"run {self.run.id}", self.standing.state, f"epoch {self.done}/{self.epochs}"]
         if (left := self.left_s) is not None:
             words.append(f"{int(left) // 60:02d}:{int(left) % 60:02d} left")
@@ -306,12 +307,12 @@ class LiveModel:
 
     @property
     def trouble(self) -> str:
-        """What is wrong; empty while all is well."""
+        """Cause of a failure or delay; empty if there is none."""
         return self.standing.cause if self.standing.state != "stopped" else ""
 
     @property
     def ages(self) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        """Column -> epochs and values of rank 0: staleness, ε; empty for a system with neither."""
+        """Column (staleness, ε) -> epochs and values of rank 0; empty for a system with neither."""
         found = {column: pair for column in AGES if (pair := self._known(column))}
         if self.lag and "staleness" not in found:
             epochs = self.records[0]["epoch"]
@@ -324,13 +325,13 @@ class LiveModel:
         return {layer: pair for layer, column in enumerate(SENT) if (pair := self._known(column))}
 
     def _known(self, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Epochs and values of rank 0 where a column has one; ``None`` where it has none at all."""
+        """Return epochs and values of rank 0 where a column is known; ``None`` if it is known nowhere."""
         records = self.records[0]
         known = ~np.isnan(records[column])
         return (records["epoch"][known], records[column][known]) if known.any() else None
 
     def _scheduled_age(self, epochs: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Age as the schedule has it: fresh rows in the first epoch, and where the system asked for them."""
+        """Return the staleness under the schedule: fresh rows in the first epoch, and where the system switched."""
         age = np.where(epochs == 0, 0.0, float(self.lag))
         for begin, fresh in self.switches:
             age[epochs >= begin] = 0.0 if fresh else float(self.lag)
@@ -339,9 +340,9 @@ class LiveModel:
 
 def _bits_and_lag(run: Run) -> tuple[tuple[int, ...], int]:
     if unimported(read_config(run.folder)):
-        return (), 0  # what a part does that this process has not got shows in what the run writes
+        return (), 0  # the user's classes are not imported here; the run's records show their effect
     try:
         system = run.config.system
         return tuple(system.bits.choices), system.schedule.lag
     except (AttributeError, KeyError, TypeError, ValueError):
-        return (), 0  # of another version
+        return (), 0  # written by another version

@@ -1,4 +1,4 @@
-"""A growing run on the screen: one line of words, a Stop button, one figure. All it knows is in the model."""
+"""Panel of the live view: a status line, a Stop button and one figure. Its state is in the model."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ __all__ = ["Pace", "LivePanel"]
 
 
 class Pace:
-    """Says when the next drawing is due, from what the drawings before have cost.
+    """Rate limiter of drawings, a token bucket in processor seconds.
 
-    Drawings may take a share of the time that passes. What is not used is saved up to a small credit, so that a view
-    that has just opened moves at once; one drawing that cost much more than others delays the next by ``most_s`` at
-    most.
+    Drawings may use a share of the elapsed time. Unused time is saved up to a small credit, so that a new view moves at
+    once; a drawing that cost much more than others delays the next one by ``most_s`` at most.
 
     Args:
-        share: processor time of drawings over time.
-        credit_s: processor seconds that can be saved, given at the start.
-        least_s: least seconds between two drawings.
-        most_s: most seconds between two drawings.
-        clock: seconds that never go back.
+        share: processor time of drawings over elapsed time.
+        credit_s: processor seconds that can be saved, and that are available at the start.
+        least_s: minimum seconds between two drawings.
+        most_s: maximum seconds between two drawings.
+        clock: monotonic clock in seconds.
 
     Example:
         >>> pace = Pace(share=0.01, credit_s=0.05, least_s=1.0, most_s=10.0, clock=lambda: 0.0)
@@ -53,7 +52,7 @@ class Pace:
         self._credit_s, self._counted_s = credit_s, clock()
 
     def after(self, cost_s: float) -> float:
-        """Return after how many seconds the next drawing is due.
+        """Return the seconds until the next drawing.
 
         Args:
             cost_s: processor seconds of the drawing that has just ended.
@@ -62,35 +61,35 @@ class Pace:
         earned_s = self._share * (now - self._counted_s)
         self._counted_s = now
         self._credit_s = min(self._credit_s + earned_s, self._most_credit_s) - cost_s
-        # What this delay cannot make good is forgiven: it was one slow drawing, not the price of the next.
+        # Debt beyond the longest delay is dropped: it is due to one slow drawing, not to the cost of the next ones.
         self._credit_s = max(self._credit_s, -self._share * self._most_s)
         return min(max(self._least_s, -self._credit_s / self._share), self._most_s)
 
     def refill(self) -> None:
-        """Give the credit of the start again, as when a page has just been opened."""
+        """Restore the credit of the start, as for a page that was just opened."""
         self._credit_s, self._counted_s = self._most_credit_s, self._clock()
 
 
 _STATUS_S = 0.5
-"""Seconds between two looks at how the run stands (0.1 ms each)."""
+"""Seconds between two readings of the run's status (0.1 ms each)."""
 _DRAW_S = _FIRST_S = 1.0
-"""Least seconds between two drawings; seconds from the first figure to the next."""
+"""Minimum seconds between two drawings; seconds from the first figure to the next."""
 _SHARE = 0.005
-"""Of one processor's time that drawings may take; they come less often where they cost more."""
+"""Share of one processor's time for drawings; expensive drawings are less frequent."""
 _CREDIT_S = 0.1
-"""Processor seconds of the first drawings, which come every second."""
+"""Processor seconds of the first drawings, one per second."""
 _PAUSE_S = 10.0
-"""Most seconds between two drawings, whatever they cost: a view that stands still for longer seems broken."""
+"""Maximum seconds between two drawings, whatever they cost; a view without changes for longer seems broken."""
 _RETRY_S = 5.0
 _NICENESS = 5
 _ALL = "mean of all workers"
 
 
 class LivePanel:
-    """Draws a model in a thread of its own, which ends with the run or when the panel is closed.
+    """Panel that draws a model in a thread of its own, which ends with the run or when the panel is closed.
 
     Args:
-        model: what reads the run.
+        model: model that reads the run.
     """
 
     def __init__(self, model: LiveModel) -> None:
@@ -111,27 +110,27 @@ class LivePanel:
         self.stop.on_click(lambda button: self._in_background())
         self.worker = widgets.Dropdown(
             options=[(_ALL, -1), *((f"worker {rank}", rank) for rank in range(model.workers))], value=-1,
-            description="Epochs of", tooltip="Whose epochs are broken down by phase",
+            description="Epochs of", tooltip="Worker whose epochs are broken down by phase",
             style={"description_width": "70px"}, layout={"width": "300px"},
         )  # fmt: skip
-        self.worker.observe(lambda change: self._ask_anew(), names="value")
+        self.worker.observe(lambda change: self._request(), names="value")
         self._score = ""
         self.access = make_access()
         self.access.observe(self._recolour, names="dark")
-        self.access.observe(self._seen, names="shown")
+        self.access.observe(self._show_again, names="shown")
         self.box = widgets.VBox(
             [self.words, widgets.HBox([self.stop, tipped(self.worker)]), self.figure.widget, self.access]
         )
 
     def open(self) -> None:
-        """Show what the model has read so far, and follow the run from then on."""
+        """Draw the model's current state, and follow the run from then on."""
         self._score = self.model.score
         self._redraw()
-        self._say()
+        self._update_words()
         self.updater.ask()
 
     def close(self) -> None:
-        """Take the panel off the screen; its thread ends at its next look."""
+        """Remove the panel from the screen; its thread ends at its next update."""
         self._closed = True
         self.figure.close()
         self.box.close()
@@ -139,40 +138,39 @@ class LivePanel:
     # -- drawing --------------------------------------------------------------------------------------------------
 
     def draw(self) -> float | None:
-        """Bring the screen up to date; returns when to look again, ``None`` if nothing will move any more."""
+        """Update the screen; return the seconds until the next update, ``None`` if nothing changes any more."""
         if self._closed or self.box.comm is None:
             return None
         self._yield_to_workers()
         try:
-            again = self._draw()
+            delay_s = self._draw()
             self._trouble = ""
-            return again
-        except Exception as error:  # a thread has nobody else to tell; the next look may go well
+            return delay_s
+        except Exception as error:  # no caller sees a thread's error; the next update may succeed
             self._trouble = f"{type(error).__name__}: {error}"
-            self._say()
+            self._update_words()
             return _RETRY_S
 
     def _draw(self) -> float | None:
-        news = self.model.look_at_status()
-        if not self.access.shown:
-            self._say()
-            # Nobody sees it yet, or any more.
+        changed = self.model.look_at_status()
+        if not self.access.shown:  # no page shows the panel, so the figure is not drawn
+            self._update_words()
             return _STATUS_S if self.model.under_way else None
         first = False
-        if not self.model.begun:  # words stand in place of the figure, and say what happens as it happens
-            news |= self.model.poll()
+        if not self.model.begun:  # before the first epoch words replace the figure, and follow every change
+            changed |= self.model.poll()
             first = self.model.begun
         left_s = self._due_s - time.monotonic()
-        if news or left_s <= 0:
-            begun = time.thread_time()
+        if changed or left_s <= 0:
+            start_s = time.thread_time()
             self.model.poll()
             self._show()
-            self._due_s = time.monotonic() + self._pace.after(time.thread_time() - begun)
-            if first:  # neither the words before it nor the making of all panels counts
+            self._due_s = time.monotonic() + self._pace.after(time.thread_time() - start_s)
+            if first:  # the words before and the creation of all panels are not charged
                 self._pace.refill()
                 self._due_s = time.monotonic() + _FIRST_S
             return _STATUS_S if self.model.under_way else None
-        self._say()
+        self._update_words()
         return _STATUS_S if self.model.under_way else left_s
 
     def _show(self) -> None:
@@ -184,18 +182,18 @@ class LivePanel:
             else:
                 caption, axes = caption_of_live(self.model), live_axes(self.model, worker=self._chosen)
                 self.figure.change(values, caption=caption, axes=axes)
-            self._say()
+            self._update_words()
 
     def _redraw(self) -> None:
-        """Draw all anew: another theme, or a panel more."""
+        """Draw the whole figure again, for another theme or a further panel."""
         self.figure.show(draw_live(self.model, worker=self._chosen, dark=self.access.dark))
 
     @property
     def _chosen(self) -> int | None:
         return None if self.worker.value < 0 else int(self.worker.value)
 
-    def _say(self) -> None:
-        """Words and button."""
+    def _update_words(self) -> None:
+        """Update the status line and the Stop button."""
         standing = self.model.standing
         trouble = self._trouble or self.model.trouble
         words = f'<p role="status" style="max-width:70em;line-height:1.5">{html.escape(self.model.sentence)}</p>'
@@ -211,31 +209,31 @@ class LivePanel:
         with self._lock:
             self._redraw()
 
-    def _seen(self, change: Any) -> None:
-        """Somebody looks again: show what has come meanwhile."""
+    def _show_again(self, change: Any) -> None:
+        """Draw at once when a page shows the panel again."""
         if change["new"]:
             self._pace.refill()
-            self._ask_anew()
+            self._request()
 
-    def _ask_anew(self) -> None:
+    def _request(self) -> None:
         self._due_s = 0.0
         self.updater.ask()
 
     def _in_background(self) -> None:
-        """Stopping takes seconds; a callback returns at once."""
+        """Stop the run in a thread, which takes seconds; a callback must return at once."""
 
         def work() -> None:
             try:
                 self.model.run.stop()
-            except Exception as error:  # the reason belongs on the screen, whatever it is
+            except Exception as error:  # any reason is shown on the screen
                 self._trouble = str(error)
-            self._ask_anew()
+            self._request()
 
         self.stop.disabled = True
         threading.Thread(target=work, name="gnnqlab stop", daemon=True).start()
 
     def _yield_to_workers(self) -> None:
-        """Let this thread run when the workers leave a processor idle; on Linux each thread has a priority."""
+        """Lower this thread's priority below that of the workers; on Linux each thread has its own."""
         if threading.get_native_id() == self._thread:
             return
         self._thread = threading.get_native_id()

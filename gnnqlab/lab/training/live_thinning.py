@@ -1,4 +1,4 @@
-"""As many points as a screen has room for: long series keep their extremes, long bars their means."""
+"""Thinning of long series to the resolution of a screen: extremes of lines, means of bars."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _STEPS = (1, 2, 5)
 def thinned(
     x: NDArray[np.float64], y: NDArray[np.float64], *, buckets: int = 240
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the least and the greatest of each bucket of a series, in order, and its two ends.
+    """Return minimum and maximum of each bucket of a series, in order, and its two ends.
 
-    Drawn as a line, this looks the same as all points where a bucket is no wider than a pixel.
+    Drawn as a line, these look the same as all points if a bucket is no wider than a pixel.
 
     Args:
-        x: places, ascending.
+        x: positions, ascending.
         y: values; NaN ones are left out.
-        buckets: how many; at most ``2 * buckets + 2`` points are returned, all of a shorter series.
+        buckets: number of buckets; at most ``2 * buckets + 2`` points are returned, all of a shorter series.
 
     Example:
         >>> x, y = thinned(np.arange(1000.0), np.sin(np.arange(1000.0)), buckets=10)
@@ -38,16 +38,16 @@ def thinned(
     ends = [0, len(x) - 1]
     chosen = [begin + piece.argmin() for begin, piece in zip(edges, pieces)]
     chosen += [begin + piece.argmax() for begin, piece in zip(edges, pieces)]
-    kept = np.unique([*ends, *chosen])
-    return x[kept], y[kept]
+    indices = np.unique([*ends, *chosen])  # sorted, so that the line goes from left to right
+    return x[indices], y[indices]
 
 
 class Buckets:
-    """Epochs in few groups of equal length, of 1, 2, 5, 10, 20 ... epochs, so that groups stay as epochs are added.
+    """Groups of 1, 2, 5, 10, 20 ... consecutive epochs, which mostly stay the same as epochs are added.
 
     Args:
-        epochs: the number of each value, ascending.
-        most: groups at most.
+        epochs: epoch of each value, ascending.
+        most: largest number of groups.
 
     Example:
         >>> buckets = Buckets(np.arange(100.0), most=10)
@@ -65,12 +65,12 @@ class Buckets:
 
     @property
     def centers(self) -> NDArray[np.float64]:
-        """The middle of each group."""
+        """Middle epoch of each group."""
         middles: NDArray[np.float64] = self._groups * self.length + (self.length - 1) / 2
         return middles
 
     def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Mean of the values in each group."""
+        """Return the mean of the values in each group."""
         if not len(values):
             return np.zeros(0)
         means: NDArray[np.float64] = np.add.reduceat(values, self._begins) / self._counts
@@ -78,7 +78,7 @@ class Buckets:
 
 
 def rounded(values: NDArray[np.float64], digits: int = 5) -> list[float | None]:
-    """Return plain numbers with so many digits, NaN as ``None``: what a page is sent, and no more.
+    """Return plain numbers with a few significant digits, NaN as ``None``, to send little to a page.
 
     Example:
         >>> rounded(np.array([0.123456789, 1234567.0, np.nan]))

@@ -1,4 +1,4 @@
-"""The figure of a run as it grows: panels of the same traces from first to last, so that a look changes values only."""
+"""Figure of the live view: its traces stay the same while a run trains, so that updates change values only."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ __all__ = ["caption_of_live", "draw_live", "live_axes", "live_frame", "live_valu
 _SCORES = (("train_score", "training"), ("val_score", "validation"), ("test_score", "test"))
 _BARS, _RECENT, _ROWS = 48, 50, 24
 _RIGHT = 0.56
-"""Where the right panels begin, as a share of the width."""
+"""Left end of the right panels, as a share of the width."""
 _EPOCHS_AXIS, _VOLUME_AXIS = "yaxis3", "yaxis8"
-_AGE_WORDS = {"staleness": "age of halo rows", "epsilon": "threshold ε of the cache"}
-_AGE_AXES = {"staleness": "age (epochs)", "epsilon": "ε (no unit)"}
+_AGE_WORDS = {"staleness": "staleness of halo rows", "epsilon": "threshold ε of the cache"}
+_AGE_AXES = {"staleness": "staleness (epochs)", "epsilon": "ε (no unit)"}
 _OF_MESSAGES = (
-    "Bits an element", "Elements by bit-width", "Bytes from worker to worker", "Bytes sent in an epoch, all workers",
+    "Bits per element", "Elements by bit-width", "Bytes from worker to worker", "Bytes sent per epoch, all workers",
 )  # fmt: skip
 _PATTERNS = ("", "/", "", "x", ".", "", "\\", "-", "|", "+")
-# Cividis, from few bits to many
+# Cividis, from few to many bits
 _WIDTH_COLORS = ("#00224e", "#35456c", "#4e576c", "#666970", "#948e77", "#c8b866", "#fee838")
 _ROW, _GAP, _TOP, _FOOT = 186, 124, 34, 72
-"""Heights in pixels: of a panel, between two, above the first, below the last."""
+"""Heights in pixels: of a panel, of the gap between two, above the first, below the last."""
 _LEGEND = 36
-"""Pixels from a panel down to its legend, below ticks and the name of the axis."""
+"""Pixels from a panel down to its legend, below the ticks and the title of the axis."""
 _WORDS = 0.25
-"""Width of the words at a bar, as a share of its panel."""
-_OFTEN = 3.0
-"""An epoch that took so many times the median one, as with an assignment, is named and sets no scale."""
+"""Width of the label of a bar, as a share of its panel."""
+_OUTLIER = 3.0
+"""Epochs longer than this times the median, for example with an assignment, are labelled and do not set the scale."""
 
 
 def live_values(model: LiveModel, *, worker: int | None = None) -> list[dict[str, Any]]:
-    """Return what every trace of the figure holds, in its order: plain lists of numbers and words.
+    """Return the values of all traces in their order, as plain lists of numbers and words.
 
     Args:
-        model: what has been read.
-        worker: whose epochs are broken down; the mean of all if not given.
+        model: model of the run.
+        worker: worker whose epochs are broken down; the mean of all if not given.
     """
     first = model.records[0]
     epochs = first["epoch"]
@@ -70,8 +70,8 @@ def draw_live(model: LiveModel, *, worker: int | None = None, dark: bool = False
     """Draw the whole figure.
 
     Args:
-        model: what has been read.
-        worker: whose epochs are broken down; the mean of all if not given.
+        model: model of the run.
+        worker: worker whose epochs are broken down; the mean of all if not given.
         dark: colours for a dark page.
     """
     from plotly.subplots import make_subplots
@@ -84,15 +84,15 @@ def draw_live(model: LiveModel, *, worker: int | None = None, dark: bool = False
     height = _TOP + _FOOT + rows * _ROW + (rows - 1) * _GAP
     inside = height - _TOP - _FOOT
     titles = [
-        "Training loss", _scores_title(model), "Where an epoch goes",
-        "The same by worker, newest epochs", *(_OF_MESSAGES if _exchanges(model) else []),
+        "Training loss", _scores_title(model), "Time per epoch by phase",
+        "Time by worker, newest epochs", *(_OF_MESSAGES if _exchanges(model) else []),
         *(_AGE_WORDS[column].capitalize() for column in aging), *(["Rows sent, by layer"] if model.sent else []),
     ]  # fmt: skip
     figure = make_subplots(
         rows=rows, cols=2, subplot_titles=titles, horizontal_spacing=0.12, vertical_spacing=_GAP / inside
     )
-    for looks, held in zip(_looks(model), live_values(model, worker=worker), strict=True):
-        figure.add_trace({**looks["trace"], **held}, row=looks["row"], col=looks["column"])
+    for style, data in zip(_styles(model), live_values(model, worker=worker), strict=True):
+        figure.add_trace({**style["trace"], **data}, row=style["row"], col=style["column"])
     finish(figure, title="", caption=caption_of_live(model), dark=dark, height=height)
     figure.update_annotations(font_size=13)
     figure.update_layout(barmode="stack", bargap=0.0, margin={"t": _TOP, "l": 58, "r": 14, "b": _FOOT})
@@ -111,13 +111,13 @@ def draw_live(model: LiveModel, *, worker: int | None = None, dark: bool = False
 
 
 def _scores_title(model: LiveModel) -> str:
-    """Return what the scores are, all of them."""
+    """Return the names of all scores."""
     names = [model.score[0].upper() + model.score[1:], *(words.split()[-1] for words in model.also.values())]
     return " and ".join(dict.fromkeys(names))
 
 
 def caption_of_live(model: LiveModel) -> str:
-    """Return in words what the figure shows."""
+    """Return a description of the figure in words."""
     settled = model.records[0]["epoch_s"][1:]
     words = f"{model.system} on {model.workers} worker{'' if model.workers == 1 else 's'}: {model.sentence}."
     words += "" if _exchanges(model) else " One worker waits for no rows and sends none."
@@ -125,7 +125,7 @@ def caption_of_live(model: LiveModel) -> str:
 
 
 def live_frame(model: LiveModel) -> DataFrame:
-    """Return the numbers of the figure in a few rows, evenly spread over the epochs, the newest always there."""
+    """Return the numbers of evenly spaced epochs, always including the newest."""
     import pandas as pd
 
     records = model.records[0]
@@ -139,12 +139,12 @@ def live_frame(model: LiveModel) -> DataFrame:
 
 
 def _exchanges(model: LiveModel) -> bool:
-    """Whether there are messages: one worker has all rows, and would have empty panels."""
+    """Return True if there are messages; a single worker has none, and no panels of messages."""
     return model.workers > 1
 
 
 def _last_row(model: LiveModel) -> int:
-    """The row of panels below all that every run has."""
+    """Return the row of the panels that only some systems have, below all others."""
     return 5 if _exchanges(model) else 3
 
 
@@ -153,9 +153,9 @@ def _aging(model: LiveModel) -> tuple[str, ...]:
 
 
 def live_axes(model: LiveModel, *, worker: int | None = None) -> dict[str, dict[str, Any]]:
-    """Return what changes of the axes while the run grows: epochs are drawn to the scale of the usual ones."""
+    """Return the settings of axes that change while the run trains: scale of usual epochs, ticks of bytes."""
     _, totals = _totals(model, worker)
-    usual = totals[totals <= _OFTEN * np.median(totals)] if len(totals) else totals
+    usual = totals[totals <= _OUTLIER * np.median(totals)] if len(totals) else totals
     axes = {_EPOCHS_AXIS: {"range": [0.0, 1.12 * float(usual.max())]} if len(usual) else {"rangemode": "tozero"}}
     if _exchanges(model):
         sent = np.nan_to_num(np.sum([trace["y"] for trace in _volume(model)], axis=0, dtype=float))
@@ -164,7 +164,7 @@ def live_axes(model: LiveModel, *, worker: int | None = None) -> dict[str, dict[
 
 
 def _draw_nothing_yet(model: LiveModel, *, dark: bool) -> Figure:
-    """A line in place of panels without data."""
+    """Draw a line of words instead of panels without data."""
     from plotly.graph_objects import Figure
 
     words = model.standing.doing or "no epoch was recorded"
@@ -177,39 +177,39 @@ def _draw_nothing_yet(model: LiveModel, *, dark: bool) -> Figure:
 
 
 def _under(x: float, rows_above: int, inside: int) -> dict[str, Any]:
-    """Below a panel, where no line is covered."""
+    """Return the place of a legend below a panel, where it covers no line."""
     below = rows_above * (_ROW + _GAP) + _ROW + _LEGEND
     return {"x": x, "y": 1 - below / inside, "xanchor": "left", "yanchor": "top"}
 
 
 def _totals(model: LiveModel, worker: int | None) -> tuple[list[float], NDArray[np.float64]]:
-    """Where the bars of epochs stand, and how high they are (ms)."""
+    """Return the centres and the heights (ms) of the bars of epochs."""
     traces = _by_epoch(model, worker)
     return traces[0]["x"], np.sum([trace["y"] for trace in traces], axis=0, dtype=float)
 
 
 def _beyond(model: LiveModel, worker: int | None) -> dict[str, Any]:
-    """Words at the top of bars that reach beyond their panel."""
+    """Return the labels at the top of bars that are higher than their panel."""
     centers, totals = _totals(model, worker)
     top = live_axes(model, worker=worker)[_EPOCHS_AXIS].get("range", [0.0, np.inf])[1]
     high = [(x, total) for x, total in zip(centers, totals.tolist(), strict=True) if total > top]
     middle, across = ((centers[0] + centers[-1]) / 2, centers[-1] - centers[0]) if len(centers) else (0.0, 0.0)
 
     def start(x: float) -> float:
-        """Where the words of a bar begin: they run to its right in the left half, to its left in the other."""
+        """Return the left end of a bar's label, which is to its right in the left half, to its left in the other."""
         return x - _WORDS * across if x > middle else x
 
-    # Of bars whose words would lie on each other the highest is named.
+    # Of bars whose labels would overlap, only the highest is labelled.
     high = [
         (x, total)
         for x, total in high
-        if all(total >= other for at, other in high if abs(start(at) - start(x)) < _WORDS * across)
+        if all(total >= other for place, other in high if abs(start(place) - start(x)) < _WORDS * across)
     ]
     return {
         "x": [x for x, _ in high],
         "y": [0.99 * top] * len(high),
         "text": [f"↑ {total:.0f} ms" for _, total in high],
-        "textposition": [f"bottom {'left' if x > middle else 'right'}" for x, _ in high],  # the panel ends beside them
+        "textposition": [f"bottom {'left' if x > middle else 'right'}" for x, _ in high],  # inside the panel
     }
 
 
@@ -219,7 +219,7 @@ def _series(x: NDArray[np.float64], y: NDArray[np.float64]) -> dict[str, Any]:
 
 
 def _by_epoch(model: LiveModel, worker: int | None) -> list[dict[str, Any]]:
-    """Milliseconds of each phase in groups of epochs, without the first, which also sets things up."""
+    """Return milliseconds of each phase in groups of epochs, without the first, which includes set-up."""
     shown = model.records if worker is None else [model.records[worker]]
     count = min(map(len, shown))
     begin = 1 if count > 1 else 0
@@ -243,18 +243,19 @@ def _by_worker(model: LiveModel) -> list[dict[str, Any]]:
 
 
 def _widths(model: LiveModel) -> list[dict[str, Any]]:
-    """Mean width of an element by direction, and the share of each width, over the epochs that were looked at."""
+    """Return the mean bits per element by direction, and the share of each bit-width, over the epochs read so far."""
     summed = {
         epoch: np.sum([traffic.elements[epoch] for traffic in model.traffic], axis=0) for epoch in model.common_epochs
     }
-    # With rows of the epoch before, an epoch may end before anything has come.
+    # With stale rows an epoch may end before any message is received.
     found = {epoch: elements for epoch, elements in summed.items() if elements.any()}
     epochs = np.array(sorted(found), dtype=float)
     buckets = Buckets(epochs, most=200)
     x = rounded(buckets.centers, 8)
     table = np.array([found[int(epoch)] for epoch in epochs]) if found else np.zeros((0, len(DIRECTIONS), len(WIDTHS)))
+    # (epochs, directions, widths) -> (directions, widths, buckets)
     sums = np.array([[buckets.mean(table[:, i, j]) for j in range(len(WIDTHS))] for i in range(len(DIRECTIONS))])
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # 0 / 0 in a direction without messages gives NaN, a gap in its line
         means = np.tensordot(sums, np.array(WIDTHS, dtype=float), axes=(1, 0)) / sums.sum(axis=1)
         shares = 100 * sums.sum(axis=0) / sums.sum(axis=(0, 1))
     traces = [{"x": x, "y": rounded(mean)} for mean in means]
@@ -262,7 +263,7 @@ def _widths(model: LiveModel) -> list[dict[str, Any]]:
 
 
 def _pairs(model: LiveModel) -> dict[str, Any]:
-    """Bytes by sender (row) and receiver (column), mean over the newest epochs."""
+    """Return bytes by sender (row) and receiver (column), mean over the newest epochs."""
     sent = np.array([traffic.bytes_by_sender for traffic in model.traffic]).T
     names = [f"w{rank}" for rank in range(model.workers)]
     cells = [[None if i == j else value for j, value in enumerate(row)] for i, row in enumerate(sent.tolist())]
@@ -285,15 +286,15 @@ def _name_axes(figure: Figure, model: LiveModel) -> None:
     axes = {
         (1, 1): ("epoch", "loss (cross-entropy)"),
         (1, 2): ("epoch", "%"),
-        (2, 1): ("epoch", "an epoch (ms)"),
-        (2, 2): ("an epoch (ms)", ""),
+        (2, 1): ("epoch", "ms per epoch"),
+        (2, 2): ("ms per epoch", ""),
     }
     if _exchanges(model):
         axes |= {
-            (3, 1): ("epoch", "bits, mean"),
+            (3, 1): ("epoch", "mean bits"),
             (3, 2): ("epoch", "elements (%)"),
             (4, 1): ("receiver", "sender"),
-            (4, 2): ("epoch", "sent an epoch"),
+            (4, 2): ("epoch", "sent per epoch"),
         }
     aging, last = _aging(model), _last_row(model)
     axes |= {(last, number + 1): ("epoch", _AGE_AXES[column]) for number, column in enumerate(aging)}
@@ -310,24 +311,24 @@ def _name_axes(figure: Figure, model: LiveModel) -> None:
         figure.update_xaxes(showgrid=False, row=4, col=1)
 
 
-def _looks(model: LiveModel) -> list[dict[str, Any]]:
-    """Everything about the traces that does not change while the run grows."""
+def _styles(model: LiveModel) -> list[dict[str, Any]]:
+    """Return the settings of all traces that do not change while the run trains."""
     blue, orange, green = OKABE_ITO["blue"], OKABE_ITO["vermillion"], OKABE_ITO["green"]
 
-    def at(row: int, column: int, **trace: Any) -> dict[str, Any]:
+    def place(row: int, column: int, **trace: Any) -> dict[str, Any]:
         return {"row": row, "column": column, "trace": trace}
 
     def line(row: int, column: int, color: str, dash: str, symbol: str, **trace: Any) -> dict[str, Any]:
         marker = {"symbol": symbol, "size": 6, "maxdisplayed": 8, "color": color}
-        look = {"type": "scatter", "mode": "lines+markers", "line": {"color": color, "dash": dash, "width": 2}}
-        return at(row, column, **look, marker=marker, **trace)
+        style = {"type": "scatter", "mode": "lines+markers", "line": {"color": color, "dash": dash, "width": 2}}
+        return place(row, column, **style, marker=marker, **trace)
 
     def area(row: int, column: int, group: str, color: str, **trace: Any) -> dict[str, Any]:
-        look = {"type": "scatter", "mode": "lines", "stackgroup": group, "fillcolor": color}
-        return at(row, column, **look, line={"color": "#7d7d7d", "width": 0.5}, **trace)
+        style = {"type": "scatter", "mode": "lines", "stackgroup": group, "fillcolor": color}
+        return place(row, column, **style, line={"color": "#7d7d7d", "width": 0.5}, **trace)
 
     def bar(row: int, column: int, color: str, pattern: str, **trace: Any) -> dict[str, Any]:
-        return at(row, column, type="bar", marker=hatched(color, pattern), **trace)
+        return place(row, column, type="bar", marker=hatched(color, pattern), **trace)
 
     styles = zip(_SCORES, (blue, orange, green), ("dot", "solid", "dash"), ("square", "circle", "diamond"))
     phases = list(zip(PHASES, _PATTERNS, strict=True))
@@ -340,12 +341,12 @@ def _looks(model: LiveModel) -> list[dict[str, Any]]:
         ),
         *(
             area(3, 2, "widths", color, name=human_bits(width), legend="legend4",
-                 showlegend=bool(width in _seen(model)),
+                 showlegend=bool(width in _legend_widths(model)),
                  hovertemplate=f"epoch %{{x}}: %{{y:.1f}} % in {human_bits(width)}<extra></extra>")
             for width, color in zip(WIDTHS, _WIDTH_COLORS, strict=True)
         ),
-        at(4, 1, type="heatmap", colorscale="Cividis", zmin=0, xgap=2, ygap=2, hoverongaps=False, showscale=False,
-           texttemplate="%{text}", hovertemplate="%{y} to %{x}: %{z:.4s}B an epoch<extra></extra>"),
+        place(4, 1, type="heatmap", colorscale="Cividis", zmin=0, xgap=2, ygap=2, hoverongaps=False, showscale=False,
+              texttemplate="%{text}", hovertemplate="%{y} to %{x}: %{z:.4s}B per epoch<extra></extra>"),
         area(4, 2, "volume", blue, name="payload", legend="legend5",
              hovertemplate="epoch %{x}: %{y:.4s}B<extra>payload</extra>"),
         area(4, 2, "volume", OKABE_ITO["orange"], name="parameters (scales, zero-points)", legend="legend5",
@@ -374,7 +375,7 @@ def _looks(model: LiveModel) -> list[dict[str, Any]]:
             for phase, pattern in phases
         ),
         *(of_messages if _exchanges(model) else []),
-        at(2, 1, type="scatter", mode="text", showlegend=False, hoverinfo="skip"),
+        place(2, 1, type="scatter", mode="text", showlegend=False, hoverinfo="skip"),
         *(
             line(last, number + 1, OKABE_ITO["purple"], "solid", "circle", showlegend=False, line_shape="hv",
                  hovertemplate=f"epoch %{{x}}: {_AGE_WORDS[column]} %{{y:.4g}}<extra></extra>")
@@ -389,8 +390,8 @@ def _looks(model: LiveModel) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _seen(model: LiveModel) -> set[int]:
-    """Widths that the system may choose, and those that were seen."""
+def _legend_widths(model: LiveModel) -> set[int]:
+    """Return the bit-widths that the system may choose, and those of the newest messages."""
     chosen = set(model.choices)
     for traffic in model.traffic:
         for elements in list(traffic.elements.values())[-1:]:

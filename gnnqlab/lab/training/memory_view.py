@@ -1,4 +1,4 @@
-"""Live bytes by purpose as a stacked figure: what each system holds at its peak."""
+"""Stacked figure of live bytes by purpose, at the peak of each system."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ __all__ = ["memory_figure"]
 _PURPOSES = {
     "weights": ("weights, gradients, moments", "grey"),
     "adjacency": ("matrices of the graph", "purple ."),
-    "kept": ("own rows kept for backward", "blue /"),
+    "kept": ("own rows saved for backward", "blue /"),
     "rows": ("own rows", "sky"),
     "halo": ("halo rows, gradients, caches", "vermillion x"),
     "buffers": ("bytes of messages", "orange \\"),
 }
-"""Purpose -> words, colour and hatch; hatches keep them apart in grey."""
+"""Purpose -> label, colour and pattern; patterns distinguish bars in grey."""
 
 
 def memory_figure(memories: Mapping[str, DataFrame]) -> Figure:
-    """Return a stacked bar a run: bytes of live tensors by purpose, at the peak of its worst worker and epoch.
+    """Return one stacked bar per run: live tensors by purpose at the peak of its largest worker and epoch (MB).
 
     Args:
         memories: name -> ``run.memory``.
 
     Raises:
-        ValueError: if a run counted no epoch.
+        ValueError: if a run has not recorded the memory of any epoch.
     """
     import pandas as pd
 
@@ -52,8 +52,8 @@ def memory_figure(memories: Mapping[str, DataFrame]) -> Figure:
 
 def _worst(name: str, memory: DataFrame) -> dict[str, int]:
     if memory.empty:
-        raise ValueError(f"{name} counted no epoch's memory; launch it with memory_every=1")
+        raise ValueError(f"memory must be recorded to be drawn, got none for {name}; launch it with memory_every=1")
     totals = memory.groupby(["epoch", "rank"])["bytes"].sum()
-    epoch, rank = totals.idxmax()
-    there = memory[(memory["epoch"] == epoch) & (memory["rank"] == rank)]
-    return {str(purpose): int(count) for purpose, count in zip(there["purpose"], there["bytes"], strict=True)}
+    epoch, rank = totals.idxmax()  # the run's peak
+    largest = memory[(memory["epoch"] == epoch) & (memory["rank"] == rank)]
+    return {str(purpose): int(count) for purpose, count in zip(largest["purpose"], largest["bytes"], strict=True)}

@@ -1,7 +1,7 @@
-"""Figures of training runs: records in, ``plotly.graph_objects.Figure`` out. Nothing is read, kept or shown here.
+"""Figures of training runs: functions from records to ``plotly.graph_objects.Figure``, without side effects.
 
-Every figure names the unit on both axes, keeps one look per system (``theme.py``) and carries a caption in
-``figure.layout.meta["caption"]`` that says in words what it shows.
+Every figure has units on both axes, one style per system (``theme.py``), and a description in words in
+``figure.layout.meta["caption"]``.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def convergence(
     score: str = "accuracy",
     dark: bool = False,
 ) -> Figure:
-    """How loss or score develop, one line per system (AdaQP Figs. 9 and 12, SYLVIE Fig. 10).
+    """Draw loss or score over epochs or time, one line per system (AdaQP Figs. 9 and 12, SYLVIE Fig. 10).
 
     Args:
-        records_by_system: ``run.records`` by label; epochs without the value (not evaluated) are left out.
+        records_by_system: label -> ``run.records``; epochs without the value (not evaluated) are left out.
         value: the column to draw.
-        against: ``"epoch"``, or ``"time"``: seconds of training, evaluation left out.
-        score: what the scores are, ``"accuracy"`` or ``"micro-F1"``; shown in percent.
+        against: ``"epoch"``, or ``"time"``: seconds of training without evaluation.
+        score: name of the score, ``"accuracy"`` or ``"micro-F1"``; shown in percent.
         dark: colours for a dark page.
 
     Raises:
@@ -61,9 +61,9 @@ def convergence(
     rows = pd.concat(tables, names=["system"]).reset_index("system")
     rows[value] *= 100 if percent else 1
     last = rows.groupby("system", sort=False)[value].last().items()
-    said = ", ".join(f"{label} {end:.1f} %" if percent else f"{label} {end:.4g}" for label, end in last)
+    ends = ", ".join(f"{label} {end:.1f} %" if percent else f"{label} {end:.4g}" for label, end in last)
     along = "epoch" if against == "epoch" else "training time (s)"
-    begun = f"{words[0].upper()}{words[1:]} by {along}"
+    title = f"{words[0].upper()}{words[1:]} by {along}"
     figure = lines(
         rows,
         x="epoch" if against == "epoch" else "train_s",
@@ -73,18 +73,18 @@ def convergence(
         x_axis=along,
         y_axis=f"{words} (%)" if percent else words,
         zero="x",
-        title=begun,
-        caption=f"{begun}, one line per system." + (f" At the end: {said}." if said else ""),
+        title=title,
+        caption=f"{title}, one line per system." + (f" At the end: {ends}." if ends else ""),
         dark=dark,
     )
-    # A marker every so often tells lines apart without hiding them.
+    # A few markers distinguish the lines without hiding them.
     return figure.update_traces(marker={"maxdisplayed": 12})
 
 
 def breakdown(records_by_system: Mapping[str, DataFrame], *, per_worker: bool = True, dark: bool = False) -> Figure:
-    """Where the time of an epoch goes: stacked mean milliseconds per phase, a bar per system or worker (AdaQP Fig. 10).
+    """Draw mean milliseconds per epoch by phase, one stacked bar per system or worker (AdaQP Fig. 10).
 
-    Of Vanilla alone it is SYLVIE Fig. 2, of one system in several widths SYLVIE Fig. 3.
+    For Vanilla alone this is SYLVIE Fig. 2, for one system with several bit-widths SYLVIE Fig. 3.
 
     Raises:
         ValueError: if there is nothing to draw.
@@ -97,7 +97,7 @@ def breakdown(records_by_system: Mapping[str, DataFrame], *, per_worker: bool = 
     rows = 1000 * pd.concat(tables, names=["system", "rank"]).fillna(0.0)
     rows = rows.rename(index="worker {}".format, level="rank") if per_worker else rows.droplevel("rank")
     phases = {phase.column: phase for phase in PHASES if phase.column in rows and rows[phase.column].any()}
-    caption = "Where an epoch's time goes, mean over epochs without the first: " + ", ".join(
+    caption = "Time per epoch by phase, mean over epochs without the first: " + ", ".join(
         f"{label} {_milliseconds(total)}" for label, total in totals.items()
     )
     figure = bars(
@@ -109,8 +109,8 @@ def breakdown(records_by_system: Mapping[str, DataFrame], *, per_worker: bool = 
         styles={column: phase.color for column, phase in phases.items()},
         x_axis="mean epoch (ms)",
         y_axis="system, worker" if per_worker else "system",
-        title="Where an epoch's time goes",
-        caption=caption + " an epoch.",
+        title="Time per epoch by phase",
+        caption=caption + ".",
         dark=dark,
         height=230 + 34 * len(rows),
         legend_rows=-(-len(phases) // 3),
@@ -126,11 +126,11 @@ def traffic_map(
     largest: float | None = None,
     dark: bool = False,
 ) -> Figure:
-    """Who sends how much to whom: bytes per epoch for each pair of workers, as a heat map.
+    """Draw the bytes per epoch between each pair of workers as a heat map.
 
     Args:
         traffic: ``run.traffic``.
-        label: the system, for the title.
+        label: name of the system for the title.
         workers: number of workers; from the traffic if not given.
         largest: bytes at the top of the colour scale, so that several maps can be compared.
         dark: colours for a dark page.
@@ -158,7 +158,7 @@ def traffic_map(
             hoverongaps=False,
             text=text,
             texttemplate="%{text}" if few else None,
-            hovertemplate="%{y} to %{x}: %{text} an epoch<extra></extra>",
+            hovertemplate="%{y} to %{x}: %{text} per epoch<extra></extra>",
             colorbar={"title": {"text": "bytes<br>per epoch"}, "thickness": 12} | byte_ticks(largest),
         )
     )
@@ -166,12 +166,12 @@ def traffic_map(
     figure.update_yaxes(title_text="sender", autorange="reversed", showgrid=False)
     total = float(pairs.to_numpy().sum())
     title = "Bytes from worker to worker" + (f", {label}" if label else "")
-    caption = f"{title}: {human_bytes(total)} an epoch in all."
+    caption = f"{title}: {human_bytes(total)} per epoch in total."
     return finish(figure, title=title, caption=caption, dark=dark, height=230 + min(44 * len(names), 400))
 
 
 def volume(records_by_system: Mapping[str, DataFrame], *, dark: bool = False) -> Figure:
-    """How much all workers send in an epoch: payload and parameters (scales, zero-points) stacked, a bar a system.
+    """Draw the bytes that all workers send per epoch: payload and parameters stacked, one bar per system.
 
     Raises:
         ValueError: if there is nothing to draw.
@@ -181,7 +181,7 @@ def volume(records_by_system: Mapping[str, DataFrame], *, dark: bool = False) ->
     _check_some(records_by_system)
     table = pd.DataFrame({name: volume_per_epoch(records) for name, records in records_by_system.items()}).T
     totals = table.sum(axis=1)
-    caption = "Bytes that all workers send in an epoch: " + ", ".join(
+    caption = "Bytes that all workers send per epoch: " + ", ".join(
         f"{name} {human_bytes(total)}" for name, total in totals.items()
     )
     room_for_words = [0, 1.3 * max([*totals, 1])]
@@ -193,7 +193,7 @@ def volume(records_by_system: Mapping[str, DataFrame], *, dark: bool = False) ->
         horizontal=True,
         x_axis={"title_text": "sent per epoch, all workers", "range": room_for_words, **byte_ticks(max(totals))},
         y_axis="system",
-        title="Bytes sent in an epoch",
+        title="Bytes sent per epoch",
         caption=caption + ".",
         dark=dark,
         height=210 + 40 * len(table),
@@ -205,10 +205,10 @@ def volume(records_by_system: Mapping[str, DataFrame], *, dark: bool = False) ->
 
 
 def tiers(traffic_by_system: Mapping[str, DataFrame], *, dark: bool = False) -> Figure:
-    """What crosses hosts and what stays within one: bytes and seconds of an epoch by tier (CDFGNN section 6).
+    """Draw bytes and seconds per epoch by tier, within a host and between hosts (CDFGNN section 6).
 
     Args:
-        traffic_by_system: ``run.traffic`` by label.
+        traffic_by_system: label -> ``run.traffic``.
         dark: colours for a dark page.
 
     Raises:
@@ -219,16 +219,16 @@ def tiers(traffic_by_system: Mapping[str, DataFrame], *, dark: bool = False) -> 
     _check_some(traffic_by_system)
     tables = {name: by_tier(traffic) for name, traffic in traffic_by_system.items()}
     rows = pd.concat(tables, names=["system", "tier"]).reset_index()
-    rows = rows.assign(milliseconds=1000 * rows["seconds"], said=rows["bytes"].map(human_bytes))
+    rows = rows.assign(milliseconds=1000 * rows["seconds"], size=rows["bytes"].map(human_bytes))
     sent = {"title_text": "sent per epoch, all workers", **byte_ticks(float(rows["bytes"].max()))}
     charts = [
         bars(
             rows, x="system", y=column, by="tier", names=_TIERS, styles={"inner": "sky", "outer": "vermillion"},
-            horizontal=True, details="said", zero="x", x_axis=along, y_axis="system",
+            horizontal=True, details="size", zero="x", x_axis=along, y_axis="system",
         )
         for column, along in (("bytes", sent), ("milliseconds", "epoch (ms), slowest worker"))
     ]  # fmt: skip
-    caption = "Bytes in an epoch between hosts and within them: " + ", ".join(
+    caption = "Bytes per epoch between hosts and within them: " + ", ".join(
         f"{name} {human_bytes(table.at['outer', 'bytes'])} and {human_bytes(table.at['inner', 'bytes'])}"
         for name, table in tables.items()
     )
@@ -236,7 +236,7 @@ def tiers(traffic_by_system: Mapping[str, DataFrame], *, dark: bool = False) -> 
         charts,
         share_y=True,
         gap=0.06,
-        title="Which link carries what",
+        title="Traffic within hosts and between them",
         caption=caption + ".",
         dark=dark,
         height=230 + 60 * len(tables),

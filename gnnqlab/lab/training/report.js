@@ -1,13 +1,13 @@
 "use strict";
-// Draws the figures, in the colours of the page, and again when the reader switches between light and dark or prints.
+// Draws the figures in the colours of the page, and again after a switch between light and dark, and for printing.
 const page = JSON.parse(document.getElementById("figures").textContent);
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const pointer = window.matchMedia("(hover: hover)");
 const narrow = window.matchMedia("(max-width: 40rem)");
-// What a sheet of A4 has room for, in pixels, beside the words of a figure.
+// Largest figure in pixels on a sheet of A4, with room for its words.
 const sheet = { width: 676, height: 830 };
 
-let printing = false; // while it lasts, changes of colours and width are the printer's
+let printing = false; // while true, colours and widths are those of paper
 
 function draw() {
   const template = page.templates[dark.matches && !printing ? "dark" : "light"];
@@ -22,9 +22,9 @@ function draw() {
     } else if (narrow.matches && !columns(layout)) {
       layout.font = { size: 11 };
       layout.margin = { ...layout.margin, l: 40, r: 8 };
-      if (figure.data[0].type === "bar") layout.yaxis.title = { text: "" }; // the names say what they are
+      if (figure.data[0].type === "bar") layout.yaxis.title = { text: "" }; // the names of the bars are enough
     }
-    // Two panels side by side have no room on a phone: such a figure keeps its width, and is moved sideways in its frame.
+    // Two panels side by side do not fit on a phone: such a figure keeps its width and scrolls sideways in its frame.
     document.getElementById(id).style.minWidth = narrow.matches && !printing && columns(layout) ? "46rem" : "";
     Plotly.react(id, printing ? figure.data.map(plain) : figure.data, layout, {
       responsive: !printing,
@@ -36,13 +36,13 @@ function draw() {
   }
 }
 
-// Whether panels stand side by side.
+// Returns true if panels are side by side.
 function columns(layout) {
   const axes = Object.entries(layout).filter(([name]) => /^xaxis\d*$/.test(name));
   return axes.some(([, axis]) => (axis.domain?.[0] ?? 0) > 0.2);
 }
 
-// Hatching is turned into pictures of many megabytes where a page is printed.
+// Without patterns: browsers print them as pictures of many megabytes.
 function plain(trace) {
   return trace.marker?.pattern ? { ...trace, marker: { ...trace.marker, pattern: { shape: "" } } } : trace;
 }

@@ -1,4 +1,4 @@
-"""A report of one or more runs: a single HTML page that works without a network, on a phone and in the dark."""
+"""Report of one or more runs: a single HTML page that works offline, on a phone and in dark mode."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from gnnqlab.train.loop.scores import also_in, score_in, score_label
 __all__ = ["export", "write_report"]
 
 _FEW = 4
-"""Most runs whose values stand beside each other on a phone."""
+"""Most runs whose values fit side by side on a phone."""
 
 
 def write_report(runs: Sequence[RunLike], path: str | Path, *, target: float | None = None) -> Path:
-    """Write the report of the runs; the first is what the others are compared with.
+    """Write the report of runs; the first is the baseline of the others.
 
-    The page holds everything it needs, Plotly's script included (packed, 1.9 MB), and may fetch nothing.
+    The page is self-contained, including Plotly's script (compressed, 1.9 MB), and makes no requests.
 
     Args:
         runs: one or more runs, see ``snapshot.RunLike``. A run without any recorded epoch appears in the table only.
         path: the file to write; an existing one is replaced as a whole.
-        target: validation score whose time is shown, as for :func:`gnnqlab.compare`.
+        target: validation score of the time to accuracy, as for :func:`gnnqlab.compare`.
 
     Returns:
         The path that was written.
@@ -50,10 +50,10 @@ def write_report(runs: Sequence[RunLike], path: str | Path, *, target: float | N
 
 
 def export(runs: RunLike | Sequence[RunLike], path: str | Path) -> Path:
-    """Write runs as one HTML page that holds all it needs: figures, tables, configuration, the command that repeats it.
+    """Write runs as one self-contained HTML page: figures, tables, configuration, and the command to repeat each run.
 
-    Runs may still train; the page shows them as they stand. It may be sent by mail, and opens from a disk, on a phone
-    and in the dark. Long runs are drawn with fewer points, so that the page stays below 5 MB.
+    Runs may still train; the page shows their current state. It can be sent by e-mail, opens from a disk, on a phone
+    and in dark mode. Long runs are drawn with fewer points, so that the page stays below 5 MB.
 
     Args:
         runs: one run, or several; the others are compared with the first.
@@ -63,14 +63,14 @@ def export(runs: RunLike | Sequence[RunLike], path: str | Path) -> Path:
         The path that was written.
 
     Raises:
-        ValueError: if there is no run, or the file has another ending.
+        ValueError: if there is no run, or the file has another extension.
 
     Example:
         ``gq.export(gq.runs()[-2:], "comparison.html")``
     """
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"a report is a page, its name must end in .html, got {path.name!r}")
+        raise ValueError(f"a report is an HTML page, so its name must end in .html, got {path.name!r}")
     return write_report(list(runs) if isinstance(runs, Sequence) else [runs], path)
 
 
@@ -80,12 +80,12 @@ def _page(runs: Sequence[Snapshot], target: float | None) -> str:
     figures = ReportFigures({name: run for name, run in zip(names, runs) if len(run.records)})
     sections = [
         _header(runs, names, usual_target(runs) if target is None else target),
-        _section("Side by side" if len(runs) > 1 else "Result", _comparison(runs, target)),
+        _section("Comparison" if len(runs) > 1 else "Result", _comparison(runs, target)),
         *(_section(title, content) for title, content in figures.sections),
         _section("Configuration", "".join(_configuration(name, run) for name, run in zip(names, runs))),
     ]
     drawn = {"figures": figures.drawn, "templates": {"light": template(), "dark": template(dark=True)}}
-    footer = "<footer>Written by gnnqlab. This page holds all it needs and fetches nothing.</footer>"
+    footer = "<footer>Written by gnnqlab. This page is self-contained and works offline.</footer>"
     body, style = f"<main>\n{''.join(sections)}\n</main>\n{footer}", (here / "report.css").read_text(encoding="utf-8")
     return page(here / "report.js", body, title=_title(runs, names), style=style, name="figures", values=drawn)
 
@@ -122,26 +122,30 @@ def _header(runs: Sequence[Snapshot], names: Sequence[str], target: float) -> st
 
 
 def _comparing_facts(runs: Sequence[Snapshot], names: Sequence[str], target: float) -> list[tuple[str, str, str]]:
-    """What to know of the last run beside the first: how long, how soon, how well, how much."""
+    """Return the cards of the last run relative to the first: total time, time to accuracy, score, bytes."""
     (first, reference), (other, name) = (runs[0].summary, names[0]), (runs[-1].summary, names[-1])
     ours, theirs = _score(other), _score(first)
     sent, sent_before = _number(other.get("bytes_sent")), _number(first.get("bytes_sent"))
     points = f"{100 * (ours - theirs):+.2f} points, " if math.isfinite(ours - theirs) else ""
-    soon, soon_before = seconds_to(runs[-1].records, target), seconds_to(runs[0].records, target)
+    to_target, to_target_before = seconds_to(runs[-1].records, target), seconds_to(runs[0].records, target)
     return [
         _timed("Total", name, _number(other.get("train_s")), reference, _number(first.get("train_s"))),
-        *([_timed(f"To {_percent(target)}", name, soon, reference, soon_before)] if math.isfinite(target) else []),
+        *(
+            [_timed(f"To {_percent(target)}", name, to_target, reference, to_target_before)]
+            if math.isfinite(target)
+            else []
+        ),
         (f"Test {score_label(other)}, {name}", _percent(ours), f"{points}{reference} {_percent(theirs)}"),
         (
             f"Bytes sent, {name}",
             _fraction(sent, sent_before),
-            f"{human_bytes(sent)} an epoch, {reference} {human_bytes(sent_before)}",
+            f"{human_bytes(sent)} per epoch, {reference} {human_bytes(sent_before)}",
         ),
     ]
 
 
 def _timed(what: str, name: str, seconds: float, reference: str, before: float) -> tuple[str, str, str]:
-    """A card of seconds: how many times as fast, or that it never came."""
+    """Return a card of seconds with the speed-up, or "not reached"."""
     times = before / seconds if seconds else math.nan
     value = _ratio(times, 2) if math.isfinite(times) else _reached(seconds)
     return f"{what}, {name}", value, f"{_reached(seconds)} of training, {reference} {_reached(before)}"
@@ -150,30 +154,34 @@ def _timed(what: str, name: str, seconds: float, reference: str, before: float) 
 def _single_facts(run: Snapshot, target: float) -> list[tuple[str, str, str]]:
     summary = run.summary
     best = _percent(_number(summary.get("best_val")))
-    total = f"of training, {_seconds(summary.get('epoch_s'))} the median epoch"
-    soon = seconds_to(run.records, target)
+    total = f"of training, median epoch {_seconds(summary.get('epoch_s'))}"
+    to_target = seconds_to(run.records, target)
     return [
         ("Total", _seconds(summary.get("train_s")), total),
-        *([(f"To {_percent(target)}", _reached(soon), "of training, on validation")] if math.isfinite(target) else []),
+        *(
+            [(f"To {_percent(target)}", _reached(to_target), "of training, on validation")]
+            if math.isfinite(target)
+            else []
+        ),
         (f"Test {score_label(summary)}", _percent(_score(summary)), f"best on validation {best}"),
         *(
             (f"Test {label}", _percent(_number(value)), "in the same epoch")
             for label, value in also_in(summary).items()
         ),
-        ("Bytes sent", human_bytes(_number(summary.get("bytes_sent"))), "an epoch, all workers"),
+        ("Bytes sent", human_bytes(_number(summary.get("bytes_sent"))), "per epoch, all workers"),
     ]
 
 
 def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
-    """A column per run, a row per quantity: few enough columns for a phone."""
+    """Return the comparison table, with a column per run and a row per quantity, which suits a phone."""
     goal = usual_target(runs) if target is None else target
     frame = comparison_frame(runs, target=target)
     summaries = [run.summary for run in runs]
     rows: dict[str, list[str]] = {
-        "whole training": [_seconds(value) for value in frame["train_s"]],
-        "whole training, times as fast": [_ratio(value, 2) for value in frame["faster"]],
+        "total time": [_seconds(value) for value in frame["train_s"]],
+        "total time, speed-up": [_ratio(value, 2) for value in frame["faster"]],
         f"time to {_percent(goal)} on validation": [_reached(value) for value in frame["to_target_s"]],
-        f"time to {_percent(goal)}, times as fast": [_ratio(value, 2) for value in frame["faster_to_target"]],
+        f"time to {_percent(goal)}, speed-up": [_ratio(value, 2) for value in frame["faster_to_target"]],
         f"test {'score' if len(set(map(score_label, summaries))) > 1 else score_label(summaries[0])}": [
             _percent(_score(summary)) for summary in summaries
         ],
@@ -181,76 +189,76 @@ def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
         "best on validation": [_percent(_number(summary.get("best_val"))) for summary in summaries],
         "final loss": [f"{_number(value):.4g}" for value in frame["final_loss"]],
         "epoch (median)": [_seconds(value) for value in frame["epoch_s"]],
-        "sent an epoch": [human_bytes(_number(value)) for value in frame["bytes_per_epoch"]],
-        "of it scales and zero-points": [human_bytes(_number(value)) for value in frame["bytes_params"]],
+        "sent per epoch": [human_bytes(_number(value)) for value in frame["bytes_per_epoch"]],
+        "of which scales and zero-points": [human_bytes(_number(value)) for value in frame["bytes_params"]],
         "less sent": [_ratio(value, 1) for value in frame["fewer_bytes"]],
         "communication": [_seconds(value) for value in frame["comm_s"]],
         "computation": [_seconds(value) for value in frame["comp_s"]],
         "coding": [_seconds(value) for value in frame["quant_s"]],
-        "choice of bits, waited for": [_seconds(value) for value in frame["assign_s"]],
-        "choice of bits, share of training": [_percent(_number(value)) for value in frame["assign_share"]],
-        "choice of bits, processor time of the whole training": [_seconds(value) for value in frame["assign_cpu_s"]],
-        "memory, worst worker": [human_bytes(_number(value)) for value in frame["peak_memory_bytes"]],
+        "bit assignment, waited for": [_seconds(value) for value in frame["assign_s"]],
+        "bit assignment, share of training": [_percent(_number(value)) for value in frame["assign_share"]],
+        "bit assignment, processor time of the whole training": [_seconds(value) for value in frame["assign_cpu_s"]],
+        "peak memory, largest worker": [human_bytes(_number(value)) for value in frame["peak_memory_bytes"]],
     }
     if len(runs) == 1:
         rows = {
             name: cells
             for name, cells in rows.items()
-            if name != "less sent" and "times as fast" not in name and "time to" not in name
+            if name != "less sent" and "speed-up" not in name and "time to" not in name
         }
     names = [str(name) for name in frame.index]
-    # As the figures have them, where runs without an epoch are not drawn.
+    # The colours of the figures, which do not contain runs without an epoch: these come last.
     styles = styles_of(sorted(names, key=lambda name: not len(runs[names.index(name)].records)))
     head = "".join(_heading(name, styles[name].color) for name in names)
     body = "".join(
         f'<tr><th scope="row">{html.escape(name)}</th>{"".join(f"<td>{html.escape(cell)}</td>" for cell in cells)}</tr>'
         for name, cells in rows.items()
     )
-    # As many stand beside each other on a phone, the name of each line above them (report.css).
+    # On a phone a few runs are side by side, with the name of each row above its values (report.css).
     few = f' class="few" style="--runs: {len(runs)}"' if len(runs) <= _FEW else ""
     notes = f" {words}" if (words := said(runs)) else ""
-    against = f"; speed and bytes are measured against {labels(runs)[0]}" if len(runs) > 1 else ""
+    against = f"; speed-up and bytes are relative to {labels(runs)[0]}" if len(runs) > 1 else ""
     return (
         '<div class="wide" tabindex="0" role="region" aria-label="Comparison table">'
-        f"<table{few}><caption>Seconds and bytes are of one epoch unless it says otherwise{html.escape(against)}."
+        f"<table{few}><caption>Seconds and bytes are per epoch unless stated otherwise{html.escape(against)}."
         f"{html.escape(notes)}</caption>"
         f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table></div>{_link_note(summaries)}"
     )
 
 
 def _heading(name: str, color: str) -> str:
-    """A run's colour and name; the colour stays on the line of the first word."""
+    """Return a column heading with a run's colour and name; the colour is never on a line without the first word."""
     first, _, rest = name.partition(" ")
     swatch = f'<span class="swatch" style="background:{color}"></span>'
     return f'<th scope="col"><span class="first">{swatch}{html.escape(first)}</span> {html.escape(rest)}</th>'
 
 
 def _link_note(summaries: Sequence[Mapping[str, Any]]) -> str:
-    """Say what a speed measured without a network is worth."""
+    """Return a note about speeds that were measured without a network."""
     links = [str(summary.get("link") or "") for summary in summaries]
     if any("paced" in link for link in links):
         return (
             '<p class="note">The hosts of these runs are not emulated, because the machine does not allow it: the '
-            "workers share a loopback that was slowed down to the rate of the link (paced).</p>"
+            "workers share a loopback interface that was slowed down to the rate of the link (paced).</p>"
         )
     if len(summaries) == 1 or "loopback" not in links:
         return ""
     which = "These workers share" if set(links) == {"loopback"} else "Workers without a link share"
     return (
-        f'<p class="note">{which} one machine (loopback): bytes move through memory there, so sending fewer '
-        "of them saves little time. Over a network the time follows the bytes.</p>"
+        f'<p class="note">{which} one machine (loopback), where bytes are copied in memory, so sending fewer '
+        "of them saves little time. Over a network the time depends on the bytes.</p>"
     )
 
 
 def _configuration(name: str, run: Snapshot) -> str:
     text = json.dumps(run.config, indent=2, ensure_ascii=False, default=str)
     command = _command(run.config)
-    how = "<p>No command line makes this run; from Python, launch it with the configuration below.</p>"
+    how = "<p>No command can repeat this run; launch it from Python with the configuration below.</p>"
     if command is not None:
-        how = "<p>This command repeats it:</p>"
+        how = "<p>This command repeats the run:</p>"
         how += f'<pre class="command" tabindex="0"><code>{html.escape(command)}</code></pre>'
     return (
-        f"<h3>{html.escape(name)}</h3>{how}<details><summary>Everything that was set</summary>"
+        f"<h3>{html.escape(name)}</h3>{how}<details><summary>All settings</summary>"
         f'<pre tabindex="0"><code>{html.escape(text)}</code></pre></details>'
     )
 
@@ -261,11 +269,11 @@ def _command(config: Mapping[str, Any]) -> str | None:
     from gnnqlab.train.config.run_config import RunConfig
 
     if unimported(config):
-        return None  # no line names a part of the user's
+        return None  # a command cannot name the user's own classes
     try:
         return command_of(RunConfig.from_json(dict(config)))
     except (KeyError, TypeError, ValueError):
-        return None  # of another version: the report is still worth having
+        return None  # written by another version; the rest of the report is still useful
 
 
 def _section(title: str, content: str) -> str:
@@ -282,7 +290,7 @@ def _score(summary: Mapping[str, Any]) -> float:
 
 
 def _further(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Labels of the further scores of some runs."""
+    """Return the labels of further scores of some runs."""
     return [label for summary in summaries for label in also_in(summary)]
 
 
@@ -310,7 +318,7 @@ def _ratio(value: float, digits: int) -> str:
 
 
 def _fraction(value: float, reference: float) -> str:
-    """``1/14.2`` where less is sent, ``1.3 ×`` where more is."""
+    """Return ``1/14.2`` if less is sent, ``1.3 ×`` if more is."""
     ratio = reference / value if value and reference else math.nan
     if not math.isfinite(ratio):
         return "–"
@@ -318,12 +326,12 @@ def _fraction(value: float, reference: float) -> str:
 
 
 def _each(name: str, summaries: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """What the runs have under a name, each once."""
+    """Return the distinct values of the runs under a name."""
     return list(dict.fromkeys(value for summary in summaries if (value := summary.get(name)) not in (None, "")))
 
 
 def _counted(counts: Sequence[Any], noun: str) -> str:
-    """``2 workers``, and of runs that differ ``2 to 8 workers``.
+    """Return ``2 workers``, or ``2 to 8 workers`` if runs differ.
 
     Example:
         >>> _counted([30, 90, 60], "epoch"), _counted([1], "worker"), _counted([], "epoch")

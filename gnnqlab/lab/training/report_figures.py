@@ -1,4 +1,4 @@
-"""The figures of a report: each in its place on the page, with its words and its numbers."""
+"""Figures of a report: each in its place on the page, with its caption and its numbers."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _MOST_POINTS = 600
 
 
 class ReportFigures:
-    """The figures of runs, by sections of the page.
+    """Figures of runs, by sections of the page.
 
     Args:
-        runs: by label, each with at least one recorded epoch; if there is none, the one section says so.
+        runs: label -> run with at least one recorded epoch; without any run a single section states this.
     """
 
     def __init__(self, runs: Mapping[str, Snapshot]) -> None:
@@ -46,9 +46,9 @@ class ReportFigures:
         self._records = {name: run.records for name, run in runs.items()}
         self._placed: dict[str, Figure] = {}
         self.sections = self._sections()
-        """Title and content (HTML) of each section that has something to show."""
+        """Title and content (HTML) of each section that is not empty."""
         self.drawn = {place: _bare(figure) for place, figure in self._placed.items()}
-        """What Plotly draws (data and layout), by the id of its place in the sections."""
+        """Plotly's data and layout of each figure, by the id of its element in the sections."""
 
     def _sections(self) -> list[tuple[str, str]]:
         if not self._runs:
@@ -93,15 +93,15 @@ class ReportFigures:
     def _time(self) -> str:
         import pandas as pd
 
-        each = {name: phase_seconds(one, per_worker=True) for name, one in self._records.items()}
-        seconds = pd.concat(each).fillna(0.0)
+        tables = {name: phase_seconds(one, per_worker=True) for name, one in self._records.items()}
+        seconds = pd.concat(tables).fillna(0.0)
         labels = {phase.column: f"{phase.label} (ms)" for phase in PHASES}
         seconds = (1000 * seconds).rename(columns=labels)
         seconds.index = pd.Index([f"{name}, worker {rank}" for name, rank in seconds.index], name="system, worker")
         return self._place(plots.breakdown(self._records), seconds, full=True) + self._timelines()
 
     def _timelines(self) -> str:
-        """One layer's exchange on all workers, of the runs that recorded any."""
+        """Return the timelines of one layer's exchange on all workers, of runs that recorded them."""
         by_layer: dict[int, dict[str, DataFrame]] = {}
         for name, run in self._runs.items():
             if run.timeline is not None and (layer := shown_layer(run.timeline)) is not None:
@@ -120,19 +120,19 @@ class ReportFigures:
         maps = {name: device_pairs(run.traffic, workers=run.summary.get("workers")) for name, run in sent.items()}
         largest = most_bytes(maps.values())
         for name, run in sent.items():
-            # What lies side by side is compared by its colour, so all have one scale; numbers tell dark ones apart.
+            # Maps side by side are compared by colour, so all have one scale; numbers distinguish dark cells.
             figure = plots.traffic_map(run.traffic, label=name, workers=run.summary.get("workers"), largest=largest)
             content += self._place(figure, maps[name].rename_axis("sender"))
         return content + self._entropies(sent) + self._caches()
 
     def _entropies(self, sent: Mapping[str, Snapshot]) -> str:
-        """What the codes of each run say, of the runs that counted them."""
+        """Return the figures of the entropy of codes, of runs that counted codes."""
         counted = {name: run for name, run in sent.items() if has_entropy(run.traffic)}
         bundles = [draw_entropy(run, label=name) for name, run in counted.items()]
         return "".join(self._place(each.figure, each.frame) for each in bundles)
 
     def _caches(self) -> str:
-        """What each cache sent, of the runs that have one."""
+        """Return the figures of rows sent, of runs with a cache."""
         cached = {name: run for name, run in self._runs.items() if run.cache is not None and len(run.cache)}
         bundles = [draw_cache(run, label=name) for name, run in cached.items()]
         return "".join(self._place(each.figure, _thinned(each.frame), full=True) for each in bundles)
@@ -140,6 +140,7 @@ class ReportFigures:
     def _course(self) -> str:
         launched = {name: run.folder for name, run in self._runs.items() if run.folder is not None}
         drawn = {name: _live(name, folder) for name, folder in launched.items()}
+        # One colour scale for the maps of all runs.
         largest = max((trace.zmax for figure, _ in drawn.values() for trace in _heat_maps(figure)), default=None)
         for figure, _ in drawn.values():
             figure.update_traces(zmax=largest, selector={"type": "heatmap"})
@@ -151,7 +152,7 @@ def _heat_maps(figure: Figure) -> list[Any]:
 
 
 def _live(name: str, folder: Path) -> tuple[Figure, DataFrame]:
-    """What the live view shows of a run."""
+    """Return the figure and the table of a run's live view."""
     model = LiveModel(Run(folder))
     model.poll()
     figure = draw_live(model)
@@ -159,20 +160,20 @@ def _live(name: str, folder: Path) -> tuple[Figure, DataFrame]:
 
 
 def _bare(figure: Figure) -> dict[str, Any]:
-    """Data and layout without what the page itself gives: title, colours and ground; no more points than pixels."""
+    """Return data and layout without title, theme and background, which the page sets, and with thinned points."""
     plain: dict[str, Any] = json.loads(figure.to_json())
     for trace in plain["data"]:
         if trace["type"] == "scatter" and len(trace.get("x") or ()) > _MOST_POINTS:
             x, y = thinned(np.array(trace["x"], dtype=float), np.array(trace["y"], dtype=float))
             trace["x"], trace["y"] = rounded(x, 8), rounded(y)
     layout = {key: value for key, value in plain["layout"].items() if key not in ("title", "template", "meta")}
-    # The titles of a figure of several panels stand above them.
+    # Room for the titles of panels, in a figure with several.
     top = 34 if len(plain["layout"].get("annotations", ())) > 4 else 24
     layout |= {"paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "margin": {"t": top}}
     return {"data": plain["data"], "layout": layout}
 
 
 def _thinned(table: DataFrame, rows: int = 24) -> DataFrame:
-    """Evenly spaced rows, the last one always there: a table to read, not a dump."""
+    """Return evenly spaced rows, always including the last one, so that the table stays readable."""
     step = max(1, math.ceil(len(table) / rows))
     return table[(len(table) - 1) % step :: step]

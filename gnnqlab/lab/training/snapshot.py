@@ -1,4 +1,4 @@
-"""A run as it stood at one moment: read once from disk, with its name and the origin of its numbers."""
+"""Snapshot of a run at one moment, read once from disk, with its label and the origin of its numbers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["RunLike", "Snapshot", "graph_name", "labels", "take", "origin", "origin_html"]
 
-_MOST_BYTES, _SPREAD = 8 << 20, 64  # a second to read at most
+_MOST_BYTES, _SPREAD = 8 << 20, 64  # at most a second to read
 
 
 class RunLike(Protocol):
-    """What the lab needs to know of a run: a handle's records, traffic, configuration and summary."""
+    """Parts of a run that views need: records, traffic, configuration and summary of a handle."""
 
     @property
     def records(self) -> DataFrame: ...
@@ -45,19 +45,19 @@ class Snapshot:
     config: Mapping[str, Any]
     summary: Mapping[str, Any]
     folder: Path | None = None
-    """Where it lies, if it was launched."""
+    """Folder of the run, if it was launched."""
     timeline: DataFrame | None = None
-    """When the parts of its exchanges took place, in the epochs recorded; empty or ``None`` if none was."""
+    """Times of the parts of its exchanges in recorded epochs; empty or ``None`` if none was recorded."""
     cache: DataFrame | None = None
-    """Rows that its cache sent and was offered; empty or ``None`` without a cache."""
+    """Rows offered to its cache, and rows sent; empty or ``None`` without a cache."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What it found out about itself while it was set up (``facts.json``): machine, package, sizes."""
+    """Facts recorded during set-up (``facts.json``): machine, package, sizes."""
     began_s: float | None = None
-    """When it was launched, in seconds since 1970."""
+    """Time of the launch, in seconds since 1970."""
 
 
 def take(run: RunLike) -> Snapshot:
-    """Read a run; later epochs of one that still trains do not show."""
+    """Read a run once; later epochs of a run that still trains do not appear."""
     if isinstance(run, Snapshot):
         return run
     plain = getattr(run, "settings", None)
@@ -75,7 +75,7 @@ def _began(run: RunLike) -> float | None:
 
 
 def _traffic(run: RunLike, folder: Path | None) -> DataFrame:
-    """All messages of a short run, those of some epochs of a long one, whose tables would fill the memory."""
+    """Return all messages of a short run, those of some epochs of a long one, whose tables would fill the memory."""
     from gnnqlab.train.records.traffic import read_traffic
 
     if folder is None or sum(path.stat().st_size for path in folder.glob("traffic-rank*.jsonl")) <= _MOST_BYTES:
@@ -84,12 +84,12 @@ def _traffic(run: RunLike, folder: Path | None) -> DataFrame:
 
 
 def labels(runs: Sequence[Snapshot]) -> list[str]:
-    """One name per run, its system's; runs of the same system are told apart by the settings that differ."""
+    """Return a label per run: the name of its system, with the settings that differ between runs of one system."""
     systems = [str(run.summary["system"]) for run in runs]
     names = list(systems)
     for system in set(systems):
         same = [number for number, name in enumerate(systems) if name == system]
-        # Where processes run is no property of the training, and a recipe repeats its parts.
+        # Without settings of the launch, which do not change a training, and the recipe, which repeats its parts.
         configs = [{**runs[number].config, "launch": {}, "recipe": {}} for number in same]
         settings = [dict(flat(config)) for config in configs]
         differ = [key for key in settings[0] if len({str(one.get(key)) for one in settings}) > 1]
@@ -101,7 +101,7 @@ def labels(runs: Sequence[Snapshot]) -> list[str]:
 
 
 def graph_name(summary: Mapping[str, Any]) -> str:
-    """The graph's name; of a file, its name without folder."""
+    """Return the graph's name; of a file, its name without the folder."""
     name = str(summary.get("graph", "a graph"))
     return Path(name).name if "/" in name else name
 
@@ -112,11 +112,11 @@ _UNKNOWN = "not recorded"
 def origin(run: Snapshot) -> dict[str, str]:
     """Return date, machine, instruction set, versions, seed and commit of a run in words.
 
-    Read from ``facts.json``, the first of ``events.jsonl`` and the configuration of the run; what is not there is "not
-    recorded", never guessed from the machine that writes the report.
+    Read from ``facts.json``, the first of ``events.jsonl`` and the configuration of the run; a missing value is "not
+    recorded", never taken from the machine that writes the report.
 
     Args:
-        run: a snapshot; one of a run without a folder knows its seed alone.
+        run: a snapshot; for a run without a folder only the seed is known.
 
     Returns:
         By ``trained``, ``machine``, ``instruction set``, ``versions``, ``seed`` and ``commit``, in this order.
@@ -144,7 +144,7 @@ def origin(run: Snapshot) -> dict[str, str]:
 
 
 def origin_html(runs: Sequence[Snapshot], names: Sequence[str]) -> str:
-    """Return the origins as a list for a page: one value where all runs agree, else one by run."""
+    """Return the origins as an HTML list: one value where all runs agree, else one value per run."""
     found = [origin(run) for run in runs]
     rows = []
     for what in found[0]:
@@ -153,7 +153,7 @@ def origin_html(runs: Sequence[Snapshot], names: Sequence[str]) -> str:
         cells = "".join(f"<dd>{html.escape(value)}</dd>" for value in shown)
         wide = ' class="each"' if len(shown) > 1 else ""  # a line of its own for every run
         rows.append(f"<div{wide}><dt>{html.escape(what)}</dt>{cells}</div>")
-    return f'<dl class="origin" aria-label="Where these numbers come from">{"".join(rows)}</dl>'
+    return f'<dl class="origin" aria-label="Origin of these numbers">{"".join(rows)}</dl>'
 
 
 def _date(seconds: float | None) -> str:

@@ -1,4 +1,4 @@
-"""A sweep: runs, the settings in which they differ and what each came to; and which setting mattered."""
+"""Sweep: runs, the settings in which they differ, their outcomes, and the importance of each setting."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["ABSENT", "Differing", "differing", "flat", "settings_of", "OUTCOMES", "Outcome", "Sweep", "explained"]
 
 ABSENT = "not used"
-"""Stands for a setting that a run's system does not have."""
-_WHERE = ("device", "hosts", "link")
-"""What a launch says about the place of a training; who watches it and how it is started is no part of it."""
+"""Value of a setting that a run's system does not have."""
+_LAUNCH_SETTINGS = ("device", "hosts", "link")
+"""Settings of a launch that affect a training; those of monitoring and of starting processes do not."""
 _FIRST = ("system.name", "graph", "model.name", "workers", "launch.hosts", "launch.link")
-"""Of settings that vary together, these name the others, the earlier ones first."""
+"""Settings that represent others that vary with them, in order of preference."""
 
 
 @dataclass(frozen=True)
@@ -26,34 +26,34 @@ class Differing:
     """One setting in which runs differ."""
 
     name: str
-    """As short as it can be told from the others."""
+    """Shortest name that distinguishes it from the others."""
     values: tuple[Any, ...]
-    """One a run, as its configuration has it."""
+    """Value in the configuration of each run."""
     along: tuple[str, ...] = ()
     """Settings that vary exactly as this one does, or follow from it."""
 
     @property
     def levels(self) -> list[Any]:
-        """Its values, each once: numbers by size, then words; last what stands for none."""
-        some = {_said(value): value for value in self.values}
-        return [some[said] for said in sorted(some, key=lambda said: _order(some[said]))]
+        """Its distinct values: numbers by size, then words, then `ABSENT`."""
+        by_text = {_text(value): value for value in self.values}
+        return [by_text[text] for text in sorted(by_text, key=lambda text: _order(by_text[text]))]
 
     @property
     def places(self) -> list[int]:
-        """For each run the number of its level."""
-        known = {_said(level): number for number, level in enumerate(self.levels)}
-        return [known[_said(value)] for value in self.values]
+        """Index of the level of each run."""
+        known = {_text(level): number for number, level in enumerate(self.levels)}
+        return [known[_text(value)] for value in self.values]
 
     @property
     def words(self) -> list[str]:
-        """The levels in words."""
-        return [_said(level) for level in self.levels]
+        """Levels as text."""
+        return [_text(level) for level in self.levels]
 
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every setting of a configuration by its path, but the seed, and what does not change a training.
+    """Return the settings of a configuration by path, without the seed and settings that do not affect a training.
 
-    A recipe repeats its parts, so it is left out.
+    The recipe is left out, because the configuration has its parts too.
 
     Args:
         config: a run's configuration as plain JSON.
@@ -63,7 +63,7 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
         {'train.epochs': 3, 'launch.device': None, 'launch.hosts': None, 'launch.link': '100mbit'}
     """
     launch = config.get("launch") or {}
-    plain = {**config, "launch": {name: launch.get(name) for name in _WHERE}}
+    plain = {**config, "launch": {name: launch.get(name) for name in _LAUNCH_SETTINGS}}
     plain.pop("recipe", None)
     return {path: value for path, value in flat(plain) if path.rpartition(".")[2] != "seed"}
 
@@ -71,11 +71,11 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
 def differing(settings: Sequence[Mapping[str, Any]]) -> list[Differing]:
     """Return the settings in which runs differ, in the order of the first run's configuration.
 
-    Settings that split the runs into the same groups are one: no run tells them apart. Parts that follow from the
-    system's name are told with it.
+    Settings that split the runs into the same groups are merged, because no run distinguishes them. Parts that follow
+    from the system's name are merged with it.
 
     Args:
-        settings: of each run, as `settings_of` returns them.
+        settings: settings of each run, as returned by `settings_of`.
 
     Example:
         >>> runs = [{"system.name": "vanilla", "system.codec": "float32", "model.hidden": 16},
@@ -85,16 +85,17 @@ def differing(settings: Sequence[Mapping[str, Any]]) -> list[Differing]:
     """
     paths = list(dict.fromkeys(path for one in settings for path in one))
     columns = {path: tuple(one.get(path, ABSENT) for one in settings) for path in paths}
-    columns = {path: values for path, values in columns.items() if len(set(map(_said, values))) > 1}
+    columns = {path: values for path, values in columns.items() if len(set(map(_text, values))) > 1}
     if "graph" in columns:
         columns["graph"] = tuple(Path(str(name)).name for name in columns["graph"])
     short = _short_names(list(columns))
-    alike: dict[tuple[int, ...], list[str]] = {}
+    # Settings with the same groups of runs are merged; the most telling one comes first and names them.
+    same_groups: dict[tuple[int, ...], list[str]] = {}
     for path in sorted(columns, key=lambda path: _FIRST.index(path) if path in _FIRST else len(_FIRST)):
-        alike.setdefault(_groups(columns[path]), []).append(path)
+        same_groups.setdefault(_groups(columns[path]), []).append(path)
     system = columns.get("system.name")
     named: dict[str, list[str]] = {}
-    for head, *others in alike.values():
+    for head, *others in same_groups.values():
         follows = system is not None and head.startswith("system.") and _determines(system, columns[head])
         named.setdefault("system.name" if follows else head, []).extend([head, *others])
     return [
@@ -104,17 +105,17 @@ def differing(settings: Sequence[Mapping[str, Any]]) -> list[Differing]:
 
 
 def _groups(values: Sequence[Any]) -> tuple[int, ...]:
-    """The number of each value, in the order in which they first come."""
+    """Return the index of each value among the distinct values, in the order of their first appearance."""
     known: dict[str, int] = {}
-    return tuple(known.setdefault(_said(value), len(known)) for value in values)
+    return tuple(known.setdefault(_text(value), len(known)) for value in values)
 
 
 def _determines(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    return len(set(map(_said, one))) == len({(_said(a), _said(b)) for a, b in zip(one, other, strict=True)})
+    return len(set(map(_text, one))) == len({(_text(a), _text(b)) for a, b in zip(one, other, strict=True)})
 
 
 def _short_names(paths: Sequence[str]) -> dict[str, str]:
-    """The last word of each path (of ``codec.name`` that before it); two where that is taken."""
+    """Return the last word of each path (for ``codec.name`` the one before it); two words if it is not unique."""
     plain = [path.rpartition(".")[2] for path in paths]
     parents = [path.split(".")[-2] if path.endswith(".name") else "" for path in paths]
     found = {}
@@ -125,16 +126,16 @@ def _short_names(paths: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
-        return ", ".join(map(_said, value))
+        return ", ".join(map(_text, value))
     return "none" if value is None else str(value)
 
 
 def _order(value: Any) -> tuple[int, float, str]:
     if isinstance(value, int | float):
         return 0, float(value), ""
-    return (2 if value == ABSENT else 1), 0.0, _said(value)
+    return (2 if value == ABSENT else 1), 0.0, _text(value)
 
 
 def flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -150,18 +151,18 @@ _FEWEST = 4
 
 
 class Outcome(NamedTuple):
-    """What a run came to, as figures show it."""
+    """Outcome of a run, as shown in figures."""
 
     word: str
     unit: str
     by: float
-    """From the number kept to the unit shown."""
+    """Factor from the stored number to the unit shown."""
     short: str
-    """Word and unit where there is little room."""
+    """Short form of word and unit."""
 
     @property
     def title(self) -> str:
-        """The word with its unit."""
+        """Word with its unit."""
         return f"{self.word} ({self.unit})"
 
 
@@ -170,19 +171,19 @@ OUTCOMES = {
     "bytes_sent": Outcome("sent an epoch", "kB", 1e-3, "sent (kB)"),
     "score": Outcome("test score", "%", 100.0, "test (%)"),
 }
-"""By their names in a run's row."""
+"""Outcomes by their names in a run's row."""
 
 
 class Sweep:
     """Runs that have ended, by settings and outcomes.
 
     Args:
-        settings: of each run, as `settings_of` returns them.
-        outcomes: of each run, by the names of `OUTCOMES`; what is not known is ``None`` or NaN.
-        names: of the runs.
+        settings: settings of each run, as returned by `settings_of`.
+        outcomes: outcomes of each run, by the names of `OUTCOMES`; ``None`` or NaN if unknown.
+        names: names of the runs.
 
     Raises:
-        ValueError: if there are fewer than two runs, or they differ in nothing but their seed.
+        ValueError: if there are fewer than two runs, or they differ in their seed at most.
     """
 
     def __init__(
@@ -203,7 +204,7 @@ class Sweep:
         }
 
     def to_frame(self) -> DataFrame:
-        """Return a row a run: the settings that differ in words, and the outcomes in the units of figures."""
+        """Return one row per run: differing settings as text, and outcomes in the units of figures."""
         import pandas as pd
 
         columns: dict[str, list[Any]] = {one.name: [one.words[place] for place in one.places] for one in self.factors}
@@ -212,12 +213,12 @@ class Sweep:
         return pd.DataFrame(columns, index=pd.Index(self.names, name="run"))
 
     def mattered(self) -> DataFrame:
-        """Return what each setting explains of each outcome, the setting that explains most of the score first.
+        """Return the variance of each outcome that each setting explains, the largest share of the score first.
 
         Returns:
-            A row a setting and outcome: ``setting, along, outcome, levels, runs`` and those of `explained`,
-            ``share, chance, p``; NaN where every run has a value of its own. Outcomes that are the same in all runs
-            are left out.
+            One row per setting and outcome: ``setting, along, outcome, levels, runs`` and those of `explained`,
+            ``share, chance, p``; NaN if every run has a different value. Outcomes that are the same in all runs are
+            left out.
 
         Raises:
             ValueError: if fewer than four runs have ended, or no setting has a value that two runs share.
@@ -226,8 +227,8 @@ class Sweep:
 
         if len(self.names) < _FEWEST:
             raise ValueError(
-                f"which setting mattered needs at least {_FEWEST} finished runs, got {len(self.names)}: of fewer, any "
-                "setting explains most of what differs; launch more seeds or settings"
+                f"importance of settings needs at least {_FEWEST} finished runs, got {len(self.names)}: with fewer, "
+                "any setting explains most of the variance; launch more seeds or settings"
             )
         rows = []
         for name, outcome in OUTCOMES.items():
@@ -245,8 +246,8 @@ class Sweep:
         table = pd.DataFrame(rows, columns=columns)
         if not table["share"].notna().any():
             raise ValueError(
-                "which setting mattered needs settings with a value that two runs share, and outcomes that differ, got "
-                f"none in {len(self.names)} runs; launch each setting with two seeds"
+                "importance of settings needs a setting with a value that two runs share, and outcomes that differ, "
+                f"got none in {len(self.names)} runs; launch each setting with two seeds"
             )
         score = table[table["outcome"] == OUTCOMES["score"].word].set_index("setting")["share"]
         best = table["setting"].map(score).fillna(-1.0)
@@ -254,19 +255,19 @@ class Sweep:
 
 
 def explained(places: Sequence[int], values: Sequence[float]) -> tuple[float, float, float]:
-    """Return which share of the variance of some numbers lies between groups, what chance alone gives, and its p.
+    """Return the share of the variance of numbers between groups, its expectation under chance, and its p-value.
 
-    With n numbers in k groups, ``η² = Σ_g n_g (m_g - m)² / Σ_i (x_i - m)²``; groups that mean nothing have
+    With n numbers in k groups, ``η² = Σ_g n_g (m_g - m)² / Σ_i (x_i - m)²``; groups without an effect have
     ``(k - 1) / (n - 1)`` on average. p is that of ``F = η² (n - k) / ((1 - η²) (k - 1))``, the one-way analysis of
-    variance: how often groups that mean nothing would have a share as large (Fisher, 1925, chapter VII).
+    variance: the probability that groups without an effect have as large a share (Fisher, 1925, chapter VII).
 
     Args:
         places: the group of each number.
         values: the numbers, in any unit.
 
     Returns:
-        ``η²``, ``(k - 1) / (n - 1)`` and p; NaN where all are in one group, each is in a group of its own, or all
-        numbers are the same.
+        ``η²``, ``(k - 1) / (n - 1)`` and p; NaN if there is one group, every number has its own group, or all numbers
+        are equal.
 
     Example:
         >>> explained([0, 0, 1, 1], [1.0, 3.0, 5.0, 7.0])[:2]  # 16 of 20; 1 of 3
@@ -280,9 +281,10 @@ def explained(places: Sequence[int], values: Sequence[float]) -> tuple[float, fl
     whole = math.fsum((value - mean) ** 2 for value in values)
     if not 1 < levels < count or whole == 0:
         return math.nan, math.nan, math.nan
+    # Σ over groups of squared distances from the group's mean; η² = 1 - within / whole.
     within = math.fsum((value - math.fsum(group) / len(group)) ** 2 for group in groups.values() for value in group)
     chance = (levels - 1) / (count - 1)
-    if within <= 1e-12 * whole:  # as of bytes, which the seed does not change
+    if within <= 1e-12 * whole:  # F is infinite, for example of bytes, which do not depend on the seed
         return 1.0, chance, 0.0
     from scipy.special import fdtrc
 

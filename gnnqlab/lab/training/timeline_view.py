@@ -1,4 +1,4 @@
-"""Who waits for whom: one layer's exchange on all workers, with and without overlap side by side."""
+"""Timeline of one layer's exchange on all workers, and the share of communication hidden behind computation."""
 
 from __future__ import annotations
 
@@ -25,46 +25,46 @@ _Spans = list[tuple[float, float]]
 def layer_timeline(
     timeline: DataFrame, *, layer: int = 1, direction: str = "forward", epoch: int | None = None
 ) -> DataFrame:
-    """Return the parts of one layer's exchange in one epoch, in milliseconds from the first worker's begin.
+    """Return the parts of one layer's exchange in one epoch, in milliseconds since the first worker began.
 
     Args:
         timeline: ``run.timeline``.
         layer: from 0.
         direction: ``forward`` or ``backward``.
-        epoch: one that was recorded; by default the one whose exchange took the median time.
+        epoch: a recorded epoch; by default the one whose exchange took the median time.
 
     Raises:
         ValueError: if nothing of that layer and direction was recorded, or not in that epoch.
     """
-    here = _exchange_of(timeline, layer, direction)
-    if here.empty:
+    exchanges = _exchange_of(timeline, layer, direction)
+    if exchanges.empty:
         raise ValueError(
-            f"nothing was recorded of layer {layer}, {direction}; launch with timeline_every=5, and look at layers "
-            f"{sorted(set(timeline['layer']))}"
+            f"nothing was recorded of layer {layer}, {direction}; launch with timeline_every=5, or choose one of the "
+            f"layers {sorted(set(timeline['layer']))}"
         )
-    known = sorted(set(here["epoch"]))
+    known = sorted(set(exchanges["epoch"]))
     if epoch is None:
-        epoch = median_epoch(epoch_seconds(here))
+        epoch = median_epoch(epoch_seconds(exchanges))
     if epoch not in known:
         raise ValueError(f"epoch must be one that was recorded, {known}, got {epoch}")
-    some = here[here["epoch"] == epoch]
-    begin = some["start_s"].min()
-    found = some[["rank", "what", "peer"]].copy()
-    found["start (ms)"] = 1e3 * (some["start_s"] - begin)
-    found["end (ms)"] = 1e3 * (some["end_s"] - begin)
+    parts = exchanges[exchanges["epoch"] == epoch]
+    begin = parts["start_s"].min()
+    found = parts[["rank", "what", "peer"]].copy()
+    found["start (ms)"] = 1e3 * (parts["start_s"] - begin)
+    found["end (ms)"] = 1e3 * (parts["end_s"] - begin)
     found.insert(0, "epoch", epoch)
     return found.sort_values(["rank", "start (ms)"], ignore_index=True)
 
 
 def epoch_seconds(parts: DataFrame) -> Series:
-    """Return the seconds from the first begin to the last end of some parts of a timeline, by epoch."""
+    """Return the seconds from the first start to the last end of some parts of a timeline, by epoch."""
     by_epoch = parts.groupby("epoch")
     took: Series = by_epoch["end_s"].max() - by_epoch["start_s"].min()
     return took
 
 
 def median_epoch(took: Series) -> int:
-    """Return the epoch whose length is the median, the earlier of two."""
+    """Return the epoch with the median length, the shorter of two."""
     return int(took.sort_values(kind="stable").index[(len(took) - 1) // 2])
 
 
@@ -72,24 +72,24 @@ def common_epoch(each: Sequence[Series]) -> int | None:
     """Return the epoch to show of several runs by their :func:`epoch_seconds`; ``None`` if they have none in common."""
     import pandas as pd
 
-    # Beside its own median, so that a slow run does not decide alone.
+    # Relative to each run's median, so that a slow run does not decide alone.
     together = pd.concat([took / took.median() for took in each], axis=1, join="inner").sum(axis=1)
     return median_epoch(together) if len(together) else None
 
 
 def shown_layer(timeline: DataFrame) -> int | None:
-    """Return the layer to show where only one is: the second, whose rows are hidden ones, else the first recorded.
+    """Return the layer to show in a single chart: the second, whose rows are embeddings, else the first recorded one.
 
-    ``None`` if nothing was recorded forward.
+    ``None`` if no forward exchange was recorded.
     """
     layers = set(timeline.loc[timeline["direction"] == "forward", "layer"])
     return 1 if 1 in layers else min(layers, default=None)
 
 
 def hidden_share(timeline: DataFrame) -> float:
-    """Return which share of the time that bytes were under way no worker spent waiting for them.
+    """Return the share of transfer time that no worker spent waiting: 1 - waiting time / transfer time.
 
-    Over all recorded exchanges; a worker's transfers that overlap count once.
+    Over all recorded exchanges; overlapping transfers to a worker count once.
 
     Raises:
         ValueError: if no transfer was recorded.
@@ -98,6 +98,7 @@ def hidden_share(timeline: DataFrame) -> float:
     if transfers.empty:
         raise ValueError("a share needs recorded transfers, got none; launch with timeline_every=5")
     place = ["epoch", "layer", "direction", "rank"]
+    # One span per exchange and worker, from its first to its last byte.
     spans = transfers.groupby(place).agg(start=("start_s", "min"), end=("end_s", "max"))
     waits = timeline[timeline["what"] == "wait"].copy()
     waits["seconds"] = waits["end_s"] - waits["start_s"]
@@ -107,10 +108,9 @@ def hidden_share(timeline: DataFrame) -> float:
 
 
 def exposed_table(timeline: DataFrame) -> DataFrame:
-    """Return, for each worker, how long messages to it were under way, and how much of that it waited.
+    """Return the transfer time of messages to each worker, exposed and hidden.
 
-    Transfers that overlap count once. Under way while the worker waits is *exposed*, under way while it does something
-    else is *hidden*; the two add up.
+    Overlapping transfers count once. Transfer time in which the worker waits is *exposed*, the rest is *hidden*.
 
     Args:
         timeline: ``run.timeline``, of one epoch.
@@ -130,8 +130,8 @@ def exposed_table(timeline: DataFrame) -> DataFrame:
     rows = {}
     for rank in sorted(set(timeline["rank"])):
         mine = timeline[timeline["rank"] == rank]
-        way = _union(_spans(mine, "transfer"))
-        total, exposed = _length(way), _length(_common(way, _union(_spans(mine, "wait"))))
+        transfers = _union(_spans(mine, "transfer"))
+        total, exposed = _length(transfers), _length(_common(transfers, _union(_spans(mine, "wait"))))
         rows[f"worker {rank}"] = [1e3 * total, 1e3 * exposed, 1e3 * (total - exposed)]
     return pd.DataFrame.from_dict(rows, orient="index", columns=["under way", "exposed", "hidden"]).rename_axis("ms")
 
@@ -143,7 +143,7 @@ def _spans(timeline: DataFrame, what: str) -> _Spans:
 
 def _union(spans: Iterable[tuple[float, float]]) -> _Spans:
     found: _Spans = []
-    for start, end in sorted(spans):
+    for start, end in sorted(spans):  # by start, so only the last span found can overlap
         if found and start <= found[-1][1]:
             found[-1] = found[-1][0], max(found[-1][1], end)
         else:
@@ -152,7 +152,7 @@ def _union(spans: Iterable[tuple[float, float]]) -> _Spans:
 
 
 def _common(one: _Spans, other: _Spans) -> _Spans:
-    """Return what two unions share."""
+    """Return the intersection of two unions of spans."""
     shared = ((max(a, c), min(b, d)) for a, b in one for c, d in other)
     return [(start, end) for start, end in shared if start < end]
 
@@ -170,18 +170,18 @@ def timeline_chart(
     same_scale: bool = True,
     dark: bool = False,
 ) -> FigureData:
-    """Draw one layer's exchange on all workers, a panel a run.
+    """Draw one layer's exchange on all workers, one panel per run.
 
-    Each worker has two lines: what it did, and below that when the bytes it waited for were under way.
+    Each worker has two lanes: its activities, and below them the transfers of messages to it.
 
     Args:
-        timelines: ``run.timeline`` by label.
+        timelines: label -> ``run.timeline``.
         layer: from 0.
         direction: ``forward`` or ``backward``.
-        epoch: one that was recorded. By default one that all runs recorded, so that panels show the same moment of
-            training: the one whose exchanges took the median time, each beside its own run's median. Runs that recorded
-            none in common show their own median epoch. Title or panels say which it is.
-        same_scale: one scale of time for all panels.
+        epoch: a recorded epoch. By default one that all runs recorded, so that panels show the same moment of training:
+            the one whose exchanges took the median time, relative to each run's median. Runs without a common epoch
+            show their own median epoch. The title or the panels name the epoch.
+        same_scale: True for one time scale in all panels.
         dark: colours for a dark page.
 
     Raises:
@@ -201,7 +201,7 @@ def timeline_chart(
     same = len(set(epochs.values())) == 1
     workers = max(frame["rank"].nunique() for frame in frames.values())
     height = 170 + len(frames) * (80 + 44 * workers)
-    gap = 64 / (height - 176)  # room for the numbers of one panel and the title of the next
+    gap = 64 / (height - 176)  # room for the tick labels of one panel and the title of the next
     charts = {label if same else f"{label}, epoch {epochs[label]}": _exchange(frame) for label, frame in frames.items()}
     words = []
     for label, frame in frames.items():
@@ -216,7 +216,7 @@ def timeline_chart(
         share_x=same_scale,
         gap=min(gap, 0.9 / max(len(frames) - 1, 1)),
         dark=dark,
-        title=f"{what}: who waits for whom",
+        title=f"{what}: computation and waits",
         caption=f"{what}, one exchange on all workers: {'; '.join(words)}.",
         height=height,
         legend_below=True,
@@ -231,7 +231,7 @@ def _exchange_of(timeline: DataFrame, layer: int, direction: str) -> DataFrame:
 
 
 def _exchange(frame: DataFrame) -> Figure:
-    """Draw the two lines of each worker."""
+    """Draw the two lanes of each worker."""
     spans: dict[str, Any] = {"start": "start (ms)", "end": "end (ms)", "lane": "lane", "by": "what"}
     own = frame.assign(lane=[f"worker {rank}" for rank in frame["rank"]])
     figure = lanes(own, names=ACTIVITY_NAMES, styles=ACTIVITY_STYLES, **spans)

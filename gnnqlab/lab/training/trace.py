@@ -1,4 +1,4 @@
-"""``gq.export_trace``: what all workers of a run did, for the viewers of Chrome trace events."""
+"""``gq.export_trace``: activities of all workers of a run as Chrome trace events."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ if TYPE_CHECKING:
 __all__ = ["THREADS", "export_trace", "trace_events"]
 
 THREADS = {"schedule": 1, "computing": 2, "messages": 3, "wire": 4}
-"""Threads of a worker's process and their numbers: whose turn it is, products, what is done for messages (encode, post,
-wait, decode), and bytes under way to it. Messages that travel side by side get further threads behind ``wire``."""
+"""Threads of a worker's process and their numbers: layer and direction in progress, aggregation, work on messages
+(encode, post, wait, decode), and transfers to it. Concurrent transfers get further threads after ``wire``."""
 _THREAD_OF = {"central": "computing", "marginal": "computing", "transfer": "wire"}
 _GAP_US = 1000.0
-"""Between two epochs, since nobody wrote down how long after each other they began."""
+"""Gap between two epochs, because the time between their beginnings is not recorded."""
 Event = dict[str, Any]
 
 
 def export_trace(run: Run, path: str | Path | None = None, *, epoch: int | None = None) -> Path:
     """Write the recorded epochs of a run as Chrome trace events, for ui.perfetto.dev or chrome://tracing.
 
-    A process is a worker; its threads are those of `THREADS`. Every slice says its layer (from 0), direction, epoch and
-    round, and the slice of an epoch what ``run.records`` has about it, seconds of the phases that no slice shows
-    (dense layers, sums of weight gradients, the step) too. Arrows lead from a sender's post to the receiver's bytes
-    under way, where both are of one epoch. Epochs stand one after the other with a millisecond between them.
+    A process is a worker; its threads are those of `THREADS`. Every slice has its layer (from 0), direction, epoch and
+    round as arguments, and the slice of an epoch its row of ``run.records``, including the seconds of phases without
+    slices (dense layers, all-reduce of gradients, optimizer step). Arrows lead from a sender's post to the transfer at
+    the receiver, if both are of one epoch. Epochs follow each other with a gap of one millisecond.
 
     Args:
-        run: of which epochs were recorded (``timeline_every``); workers of several machines have a clock each.
+        run: a run with recorded epochs (``timeline_every``); workers on several machines have different clocks.
         path: the file to write, ``.json``; by default ``trace.json`` in the run's folder.
-        epoch: this one alone; by default all that were recorded.
+        epoch: the only epoch to write; by default all that were recorded.
 
     Returns:
         The path that was written.
 
     Raises:
-        ValueError: if nothing, or not that epoch, was recorded, or the file has another ending.
+        ValueError: if nothing, or not that epoch, was recorded, or the file has another extension.
 
     Example:
         ``gq.export_trace(run, "epochs.json")``
@@ -52,11 +52,11 @@ def export_trace(run: Run, path: str | Path | None = None, *, epoch: int | None 
 
     path = Path(run.folder / "trace.json" if path is None else path)
     if path.suffix.lower() != ".json":
-        raise ValueError(f"a trace is JSON, its name must end in .json, got {path.name!r}")
+        raise ValueError(f"a trace is a JSON file, so its name must end in .json, got {path.name!r}")
     events = trace_events(run.timeline, run.records, epoch=epoch)
-    told = {"run": run.id, "written by": f"gnnqlab {__version__}", **_facts(run.summary)}
+    origin = {"run": run.id, "written by": f"gnnqlab {__version__}", **_facts(run.summary)}
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps({"traceEvents": events, "displayTimeUnit": "ms", "otherData": told}))
+    write_text(path, json.dumps({"traceEvents": events, "displayTimeUnit": "ms", "otherData": origin}))
     return path
 
 
@@ -66,10 +66,10 @@ def trace_events(timeline: DataFrame, records: DataFrame, *, epoch: int | None =
     Args:
         timeline: ``run.timeline``.
         records: ``run.records``.
-        epoch: this one alone; by default all that were recorded.
+        epoch: the only epoch; by default all that were recorded.
 
     Returns:
-        Events as JSON takes them, times in microseconds.
+        Events as dictionaries for JSON, times in microseconds.
 
     Raises:
         ValueError: if nothing, or not that epoch, was recorded.
@@ -85,20 +85,21 @@ def trace_events(timeline: DataFrame, records: DataFrame, *, epoch: int | None =
         for rank in sorted({part["pid"] for part in some}):
             slices += _turns([part for part in some if part["pid"] == rank], number, of_epoch.get((number, rank), {}))
         slices += some
-        arrows += _arrows(some, first=len(arrows) // 2)
+        arrows += _arrows(some, first=len(arrows) // 2)  # ids continue, with two events per arrow
         zero = max(part["ts"] + part["dur"] for part in some) + _GAP_US
     return [*_names(slices), *slices, *arrows]
 
 
 def _parts(timeline: DataFrame, zero: float) -> Iterable[Event]:
-    """Yield a slice for each part; those of a thread do not overlap."""
+    """Yield a slice for each part; slices of one thread do not overlap."""
     begin = timeline["start_s"].min()
-    free: dict[tuple[int, int], float] = {}
+    free: dict[tuple[int, int], float] = {}  # (worker, thread) -> end of its last slice
     columns = ["epoch", "layer", "direction", "rank", "what", "peer", "start_s", "end_s"]
     rows = timeline.assign(round=timeline["round"] if "round" in timeline.columns else 0)[[*columns, "round"]]
     for row in rows.sort_values(["start_s", "end_s"], kind="stable").to_dict("records"):
         thread = THREADS[_THREAD_OF.get(row["what"], "messages")]
         start, end = zero + 1e6 * (row["start_s"] - begin), zero + 1e6 * (row["end_s"] - begin)
+        # A concurrent transfer takes the next thread that is free; viewers cannot show slices that overlap partly.
         while free.get((row["rank"], thread), start) > start + 1e-3 and thread >= THREADS["wire"]:
             thread += 1
         free[row["rank"], thread] = end
@@ -109,7 +110,7 @@ def _parts(timeline: DataFrame, zero: float) -> Iterable[Event]:
 
 
 def _turns(mine: Sequence[Event], epoch: int, record: Mapping[str, Any]) -> list[Event]:
-    """Return the slice of an epoch, and in it whose turn it was: parts of one layer and direction in a row."""
+    """Return the slice of an epoch, and inside it one slice per sequence of parts of one layer and direction."""
     own = [part for part in mine if part["name"] != "transfer"]
     if not own:
         return []
@@ -122,6 +123,7 @@ def _turns(mine: Sequence[Event], epoch: int, record: Mapping[str, Any]) -> list
             runs[-1][2] = max(runs[-1][2], end)
         else:
             runs.append([place, part["ts"], end])
+    # A slice ends where the next one starts, because slices of one thread must not overlap.
     turns = [
         _slice(f"layer {layer + 1} {way}", "turn", rank, THREADS["schedule"], start, min(end, later),
                {"layer": layer, "direction": way, "epoch": epoch, "round": number})
@@ -142,6 +144,7 @@ def _arrows(some: Sequence[Event], *, first: int) -> list[Event]:
         if post is None or post["ts"] > end:
             continue
         shared = {"name": "message", "cat": "message", "id": first + len(found) // 2}
+        # An arrow ends at the slice that encloses its time, so it ends just before the end of the transfer.
         inside = max(post["ts"], end - min(1.0, part["dur"] / 2))
         found.append({**shared, "ph": "s", "pid": post["pid"], "tid": post["tid"], "ts": post["ts"]})
         found.append({**shared, "ph": "f", "bp": "e", "pid": part["pid"], "tid": part["tid"], "ts": inside})
@@ -159,7 +162,7 @@ def _names(slices: Sequence[Event]) -> list[Event]:
         found.append({"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"worker {rank}"}})
         found.append({"name": "process_sort_index", "ph": "M", "pid": rank, "args": {"sort_index": rank}})
         for thread in sorted({part["tid"] for part in slices if part["pid"] == rank}):
-            name = words.get(thread, f"wire, beside ({thread - THREADS['wire'] + 1})")
+            name = words.get(thread, f"wire ({thread - THREADS['wire'] + 1})")
             found += [
                 {"name": "thread_name", "ph": "M", "pid": rank, "tid": thread, "args": {"name": name}},
                 {"name": "thread_sort_index", "ph": "M", "pid": rank, "tid": thread, "args": {"sort_index": thread}},

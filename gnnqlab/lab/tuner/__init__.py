@@ -1,4 +1,4 @@
-"""The tuner: knobs in, forecasts out, and a run that follows them."""
+"""Tuner: knobs for the settings of a system, forecasts of their effect, and a run that follows them."""
 
 from gnnqlab.lab.tuner.tuner import Tuner
 

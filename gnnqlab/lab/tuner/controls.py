@@ -1,4 +1,4 @@
-"""Controls of the tuner, one for each kind of knob; each with room for why a value was refused."""
+"""Controls of the tuner, one per kind of knob; each can show the reason why a value was refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Choice", "Number", "Several", "Switch", "Typed", "control_of"]
 
 _WIDE, _LABEL = "392px", "88px"
 Turned = Callable[[str, Any], None]
-"""Called with a setting's name and the value that was asked for."""
+"""Function that is called with a setting's name and the requested value."""
 
 
 class _Control:
@@ -29,10 +29,10 @@ class _Control:
         self._note = widgets.HTML()
         self._note.layout.display = "none"
         self.refused = False
-        """Whether what its box shows was refused, so that the model stands elsewhere."""
+        """True if the value in its box was refused, so that the model has another one."""
 
     def refuse(self, reason: str) -> None:
-        """Mark the control and say beside it why a value was refused, by the name on the screen; nothing clears it."""
+        """Mark the control and show why a value was refused, by the label of the setting; an empty reason clears it."""
         reason = re.sub(rf"^({self.name}|{self.knob.setting or self.name}) ", f"{self.knob.label} ", reason)
         self.refused = bool(reason)
         self._note.value = alert(reason)
@@ -43,14 +43,14 @@ class _Control:
         """Set the control to a value without a call of ``turned``."""
         self._quiet = True
         try:
-            self._stand(value)
+            self._set(value)
         finally:
             self._quiet = False
 
-    def _stand(self, value: Any) -> None:
+    def _set(self, value: Any) -> None:
         raise NotImplementedError
 
-    def _ask(self, value: Any) -> None:
+    def _request(self, value: Any) -> None:
         if not self._quiet:
             self._turned(self.name, value)
 
@@ -59,20 +59,20 @@ class _Control:
 
         self._row = widgets.HBox(
             [*controls, make_tip(self.knob.help)], layout={"align_items": "center", "border": "2px solid transparent"}
-        )  # a border that is there already moves nothing when it is seen
+        )  # the border is always there, so that nothing moves when it gets a colour
         return widgets.VBox([self._row, self._note], layout={"width": _WIDE})
 
 
 class Number(_Control):
-    """A slider, and a box in which the same number is typed.
+    """Slider with a box for the same number.
 
     Args:
-        name: the setting.
-        knob: what it is.
-        value: to start with.
-        turned: is told what was asked for.
-        step: of the slider, whole numbers by default.
-        at_once: whether it speaks while it is dragged, or when it is let go.
+        name: name of the setting.
+        knob: its label, help and range.
+        value: initial value.
+        turned: function that receives every requested value.
+        step: step of the slider; whole numbers by default.
+        at_once: True to send values while the slider is dragged, False to send the last one.
     """
 
     def __init__(
@@ -93,29 +93,29 @@ class Number(_Control):
             kind = widgets.IntSlider if whole else widgets.FloatSlider
             self.slider = kind(value=value, min=knob.least, max=knob.most, step=step if whole else 0.01, **shared)
         typed = widgets.IntText if whole else widgets.FloatText
-        # The description is there for screen readers; the slider beside it shows the same word.
+        # The description is for screen readers only; the slider shows the label.
         self.box = typed(
             value, description=f"{knob.label}, exactly", tooltip=knob.help, step=1 if whole else 0.01,
             layout={"width": "84px"}, style={"description_width": "0px"},
         )  # fmt: skip
-        self.slider.observe(self._slid, names="value")
-        self.box.observe(lambda change: self._ask(change["new"]), names="value")
+        self.slider.observe(self._on_slide, names="value")
+        self.box.observe(lambda change: self._request(change["new"]), names="value")
         self.widget = self._place(self.slider, self.box)
 
-    def _stand(self, value: float) -> None:
-        if self._slid_value() != value:
+    def _set(self, value: float) -> None:
+        if self._slider_value() != value:
             self.slider.value = value
         self.box.value = value
 
-    def _slid(self, change: Any) -> None:
-        self._ask(self._slid_value())
+    def _on_slide(self, change: Any) -> None:
+        self._request(self._slider_value())
 
-    def _slid_value(self) -> float:
+    def _slider_value(self) -> float:
         return round(self.slider.value) if self.knob.logarithmic else round(self.slider.value, 6)
 
 
 class Choice(_Control):
-    """A list of which one is chosen."""
+    """List of values, one of which is chosen."""
 
     def __init__(self, name: str, knob: Knob, value: Any, turned: Turned, options: Sequence[Any]) -> None:
         import ipywidgets as widgets
@@ -125,15 +125,15 @@ class Choice(_Control):
             options=list(dict.fromkeys([*options, value])), value=value, description=self.knob.label,
             tooltip=self.knob.help, layout={"width": "300px"}, style={"description_width": _LABEL},
         )  # fmt: skip
-        self.list.observe(lambda change: self._ask(change["new"]), names="value")
+        self.list.observe(lambda change: self._request(change["new"]), names="value")
         self.widget = self._place(self.list)
 
-    def _stand(self, value: Any) -> None:
+    def _set(self, value: Any) -> None:
         self.list.value = value
 
 
 class Several(_Control):
-    """Check boxes, one a bit-width."""
+    """Check boxes, one per bit-width."""
 
     def __init__(self, name: str, knob: Knob, value: Sequence[int], turned: Turned) -> None:
         import ipywidgets as widgets
@@ -147,23 +147,23 @@ class Several(_Control):
             for width in knob.choices
         }  # fmt: skip
         for box in self.boxes.values():
-            box.observe(self._ticked, names="value")
-        # Not a Label: that would give its name to all boxes.
+            box.observe(self._on_tick, names="value")
+        # Not a Label, which would become the accessible name of all boxes.
         label = widgets.HTML(
             f'<div style="width:{_LABEL};text-align:right">{self.knob.label}</div>', layout={"margin": "0 8px 0 2px"}
         )
         self.widget = self._place(label, *self.boxes.values())
 
-    def _stand(self, value: Sequence[int]) -> None:
+    def _set(self, value: Sequence[int]) -> None:
         for width, box in self.boxes.items():
             box.value = width in value
 
-    def _ticked(self, change: Any) -> None:
-        self._ask(tuple(width for width, box in self.boxes.items() if box.value))
+    def _on_tick(self, change: Any) -> None:
+        self._request(tuple(width for width, box in self.boxes.items() if box.value))
 
 
 class Switch(_Control):
-    """A check box: on or off."""
+    """Check box: on or off."""
 
     def __init__(self, name: str, knob: Knob, value: bool, turned: Turned) -> None:
         import ipywidgets as widgets
@@ -173,15 +173,15 @@ class Switch(_Control):
             value, description=knob.label, tooltip=knob.help, layout={"width": "300px"},
             style={"description_width": _LABEL},
         )  # fmt: skip
-        self.box.observe(lambda change: self._ask(change["new"]), names="value")
+        self.box.observe(lambda change: self._request(change["new"]), names="value")
         self.widget = self._place(self.box)
 
-    def _stand(self, value: Any) -> None:
+    def _set(self, value: Any) -> None:
         self.box.value = value
 
 
 class Typed(Switch):
-    """A box for words, asked about once they are whole."""
+    """Box for text, sent when the input is complete."""
 
     def __init__(self, name: str, knob: Knob, value: str, turned: Turned) -> None:
         import ipywidgets as widgets
@@ -191,33 +191,33 @@ class Typed(Switch):
             value, description=knob.label, tooltip=knob.help, continuous_update=False, layout={"width": "300px"},
             style={"description_width": _LABEL},
         )  # fmt: skip
-        self.box.observe(lambda change: self._ask(change["new"]), names="value")
+        self.box.observe(lambda change: self._request(change["new"]), names="value")
         self.widget = self._place(self.box)
 
 
 class Numbers(Typed):
-    """A box for several numbers with commas between, asked about once they are whole."""
+    """Box for several numbers separated by commas, sent when the input is complete."""
 
     def __init__(self, name: str, knob: Knob, value: Sequence[float], turned: Turned) -> None:
-        super().__init__(name, knob, self._written(value), turned)
+        super().__init__(name, knob, self._text(value), turned)
 
-    def _stand(self, value: Any) -> None:
-        super()._stand(self._written(value))
+    def _set(self, value: Any) -> None:
+        super()._set(self._text(value))
 
-    def _ask(self, value: Any) -> None:
+    def _request(self, value: Any) -> None:
         try:
             numbers = tuple(float(word) for word in value.split(","))
         except ValueError:
-            numbers = value  # refused where all else is, so that Train waits for it too
-        super()._ask(numbers)
+            numbers = value  # refused by the settings like other values, which also disables Train
+        super()._request(numbers)
 
     @staticmethod
-    def _written(value: Sequence[float]) -> str:
+    def _text(value: Sequence[float]) -> str:
         return ", ".join(f"{number:g}" for number in value)
 
 
 def control_of(name: str, knob: Knob, value: Any, turned: Turned) -> Any:
-    """Return the control of a knob of a system, standing at a value."""
+    """Return the control of a system's knob with an initial value."""
     if knob.kind == "choice":
         return Choice(name, knob, value, turned, knob.choices)
     kinds: dict[str, Any] = {"number": Number, "several": Several, "switch": Switch, "text": Typed, "numbers": Numbers}

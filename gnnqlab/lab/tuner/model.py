@@ -1,9 +1,7 @@
-"""The tuner without a screen: knobs in; predicted time, variance, widths and bounds out.
+"""Model of the tuner: positions of the knobs, and predictions of time, variance, bit-widths and bounds.
 
-What is shown comes from a probe: a few epochs traced in this process, and two short launched runs that were timed
-before, or are timed on demand. A move of λ, group size, period or widths trains nothing.
-
-Letters: P workers.
+Predictions come from a probe: a few epochs traced in this process, and two short launched runs that were timed before,
+or are timed on demand. A change of λ, group size, period or bit-widths needs no training.
 """
 
 from __future__ import annotations
@@ -36,22 +34,22 @@ if TYPE_CHECKING:
 __all__ = ["TunerModel", "powered"]
 
 _TRACED = 12
-"""Epochs of a probe: the ranges of epoch 1 decide the first assignment, the last ones the bound, all how widths age."""
+"""Epochs of a probe: epoch 1 gives the first assignment, the last ones the bound, all the aging of bit-widths."""
 _DRIFT_LAM = 0.5
-"""λ for which it is found how fast widths grow stale; other λ differ little."""
+"""λ for which the aging of bit-widths is measured; other λ differ little."""
 _QUICK_LOAD = 2_000_000
-"""Edges up to which a graph is loaded again to see whether it is the one that its name promises."""
+"""Most edges of a graph that is loaded again by its name, to check that it is the same graph."""
 
 
 class TunerModel:
-    """A position of all knobs and what is predicted for it.
+    """Position of all knobs with its predictions.
 
     Args:
         graph: a graph, or its name or path.
-        epochs: to train when asked to.
-        make_probe: what probes; by default :func:`gnnqlab.tune.probe.probe`.
-        training: what else `gnnqlab.configure` takes: ``seed``, ``lr``, ``dropout`` ...
-        **knobs: fields of `TunerSettings` to start with.
+        epochs: number of epochs of a run.
+        make_probe: function that probes; by default :func:`gnnqlab.tune.probe.probe`.
+        training: further arguments of `gnnqlab.configure`: ``seed``, ``lr``, ``dropout`` ...
+        **knobs: initial values of knobs, as for `TunerSettings.changed`.
 
     Raises:
         ValueError: if a setting is out of its range.
@@ -76,22 +74,22 @@ class TunerModel:
         training: dict[str, Any] | None = None,
         **knobs: Any,
     ) -> None:
-        self._given = graph
+        self._graph_like = graph
         self._training = {"epochs": epochs, **(training or {})}
         self._make_probe = make_probe
         self._fronts: set[tuple[Any, ...]] = set()
         self._drifts: dict[tuple[Any, ...], Drift] = {}
         self._probes: dict[tuple[Any, ...], Probe] = {}
-        self._looking = threading.RLock()
+        self._probe_lock = threading.RLock()
         self.initial = TunerSettings().changed(knobs)
-        """Where `reset` goes back to."""
+        """Position to which `reset` returns."""
         self.settings = self.initial
-        """The position now."""
+        """Current position."""
 
     # -- knobs ----------------------------------------------------------------------------------------------------
 
     def choose(self, **changes: Any) -> TunerSettings:
-        """Turn some knobs; nothing changes if one of them is refused.
+        """Change some knobs; nothing changes if one of them is refused.
 
         Raises:
             ValueError: if a value is out of its range, or there is no such knob.
@@ -101,7 +99,7 @@ class TunerModel:
         return self.settings
 
     def preset(self, name: str) -> TunerSettings:
-        """Take λ, group size, period and widths of a preset; of a system without them AdaQP takes the place.
+        """Apply λ, group size, period and bit-widths of a preset; switch to AdaQP if the system has no λ.
 
         Raises:
             ValueError: if there is no such preset.
@@ -111,112 +109,112 @@ class TunerModel:
         return self.choose(**({} if self.settings.assigns else {"system": "adaqp"}), **PRESETS[name])
 
     def reset(self) -> TunerSettings:
-        """Go back to where the tuner began."""
+        """Return to the initial position."""
         self.settings = self.initial
         return self.settings
 
-    # -- what is known --------------------------------------------------------------------------------------------
+    # -- graph and probes -----------------------------------------------------------------------------------------
 
     @cached_property
     def graph(self) -> Graph:
-        """The graph itself."""
-        return load(self._given)
+        """Graph to train on, loaded at first use."""
+        return load(self._graph_like)
 
     @cached_property
     def source(self) -> str | Graph:
-        """The graph's name where that loads the same graph, else what was given."""
-        if isinstance(self._given, str | Path):
-            return str(self._given)
+        """The graph's name if it loads the same graph, else the graph."""
+        if isinstance(self._graph_like, str | Path):
+            return str(self._graph_like)
         graph = self.graph
         if graph.num_edges <= _QUICK_LOAD:
             try:
                 if load(graph.name).content_hash == graph.content_hash:
                     return graph.name
             except (ValueError, RuntimeError, OSError):
-                pass  # only a name to print
+                pass  # the name cannot be loaded
         return graph
 
     @property
     def probed(self) -> bool:
-        """Whether this place (workers, model, link) was probed, so that a forecast comes at once."""
+        """True if this place (workers, model, link) was probed, so that forecasts take no time."""
         return self._place() in self._probes
 
     @property
     def timed(self) -> bool:
-        """Whether launched runs were timed for this place; until then seconds are a guess."""
+        """True if launched runs were timed for this place; before, seconds are an estimate."""
         return self.probed and self._probes[self._place()].timing.launched
 
     def look(self, *, launched: bool = False, system: str | None = None) -> Probe:
-        """Probe the place chosen now, unless it is known well enough.
+        """Return the probe of the current place; create it if it is missing or not timed as requested.
 
         Args:
-            launched: time two short launched runs, some seconds the first time; else seconds may be a guess.
-            system: the one on whose cut, exchange and precision; by default the one chosen now.
+            launched: True to time two short launched runs, some seconds the first time; else seconds may be estimates.
+            system: system whose partition, exchange and precision are probed; by default the current one.
         """
         place = self._place(system)
-        # A panel's own thread and a cell may ask at once, and must see one probe. Timing is long; it waits for nobody.
-        with nullcontext() if launched else self._looking:
+        # The panel's thread and a cell must share one probe. Timing takes seconds, so it runs without the lock.
+        with nullcontext() if launched else self._probe_lock:
             known = self._probes.get(place)
             if known is None or (launched and not known.timing.launched):
                 config = configure(self.source, system=self._probed_as(system), **self._words(self.settings))
                 self._probes[place] = self._make_probe(config, epochs=_TRACED, launched=launched)
                 if place != self._place("vanilla"):
-                    self.look(launched=launched, system="vanilla")  # what it is held against
+                    self.look(launched=launched, system="vanilla")  # the baseline of every speed-up
         return self._probes[place]
 
     def _place(self, system: str | None = None) -> tuple[Any, ...]:
-        """What a probe depends on."""
+        """Return the key of a probe: settings of the place, and the system's parts that a probe depends on."""
         parts = [getattr(self._probed_as(system), axis) for axis in PROBED]
         return (*self.settings.place, *map(repr, parts))
 
     def _probed_as(self, system: str | None = None) -> System:
-        """Vanilla with the parts that a probe knows alone."""
-        now = self.settings
-        told = now.told if system in (None, now.system) else {}
-        return probed(make_system("vanilla"), make_system(system or now.system, **told))
+        """Return Vanilla with those parts of a system that a probe depends on."""
+        current = self.settings
+        settings = current.told if system in (None, current.system) else {}
+        return probed(make_system("vanilla"), make_system(system or current.system, **settings))
 
     def learn(self) -> None:
-        """Hold the predictions against the runs that have finished by now."""
+        """Update the error of predictions from all finished runs."""
         found = self.look()
         self._probes[self._place()] = replace(found, error=median_error(found.past()["error"]))
-        self._fronts.clear()  # what was predicted is told with another spread now
+        self._fronts.clear()  # fronts must be drawn again with the new error
 
-    # -- what is predicted ----------------------------------------------------------------------------------------
+    # -- predictions ----------------------------------------------------------------------------------------------
 
     @property
     def forecast(self) -> Forecast:
-        """What is predicted for this position."""
-        now = self.settings
-        if now.assigns:
-            return replace(self.at(now.lam), period=now.period)
-        found = self.look().forecast(system=now.system, **now.told)
+        """Prediction for this position."""
+        current = self.settings
+        if current.assigns:
+            return replace(self.at(current.lam), period=current.period)
+        found = self.look().forecast(system=current.system, **current.told)
         return replace(found, vanilla_s=self.vanilla.epoch_s)
 
     @property
     def vanilla(self) -> Forecast:
-        """Vanilla as it is trained, on a cut of its own: what every system is held against."""
+        """Prediction for Vanilla with its own partition, the baseline of all systems."""
         return self.look(system="vanilla").vanilla
 
     def at(self, lam: float) -> Forecast:
-        """What is predicted for this position with another λ; AdaQP's own where the system has none."""
+        """Return the prediction for this position with another λ; for AdaQP if the system has no λ."""
         assigning = self._assigning
         return self.look(system=assigning["system"]).forecast(lam=lam, **assigning)
 
     @property
     def front(self) -> list[Forecast]:
-        """What is predicted for λ = 0, 0.1 … 1: least time to least variance; AdaQP's where the system has no λ."""
+        """Predictions for λ = 0, 0.1 … 1, from least time to least variance; AdaQP's if the system has no λ."""
         line = [self.at(lam) for lam in LAMS]
         self._fronts.add(self._front_key)
         return line
 
     @property
     def has_front(self) -> bool:
-        """Whether the front is known already, so that it costs nothing."""
+        """True if the front is cached."""
         return self._front_key in self._fronts
 
     @property
     def bound_per_layer(self) -> dict[int, float]:
-        """Theorem 3's bound of the gradient's variance, layer -> sum over its weights; empty where not traced."""
+        """Layer -> bound of the gradient's variance (Theorem 3), summed over its weights; empty if not traced."""
         found: dict[int, float] = {}
         for name, bound in self.forecast.bounds.items():
             layer = int(re.match(r"\d+", name)[0]) if re.match(r"\d+", name) else 0  # type: ignore[index]
@@ -225,88 +223,93 @@ class TunerModel:
 
     @property
     def speedup(self) -> tuple[float, float | None]:
-        """Predicted speed-up over Vanilla, and its spread after past runs; ``None`` where there are none."""
+        """Predicted speed-up relative to Vanilla, and its error in past runs, ``None`` without past runs."""
         forecast = self.forecast
         return forecast.speedup, None if forecast.error is None else forecast.speedup * forecast.error
 
     @property
     def has_aging(self) -> bool:
-        """Whether `stale_loss` is known already, so that it costs nothing; widths that nobody assigns do not age."""
+        """True if `stale_loss` is cached, or zero because the system assigns no bit-widths."""
         return not self.settings.assigns or self._front_key in self._drifts
 
     @property
     def stale_loss(self) -> float:
-        """What widths lose by growing old over a period: mean excess of the assigner's objective, 0.1 is a tenth."""
-        now = self.settings
-        if not now.assigns:
+        """Mean relative excess of the assigner's objective with stale bit-widths over a period; 0.1 is 10 %."""
+        current = self.settings
+        if not current.assigns:
             return 0.0
         if self._front_key not in self._drifts:
-            drift = self.look().drift(lam=_DRIFT_LAM, group_size=now.group_size, widths=now.widths)
+            drift = self.look().drift(lam=_DRIFT_LAM, group_size=current.group_size, widths=current.widths)
             self._drifts[self._front_key] = drift
-        return self._drifts[self._front_key].of_period(now.period)
+        return self._drifts[self._front_key].of_period(current.period)
 
     @property
     def sentence(self) -> str:
-        """The prediction in words."""
+        """Prediction in words."""
         forecast = self.forecast
         faster, spread = self.speedup
         about = "" if spread is None else f" (± {spread:.1g})"
         words = [
-            f"predicted {faster:.2f}×{about} Vanilla: {1e3 * forecast.epoch_s:.1f} ms an epoch instead of "
+            f"predicted {faster:.2f}×{about} Vanilla: {1e3 * forecast.epoch_s:.1f} ms per epoch instead of "
             f"{1e3 * forecast.vanilla_s:.1f}",
-            f"{forecast.mean_bits:.2f} bits a row on average, {forecast.bytes_sent / 1e6:.2f} MB an epoch",
+            f"mean bit-width {forecast.mean_bits:.2f}, {forecast.bytes_sent / 1e6:.2f} MB per epoch",
         ]
         if bounds := self.bound_per_layer:
             words.append("bound of Theorem 3 " + ", ".join(f"layer {n + 1}: {powered(q)}" for n, q in bounds.items()))
         if self.settings.assigns and self.has_aging:
-            words.append(f"widths lose {self.stale_loss:.0%} by growing old over {self.settings.period} epochs")
+            words.append(f"bit-widths lose {self.stale_loss:.0%} by becoming stale over {self.settings.period} epochs")
         if forecast.assumes:
             words.append(f"assumes {', '.join(forecast.assumes)}")
         if not self.timed:
-            words.append("seconds are a first guess, not timed yet")
+            words.append("seconds are a first estimate, not timed yet")
         return " · ".join(words)
 
     @property
     def position(self) -> str:
-        """The system and its settings in words."""
-        now = self.settings
-        if now.system == "adaqp":
-            return f"λ {now.lam:g}, groups of {now.group_size}"
-        told = ", ".join(f"{knob.label} {now.value(name)}" for name, knob in now.knobs.items() if knob.setting)
-        return f"{now.system}{', ' if told else ''}{told}"
+        """System and settings in words."""
+        current = self.settings
+        if current.system == "adaqp":
+            return f"λ {current.lam:g}, groups of {current.group_size}"
+        settings = ", ".join(
+            f"{knob.label} {current.value(name)}" for name, knob in current.knobs.items() if knob.setting
+        )
+        return f"{current.system}{', ' if settings else ''}{settings}"
 
     @property
     def title(self) -> str:
         """Graph, workers, link and model in one line."""
-        now, graph = self.settings, self.graph
-        hosts = "one machine" if now.link == LOOPBACK else f"2 hosts · link {now.link} (emulated)"
+        current, graph = self.settings, self.graph
+        hosts = "one machine" if current.link == LOOPBACK else f"2 hosts · link {current.link} (emulated)"
         return (
-            f"{graph.name} · {graph.num_nodes:,} nodes · {now.workers} workers on {hosts} · {now.model}, "
-            f"{now.layers} layers × {now.hidden}"
+            f"{graph.name} · {graph.num_nodes:,} nodes · {current.workers} workers on {hosts} · {current.model}, "
+            f"{current.layers} layers × {current.hidden}"
         )
 
     def to_frame(self) -> DataFrame:
-        """The front as a table: ``lam, epoch_s, speedup, variance, bound, bytes_sent, mean_bits``."""
+        """Return the front as a table: ``lam, epoch_s, speedup, variance, bound, bytes_sent, mean_bits``."""
         return self.look(system=self._assigning["system"]).front_frame(**self._assigning).set_index("lam")
 
     @property
     def _front_key(self) -> tuple[Any, ...]:
         return (self._place(), self.timed, *map(str, self._assigning.items()))
 
-    # -- what a script needs --------------------------------------------------------------------------------------
+    # -- configuration and code -----------------------------------------------------------------------------------
 
     @property
     def config(self) -> RunConfig:
-        """The run that this position describes."""
+        """Configuration of a run with this position."""
         return configure(self.source, system=self.settings.system, **self.settings.told, **self._words(self.settings))
 
     def to_code(self) -> str:
-        """Python that trains the same."""
+        """Return Python code that launches the same training."""
         source = self.config.graph
-        now = self.settings
-        default = {knob.setting: knob.default for knob in now.knobs.values()}
-        told = {name: value for name, value in now.told.items() if name in now.steerable or value != default[name]}
-        settings = {"system": now.system, **self._words(now), **told}
+        current = self.settings
+        default = {knob.setting: knob.default for knob in current.knobs.values()}
+        # Steerable settings are always listed, so that the code shows what a run can change.
+        own = {
+            name: value for name, value in current.told.items() if name in current.steerable or value != default[name]
+        }
+        settings = {"system": current.system, **self._words(current), **own}
         words = [f"{name}={value!r}" for name, value in settings.items()]
         lines, line = [], "   "
         for word in words:
@@ -318,22 +321,22 @@ class TunerModel:
         return f"import gnnqlab as gq\n\ngraph = gq.load({source!r})\nrun = gq.launch(\n    graph,\n{body}\n)\n"
 
     def _words(self, settings: TunerSettings) -> dict[str, Any]:
-        """What `gnnqlab.configure` takes beside the system."""
+        """Return the arguments of `gnnqlab.configure` other than the system's."""
         shape = {"model": settings.model, "layers": settings.layers, "hidden": settings.hidden}
         return {**shape, "workers": settings.workers, **settings.where, **self._training}
 
     @property
     def _assigning(self) -> dict[str, Any]:
-        """What a front stands on: the settings without λ and the period, which no usual epoch depends on."""
-        now = self.settings
-        if not now.assigns:
+        """Settings that a front depends on: all but λ, and the period, which affects only epochs with assignment."""
+        current = self.settings
+        if not current.assigns:
             return {"system": "adaqp"}
-        told = {name: value for name, value in now.told.items() if name not in ("lam", "period", "among")}
-        return {"system": now.system, "widths": now.widths, **told}
+        others = {name: value for name, value in current.told.items() if name not in ("lam", "period", "among")}
+        return {"system": current.system, "widths": current.widths, **others}
 
 
 def powered(number: float) -> str:
-    """Return a number with two digits, without an ``e-`` that a line may break in.
+    """Return a number with two digits, with a power of ten instead of ``e-``, at which a line could break.
 
     Example:
         >>> powered(2.5e-05), powered(0.034), powered(120.0)

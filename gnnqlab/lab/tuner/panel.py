@@ -1,4 +1,4 @@
-"""The tuner on the screen: controls, one figure, two lines of words. All it knows is in the model and the session."""
+"""Panel of the tuner: controls, one figure and status lines. Its state is in the model and the session."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from gnnqlab.tune.probe import LAMS
 __all__ = ["TunerPanel"]
 
 _LIVE_S, _FIGURE_S = 0.4, 1.0
-"""Seconds between two looks at a run that trains, and between two drawings of its epochs: it needs the processors."""
+"""Seconds between two updates of a run's status, and between two drawings of its epochs, which take processor time."""
 _REST_S = 0.4
-"""A knob at rest for so long is passed on to the run; a probed place is timed after three times that."""
+"""Seconds without a change before knobs are sent to the run; a probed place is timed after three times as long."""
 _AS_SET = "as set"
 _TRAIN = "Launch a run with these settings, in processes of its own"
-_SYSTEM = Knob(label="System", help="How workers exchange rows: which, when and in how many bits", kind="choice")
+_SYSTEM = Knob(label="System", help="Training system: selects, schedules and quantizes exchanged rows", kind="choice")
 
 
 class TunerPanel:
-    """Controls round a model and a session; every change is drawn in one place, by one thread.
+    """Controls of a model and a session; one thread draws all changes.
 
     Args:
         model: the knobs.
-        session: what Train and Stop do.
-        measure: whether launched runs are timed in the background, once for each place.
+        session: session that Train and Stop control.
+        measure: True to time launched runs in the background, once per graph, model and link.
     """
 
     def __init__(self, model: TunerModel, session: TunerSession, *, measure: bool = True) -> None:
@@ -61,39 +61,40 @@ class TunerPanel:
         self.access.observe(self._recolour, names="dark")
         right = [self.controls[name].widget for name in ("workers", "layers", "hidden", "model", "link")]
         buttons = widgets.HBox([self.train, self.stop, self.reset, self.show_code])
-        # Knobs beside the figure where the page has the room, so that both are in view; above it on a narrow one.
+        # Knobs are next to the figure on a wide page, so that both are in view; above it on a narrow one.
         knobs = widgets.HBox([self.own, widgets.VBox(right)], layout={"flex_flow": "row wrap"})
         left = widgets.VBox([buttons, self.status, knobs], layout={"flex": "1 1 400px", "min_width": "0px"})
         shown = widgets.VBox([self.words, self.figure.widget], layout={"flex": "100 1 620px", "min_width": "0px"})
         shown.add_class("gnnqlab-room")
         whole = widgets.HBox([left, shown], layout={"flex_flow": "row wrap"})
         self.box = widgets.VBox([self.title, whole, self.code, self.access])
-        self._say()
-        self.updater.ask()  # in a thread: controls do not wait for a few traced epochs
+        self._update_words()
+        self.updater.ask()  # in a thread, because the traced epochs would delay the controls
 
     # -- controls -------------------------------------------------------------------------------------------------
 
     def _make_controls(self) -> None:
         import ipywidgets as widgets
 
-        now, turned = self.model.settings, self._turned
+        current, turned = self.model.settings, self._turned
 
         def place(name: str, step: float = 1) -> Number:
-            return Number(name, PLACE[name], now.value(name), turned, step=step, at_once=False)
+            return Number(name, PLACE[name], current.value(name), turned, step=step, at_once=False)
 
         self._place_controls: dict[str, Any] = {
             "workers": place("workers"),
             "layers": place("layers"),
             "hidden": place("hidden", step=8),
-            "model": Choice("model", PLACE["model"], now.model, turned, sorted(MODELS)),
-            "link": Choice("link", PLACE["link"], now.link, turned, LINKS),
-            "system": Choice("system", _SYSTEM, now.system, turned, sorted(SYSTEMS)),
+            "model": Choice("model", PLACE["model"], current.model, turned, sorted(MODELS)),
+            "link": Choice("link", PLACE["link"], current.link, turned, LINKS),
+            "system": Choice("system", _SYSTEM, current.system, turned, sorted(SYSTEMS)),
         }
         self._own: dict[str, Any] = {}
         self.own = widgets.VBox()
-        """The system, and the controls of what its recipe can be told."""
+        """Controls of the system and of its recipe's settings."""
         self.preset = widgets.Dropdown(
-            options=[_AS_SET, *PRESETS], description="Preset", tooltip="Take λ, group size, period and widths at once",
+            options=[_AS_SET, *PRESETS], description="Preset",
+            tooltip="Set λ, group size, period and bit-widths at once",
             layout={"width": "300px"}, style={"description_width": "88px"},
         )  # fmt: skip
         self.preset.observe(self._take_preset, names="value")
@@ -101,25 +102,26 @@ class TunerPanel:
         self._make_own()
         self.train = _button("Train", "play", _TRAIN)
         self.stop = _button("Stop", "stop", "End the run and all its processes")
-        self.reset = _button("Reset", "undo", "Turn every knob back to where the tuner began")
-        self.show_code = _button("Code", "code", "Show or hide the lines of Python that do the same")
+        self.reset = _button("Reset", "undo", "Return all knobs to their initial values")
+        self.show_code = _button("Code", "code", "Show or hide equivalent Python code")
         self.train.on_click(lambda button: self._in_background(self.session.train, "A run is being launched …"))
         self.stop.on_click(lambda button: self._in_background(self.session.stop, "The run is being stopped …"))
         self.reset.on_click(lambda button: self._move(self.model.reset))
         self.show_code.on_click(self._toggle_code)
 
     def _make_own(self) -> None:
-        """Put the controls of the system that is chosen now in the place of those before."""
-        now, before = self.model.settings, self._own
-        self._of = now.system
+        """Replace the controls of the previous system by those of the current one."""
+        current, previous = self.model.settings, self._own
+        self._system = current.system
         self._own = {
-            name: control_of(name, knob, now.value(name), self._turned) for name, knob in knobs_of(self._of).items()
+            name: control_of(name, knob, current.value(name), self._turned)
+            for name, knob in knobs_of(current.system).items()
         }
         self.controls: dict[str, Any] = {**self._own, **self._place_controls}
-        """Every control that stands on the screen, by the name of its knob."""
-        own = [control.widget for control in (self._place_controls["system"], *self._own.values())]
-        self.own.children = [*own, *([self._presets] if now.assigns else [])]
-        for control in before.values():
+        """All controls on the screen, by the names of their knobs."""
+        widgets_of_system = [control.widget for control in (self._place_controls["system"], *self._own.values())]
+        self.own.children = [*widgets_of_system, *([self._presets] if current.assigns else [])]
+        for control in previous.values():
             _close(control.widget)
 
     def _turned(self, name: str, value: Any) -> None:
@@ -128,36 +130,36 @@ class TunerPanel:
                 self.model.choose(**{name: value})
             except (TypeError, ValueError) as error:
                 self.controls[name].refuse(str(error))
-                self._say()
+                self._update_words()
                 return
-            self._moved()
+            self._show_position()
 
     def _take_preset(self, change: Any) -> None:
         if change["new"] != _AS_SET:
             self._move(lambda: self.model.preset(change["new"]))
 
-    def _move(self, how: Any) -> None:
+    def _move(self, change: Any) -> None:
         with self._lock:
-            how()
-            self._moved()
+            change()
+            self._show_position()
 
     def follow(self) -> None:
-        """Show where the model stands after it was turned elsewhere."""
+        """Show the model's position after a change outside the panel."""
         with self._lock:
-            self._moved()
+            self._show_position()
 
-    def _moved(self) -> None:
-        """All controls stand where the model does; the rest follows from the updater."""
-        now = self.model.settings
-        if now.system != self._of:
+    def _show_position(self) -> None:
+        """Set all controls to the model's position; the updater draws the rest."""
+        current = self.model.settings
+        if current.system != self._system:
             self._make_own()
         for name, control in self.controls.items():
             control.refuse("")
-            control.show(getattr(now, name))
+            control.show(getattr(current, name))
         fitting = (
             name
             for name, knobs in PRESETS.items()
-            if now.assigns and all(getattr(now, key) == at for key, at in knobs.items())
+            if current.assigns and all(getattr(current, key) == value for key, value in knobs.items())
         )
         self.preset.value = next(fitting, _AS_SET)
         self._turned_at, self._steered, self._trouble = time.monotonic(), False, ""
@@ -168,18 +170,18 @@ class TunerPanel:
         self.updater.ask()
 
     def _in_background(self, what: Any, words: str) -> None:
-        """Launching and stopping take seconds; a callback returns at once, and says what goes on."""
+        """Launch or stop in a thread, which takes seconds; a callback must return at once."""
 
         def work() -> None:
             try:
                 what()
-            except Exception as error:  # the reason belongs on the screen, whatever it is
+            except Exception as error:  # any reason is shown on the screen
                 self._trouble = str(error)
             self._starting = ""
             self.updater.ask()
 
         self._trouble, self._starting = "", words
-        self._say()
+        self._update_words()
         threading.Thread(target=work, daemon=True).start()
 
     def _recolour(self, change: Any) -> None:
@@ -189,56 +191,56 @@ class TunerPanel:
     # -- drawing --------------------------------------------------------------------------------------------------
 
     def draw(self) -> float | None:
-        """Bring the screen up to date; returns when to look again, ``None`` if nothing moves by itself."""
+        """Update the screen; return the seconds until the next update, ``None`` if nothing changes by itself."""
         try:
             return self._draw()
-        except Exception as error:  # a thread has nobody else to tell
+        except Exception as error:  # no caller sees a thread's error
             self._trouble = f"{type(error).__name__}: {error}"
-            self._say()
+            self._update_words()
             return None
 
     def _draw(self) -> float | None:
         if self._only_words():
-            self._say()
-            return self._look_after()
+            self._update_words()
+            return self._serve_run()
         settings = self.model.settings
         if not self.model.probed:
             self.words.value = '<p role="status">A few epochs are traced in this process …</p>'
         shown = Shown.of(self.model, measured=self.session.measured, front=self.model.has_front)
         if self.model.settings is not settings:
-            self.updater.ask()  # turned meanwhile
+            self.updater.ask()  # the position changed meanwhile, so this drawing is out of date
             return None
         self._show(shown)
         for lam in LAMS:
             if self.updater.asked or self.model.has_front:
                 break
-            self.model.at(lam)  # one at a time, so that the next move need not wait for the whole front
+            self.model.at(lam)  # one by one, so that a change need not wait for the whole front
         else:
             self._show(Shown.of(self.model, measured=self.session.measured))
         if not self.updater.asked and not self.model.has_aging:
-            self.model.stale_loss  # noqa: B018  (found once, said from then on)
-            self._say()
-        return self._look_after()
+            self.model.stale_loss  # noqa: B018  (computed once, shown from then on)
+            self._update_words()
+        return self._serve_run()
 
     def _only_words(self) -> bool:
-        """Whether nothing was turned, and the epochs of the run were drawn a moment ago."""
+        """Return True if no knob has changed, and the epochs of the run were drawn a moment ago."""
         now = time.monotonic()
-        again = self.session.under_way and self._drawn_at > self._turned_at and now - self._drawn_at < _FIGURE_S
-        self._drawn_at = self._drawn_at if again else now
-        return again
+        recent = self.session.under_way and self._drawn_at > self._turned_at and now - self._drawn_at < _FIGURE_S
+        self._drawn_at = self._drawn_at if recent else now
+        return recent
 
     def _show(self, shown: Shown) -> None:
         with self._lock:
             self._shown = shown
             self.figure.change(values(shown), caption=shown.caption)
-            self._say()
+            self._update_words()
 
-    def _say(self) -> None:
-        """Words and buttons; they cost next to nothing."""
+    def _update_words(self) -> None:
+        """Update status lines, tiles and buttons, which is cheap."""
         live = self.session.under_way
         refused = [control.knob.label for control in self.controls.values() if control.refused]
         self.train.disabled = live or bool(self._starting or refused)
-        self.train.tooltip = f"First correct {', '.join(refused)}" if refused else _TRAIN
+        self.train.tooltip = f"Correct these settings first: {', '.join(refused)}" if refused else _TRAIN
         self.stop.disabled = not live
         if self.model.probed:
             self.title.value = f"<b>{html.escape(self.model.title)}</b>"
@@ -248,8 +250,8 @@ class TunerPanel:
         if self.code.layout.display is None:
             self.code.value = f"<pre tabindex='0' aria-label='Python'>{html.escape(self.model.to_code())}</pre>"
 
-    def _look_after(self) -> float | None:
-        """Pass knobs at rest on to the run, time a place that stays; returns when to look again."""
+    def _serve_run(self) -> float | None:
+        """Once knobs rest, send their changes to the run or time launched runs; return the next delay in seconds."""
         rested = time.monotonic() - self._turned_at
         if self.session.under_way:
             if not self._steered and rested >= _REST_S:
@@ -274,7 +276,7 @@ class TunerPanel:
 
 
 def _close(widget: Any) -> None:
-    """Take a widget and all in it off every page."""
+    """Remove a widget with its children from every page."""
     for child in getattr(widget, "children", ()):
         _close(child)
     widget.close()

@@ -1,4 +1,4 @@
-"""What the tuner has launched: one run at a time, steered while it trains, measured beside what was predicted."""
+"""Runs of the tuner: one at a time, steered while it trains, and compared with its prediction."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from gnnqlab.tune.timing import spent
 __all__ = ["OwnRecords", "TunerSession"]
 
 _SETTLING = 3
-"""First epochs, which also set things up; they count for no measurement."""
+"""First epochs, which include set-up and are not measured."""
 _FEWEST = 6
-"""Epochs that a run needs for its phases to be shown."""
+"""Fewest epochs of a run whose phases are shown."""
 
 
 @dataclass(eq=False)
 class OwnRecords:
-    """The records of rank 0, read on from where the last look ended."""
+    """Records of rank 0, read incrementally."""
 
     path: Path
     epochs: list[int] = field(default_factory=list)
     epoch_s: list[float] = field(default_factory=list)
-    """Seconds of each epoch, assignment left out."""
+    """Seconds of each epoch without bit assignment."""
     ended_s: list[float] = field(default_factory=list)
-    """Seconds since the start at which each ended."""
+    """Seconds from the start to the end of each epoch."""
     score: float | None = None
-    """The newest validation score, 0 to 1."""
+    """Newest validation score, 0 to 1."""
 
     def __post_init__(self) -> None:
         self._lines = JsonLinesTail(self.path)
 
     def poll(self) -> bool:
-        """Read what is new; whether there was anything."""
+        """Read new records; return True if there were any."""
         found = self._lines.poll()
         for record in found:
             self.epochs.append(record["epoch"])
@@ -55,24 +55,24 @@ class OwnRecords:
         return bool(found)
 
     def left_s(self, epochs: int) -> float | None:
-        """Seconds that the remaining epochs will take if they take as long as the last ten."""
+        """Return the estimated seconds of the remaining epochs, from the mean of the last ten."""
         recent = self.ended_s[-11:]
         if len(recent) < 2:
             return None
         return (epochs - len(self.epochs)) * (recent[-1] - recent[0]) / (len(recent) - 1)
 
     def median_s(self, since: int = 0) -> float | None:
-        """Median epoch from ``since`` on, the first ones left out."""
-        settled = self.epoch_s[max(_SETTLING, since) :]
-        return statistics.median(settled) if settled else None
+        """Return the median epoch time from epoch ``since`` on, without the first ones."""
+        measured = self.epoch_s[max(_SETTLING, since) :]
+        return statistics.median(measured) if measured else None
 
 
 class TunerSession:
-    """Launches what a model describes and says how it goes.
+    """Launcher of runs with the settings of a model, and their status.
 
     Args:
         model: the knobs.
-        start: what launches; by default :func:`gnnqlab.launch.local.launch`.
+        start: function that launches a run; by default :func:`gnnqlab.launch.local.launch`.
     """
 
     def __init__(self, model: TunerModel, *, start: Callable[[RunConfig], Run] = launch) -> None:
@@ -90,19 +90,19 @@ class TunerSession:
 
     @property
     def under_way(self) -> bool:
-        """Whether a run trains."""
+        """True while a run trains."""
         return self.run is not None and self.run.status in LIVE
 
     def time_place(self) -> bool:
-        """Time launched runs for the place chosen now, unless they were or a run trains; whether it was done."""
-        with self._machine:
+        """Time launched runs for the current graph, model and link; return False if timed already or a run trains."""
+        with self._machine:  # runs on the machine at the same time would slow each other down
             if self.model.timed or self.under_way:
                 return False
             self.model.look(launched=True)
             return True
 
     def train(self) -> Run:
-        """Launch a run with the position chosen now; it returns at once, after a timing that is under way.
+        """Launch a run with the current position; return at once, or after a timing in progress.
 
         Raises:
             RuntimeError: if a run of this tuner trains already.
@@ -111,7 +111,7 @@ class TunerSession:
             if self.under_way:
                 assert self.run is not None
                 raise RuntimeError(
-                    f"one run at a time is launched from a tuner, got run {self.run.id} under way; stop it"
+                    f"a tuner trains one run at a time, got run {self.run.id} in progress; stop it first"
                 )
             forecast = self.model.forecast
             self._settings, self._vanilla_s, self._predicted_s = (
@@ -130,39 +130,42 @@ class TunerSession:
             self.run.stop()
 
     def steer(self) -> dict[str, Any]:
-        """Pass on to the run what was turned since it was launched; returns what was passed.
+        """Send the run the settings that changed since its launch; return these settings.
 
-        Another system, workers, model, depth, size and link wait for the next run.
+        Another system, number of workers, model, depth, size or link takes effect in the next run.
         """
-        now, before = self.model.settings, self._settings
+        current, launched = self.model.settings, self._settings
         changes = {
             name: value
-            for name, value in (now.steerable if now.system == before.system else {}).items()
-            if value != before.told[name]
+            for name, value in (current.steerable if current.system == launched.system else {}).items()
+            if value != launched.told[name]
         }
         if not changes or self.run is None or not self.under_way:
             return {}
         self.run.control(**changes)
-        forecast = self.model.forecast if now.place == before.place else None
-        self._settings = before.changed(changes)
+        forecast = self.model.forecast if current.place == launched.place else None
+        self._settings = launched.changed(changes)
         self._predicted_s = forecast.epoch_s if forecast else self._predicted_s
+        # The next epoch may still run with the old settings, so it is not measured.
         self._since = len(self._records.epochs) + 2 if self._records else 0
         return changes
 
     @property
     def comparable(self) -> bool:
-        """Whether the run is of the settings chosen now, so that it may be held against their prediction.
+        """True if the run has the current settings, so that it can be compared with their prediction.
 
-        A run that trains follows some knobs a moment after they were turned.
+        A run that trains follows some knobs a moment after they change.
         """
-        now, own = self.model.settings, self._settings
-        return now == own or (self.under_way and now.system == own.system and now.place == own.place)
+        current, launched = self.model.settings, self._settings
+        return current == launched or (
+            self.under_way and current.system == launched.system and current.place == launched.place
+        )
 
     @property
     def measured(self) -> Measured | None:
-        """What a run of the settings chosen now has shown so far; its phases once it has ended.
+        """Measurements of a run with the current settings; its phases once it has ended.
 
-        ``None`` while there is no such run: a measurement says nothing of other settings.
+        ``None`` without such a run, because measurements do not apply to other settings.
         """
         if self.run is None or self._records is None:
             return None
@@ -173,7 +176,7 @@ class TunerSession:
         assert self.run is not None and self._records is not None
         ended = self.run.status not in LIVE
         self._records.poll()
-        if ended and self._phases is None and len(self._records.epochs) >= _FEWEST:
+        if ended and self._phases is None and len(self._records.epochs) >= _FEWEST:  # once per run
             found = spent(self.run)
             self._phases = {**found.phases, "wire": found.communication_s}
             if self.model.timed:
@@ -188,13 +191,13 @@ class TunerSession:
 
     @property
     def speedup(self) -> float | None:
-        """Vanilla's timed epoch over the run's median one; ``None`` while one of them is not known."""
+        """Ratio of Vanilla's timed epoch to the run's median epoch; ``None`` until both are known."""
         epoch_s = self._records.median_s(self._since) if self._records else None
         return self._vanilla_s / epoch_s if epoch_s and self._vanilla_s else None
 
     @property
     def sentence(self) -> str:
-        """The run in one line: epoch, time left, accuracy, measured beside predicted."""
+        """The run in one line: epoch, time left, accuracy, measured and predicted speed-up."""
         if self.run is None or self._records is None:
             return "No run yet: Train launches one with these settings."
         run, records = self.run, self._records
@@ -205,7 +208,7 @@ class TunerSession:
         if status in LIVE and not records.epochs:
             words.append(doing(run.pulses))
         if not self.comparable:
-            words.append("of other settings than those chosen now")
+            words.append("with other settings than the current ones")
         if status in LIVE and left is not None:
             words.append(f"{int(left) // 60:02d}:{int(left) % 60:02d} left")
         if records.score is not None:
@@ -214,7 +217,7 @@ class TunerSession:
         if (faster := self.speedup) is not None and self._vanilla_s and self._predicted_s:
             words.append(f"measured {faster:.2f}×, predicted {self._vanilla_s / self._predicted_s:.2f}× Vanilla")
         elif epoch_s is not None and self._predicted_s:
-            words.append(f"measured {1e3 * epoch_s:.1f} ms an epoch, guessed {1e3 * self._predicted_s:.1f} ms")
+            words.append(f"measured {1e3 * epoch_s:.1f} ms per epoch, estimated {1e3 * self._predicted_s:.1f} ms")
         if run.errors:
             words.append(run.errors[0].cause)
         return " · ".join(words)

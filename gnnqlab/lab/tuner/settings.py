@@ -1,7 +1,7 @@
-"""One position of a tuner's knobs, presets, and what can be turned: the place of a training and the recipe of a system.
+"""Positions of a tuner's knobs, presets, and the knobs: settings of a system's recipe, and of workers, model and link.
 
-Types, defaults, choices, bounds and texts of a recipe's settings are those of
-:func:`gnnqlab.systems.settings.settings_of`; here is what a screen needs beside them.
+Types, defaults, choices, bounds and texts of a recipe's settings come from
+:func:`gnnqlab.systems.settings.settings_of`; this file adds what a screen needs.
 """
 
 from __future__ import annotations
@@ -22,50 +22,50 @@ from gnnqlab.train.config.run_config import LaunchSettings
 __all__ = ["OFFERED", "PLACE", "Knob", "knobs_of", "GRAPH", "LINKS", "LOOPBACK", "PRESETS", "TunerSettings"]
 
 OFFERED = tuple(width for width in USUAL if width <= 8)
-"""Bit-widths that a tuner has boxes for, unless a system starts with others."""
+"""Bit-widths with a box in the tuner; the defaults of a system have one too."""
 _LABELS = {"lam": "λ", "delta": "δ"}
 _ENDS = {"group_size": 1000, "period": 200}
-"""How far sliders go whose setting has no end."""
+"""Upper ends of sliders whose setting has no bound."""
 _TIMES = 10
-"""So far as a default goes a slider that nobody says more about."""
+"""Upper end of other sliders without a bound, as a multiple of the default."""
 _LONG = 500
-"""A slider that goes further counts in powers of ten."""
+"""Upper end beyond which a slider is logarithmic."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Knob:
-    """What a control is called, what it does, and how far it goes."""
+    """Label, help, kind and range of a control."""
 
     label: str
     help: str
-    """With unit and range; shown on hover."""
+    """Help text with unit and range, shown on hover."""
     kind: str = "number"
     """``number``, ``choice``, ``several``, ``numbers``, ``switch`` or ``text``."""
     least: float = 0
     most: float = 0
     whole: bool = True
-    """Whether it is a whole number."""
+    """True for whole numbers."""
     choices: tuple[Any, ...] = ()
     setting: str = ""
-    """What the recipe calls it; empty for the place."""
+    """Name of the recipe's setting; empty for workers, model and link."""
     default: Any = None
 
     @property
     def logarithmic(self) -> bool:
-        """Whether its slider counts in powers of ten."""
+        """True if its slider is logarithmic."""
         return bool(self.setting) and self.whole and self.least > 0 and self.most > _LONG
 
     def check(self, name: str, value: Any) -> None:
-        """Refuse what the control cannot show.
+        """Raise an error for a value that the control cannot show.
 
         Raises:
-            TypeError: if it is no number.
+            TypeError: if it is not a number, or not a sequence of numbers.
             ValueError: if it is out of range, or nothing is chosen.
         """
         if self.kind == "several" and not value:
             raise ValueError(f"{name} must be some of {self.choices}, got an empty choice; tick at least one")
         if self.kind == "numbers" and (isinstance(value, str) or not all(isinstance(each, Real) for each in value)):
-            raise TypeError(f"{name} must be numbers with commas between, got {value!r}")
+            raise TypeError(f"{name} must be numbers separated by commas, got {value!r}")
         if self.kind != "number":
             return
         if isinstance(value, bool) or not isinstance(value, int if self.whole else (int, float)):
@@ -76,14 +76,14 @@ class Knob:
 
 PLACE = {
     "workers": Knob(label="Workers", help="Processes that share the graph; 2 to 8", least=2, most=8),
-    "model": Knob(label="Model", help="Which graph neural network is trained", kind="choice"),
-    "layers": Knob(label="Layers", help="Graph layers, the depth of the model; 1 to 6", least=1, most=6),
-    "hidden": Knob(label="Hidden size", help="Numbers in a row between layers; 8 to 512", least=8, most=512),
+    "model": Knob(label="Model", help="Graph neural network to train", kind="choice"),
+    "layers": Knob(label="Layers", help="Number of graph layers; 1 to 6", least=1, most=6),
+    "hidden": Knob(label="Hidden size", help="Dimension of hidden embeddings; 8 to 512", least=8, most=512),
     "link": Knob(
-        label="Link", help="Rate of the wire between two emulated hosts, bits per second; or one machine", kind="choice"
+        label="Link", help="Rate of the link between two emulated hosts, bits per second; or one machine", kind="choice"
     ),
 }
-"""Settings whose change needs another probe, by name."""
+"""Knobs of settings whose change needs another probe, by name."""
 
 
 def knobs_of(system: str) -> Mapping[str, Knob]:
@@ -112,7 +112,7 @@ def _knobs(recipe: Recipe) -> Mapping[str, Knob]:
 
 
 def _knob(setting: Setting) -> Knob | None:
-    """Return the knob of one setting; ``None`` if a screen has no control for its type."""
+    """Return the knob of one setting; ``None`` if there is no control for its type."""
     name = (setting.option or setting.name).replace("-", "_")
     label = _LABELS.get(name, name.replace("_", " ").capitalize())
     words = " ".join(setting.help.replace("``", "").split()).rstrip(".") or f"{label} of the system"
@@ -124,7 +124,7 @@ def _knob(setting: Setting) -> Knob | None:
         text = f"{words}; at least one of {', '.join(map(str, known))}"
         return Knob(kind="several", help=text, choices=tuple(known), **shared)
     if setting.many:
-        return Knob(kind="numbers", help=f"{words}; numbers with commas between", **shared)
+        return Knob(kind="numbers", help=f"{words}; numbers separated by commas", **shared)
     if setting.choices:
         return Knob(kind="choice", help=words, choices=setting.choices, **shared)
     if setting.kind in (int, float):
@@ -136,39 +136,40 @@ def _knob(setting: Setting) -> Knob | None:
 
 
 GRAPH = "sbm:4000,4,20"
-"""Tuned where none is given: with four workers on two hosts every knob shows on it."""
+"""Default graph, for which every knob has an effect on four workers and two hosts."""
 LOOPBACK = "loopback"
-"""The link of workers that share one machine."""
+"""Name of the link of workers on one machine."""
 LINKS = (LOOPBACK, "10mbit", "50mbit", "100mbit", "200mbit", "500mbit", "1gbit", "10gbit")
-"""Offered; a `TunerSettings` takes any rate."""
+"""Links in the list of the tuner; `TunerSettings` accepts any rate."""
 _HOSTS = 2
-"""Emulated hosts wherever there is a link."""
+"""Number of emulated hosts with any other link."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TunerSettings:
-    """One position of all knobs; those of the system read like fields: ``settings.lam``."""
+    """One position of all knobs; those of the system can be read like fields: ``settings.lam``."""
 
     system: str = "adaqp"
-    """A registered system."""
+    """Name of a registered system."""
     told: Mapping[str, Any] = field(default_factory=dict)
-    """What its recipe is told, by the recipe's names; what is left out has its default."""
+    """Settings of its recipe, by the recipe's names; others have their defaults."""
     workers: int = 4
-    """2 to 8."""
+    """Number of workers, 2 to 8."""
     model: str = "gcn"
-    """A registered model."""
+    """Name of a registered model."""
     layers: int = 3
-    """1 to 6."""
+    """Number of layers, 1 to 6."""
     hidden: int = 256
-    """8 to 512."""
+    """Dimension of hidden embeddings, 8 to 512."""
     link: str = "100mbit"
-    """Rate of the wire between two emulated hosts, or ``loopback``."""
+    """Rate of the link between two emulated hosts, or ``loopback``."""
 
     def __post_init__(self) -> None:
-        own = {knob.setting: knob.default for knob in knobs_of(self.system).values()}
+        defaults = {knob.setting: knob.default for knob in knobs_of(self.system).values()}
         several = {knob.setting for knob in knobs_of(self.system).values() if knob.kind == "several"}
-        told = {**own, **self.told}
-        ordered = {name: tuple(sorted(set(told[name]))) if name in several else told[name] for name in told}
+        settings = {**defaults, **self.told}
+        # Equal choices must compare equal, in whatever order they were ticked.
+        ordered = {name: tuple(sorted(set(settings[name]))) if name in several else settings[name] for name in settings}
         object.__setattr__(self, "told", ordered)
         for name, knob in self.knobs.items():
             knob.check(name, self.value(name))
@@ -178,16 +179,16 @@ class TunerSettings:
             LaunchSettings(hosts=_HOSTS, link=self.link)
             if self.workers % _HOSTS:
                 raise ValueError(
-                    f"workers must be even to share {_HOSTS} hosts, got {self.workers}; or choose link {LOOPBACK}"
+                    f"workers must be even on {_HOSTS} hosts, got {self.workers}; or choose link {LOOPBACK}"
                 )
 
     @property
     def knobs(self) -> Mapping[str, Knob]:
-        """Every knob that there is for this system, by name."""
+        """All knobs of this system, by name."""
         return {**knobs_of(self.system), **PLACE}
 
     def value(self, name: str) -> Any:
-        """Return where a knob stands."""
+        """Return the value of a knob."""
         return getattr(self, name) if name in PLACE else self.told[knobs_of(self.system)[name].setting]
 
     def __getattr__(self, name: str) -> Any:
@@ -197,27 +198,27 @@ class TunerSettings:
 
     @property
     def place(self) -> tuple[Any, ...]:
-        """What a probe depends on."""
+        """Settings that a probe depends on: workers, model, layers, hidden size and link."""
         return tuple(getattr(self, name) for name in PLACE)
 
     @property
     def where(self) -> dict[str, Any]:
-        """Settings of `gnnqlab.configure` for this link."""
+        """Arguments of `gnnqlab.configure` for this link."""
         return {} if self.link == LOOPBACK else {"hosts": _HOSTS, "link": self.link}
 
     @property
     def assigns(self) -> bool:
-        """Whether the system weighs variance against time, so that there is a front over λ."""
+        """True if the system trades variance against time by λ, so that it has a front."""
         return "lam" in self.told
 
     @property
     def steerable(self) -> dict[str, Any]:
-        """What of the recipe's settings can change while a run trains."""
+        """Settings of the recipe that can change while a run trains."""
         bits = make_system(self.system, **self.told).bits
         return {name: self.told[name] for name in bits.steerable if name in self.told}
 
     def changed(self, changes: Mapping[str, Any]) -> TunerSettings:
-        """Return another position. Another system keeps what both are told by the same name, type and default.
+        """Return another position; another system keeps settings with the same name and default in both recipes.
 
         Raises:
             ValueError: if a value is out of its range, or there is no such knob.
@@ -235,12 +236,12 @@ class TunerSettings:
         names = {**{knob.setting: knob.setting for knob in knobs.values()}, **{n: k.setting for n, k in knobs.items()}}
         unknown = sorted(set(changes) - set(names) - set(PLACE) - {"system"})
         if unknown:
-            raise ValueError(f"a tuner has the knobs {sorted({'system', *knobs, *PLACE})}, got {unknown}")
-        before = {knob.setting: knob.default for knob in knobs_of(self.system).values()}
-        same = {knob.setting for knob in knobs.values() if before.get(knob.setting, _NONE) == knob.default}
-        told = {name: value for name, value in self.told.items() if name in same or system == self.system}
-        told |= {names[name]: value for name, value in changes.items() if name in names}
-        return dataclasses.replace(self, system=system, told=told, **place)
+            raise ValueError(f"knobs must be some of {sorted({'system', *knobs, *PLACE})}, got {unknown}")
+        defaults = {knob.setting: knob.default for knob in knobs_of(self.system).values()}
+        same = {knob.setting for knob in knobs.values() if defaults.get(knob.setting, _NONE) == knob.default}
+        settings = {name: value for name, value in self.told.items() if name in same or system == self.system}
+        settings |= {names[name]: value for name, value in changes.items() if name in names}
+        return dataclasses.replace(self, system=system, told=settings, **place)
 
 
 _NONE = object()
@@ -252,4 +253,4 @@ PRESETS: dict[str, dict[str, Any]] = {
     "always 8 bits": {"lam": 0.5, "group_size": 100, "period": 50, "widths": (8,)},
     "always 2 bits": {"lam": 0.5, "group_size": 100, "period": 50, "widths": (2,)},
 }
-"""Positions by name: AdaQP's own (Table 8), the two ends of λ, and one width for all rows."""
+"""Positions by name: AdaQP's own (Table 8), the two ends of λ, and one bit-width for all rows."""

@@ -1,4 +1,4 @@
-"""What a position of the knobs comes to, in a few tiles: time, training, bytes, noise."""
+"""Headline numbers of a position of the knobs as tiles: epoch time, training time, bytes, variance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _THREE = "flex:1 1 560px;min-width:0;display:flex;flex-wrap:wrap;gap:8px"
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
-    """One number with its name and a word about it."""
+    """One number with its name and a note."""
 
     name: str
     value: str
@@ -26,17 +26,17 @@ class Tile:
 
 
 def tiles(model: TunerModel) -> list[Tile]:
-    """Return the headline numbers of a position; bound and age of widths where they are known.
+    """Return the headline numbers of a position; bound and staleness of bit-widths if they are known.
 
     Args:
-        model: at a place that was probed.
+        model: model whose current graph, model and link were probed.
     """
     forecast, (faster, spread) = model.forecast, model.speedup
     about = "" if spread is None else f" (± {spread:.1g})"
     epochs = model.config.train.epochs
     found = [
         Tile(
-            name="Epoch" if model.timed else "Epoch, a first guess",
+            name="Epoch" if model.timed else "Epoch, first estimate",
             value=_seconds(forecast.epoch_s),
             note=f"predicted {faster:.2f}×{about} Vanilla, {_seconds(forecast.vanilla_s)}"
             + ("" if model.timed else "; not timed yet"),
@@ -44,12 +44,12 @@ def tiles(model: TunerModel) -> list[Tile]:
         Tile(
             name=f"{epochs} such epochs",
             value=_seconds(epochs * forecast.epoch_s),
-            note=f"Vanilla {_seconds(epochs * forecast.vanilla_s)}; choice of bits and evaluation come on top",
+            note=f"Vanilla {_seconds(epochs * forecast.vanilla_s)}; without bit assignment and evaluation",
         ),
         Tile(
-            name="Sent an epoch",
+            name="Sent per epoch",
             value=human_bytes(forecast.bytes_sent),
-            note=f"{forecast.mean_bits:.2f} bits an element on average",
+            note=f"mean bit-width {forecast.mean_bits:.2f}",
         ),
         _variance(forecast),
     ]
@@ -59,7 +59,7 @@ def tiles(model: TunerModel) -> list[Tile]:
     if model.settings.assigns and model.has_aging:
         period = model.settings.period
         found.append(
-            Tile(name="Widths grown old", value=f"{model.stale_loss:.0%}", note=f"worse, mean of {period} epochs")
+            Tile(name="Stale bit-widths", value=f"{model.stale_loss:.0%}", note=f"worse, mean of {period} epochs")
         )
     return found
 
@@ -69,11 +69,11 @@ def _variance(forecast: Forecast) -> Tile:
     if forecast.no_variance:
         return Tile(name=name, value="not forecast", note=forecast.no_variance)
     total = forecast.total_variance
-    return Tile(name=name, value=powered(total), note="no unit; Vanilla adds none" if total else "none is added")
+    return Tile(name=name, value=powered(total), note="no unit; Vanilla adds none" if total else "none added")
 
 
 def tiles_html(model: TunerModel) -> str:
-    """Return the tiles in a row that wraps where the page is narrow, and what the prediction assumes."""
+    """Return the tiles in a row that wraps on a narrow page, and the assumptions of the prediction."""
     each = [
         f'<div style="{_BOX}">'
         f'<div style="font-size:12px">{html.escape(tile.name)}</div>'
@@ -82,16 +82,18 @@ def tiles_html(model: TunerModel) -> str:
         f'<div style="margin:0;font-size:12px;line-height:1.35">{_unbroken(tile.note)}</div></div>'
         for tile in tiles(model)
     ]
-    # Three by three, so that no line holds one alone: six in a row where the page is wide, else two rows of three.
-    threes = "".join(f'<div style="{_THREE}">{"".join(each[at : at + 3])}</div>' for at in range(0, len(each), 3))
+    # In groups of three, so that no tile is alone on a line: one row of six on a wide page, else two rows.
+    threes = "".join(
+        f'<div style="{_THREE}">{"".join(each[start : start + 3])}</div>' for start in range(0, len(each), 3)
+    )
     row = f'<div style="display:flex;flex-wrap:wrap;gap:8px;margin:4px 2px">{threes}</div>'
-    assumed = model.forecast.assumes
-    words = f'<p style="margin:0 2px">Assumes {html.escape(", ".join(assumed))}.</p>' if assumed else ""
+    assumptions = model.forecast.assumes
+    words = f'<p style="margin:0 2px">Assumes {html.escape(", ".join(assumptions))}.</p>' if assumptions else ""
     return f'<div role="status">{row}{words}</div>'
 
 
 def _unbroken(note: str) -> str:
-    """A note that wraps between its parts only, after a comma, where it lists several.
+    """Return a note as HTML that wraps only after the commas between its parts.
 
     Example:
         >>> _unbroken("a, b")

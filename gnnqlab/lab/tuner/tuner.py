@@ -1,4 +1,4 @@
-"""``gq.Tuner``: turn a knob, see what it would do, launch it, watch it."""
+"""``gq.Tuner``: change settings, see their predicted effect, launch a run, and follow it."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = ["Tuner"]
 
 
 class Tuner:
-    """Turn the settings of any system, and see predicted time, variance and bits at once; Train launches.
+    """Controls for the settings of any system, with immediate predictions of time, variance and bits; Train launches.
 
-    At the end of a notebook cell it shows the controls; where no kernel runs, the position as a figure. Everything on
-    the screen is a line of Python too: ``choose``, ``forecast``, ``train``, ``stop``, ``to_code``.
+    At the end of a notebook cell it shows the controls; without a kernel, the position as a figure. Every action on the
+    screen is a method too: ``choose``, ``forecast``, ``train``, ``stop``, ``to_code``.
 
     Args:
-        graph: a graph, or its name or path; if none is given one of 4000 nodes in four communities, on whose four
-            workers and two hosts every knob shows.
-        epochs: to train.
-        measure: time two short launched runs in the background, some seconds the first time; until then, or without,
-            predicted seconds are a guess.
-        training: what else `gnnqlab.configure` takes: ``seed``, ``lr``, ``dropout`` ...
-        **knobs: where to start: ``system`` (AdaQP by default) and what its recipe can be told, such as ``lam``,
+        graph: a graph, or its name or path; by default one of 4000 nodes in four communities, for which every knob has
+            an effect on four workers and two hosts.
+        epochs: number of epochs to train.
+        measure: True to time two short launched runs in the background, some seconds the first time; before, or
+            without, predicted seconds are an estimate.
+        training: further arguments of `gnnqlab.configure`: ``seed``, ``lr``, ``dropout`` ...
+        **knobs: initial position: ``system`` (AdaQP by default) and the settings of its recipe, such as ``lam``,
             ``group_size``, ``period``, ``widths``; ``workers``, ``model``, ``layers``, ``hidden``, ``link``.
 
     Raises:
@@ -62,55 +62,55 @@ class Tuner:
     # -- knobs ----------------------------------------------------------------------------------------------------
 
     presets = tuple(PRESETS)
-    """Names for `preset`."""
+    """Names of presets."""
 
     def choose(self, **changes: Any) -> Tuner:
-        """Turn some knobs, on the screen and of a run that trains too.
+        """Change some knobs, on the screen and of a training run too.
 
         Raises:
             ValueError: if a value is out of its range, or there is no such knob.
             TypeError: if a value is of the wrong kind.
         """
         self.model.choose(**changes)
-        return self._moved()
+        return self._follow()
 
     def preset(self, name: str) -> Tuner:
-        """Take λ, group size, period and widths of a preset; AdaQP if the system has no such settings.
+        """Apply λ, group size, period and bit-widths of a preset; switch to AdaQP if the system has no λ.
 
         Raises:
             ValueError: if there is no such preset.
         """
         self.model.preset(name)
-        return self._moved()
+        return self._follow()
 
     def reset(self) -> Tuner:
-        """Go back to where the tuner began."""
+        """Return to the initial position."""
         self.model.reset()
-        return self._moved()
+        return self._follow()
 
-    # -- answers --------------------------------------------------------------------------------------------------
+    # -- predictions ----------------------------------------------------------------------------------------------
 
     @property
     def config(self) -> RunConfig:
-        """The run that this position describes."""
+        """Configuration of a run with this position."""
         return self.model.config
 
     @property
     def forecast(self) -> Forecast:
-        """What is predicted for this position."""
+        """Prediction for this position."""
         return self.model.forecast
 
     @property
     def bits(self) -> dict[int, int]:
-        """Bit-width -> rows an epoch, as predicted."""
+        """Bit-width -> predicted rows per epoch."""
         return self.model.forecast.rows
 
     def to_code(self) -> str:
-        """Python that trains the same."""
+        """Return Python code that launches the same training."""
         return self.model.to_code()
 
     def show(self, *, dark: bool = False) -> FigureData:
-        """The position as a figure with the front's numbers, and what the run has shown."""
+        """Return the figure of the position and its measured run, with the numbers of the front."""
         return show_tuner(self.model, measured=self.session.measured, dark=dark)
 
     # -- runs -----------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class Tuner:
         return self.session.run
 
     def train(self) -> Run:
-        """Launch a run with this position; returns at once.
+        """Launch a run with this position, and return at once.
 
         Raises:
             RuntimeError: if a run of this tuner trains already.
@@ -139,7 +139,7 @@ class Tuner:
 
     @cached_property
     def panel(self) -> TunerPanel:
-        """Controls and figure."""
+        """Controls and figure, created at first use."""
         from gnnqlab.lab.tuner.panel import TunerPanel
 
         return TunerPanel(self.model, self.session, measure=self._measure)
@@ -150,18 +150,18 @@ class Tuner:
         return self.panel.box
 
     def __repr__(self) -> str:
-        now = self.model.settings
-        return f"Tuner({now})"
+        return f"Tuner({self.model.settings})"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         if shows_static():
             self.model.look(launched=self._measure)
             return self.show()._repr_mimebundle_()
-        return fallback_for(self.widget, repr(self), self.show if self.model.timed else None)  # a place is probed later
+        return fallback_for(self.widget, repr(self), self.show if self.model.timed else None)  # probed later
 
-    def _moved(self) -> Tuner:
+    def _follow(self) -> Tuner:
+        """Pass a change of the position to the panel, or to a run that trains."""
         if "panel" in self.__dict__:
-            self.panel.follow()  # passes it on to a run when the knobs rest
+            self.panel.follow()  # it passes the change to a run once the knobs rest
         else:
             self.session.steer()
         return self

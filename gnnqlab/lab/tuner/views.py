@@ -1,7 +1,7 @@
-"""The tuner's figure: six panels of one position, always of the same traces, so that a move changes values only.
+"""Figure of the tuner: six panels of one position, with fixed traces, so that an update changes values only.
 
-Time against variance with the chosen point; bits from worker to worker; rows by width; where an epoch goes; the bound
-of Theorem 3 by layer; epochs as they were measured beside the predicted one.
+Time against variance with the current point; bits between workers; rows by bit-width; time per epoch by phase; the
+bound of Theorem 3 by layer; measured epochs and the predicted one.
 """
 
 from __future__ import annotations
@@ -24,45 +24,45 @@ if TYPE_CHECKING:
 __all__ = ["HERE", "Measured", "Shown", "draw_tuner", "show_tuner", "values"]
 
 HERE = 1
-"""Which trace is the chosen point."""
+"""Index of the trace of the current point."""
 _TITLES = (
     "Time against variance",
     "Bits from worker to worker",
     "Rows by bit-width",
-    "Where an epoch goes",
+    "Time per epoch by phase",
     "Bound of Theorem 3",
     "Epochs of this run",
 )
-_BEFORE = "<br>predicted: {:.0f} ms<br>Train measures epochs;<br>each is a dot here"
-_HERE_SAYS = "%{x:.2f} ms, V %{y:.3g}<extra>you are here</extra>"
+_BEFORE = "<br>predicted: {:.0f} ms<br>Train shows measured<br>epochs as dots here"
+_HERE_HOVER = "%{x:.2f} ms, V %{y:.3g}<extra>current settings</extra>"
 _PATTERNS = ("", "/", "", "x", ".", "", "\\", "-", "|")
 _HATCH = {"size": 5, "solidity": 0.25, "fillmode": "overlay"}
 _MAP = (0.372, 0.596)
-"""Where the heat map stands across the figure: beyond it its bar, and room up to the next panel's words."""
+"""Left and right end of the heat map as shares of the figure; then follow its colour bar and a gap."""
 _BAR = {
     "ticks": "", "x": _MAP[1] + 0.008, "xanchor": "left", "y": 1, "yanchor": "top", "len": 0.42,
     "thickness": 9, "tickvals": [1, 8], "outlinewidth": 0,
 }  # fmt: skip
 _STATED = tuple(phase for phase in PHASES if phase.column != "assign_s")
-"""Phases of a usual epoch; what waits for messages is the wire of a forecast."""
+"""Phases of an epoch without assignment; waiting for messages is ``wire`` in a forecast."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What a launched run has shown so far."""
+    """Measurements of a launched run."""
 
     epochs: tuple[int, ...] = ()
     epoch_s: tuple[float, ...] = ()
-    """Seconds of each, assignment left out."""
+    """Seconds of each epoch without assignment."""
     phases: Mapping[str, float] | None = None
-    """Seconds of an epoch by phase, once the run has ended."""
+    """Seconds per epoch by phase, once the run has ended."""
     lam: float | None = None
-    """λ it was launched with."""
+    """λ of the run."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Shown:
-    """All numbers of the figure; every one may be missing yet."""
+    """All numbers of the figure, each of which may be unknown."""
 
     lams: tuple[float, ...] = ()
     front_s: tuple[float, ...] = ()
@@ -73,22 +73,22 @@ class Shown:
     pair_bits: NDArray[np.float64] | None = None
     rows: Mapping[int, int] | None = None
     vanilla: Mapping[str, float] | None = None
-    """Phases of Vanilla's epoch, seconds."""
+    """Seconds per epoch of Vanilla by phase."""
     phases: Mapping[str, float] | None = None
-    """The same of this setting."""
+    """Seconds per epoch of these settings by phase."""
     bounds: Mapping[int, float] | None = None
     """Layer from 0 -> bound."""
     measured: Measured = Measured()
-    caption: str = "Nothing is known yet: the graph is being probed."
+    caption: str = "No prediction yet: the graph is being probed."
 
     @classmethod
     def of(cls, model: TunerModel, *, measured: Measured | None = None, front: bool = True) -> Shown:
-        """Ask a model for all that is shown.
+        """Return the numbers of a model's position.
 
         Args:
-            model: at the position to show.
-            measured: of a run, if there is one.
-            front: whether to compute the front too, eleven forecasts where nothing was kept.
+            model: model with the position to show.
+            measured: measurements of a run, if there is one.
+            front: True to compute the front too, eleven forecasts if none is cached.
         """
         forecast = model.forecast
         line = model.front if front else []
@@ -111,7 +111,7 @@ class Shown:
 
 
 def values(shown: Shown) -> list[dict[str, Any]]:
-    """What every trace of the figure holds, in its order: plain lists of numbers and words."""
+    """Return the values of all traces in their order, as plain lists of numbers and words."""
     return [
         _front(shown),
         _here(shown),
@@ -124,10 +124,10 @@ def values(shown: Shown) -> list[dict[str, Any]]:
 
 
 def draw_tuner(shown: Shown, *, dark: bool = False) -> Figure:
-    """The whole figure.
+    """Draw the whole figure.
 
     Args:
-        shown: what is known.
+        shown: numbers of the figure.
         dark: colours for a dark page.
     """
     from plotly.subplots import make_subplots
@@ -135,8 +135,8 @@ def draw_tuner(shown: Shown, *, dark: bool = False) -> Figure:
     figure = make_subplots(
         rows=2, cols=3, subplot_titles=_TITLES, horizontal_spacing=0.115, vertical_spacing=0.2, row_heights=[0.5, 0.5]
     )
-    for looks, held in zip(_looks(dark), values(shown), strict=True):
-        figure.add_trace({**looks["trace"], **held}, row=looks["row"], col=looks["column"])
+    for style, data in zip(_styles(dark), values(shown), strict=True):
+        figure.add_trace({**style["trace"], **data}, row=style["row"], col=style["column"])
     finish(figure, title="", caption=shown.caption, dark=dark, height=600)
     figure.update_annotations(font_size=13)
     figure.update_annotations(selector={"text": _TITLES[1]}, x=sum(_MAP) / 2)
@@ -147,15 +147,16 @@ def draw_tuner(shown: Shown, *, dark: bool = False) -> Figure:
     axes = {
         (1, 1): ("predicted epoch (ms)", "gradient variance V (no unit)"),
         (1, 2): ("receiver", "sender"),
-        (1, 3): ("bits an element", "rows an epoch (%)"),
-        (2, 1): ("an epoch (ms)", ""),
+        (1, 3): ("bits per element", "rows per epoch (%)"),
+        (2, 1): ("ms per epoch", ""),
         (2, 2): ("layer", "bound of the variance"),
-        (2, 3): ("epoch", "an epoch (ms)"),
+        (2, 3): ("epoch", "ms per epoch"),
     }
     for (row, column), (x, y) in axes.items():
         figure.update_xaxes(title_text=x, title_standoff=6, title_font_size=11, row=row, col=column)
         figure.update_yaxes(title_text=y, title_standoff=4, title_font_size=11, row=row, col=column)
-    figure.update_yaxes(type="log", tickformat="~g", nticks=4, row=1, col=1)  # follows the knobs, in one size
+    # Plotly's own ticks, because the range follows the knobs.
+    figure.update_yaxes(type="log", tickformat="~g", nticks=4, row=1, col=1)
     figure.update_yaxes(autorange="reversed", showgrid=False, row=1, col=2)
     figure.update_xaxes(showgrid=False, domain=_MAP, row=1, col=2)
     figure.update_xaxes(type="category", row=1, col=3)
@@ -170,7 +171,7 @@ def draw_tuner(shown: Shown, *, dark: bool = False) -> Figure:
 
 
 def show_tuner(model: TunerModel, *, measured: Measured | None = None, dark: bool = False) -> FigureData:
-    """The figure with the front's numbers: what stays when no kernel runs."""
+    """Return the figure with the numbers of the front, for pages without a kernel."""
     return FigureData(draw_tuner(Shown.of(model, measured=measured), dark=dark), model.to_frame())
 
 
@@ -188,13 +189,13 @@ def _here(shown: Shown) -> dict[str, Any]:
         "x": [1e3 * shown.epoch_s] if known else [],  # type: ignore[operator]
         "y": [_positive(shown.variance)] if known else [],
         "customdata": [shown.lam] if known else [],
-        "hovertemplate": ("" if shown.lam is None else "λ %{customdata:.2f}: ") + _HERE_SAYS,
+        "hovertemplate": ("" if shown.lam is None else "λ %{customdata:.2f}: ") + _HERE_HOVER,
         "textposition": f"middle {_side(shown)}",
     }
 
 
 def _side(shown: Shown) -> str:
-    """Where there is room for words beside the point."""
+    """Return the side of the point on which its label fits."""
     if not shown.front_s or shown.epoch_s is None:
         return "right"
     return "right" if shown.epoch_s <= (min(shown.front_s) + max(shown.front_s)) / 2 else "left"
@@ -241,7 +242,7 @@ def _bounds(shown: Shown) -> dict[str, Any]:
 
 
 def _epochs(shown: Shown) -> list[dict[str, Any]]:
-    """Measured epochs, thinned out where there are many, and the predicted one as a line."""
+    """Return measured epochs, thinned if there are many, and the predicted one as a line."""
     measured = shown.measured
     step = max(1, len(measured.epochs) // 300)
     epochs, seconds = measured.epochs[::step], measured.epoch_s[::step]
@@ -255,12 +256,12 @@ def _epochs(shown: Shown) -> list[dict[str, Any]]:
 
 
 def _positive(value: float | None) -> float | None:
-    """A logarithm has no zero: noise that is none is not drawn."""
+    """Return a positive value, else None: zero variance cannot be drawn on a logarithmic axis."""
     return value if value is not None and value > 0 else None
 
 
-def _looks(dark: bool) -> list[dict[str, Any]]:
-    """Everything about the traces that does not change with the knobs."""
+def _styles(dark: bool) -> list[dict[str, Any]]:
+    """Return the settings of all traces that do not change with the knobs."""
     ink = "#e6e8ea" if dark else "#1f2328"
     orange, blue, green = OKABE_ITO["vermillion"], OKABE_ITO["sky" if dark else "blue"], OKABE_ITO["green"]
     hidden = {"showlegend": False}
@@ -283,18 +284,18 @@ def _looks(dark: bool) -> list[dict[str, Any]]:
             hovertemplate="λ %{customdata:.1f}: %{x:.2f} ms, V %{y:.3g}<extra></extra>", **hidden,
         ),
         at(
-            1, 1, type="scatter", mode="markers+text", text=["you are here"],
+            1, 1, type="scatter", mode="markers+text", text=["current"],
             textfont={"color": ink}, marker={"symbol": "star", "size": 15, "color": orange, "line": {"width": 1}},
             cliponaxis=False, **hidden,
         ),
         at(
             1, 2, type="heatmap", colorscale="Cividis", zmin=1, zmax=8, xgap=2, ygap=2, hoverongaps=False,
             texttemplate="%{text}", colorbar=_BAR,
-            hovertemplate="%{y} to %{x}: %{z:.2f} bits an element<extra></extra>",
+            hovertemplate="%{y} to %{x}: %{z:.2f} bits per element<extra></extra>",
         ),
         at(
             1, 3, type="bar", marker={"color": blue}, texttemplate="%{text}", textposition="outside", cliponaxis=False,
-            hovertemplate="%{y:.1f} % of the rows have width %{x}<extra></extra>", **hidden,
+            hovertemplate="%{y:.1f} % of the rows have %{x} bits<extra></extra>", **hidden,
         ),
         *bars,
         at(

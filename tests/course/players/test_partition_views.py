@@ -136,9 +136,9 @@ def test_a_small_cut_of_edges_shows_masters_and_copies() -> None:
     lines = [trace for trace in drawn.figure.data if trace.mode == "lines"]
     edges = (parts.graph.num_edges - parts.graph.num_nodes) // 2
     assert sum(len(trace.x) for trace in lines) == 3 * edges
-    with pytest.raises(ValueError, match="must be one of edges, got one of nodes; draw it by draw_partition"):
+    with pytest.raises(ValueError, match="needs a vertex-cut, got an edge-cut; use draw_partition"):
         draw_vertex_cut(gq.partition(course.ten_nodes(), course.Halves(), workers=2))
-    with pytest.raises(ValueError, match="at most 4 workers have a colour each, got 5"):
+    with pytest.raises(ValueError, match="for at most 4 workers, got 5"):
         draw_vertex_cut(gq.partition(course.ten_nodes(), gq.EBV(), workers=5))
 
 
@@ -169,7 +169,7 @@ def test_a_small_cut_shows_which_copies_are_on_several_hosts() -> None:
     assert {int(node) for trace in squares for node in trace.text} == wide != set()
     assert {node for node, hosts in drawn.frame["hosts"].items() if len(hosts) > 1} == wide
     words = ", ".join(map(str, sorted(wide)))
-    assert drawn.figure.layout.meta["caption"].endswith(f"On more than one of 2 hosts are {words}.")
+    assert drawn.figure.layout.meta["caption"].endswith(f"On more than one of 2 hosts: {words}.")
     assert any(trace.name == "edges of worker 2, host 1" for trace in drawn.figure.data)
     alone = draw_vertex_cut(gq.partition(course.ten_nodes(), gq.EBV(), hosts=2)).figure
     assert not any(trace.marker.symbol == "square" or "host" in trace.name for trace in alone.data), "a worker each"
@@ -244,9 +244,9 @@ def test_a_cell_of_the_heat_map_shows_the_rows_of_its_pair(controls) -> None:
     assert "a worker sends itself nothing" in view.said.value and view.model.receiver == 2
     view.receiver.value = 2
     view.sharing._source.clicked = {"trace": cells, "x": "2", "y": "1", "number": 3}
-    assert view.sender.value is None and "whose each node is" in view.map.layout["title"]["text"]
+    assert view.sender.value is None and "owner of each node" in view.map.layout["title"]["text"]
     view.show.value, view.receiver.value = "halo", 0
-    assert view.map.layout["title"]["text"].endswith("what worker 0 holds")
+    assert view.map.layout["title"]["text"].endswith("nodes and copies on worker 0")
     view.number.value = 2
     view.receiver.value = 1
     view.number.value = 1
@@ -256,7 +256,7 @@ def test_a_cell_of_the_heat_map_shows_the_rows_of_its_pair(controls) -> None:
 def test_views_are_those_that_the_cut_has(controls) -> None:
     view = controls(parts=2, bits=gq.Fixed(bits=4))
     view.show.value = "bits"
-    assert "4 bits 110, does not travel 10" in view.said.value
+    assert "4 bits 110, not sent 10" in view.said.value
     view.show.value = "error"
     assert "squared error" in view.map.layout["title"]["text"]
     view.partitioner.value = "EBV"

@@ -154,7 +154,7 @@ def test_a_gpu_knows_no_sender_and_all_messages_come_together() -> None:
 def test_what_is_missing_is_said() -> None:
     with pytest.raises(ValueError, match=r"got run run on 1 worker\(s\); launch one with workers=2"):
         RunWalk.of(Recorded([], [], workers=1))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="must be recorded to be looked at, got none; launch with timeline_every=5"):
+    with pytest.raises(ValueError, match="must be recorded to be shown, got none; launch with timeline_every=5"):
         RunWalk.of(Recorded([], []))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"one that was recorded, \[2\], got 3"):
         RunWalk.of(Recorded(spans(), sent()), 3)  # type: ignore[arg-type]

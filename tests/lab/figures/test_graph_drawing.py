@@ -107,5 +107,5 @@ def test_what_cannot_be_told_apart_is_refused() -> None:
     with pytest.raises(ValueError, match=f"at most {LARGEST} nodes, got {LARGEST + 20}"):
         draw_partition(gq.partition(large, gq.Random(), workers=2))
     many = gq.partition(gq.load("sbm:24,2,3"), gq.Random(), workers=5)
-    with pytest.raises(ValueError, match="at most 4 workers are drawn side by side, got 5"):
+    with pytest.raises(ValueError, match="at most 4 workers can be drawn side by side, got 5"):
         draw_shards(many)

@@ -70,9 +70,9 @@ def test_under_a_cut_of_edges_a_node_waits_for_its_own_sums() -> None:
         assert set(found.copies.get(node, ())) == holders[node] - {own}
         assert set(found.rows.get(node, ())) == holders[node] - {own}
     assert "waits for partial sums of worker" in found.say(next(iter(found.rows)))
-    with pytest.raises(ValueError, match="bits and errors are drawn of cuts of nodes"):
+    with pytest.raises(ValueError, match="bits and errors can be drawn for an edge-cut only"):
         draw(cut, "bits", bits=gq.Fixed(bits=2))
-    with pytest.raises(ValueError, match="got one of blocks"):
+    with pytest.raises(ValueError, match="got a cut into blocks"):
         waiting_of(gq.partition(GRAPH, gq.Contiguous(), workers=3))
 
 
@@ -193,11 +193,11 @@ def test_a_picture_has_the_pixels_that_it_was_given() -> None:
     ("asked", "error"),
     [
         ({"show": "class"}, r"show must be one of \('owner', 'halo', 'bits', 'error'\), got 'class'"),
-        ({"show": "bits"}, "show='bits' needs the widths, got none"),
-        ({"show": "error"}, "show='error' needs bits= to code in, or errors=, got neither"),
-        ({"worker": 1}, "worker= says whose copies are drawn"),
+        ({"show": "bits"}, "show='bits' needs bit-widths, got none"),
+        ({"show": "error"}, "show='error' needs bits= or errors=, got neither"),
+        ({"worker": 1}, "worker= selects a worker's copies"),
         ({"show": "halo", "worker": 3}, "worker must be one of 0 to 2, got 3"),
-        ({"pair": (1, 1)}, r"a pair is two different workers of 0 to 2, sender first, got \(1, 1\)"),
+        ({"pair": (1, 1)}, r"a pair must be two different workers of 0 to 2, sender first, got \(1, 1\)"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(parts, asked: dict[str, object], error: str) -> None:

@@ -71,9 +71,9 @@ def test_a_smooth_scale_errs_little() -> None:
 
 
 def test_pictures_of_another_kind_are_refused() -> None:
-    with pytest.raises(ValueError, match="must begin as PNG does"):
+    with pytest.raises(ValueError, match="must begin with PNG's signature"):
         pixels(b"GIF89a..")
-    with pytest.raises(ValueError, match="eight bits a channel"):
+    with pytest.raises(ValueError, match="must be 8-bit RGBA"):
         pixels(_file((2, 1, 8, 2, 0, 0, 0), [], zlib.compress(bytes(7))))
     with pytest.raises(ValueError, match=r"got filters \[4\]"):
         pixels(_written(2, 1, 6, 0, b"\x04" + bytes(8)))

@@ -110,7 +110,7 @@ def test_sweeps_are_of_finished_runs_that_are_asked_for(folder: Path) -> None:
 def test_a_button_shows_the_sweep_and_says_what_is_refused(folder: Path) -> None:
     panel = gq.runs(folder).browse().panel
     assert "3 runs as lines" in panel._sweep() and panel.figure.data[0]["type"] == "parcoords"
-    assert "fixed-bits" in panel.result.value and panel.buttons["Mattered"].tooltip
+    assert "fixed-bits" in panel.result.value and panel.buttons["Importance"].tooltip
     panel._do(panel._mattered)
     for thread in threading.enumerate():
         if thread.name == "gnnqlab runs":
@@ -124,7 +124,7 @@ def test_a_button_shows_the_sweep_and_says_what_is_refused(folder: Path) -> None
     [
         (grouped([]), "train_s", "a front needs at least one finished run, got none"),
         (grouped([]), "money", r"cost must be one of \['bytes_sent', 'train_s'\], got 'money'"),
-        (pd.DataFrame({"graph": ["a", "b"]}), "train_s", "scores of one graph can be compared, got a, b"),
+        (pd.DataFrame({"graph": ["a", "b"]}), "train_s", "runs of a front must be of one graph, got a, b"),
     ],
 )
 def test_what_cannot_be_drawn_is_said(table: pd.DataFrame, cost: str, text: str) -> None:

@@ -36,7 +36,7 @@ def test_the_picture_is_what_was_recorded() -> None:
     scores = run.records[run.records["rank"] == 0]["val_score"]
     assert list(traces["validation"].y) == pytest.approx(list(100 * scores))
     assert bundle.figure.layout.meta["caption"].startswith(
-        "Over the whole training 38 % of the rows stayed home; ε went"
+        "Over the whole training 38 % of the rows were skipped; ε went"
     )
     assert run.cache is not None and sent_by_layer(run.cache)[1].tolist() == [0.75, 0.5, 0.25]
     assert list(bundle.frame) == ["layer 0", "layer 1", "epsilon"]
@@ -53,7 +53,7 @@ def test_a_cache_with_another_rule_has_no_panel_of_epsilon() -> None:
 def test_a_comparison_draws_the_cache_of_the_run_that_is_asked_for() -> None:
     comparison = gq.compare([make_run(epochs=3), cached()])
     bundle = comparison.cache(1)
-    assert bundle.figure.layout.title.text == "What the cache of cdfgnn sends"
+    assert bundle.figure.layout.title.text == "Rows sent by the cache of cdfgnn"
     assert list(bundle.figure.data[0].y) == [100, 75, 50] and "Link: loopback" in bundle.figure.layout.meta["caption"]
     with pytest.raises(
         ValueError, match="must have a cache to be drawn, got vanilla without one; launch it with cache="
@@ -69,8 +69,8 @@ def test_a_run_that_was_looked_at_more_often_keeps_its_cache() -> None:
 def test_the_report_draws_each_cache_and_no_run_without_one(tmp_path: Path) -> None:
     none = replace(take(make_run("sylvie", epochs=3)), cache=cached().cache.head(0))  # type: ignore[union-attr]
     text = gq.compare([make_run(epochs=3), none, cached()]).report(tmp_path / "report.html").read_text()
-    assert text.count("What the cache") == text.count("What the cache of cdfgnn sends") > 0
-    assert "38 % of the rows stayed home" in text
+    assert text.count("sent by the cache") == text.count("Rows sent by the cache of cdfgnn") > 0
+    assert "38 % of the rows were skipped" in text
 
 
 def test_a_handle_of_a_folder_is_taken_with_its_cache(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_exposed_and_hidden_communication_is_told() -> None:
 def test_the_figure_has_the_path_over_all_parts_and_messages_between_lanes() -> None:
     shown = critical_path(two_workers()).draw(dark=True)
     drawn = {trace.name: trace for trace in shown.figure.data}
-    assert len(drawn["beside the path"].y) == 12
+    assert len(drawn["not on the path"].y) == 12
     assert list(drawn["message"].y) == ["worker 1", "worker 0", None]
     assert list(drawn["message"].x)[:2] == pytest.approx([4.0, 7.0])
     assert list(drawn["encode"].y) == ["worker 1"] and "central rows" not in drawn
@@ -103,7 +103,7 @@ def test_the_median_epoch_is_taken_and_one_that_was_not_recorded_refused() -> No
     assert critical_path(pd.concat(three)).epoch == 4
     with pytest.raises(ValueError, match=r"one that was recorded, \[2\], got 5"):
         critical_path(two_workers(), epoch=5)
-    with pytest.raises(ValueError, match="must be recorded to be looked at, got none"):
+    with pytest.raises(ValueError, match="must be recorded to be shown, got none"):
         critical_path(two_workers().head(0))
 
 

@@ -40,7 +40,7 @@ def test_a_run_counts_in_the_epochs_it_is_asked_to_and_draws_them(tmp_path):
     assert traffic.loc[traffic["direction"] == "backward", "entropy"].isna().all(), "float32 has no codes"
     assert list(bundle.frame.index) == ["forward, layer 0", "forward, layer 1"]
     caption = bundle.figure.layout.meta["caption"]
-    assert "No codes: backward (codec float32)." in caption and "Bits of an element's code" in caption
+    assert "No codes: backward (codec float32)." in caption and "Bits per element and entropy" in caption
 
 
 def test_bars_are_means_over_elements(tmp_path):
@@ -52,9 +52,9 @@ def test_bars_are_means_over_elements(tmp_path):
     figure = gq.compare([counted]).entropy().figure
     bars = {bar.name: list(bar.y) for bar in figure.data}
     assert bars == {"codes sent": [2.0, 2.0], "parameters sent": [1.0, 1.0], "entropy of the codes": [0.5, 0.5]}
-    assert figure.layout.yaxis.title.text == "bits an element"
+    assert figure.layout.yaxis.title.text == "bits per element"
     report = gq.compare([counted, run]).report(tmp_path / "report.html").read_text()
-    assert report.count("Bits sent beside what the codes say") > 0
+    assert report.count("Bits sent and entropy of the codes") > 0
 
 
 def test_a_run_that_counted_nothing_is_refused_with_its_codec():

@@ -15,14 +15,14 @@ def test_a_launched_run_brings_its_course_command_and_configuration(tmp_path: Pa
     folder = Folder(tmp_path, system="pipegcn")
     folder.write(range(20))
     page = gq.export(Run(folder.path), tmp_path / "new" / "report.html").read_text()
-    for words in ("From epoch to epoch", "Age of halo rows", "gnnqlab train", "Everything that was set", "loopback"):
+    for words in ("From epoch to epoch", "Staleness of halo rows", "gnnqlab train", "All settings", "loopback"):
         assert words in page, words
     assert Run(folder.path).export(tmp_path / "again.html").read_text() == page
 
 
 def test_several_runs_are_compared(tmp_path: Path) -> None:
     page = gq.export([make_run("vanilla"), make_run("adaqp", bits=2)], tmp_path / "two.html").read_text()
-    assert "Side by side" in page and "adaqp" in page and "From epoch to epoch" not in page
+    assert "<h2>Comparison</h2>" in page and "adaqp" in page and "From epoch to epoch" not in page
 
 
 def test_another_ending_or_no_run_is_refused(tmp_path: Path) -> None:

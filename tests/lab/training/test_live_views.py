@@ -29,7 +29,7 @@ def test_the_age_of_rows_is_shown_where_a_system_has_one(make: Callable[..., Fol
     model.poll()
     assert model.ages["staleness"][1].tolist() == [0, 1, 1, 0, 1]
     assert live_values(model)[-1] == {"x": [0, 1, 2, 3, 4], "y": [0, 1, 1, 0, 1]}
-    assert [note.text for note in draw_live(model).layout.annotations][-1] == "Age of halo rows"
+    assert [note.text for note in draw_live(model).layout.annotations][-1] == "Staleness of halo rows"
     plain = Folder(tmp_path / "other").read(range(5))
     assert plain.ages == {} and len(live_values(plain)) == len(live_values(model)) - 1
 
@@ -70,7 +70,7 @@ def test_one_worker_has_no_panels_of_messages(tmp_path: Path, workers: int) -> N
     figure = draw_live(model)
     of_messages = [trace for trace in figure.data if trace.type == "heatmap" or getattr(trace, "stackgroup", None)]
     assert bool(of_messages) == (workers > 1)
-    assert ("Bits an element" in [note.text for note in figure.layout.annotations]) == (workers > 1)
+    assert ("Bits per element" in [note.text for note in figure.layout.annotations]) == (workers > 1)
     assert ("One worker waits for no rows and sends none." in figure.layout.meta["caption"]) == (workers == 1)
     assert len(live_values(model)) == len(figure.data)
     assert len(list(figure.select_yaxes())) == (8 if workers > 1 else 4), "no empty axes"

@@ -123,7 +123,7 @@ def test_every_page_and_figure_says_which_link_it_was(link: str, noted: bool, tm
     assert f"link: {link}" in text
     captions = re.findall(r"<figcaption>(.*?)</figcaption>", text)
     assert captions and all(caption.endswith(f"Link: {link}.") for caption in captions)
-    assert ("slowed down to the rate of the link (paced)" in text) == noted
+    assert ("interface that was slowed down to the rate of the link (paced)" in text) == noted
     assert "share one machine (loopback)" not in text
     assert compare(runs).breakdown().figure.layout.meta["caption"].endswith(f"Link: {link}.")
 
@@ -137,9 +137,8 @@ def _with(config: RunConfig, folder: Path) -> str:
 def test_the_command_that_repeats_a_run_is_there(tmp_path: Path) -> None:
     config = configure("digits", system="adaqp", among=(2, 8), when="blocking", epochs=3)
     command = command_of(config)
-    assert command is not None and f'This command repeats it:</p><pre class="command" tabindex="0"><code>{command}' in (
-        _with(config, tmp_path)
-    )
+    shown = f'This command repeats the run:</p><pre class="command" tabindex="0"><code>{command}'
+    assert command is not None and shown in _with(config, tmp_path)
 
 
 @each("change", ["a changed axis", "a part of one's own"])
@@ -148,7 +147,7 @@ def test_a_run_that_no_command_makes_says_so(change: str, tmp_path: Path) -> Non
     if change == "a part of one's own":
         config = configure("digits", system=dataclasses.replace(fixed_bits(bits=8), bits=EightBits()))
     visible = _with(config, tmp_path)
-    assert "No command line makes this run" in visible and "gnnqlab train" not in visible
+    assert "No command can repeat this run" in visible and "gnnqlab train" not in visible
 
 
 def test_every_figure_has_its_place_its_words_and_its_numbers(page: _Page) -> None:
@@ -211,7 +210,7 @@ def test_runs_without_the_same_layer_get_a_figure_each(tmp_path: Path) -> None:
     runs[0].timeline = make_timeline(overlapped=False).assign(layer=0)
     runs[1].timeline = make_timeline(overlapped=True)
     text = report(tmp_path, *runs)
-    assert re.findall(r"<h3>([^<]*): who waits for whom</h3>", text) == [
+    assert re.findall(r"<h3>([^<]*): computation and waits</h3>", text) == [
         "Layer 1, forward, epoch 4", "Layer 2, forward, epoch 4",
     ]  # fmt: skip
 
@@ -230,7 +229,7 @@ def test_total_and_time_to_accuracy_come_first(number: int, tmp_path: Path) -> N
     cards = re.findall(r"<dt>([^<]*)</dt><dd class=\"value\">", text)
     assert [card.split(",")[0].split()[0] for card in cards] == ["Total", "To", "Test", "Bytes"]
     lines = re.findall(r'<tr><th scope="row">([^<]*)</th>', text)
-    assert lines[0] == "whole training" and "epoch (median)" in lines
+    assert lines[0] == "total time" and "epoch (median)" in lines
 
 
 def test_maps_side_by_side_have_one_scale(tmp_path: Path) -> None:

@@ -100,7 +100,9 @@ def test_what_the_seed_does_not_change_is_explained_whole(six: Sweep) -> None:
 
 
 def test_too_few_runs_are_refused(six: Sweep) -> None:
-    with pytest.raises(ValueError, match="needs at least 4 finished runs, got 3: of fewer, any setting explains most"):
+    with pytest.raises(
+        ValueError, match="needs at least 4 finished runs, got 3: with fewer, any setting explains most"
+    ):
         sweep((2, "gcn", 0.7, 1.0, 1.0), (4, "gcn", 0.8, 1.0, 2.0), (8, "gcn", 0.9, 1.0, 3.0)).mattered()
     with pytest.raises(ValueError, match="launch each setting with two seeds"):
         sweep(*((bits, "gcn", bits / 10, 1.0, 1.0) for bits in (1, 2, 4, 8))).mattered()

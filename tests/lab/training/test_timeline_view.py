@@ -100,7 +100,7 @@ def test_runs_side_by_side_show_the_same_epoch_and_say_which() -> None:
     assert {int(layer_timeline(each)["epoch"].iloc[0]) for each in (first, second)} == {4, 2}
     shown = timeline_chart({"in turn": first, "overlapped": second})
     assert set(shown.frame["epoch"]) == {4}
-    assert shown.figure.layout.title.text == "Layer 2, forward, epoch 4: who waits for whom"
+    assert shown.figure.layout.title.text == "Layer 2, forward, epoch 4: computation and waits"
     assert [note.text for note in shown.figure.layout.annotations] == ["in turn", "overlapped"]
 
 

@@ -66,7 +66,7 @@ def test_events_are_as_viewers_define_them(events: list[dict[str, Any]]) -> None
         if event["ph"] == "X" and event["cat"] == "part":
             assert {"layer", "direction", "epoch", "round"} <= set(event["args"])
     names = {(event["pid"], event["tid"]): event["args"]["name"] for event in events if event["name"] == "thread_name"}
-    words = ["schedule", "computing", "messages", "wire", "wire, beside (2)"]
+    words = ["schedule", "computing", "messages", "wire", "wire (2)"]
     assert names == {(rank, thread): words[thread - 1] for rank in (0, 1) for thread in range(1, 6)}
     processes = [event["args"]["name"] for event in events if event["name"] == "process_name"]
     assert processes == ["worker 0", "worker 1"]
@@ -126,7 +126,7 @@ def test_one_epoch_alone_another_file_and_what_is_refused(run: Run, tmp_path: Pa
         gq.export_trace(run, epoch=3)
     empty = Folder(tmp_path / "empty")
     empty.write(range(2))
-    with pytest.raises(ValueError, match="must be recorded to be looked at, got none; launch with timeline_every=5"):
+    with pytest.raises(ValueError, match="must be recorded to be shown, got none; launch with timeline_every=5"):
         gq.export_trace(Run(empty.path))
 
 

@@ -55,10 +55,10 @@ def model(known: TunerModel) -> TunerModel:
         ({"widths": ()}, ValueError, "widths must be some of .* tick at least one"),
         ({"widths": (5,)}, ValueError, "widths to choose from must be among"),
         ({"workers": 1}, ValueError, r"workers must lie in \[2, 8\], got 1"),
-        ({"workers": 3}, ValueError, "workers must be even to share 2 hosts, got 3; or choose link loopback"),
+        ({"workers": 3}, ValueError, "workers must be even on 2 hosts, got 3; or choose link loopback"),
         ({"model": "mlp"}, ValueError, "model must be one of"),
         ({"link": "fast"}, ValueError, "link must be a number with kbit, mbit or gbit"),
-        ({"speed": 3}, ValueError, r"a tuner has the knobs .*, got \['speed'\]"),
+        ({"speed": 3}, ValueError, r"knobs must be some of .*, got \['speed'\]"),
     ],
 )
 def test_a_bad_value_is_refused_and_nothing_changes(
@@ -121,7 +121,7 @@ def test_a_setting_answers_to_its_own_name_and_to_its_options(model: TunerModel)
     assert model.choose(boundary_share=0.5).told["p"] == 0.5 and model.forecast.bytes_sent > few
     with pytest.raises(ValueError, match=r"boundary_share must lie in \[0, 1\], got 2"):
         model.choose(p=2)
-    with pytest.raises(ValueError, match=r"a tuner has the knobs .*'boundary_share'.*, got \['lam'\]"):
+    with pytest.raises(ValueError, match=r"knobs must be some of .*'boundary_share'.*, got \['lam'\]"):
         model.choose(lam=0.5)
     with pytest.raises(ValueError, match="system must be one of"):
         model.choose(system="best")
@@ -197,12 +197,12 @@ def test_only_a_change_of_place_needs_another_probe(home: Path) -> None:
     model.choose(workers=3)
     assert not model.probed and model.forecast.pair_bits.shape == (3, 3) and asked == [2, 3]
     model.choose(workers=2)
-    assert model.probed and not model.timed and "first guess" in model.sentence
+    assert model.probed and not model.timed and "first estimate" in model.sentence
 
 
 def test_a_longer_period_loses_more_to_stale_widths(model: TunerModel) -> None:
     short, long = (model.choose(period=period) and model.stale_loss for period in (2, 100))
-    assert 0 <= short <= long and "growing old over 100 epochs" in model.sentence
+    assert 0 <= short <= long and "stale over 100 epochs" in model.sentence
 
 
 def test_the_code_does_the_same(model: TunerModel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ def test_words_in_place_of_numbers_are_refused_and_train_waits(tuner: Tuner) -> 
     tuner.choose(system="sylvie")
     thresholds, before = tuner.panel.controls["thresholds"], tuner.model.settings
     thresholds.box.value = "nine tenths"
-    assert "Thresholds must be numbers with commas between, got &#x27;nine tenths&#x27;" in thresholds._note.value
+    assert "Thresholds must be numbers separated by commas, got &#x27;nine tenths&#x27;" in thresholds._note.value
     assert tuner.panel.train.disabled and "Thresholds" in tuner.panel.train.tooltip
     assert tuner.model.settings == before
     thresholds.box.value = "0.5, 0.75, 0.875"

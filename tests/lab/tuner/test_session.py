@@ -63,8 +63,8 @@ def test_a_run_is_told_in_one_line(session: TunerSession) -> None:
     assert run.config == session.model.config and session.under_way
     run.train(7)
     words = session.sentence
-    assert "epoch 7/20 · 00:06 left · validation 90.0 % · measured 500.0 ms an epoch, guessed" in words
-    with pytest.raises(RuntimeError, match="one run at a time is launched from a tuner, got run .* under way; stop it"):
+    assert "epoch 7/20 · 00:06 left · validation 90.0 % · measured 500.0 ms per epoch, estimated" in words
+    with pytest.raises(RuntimeError, match="a tuner trains one run at a time, got run .* in progress; stop it"):
         session.train()
     session.stop()
     assert "stopped" in session.sentence and "left" not in session.sentence and not session.under_way
@@ -100,7 +100,7 @@ def test_a_run_of_other_settings_stands_beside_no_prediction(session: TunerSessi
     run.status = "finished"
     assert session.measured is not None and "other settings" not in session.sentence
     session.model.choose(lam=0.9)
-    assert session.measured is None and "of other settings than those chosen now" in session.sentence
+    assert session.measured is None and "with other settings than the current ones" in session.sentence
     session.model.choose(lam=0.1)
     assert session.measured is not None
     run.status = "running"

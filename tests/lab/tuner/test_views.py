@@ -45,7 +45,7 @@ def test_what_is_known_is_what_is_drawn() -> None:
     assert list(front["x"]) == pytest.approx([10, 12, 20]) and front["y"] == [30.0, 3.0, None], (
         "a logarithm has no zero"
     )
-    assert list(here["x"]) == [12.0] and here["customdata"] == [0.5] and here["text"] == ["you are here"]
+    assert list(here["x"]) == [12.0] and here["customdata"] == [0.5] and here["text"] == ["current"]
     (pairs,) = _by_kind(figure, "heatmap")
     assert pairs["z"] == [[None, 2.5], [8.0, None]] and pairs["text"] == [["", "2.5"], ["8.0", ""]]
     bars = _by_kind(figure, "bar")
@@ -61,7 +61,7 @@ def test_axes_have_names_and_units_and_the_figure_says_what_it_shows() -> None:
     layout = draw_tuner(SHOWN).to_dict()["layout"]
     titles = {name: axis["title"]["text"] for name, axis in layout.items() if "axis" in name and axis["title"]}
     assert len(titles) == 12 and titles["xaxis"] == "predicted epoch (ms)"
-    assert titles["yaxis3"] == "rows an epoch (%)"
+    assert titles["yaxis3"] == "rows per epoch (%)"
     assert layout["meta"] == {"caption": "All of it."}
 
 
@@ -100,7 +100,7 @@ def test_measured_epochs_stand_beside_the_predicted_one() -> None:
 def test_the_panel_of_epochs_says_what_will_stand_there() -> None:
     dots, line = draw_tuner(SHOWN).to_dict()["data"][-2:]
     assert not list(dots["x"]) and line["y"] == [12.0] * 3 and "mode" in line and "text" in line["mode"]
-    assert "".join(line["text"]).startswith("<br>predicted: 12 ms<br>Train measures epochs")
+    assert "".join(line["text"]).startswith("<br>predicted: 12 ms<br>Train shows measured")
     (dots, line) = draw_tuner(replace(SHOWN, measured=Measured(epochs=(1,), epoch_s=(0.01,)))).to_dict()["data"][-2:]
     assert list(dots["x"]) == [1] and not any(line["text"])
 

@@ -6,8 +6,8 @@ FAULTS = (
     Fault(
         name="a node waits for rows of its own worker's number",
         file="lab/figures/waiting.py",
-        before="sources[of == peer], peer) for peer",
-        after="sources[of == peer], shard.rank) for peer",
+        before="sources[owner == peer], peer) for peer",
+        after="sources[owner == peer], shard.rank) for peer",
         test="lab/figures/test_graph_map.py::test_a_node_waits_for_its_neighbours_elsewhere_and_for_no_others",
         why="the drawing looks the same, and says the wrong worker where the pointer rests",
     ),
@@ -100,7 +100,7 @@ FAULTS = (
         why="a few rows in eight bits would weigh like all others in one",
     ),
     Fault(
-        name="the shares of a cache are of the rows that stayed home",
+        name="the shares of a cache are of the rows that were skipped",
         file="lab/training/cache_view.py",
         before='return (sums["rows_sent"] / sums["rows_offered"])',
         after='return (1 - sums["rows_sent"] / sums["rows_offered"])',
@@ -238,8 +238,8 @@ FAULTS = (
     Fault(
         name="pixels get the colour before their own",
         file="lab/figures/static_image.py",
-        before="nearest[closer] = len(taken)",
-        after="nearest[closer] = len(taken) - 1",
+        before="nearest[closer] = len(palette)",
+        after="nearest[closer] = len(palette) - 1",
         test="lab/figures/test_static_image.py::test_of_more_colors_each_pixel_gets_the_nearest_that_is_kept",
         why="a figure looks nearly right, with rims of wrong colour round letters",
     ),
