@@ -1,4 +1,4 @@
-"""Kept measurements for people: one page with all of them, and README's table of systems."""
+"""Stored measurements as Markdown: a page with all of them, and the table of systems in README."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["END", "START", "page", "put_between", "summary"]
 
 START, END = "<!-- gnnqlab bench results --readme README.md -->", "<!-- end of what the command writes -->"
-"""Marks before and behind the table in README."""
+"""Marker lines before and after the table in README."""
 
 _HEAD = """# Figures
 
@@ -23,7 +23,7 @@ def page(tables: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the page as Markdown.
 
     Args:
-        tables: by name, as :func:`gnnqlab.results.load` returns them.
+        tables: name -> table, result of :func:`gnnqlab.results.load`.
     """
     return "\n".join([_HEAD, *(_section(name, table) for name, table in tables.items())])
 
@@ -53,7 +53,7 @@ def _section(name: str, table: Mapping[str, Any]) -> str:
 
 
 def _markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as a table of Markdown, a column for each name that any of them has."""
+    """Return rows as a Markdown table, with one column per name in any of them."""
     if not rows:
         return "No rows."
     columns = list(dict.fromkeys(name for row in rows for name in row))
@@ -62,17 +62,16 @@ def _markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the systems beside Vanilla as Markdown: those with every service beside Vanilla with every service.
+    """Compare the systems with Vanilla in a Markdown table; those with every service with Vanilla with every service.
 
-    A cell holds how many times as fast a whole training is, how many times sooner it has Vanilla's accuracy, and the
-    points of its test score beside Vanilla's with half their 95 % interval. Who did not get there with every seed says
-    with how many.
+    A cell has the speed-up of the whole training, the speed-up until Vanilla's accuracy, and the difference of test
+    scores in points with half its 95 % interval. If not every seed reached the accuracy, it has their number instead.
 
     Args:
-        rows: of the kept table ``systems``, as :func:`benchmarks.studies.systems.table` makes them.
+        rows: rows of the stored table ``systems``, see :func:`benchmarks.studies.systems.table`.
 
     Raises:
-        ValueError: if a case has no line of Vanilla to be held against.
+        ValueError: if a case has no row of Vanilla.
     """
     cases: dict[str, dict[str, Mapping[str, Any]]] = {}
     for row in rows:
@@ -90,7 +89,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
 def _cell(case: str, lines: Mapping[str, Mapping[str, Any]], name: str) -> str:
     rival_name = "vanilla+" if name.endswith("+") else "vanilla"
     if rival_name not in lines:
-        raise ValueError(f"{name} is held against {rival_name}, which {case!r} lacks; measure it with the others")
+        raise ValueError(f"{name} is compared with {rival_name}, which {case!r} lacks; measure it with the others")
     mine, rival = lines[name], lines[rival_name]
     return (
         f"{rival['value'] / mine['value']:.2f} ×, {_sooner(mine, rival)}, "
@@ -112,10 +111,10 @@ def _range(shares: Sequence[float]) -> str:
 
 
 def put_between(text: str, table: str) -> str:
-    """Return ``text`` with ``table`` between the two marks, in place of what stood there.
+    """Return ``text`` with ``table`` between the two marker lines, instead of the old content.
 
     Raises:
-        ValueError: if the marks do not stand there, once each and in this order.
+        ValueError: if the marker lines do not occur once each, in this order.
     """
     before, start, rest = text.partition(START)
     _, end, after = rest.partition(END)

@@ -153,7 +153,7 @@ def test_readmes_table_holds_those_with_every_service_against_vanilla_with_them(
     ]
     late = [*rows[:2], system_row(case, "x", 6.0, reached=1), system_row(case, "y", 6.0, there=float("nan"), reached=0)]
     assert [line.split(", ")[1] for line in summary(late).splitlines()[3:5]] == ["1 of 2", "never"]
-    with pytest.raises(ValueError, match=r"x\+ is held against vanilla\+, which '.*' lacks"):
+    with pytest.raises(ValueError, match=r"x\+ is compared with vanilla\+, which '.*' lacks"):
         summary([rows[0], rows[3]])
 
 
