@@ -1,4 +1,4 @@
-"""Kept measurements as Markdown: the page of results with its charts, the index of kept tables, and all rows."""
+"""Stored measurements as Markdown: the page of results with its charts, the index of kept tables, and all rows."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def _kept(name: str, table: Mapping[str, Any]) -> str:
 
 
 def _markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as a table of Markdown, a column for each name that any of them has."""
+    """Return rows as a Markdown table, with one column per name in any of them."""
     if not rows:
         return "No rows."
     columns = list(dict.fromkeys(name for row in rows for name in row))
@@ -213,7 +213,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     score in points with half its 95 % interval. If some seeds did not reach the accuracy, it holds how many did.
 
     Args:
-        rows: of the kept table ``systems``, as :func:`benchmarks.studies.systems.table` makes them.
+        rows: rows of the stored table ``systems``, see :func:`benchmarks.studies.systems.table`.
 
     Raises:
         ValueError: if a case has no row of the baseline.

@@ -53,9 +53,9 @@ def measure(name: str, *, repeats: int | None = None, **options: Any) -> dict[st
     """Run one measurement.
 
     Args:
-        name: which.
+        name: name of the measurement.
         repeats: interleaved repeats; the measurement's own number by default.
-        **options: what only this measurement takes.
+        **options: options of this measurement.
 
     Returns:
         ``{"bench", "machine", "rows"}``; a row is ``{"case", "figure", "value", "unit", "rival", "rival_value",
@@ -69,10 +69,10 @@ def measure(name: str, *, repeats: int | None = None, **options: Any) -> dict[st
     if name not in BENCHES:
         raise ValueError(f"bench must be one of {sorted(BENCHES)}, got {name!r}{near(name, BENCHES)}")
     function = getattr(importlib.import_module(BENCHES[name]), name)
-    taken = set(inspect.signature(function).parameters)
-    if "options" in taken:
-        taken |= {field.name for field in dataclasses.fields(Options)}
-    unknown = sorted(set(options) - taken)
+    parameters = set(inspect.signature(function).parameters)
+    if "options" in parameters:
+        parameters |= {field.name for field in dataclasses.fields(Options)}
+    unknown = sorted(set(options) - parameters)
     if unknown:
         raise ValueError(f"bench {name} takes no {unknown}; leave it out")
     rows = function(**options) if repeats is None else function(repeats=repeats, **options)
@@ -80,7 +80,7 @@ def measure(name: str, *, repeats: int | None = None, **options: Any) -> dict[st
 
 
 def shown(name: str, rows: list[dict[str, Any]]) -> list[dict[str, str]] | None:
-    """Return the table of a measurement that has one of its own, ``shown(rows)`` in its module; else ``None``."""
+    """Return the table of ``shown(rows)`` in a measurement's module, or ``None`` if it has no such function."""
     own = getattr(importlib.import_module(BENCHES[name]), "shown", None)
     found: list[dict[str, str]] | None = None if own is None else own(rows)
     return found

@@ -1,1 +1,1 @@
-"""What benchmarks share: repeats in turn, kept trainings, tables."""
+"""Common code of the benchmarks: interleaved repeats, stored trainings, tables."""

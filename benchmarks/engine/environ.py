@@ -1,4 +1,4 @@
-"""Environment variables for the processes that are started meanwhile."""
+"""Temporary environment variables, inherited by child processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["environ"]
 
 @contextmanager
 def environ(values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables until the end of the block, then put back what they were.
+    """Set variables for the duration of the block, then restore their old values.
 
     Example:
         >>> with environ({"GNNQLAB_EXAMPLE": "1"}):

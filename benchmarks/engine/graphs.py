@@ -1,4 +1,4 @@
-"""Where a measurement's graph lies on this machine."""
+"""Paths of the benchmarks' graphs on this machine."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["find_graph", "find_graphs", "graph_or_digits"]
 
 
 def find_graph(name: str) -> str | None:
-    """Return the path of ``NAME.npz`` among downloaded data or in ``shared/data``; generated graphs are their name.
+    """Return the path of ``NAME.npz`` in the data root or in ``shared/data``; a generated graph is its own name.
 
-    ``None`` if it is not here: a measurement leaves its rows out and says so.
+    ``None`` if there is no such file: a measurement then omits its rows and reports it.
 
     Example:
         >>> find_graph("sbm:60,3,6"), find_graph("no-such-graph")
@@ -26,12 +26,12 @@ def find_graph(name: str) -> str | None:
 
 
 def find_graphs(named: str | None, usual: Sequence[str], *, between: str) -> list[str]:
-    """Return the graphs that were named, or the usual ones that are here, or ``digits`` if none is.
+    """Return the named graphs, or the default ones that exist here, or ``digits`` if none does.
 
     Args:
-        named: names or paths.
-        usual: names.
-        between: separates the names.
+        named: names or paths, in one string.
+        usual: default names.
+        between: separator of the names.
 
     Example:
         >>> find_graphs("sbm:60,3,6;digits", [], between=";"), find_graphs(None, ["no-such-graph"], between=";")
@@ -43,7 +43,7 @@ def find_graphs(named: str | None, usual: Sequence[str], *, between: str) -> lis
 
 
 def graph_or_digits(named: str | None, usual: str) -> str:
-    """Return the path of the graph that was named, or of the usual one; ``digits`` where the latter is not here.
+    """Return the path of the named graph, or of the default one, or ``digits`` if the default does not exist here.
 
     Example:
         >>> graph_or_digits("sbm:60,3,6", "cora"), graph_or_digits(None, "no-such-graph")

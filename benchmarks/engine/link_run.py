@@ -1,7 +1,7 @@
-"""Trainings over a link between emulated hosts, measured in turn; and the same with every message left out.
+"""Interleaved trainings over a link between emulated hosts, and trainings without any message.
 
-The usual graph is a planted partition of 40 000 nodes, 2 000 000 edges and 256 features, of which METIS makes shares
-with 0.42 (two workers) and 0.71 (four) remote neighbours a node; AdaQP Table 1 has 0.42 and 0.63 for Reddit.
+The default graph is a planted partition of 40 000 nodes, 2 000 000 edges and 256 features; METIS parts of it have 0.42
+(two workers) and 0.71 (four) remote neighbours per node, compared with 0.42 and 0.63 for Reddit in AdaQP Table 1.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ __all__ = [
 ]
 
 ALONE = "computation alone"
-"""What a run without messages is called in tables."""
+"""Name of a run without messages in tables."""
 _COMPUTES = ["central_s", "marginal_s", "dense_s", "optimizer_s", "other_s"]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One run: medians over its settled epochs, in seconds."""
+    """Measurements of one run: medians over all epochs but the first, in seconds."""
 
     epoch_s: float
     comm_s: float
@@ -55,21 +55,21 @@ class Measured:
     label: str
     score: float
     coordination: float | None = None
-    """Share of wall-clock that SYLVIE's extraction and coordination took, if the system has them."""
+    """Share of wall-clock time of SYLVIE's extraction and coordination, if the system has them."""
     link_s: float = 0.0
-    """What the epoch's bytes, weight gradients included, take at the rate of a host's link."""
+    """Seconds of an epoch's bytes, including weight gradients, at the rate of a host's link."""
     epochs_s: tuple[float, ...] = ()
-    """Every settled epoch, as the slowest worker saw it."""
+    """Seconds of every epoch but the first, of the slowest worker."""
     links_s: tuple[float, ...] = ()
-    """What the bytes of each of these take at that rate."""
+    """Seconds of the bytes of each of these epochs at that rate."""
     training: RunResult | None = None
-    """The whole of it, from its first epoch to its score; none of a run without messages, which learns nothing."""
+    """Result of the whole training; ``None`` without messages, because nothing useful is learned."""
     wire_itself: float = float("nan")
-    """Wire time over bytes by the rate where the receiver was there first (:func:`wire_itself`)."""
+    """Wire time over the least time of the bytes, if the receiver posted first (:func:`wire_itself`)."""
 
 
 def usual_graph(nodes: int = 40_000) -> Graph:
-    """Return the graph that the figures are measured on, or one like it with another number of nodes."""
+    """Return the default graph, or a similar one with another number of nodes."""
     from gnnqlab.graph.generate import sbm
 
     name = f"sbm of {nodes} with 0.42 remote"
@@ -77,14 +77,14 @@ def usual_graph(nodes: int = 40_000) -> Graph:
 
 
 def measure_in_turn(configs: Mapping[str, RunConfig], repeats: int) -> dict[str, list[Measured]]:
-    """Train with each configuration once, then with each once more, and so on; says on stderr how far it is.
+    """Train with each configuration in turn, ``repeats`` times; report progress on stderr.
 
     Args:
-        configs: by name; that of ``ALONE`` is trained without messages.
-        repeats: how often.
+        configs: name -> configuration; ``ALONE`` is trained without messages.
+        repeats: number of runs of each configuration.
 
     Returns:
-        The runs of each name.
+        Name -> its runs.
     """
     found: dict[str, list[Measured]] = {}
     for number in range(repeats):
@@ -92,16 +92,16 @@ def measure_in_turn(configs: Mapping[str, RunConfig], repeats: int) -> dict[str,
             latest = measure_run(config, alone=name == ALONE)
             found.setdefault(name, []).append(latest)
             what = f"{config.model.name}, {config.workers} workers, repeat {number}: {name}"
-            print(f"{what} {latest.epoch_s:.3f} s an epoch", file=sys.stderr, flush=True)
+            print(f"{what} {latest.epoch_s:.3f} s per epoch", file=sys.stderr, flush=True)
     return found
 
 
 def measure_run(config: RunConfig, *, alone: bool = False) -> Measured:
-    """Train once, with the timeline of every epoch, and return what it took.
+    """Train once, with the timeline of every epoch, and return the measurements.
 
     Args:
-        config: of the run.
-        alone: leave every message out, and the link with them: what computation alone takes.
+        config: configuration of the run.
+        alone: omit every message and the link, to measure computation alone.
     """
     from gnnqlab.launch.local import launch
     from gnnqlab.launch.worker_target import FIT
@@ -112,7 +112,7 @@ def measure_run(config: RunConfig, *, alone: bool = False) -> Measured:
     config = replace(config, train=replace(config.train, timeline_every=1))
     fit = "benchmarks.engine.link_run:fit_alone" if alone else FIT
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
-        with launch(config, root=root, fit=fit) as run:  # the end of the block waits until the machine is quiet again
+        with launch(config, root=root, fit=fit) as run:  # leaving the block waits until the machine is idle again
             measured = _measured(run.wait(), config)
             return measured if alone else replace(measured, training=read_result(run))
 
@@ -122,7 +122,7 @@ def _measured(run: Any, config: RunConfig) -> Measured:
     from gnnqlab.train.records.evaluation_pauses import epoch_seconds
 
     summary, records = run.summary, run.records
-    settled = records[records["epoch"] > 0]
+    settled = records[records["epoch"] > 0]  # the first epoch includes set-up
     compute_s = settled.assign(all=settled[_COMPUTES].sum(axis=1)).groupby("epoch")["all"].max().median()
     epochs = settled.groupby("epoch")
 
@@ -136,7 +136,7 @@ def _measured(run: Any, config: RunConfig) -> Measured:
         comm_s=summary["comm_s"],
         quant_s=summary["quant_s"],
         compute_s=float(compute_s),
-        # What assignments held the slowest worker up for, shared out over the epochs that there were.
+        # Time by which assignments delayed the slowest worker, divided by the number of epochs.
         assign_s=float(records.groupby("rank")["assign_s"].sum().max()) / config.train.epochs,
         bytes_sent=summary["bytes_sent"],
         wire=wire_share(run.traffic, summary.get("link_bytes_per_s"), config.workers, summary["hosts"]),
@@ -153,17 +153,17 @@ def _measured(run: Any, config: RunConfig) -> Measured:
 
 
 def wire_share(traffic: pd.DataFrame, bytes_per_s: float | None, workers: int, hosts: int) -> float:
-    """Time that messages between hosts took, over their bytes by the rate of the link.
+    """Return the time of messages between hosts over the least time of their bytes at the rate of the link.
 
-    A message is timed from its receiver's post. Where the sender posts later than the receiver that is too long, and
-    too short for the message the other way by as much, unless that one came before its receiver posted: then it is not
-    too short by as much, and the mean is too long (:func:`wire_itself` has no such error).
+    A message is timed from its receiver's post. If the sender posts later than the receiver, this time is too long, and
+    that of the message in the opposite direction is too short by the same amount. If that message arrived before its
+    receiver posted, its error is smaller, and the mean is too long (:func:`wire_itself` has no such error).
 
     Args:
-        traffic: as ``run.traffic``; the first epoch is left out.
-        bytes_per_s: rate of each host's link; without one the answer is NaN.
-        workers: P.
-        hosts: hosts; consecutive ranks share one.
+        traffic: table as ``run.traffic``; the first epoch is excluded.
+        bytes_per_s: rate of each host's link; ``None`` returns NaN.
+        workers: number of workers P.
+        hosts: number of hosts; consecutive ranks share one.
     """
     if bytes_per_s is None:
         return float("nan")
@@ -183,37 +183,38 @@ def wire_share(traffic: pd.DataFrame, bytes_per_s: float | None, workers: int, h
 def wire_itself(
     timeline: pd.DataFrame, traffic: pd.DataFrame, bytes_per_s: float | None, workers: int, hosts: int
 ) -> float:
-    """Time from a host's first post of an exchange until its last message had come, over their bytes by the rate.
+    """Return the time from a host's first post to the arrival of its last message, over the least time of the bytes.
 
-    Workers of one machine share a clock, so a message is timed from its sender's post. When a message came that was
-    there before its receiver posted, nobody knows: such a host's messages are left out, with their bytes.
+    Workers of one machine share a clock, so a message is timed from its sender's post. The arrival of a message that
+    came before its receiver posted is unknown: all messages of such a host in that exchange are excluded.
 
     Args:
-        timeline: as ``run.timeline``, of every epoch.
-        traffic, bytes_per_s, workers, hosts: as for :func:`wire_share`.
+        timeline: table as ``run.timeline``, with every epoch.
+        traffic, bytes_per_s, workers, hosts: see :func:`wire_share`.
     """
     if bytes_per_s is None or timeline.empty or traffic.empty:
         return float("nan")
     place = ["epoch", "layer", "direction", "round"]
     posts = timeline[timeline["what"] == "post"].rename(columns={"rank": "sender", "start_s": "posted"})
-    came = timeline[timeline["what"] == "transfer"].rename(columns={"rank": "receiver", "peer": "sender"})
+    arrivals = timeline[timeline["what"] == "transfer"].rename(columns={"rank": "receiver", "peer": "sender"})
     sizes = traffic.assign(size=traffic["payload_bytes"] + traffic["param_bytes"])
     sizes = sizes.groupby([*place, "sender", "receiver"])["size"].sum().reset_index()
-    every = came.merge(posts[[*place, "sender", "posted"]]).merge(sizes)
+    every = arrivals.merge(posts[[*place, "sender", "posted"]]).merge(sizes)
     every = every.assign(source=every["sender"] * hosts // workers, late=every["start_s"] > every["posted"])
     every = every[(every["source"] != every["receiver"] * hosts // workers) & (every["epoch"] > traffic["epoch"].min())]
     each = every.groupby([*place, "source"]).agg(
-        late=("late", "max"), posted=("posted", "min"), come=("end_s", "max"), size=("size", "sum")
+        late=("late", "max"), posted=("posted", "min"), arrived=("end_s", "max"), size=("size", "sum")
     )
     each = each[~each["late"].astype(bool)]
-    return float((each["come"] - each["posted"]).sum() / (each["size"].sum() / bytes_per_s)) if len(each) else math.nan
+    seconds = (each["arrived"] - each["posted"]).sum()
+    return float(seconds / (each["size"].sum() / bytes_per_s)) if len(each) else math.nan
 
 
 # -- computation alone, in the workers ------------------------------------------------------------------------------
 
 
 def fit_alone(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Heartbeat) -> None:
-    """Train with every message of a training pass left out; what comes out is of no use but for its time."""
+    """Train without any message in training passes; only the time is meaningful, not the weights."""
     from gnnqlab.message.transport.transport import make_transport
     from gnnqlab.train.loop.fit import fit
 
@@ -224,7 +225,7 @@ def fit_alone(config: RunConfig, folder: Path, rank: int, workers: int, heartbea
 
 
 class Silent:
-    """Moves nothing."""
+    """Transport that sends nothing and receives zeros."""
 
     def post(
         self, send: Mapping[int, Tensor], receive: Mapping[int, Tensor], headers: Any = None, *, bounded: bool = False

@@ -1,4 +1,4 @@
-"""How far a long measurement is, on stderr."""
+"""Progress of a long measurement, on stderr."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """Counts what is done and estimates the time left.
+    """Counter of finished parts, with an estimate of the remaining time.
 
     Args:
-        number: of all.
+        number: number of all parts.
     """
 
     def __init__(self, number: int) -> None:
         self._number, self._done, self._began = number, 0, time.monotonic()
 
     def say(self, what: str) -> None:
-        """One more is done: say which, how many there are and the minutes left."""
+        """Count one more finished part, and print it with the numbers and the remaining minutes."""
         self._done += 1
         left_s = (time.monotonic() - self._began) / self._done * (self._number - self._done)
         text = f"{self._done} of {self._number}: {what}, about {left_s / 60:.0f} min left"

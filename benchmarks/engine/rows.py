@@ -1,4 +1,4 @@
-"""The form in which all measurements answer, and scores that are compared over the same seeds."""
+"""Rows of all result tables, and paired comparisons of scores over seeds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gnnqlab.theory.intervals import interval
 __all__ = ["LEAST_POINTS", "Difference", "cells", "counted", "half_interval", "paired", "row", "score_row"]
 
 LEAST_POINTS = 0.01
-"""Points below which a difference of scores is called no smaller: a ratio to less would say nothing."""
+"""Lower bound for a difference of scores in a denominator, in points: a ratio to less has no meaning."""
 
 
 def row(
@@ -29,13 +29,13 @@ def row(
     detail: str = "",
     **more: Any,
 ) -> dict[str, Any]:
-    """Return one row; it is reached if the ratio is at least the goal.
+    """Return one row; its goal is reached if the ratio is at least the goal.
 
     Args:
-        case, metric, rival: with ``contestant`` the identity of the row; none of them has a measured number in it.
-        value, unit, rival_value, ratio, goal: the numbers; the detail of a row without a value says why.
-        contestant: name of a system or a partitioner, where a case has several.
-        detail: measured text behind the metric, for instance a spread.
+        case, metric, rival: identity of the row, with ``contestant``; they contain no measured number.
+        value, unit, rival_value, ratio, goal: the numbers; for a row without a value, ``detail`` has the reason.
+        contestant: name of a system or a partitioner, if a case has several.
+        detail: measured text after the metric, for instance a range.
         **more: further columns.
 
     Example:
@@ -60,7 +60,7 @@ def row(
 
 
 def cells(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return measurements as a person reads them, a row each."""
+    """Return measurements as formatted text, one row each."""
 
     def number(value: Any) -> str:
         return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -88,12 +88,12 @@ class Difference:
 
     @property
     def certain(self) -> bool:
-        """Whether the interval leaves zero out."""
+        """True if the interval excludes zero."""
         return abs(self.points) > self.half
 
     @property
     def loss_at_most(self) -> float:
-        """Points that may be lost for certain at most: minus the interval's lower end, negative for a certain gain."""
+        """Largest loss in the interval, in points: minus its lower end, negative for a certain gain."""
         return self.half - self.points
 
     def __str__(self) -> str:
@@ -112,7 +112,7 @@ def paired(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
 
 
 def counted(seeds: int, first_seed: int = 0) -> str:
-    """Name the seeds of some trainings, as cases are called.
+    """Return the text for a number of seeds in the name of a case.
 
     Example:
         >>> counted(5), counted(5, 10)
@@ -143,26 +143,26 @@ def score_row(
     more: str = "",
     detail: str | None = None,
 ) -> dict[str, Any]:
-    """Return the row of a line's test score beside a rival's, with ``points`` and ``half_interval`` of the difference.
+    """Return the row of a test score compared with a rival's, with ``points`` and ``half_interval`` of the difference.
 
     Args:
-        case, name: of the row and its line.
+        case, name: case and contestant of the row.
         ours, theirs: scores in [0, 1] of the same seeds.
-        rival: name of the line that ``theirs`` are of.
-        ratio: by default that of the means.
-        goal: of the ratio.
-        more: stands behind the difference in the figure.
-        detail: stands behind the metric; by default the difference and ``more``.
+        rival: contestant with the scores ``theirs``.
+        ratio: ratio of the row; by default that of the means.
+        goal: least ratio.
+        more: text after the difference.
+        detail: text after the metric; by default the difference and ``more``.
     """
-    difference, mean, beside = paired(ours, theirs), statistics.fmean(ours), statistics.fmean(theirs)
+    difference, mean, rival_mean = paired(ours, theirs), statistics.fmean(ours), statistics.fmean(theirs)
     return row(
         case,
         "test score",
         100 * mean,
         "%",
         rival,
-        100 * beside,
-        mean / beside if ratio is None else ratio,
+        100 * rival_mean,
+        mean / rival_mean if ratio is None else ratio,
         goal,
         contestant=name,
         detail=f", {difference}{more}" if detail is None else detail,

@@ -1,7 +1,7 @@
-"""Bit-width assignment: the solver used in training beside the model for HiGHS that defines the problem.
+"""Bit-width assignment: the solver used in training, compared with HiGHS on the reference model of the problem.
 
-Instances are what messages make: pairs of uneven size, groups of 100 rows with a shorter last one, β falling within a
-pair over four orders of magnitude, links of uneven rate; one layer and direction.
+Instances resemble real messages: pairs of different sizes, groups of 100 rows with a shorter last one, β descending
+over four orders of magnitude within a pair, links of different rates; one layer and direction.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ __all__ = ["assigner", "instance"]
 
 LIMIT_S, LIMIT_GAP, SPEEDUP = 0.050, 1e-4, 100.0
 LARGE = (24, 500)
-"""Devices, groups a pair."""
+"""Devices, groups per pair."""
 SHARED = ((2, 200), (4, 50), (4, 100), (8, 30))
-"""Sizes that HiGHS is given too."""
+"""Sizes that HiGHS solves too."""
 HIGHS_LIMIT_S = 120.0
 GROUP_SIZE = 100
 
 
 def assigner(repeats: int = 7) -> list[dict[str, Any]]:
-    """Measure time and gap of the solver alone, and its time beside HiGHS's.
+    """Measure time and gap of the solver, and its speed-up over HiGHS.
 
     Returns:
         Rows as :func:`benchmarks.registry.measure` describes them.
@@ -41,7 +41,7 @@ def assigner(repeats: int = 7) -> list[dict[str, Any]]:
         print(f"bench assigner: no rival, cvxpy does not import ({error})", flush=True)
         return rows
     for workers, groups in SHARED:
-        rows += _beside_highs(workers, groups, repeats)
+        rows += _compared_with_highs(workers, groups, repeats)
     return rows
 
 
@@ -64,6 +64,7 @@ def instance(workers: int, groups: int, *, lam: float, transport: str = "ring", 
             number = groups if even else max(1, int(groups * generator.uniform(0.3, 1.0)))
             rows = np.full(number, GROUP_SIZE)
             rows[-1] = generator.integers(1, GROUP_SIZE + 1)
+            # Lognormal β with a factor per pair, descending as the assigner sorts rows, summed by group.
             beta = np.sort(generator.lognormal(0, 2, int(rows.sum())) * generator.lognormal(0, 1))[::-1]
             messages.append(Message(sender, receiver, rows, np.add.reduceat(beta, np.cumsum(rows) - rows)))
     cost = LinkCost.measured(workers, samples)
@@ -71,14 +72,14 @@ def instance(workers: int, groups: int, *, lam: float, transport: str = "ring", 
 
 
 def _timed(problem: Problem, repeats: int) -> tuple[list[float], Any]:
-    """Seconds of each solve, nothing kept from one to the next, and the last solution."""
+    """Return the seconds of each solve, without cached results, and the last solution."""
     from dataclasses import replace
 
     from gnnqlab.bits.assigner.solver import solve
 
     seconds, solution = [], solve(replace(problem))
     for _ in range(repeats):
-        fresh = replace(problem)
+        fresh = replace(problem)  # a new object has no cached properties
         start = time.perf_counter()
         solution = solve(fresh)
         seconds.append(time.perf_counter() - start)
@@ -102,7 +103,7 @@ def _alone(transport: str, repeats: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _beside_highs(workers: int, groups: int, repeats: int) -> list[dict[str, Any]]:
+def _compared_with_highs(workers: int, groups: int, repeats: int) -> list[dict[str, Any]]:
     from gnnqlab.bits.assigner.reference import solve_reference
 
     rows = []
@@ -119,6 +120,6 @@ def _beside_highs(workers: int, groups: int, repeats: int) -> list[dict[str, Any
             row(case, "assignment", took, "s", "HiGHS MILP by cvxpy", highs.seconds, highs.seconds / took, SPEEDUP)
         )
         ratio = highs.objective / solution.objective if solution.objective else 1.0
-        beside = ("HiGHS MILP, gap 1e-4", highs.objective, ratio)
-        rows.append(row(case, "objective", solution.objective, "1", *beside, detail=f", gap {solution.gap:.1e}"))
+        rival = ("HiGHS MILP, gap 1e-4", highs.objective, ratio)
+        rows.append(row(case, "objective", solution.objective, "1", *rival, detail=f", gap {solution.gap:.1e}"))
     return rows

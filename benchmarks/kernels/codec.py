@@ -1,14 +1,14 @@
-"""The message codec beside the memory it has to move: memcpy, ``index_select`` and plain torch operations.
+"""The message codec compared with memcpy, ``index_select`` and plain PyTorch operations.
 
-Encoding gathers half of the rows of a matrix that no cache holds: *ascending*, as a shard's send list is, and
-*shuffled*, the worst case. Decoding scatters as many rows into a halo whose rows start at multiples of 64 bytes.
-CDFGNN's linear codes are decoded like the others, so that they stand among the encoders alone; rotated ones have a
-row beside memcpy both ways.
+Encoding gathers half of the rows of a matrix larger than any cache: *ascending*, as in a shard's send list, and
+*shuffled*, the worst case. Decoding scatters the rows into a halo whose rows start at multiples of 64 bytes.
+CDFGNN's linear codes are decoded like the others, so only their encoder is measured; rotated codes are compared with
+memcpy in both directions.
 
-The framework's own row-wise codes, ``torch.ops.quantized.embedding_bag_{2bit,4bit,byte}_prepack`` and ``_unpack``,
-stand beside ours of 2, 4 and 8 bits. They round to the nearest code, without noise and biased; they take and
-give whole matrices, so they neither gather nor scatter; and a row of theirs fills whole bytes: 602 columns have none.
-All figures count the float32 bytes of the messages, so memcpy's is what a second copy of them would cost.
+Codes of 2, 4 and 8 bits are also compared with PyTorch's row-wise codes,
+``torch.ops.quantized.embedding_bag_{2bit,4bit,byte}_prepack`` and ``_unpack``. These round to the nearest code, without
+noise and with bias; they convert whole matrices, so they neither gather nor scatter; and their rows fill whole bytes,
+which excludes 602 columns. All rates count the float32 bytes of the messages, so memcpy is the cost of a second copy.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = ["codec"]
 FLOATS = 1 << 25
 """Elements of the source matrix: 128 MiB."""
 
-# Encoding against memcpy, by instruction set.
+# Encoding compared with memcpy, by instruction set.
 ENCODE_GOALS = {"avx512": {64: 0.75, 256: 1.1, 602: 0.8}, "avx2": {64: 0.65, 256: 0.95, 602: 0.8}, "scalar": {}}
-GATHER_GOALS = {64: 1.5, 256: 1.5}  # against index_select
-DECODE_GOALS = {128: {1: 2.0, 2: 2.0}, 256: {1: 2.2, 2: 2.0}}  # against memcpy, by threads
-ROTATED_GOALS = {"avx512": 0.5, "avx2": 0.35, "scalar": None}  # encoding against memcpy, D = 256, one thread
+GATHER_GOALS = {64: 1.5, 256: 1.5}  # compared with index_select
+DECODE_GOALS = {128: {1: 2.0, 2: 2.0}, 256: {1: 2.2, 2: 2.0}}  # compared with memcpy, by threads
+ROTATED_GOALS = {"avx512": 0.5, "avx2": 0.35, "scalar": None}  # encoding compared with memcpy, D = 256, one thread
 TORCH_GOAL = 15.0
 PREPACK = {2: "2bit", 4: "4bit", 8: "byte"}  # bits of a code: its word in torch.ops.quantized.embedding_bag_*
 PREPACK_GOAL = 3.0
@@ -40,10 +40,10 @@ SETTINGS: dict[str, Any] = {"seed": 1, "epoch": 0, "stream": 0}
 
 @by_threads()
 def codec(repeats: int = 15) -> list[dict[str, Any]]:
-    """Measure with one thread and with two pinned ones (where there are two cores).
+    """Measure with one thread and with two pinned ones (if there are two cores).
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them; values in GB/s of float32 message bytes.
+        Rows, see :func:`benchmarks.registry.measure`; values in GB/s of float32 message bytes.
     """
     rows = []
     for columns in (64, 128, 256, 602):
@@ -180,7 +180,7 @@ def _encoders(x: Tensor, rows: Tensor, bits: int) -> list[Callable[[], object]]:
 
 
 def _prepackable(columns: int, widths: tuple[int, ...]) -> list[int]:
-    """The widths that the framework has for so many columns: it fills whole bytes alone."""
+    """Return the bit-widths that PyTorch supports for this number of columns: rows must fill whole bytes."""
     return [bits for bits in widths if bits in PREPACK and columns * bits % 8 == 0]
 
 
@@ -189,7 +189,7 @@ def _prepack_name(bits: int, step: str = "prepack") -> str:
 
 
 def _quantized_op(bits: int, step: str) -> Callable[[Tensor], Tensor]:
-    """The framework's ``embedding_bag_*_prepack`` or ``_unpack`` of so many bits."""
+    """Return PyTorch's ``embedding_bag_*_prepack`` or ``_unpack`` for a bit-width."""
     import torch
 
     op: Callable[[Tensor], Tensor] = getattr(torch.ops.quantized, f"embedding_bag_{PREPACK[bits]}_{step}")
@@ -197,7 +197,7 @@ def _quantized_op(bits: int, step: str) -> Callable[[Tensor], Tensor]:
 
 
 def _encode_in_torch(x: Tensor, rows: Tensor, bits: int, chunk: int = 2048) -> list[Tensor]:
-    """The same result but for its noise, by torch operations in place on pieces that fit the cache."""
+    """Encode with PyTorch operations, in place, on chunks that fit the cache; equal to our codes up to the noise."""
     import torch
 
     packed, levels, per_byte = [], 2**bits - 1, 8 // bits
@@ -212,10 +212,10 @@ def _encode_in_torch(x: Tensor, rows: Tensor, bits: int, chunk: int = 2048) -> l
 
 
 def _aligned_rows(count: int, columns: int) -> Tensor:
-    """Zeros whose rows start at multiples of 64 bytes."""
+    """Return zeros ``(count, columns)`` whose rows start at multiples of 64 bytes."""
     import torch
 
     stride = -(-columns // 16) * 16
-    block = torch.zeros(count * stride + 16)
+    block = torch.zeros(count * stride + 16)  # 16 floats of slack to align the first row
     first = -(block.data_ptr() // 4) % 16
     return block[first : first + count * stride].view(count, stride)[:, :columns]

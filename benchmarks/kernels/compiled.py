@@ -1,10 +1,10 @@
-"""What the CUDA compiler says of every kernel, without a GPU: registers, spills, and the warps that fit.
+"""Resource usage of every CUDA kernel by the compiler's report, without a GPU: registers, spills, occupancy.
 
-It is told while the library is built and kept beside it as ``libgnnqlab_cuda.txt``; what is not there is compiled, and
-kept in ``build/compiled`` under a checksum of the compiler and the sources.
+The build stores the report next to the library as ``libgnnqlab_cuda.txt``; sources that are missing in it are compiled,
+and their reports cached in ``build/compiled`` under a checksum of the compiler and the sources.
 
-Warps count against the 65 536 registers and 64 warps (Ampere, Hopper) of a multiprocessor; shared memory is not
-looked at.
+Occupancy is limited by the 65 536 registers and 64 warps (Ampere, Hopper) of a multiprocessor; shared memory is
+ignored.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ __all__ = ["FILES", "Resources", "compile_file", "compiled_kernels", "kernels_of
 
 SOURCES = Path(__file__).parents[2] / "cuda_ext"
 FILES = sorted(path.name for path in SOURCES.glob("cuda/*.cu") if path.name != "library.cu")
-"""Sources with kernels; empty where the package was installed without its sources."""
+"""Sources with kernels; empty if the package was installed without its sources."""
 REPORT = "libgnnqlab_cuda.txt"
 REGISTERS, WARPS, WARP_SIZE, BLOCK_WARPS = 65_536, 64, 32, 8
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What one kernel takes."""
+    """Resources of one kernel."""
 
     kernel: str
     registers: int
     stack_bytes: int
     spilled_bytes: int
-    """Stored and loaded again."""
+    """Bytes of spill stores and loads."""
 
     @property
     def occupancy(self) -> float:
-        """Share of a multiprocessor's warps that can be there at once; registers come by 8 a thread.
+        """Share of a multiprocessor's warps that can be resident; registers are allocated in units of 8 per thread.
 
         Example:
             >>> Resources("k", registers=65, stack_bytes=0, spilled_bytes=0).occupancy  # 3 blocks of 8 warps, of 64
@@ -57,7 +57,7 @@ class Resources:
 
 
 def parse(report: str, architecture: str = "") -> list[Resources]:
-    """Return the kernels of a report of ``ptxas -v``, of one architecture if one is named."""
+    """Return the kernels in a report of ``ptxas -v``, of all architectures or of one."""
     pattern = re.compile(
         r"Compiling entry function '(\w+)' for 'sm_"
         + (architecture or r"\w+")
@@ -72,36 +72,36 @@ def parse(report: str, architecture: str = "") -> list[Resources]:
 
 
 def kernels_of(file: str, architecture: str = "90", *, report: Path | None = None) -> list[Resources]:
-    """Return what the kernels of one source take, as told when the library was built, else by compiling it now.
+    """Return the resources of one source's kernels from the report of the build, else by compiling it now.
 
     Args:
-        file: of `FILES`.
-        architecture: as in ``sm_90``.
-        report: kept by the build; the one beside the library by default.
+        file: one of `FILES`.
+        architecture: number, as in ``sm_90``.
+        report: report of the build; by default the one next to the library.
 
     Raises:
-        RuntimeError: if it is not there, and there is no ``nvcc`` either, or it fails.
+        RuntimeError: if there is no report and ``nvcc`` is missing or fails.
     """
     path = library_path(REPORT) if report is None else report
-    if _is_of_today(path):
+    if _is_current(path):
         for part in path.read_text(encoding="utf-8").split("# ")[1:]:
             if part.startswith(f"{file}.o\n") and (kernels := parse(part, architecture)):
                 return kernels
     return compile_file(file, architecture)
 
 
-def _is_of_today(report: Path) -> bool:
-    """Whether a report is there and no source has changed since."""
+def _is_current(report: Path) -> bool:
+    """Return True if a report exists and no source has changed since."""
     sources = [path for folder in ("core", "cuda") for path in (SOURCES / folder).iterdir()] if FILES else []
     return report.is_file() and all(path.stat().st_mtime <= report.stat().st_mtime for path in sources)
 
 
 def compile_file(file: str, architecture: str = "90") -> list[Resources]:
-    """Compile one source for an architecture, throw the code away and return what its kernels take.
+    """Compile one source for an architecture, discard the code and return the resources of its kernels.
 
     Args:
-        file: of `FILES`.
-        architecture: as in ``sm_90``: 80 is the A100's, 90 the H100's, 100 the B200's.
+        file: one of `FILES`.
+        architecture: number, as in ``sm_90``: 80 for the A100, 90 for the H100, 100 for the B200.
 
     Raises:
         RuntimeError: if there is no ``nvcc``, or it fails.
@@ -114,16 +114,16 @@ def compile_file(file: str, architecture: str = "90") -> list[Resources]:
     if report.is_file():
         return parse(report.read_text(encoding="utf-8"))
     command += ["-I", str(SOURCES), str(SOURCES / "cuda" / file), "-o", "/dev/null"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RuntimeError(f"nvcc must compile {file} for sm_{architecture}, got\n{done.stderr[-2000:]}")
+    process = subprocess.run(command, capture_output=True, text=True)
+    if process.returncode != 0:
+        raise RuntimeError(f"nvcc must compile {file} for sm_{architecture}, got\n{process.stderr[-2000:]}")
     report.parent.mkdir(parents=True, exist_ok=True)
-    write_text(report, done.stderr)
-    return parse(done.stderr)
+    write_text(report, process.stderr)
+    return parse(process.stderr)
 
 
 def _checksum(command: Sequence[str], file: str) -> str:
-    """Return a checksum of what decides a report: compiler, options, the source, and all headers."""
+    """Return a checksum of everything that a report depends on: compiler, options, the source, and all headers."""
     version = subprocess.run([command[0], "--version"], capture_output=True, text=True, check=True).stdout
     found = hashlib.sha256("\0".join([version, *command]).encode())
     headers = [path for path in SOURCES.rglob("*") if path.suffix in (".h", ".cuh")]
@@ -133,14 +133,14 @@ def _checksum(command: Sequence[str], file: str) -> str:
 
 
 def compiled_kernels(architecture: str = "90", *, files: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return what the compiler says of the kernels: ``registers``, ``stack (B)``, ``spilled (B)``, ``occupancy (%)``.
+    """Tabulate the kernels' ``registers``, ``stack (B)``, ``spilled (B)`` and ``occupancy (%)`` by the compiler.
 
     Args:
-        architecture: as in ``sm_90``.
-        files: of `FILES`; all by default.
+        architecture: number, as in ``sm_90``.
+        files: some of `FILES`; all by default.
 
     Returns:
-        By ``kernel``; empty where there is no ``nvcc`` or no source.
+        By ``kernel``; empty without ``nvcc`` or sources.
     """
     import pandas as pd
 
@@ -172,6 +172,6 @@ def _demangled(names: Sequence[str]) -> list[str]:
     tool = shutil.which("cu++filt") or shutil.which("c++filt")
     if tool is None or not names:
         return list(names)
-    done = subprocess.run([tool], input="\n".join(names), capture_output=True, text=True, timeout=60)
-    lines = done.stdout.splitlines()
-    return lines if done.returncode == 0 and len(lines) == len(names) else list(names)
+    process = subprocess.run([tool], input="\n".join(names), capture_output=True, text=True, timeout=60)
+    lines = process.stdout.splitlines()
+    return lines if process.returncode == 0 and len(lines) == len(names) else list(names)

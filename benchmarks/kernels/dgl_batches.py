@@ -1,8 +1,8 @@
-"""DGL's mini-batch loop on several workers: its sampler, its layers on blocks, gradients summed by PyTorch's DDP.
+"""DGL's mini-batch loop on several workers: its sampler, its layers on blocks, gradients all-reduced by PyTorch's DDP.
 
-The loop of DGL's examples for several devices, in float32. It trains on the nodes that ours trains on, batch by batch,
-so steps are alike. One thing in it is ours: the way by which features come from their owners, in float32. DGL has its
-own in server processes beside the workers alone, and would be compared with these.
+The loop of DGL's examples for several devices, in float32. It trains on the same nodes as ours, batch by batch, so
+steps are comparable. Only the remote feature store is ours, in float32: DGL's own runs in server processes in addition
+to the workers, and their time would be compared instead.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ __all__ = ["DglLoop"]
 
 
 class DglLoop:
-    """One worker of DGL's loop; ``torch.distributed`` must be initialised if there are several.
+    """Worker of DGL's loop; ``torch.distributed`` must be initialized if there are several.
 
     Args:
         graph: the whole structure, labels and split.
-        features: the way to feature rows.
+        features: remote store of feature rows.
         model: ``gcn``, ``graphsage``, or ``gat`` of one head.
         settings: seed, learning rate and weight decay.
-        batches: fanouts and size.
-        rank: this worker, of ``workers``.
+        batches: fan-outs and batch size.
+        rank: number of this worker, of ``workers``.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class DglLoop:
 
         torch.manual_seed(settings.seed)
         dgl.seed(settings.seed + rank)
-        with suppress(AttributeError):  # of DGL versions that have no threads to set
+        with suppress(AttributeError):  # missing in some DGL versions
             dgl.utils.set_num_threads(torch.get_num_threads())
         self.features, self._labels, self._multi_label = features, graph.labels, graph.multi_label
         self.structure, self._workers = structure_of(graph), workers
@@ -67,27 +67,27 @@ class DglLoop:
         self._optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay)
 
     def epoch(self, epoch: int) -> float:
-        """Take a step for every batch with a node for each worker; return this worker's part of the mean loss."""
+        """Take one step for every batch with a node per worker; return this worker's part of the mean loss."""
         total = 0.0
         self.model.train()
         for number in range(self.batches.steps):
             seeds, size = self.batches.share(epoch, number)
             if size < self._workers:
-                continue  # DDP waits for a gradient of every worker
+                continue  # DDP needs a gradient of every worker, so all skip the step
             inputs, _, blocks = self._sampler.sample_blocks(self.structure, seeds)
             x = self.features.fetch(inputs, epoch * self.batches.steps + number)
             self._optimizer.zero_grad()
-            with warnings.catch_warnings():  # of DGL about types of storage that PyTorch gave up
+            with warnings.catch_warnings():  # DGL uses deprecated storage types of PyTorch
                 warnings.simplefilter("ignore")
                 loss = self._loss(self._summing(x, blocks), self._labels[seeds])
-            (loss * (self._workers / size)).backward()  # type: ignore[no-untyped-call]  # DDP takes the mean of workers
+            (loss * (self._workers / size)).backward()  # type: ignore[no-untyped-call]  # DDP averages over workers
             self._optimizer.step()
             total += float(loss.detach())
         return total / self.batches.num_train
 
     @property
     def gradient_bytes(self) -> int:
-        """Bytes that every worker puts into the sum of gradients in a step."""
+        """Bytes that every worker adds to the gradient all-reduce in a step."""
         return 4 * sum(each.numel() for each in self.model.parameters())
 
     @torch.no_grad()
@@ -98,7 +98,7 @@ class DglLoop:
         return out
 
     def close(self) -> None:
-        """Nothing runs beside it."""
+        """Do nothing: there are no background threads."""
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         if self._multi_label:

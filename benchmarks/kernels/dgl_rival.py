@@ -1,8 +1,8 @@
-"""The rival of whole epochs: GCN, GraphSAGE and GAT of ``dgl.nn``, on dense features or stored values of sparse ones.
+"""Rival for whole epochs: GCN, GraphSAGE and GAT of ``dgl.nn``, on dense features or on stored values of sparse ones.
 
-DGL's layers take dense rows. Where these are 99.6 % zeros their first product is most of an epoch, which says nothing
-of the layers; so there is a second rival whose first product is ``torch.sparse.mm`` over the stored values, and whose
-sums are DGL's own. Both are the same function of the same weights.
+DGL's layers take dense rows. If 99.6 % of them are zeros, the first product dominates the epoch and hides the layers;
+so there is a second rival with ``torch.sparse.mm`` over the stored values as first product, and DGL's aggregations.
+Both compute the same function of the same weights.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["DglTraining", "Rival", "as_csr", "structure_of"]
 
 
 class Rival(nn.Module):
-    """The stack of layers that ours trains, of ``dgl.nn``.
+    """Our model as a stack of ``dgl.nn`` layers.
 
     Args:
-        structure: the graph as DGL has it.
+        structure: the graph as a DGL graph.
         model: ``gcn``, ``graphsage``, or ``gat`` of one head.
-        settings: width, depth and dropout.
+        settings: hidden size, depth and dropout.
         num_features, num_classes: columns in and out.
-        sparse: features come as a sparse CSR tensor.
+        sparse: True if features are a sparse CSR tensor.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Rival(nn.Module):
             self.convolutions[0] = first(self.convolutions[0], widths[1])
 
     def forward(self, h: Tensor, blocks: Sequence[Any] | None = None) -> Tensor:
-        """Return logits: over the whole structure, or over DGL's blocks, one for each layer."""
+        """Return logits: over the whole structure, or over DGL's blocks, one per layer."""
         for index, convolution in enumerate(self.convolutions):
             if index > 0:
                 h = functional.dropout(h, self.p, self.training)
@@ -66,7 +66,7 @@ class Rival(nn.Module):
 
 
 class _SparseGraphConv(nn.Module):
-    """``GraphConv`` behind a sparse product: scaling rows by degrees and projecting them change places."""
+    """``GraphConv`` after a sparse product; projection and scaling by degrees commute."""
 
     def __init__(self, dense: Any, width: int) -> None:
         from dgl.nn.pytorch import GraphConv
@@ -82,7 +82,7 @@ class _SparseGraphConv(nn.Module):
 
 
 class _SparseSAGEConv(nn.Module):
-    """``SAGEConv``, its two projections sparse products; it projects before it sums where rows are wide, as here."""
+    """``SAGEConv`` with two sparse products as projections, before the aggregation, as DGL does for wide rows."""
 
     def __init__(self, dense: Any, _: int) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class _SparseSAGEConv(nn.Module):
 
 
 def structure_of(graph: Graph) -> Any:
-    """Return the graph as DGL has it, its formats made."""
+    """Return the graph as a DGL graph, with all formats built."""
     import dgl
 
     destination = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.in_degrees)
@@ -109,7 +109,7 @@ def structure_of(graph: Graph) -> Any:
 
 
 def as_csr(graph: Graph) -> Tensor:
-    """Return sparse features as a sparse CSR tensor of PyTorch's.
+    """Return sparse features as a sparse CSR tensor of PyTorch.
 
     Raises:
         ValueError: if the features are dense.
@@ -118,21 +118,21 @@ def as_csr(graph: Graph) -> Tensor:
 
     rows = graph.features
     if not isinstance(rows, SparseRows):
-        raise ValueError("features must be sparse to be taken by their stored values, got dense ones")
-    facts = (rows.indptr.long(), rows.indices.long(), rows.values)
-    with warnings.catch_warnings():  # that the format is new
+        raise ValueError("features must be sparse for a product of stored values, got dense ones")
+    csr = (rows.indptr.long(), rows.indices.long(), rows.values)
+    with warnings.catch_warnings():  # PyTorch warns that CSR is a beta feature
         warnings.simplefilter("ignore")
-        return torch.sparse_csr_tensor(*facts, rows.shape, check_invariants=True)
+        return torch.sparse_csr_tensor(*csr, rows.shape, check_invariants=True)
 
 
 class DglTraining:
-    """A training of ``dgl.nn`` that is called as a :class:`gnnqlab.train.loop.trainer.Trainer` is.
+    """Training of ``dgl.nn`` layers with the interface of :class:`gnnqlab.train.loop.trainer.Trainer`.
 
     Args:
-        graph: whole.
-        settings: of the model; ``gcn``, ``graphsage``, or ``gat`` of one head.
-        seed: of weights and dropout, which DGL draws itself.
-        lr: of Adam.
+        graph: the whole graph.
+        settings: settings of the model; ``gcn``, ``graphsage``, or ``gat`` of one head.
+        seed: seed of weights and dropout, which DGL draws itself.
+        lr: learning rate of Adam.
     """
 
     def __init__(self, graph: Graph, settings: ModelSettings, *, seed: int, lr: float) -> None:
@@ -160,6 +160,6 @@ class DglTraining:
 
     @torch.no_grad()
     def evaluate(self, epoch: int) -> Scores:
-        """Return the scores of the weights as they are."""
+        """Return the scores of the current weights."""
         self.network.eval()
         return self.objective.scores(self.network(self.features), distributed=False)

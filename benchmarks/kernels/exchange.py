@@ -1,15 +1,14 @@
-"""One whole exchange between two workers, float32 beside 1, 2, 4 and 8 bits, over a 1 Gbit link.
+"""One whole exchange between two workers over a 1 Gbit link: 1, 2, 4 and 8 bits compared with float32.
 
-Each worker sends half of its rows to the other: encode, post, wait, decode into the halo, through the channels that
-training uses, with headers and checksums; what these cost is measured beside it. The workers stand on emulated hosts,
-and once more on the loopback for information. Each has one core of its own and, where that is allowed, comes before
-other processes, since one slice of processor time of somebody else is a third of a 2-bit exchange. A figure is the
-median over repeats, in which all cases take turns, of the slower worker.
+Each worker sends half of its rows to the other: encode, post, wait, decode into the halo, through the channels of
+training, with headers and checksums; the cost of these is measured separately. The workers run on emulated hosts, and
+on the loopback for information. Each has its own core and, if allowed, real-time priority, because one time slice of
+another process is a third of a 2-bit exchange. A figure is the median over interleaved repeats, of the slower worker.
 
-Wire time stands beside the bytes over the goodput of a plain socket, measured in the same run. Gloo's
-``all_to_all_single`` posts sends before receives: a worker that comes a little later than the other announces that it
-can receive behind its own message, so the two messages cross one after the other. Hence the rival of every case is
-float32 over the transport that moves it fastest.
+Wire time is compared with the bytes over the goodput of a plain socket, measured in the same run. Gloo's
+``all_to_all_single`` posts sends before receives: a worker that is slightly late announces its receive only after its
+own message, so the two messages are transferred one after another. Hence the rival of every case is float32 over the
+transport that is fastest for it.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ CASES = {"float32": (32, "float32")} | {
     for bits in (1, 2, 4, 8)
     for parameters in ("float32", "bfloat16")
 }
-"""Name -> bit-width and type of Z and S."""
+"""Name -> bit-width, and type of zero-point Z and scale S."""
 BARE_OF = {f"{name}, no header": name for name in ("float32", "2 bit, float32 parameters")}
 BARE = {name: CASES[of] for name, of in BARE_OF.items()}
-"""The same without the header that goes ahead of a message, and without its checksum."""
+"""Cases without the header of a message and its checksum."""
 TRANSPORTS = ("direct", "ring", "all-to-all")
 TIME_GOALS = {name: 11.0 for name in CASES if name.startswith("2 bit")}
 WIRE_GOAL = 1 / 1.10
@@ -57,10 +56,10 @@ _LIMIT_S = 600
 
 
 def exchange(repeats: int = 9, num_rows: int = 40_000, link: str = LINK) -> list[dict[str, Any]]:
-    """Measure the exchange of ``num_rows`` rows a side; about a minute on two cores.
+    """Measure the exchange of ``num_rows`` rows per worker; takes about a minute on two cores.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them.
+        Rows, see :func:`benchmarks.registry.measure`.
     """
     from gnnqlab.launch.emulated import EmulatedHosts, available
 
@@ -80,7 +79,7 @@ def exchange(repeats: int = 9, num_rows: int = 40_000, link: str = LINK) -> list
 
 
 def _rows(place: str, results: dict[str, Any], num_rows: int, goodput: float | None) -> list[dict[str, Any]]:
-    """Every case beside float32 over the transport that moves float32 fastest, and beside the bytes it moves."""
+    """Compare every case with float32 over the fastest transport, and with the least time of its bytes."""
     lines = []
     seconds = results["seconds"]
     best = min(seconds, key=lambda transport: median(seconds[transport]["float32"]["whole"]))
@@ -95,32 +94,32 @@ def _rows(place: str, results: dict[str, Any], num_rows: int, goodput: float | N
             if name != "float32":
                 detail = f" ({spread(whole)}; {codec} ms; rival {spread(plain)})"
                 goal = None if goodput is None else TIME_GOALS.get(name)
-                lines.append(_beside(case, name, whole, f"float32, {best}", median(plain), goal, detail))
+                lines.append(_seconds_row(case, name, whole, f"float32, {best}", median(plain), goal, detail))
             if goodput is not None:
                 least, detail = results["bytes"][name] / goodput, f" ({spread(wire)})"
                 lines.append(
-                    _beside(case, f"wire time of {name}", wire, "bytes over goodput", least, WIRE_GOAL, detail)
+                    _seconds_row(case, f"wire time of {name}", wire, "bytes over goodput", least, WIRE_GOAL, detail)
                 )
         for name, plain_name in BARE_OF.items():
             whole, bare = measured[plain_name]["whole"], measured[name]["whole"]
             detail = f" ({spread(whole)}; rival {spread(bare)})"
             lines.append(
-                _beside(case, f"{plain_name} with header", whole, "without header", median(bare), None, detail)
+                _seconds_row(case, f"{plain_name} with header", whole, "without header", median(bare), None, detail)
             )
     return lines
 
 
-def _beside(
+def _seconds_row(
     case: str, metric: str, ours: list[float], rival: str, rival_s: float, goal: float | None, detail: str
 ) -> dict[str, Any]:
-    """Return the row of the median of seconds beside those of a rival."""
+    """Return the row of the median of seconds compared with those of a rival."""
     return row(case, metric, median(ours), "s", rival, rival_s, rival_s / median(ours), goal, detail=detail)
 
 
 def _two_workers(
     repeats: int, num_rows: int, transports: tuple[str, ...], hosts: EmulatedHosts | None
 ) -> dict[str, Any]:
-    """Run both workers, on the emulated hosts or here, and return what worker 0 reports."""
+    """Run both workers, on the emulated hosts or in this network, and return the report of worker 0."""
     print(f"bench exchange: {hosts.link if hosts else 'loopback'}", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(prefix="gnnqlab-exchange-") as folder, contextlib.ExitStack() as running:
         workers = []
@@ -145,7 +144,7 @@ def _two_workers(
         codes = [worker.poll() for worker in workers]
         if any(code != 0 for code in codes):
             raise RuntimeError(
-                f"both workers must finish within {_LIMIT_S} s, got exit codes {codes}; their errors are above"
+                f"both workers must finish within {_LIMIT_S} s, got exit codes {codes}; see their errors above"
             )
         results: dict[str, Any] = json.loads(Path(folder, "results.json").read_text())
         return results
@@ -164,7 +163,7 @@ def _work(folder: str, rank: int, repeats: int, num_rows: int, transports: list[
     store = dist.FileStore(str(Path(folder, "store")), 2)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=datetime.timedelta(seconds=60))
     seconds, sizes = _measure(rank, repeats, num_rows, transports)
-    # Each part's slower worker, and whether both came first.
+    # The slower worker of each part, and real-time priority only if both workers have it.
     everything = torch.tensor([seconds[transport][name] for transport in seconds for name in (*CASES, *BARE)])
     dist.all_reduce(everything, dist.ReduceOp.MAX)
     both_ahead = torch.tensor(int(ahead))
@@ -182,7 +181,7 @@ def _work(folder: str, rank: int, repeats: int, num_rows: int, transports: list[
 
 
 def _take_core(rank: int) -> bool:
-    """Stay on one core; return whether this process comes before others there."""
+    """Pin this process to one core; return True if it gets real-time priority there."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[rank % len(cores)]})
     with contextlib.suppress(OSError):
@@ -194,7 +193,7 @@ def _take_core(rank: int) -> bool:
 def _measure(
     rank: int, repeats: int, num_rows: int, transports: list[str]
 ) -> tuple[dict[str, dict[str, list[list[float]]]], dict[str, int]]:
-    """Return, of each transport and case, seconds of every part in every repeat, and bytes of each case."""
+    """Return the seconds of every part and repeat, by transport and case, and the bytes of each case."""
     import torch
     import torch.distributed as dist
 
@@ -216,13 +215,13 @@ def _measure(
     sizes = {}
     for epoch in range(-1, repeats):
         for (transport, name), channel in channels.items():
-            dist.barrier()
+            dist.barrier()  # both workers begin together, or one would wait for the other in the exchange
             clock.clear()
             wire_s = channel.wire_s
             began = time.perf_counter()
             channel.post(x, halo, epoch=max(epoch, 0)).decode()
             whole = time.perf_counter() - began
-            if epoch >= 0:  # the first round connects, allocates and lets TCP find its window
+            if epoch >= 0:  # the first round connects, allocates and opens TCP's congestion window
                 parts = {**clock, "whole": whole, "wire": channel.wire_s - wire_s}
                 seconds[transport][name].append([parts[part] for part in PARTS])
             else:
@@ -233,7 +232,7 @@ def _measure(
 
 
 def plan_between(rank: int, num_rows: int) -> Plan:
-    """Half of the rows of each worker's ``2 * num_rows`` go to the other, ascending, as in a shard's send list."""
+    """Return a plan that sends half of each worker's ``2 * num_rows`` rows, ascending as in a shard's send list."""
     import torch
 
     from gnnqlab.partition.plan import Plan, Route
@@ -280,5 +279,5 @@ if __name__ == "__main__":
     parser.add_argument("folder")
     parser.add_argument("rank", type=int)
     parser.add_argument("settings", type=json.loads)
-    given = parser.parse_args()
-    _work(given.folder, given.rank, **given.settings)
+    arguments = parser.parse_args()
+    _work(arguments.folder, arguments.rank, **arguments.settings)

@@ -1,10 +1,10 @@
-"""The CUDA kernels beside what bounds them, on the GPU at hand.
+"""CUDA kernels compared with their bounds, on the GPU of this machine.
 
-The codec counts the bytes that it must read and write and stands beside a device copy that moves as many; sums stand
-beside cuSPARSE as `torch.sparse` calls it, with the CSR matrix built once, 32-bit indices and the output reused. All
-seconds come from events on the current stream, contestants in turn. Products of int8 codes stand beside float32,
-bfloat16 and the framework's own of int8; dense ones have the widths of TANGO's Fig. 12. Codes are kept where a line
-does not say that quantizing is inside.
+The codec's compulsory bytes are compared with a device copy of the same size; aggregations with cuSPARSE as called by
+`torch.sparse`, with the CSR matrix built once, 32-bit indices and a reused output. All seconds are measured by events
+on the current stream, with contestants interleaved. Products of int8 codes are compared with float32, bfloat16 and
+PyTorch's int8 products; dense ones have the dimensions of TANGO's Fig. 12. Codes are computed before the measurement
+unless a line states that quantizing is inside.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ATTENTION_GRAPH = (50_000, 2_300_000)
 COPY_GOAL, NOISE_GOAL = 0.8, 5.0
 SUM_GOALS = {"float32": 1.2, "int8": 1.8}
 GEMM_GOALS = {256: 2.2, 512: 2.5}
-"""Of a dense product with quantizing inside beside the framework's float32."""
+"""Columns -> least speed-up of a dense product with quantizing inside, over PyTorch's float32."""
 HEADS = 4
 SETTINGS: dict[str, Any] = {"seed": 1, "epoch": 0, "stream": 0}
 
@@ -43,7 +43,7 @@ def gpu(repeats: int = 15) -> list[dict[str, Any]]:
     """Measure codec, noise, sums, attention and products of int8 codes on the first CUDA device.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them; the device's name is in the case.
+        Rows, see :func:`benchmarks.registry.measure`; the device's name is in the case.
 
     Raises:
         RuntimeError: if there is no CUDA device or its kernels were not built.
@@ -75,7 +75,7 @@ def _missing() -> str | None:
 
 
 def _of(kernel: str, variant: str, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add the two columns by which charts group and name the rows of one case."""
+    """Add the columns ``kernel`` and ``variant``, used by charts to group and name rows."""
     return [line | {"kernel": kernel, "variant": variant} for line in lines]
 
 
@@ -88,7 +88,7 @@ def _code_rows(adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
 
 
 def event_seconds(contestants: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
-    """Seconds on the device of each contestant's runs: two warm-ups each, then all in turn, ``repeats`` times."""
+    """Return device seconds of each contestant's runs: two warm-ups each, then all interleaved, ``repeats`` times."""
     import torch
 
     for run in [*contestants.values()] * 2:
@@ -101,7 +101,7 @@ def event_seconds(contestants: Mapping[str, Callable[[], object]], repeats: int)
             run()
             after.record()
             pairs[name].append((before, after))
-    torch.cuda.synchronize()
+    torch.cuda.synchronize()  # once at the end: waiting after each run would add launch latency to the next
     return {name: [a.elapsed_time(b) / 1e3 for a, b in events] for name, events in pairs.items()}
 
 
@@ -127,8 +127,8 @@ def _codec_rows(repeats: int) -> list[dict[str, Any]]:
             "index_select": functools.partial(torch.index_select, x, 0, chosen, out=gathered),
         }
         for bits, payload in payloads.items():
-            given = (bits, None, payload, params)
-            contestants[f"encode {bits} bit"] = functools.partial(encode_rows, x, chosen, chosen, *given, **SETTINGS)
+            output = (bits, None, payload, params)
+            contestants[f"encode {bits} bit"] = functools.partial(encode_rows, x, chosen, chosen, *output, **SETTINGS)
             decode = functools.partial(decode_rows, payload, params, bits, None, gathered)
             contestants[f"decode {bits} bit"] = functools.partial(decode, places)
             contestants[f"decode {bits} bit, added"] = functools.partial(decode, places, accumulate=True)
@@ -138,6 +138,7 @@ def _codec_rows(repeats: int) -> list[dict[str, Any]]:
         case, found = f"codec, D = {columns}, {count} of {num_rows} rows", []
         for bits, payload in payloads.items():
             packed, floats = payload.numel() + params.numel() * 4, count * columns * 4
+            # Compulsory bytes: float32 rows, codes with parameters, and int64 row numbers (and noise ids).
             moved = {
                 f"encode {bits} bit": floats + packed + 2 * chosen.numel() * 8,
                 f"decode {bits} bit": floats + packed + chosen.numel() * 8,
@@ -147,8 +148,8 @@ def _codec_rows(repeats: int) -> list[dict[str, Any]]:
                 value = size / median(seconds[name]) / 1e9
                 metric, detail = f"{name}, bytes read and written", f" ({spread(seconds[name])})"
                 goal = None if "added" in name else COPY_GOAL
-                beside = ("device copy", copied, value / copied, goal)
-                found.append(row(case, metric, value, "GB/s", *beside, detail=detail))
+                rival = ("device copy", copied, value / copied, goal)
+                found.append(row(case, metric, value, "GB/s", *rival, detail=detail))
             name = f"encode {bits} bit"
             found += pair_rows(case, seconds, [Pair(name, name, "index_select", "index_select float32")])
         lines += _of("codec", f"D = {columns}", found)
@@ -156,7 +157,7 @@ def _codec_rows(repeats: int) -> list[dict[str, Any]]:
 
 
 def _noise_rows(repeats: int) -> list[dict[str, Any]]:
-    """Noise where it is used, inside of encoding, beside drawing as many numbers and then encoding in PyTorch."""
+    """Measure noise generated inside the encoder, compared with drawing it first and encoding in PyTorch."""
     import torch
 
     from gnnqlab.kernels.codec.rows import encode_rows
@@ -191,16 +192,16 @@ def _sum_rows(name: str, adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
     from gnnqlab.kernels.sparse.aggregate import quantize_rows, spmm
 
     case = f"sums, power law, {name}: {adj.num_rows} nodes, {adj.num_edges} edges, D = {COLUMNS}"
-    there = adj.to(DEVICE)
+    on_device = adj.to(DEVICE)
     x = torch.randn(adj.num_rows, COLUMNS, device=DEVICE)
     narrow, codes, out, rival_out = x.bfloat16(), quantize_rows(x), torch.empty_like(x), torch.empty_like(x)
-    turned = there.transposed
+    turned = on_device.transposed
     contestants: dict[str, Callable[[], object]] = {
-        "float32": lambda: spmm(there, x, out=out),
-        "float32, backward": lambda: spmm(there, x, transposed=True, out=out),
-        "bfloat16": lambda: spmm(there, narrow, out=out),
-        "int8": lambda: spmm(there, codes, out=out),
-        "cuSPARSE": cusparse(there, x, rival_out),
+        "float32": lambda: spmm(on_device, x, out=out),
+        "float32, backward": lambda: spmm(on_device, x, transposed=True, out=out),
+        "bfloat16": lambda: spmm(on_device, narrow, out=out),
+        "int8": lambda: spmm(on_device, codes, out=out),
+        "cuSPARSE": cusparse(on_device, x, rival_out),
         "cuSPARSE, backward": cusparse(turned, x, rival_out),
     }
     pairs = []
@@ -212,40 +213,40 @@ def _sum_rows(name: str, adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
 
 
 def cusparse(adj: Adjacency, x: Tensor, out: Tensor) -> Callable[[], Tensor]:
-    """The framework's product with nothing built anew in a call: 32-bit indices, the matrix and the output reused."""
+    """Return a call of PyTorch's sparse product with everything prebuilt: 32-bit indices, matrix and output reused."""
     import warnings
 
     import torch
 
     assert adj.weights is not None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch calls its CSR matrices a beta state
+        warnings.simplefilter("ignore")  # PyTorch warns that CSR is a beta feature
         shape = (adj.num_rows, adj.num_columns)
         matrix = torch.sparse_csr_tensor(adj.indptr.int(), adj.indices, adj.weights, shape)
     return lambda: torch.addmm(out, matrix, x, beta=0.0, out=out)
 
 
 def _attention_rows(adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
-    """Attention beside the same in plain PyTorch, which makes a row for every edge: so the graph is smaller."""
+    """Compare attention with plain PyTorch, which materializes one row per edge, so the graph is smaller."""
     import torch
 
     from gnnqlab.kernels import native
     from gnnqlab.kernels.sparse.attention import attend
 
     heads, features = 4, 64
-    there = adj.to(DEVICE)
+    on_device = adj.to(DEVICE)
     shapes = ((adj.num_rows, heads, features), (adj.num_rows, heads), (adj.num_rows, heads))
     inputs = [torch.randn(shape, device=DEVICE, requires_grad=True) for shape in shapes]
     plain, grad = [tensor.detach() for tensor in inputs], torch.randn(shapes[0], device=DEVICE)
-    assert there.transposed_edges.numel() == there.num_edges
+    assert on_device.transposed_edges.numel() == on_device.num_edges
 
     def in_torch() -> Tensor:
         with native.use("reference"):
-            return attend(there, plain[0], plain[1], plain[2])
+            return attend(on_device, plain[0], plain[1], plain[2])
 
     contestants: dict[str, Callable[[], object]] = {
-        "forward": lambda: attend(there, plain[0], plain[1], plain[2]),
-        "both": lambda: torch.autograd.grad(attend(there, inputs[0], inputs[1], inputs[2]), inputs, grad),
+        "forward": lambda: attend(on_device, plain[0], plain[1], plain[2]),
+        "both": lambda: torch.autograd.grad(attend(on_device, inputs[0], inputs[1], inputs[2]), inputs, grad),
         "in torch": in_torch,
     }
     case = f"attention, power law, {adj.num_rows} nodes, {adj.num_edges} edges, {heads} heads x {features}"
@@ -257,7 +258,7 @@ def _attention_rows(adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
 
 
 def _quantize_rows(repeats: int, rows: int) -> list[dict[str, Any]]:
-    """Bytes that quantizing must read and write, beside a copy on the device that moves as many."""
+    """Compare the compulsory bytes per second of quantizing with those of a device copy."""
     import torch
 
     from gnnqlab.kernels.codec.quantize import Noise, quantize
@@ -284,7 +285,7 @@ def _quantize_rows(repeats: int, rows: int) -> list[dict[str, Any]]:
 
 
 def _dense_rows(repeats: int, rows: int, width: int) -> list[dict[str, Any]]:
-    """``X W`` and ``X^T dY`` of codes of ``(rows, width)`` and ``(width, width)``."""
+    """Measure ``X W`` and ``X^T dY`` of codes of ``(rows, width)`` and ``(width, width)``."""
     import torch
 
     from gnnqlab.kernels.codec.quantize import Noise, quantize
@@ -303,7 +304,7 @@ def _dense_rows(repeats: int, rows: int, width: int) -> list[dict[str, Any]]:
         "_int_mm scaled": lambda: torch._int_mm(codes.codes, turned) * scales,
         "codes": lambda: int8_mm(codes.codes, codes.scales, weight.codes, step, out=out),
         "rows": lambda: int8_mm(
-            (made := quantize(x, noise=noise, out=codes)).codes, made.scales, weight.codes, step, out=out
+            (encoded := quantize(x, noise=noise, out=codes)).codes, encoded.scales, weight.codes, step, out=out
         ),
         "float32 over": lambda: torch.mm(x.t(), x),
         "over": lambda: int8_mm_transposed(of_all.codes, of_all.codes, 1.0),
@@ -323,7 +324,7 @@ def _dense_rows(repeats: int, rows: int, width: int) -> list[dict[str, Any]]:
 
 
 def _edge_rows(repeats: int, adj: Adjacency) -> list[dict[str, Any]]:
-    """Products along edges of rows of codes beside our own of float32."""
+    """Compare products along edges of quantized rows with our own float32 products."""
     import torch
 
     from gnnqlab.kernels.codec.quantize import quantize
@@ -338,20 +339,20 @@ def _edge_rows(repeats: int, adj: Adjacency) -> list[dict[str, Any]]:
     )
     from gnnqlab.kernels.sparse.sddmm import sddmm_dot, weighted_sum
 
-    there = Adjacency.of_checked(adj.indptr, adj.indices, num_columns=adj.num_columns).to(DEVICE)
+    on_device = Adjacency.of_checked(adj.indptr, adj.indices, num_columns=adj.num_columns).to(DEVICE)
     x = torch.randn(adj.num_rows, COLUMNS, device=DEVICE)
-    heads, codes, sources = x.view(adj.num_rows, HEADS, -1), quantize(x), there.indices.long()
-    rows = torch.arange(adj.num_rows, device=DEVICE).repeat_interleave(there.indptr.diff())
+    heads, codes, sources = x.view(adj.num_rows, HEADS, -1), quantize(x), on_device.indices.long()
+    rows = torch.arange(adj.num_rows, device=DEVICE).repeat_interleave(on_device.indptr.diff())
     weights, of_edges = torch.rand(adj.num_edges, HEADS, device=DEVICE), torch.randn(adj.num_edges, 64, device=DEVICE)
-    ends = incidence(there)
+    ends = incidence(on_device)
     narrow = quantize(x[:, :64].contiguous())
     contestants: dict[str, Callable[[], object]] = {
-        "dot float32": lambda: sddmm_dot(there, heads, heads),
-        "dot": lambda: int8_sddmm_dot(there, codes, codes, heads=HEADS),
+        "dot float32": lambda: sddmm_dot(on_device, heads, heads),
+        "dot": lambda: int8_sddmm_dot(on_device, codes, codes, heads=HEADS),
         "add float32": lambda: x[sources, :64] + x[rows, :64],
-        "add": lambda: int8_sddmm_add(there, narrow, narrow),
-        "heads float32": lambda: weighted_sum(there, weights, heads),
-        "heads": lambda: int8_weighted_sum(there, weights, codes, heads=HEADS),
+        "add": lambda: int8_sddmm_add(on_device, narrow, narrow),
+        "heads float32": lambda: weighted_sum(on_device, weights, heads),
+        "heads": lambda: int8_weighted_sum(on_device, weights, codes, heads=HEADS),
         "incidence float32": lambda: spmm(ends, of_edges),
         "incidence in two": lambda: spmm(ends, quantize(of_edges)),
         "incidence": lambda: quantized_sum(ends, of_edges),

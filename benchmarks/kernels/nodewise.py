@@ -1,9 +1,9 @@
-"""What stands between two convolutions: one pass beside its steps one after another, alone and in an epoch.
+"""Node-wise operations between two convolutions: one fused pass compared with separate steps, alone and in an epoch.
 
-With activations and dropout, and where JKNet joins its layers; in JKNet's second epoch the joins alone are in steps.
-Freed memory is kept, as in training, for all contestants. An epoch is that of one process on the whole graph, forward,
-backward and update, from the same weights with the same masks; its share of node-wise work is the time that the passes
-of as many layers take by themselves.
+Norms, activations and dropout, and JKNet's joins; in the rival of JKNet's epoch only the joins are separate steps.
+The allocator retains freed memory, as in training, for all contestants. An epoch is that of one process on the whole
+graph, forward, backward and update, from the same weights with the same masks; its share of node-wise work is the time
+of the passes of the same number of layers by themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GRAPH = f"sbm:{ROWS},16,20"
 MODELS = ("gcn", "graphsage", "gcnii", "jknet")
 JUMPS, ACTIVATIONS = ("cat", "max"), ("elu", "gelu", "gelu-tanh")
 SHARE, FASTER = 15.0, 1.35
-"""Most per cent of an epoch that node-wise passes are to take, and least gain of an epoch."""
+"""Goals: largest share of node-wise passes in an epoch (%), and least speed-up of an epoch."""
 STEPS = "one step after another"
 WAYS = ("forward", "forward and backward")
 
@@ -38,15 +38,15 @@ def nodewise(
 
     Args:
         repeats: interleaved repeats of each contestant.
-        graph: of the epochs.
-        rows, columns: of the passes; as many columns have the layers of an epoch.
-        models: whose epochs are measured, some of `MODELS`; none: passes alone.
+        graph: graph of the epochs.
+        rows, columns: shape of the passes; ``columns`` is also the hidden size in epochs.
+        models: models whose epochs are measured, some of `MODELS`; with none only passes are measured.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them.
+        Rows, see :func:`benchmarks.registry.measure`.
 
     Raises:
-        ValueError: if there is nothing to repeat, or epochs of a model are not measured here.
+        ValueError: if ``repeats`` is below 1, or a model is not one of `MODELS`.
     """
     from gnnqlab.train.memory import keep_pages
 
@@ -62,13 +62,13 @@ def nodewise(
     return found
 
 
-def _beside_steps(contestants: dict[str, Callable[[], object]]) -> dict[str, Callable[[], object]]:
-    """Return some passes, and the same one step after another."""
+def _with_steps(contestants: dict[str, Callable[[], object]]) -> dict[str, Callable[[], object]]:
+    """Return the passes, and the same ones in separate steps."""
     return contestants | {f"{name}, in steps": _in_steps(run) for name, run in contestants.items()}
 
 
 def _both_ways(memcpy: str) -> list[Pair]:
-    """Return the rows of a pass: forward, and with its backward pass, each beside its steps and beside a memcpy."""
+    """Return the pairs of a pass: forward, and with backward, each compared with separate steps and with a memcpy."""
     return [
         pair
         for way in WAYS
@@ -91,14 +91,14 @@ def _passes(repeats: int, rows: int, columns: int) -> tuple[list[dict[str, Any]]
     weight, bias = torch.ones(columns, requires_grad=True), torch.zeros(columns, requires_grad=True)
     norm, mask = Norm(weight, bias), Mask(ids=torch.arange(rows), p=0.5, seed=1, epoch=2, stream=3)
 
-    def together() -> None:
+    def forward() -> None:
         with torch.no_grad():
             one_pass(x, norm, mask=mask)
 
-    def there_and_back() -> None:
+    def forward_backward() -> None:
         one_pass(x.detach().requires_grad_(), norm, mask=mask).backward(gradient)
 
-    contestants = _beside_steps({"forward": together, "forward and backward": there_and_back})
+    contestants = _with_steps({"forward": forward, "forward and backward": forward_backward})
     seconds = interleaved({**contestants, "memcpy": lambda: out.copy_(x)}, repeats)
     case = f"LayerNorm, ReLU, dropout of {rows} x {columns}, {torch.get_num_threads()} thread(s)"
     return pair_rows(case, seconds, _both_ways("memcpy of the rows")), median(seconds["forward and backward"])
@@ -125,17 +125,17 @@ def _activations(repeats: int, rows: int, columns: int) -> list[dict[str, Any]]:
     mask, lines = Mask(ids=torch.arange(rows), p=0.5, seed=1, epoch=2, stream=3), []
     for activation in ACTIVATIONS:
 
-        def there_and_back(activation: str = activation) -> None:
+        def forward_backward(activation: str = activation) -> None:
             one_pass(x.detach().requires_grad_(), activation=activation, mask=mask).backward(gradient)
 
         case = f"{activation}, dropout of {rows} x {columns}, {torch.get_num_threads()} thread(s)"
         pair = Pair("one pass, forward and backward", "one", "one, in steps", STEPS)
-        lines += compare(case, _beside_steps({"one": there_and_back}), [pair], repeats)
+        lines += compare(case, _with_steps({"one": forward_backward}), [pair], repeats)
     return lines
 
 
 def _joins(repeats: int, rows: int, columns: int) -> list[dict[str, Any]]:
-    """Return the rows of JKNet's joins and dropout of them, forward and backward."""
+    """Return the rows of JKNet's joins with dropout, forward and backward."""
     import torch
 
     from gnnqlab.kernels.rowwise.jumping_knowledge import join
@@ -152,20 +152,20 @@ def _joins(repeats: int, rows: int, columns: int) -> list[dict[str, Any]]:
     for jump in JUMPS:
         gradient = torch.randn(rows, columns * (LAYERS if jump == "cat" else 1))
 
-        def together(jump: str = jump) -> None:
+        def forward(jump: str = jump) -> None:
             join(layers, jump, mask=mask)
 
-        def there_and_back(jump: str = jump, gradient: torch.Tensor = gradient) -> None:
+        def forward_backward(jump: str = jump, gradient: torch.Tensor = gradient) -> None:
             join([layer.detach().requires_grad_() for layer in layers], jump, mask=mask).backward(gradient)
 
-        contestants = _beside_steps({"forward": together, "forward and backward": there_and_back})
+        contestants = _with_steps({"forward": forward, "forward and backward": forward_backward})
         case = f"join {jump} of {LAYERS} x {rows} x {columns}, dropout, {torch.get_num_threads()} thread(s)"
         lines += compare(case, {**contestants, "memcpy": copy}, _both_ways("memcpy of the layers"), repeats)
     return lines
 
 
 def _joined_epochs(repeats: int, graph: str, jump: str, columns: int) -> list[dict[str, Any]]:
-    """Return the row of an epoch of JKNet beside one that differs in its join alone."""
+    """Return the row of an epoch of JKNet, compared with one that has its joins in separate steps."""
     import torch
 
     from gnnqlab.compute.float32 import PlainProducts
@@ -197,7 +197,7 @@ def _epochs(repeats: int, graph: str, model: str, columns: int, pass_s: float) -
 
     shape = ModelSettings(name=model, layers=LAYERS, hidden=columns)
     trainers = {"one pass": exact_trainer(load(graph), shape)}
-    seconds = interleaved(_beside_steps(next_epochs(trainers)), repeats)
+    seconds = interleaved(_with_steps(next_epochs(trainers)), repeats)
     case = f"{graph}, {model} {LAYERS} x {columns}, one worker, {torch.get_num_threads()} thread(s)"
     lines = pair_rows(case, seconds, [Pair("epoch", "one pass", "one pass, in steps", STEPS, FASTER)])
     if model == "gcn":

@@ -1,6 +1,6 @@
-"""Fair timing: each thread on a core of its own, contestants in random order, medians, and one table of pairs.
+"""Fair timing: threads pinned to cores, contestants in random order, medians, and a table of pairs.
 
-How threads are bound is decided when OpenMP starts, so each number of threads is measured in a process of its own.
+OpenMP binds its threads when it starts, so each number of threads is measured in a new process.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ __all__ = [
 ]
 
 Contestants = Mapping[str, Callable[[], object]]
-"""Calls to be timed, by name."""
+"""Name -> call to be timed."""
 Rows = list[dict[str, Any]]
 
 
 class Pair(NamedTuple):
-    """A row of a table of kernels: our contestant beside a rival of the same run."""
+    """Row of a table of kernels: our contestant compared with a rival of the same run."""
 
     metric: str
     ours: str
-    """Name of the contestant."""
+    """Name of our contestant."""
     rival: str
-    """Name of the other contestant. The row has no rival if it was not timed."""
+    """Name of the rival contestant. The row has no rival if it was not timed."""
     beside: str = ""
-    """The rival's name in the table; by default that of the contestant."""
+    """Name of the rival in the table; by default ``rival``."""
     goal: float | None = None
     """Least ratio."""
 
@@ -62,14 +62,14 @@ def compare(
     amount: float = 0.0,
     unit: str = "s",
 ) -> Rows:
-    """Time all contestants in turn and return a row for each pair.
+    """Time all contestants interleaved and return one row per pair.
 
     Args:
         case: first column.
-        contestants, repeats: as for `interleaved`.
+        contestants, repeats: see `interleaved`.
         pairs: the rows.
-        timed: the clock, by default `interleaved`.
-        amount, unit: with them values are ``amount`` over seconds, in ``unit``; without, seconds.
+        timed: function that measures; by default `interleaved`.
+        amount, unit: values are ``amount`` over seconds, in ``unit``; by default seconds.
 
     Example:
         >>> (found,) = compare("empty", {"a": list, "b": dict}, [Pair("create", "a", "b", "dict()")], 3)
@@ -82,7 +82,7 @@ def compare(
 def pair_rows(
     case: str, seconds: Mapping[str, list[float]], pairs: Iterable[Pair], *, amount: float = 0.0, unit: str = "s"
 ) -> Rows:
-    """Return a row for each pair of contestants that were timed; arguments as for `compare`."""
+    """Return one row per pair of timed contestants; for the arguments see `compare`."""
 
     def value(name: str) -> float:
         return amount / median(seconds[name]) if amount else median(seconds[name])
@@ -97,10 +97,10 @@ def pair_rows(
 
 
 def by_threads(**known: Sequence[str]) -> Callable[[Callable[..., Rows]], Callable[..., Rows]]:
-    """Decorate a measurement: it runs in a process of its own for each of ``threads``, as `run_each` has it.
+    """Decorate a measurement to run in a new process per number of ``threads``, see `run_each`.
 
     Args:
-        **known: names that an argument of the measurement may have; others are refused before a process starts.
+        **known: argument of the measurement -> allowed names; others raise an error before a process starts.
     """
 
     def decorate(measure: Callable[..., Rows]) -> Callable[..., Rows]:
@@ -119,7 +119,7 @@ def by_threads(**known: Sequence[str]) -> Callable[[Callable[..., Rows]], Callab
 
 
 def run_each(function: str, *, threads: tuple[int, ...] | None, **arguments: Any) -> list[dict[str, Any]]:
-    """Return the rows of `run_pinned` for each number of threads; None: for one and, where there are two cores, two."""
+    """Return the rows of `run_pinned` for each number of threads; ``None`` for one and, with two cores, two."""
     counts = threads or tuple(range(1, min(2, len(os.sched_getaffinity(0))) + 1))
     return [row for count in counts for row in run_pinned(function, threads=count, **arguments)]
 
@@ -149,16 +149,16 @@ def run_pinned(function: str, *, threads: int, **arguments: Any) -> list[dict[st
         check=False,
     )
     if finished.returncode:
-        raise RuntimeError(f"{function} must finish, got exit code {finished.returncode}; its errors are above")
+        raise RuntimeError(f"{function} must finish, got exit code {finished.returncode}; see its errors above")
     rows: list[dict[str, Any]] = json.loads(finished.stdout.splitlines()[-1])
     return rows
 
 
 def interleaved(contestants: Contestants, repeats: int) -> dict[str, list[float]]:
-    """Seconds of each contestant's runs: one warm-up each, then all in a random order, ``repeats`` times.
+    """Return seconds of each contestant's runs: one warm-up each, then all in random order, ``repeats`` times.
 
-    Whoever runs after a contestant that left much written data in the caches pays for bringing it to memory; in a fixed
-    order that would always be the same one.
+    A contestant that runs after one with many dirty cache lines pays for their write-back; in a fixed order it would
+    always be the same one.
     """
     order, shuffle = list(contestants.items()), random.Random(0).shuffle
     for run in contestants.values():
@@ -174,7 +174,7 @@ def interleaved(contestants: Contestants, repeats: int) -> dict[str, list[float]
 
 
 def next_epochs(trainers: Mapping[str, Any]) -> dict[str, Callable[[], object]]:
-    """Return a call for each trainer that trains its next epoch; all have the same numbers, and so the same masks.
+    """Return a call per trainer that trains its next epoch; equal epoch numbers give equal dropout masks.
 
     Example:
         >>> from types import SimpleNamespace
@@ -198,12 +198,12 @@ def median(seconds: list[float]) -> float:
 
 
 def spread(seconds: list[float]) -> str:
-    """The least and the most, for a figure's name."""
+    """Return the least and the largest as text, for the detail of a row."""
     return f"{min(seconds) * 1e3:.4g} to {max(seconds) * 1e3:.4g} ms"
 
 
 if __name__ == "__main__":
     module, _, name = sys.argv[1].partition(":")
     function = getattr(importlib.import_module(module), name)
-    here = getattr(function, "__wrapped__", function)  # of by_threads: this is the process that it started
+    here = getattr(function, "__wrapped__", function)  # without by_threads, which started this process
     print(json.dumps(here(**json.loads(sys.argv[2]))))

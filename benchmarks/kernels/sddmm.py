@@ -1,7 +1,7 @@
-"""Attention over edges: ours beside the operators that DGL's ``GATConv`` runs.
+"""Attention over edges, compared with the operators of DGL's ``GATConv``.
 
-Logit (``u_add_v``), leaky rectifier, softmax over each row's edges and weighted sum (``u_mul_e``), forward alone and
-with the gradients of values and both logits.
+Logit (``u_add_v``), leaky ReLU, softmax over each row's edges and weighted sum (``u_mul_e``), forward only, and with
+the gradients of values and both logits.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Inputs = tuple["Tensor", "Tensor", "Tensor"]
 
 @by_threads()
 def sddmm(repeats: int = 5) -> list[dict[str, Any]]:
-    """Measure attention with one thread and with two pinned ones (where there are two cores).
+    """Measure attention with one thread and with two pinned ones (if there are two cores).
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them.
+        Rows, see :func:`benchmarks.registry.measure`.
     """
     import torch
 
@@ -52,7 +52,7 @@ def sddmm(repeats: int = 5) -> list[dict[str, Any]]:
         ways["DGL"] = lambda values, source, target: _dgl_attend(graph, values, source, target)
         contenders["DGL dot"] = lambda: _dgl_dot(graph, values, grad)
     except ImportError as error:
-        print(f"bench sddmm: DGL does not import ({error}); ours stands alone", flush=True)
+        print(f"bench sddmm: DGL does not import ({error}); rows have no rival", flush=True)
     for name, way in ways.items():
         contenders[f"{name} forward"] = _forward(way, inputs)
         contenders[f"{name} forward and backward"] = _both(way, inputs, grad)

@@ -1,8 +1,8 @@
-"""Weighted neighbour sums: ours beside DGL's ``copy_u``/sum and the framework's CSR product.
+"""Weighted aggregation, compared with DGL's ``copy_u``/sum and PyTorch's CSR product.
 
-DGL sums without weights here, which is its fastest way; with a weight an edge (``u_mul_e``) it is far slower. Its
-backward pass is the same sum over the reversed graph, and so it is measured. Its errors and the first build of every
-graph format are outside of the timing, like our transpose.
+DGL aggregates without weights here, which is its fastest way; with edge weights (``u_mul_e``) it is far slower. Its
+backward pass is the same aggregation over the reversed graph, and is measured as such. The first build of every graph
+format is not timed, nor is our transpose.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ DGL_GOAL, CSR_GOAL = 2.0, 6.0
 CSR = "torch.sparse CSR"
 NARROW_GOALS = {LARGE: {"bfloat16": 1.25, "int8": 1.6}, SMALL: {"bfloat16": 2.0, "int8": 3.0}}
 FEATURES = (34_493, 8_415, 1_100_000)
-"""Rows, columns and stored values of a bag-of-words matrix such as ``coauthor_physics`` has."""
+"""Rows, columns and stored values of a bag-of-words matrix, similar to ``coauthor_physics``."""
 
 
 @by_threads()
 def spmm(repeats: int = 7) -> list[dict[str, Any]]:
-    """Measure sums with one thread and with two pinned ones (where there are two cores).
+    """Measure aggregations with one thread and with two pinned ones (if there are two cores).
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them.
+        Rows, see :func:`benchmarks.registry.measure`.
     """
     rows = []
     for size in (LARGE, SMALL):
@@ -42,10 +42,10 @@ def spmm(repeats: int = 7) -> list[dict[str, Any]]:
 
 
 def power_law(num_nodes: int, num_edges: int, *, exponent: float = 0.5, seed: int = 0) -> Adjacency:
-    """A graph whose in- and out-degrees fall as ``rank ** -exponent`` (degrees follow a power law of 1 + 1/exponent).
+    """Return a random graph with in- and out-degrees ~ ``rank ** -exponent`` (a power law of exponent 1 + 1/exponent).
 
-    About ``num_edges`` edges are drawn and repeated ones dropped; the nodes' order has nothing to do with their degree.
-    Weights are uniform.
+    ``num_edges`` edges are drawn and duplicates dropped; the order of the nodes is independent of their degree. Weights
+    are uniform.
     """
     import torch
 
@@ -53,7 +53,7 @@ def power_law(num_nodes: int, num_edges: int, *, exponent: float = 0.5, seed: in
 
     generator = torch.Generator().manual_seed(seed)
     share = torch.arange(1, num_nodes + 1, dtype=torch.float64) ** -exponent
-    upto = (share / share.sum()).cumsum(0)
+    upto = (share / share.sum()).cumsum(0)  # inverse transform sampling of a node's rank
     names = torch.randperm(num_nodes, generator=generator)
 
     def draw() -> Tensor:
@@ -68,7 +68,7 @@ def power_law(num_nodes: int, num_edges: int, *, exponent: float = 0.5, seed: in
 
 
 def dgl_graph(adj: Adjacency) -> Any:
-    """The same graph for DGL, with every format that its kernels may want built."""
+    """Return the same graph as a DGL graph, with every format of its kernels built."""
     import dgl
     import torch
 
@@ -100,7 +100,7 @@ def _graph_rows(size: tuple[int, int], repeats: int) -> list[dict[str, Any]]:
         contestants["DGL forward"] = _dgl_sum(adj, x)
         contestants["DGL backward"] = _dgl_sum(turned, x)
     except ImportError as error:
-        print(f"bench spmm: DGL does not import ({error}), so its rows are left out", flush=True)
+        print(f"bench spmm: DGL does not import ({error}), so its rows are omitted", flush=True)
     case = f"power law, {adj.num_rows} nodes, {adj.num_edges} edges, D = {COLUMNS}, {torch.get_num_threads()} thread(s)"
     pairs = [
         Pair(f"float32 weighted, {way}", way, f"{rival} {way}", name, goal if size == LARGE else None)

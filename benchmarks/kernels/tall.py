@@ -1,8 +1,8 @@
-"""Products of many rows with one small matrix: our own beside the framework's, alone and in an epoch.
+"""Products of tall matrices with one small matrix, compared with PyTorch's, alone and in an epoch.
 
-Shapes are those of GCN 3 x 256 on 40 000 nodes of 64 features and 16 classes. ``X^T dY`` is the framework's on both
-sides and stands there for what it reaches. An epoch is that of one process on the whole graph, with our own products
-and with the framework's in turn, from the same weights; freed memory is kept, as in training.
+Shapes are those of GCN 3 x 256 on 40 000 nodes of 64 features and 16 classes. ``X^T dY`` is PyTorch's in both cases,
+and shown for its rate. An epoch is that of one process on the whole graph, with our own products and with PyTorch's
+interleaved, from the same weights; the allocator retains freed memory, as in training.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def tall(
 
     Args:
         repeats: interleaved repeats of each contestant.
-        rows: of the products.
-        graphs, models: of the epochs.
+        rows: rows of the products.
+        graphs, models: graphs and models of the epochs.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them.
+        Rows, see :func:`benchmarks.registry.measure`.
 
     Raises:
-        ValueError: if there is nothing to repeat.
+        ValueError: if ``repeats`` is below 1.
     """
     from gnnqlab.train.memory import keep_pages
 
@@ -67,9 +67,9 @@ def _products(repeats: int, rows: int, inner: int, columns: int) -> list[dict[st
     case = f"{rows} x {inner} by {inner} x {columns}, {torch.get_num_threads()} thread(s)"
     rate = 2e-9 * rows * inner * columns
     pairs = [Pair(name, name, f"framework's {name}", "the framework's") for name in ("b + X W", "dY W.T")]
-    known = seconds["X.T dY"]
+    rival = seconds["X.T dY"]
     unrivalled = row(
-        case, "X.T dY, the framework's", rate / median(known), "GFLOP/s", "", None, None, detail=f" ({spread(known)})"
+        case, "X.T dY, the framework's", rate / median(rival), "GFLOP/s", "", None, None, detail=f" ({spread(rival)})"
     )
     return [*pair_rows(case, seconds, pairs, amount=rate, unit="GFLOP/s"), unrivalled]
 

@@ -1,15 +1,15 @@
-"""What SYLVIE's savings cost in accuracy: Tables VII (every model), X (widths) and XI (staleness).
+"""Accuracy of SYLVIE: Tables VII (every model), X (bit-widths) and XI (staleness).
 
-Every contestant is a recipe or a recipe with one axis exchanged; all start from the same weights on the same partition,
-two workers without a link, one seed after another. Differences are of the same seed, with a 95 % interval. Results
-depend on no link, except that SYLVIE's rule (Eq. 5) divides by the seconds of an epoch: what it decides differs from
-machine to machine, and from run to run.
+Every contestant is a recipe or a recipe with one axis replaced; all start from the same weights on the same partition,
+two workers without a link, one seed after another. Differences are paired by seed, with a 95 % interval. Results do not
+depend on a link, except that SYLVIE's rule (Eq. 5) divides by the seconds of an epoch: its decisions differ between
+machines and between runs.
 
 Differs: the paper's graphs have 0.2 to 2.4 million nodes and train for up to 2000 epochs. Here every model trains on
-coauthor_physics, where 40 epochs are enough and differences are known to a tenth or two of a point. Nothing can be told
-apart there, so widths and staleness are compared on amazon_computers, which is dense and takes 120 epochs. Rows that
-are always an epoch old cost points there, with two workers already. What one bit costs with eight, where most
-neighbours are remote, over twelve seeds: :mod:`benchmarks.studies.codec_trainings`.
+coauthor_physics, where 40 epochs are enough and differences are known to 0.1 or 0.2 points. No two systems differ
+there, so bit-widths and staleness are compared on amazon_computers, which is dense and takes 120 epochs. Staleness in
+every epoch costs points there even with two workers. For the cost of one bit with eight workers, where most neighbours
+are remote, over twelve seeds, see :mod:`benchmarks.studies.codec_trainings`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["CASE", "MODELS", "accuracy", "contestants", "table"]
 
 CASE = "{graph}, {model} {layers} x {hidden}, {epochs} epochs, {workers} workers, {seeds}"
-"""First column; studies of one kind of training share it."""
+"""Format of the first column, shared by studies of the same kind of training."""
 
 MODELS: Mapping[str, Mapping[str, Any]] = {
     "gcn": {"layers": 3, "dropout": 0.3},
@@ -41,25 +41,25 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
     "sgc": {"layers": 6, "dropout": 0.0},
     "jknet": {"layers": 6, "dropout": 0.3},
 }
-"""Depths of SYLVIE Table VI, 6 where it has 6 or 8."""
+"""Depths of SYLVIE Table VI, with 6 for "6 or 8"."""
 BESIDE = {"hidden": 16, "lr": 0.02, "epochs": 40, "evaluate_every": 4, "timeline_every": 0}
-"""Settings of every model on its graph: Vanilla is near its plateau at the end."""
+"""Settings of the comparison of models; Vanilla is near its plateau at the end."""
 ABLATED: Mapping[str, Any] = {
     "model": "graphsage", "layers": 3, "hidden": 32, "dropout": 0.0, "lr": 0.005, "epochs": 120, "evaluate_every": 5,
     "timeline_every": 0,
 }  # fmt: skip
-"""Settings of Tables X and XI, which have GraphSAGE."""
+"""Settings of the ablations of Tables X and XI, with GraphSAGE."""
 GRAPHS = ("coauthor_physics", "amazon_computers")
-"""Of the models, and of the ablations; ``digits`` where they are not here."""
+"""Graph of the models, and of the ablations; ``digits`` replaces a missing one."""
 POINTS = 0.5
-"""Most that a model may lose or win against Vanilla, in points."""
+"""Goal: largest difference between a model and Vanilla, in points."""
 
 
 def contestants() -> dict[str, System]:
-    """Return the systems by name; those that name no pipeline are always synchronous, but ``sylvie``.
+    """Return the systems by name; those without a pipeline in their name are synchronous, except ``sylvie``.
 
-    Fixed widths have SYLVIE's codec, with parameters in 16 bits. ``sylvie-printed`` is the other reading of Eq. 5, of
-    which nothing is asked.
+    Fixed bit-widths have SYLVIE's codec, with scale and zero-point in bfloat16. ``sylvie-printed`` is the other reading
+    of Eq. 5, without a goal.
     """
     from gnnqlab.exchange.schedules.pipeline import Pipelined
     from gnnqlab.exchange.schedules.schedule import Overlapped
@@ -87,9 +87,9 @@ ORDER = (
     ("1-bit-adaptive-pipeline", "1-bit-pipelined"),
     ("32-bit-adaptive-pipeline", "32-bit-pipelined"),
 )
-"""(the better one, the other), as in Table X and, by widths, in Table XI."""
+"""(the better one, the other), as in Table X and, by bit-width, in Table XI."""
 UNASKED = (("adaptive-bits", "2-bit"), ("sylvie", "2-bit"))
-"""Pairs that no paper sets side by side and of which nothing is asked: what adapts sends three times the bits."""
+"""Pairs without a goal, which no paper compares: the adaptive system sends three times the bits."""
 
 
 def accuracy(
@@ -101,28 +101,27 @@ def accuracy(
     """Train every model with Vanilla and SYLVIE, and one of them with every contestant.
 
     Args:
-        models: which are trained with Vanilla and SYLVIE, if ``systems`` has it; no ablations without ``graphsage``.
-        systems: which of :func:`contestants`; by default all.
+        models: models to train with Vanilla and SYLVIE, if ``systems`` has it; ablations need ``graphsage``.
+        systems: some of :func:`contestants`; by default all.
         **options: see :class:`benchmarks.engine.trained.Options`; by default the graphs are ``GRAPHS``, or ``digits``
-            where these are not here.
+            if these are missing.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them, values in per cent; a row that compares also
-        has ``points``, ours above the rival's, and ``half_interval``.
+        Rows, see :func:`benchmarks.registry.measure`, values in per cent; a row that compares also has ``points``, ours
+        above the rival's, and ``half_interval``.
 
     Raises:
-        ValueError: if a model or a system is not among those that can be measured, there is no seed, or nothing is
-            left to compare.
+        ValueError: if a model or a system is unknown, there is no seed, or nothing to compare.
     """
     known_systems = contestants()
     systems = tuple(known_systems) if systems is None else systems
-    for what, wanted, known in (("model", models, MODELS), ("system", systems, known_systems)):
-        strange = sorted(set(wanted) - set(known))
+    for what, selection, known in (("model", models, MODELS), ("system", systems, known_systems)):
+        strange = sorted(set(selection) - set(known))
         if strange:
             raise ValueError(f"{what}s must be among {list(known)}, got {strange}")
-    given = Options(**{"trainings": "runs/bench-accuracy", **options})
+    run_options = Options(**{"trainings": "runs/bench-accuracy", **options})
     chosen = [name for name in known_systems if name in ("vanilla", *systems)]
-    beside, dense = _graphs() if given.graph is None else (given.graph, given.graph)
+    beside, dense = _graphs() if run_options.graph is None else (run_options.graph, run_options.graph)
     cases: list[tuple[str, dict[str, Any], list[str]]] = []
     if "sylvie" in chosen:
         cases += [(beside, {"model": model, **BESIDE, **MODELS[model]}, ["vanilla", "sylvie"]) for model in models]
@@ -141,22 +140,22 @@ def accuracy(
             case=CASE,
             graphs=[source],
             models=[settings.pop("model")],
-            **given.over(settings),
+            **run_options.over(settings),
         )
     return rows
 
 
 def table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
-    """Return the rows of one model: every contestant beside Vanilla, then the order that the paper has.
+    """Return the rows of one model: every contestant compared with Vanilla, then the paper's order of systems.
 
     Args:
         case: first column.
-        found: trainings by name of contestant, the same seeds in the same order; ``vanilla`` among them.
+        found: contestant -> trainings of the same seeds in the same order, with ``vanilla``.
     """
     rows = []
     for name in found:
         if name != "vanilla":
-            # Of a contestant that is a part of another, nothing is asked but its place in the order.
+            # Only sylvie has a goal here; its parts have goals in the order of systems below.
             rows.append(_compared(case, name, "vanilla", found, within=POINTS if name == "sylvie" else None))
             if name.startswith(("sylvie", "adaptive-bits")):
                 bits = mean_of(found[name], "bits")
@@ -196,6 +195,6 @@ def _graphs() -> tuple[str, str]:
     for name in GRAPHS:
         path = find_graph(name)
         if path is None:
-            print(f"bench accuracy: {name}.npz is not here, digits take its place", file=sys.stderr, flush=True)
+            print(f"bench accuracy: {name}.npz is missing, so digits is used instead", file=sys.stderr, flush=True)
         paths.append(path or "digits")
     return paths[0], paths[1]

@@ -1,11 +1,11 @@
-"""Blocks that are broadcast beside rows that are pulled: what SANCUS avoids, and what is left of it beside Vanilla.
+"""Broadcast of blocks compared with halo exchange: broadcasts skipped by SANCUS, and its speed compared with Vanilla.
 
-CAGNET, SANCUS with and without quantized blocks, CDFGNN and Vanilla train to their end over the same emulated link,
-from the same weights, once a seed; a training is kept, and found again by the next call. Broadcasts avoided are those
-of forward blocks: gradients are always sent. CDFGNN beside SANCUS and CAGNET is CDFGNN Fig. 5. Vanilla and CDFGNN have
-partitioners, METIS and EBV, the others contiguous blocks, as published. Nothing is dropped, as in SANCUS's own
-trainings: with dropout its receivers would put masks on rows that they hold, which then travel before they are
-projected, and wider.
+CAGNET, SANCUS with and without quantized blocks, CDFGNN and Vanilla train completely over the same emulated link, from
+the same weights, once per seed; trainings are stored and reused by the next call. Only forward blocks can be skipped:
+gradients are always sent. The comparison of CDFGNN with SANCUS and CAGNET is CDFGNN Fig. 5. Vanilla uses METIS and
+CDFGNN EBV; the others have contiguous blocks, as published. There is no dropout, as in SANCUS's own trainings: with
+dropout the receivers would apply masks to cached rows, which would then be sent before their projection, with more
+columns.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["AVOIDED", "LINES", "avoided", "broadcasts", "lines", "shown"]
 
 AVOIDED = 50.0
-"""Least per cent of forward broadcasts that SANCUS is to avoid at an equal score."""
+"""Goal: least share of forward broadcasts skipped by SANCUS at an equal score (%)."""
 GRAPHS = ("cora", "amazon_computers")
-"""By default; ``digits`` takes the place of one that is not here."""
+"""Default graphs; ``digits`` replaces a missing one."""
 SETTINGS: Mapping[str, Any] = {"layers": 2, "hidden": 64, "dropout": 0.0, "evaluate_every": 4, "timeline_every": 0}
 EPOCHS = 120
 SETTLED = "settled epoch"
@@ -45,10 +45,10 @@ LINES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 
 def lines(names: Sequence[str] | None = None) -> dict[str, System]:
-    """Return the systems of the table, Vanilla and CAGNET always among them.
+    """Return the systems of the table, always with Vanilla and CAGNET.
 
     Raises:
-        ValueError: if a name is part of no line's.
+        ValueError: if a name is part of no line's name.
 
     Example:
         >>> list(lines(["fixed"]))
@@ -59,10 +59,10 @@ def lines(names: Sequence[str] | None = None) -> dict[str, System]:
     strange = [name for name in names or () if not any(name in line for line in LINES)]
     if strange:
         raise ValueError(f"a line must be one of {list(LINES)}, got {strange}")
-    kept = [
+    chosen = [
         line for line in LINES if names is None or line in ("vanilla", "cagnet") or any(name in line for name in names)
     ]
-    return {line: make_system(LINES[line][0], **LINES[line][1]) for line in kept}
+    return {line: make_system(LINES[line][0], **LINES[line][1]) for line in chosen}
 
 
 def broadcasts(
@@ -72,7 +72,7 @@ def broadcasts(
     link: str = "100mbit",
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Train every line over an emulated link; say what was avoided, how long it took, and what that cost.
+    """Train every line over an emulated link; return skipped broadcasts, times and scores.
 
     Args:
         systems: parts of the names of lines; by default all.
@@ -81,57 +81,57 @@ def broadcasts(
         **options: see :class:`benchmarks.engine.trained.Options`; by default ``GRAPHS``, ``EPOCHS`` and 4 workers.
 
     Returns:
-        For each line its total time beside Vanilla's, with time to accuracy, score, interval and bytes in further
-        columns (see :func:`benchmarks.studies.systems.table`), and its settled epoch beside CAGNET's; for each line
-        with a cache the share of forward rows that stayed home.
+        For each line its total time compared with Vanilla's, with time to accuracy, score, interval and bytes in
+        further columns (see :func:`benchmarks.studies.systems.table`), and its epoch after the first ones compared with
+        CAGNET's; for each line with a cache the share of skipped forward rows.
 
     Raises:
         ValueError: if there is no seed, or no line of such a name.
     """
-    given = Options(**{"workers": (4,), "epochs": EPOCHS, "trainings": "runs/bench-broadcasts", **options})
-    over: dict[str, Any] = {"hosts": hosts, "link": link} if hosts > 1 else {}
-    place = "{workers} workers, " + ("{hosts} hosts over {link}" if over else "loopback")
+    run_options = Options(**{"workers": (4,), "epochs": EPOCHS, "trainings": "runs/bench-broadcasts", **options})
+    link_settings: dict[str, Any] = {"hosts": hosts, "link": link} if hosts > 1 else {}
+    place = "{workers} workers, " + ("{hosts} hosts over {link}" if link_settings else "loopback")
     return study_rows(
         lambda case, found: table(case, found, {}) + avoided(case, found),
         lines(systems),
         case=f"{{graph}}, {{model}} {{layers}} x {{hidden}}, {place}, {{epochs}} epochs, {{seeds}}",
-        graphs=list(dict.fromkeys(graph_or_digits(given.graph, name) for name in GRAPHS)),
-        **given.over({**SETTINGS, **over}),
+        graphs=list(dict.fromkeys(graph_or_digits(run_options.graph, name) for name in GRAPHS)),
+        **run_options.over({**SETTINGS, **link_settings}),
     )
 
 
 def avoided(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
-    """Return what lines with a cache kept home, and each line's settled epoch beside CAGNET's.
+    """Return the share of rows skipped by each cache, and each line's epoch compared with CAGNET's.
 
-    SANCUS's goal counts as reached only where the score is not certainly below CAGNET's.
+    SANCUS's goal counts as reached only if the score is not certainly below CAGNET's.
 
     Args:
         case: first column.
-        found: trainings by line, the same seeds in the same order; ``cagnet`` among them.
+        found: line -> trainings of the same seeds in the same order, with ``cagnet``.
     """
     rows, plain = [], found["cagnet"]
     for name, trainings in found.items():
         epoch_s, plain_s = (sum(one.settled_s() for one in each) / len(each) for each in (trainings, plain))
-        beside = ("cagnet", 1e3 * plain_s, plain_s / epoch_s)
-        rows.append(row(case, SETTLED, 1e3 * epoch_s, "ms", *beside, contestant=name))
-        kept = 100 * mean_of(trainings, "skipped")
-        if not kept:
+        rival = ("cagnet", 1e3 * plain_s, plain_s / epoch_s)
+        rows.append(row(case, SETTLED, 1e3 * epoch_s, "ms", *rival, contestant=name))
+        skipped = 100 * mean_of(trainings, "skipped")
+        if not skipped:
             continue
         difference = paired([one.score for one in trainings], [one.score for one in plain])
         worse = difference.certain and difference.points < 0
-        what = "broadcasts avoided" if name.startswith("sancus") else "rows kept home"
+        metric = "broadcasts avoided" if name.startswith("sancus") else "rows kept home"
         goal = 1.0 if name == "sancus, variation" else None
-        ratio = 0.0 if worse else kept / AVOIDED
+        ratio = 0.0 if worse else skipped / AVOIDED
         more = {"points": difference.points, "half_interval": difference.half}
         detail = f", test score {difference}"
         rows.append(
-            row(case, what, kept, "%", "at least", AVOIDED, ratio, goal, contestant=name, detail=detail, **more)
+            row(case, metric, skipped, "%", "at least", AVOIDED, ratio, goal, contestant=name, detail=detail, **more)
         )
     return rows
 
 
 def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return the table as a person reads it, one row a line."""
+    """Return the table as formatted text, one row per line."""
     from gnnqlab.lab.figures.frames import human_bytes
 
     found: dict[tuple[str, str], dict[str, str]] = {}

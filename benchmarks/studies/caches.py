@@ -1,10 +1,10 @@
-"""What a cache keeps home and what that costs: over whole trainings, by codec and cut, and to choose the rows.
+"""Rows skipped by a cache and the cost: over whole trainings, by codec and partition, and time to choose the rows.
 
-All lines of a graph start from the same weights, on the same partition, once a seed; a training is kept, and found
-again by the next call. ``fixed`` is ε = 0.05 in all epochs, ``adaptive`` follows the accuracy as CDFGNN's text says.
+All lines of a graph start from the same weights, on the same partition, once per seed; trainings are stored and reused
+by the next call. ``fixed`` is ε = 0.05 in all epochs, ``adaptive`` follows the accuracy as in CDFGNN's text.
 
-Differs: the paper's 63.14 % are of vertices replicated by a vertex-cut; here rows are those of a halo. Cuts of edges
-are among the lines where an exchange that takes them is registered.
+Differs: the paper's 63.14 % are of vertices replicated by a vertex-cut; here rows are those of a halo. Vertex-cuts are
+included if an exchange for them is registered.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
 __all__ = ["CACHES", "CODECS", "SHARE", "caches", "compared", "cost_of_choosing", "lines"]
 
 SHARE = 63.14
-"""Per cent of rows that CDFGNN's cache keeps home in the mean."""
+"""Mean share of rows skipped by CDFGNN's cache (%)."""
 POINTS = 0.3
-"""Most points of test score that keeping them may cost or win."""
+"""Goal: largest change of the test score, in points."""
 COST = 5.0
-"""Most per cent of an epoch that choosing rows and keeping what is held may take."""
+"""Goal: largest share of an epoch for choosing rows and updating the cache (%)."""
 BUFFERS = 2.0
-"""Most buffers a layer and direction that may be held."""
+"""Goal: most cached buffers per layer and direction."""
 GRAPHS = ("cora", "amazon_computers")
-"""By default; ``digits`` takes the place of one that is not here."""
+"""Default graphs; ``digits`` replaces a missing one."""
 SETTINGS: Mapping[str, Any] = {"layers": 2, "hidden": 64, "epochs": 120, "evaluate_every": 4, "timeline_every": 0}
 CACHES = ("none", "fixed", "adaptive")
 CODECS = ("float32", "8-bit", "linear-8", "linear-4")
 
 
 def lines() -> dict[str, System]:
-    """Return every cache with every codec and cut that the registry has: ``cut / codec / cache`` -> system."""
+    """Return every cache with every codec and registered partitioner: ``partition / codec / cache`` -> system."""
     from gnnqlab.bits.policy import Fixed
     from gnnqlab.message.caches.adaptive_cache import AdaptiveCache
     from gnnqlab.message.caches.cache import NoCache
@@ -56,7 +56,7 @@ def lines() -> dict[str, System]:
     from gnnqlab.systems.parts import PARTS
     from gnnqlab.systems.system import System
 
-    kept: dict[str, Any] = {"none": NoCache(), "fixed": AdaptiveCache(rule="fixed"), "adaptive": AdaptiveCache()}
+    policies: dict[str, Any] = {"none": NoCache(), "fixed": AdaptiveCache(rule="fixed"), "adaptive": AdaptiveCache()}
     coded: dict[str, tuple[Any, Any]] = {
         "float32": (Float32(), Fixed()),
         "8-bit": (Stochastic(), Fixed(bits=8)),
@@ -65,11 +65,11 @@ def lines() -> dict[str, System]:
     }
     found = {}
     for cut, partition in PARTS["partition"].items():
-        wanted = getattr(partition, "cuts", "nodes")
-        takes = [kind for kind in PARTS["exchange"].values() if getattr(kind, "takes_cuts_of", "nodes") == wanted]
-        takes = [kind for kind in takes if not getattr(kind, "sends_blocks", False)]  # there caches keep no single rows
+        cuts = getattr(partition, "cuts", "nodes")
+        takes = [kind for kind in PARTS["exchange"].values() if getattr(kind, "takes_cuts_of", "nodes") == cuts]
+        takes = [kind for kind in takes if not getattr(kind, "sends_blocks", False)]  # their caches hold whole blocks
         for codec, (part, bits) in coded.items() if takes else ():
-            for name, cache in kept.items():
+            for name, cache in policies.items():
                 found[_name(cut, codec, name)] = System(
                     name=name, partition=partition(), exchange=takes[0](), codec=part, bits=bits, cache=cache
                 )
@@ -81,15 +81,15 @@ def caches(
     systems: Sequence[str] | None = None,
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Train with every cache, codec and cut; say which rows stayed home, what that cost, and what sends least.
+    """Train with every cache, codec and partition; return skipped rows, changes of scores, and the fewest bytes.
 
     Args:
-        systems: parts of the names of lines, as ``metis / float32``; by default all. Lines without a cache are always
-            trained beside the others.
+        systems: parts of the names of lines, such as ``metis / float32``; by default all. The lines without a cache
+            that they are compared with are trained in any case.
         **options: see :class:`benchmarks.engine.trained.Options`; by default ``GRAPHS`` and 4 workers.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them.
+        Rows, see :func:`benchmarks.registry.measure`.
 
     Raises:
         ValueError: if there is no seed, or no line of such a name.
@@ -98,14 +98,14 @@ def caches(
     chosen = [name for name in known if systems is None or any(part in name for part in systems)]
     if not chosen:
         raise ValueError(f"a line must be one of {sorted(known)}, got {list(systems or ())}")
-    beside = {_plain(name) for name in chosen}
-    given = Options(**{"workers": (4,), "trainings": "runs/bench-caches", **options})
+    baselines = {_plain(name) for name in chosen}
+    run_options = Options(**{"workers": (4,), "trainings": "runs/bench-caches", **options})
     rows = study_rows(
         compared,
-        {name: system for name, system in known.items() if name in beside or name in chosen},
+        {name: system for name, system in known.items() if name in baselines or name in chosen},
         case=CASE,
-        graphs=list(dict.fromkeys(graph_or_digits(given.graph, name) for name in GRAPHS)),
-        **given.over(SETTINGS),
+        graphs=list(dict.fromkeys(graph_or_digits(run_options.graph, name) for name in GRAPHS)),
+        **run_options.over(SETTINGS),
     )
     return rows + cost_of_choosing()
 
@@ -115,7 +115,7 @@ def compared(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[s
 
     Args:
         case: first column.
-        found: trainings by line, the same seeds in the same order; each line without a cache among them.
+        found: line -> trainings of the same seeds in the same order, with every line without a cache.
     """
     rows = []
     for name, trainings in found.items():
@@ -123,14 +123,17 @@ def compared(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[s
         if trainings is plain:
             continue
         difference = paired([one.score for one in trainings], [one.score for one in plain])
-        kept = 100 * mean_of(trainings, "skipped")
-        ratio = kept / SHARE if abs(difference.points) <= POINTS else 0.0
+        skipped = 100 * mean_of(trainings, "skipped")
+        ratio = skipped / SHARE if abs(difference.points) <= POINTS else 0.0
         goal = 1.0 if _parts()[name][1:] == ("float32", "fixed") else None
         more = {"points": difference.points, "half_interval": difference.half}
         detail = f", test score {difference}"
         rows.append(
-            row(case, "rows kept home", kept, "%", "CDFGNN", SHARE, ratio, goal, contestant=name, detail=detail, **more)
-        )
+            row(
+                case, "rows kept home", skipped, "%", "CDFGNN", SHARE, ratio, goal,
+                contestant=name, detail=detail, **more,
+            )
+        )  # fmt: skip
         ours, theirs = mean_of(trainings, "bytes_sent"), mean_of(plain, "bytes_sent")
         sent = ("sent an epoch", ours / 1e6, "MB", "none", theirs / 1e6, theirs / max(ours, 1.0))
         rows.append(row(case, *sent, contestant=name))
@@ -144,18 +147,18 @@ def compared(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[s
     if close:
         best = min(close, key=lambda name: close[name])
         first = mean_of(plain, "bytes_sent")
-        metric, beside = f"fewest bytes within {POINTS} points", first / 1e6
+        metric, first_mb = f"fewest bytes within {POINTS} points", first / 1e6
         ratio = first / max(close[best], 1.0)
-        rows.append(row(case, metric, close[best] / 1e6, "MB", next(iter(found)), beside, ratio, detail=f": {best}"))
+        rows.append(row(case, metric, close[best] / 1e6, "MB", next(iter(found)), first_mb, ratio, detail=f": {best}"))
     return rows
 
 
 def cost_of_choosing(num_nodes: int = 20_000, *, epochs: int = 12) -> list[dict[str, Any]]:
-    """Return the share of an epoch that choosing rows and keeping `held` takes, and what is held.
+    """Return the share of an epoch for choosing rows and updating the cache, and the size of the cache.
 
-    Two workers in this process, GCN 2 x 64. Choosing reads each row and what its receiver has of it, and writes the
-    differences that travel; keeping adds the decoded differences on the sender's side. A buffer is what one end of a
-    layer's messages takes in float32: one for what is sent, one for what is received.
+    Two workers in this process, GCN 2 x 64. Choosing reads each row and the receiver's cached copy, and writes the
+    differences to send; the update adds the decoded differences on the sender's side. A buffer is one end of a layer's
+    messages in float32: one for rows sent, one for rows received.
     """
     from gnnqlab.exchange.schedules.schedule import Synchronous
     from gnnqlab.graph import load
@@ -167,19 +170,19 @@ def cost_of_choosing(num_nodes: int = 20_000, *, epochs: int = 12) -> list[dict[
     from gnnqlab.train.config.run_config import TrainSettings
 
     graph = load(f"sbm:{num_nodes},10,10")
-    spent: dict[str, list[float]] = {"choose": [], "encoded": []}
-    system = System(partition=Random(), schedule=Synchronous(), cache=_timed_cache(spent))
+    seconds_by_part: dict[str, list[float]] = {"choose": [], "encoded": []}
+    system = System(partition=Random(), schedule=Synchronous(), cache=_timed_cache(seconds_by_part))
     shape = ModelSettings(layers=2, hidden=64, dropout=0.0)
     threads = ThreadedWorkers(graph, cut_graph(graph, Random(), 2), system, shape, TrainSettings())
     shares: dict[str, list[float]] = {"choose": [], "both": []}
     for epoch in range(epochs):
-        for each in spent.values():
+        for each in seconds_by_part.values():
             each.clear()
         threads.step(epoch)
         whole = sum(sum(seconds.values()) for seconds in threads.seconds)
-        if epoch > 1:
-            shares["choose"].append(100 * sum(spent["choose"]) / whole)
-            shares["both"].append(100 * sum(map(sum, spent.values())) / whole)
+        if epoch > 1:  # the first epochs include set-up
+            shares["choose"].append(100 * sum(seconds_by_part["choose"]) / whole)
+            shares["both"].append(100 * sum(map(sum, seconds_by_part.values())) / whole)
     case = f"sbm of {num_nodes} nodes, gcn 2 x 64, 2 random parts, one thread a worker"
     found = []
     for name, figure in (("choose", "choosing rows"), ("both", "choosing rows and keeping what is held")):
@@ -193,7 +196,7 @@ def cost_of_choosing(num_nodes: int = 20_000, *, epochs: int = 12) -> list[dict[
 
 
 def _timed_cache(spent: Mapping[str, list[float]]) -> AdaptiveCache:
-    """Return CDFGNN's cache with a fixed threshold; its calls append their seconds of processor time to ``spent``."""
+    """Return CDFGNN's cache with a fixed threshold whose calls append their processor seconds to ``spent``."""
     from gnnqlab.message.caches.adaptive_cache import AdaptiveCache, CacheAtWork
     from gnnqlab.message.channels.selected_rows import SelectedRows
 
@@ -224,7 +227,7 @@ def _timed_cache(spent: Mapping[str, list[float]]) -> AdaptiveCache:
 
 
 def _buffer_bytes(channel: Channel) -> float:
-    """Return what one end of a channel's messages takes in float32, the mean of both."""
+    """Return the bytes of one end of a channel's messages in float32, the mean of both ends."""
     plan = channel.plan
     return sum(route.num_rows for route in (*plan.send, *plan.receive)) / 2 * channel.columns * 4
 
@@ -234,13 +237,13 @@ def _name(cut: str, codec: str, cache: str) -> str:
 
 
 def _parts() -> dict[str, tuple[str, str, str]]:
-    """Return the cut, the codec and the cache of a line by its name."""
+    """Return the names of partition, codec and cache by the name of a line."""
     from gnnqlab.systems.parts import PARTS
 
     return {_name(*parts): parts for parts in itertools.product(PARTS["partition"], CODECS, CACHES)}
 
 
 def _plain(name: str) -> str:
-    """Return the line of the same cut and codec without a cache."""
+    """Return the line of the same partition and codec without a cache."""
     cut, codec, _ = _parts()[name]
     return _name(cut, codec, "none")

@@ -1,17 +1,17 @@
-"""CDFGNN's two optimizations one by one: seconds of an epoch (Fig. 6) and accuracy (Fig. 8), over seeds.
+"""Ablation of CDFGNN's two optimizations: seconds of an epoch (Fig. 6) and accuracy (Fig. 8), over seeds.
 
-``baseline`` sends every sum as float32 over EBV with γ = 0.1; ``cache`` sends those that moved, ``quantize`` 8 bits of
-all, ``both`` is the recipe, whose ε follows the accuracy as the prose says, ``both as printed`` by Eq. 6 as it stands
-(erratum CD-3). In ``baseline meeting`` and ``both meeting`` copies of a node meet on their host first
+``baseline`` sends every sum as float32 over EBV with γ = 0.1; ``cache`` sends those that changed, ``quantize`` all in
+8 bits; ``both`` is the recipe, with ε adapted to the accuracy as in the prose, ``both as printed`` by Eq. 6 (erratum
+CD-3). ``baseline meeting`` and ``both meeting`` use hierarchical aggregation on each host
 (:class:`gnnqlab.exchange.vertex_cut.exchange.Replicas`, ``meet``; not in the paper). All start from the same weights on
-the same cut, once a seed. Communication holds the quantization and the choice of rows, as in the paper; the sum of
-weight gradients in it, which no line makes smaller, is also said by itself. ``full batch`` is one process on the whole
-graph, ``mini-batch`` sampled neighbours in one process, a step for each batch.
+the same vertex-cut, once per seed. Communication includes quantization and the choice of rows, as in the paper; the
+gradient all-reduce in it, which no line reduces, also has its own row. ``full batch`` is one process on the whole
+graph, ``mini-batch`` one process with sampled neighbours.
 
-Over a link that carries an epoch's messages sooner than the workers can be woken for them, fewer bytes gain nothing and
-choosing rows costs: Cora's 1.1 MB over 200 Mbit are such a case. Hence the rate of ``LINK``.
+Over a link that transfers an epoch's messages faster than the workers can wake up for them, fewer bytes save no time
+and choosing rows costs some: Cora's 1.1 MB over 200 Mbit are such a case. Hence the rate of ``LINK``.
 
-Differs: the paper draws accuracy over epochs and names no numbers; here it is the test score in the epoch with the best
+Differs: the paper draws accuracy over epochs without numbers; here it is the test score in the epoch with the best
 validation score.
 """
 
@@ -42,7 +42,7 @@ LINK = "50mbit"
 
 
 def lines() -> dict[str, System]:
-    """Return the systems of Fig. 6's right half, by its words.
+    """Return the systems of Fig. 6's right half, with the names of the figure.
 
     Example:
         >>> list(lines()), type(lines()["quantize"].cache).__name__
@@ -57,15 +57,15 @@ def lines() -> dict[str, System]:
 
     both = make_system("cdfgnn")
     plain: dict[str, Any] = {"codec": Float32(), "bits": Fixed()}
-    baseline, met = replace(both, cache=NoCache(), **plain), Replicas(meet=True)
+    baseline, hierarchical = replace(both, cache=NoCache(), **plain), Replicas(meet=True)
     return {
         "baseline": baseline,
         "cache": replace(both, **plain),
         "quantize": replace(both, cache=NoCache()),
         "both": both,
         "both as printed": replace(both, cache=AdaptiveCache(rule="equation")),
-        "baseline meeting": replace(baseline, exchange=met),
-        "both meeting": replace(both, exchange=met),
+        "baseline meeting": replace(baseline, exchange=hierarchical),
+        "both meeting": replace(both, exchange=hierarchical),
     }
 
 
@@ -77,33 +77,32 @@ def cdfgnn(
     """Train every line of Figs. 6 and 8.
 
     Args:
-        link: between the hosts.
-        **options: see :class:`benchmarks.engine.trained.Options`; by default amazon_computers, or ``digits`` where it
-            is not here, and 4 workers.
+        link: rate of the link between the hosts.
+        **options: see :class:`benchmarks.engine.trained.Options`; by default amazon_computers, or ``digits`` if it is
+            missing, and 4 workers.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them; those of scores also have ``points`` and
-        ``half_interval``.
+        Rows, see :func:`benchmarks.registry.measure`; those of scores also have ``points`` and ``half_interval``.
 
     Raises:
-        ValueError: if there is no seed, or a number of workers that two hosts cannot share.
+        ValueError: if there is no seed, or an odd number of workers.
     """
-    given = Options(**{"workers": (4,), "trainings": "runs/bench-cdfgnn", **options})
-    grid = {"graphs": [graph_or_digits(given.graph, "amazon_computers")], **given.over(SETTINGS)}
-    alone = _alone(grid["graphs"][0], {**grid, "workers": 1})
+    run_options = Options(**{"workers": (4,), "trainings": "runs/bench-cdfgnn", **options})
+    grid = {"graphs": [graph_or_digits(run_options.graph, "amazon_computers")], **run_options.over(SETTINGS)}
+    single = _alone(grid["graphs"][0], {**grid, "workers": 1})
     grid |= {"hosts": HOSTS, "link": link or LINK}
     where = "{workers} workers on {hosts} hosts over {link}"
     case = f"{{graph}}, {{model}} {{layers}} x {{hidden}}, {{epochs}} epochs, {where}, {{seeds}}"
-    return study_rows(lambda name, found: table(name, {**alone, **found}), lines(), case=case, **grid)
+    return study_rows(lambda name, found: table(name, {**single, **found}), lines(), case=case, **grid)
 
 
 def table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
-    """Return seconds and bytes beside the baseline's, and scores beside those of the whole graph in one process.
+    """Compare seconds and bytes with the baseline, and scores with those of the whole graph in one process.
 
     Args:
         case: first column.
-        found: trainings of the same seeds in the same order; ``baseline`` and ``full batch`` among them. What was not
-            measured is NaN and has no row.
+        found: line -> trainings of the same seeds in the same order, with ``baseline`` and ``full batch``. Values that
+            were not measured are NaN and have no row.
 
     Example:
         >>> one = RunResult(score=0.9, computation_s=1.0, communication_s=3.0, bytes_sent=8e6)
@@ -121,18 +120,18 @@ def table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str,
     }
     rows = []
     for name, trainings in found.items():
-        for what, (said, unit, scale) in words.items():
-            here, plain = (scale * mean_of(each, what) for each in (trainings, found["baseline"]))
-            if not math.isnan(here):
-                ratio = plain / here if here else None
-                rows.append(row(case, said, here, unit, "baseline", plain, ratio, contestant=name))
+        for field, (metric, unit, scale) in words.items():
+            ours, plain = (scale * mean_of(each, field) for each in (trainings, found["baseline"]))
+            if not math.isnan(ours):
+                ratio = plain / ours if ours else None
+                rows.append(row(case, metric, ours, unit, "baseline", plain, ratio, contestant=name))
     whole = scores_of(found["full batch"])
     scored = {name: scores_of(trainings) for name, trainings in found.items() if name != "full batch"}
     return rows + [score_row(case, name, scores, "full batch", whole) for name, scores in scored.items()]
 
 
 def _alone(source: str, grid: Mapping[str, Any]) -> dict[str, list[RunResult]]:
-    """Train in one process what can be trained there: the whole graph and mini-batches; return their scores."""
+    """Train the lines of one process, the whole graph and mini-batches; return their scores."""
     from gnnqlab.train.config.configure import configure
     from gnnqlab.train.dgl_mini_batch import why_not
 
@@ -143,7 +142,7 @@ def _alone(source: str, grid: Mapping[str, Any]) -> dict[str, list[RunResult]]:
 
     names = ["full batch", "mini-batch"]
     if reason := why_not(configure(source, workers=1, **SETTINGS)):
-        print(f"bench cdfgnn: no mini-batches, so their rows are left out: {reason}", file=sys.stderr, flush=True)
+        print(f"bench cdfgnn: no mini-batches, so their rows are omitted: {reason}", file=sys.stderr, flush=True)
         names.remove("mini-batch")
     (found,) = train_each(dict.fromkeys(names, "vanilla"), train=train, **grid).values()
     return {name: [RunResult(score=one.score) for one in trainings] for name, trainings in found.items()}

@@ -1,12 +1,13 @@
-"""What better codes are worth over whole trainings: test scores beside Vanilla's, and bytes until its accuracy.
+"""Effect of better codes on whole trainings: test scores compared with Vanilla's, and bytes until its accuracy.
 
-Each line is trained once a seed, from the same weights on the same partition, without a link; a training is kept, and
-found again by the next call, so that hundreds may be trained in pieces. Lines with ``-r`` have the policies, exchanges
-and schedules of those without, and each row in the code that errs less on it; their rows take as many bytes, since all
-have parameters of four bytes at 1, 2 and 4 bits.
+Each line is trained once per seed, from the same weights on the same partition, without a link; trainings are stored
+and reused by the next call, so that hundreds can be trained in parts. Lines with ``-r`` have the bit policy, exchange
+and schedule of those without, and encode each row in the code with less error; their rows take the same bytes, because
+all have four bytes of quantization parameters at 1, 2 and 4 bits.
 
 Bytes to Vanilla's accuracy are those sent in all epochs until the validation score first reaches Vanilla's best with
-the same seed, less ``MARGIN``. Seeds in which either of two lines never does are left out of their ratio, and counted.
+the same seed, less ``MARGIN``. Seeds in which either of two lines never reaches it are excluded from their ratio, and
+counted.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["GRAPHS", "LINES", "codec_trainings", "compared", "lines"]
 
 GRAPHS: Mapping[str, int] = {"amazon_computers": 120, "coauthor_physics": 40, "cora": 60}
-"""Graph -> epochs after which Vanilla is near its plateau; ``digits`` where none of them is here."""
+"""Graph -> epochs after which Vanilla is near its plateau; ``digits`` if none of them exists here."""
 SETTINGS: Mapping[str, Any] = {
     "model": "graphsage", "layers": 3, "hidden": 32, "dropout": 0.0, "lr": 0.005, "evaluate_every": 2,
     "timeline_every": 0,
@@ -43,18 +44,18 @@ RIVALS: Mapping[str, tuple[str, ...]] = {
     "adaqp-r": ("adaqp",),
     "sylvie-r": ("sylvie",),
 }
-"""Line -> those beside which its bytes are set; better codes beside the same system without them have a goal."""
+"""Line -> lines to compare its bytes with; a goal exists for better codes in the same system."""
 POINTS = 0.3
-"""Most points of test score that fixed 1 bit in better codes may lose."""
+"""Goal: largest loss of test score with fixed 1 bit in better codes, in points."""
 FEWER = 1.5
-"""How many times fewer bytes a system should need with them."""
+"""Goal: least factor by which better codes reduce a system's bytes."""
 
 
 def lines(names: Sequence[str] | None = None) -> dict[str, System]:
-    """Return the systems of the table, Vanilla always among them.
+    """Return the systems of the table, always with Vanilla.
 
     Raises:
-        ValueError: if a name is none of `LINES`.
+        ValueError: if a name is not in `LINES`.
 
     Example:
         >>> list(lines(["1-bit-r"]))
@@ -83,23 +84,23 @@ def codec_trainings(
     systems: Sequence[str] | None = None,
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Train every line and set it beside Vanilla, and lines with better codes beside those without.
+    """Train every line and compare it with Vanilla, and lines with better codes with those without.
 
     Args:
-        systems: which of `LINES`; by default all.
+        systems: some of `LINES`; by default all.
         **options: see :class:`benchmarks.engine.trained.Options`; several graphs are separated by commas, by default
-            those of `GRAPHS` that are here, each with its number of epochs, and 8 workers.
+            those of `GRAPHS` that exist here, each with its number of epochs, and 8 workers.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them; those of scores also have ``points`` and
-        ``half_interval``, and those of bytes ``low`` and ``high``, the ends of the ratio's 95 % interval.
+        Rows, see :func:`benchmarks.registry.measure`; those of scores also have ``points`` and ``half_interval``, and
+        those of bytes ``low`` and ``high``, the ends of the ratio's 95 % interval.
 
     Raises:
         ValueError: if there is no seed, or a system is unknown.
     """
-    given = Options(**{"workers": (8,), "trainings": "runs/bench-codecs", **options})
+    run_options = Options(**{"workers": (8,), "trainings": "runs/bench-codecs", **options})
     chosen, rows = lines(systems), []
-    for source in find_graphs(given.graph, list(GRAPHS), between=","):
+    for source in find_graphs(run_options.graph, list(GRAPHS), between=","):
         settings = {**SETTINGS, "epochs": GRAPHS.get(Path(source).stem, 60)}
         rows += study_rows(
             compared,
@@ -107,7 +108,7 @@ def codec_trainings(
             case=CASE,
             graphs=[source],
             models=[settings.pop("model")],
-            **given.over(settings),
+            **run_options.over(settings),
         )
     return rows
 
@@ -117,7 +118,7 @@ def compared(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[s
 
     Args:
         case: first column.
-        found: trainings by line, the same seeds in the same order; ``vanilla`` among them.
+        found: line -> trainings of the same seeds in the same order, with ``vanilla``.
     """
     vanilla, rows = found["vanilla"], []
     for name, trainings in found.items():
@@ -148,16 +149,17 @@ def _bytes_to(trainings: Sequence[RunResult], targets: Sequence[float]) -> list[
 def _fewer(
     case: str, name: str, rival: str, ours: Sequence[float], theirs: Sequence[float], *, goal: float | None
 ) -> dict[str, Any]:
-    """Return the row of one pair; the ratio is the geometric mean over seeds in which both get there."""
+    """Return the row of one pair; the ratio is the geometric mean over seeds in which both reach the accuracy."""
     both = [(mine, other) for mine, other in zip(ours, theirs, strict=True) if not math.isnan(mine + other)]
     metric = "bytes to Vanilla's accuracy"
-    there = [sum(not math.isnan(each) for each in values) for values in (ours, theirs)]
-    reach = f"{there[0]} of {len(ours)} reach it, {rival} {there[1]}"
+    counts = [sum(not math.isnan(each) for each in values) for values in (ours, theirs)]
+    reach = f"{counts[0]} of {len(ours)} reach it, {rival} {counts[1]}"
     if not both:
         return row(case, metric, None, "MB", rival, None, None, goal, contestant=name, detail=f" ({reach})")
+    # Ratios are averaged in logarithms, where the interval of a mean is symmetric.
     logs = [math.log(other / mine) for mine, other in both]
     middle, half = statistics.fmean(logs), half_interval(logs)
-    low, high = math.exp(middle - half), math.exp(middle + half) if half < 700 else math.inf
+    low, high = math.exp(middle - half), math.exp(middle + half) if half < 700 else math.inf  # exp(710) overflows
     detail = f" ({low:.2f} to {high:.2f} times fewer; {reach})"
     mine, other = (statistics.fmean(values) / 1e6 for values in zip(*both, strict=True))
     more: dict[str, Any] = {"contestant": name, "detail": detail, "low": low, "high": high}

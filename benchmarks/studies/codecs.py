@@ -1,22 +1,21 @@
-"""What codecs make of the rows of a real training, by direction, layer and bits, and of the gradient.
+"""Errors of codecs on rows of a real training, by direction, layer and bit-width, and their effect on the gradient.
 
-Two workers on a METIS partition, 3 layers of width 256 after some epochs of exact training, no dropout. The error of a
-message is relative to the squared norm of its rows; bytes of a row of 256 columns stand in the figure. One rotation
-keeps a bias on spiky and on short rows, and rounding to the nearest on all, which stands there too. Of the codecs
-without a bias that take at most as many bytes as row min-max codes, the one with the least error of a direction, over
-its layers, stands beside them: the variance of rows as an assigner has it, of which something is asked. The codec that
-chooses row by row is among them.
+Two workers on a METIS partition, 3 layers of 256 columns after some epochs with float32 messages, no dropout. The error
+of a message is relative to the squared norm of its rows; the metric has the bytes of a row of 256 columns. One rotation
+has a bias on spiky and short rows, and rounding to nearest on all rows; the bias is in the detail. Among the unbiased
+codecs with at most the bytes of row min-max codes, the one with the least error in a direction, over its layers, is
+compared with them: this is the variance of rows used by an assigner, and has a goal. The codec that chooses row by row
+is one of them.
 
-What that is worth to the gradient of all weights is a line of its own, of which nothing is asked: late in a training
-most of its noise comes of the rows forward, through the loss, with heavy tails, and follows no sum of rows' errors.
+The effect on the gradient of all weights has its own rows, without a goal: late in a training most of its noise comes
+from forward rows, through the loss, with heavy tails, and does not follow a sum of rows' errors.
 
-Then messages that depend on those before, over the last epochs of such a training: the error of rows sent as
-differences to what their receiver holds beside that of whole rows in the same codes, and the error of the mean of all
-messages rounded to the nearest with feedback beside that without. Features, which never change, are left out: they may
-as well travel once.
+Then stateful codecs, over the last epochs of such a training: the error of rows sent as differences from the receiver's
+copy, compared with whole rows in the same codes, and the error of the mean of all messages rounded to nearest with
+error feedback, compared with that without. Input features, which never change, are excluded: they can be sent once.
 
 With ``--seeds`` whole trainings are compared instead (:mod:`benchmarks.studies.codec_trainings`): scores at one bit
-beside Vanilla's, and bytes until its accuracy.
+compared with Vanilla's, and bytes until its accuracy.
 """
 
 from __future__ import annotations
@@ -41,15 +40,15 @@ if TYPE_CHECKING:
 __all__ = ["codecs"]
 
 GRAPHS = {"cora": 60, "citeseer": 60, "amazon_computers": 60, "coauthor_physics": 40}
-"""Graph -> epochs of training before the rows are taken; 20 on any other."""
+"""Graph -> epochs of training before the rows are taken; 20 on any other graph."""
 MODELS = ("gcn", "graphsage", "gat")
 GOALS: dict[int, float | None] = {1: 10.0, 2: 10.0, 4: 4.0, 8: 1.0}
-"""Bits -> how many times less variance gradient rows should have in the best codec; rows forward never more."""
+"""Goal: bit-width -> factor by which the best codec reduces the variance of gradient rows; 1 for forward rows."""
 LAST = 10
-"""Epochs at the end of a training over which messages depend on those before."""
+"""Number of last epochs over which stateful codecs are measured."""
 PARTS = ("messages", "means", "gradients", "late")
-"""Errors of every codec's messages; their means by direction in the best one; gradients; messages that depend on those
-before."""
+"""Parts of the table: errors of every codec's messages; their means by direction for the best codec; gradients;
+stateful codecs."""
 BIASED = ("rotated once", "MXFP8 to the nearest")
 BY_ROW = "least variance"
 
@@ -67,23 +66,23 @@ def codecs(
     parts: Sequence[str] = PARTS,
     trainings: str = "runs/bench-codecs",
 ) -> list[dict[str, Any]]:
-    """Measure errors of messages and variances of gradients, or with ``seeds`` what whole trainings come to.
+    """Measure errors of messages and variances of gradients, or with ``seeds`` results of whole trainings.
 
     Args:
-        repeats: passes by which the variance of a gradient is measured.
-        graph: names or paths, separated by commas; by default those of `GRAPHS` that are here.
-        models: whose rows are taken.
-        epochs: of training; by default what the graph needs.
-        parts: of the table, some of `PARTS`.
-        systems, seeds, first_seed, workers, trainings: as for
+        repeats: passes to measure the variance of a gradient.
+        graph: names or paths, separated by commas; by default those of `GRAPHS` that exist here.
+        models: models whose rows are taken.
+        epochs: epochs of training; by default those of `GRAPHS`.
+        parts: some of `PARTS`.
+        systems, seeds, first_seed, workers, trainings: see
             :func:`benchmarks.studies.codec_trainings.codec_trainings`.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them.
+        Rows, see :func:`benchmarks.registry.measure`.
 
     Raises:
-        ValueError: if an option of trainings comes without ``seeds``, or a model or a part with them, or there is no
-            such part.
+        ValueError: if an option of trainings is used without ``seeds``, a model or a part with them, or a part is
+            unknown.
     """
     if not parts or not set(parts) <= set(PARTS):
         raise ValueError(f"parts must be some of {PARTS}, got {tuple(parts)}")
@@ -102,7 +101,7 @@ def codecs(
     for name in GRAPHS if graph is None else graph.split(","):
         path = find_graph(name) or (None if graph is None else name)
         if path is None:
-            print(f"bench codecs: {name}.npz is not here, so its rows are left out", flush=True)
+            print(f"bench codecs: {name}.npz is missing, so its rows are omitted", flush=True)
             continue
         paths[Path(name).stem] = path
     rows, progress = [], Progress(len(paths) * len(models) * len(GOALS))
@@ -141,7 +140,7 @@ def _rows(
                     continue
                 case = f"{name}, {model}, {place.direction}, layer {place.layer}, {bits} bit"
                 metric = f"squared error of a message, {kind}, {_row_bytes(codec, bits)} B a row"
-                found.append(_beside(case, metric, error.squared, plain, f" ({error.bias:.3f} of the norm is bias)"))
+                found.append(_error_row(case, metric, error.squared, plain, f" ({error.bias:.3f} of the norm is bias)"))
         every = {"min-max": usual, **others}
         best = {direction: _best(errors, every, bits) for direction, errors in worst.items()}
         for direction, errors in worst.items() if "means" in parts else ():
@@ -150,8 +149,8 @@ def _rows(
             layers = sum(place.direction == direction for place in sent)
             metric = "variance of rows, the best codec of the direction"
             case = f"{name}, {model}, {direction}, mean of layers, {bits} bit"
-            detail, asked = f" ({share:.0%} of the bytes; {best[direction]})", goal if direction == "backward" else 1.0
-            found.append(_beside(case, metric, ours / layers, plain / layers, detail, asked))
+            detail, least = f" ({share:.0%} of the bytes; {best[direction]})", goal if direction == "backward" else 1.0
+            found.append(_error_row(case, metric, ours / layers, plain / layers, detail, least))
         progress.say(f"{name}, {model}, {bits} bit")
         if "gradients" not in parts:
             continue
@@ -166,26 +165,26 @@ def _rows(
             metric = f"variance of the gradient of all weights, {kind}"
             detail = f" ({repeats} passes; {' forward, '.join(pair)})"
             case = f"{name}, {model}, {bits} bit"
-            found.append(_beside(case, metric, noises[pair], noises["min-max", "min-max"], detail))
+            found.append(_error_row(case, metric, noises[pair], noises["min-max", "min-max"], detail))
     return found
 
 
-def _beside(
+def _error_row(
     case: str, metric: str, ours: float, plain: float, detail: str, goal: float | None = None
 ) -> dict[str, Any]:
-    """Return the row of an error beside that of row min-max codes."""
+    """Return the row of an error compared with that of row min-max codes."""
     return row(case, metric, ours, "of the square", "row min-max", plain, _ratio(plain, ours), goal, detail=detail)
 
 
 def _best(errors: dict[str, float], every: dict[str, Codec], bits: int) -> str:
-    """Return the codec of the least error, without a bias and in at most the bytes of codes between a row's ends."""
+    """Return the unbiased codec of least error with at most the bytes of min-max codes."""
     most = _row_bytes(every["min-max"], bits)
-    known = [kind for kind, codec in every.items() if kind not in BIASED and _row_bytes(codec, bits) <= most]
-    return min(sorted(known), key=errors.__getitem__)
+    candidates = [kind for kind, codec in every.items() if kind not in BIASED and _row_bytes(codec, bits) <= most]
+    return min(sorted(candidates), key=errors.__getitem__)
 
 
 def _noise(graph: Graph, shape: ModelSettings, weights: Tensor, bits: int, repeats: int, codec: Any) -> float:
-    """Variance of the gradient over its square."""
+    """Return the variance of the gradient over its square."""
     from gnnqlab.bits.policy import Fixed
     from gnnqlab.simulation.gradient_noise import gradient_noise
 
@@ -193,7 +192,7 @@ def _noise(graph: Graph, shape: ModelSettings, weights: Tensor, bits: int, repea
 
 
 def _in_time(of: str, graph: Graph, shape: ModelSettings, epochs: int) -> list[dict[str, Any]]:
-    """Measure differences and error feedback over the last epochs of a training."""
+    """Measure delta encoding and error feedback over the last epochs of a training."""
     from benchmarks.studies.late_messages import late_error, late_rows
     from gnnqlab.message.caches.cache import NoCache
     from gnnqlab.message.caches.difference import Difference
@@ -204,11 +203,11 @@ def _in_time(of: str, graph: Graph, shape: ModelSettings, epochs: int) -> list[d
 
     found = []
     for place, rows in late_rows(graph, shape, epochs, last=min(LAST, epochs)).items():
-        if bool((rows == rows[0]).all()):
+        if bool((rows == rows[0]).all()):  # input features never change
             continue
         for bits in GOALS:
             case = f"{of}, {place.direction}, layer {place.layer}, {bits} bit, last {rows.shape[0]} of {epochs} epochs"
-            # Errors of codes between a row's ends would grow at one bit.
+            # With min-max codes of one bit the error of accumulated differences would grow.
             kind, codec = ("rotated", Rotated()) if bits == 1 else ("row min-max", Stochastic())
             ours, theirs = (late_error(cache, codec, rows, bits).squared for cache in (Difference(), NoCache()))
             figure = f"squared error of a message, {kind} codes of differences, {_row_bytes(codec, bits)} B a row"
@@ -227,15 +226,14 @@ def _ratio(theirs: float, ours: float) -> float | None:
 
 
 def _usual() -> Codec:
-    """Return row min-max codes, with float32 parameters as in AdaQP."""
+    """Return row min-max codes, with float32 scale and zero-point as in AdaQP."""
     from gnnqlab.message.codecs.codec import Stochastic
 
     return Stochastic()
 
 
 def _codecs(bits: int) -> dict[str, Codec]:
-    """Return the codecs that stand beside row min-max; rotated rows of 8 bits, and those
-    whose code is chosen by row, are those of min-max codes."""
+    """Return the codecs to compare with row min-max; at 8 bits rotation and choice by row equal min-max codes."""
     from gnnqlab.message.codecs.fp8 import FP8, MXFP8
     from gnnqlab.message.codecs.least_variance import LeastVariance
     from gnnqlab.message.codecs.rotated import Rotated

@@ -1,9 +1,9 @@
-"""Products of bfloat16 rows beside float32 ones: time, memory and accuracy, in one process on one graph.
+"""Products of bfloat16 rows compared with float32: time, memory and accuracy, in one process on one graph.
 
-Dense products have the shapes of a layer of 256 on coauthor_physics. Epochs are of 3 layers of 256 (other models as
-deep as ``bench accuracy`` has them), those of both precisions in random order. Memory is what autograd keeps from the
-forward pass for the backward pass, parameters and features left out. Scores are on the test nodes, of models of
-``bench accuracy``'s size, trained from the same weights with the same dropout.
+Dense products have the shapes of a layer of 256 columns on coauthor_physics. Epochs have 3 layers of 256 columns (other
+models the depth of ``bench accuracy``), with both precisions in random order. Memory is the bytes saved for backward,
+without parameters and features. Scores are on test nodes, of models with the size of ``bench accuracy``, trained from
+the same weights with the same dropout.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def compute(
 
     Args:
         repeats: interleaved products and epochs of each precision.
-        graph: name or path; by default ``coauthor_physics``, or ``digits`` where that is not here.
-        models: names.
-        epochs, seeds: of the trainings whose scores are compared; no seed, no scores.
-        first_seed: of the first of them; the next ones follow.
+        graph: name or path; by default ``coauthor_physics``, or ``digits`` if it is missing.
+        models: names of models.
+        epochs, seeds: numbers of epochs and seeds of the trainings whose scores are compared; 0 seeds skip them.
+        first_seed: first of the consecutive seeds.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them.
+        Rows, see :func:`benchmarks.registry.measure`.
 
     Raises:
         ValueError: if a model is unknown, or there is nothing to measure.
@@ -78,7 +78,7 @@ def compute(
 
 
 def instructions() -> str:
-    """Return the widest instructions that this processor has for bfloat16, in words.
+    """Return the name of this processor's widest bfloat16 instructions.
 
     Example:
         >>> instructions() in ("bfloat16 by AMX", "bfloat16 by AVX512", "bfloat16 by AVX2", "bfloat16 widened")
@@ -93,7 +93,7 @@ def instructions() -> str:
 
 @by_threads()
 def measure_products(repeats: int) -> list[dict[str, Any]]:
-    """Dense products, with the threads of this process."""
+    """Measure dense products, with the threads of this process."""
     import torch
 
     from gnnqlab.kernels.dense.dense import bfloat16_mm
@@ -124,14 +124,14 @@ def _of_model(graph: Graph, source: str, model: str, repeats: int, epochs: int, 
 
     case = f"{Path(source).stem}, {model}"
     wide = {name: _trainer(graph, model, name, 0, WIDE) for name in ("bfloat16", "float32")}
-    kept = {name: _kept_bytes(trainer) for name, trainer in wide.items()}
+    saved = {name: _saved_bytes(trainer) for name, trainer in wide.items()}
     shape = f"{case} {DEPTHS[model]['layers']} x {WIDE['hidden']}, {torch.get_num_threads()} thread(s), "
     shape += instructions()
     rows = [
         *compare(shape, next_epochs(wide), [Pair("epoch", "bfloat16", "float32")], repeats),
         row(
-            shape, "kept for the backward pass", kept["bfloat16"], "B", "float32", kept["float32"],
-            kept["float32"] / kept["bfloat16"],
+            shape, "kept for the backward pass", saved["bfloat16"], "B", "float32", saved["float32"],
+            saved["float32"] / saved["bfloat16"],
         ),
     ]  # fmt: skip
     if not seeds:
@@ -160,8 +160,8 @@ def _of_model(graph: Graph, source: str, model: str, repeats: int, epochs: int, 
 def _score_row(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
     ours, theirs = (scores_of(found[name]) for name in ("bfloat16", "float32"))
     difference, means = paired(ours, theirs), [100 * statistics.fmean(each) for each in (ours, theirs)]
-    beside = ("float32", means[1], POINTS / max(abs(difference.points), 1e-9), 1.0)
-    return [row(case, "test score", means[0], "%", *beside, detail=f", {difference}")]
+    rival = ("float32", means[1], POINTS / max(abs(difference.points), 1e-9), 1.0)
+    return [row(case, "test score", means[0], "%", *rival, detail=f", {difference}")]
 
 
 def _trainer(graph: Graph, model: str, precision: str, seed: int, more: dict[str, Any]) -> Trainer:
@@ -174,18 +174,18 @@ def _trainer(graph: Graph, model: str, precision: str, seed: int, more: dict[str
     return exact_trainer(graph, shape, seed=seed, lr=BESIDE["lr"], products=PARTS["compute"][precision]().build())
 
 
-def _kept_bytes(trainer: Trainer) -> int:
-    """Bytes that a forward pass keeps for its backward pass, each storage once, without parameters and features."""
+def _saved_bytes(trainer: Trainer) -> int:
+    """Return the bytes saved for backward, each storage once, without parameters and features."""
     import torch
 
-    known = {parameter.untyped_storage().data_ptr() for parameter in trainer.parameters.list}
+    pointers = {parameter.untyped_storage().data_ptr() for parameter in trainer.parameters.list}
     if isinstance(trainer.graph.features, torch.Tensor):
-        known.add(trainer.graph.features.untyped_storage().data_ptr())
+        pointers.add(trainer.graph.features.untyped_storage().data_ptr())
     found: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in known:
+        if storage.data_ptr() not in pointers:
             found[storage.data_ptr()] = storage.nbytes()
         return tensor.detach()
 

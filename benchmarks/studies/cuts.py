@@ -1,4 +1,4 @@
-"""Vertex-cuts side by side: connections within and between two hosts, copies, balance, cost (CDFGNN Table 3)."""
+"""Comparison of vertex-cuts: connections within and between two hosts, replication, balance, time (CDFGNN Table 3)."""
 
 from __future__ import annotations
 
@@ -35,23 +35,22 @@ WORDS = {
 """Metric -> column of the printed table."""
 PLAIN, BY_HOST, OURS = "EBV γ=0", "EBV γ=0, masters by host", "EBV γ=0.1"
 PAPER = {2: 0.149, 4: 0.248, 8: 0.424}
-"""Workers on each of two hosts -> outer connections saved in CDFGNN's Table 3; 8: the mean of two graphs."""
+"""Workers on each of two hosts -> inter-host connections saved in CDFGNN's Table 3; for 8 the mean of two graphs."""
 GOALS = {None: 0.31, 4: 0.25}
-"""Workers on each host -> what is to be saved, in the mean over the graphs; ``None``: over everything."""
+"""Goal: workers on each host -> least mean share saved over the graphs; ``None``: over all cases."""
 MOST_IMBALANCE = 1.01
 
 
 def cuts(graph: str | None = None, repeats: int = 1) -> list[dict[str, Any]]:
-    """Cut graphs for two hosts with 2, 4 and 8 workers each, by every partitioner of edges.
+    """Partition graphs for two hosts with 2, 4 and 8 workers each, with every vertex-cut.
 
     Args:
-        graph: names or paths, separated by semicolons; by default `GRAPHS`, of which those that are not here are left
-            out.
-        repeats: cuts of each, of which the one with the least processor time counts.
+        graph: names or paths, separated by semicolons; by default `GRAPHS`, without missing ones.
+        repeats: partitions of each, of which the one with the least processor time counts.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them. A figure of EBV has EBV with γ = 0 beside it;
-        a ratio above 1 means fewer.
+        Rows, see :func:`benchmarks.registry.measure`. Metrics are compared with EBV with γ = 0; a ratio above 1 means
+        fewer.
     """
     from gnnqlab.graph.sources import load
 
@@ -60,7 +59,7 @@ def cuts(graph: str | None = None, repeats: int = 1) -> list[dict[str, Any]]:
     for name in graph.split(";") if graph else GRAPHS:
         path = find_graph(name) or (name if Path(name).exists() else None)
         if path is None:
-            print(f"bench cuts: {name}.npz is not here, so its rows are left out", flush=True)
+            print(f"bench cuts: {name}.npz is missing, so its rows are omitted", flush=True)
             continue
         whole = load(path)
         for per_host in PER_HOST:
@@ -79,10 +78,10 @@ def cuts(graph: str | None = None, repeats: int = 1) -> list[dict[str, Any]]:
 
 
 def means(saved: Mapping[str, Mapping[tuple[str, int], float]]) -> list[dict[str, Any]]:
-    """Return what was saved in the mean, beside the goals and the paper's figures.
+    """Return the mean share of connections saved, with the goals and the paper's figures.
 
     Args:
-        saved: partitioner -> (case, workers on each host) -> share of the outer connections.
+        saved: partitioner -> (case, workers on each host) -> share of inter-host connections saved.
 
     Example:
         >>> rows = means({"EBV γ=0.1": {("a", 2): 0.2, ("a", 4): 0.3, ("b", 4): 0.4}})
@@ -98,8 +97,8 @@ def means(saved: Mapping[str, Mapping[tuple[str, int], float]]) -> list[dict[str
             mean, goal = statistics.fmean(shares), GOALS.get(per_host) if name == OURS else None
             paper = 0.3108 if per_host is None else PAPER[per_host]
             case = "mean of all" if per_host is None else f"{HOSTS} x {per_host}, mean"
-            beside, detail = ("CDFGNN Table 3", 100 * paper, None), f", worst graph {100 * min(shares):.1f} %"
-            one = row(case, FEWER, 100 * mean, "%", *beside, contestant=name, detail=detail)
+            rival, detail = ("CDFGNN Table 3", 100 * paper, None), f", worst graph {100 * min(shares):.1f} %"
+            one = row(case, FEWER, 100 * mean, "%", *rival, contestant=name, detail=detail)
             if goal is not None:
                 one |= {"ratio": mean, "goal": goal, "reached": mean >= goal}
             rows.append(one)
@@ -107,7 +106,7 @@ def means(saved: Mapping[str, Mapping[tuple[str, int], float]]) -> list[dict[str
 
 
 def _measured(graph: Any, per_host: int, repeats: int) -> tuple[dict[str, tuple[Any, float]], dict[str, Any]]:
-    """Quality and processor seconds by the partitioner's name, and the rows of copies that meet on their hosts."""
+    """Return quality and processor seconds by partitioner, and rows sent with hierarchical aggregation."""
     from gnnqlab.partition.connections import count_met
     from gnnqlab.partition.parts import partition
 
@@ -128,7 +127,7 @@ def _measured(graph: Any, per_host: int, repeats: int) -> tuple[dict[str, tuple[
 
 
 def _masters_by_host(parts: Any) -> Any:
-    """The same cut with its masters chosen as EBV with γ > 0 chooses them, to tell their part from the edges'."""
+    """Return the same cut with masters chosen as by EBV with γ > 0, to separate their effect from that of the edges."""
     import numpy as np
     import torch
 
@@ -137,51 +136,52 @@ def _masters_by_host(parts: Any) -> Any:
 
     copies = empty_copies(parts.graph.num_nodes, parts.workers)
     node, worker = (each.numpy() for each in copies_of(parts.cut, parts.graph))
+    # One bit per worker and node: set the bits of the workers that hold a copy.
     np.bitwise_or.at(copies, (node, worker // 8), (1 << worker % 8).astype(np.uint8))
     owner = torch.from_numpy(choose_masters(copies, parts=parts.workers, hosts=HOSTS))
     return replace(parts, cut=replace(parts.cut, owner=owner))
 
 
 def _vertex_cut(parts: Any) -> VertexCut:
-    """The cut of parts that share edges out; every partitioner of this table does."""
+    """Return the vertex-cut of a partition; every partitioner of this table makes one."""
     cut: VertexCut = parts.cut
     return cut
 
 
 def _rows(case: str, name: str, quality: Any, plain: Any, seconds: float) -> list[dict[str, Any]]:
-    """Table 3's columns of one cut, each beside plain EBV's."""
+    """Return Table 3's columns of one cut, each compared with plain EBV's."""
 
-    def beside(figure: str, value: float, other: float) -> dict[str, Any]:
+    def compared(figure: str, value: float, other: float) -> dict[str, Any]:
         return row(case, figure, value, "", PLAIN, other, other / value if value else None, contestant=name)
 
     ratio, goal = MOST_IMBALANCE / quality.edge_imbalance, 1.0 if name in (PLAIN, OURS) else None
     return [
-        beside(OUTER, quality.most_outer, plain.most_outer),
-        beside(INNER, quality.most_inner, plain.most_inner),
-        beside(COPIES, quality.replication, plain.replication),
+        compared(OUTER, quality.most_outer, plain.most_outer),
+        compared(INNER, quality.most_inner, plain.most_inner),
+        compared(COPIES, quality.replication, plain.replication),
         row(case, BALANCE, quality.edge_imbalance, "", "limit", MOST_IMBALANCE, ratio, goal, contestant=name),
         row(case, SECONDS, seconds, "s", "", None, None, contestant=name),
     ]
 
 
 def _met(case: str, name: str, quality: Any, met: Any) -> list[dict[str, Any]]:
-    """Outer rows of a synchronisation where copies meet on their host, beside those of the same cut apart."""
+    """Compare inter-host rows of a synchronization with hierarchical aggregation with those without."""
     pairs = {MET: (met.outer, quality.outer), MET_MOST: (met.most_outer, quality.most_outer)}
     return [
-        row(case, metric, here, "", "apart", apart, apart / here if here else None, contestant=name)
-        for metric, (here, apart) in pairs.items()
+        row(case, metric, ours, "", "apart", flat, flat / ours if ours else None, contestant=name)
+        for metric, (ours, flat) in pairs.items()
     ]
 
 
 def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return the table as a person reads it: a line for each cut, then the means."""
+    """Return the table as formatted text: one line per cut, then the means."""
     lines: dict[tuple[str, str], dict[str, str]] = {}
     ends: list[dict[str, str]] = []
     for each in rows:
         case, name, metric, value, other = (each[k] for k in ("case", "contestant", "metric", "value", "rival_value"))
         if metric == FEWER:
-            said = {True: ", reached", False: ", NOT reached", None: ""}[each["reached"]]
-            goal = f", goal {100 * each['goal']:.0f} %{said}" if each["goal"] else ""
+            result = {True: ", reached", False: ", NOT reached", None: ""}[each["reached"]]
+            goal = f", goal {100 * each['goal']:.0f} %{result}" if each["goal"] else ""
             figure = each["figure"].removeprefix(f"{name}: ")
             text = f"{value:.1f} % ({figure}; paper {other:.1f} %{goal})"
             ends.append({"case": case, "cut": name, "outer": text})

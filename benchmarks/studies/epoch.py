@@ -1,9 +1,9 @@
-"""A whole epoch: ours on one worker beside the same model in ``dgl.nn``, and where two workers' time goes.
+"""A whole epoch: ours on one worker compared with the same model in ``dgl.nn``, and the phases of two workers' time.
 
-All train the same 3-layer model of width 256 with the same dropout, LayerNorm and Adam on the same graph, epoch by
-epoch in turn, each in a process of its own. Where features are sparse there are two lines: sparse input on both sides,
-and dense input on both; one side alone would compare a product with zeros to one without. A second rival also gets what
-ours tells the C library about memory.
+All train the same 3-layer model of 256 columns with the same dropout, LayerNorm and Adam on the same graph, in
+interleaved epochs, each in its own process. With sparse features there are two lines: sparse input for both, and dense
+input for both, because mixed input would compare a product over zeros with one without. A second rival also gets our
+memory settings of the C library.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ EXPLAINED = "share of the epoch that named phases explain"
 
 
 class Contender(NamedTuple):
-    """One side of a race of epochs, in a process of its own."""
+    """Contestant of the measurement, in its own process."""
 
     dgl: bool = False
-    """``dgl.nn`` trains, not this package."""
+    """True for ``dgl.nn``, False for this package."""
     sparse: bool = False
-    """Features are sparse, not dense."""
+    """True for sparse input features."""
     pages: bool = True
-    """The C library is told about memory what ours tells it."""
+    """True to apply our memory settings of the C library."""
 
     def prepare(self, path: str, model: str) -> Callable[[int], object]:
         """Set up a graph and a model and return a call that trains one epoch."""
@@ -68,31 +68,31 @@ def epoch(
     seeds: int | None = None,
     first_seed: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Measure epochs; ``coauthor_physics`` is looked for among downloaded data and in ``shared/data``.
+    """Measure epochs; ``coauthor_physics`` must be in the data root or in ``shared/data``.
 
     Args:
-        repeats: interleaved repeats; 5 by default, 3 over a link.
-        link, comm_share: with one of them systems are measured side by side over a link between emulated hosts
-            (:func:`benchmarks.studies.link.over_link`), where ``hosts`` to ``first_seed`` belong.
+        repeats: interleaved repeats; 5 by default, 1 over a link.
+        link, comm_share: with one of them, compare systems over a link between emulated hosts
+            (:func:`benchmarks.studies.link.over_link`); ``hosts`` to ``first_seed`` apply only then.
         graph: over a link its name or path, see there; without one several, separated by semicolons, by default
-            `GRAPHS`, of which those that are not here are left out.
+            `GRAPHS`, without missing ones.
         models: names of models; over a link any, without one those of `MODELS`, which have a rival here.
         hosts, workers, epochs, seeds, first_seed: see there.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them.
+        Rows, see :func:`benchmarks.registry.measure`.
 
     Raises:
-        ValueError: if an option that belongs to a link comes without one, or a model has no rival here.
+        ValueError: if an option of a link is used without one, or a model has no rival here.
     """
     own = {"hosts": hosts, "workers": workers, "epochs": epochs, "seeds": seeds, "first_seed": first_seed}
-    given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+    options: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
     if link is not None or comm_share is not None:
         named = {"graph": graph, "models": models}
-        given |= {name: value for name, value in named.items() if value is not None}
-        return over_link(repeats or 1, link=link, comm_share=comm_share, **given)
-    if given:
-        raise ValueError(f"bench epoch takes {sorted(given)} together with a link only; add --link or --comm-share")
+        options |= {name: value for name, value in named.items() if value is not None}
+        return over_link(repeats or 1, link=link, comm_share=comm_share, **options)
+    if options:
+        raise ValueError(f"bench epoch takes {sorted(options)} together with a link only; add --link or --comm-share")
     if strange := set(models or ()) - set(MODELS):
         raise ValueError(f"models of bench epoch must be of {', '.join(MODELS)}, got {', '.join(sorted(strange))}")
     repeats = 5 if repeats is None else repeats
@@ -100,7 +100,7 @@ def epoch(
     for name in graph.split(";") if graph else GRAPHS:
         path = find_graph(name) or (name if graph else None)
         if path is None:
-            print(f"bench epoch: {name}.npz is not here, so its rows are left out", flush=True)
+            print(f"bench epoch: {name}.npz is missing, so its rows are omitted", flush=True)
             continue
         rows += _one_worker(name, path, repeats, models or MODELS)
         rows += _two_workers(name, path)
@@ -108,7 +108,7 @@ def epoch(
 
 
 def _one_worker(name: str, path: str, repeats: int, models: tuple[str, ...] = MODELS) -> list[dict[str, Any]]:
-    """Return a line for sparse input on both sides, where the graph has it, and one for dense input on both."""
+    """Return a line for sparse input of both contestants, if the graph has it, and one for dense input of both."""
     from gnnqlab.graph import load
     from gnnqlab.graph.features import SparseRows
 
@@ -133,11 +133,11 @@ def _side_by_side(name: str, path: str, model: str, taken: str, repeats: int) ->
     ours, rows = statistics.median(seconds["ours"]), []
     for rival in [name for name in seconds if name != "ours"] or [""]:
         span = _span(seconds["ours"])
-        beside: tuple[Any, ...] = ("DGL is not installed", None, None)
+        compared: tuple[Any, ...] = ("DGL is not installed", None, None)
         if rival:
             other, span = statistics.median(seconds[rival]), f"{span}; rival {_span(seconds[rival])}"
-            beside = (rival, other, other / ours, GOALS.get((rival, taken)))
-        rows.append(row(case, "epoch", ours, "s", *beside, detail=f" ({span})"))
+            compared = (rival, other, other / ours, GOALS.get((rival, taken)))
+        rows.append(row(case, "epoch", ours, "s", *compared, detail=f" ({span})"))
     return rows
 
 
@@ -146,7 +146,7 @@ def _span(seconds: list[float]) -> str:
 
 
 def _in_turn(contestants: Mapping[str, Contender], path: str, model: str, repeats: int) -> dict[str, list[float]]:
-    """Return seconds of each contestant's epochs, taken in turn, each in a process of its own, after two warm-ups."""
+    """Return seconds of each contestant's interleaved epochs, each in its own process, after two warm-ups."""
     from gnnqlab.train.memory import large_pages
 
     context = multiprocessing.get_context("spawn")
@@ -156,12 +156,12 @@ def _in_turn(contestants: Mapping[str, Contender], path: str, model: str, repeat
         processes.append(context.Process(target=_contest, args=(contestant, path, model, theirs), daemon=True))
         with environ(large_pages(os.environ) if contestant.pages else {}):
             processes[-1].start()
-        lines[name].recv()  # one sets up at a time, so that none is measured while another loads
+        lines[name].recv()  # set up one after another, so that none is measured while another loads
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(repeats + 2):
         for name, line in lines.items():
             line.send(number)
-            taken = line.recv()
+            taken = line.recv()  # wait for the epoch before the next contestant begins
             if number > 1:
                 seconds[name].append(taken)
     for line, process in zip(lines.values(), processes, strict=True):
@@ -222,7 +222,7 @@ def _two_workers(name: str, path: str) -> list[dict[str, Any]]:
 
 
 def _explained(case: str, records: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the share of every named phase in the epoch, and of all together."""
+    """Return the share of every named phase in the epoch, and the sum of these shares."""
     from gnnqlab.train.loop.phase_timer import PARTS, PHASES
 
     named = [part for phase in PHASES for part in PARTS.get(phase, (phase,)) if part not in ("evaluate", "other")]

@@ -1,8 +1,8 @@
-"""What EXACT saves and what it costs: bytes kept for the backward pass by purpose, peak, time and accuracy.
+"""EXACT's savings and costs: bytes saved for backward by purpose, peak memory, time and accuracy.
 
-Each graph is trained whole, in one process, by a model of three layers, in float32 and with activations in codes, from
-the same weights with the same dropout. The peak is that of resident memory in a process of its own, above what is there
-before its first epoch; parameters, graph and features are there by then.
+Each graph is trained as a whole, in one process, with a model of three layers, in float32 and with quantized
+activations, from the same weights with the same dropout. The peak is the growth of resident memory in a new process
+from before its first epoch, when parameters, graph and features are already loaded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["exact", "measure_peak"]
 GRAPHS = ("cora", "coauthor_physics", "amazon_computers")
 LAYERS, HIDDEN = 3, 256
 EPOCHS = 200
-"""Long enough for scores to settle: amazon_computers is at half of its score after 40."""
+"""Enough epochs for scores to converge: amazon_computers has half of its score after 40."""
 SETTINGS: dict[str, dict[str, Any] | None] = {
     "8 bits": {"bits": 8},
     "2 bits": {"bits": 2},
@@ -44,21 +44,21 @@ def exact(
     first_seed: int = 0,
     trainings: str = "runs/bench-exact",
 ) -> list[dict[str, Any]]:
-    """Measure float32 beside codes.
+    """Compare quantized activations with float32.
 
     Args:
         repeats: interleaved epochs of each contestant.
-        graph: name or path; by default those of three real graphs that are here, or ``digits`` if none is.
-        models: names.
-        epochs, seeds: of the trainings whose test scores are compared; no seed, no scores.
-        first_seed: of the first of them.
-        trainings: folder in which each of these is kept; those that stand there are not repeated.
+        graph: name or path; by default those of three real graphs that exist here, or ``digits`` if none does.
+        models: names of models.
+        epochs, seeds: numbers of epochs and seeds of the trainings whose test scores are compared; 0 seeds skip them.
+        first_seed: first of the consecutive seeds.
+        trainings: folder of stored trainings; those in it are not repeated.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them.
+        Rows, see :func:`benchmarks.registry.measure`.
 
     Raises:
-        ValueError: if there is nothing to measure.
+        ValueError: if a number is too small, or there is no model.
     """
     if repeats < 1 or epochs < 1 or seeds < 0 or not models:
         raise ValueError(f"repeats and epochs must be at least 1, seeds 0, got {repeats}, {epochs} and {seeds}")
@@ -72,14 +72,14 @@ def exact(
 
 
 def measure_peak(source: str, model: str, settings: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Return the growth of resident memory over some epochs, ``[{"bytes": ...}]``; for a process of its own."""
+    """Return the growth of resident memory over some epochs, ``[{"bytes": ...}]``; call it in a new process."""
     from gnnqlab.graph import load
 
     trainer = _trainer(load(source), model, settings, 0)
     gc.collect()
     before = _resident("VmRSS")
     try:
-        Path("/proc/self/clear_refs").write_text("5")  # the high-water mark counts from here
+        Path("/proc/self/clear_refs").write_text("5")  # reset the high-water mark of resident memory
     except OSError:
         before = _resident("VmHWM")
     for epoch in range(_EPOCHS_OF_PEAK):
@@ -95,7 +95,7 @@ def _rows(source: str, model: str, repeats: int, epochs: int, seeds: range, trai
     loaded = load(source)
     wide = {name: _trainer(loaded, model, settings, 0) for name, settings in _contestants().items()}
     seconds = interleaved(next_epochs(wide), repeats)
-    kept = {name: by_purpose(loaded, _shape(model), _products(settings)) for name, settings in _contestants().items()}
+    saved = {name: by_purpose(loaded, _shape(model), _products(settings)) for name, settings in _contestants().items()}
     peaks = {
         name: run_each(__name__ + ":measure_peak", threads=(1,), source=source, model=model, settings=settings)[0]
         for name, settings in _contestants().items()
@@ -105,11 +105,11 @@ def _rows(source: str, model: str, repeats: int, epochs: int, seeds: range, trai
     for name in SETTINGS:
         case = f"{Path(source).stem}, {model} {LAYERS} x {HIDDEN}, {name}"
         for purpose in (*PURPOSES, "others"):
-            ours, theirs = kept[name][purpose], kept[base][purpose]
+            ours, theirs = saved[name][purpose], saved[base][purpose]
             if theirs or ours:
                 ratio = theirs / ours if ours else None
                 rows.append(row(case, f"kept for the backward pass: {purpose}", ours, "B", base, theirs, ratio))
-        ours, theirs = (sum(kept[which].values()) for which in (name, base))
+        ours, theirs = (sum(saved[which].values()) for which in (name, base))
         rows.append(row(case, "kept for the backward pass, all", ours, "B", base, theirs, theirs / ours))
         ours, theirs = (peaks[which]["bytes"] for which in (name, base))
         rows.append(row(case, "peak above the first epoch's start", ours, "B", base, theirs, theirs / max(ours, 1)))
@@ -164,7 +164,7 @@ def _scores(graph: Any, source: str, model: str, epochs: int, seeds: range, trai
 
 
 def _resident(field: str) -> int:
-    """Bytes of a field of this process's status, ``VmRSS`` or ``VmHWM``."""
+    """Return the bytes of a field of this process's status, ``VmRSS`` or ``VmHWM``."""
     found = re.search(rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
     assert found is not None
     return int(found[1]) * 1024

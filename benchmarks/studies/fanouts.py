@@ -1,7 +1,7 @@
-"""What sampling neighbours costs in accuracy: mini-batches by fan-out, beside full-graph training (SYLVIE Table I).
+"""Accuracy of neighbour sampling: mini-batches by fan-out, compared with full-graph training (SYLVIE Table I).
 
-Both start from the same weights, with the same model, optimizer and number of epochs; a mini-batch takes a step for
-each batch, full-graph training one an epoch. So a difference is of the two ways to train, not of sampling alone.
+Both start from the same weights, with the same model, optimizer and number of epochs; mini-batch training takes one
+step per batch, full-graph training one per epoch. So a difference is due to both, not to sampling alone.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def fanouts(
     """Train GraphSAGE on the whole graph, and on mini-batches of every fan-out.
 
     Args:
-        graph: name or path; by default amazon_computers, or ``digits`` where it is not here.
+        graph: name or path; by default amazon_computers, or ``digits`` if it is missing.
         seeds: trainings of each.
-        epochs: of each training, the first and every fifth one evaluated.
-        batch_size: training nodes in a batch.
+        epochs: epochs of each training, with an evaluation every five.
+        batch_size: training nodes per batch.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them, scores in per cent; each also has ``points``,
-        above full-graph training's, and ``half_interval``.
+        Rows, see :func:`benchmarks.registry.measure`, scores in per cent; each also has ``points``, the difference from
+        full-graph training, and ``half_interval``.
 
     Raises:
         ValueError: if there is no seed.
@@ -70,11 +70,11 @@ def fanouts(
 
 
 def table(case: str, found: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
-    """Return a row for each fan-out beside full-graph training.
+    """Compare each fan-out with full-graph training.
 
     Args:
         case: first column.
-        found: test scores in [0, 1] of the same seeds in the same order; ``full graph`` among them.
+        found: contestant -> test scores in [0, 1] of the same seeds in the same order, with ``full graph``.
 
     Example:
         >>> found = {"full graph": [0.9, 0.92], "fan-out 5": [0.88, 0.89]}

@@ -1,7 +1,7 @@
-"""How soon a fault in a launched run is named, and how soon nothing of the run is left.
+"""Time until a fault in a launched run is reported, and until all its processes have ended.
 
-Every case trains a small graph for real, on three workers, with a fault on purpose in one of them; figures are the
-worst of all repeats, beside what is promised and, for a killed worker, beside torchrun alone.
+Every case trains a small graph on three workers, with an injected fault in one of them; figures are the worst of all
+repeats, compared with the guaranteed times and, for a killed worker, with torchrun alone.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _PHASES: tuple[tuple[str, int | None], ...] = (("init", None), ("compute", 5), (
 
 
 def faults(repeats: int = 5) -> list[dict[str, Any]]:
-    """Measure every case ``repeats`` times; about 20 s a repeat on two cores."""
+    """Measure every case ``repeats`` times; one repeat takes about 20 s on two cores."""
     with tempfile.TemporaryDirectory(prefix="gnnqlab-faults-") as name:
         root = Path(name)
-        launch(_config(epochs=1), root=root, wait=True)  # partitions once, so that no case pays for it
+        launch(_config(epochs=1), root=root, wait=True)  # caches the partition, so that no case includes it
         return [
             *_starts(root, repeats),
             *_reports(root, repeats),
@@ -120,7 +120,7 @@ def _reports(root: Path, repeats: int) -> list[dict[str, Any]]:
 
 
 def _torchrun_alone(root: Path) -> float:
-    """Seconds from the death of a worker to the end of a torchrun without guard."""
+    """Return seconds from the death of a worker to the end of a torchrun without guard."""
     config = _config()
     folder = files.create(root, files.new_id("alone"))
     files.write_json(folder / "config.json", config.to_json())

@@ -1,7 +1,7 @@
-"""Full-graph training on GPUs: epochs, memory and hidden work of every system, at the shape of published graphs.
+"""Full-graph training on GPUs: epochs, memory and overlap of every system, on graphs of the shape of published ones.
 
-The graphs are generated, and labelled so: ``rmat`` at the size of ogbn-products, ``sbm`` at that of Reddit. Partitions
-are random, because the machine need not have METIS.
+The graphs are generated, and labelled as such: ``rmat`` at the size of ogbn-products, ``sbm`` at that of Reddit.
+Partitions are random, so that the machine need not have METIS.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ SHAPES: dict[str, dict[str, Any]] = {
     "ogbn-products": {"kind": "rmat", "scale": 21, "degree": 59.0, "features": 100, "classes": 64},
     "reddit": {"kind": "sbm", "nodes": 232_965, "degree": 492.0, "features": 602, "classes": 41},
 }
-"""Published graph -> the generated one of its size: 2.1 M nodes and 62 M edges drawn; 233 k nodes and 57 M."""
+"""Published graph -> generated one of its size: 2.1 M nodes with 62 M sampled edges; 233 k nodes with 57 M."""
 
 LAYERS, HIDDEN = 3, 256
 
 
 def shaped_graph(name: str, size: float = 1.0) -> tuple[str, str]:
-    """Make a graph of a published one's shape, keep it in the cache, and return its path and its label.
+    """Generate a graph with the shape of a published one, store it in the cache, and return its path and label.
 
     Args:
-        name: of `SHAPES`.
-        size: share of its nodes, at most 1; degrees stay.
+        name: key of `SHAPES`.
+        size: share of its nodes, at most 1; degrees do not change.
     """
     from gnnqlab.graph.generate import rmat, sbm
     from gnnqlab.train.shard_cache import cache_folder
@@ -54,7 +54,7 @@ def shaped_graph(name: str, size: float = 1.0) -> tuple[str, str]:
 
 
 def cases(graphs: Iterable[str], systems: Iterable[str], workers: Iterable[int], gpus: int) -> Iterator[dict[str, Any]]:
-    """Yield what to train: several workers share a GPU over Gloo, and have one each over NCCL where there are so many.
+    """Yield the cases to train: workers share a GPU over Gloo, and have one GPU each over NCCL if there are enough.
 
     Example:
         >>> [(case["workers"], case["backend"]) for case in cases(["reddit"], ["vanilla"], [1, 2, 4], gpus=2)]
@@ -71,7 +71,7 @@ def cases(graphs: Iterable[str], systems: Iterable[str], workers: Iterable[int],
 def train_row(
     case: dict[str, Any], path: str, label: str, *, epochs: int, device: str, limit_s: float
 ) -> dict[str, Any]:
-    """Train one case; return its row, which holds what went wrong if anything did."""
+    """Train one case; return its row, or a row with the error if it failed."""
     run = _launched(case, path, epochs=epochs, device=device)
     try:
         run.wait(timeout=limit_s)
@@ -83,7 +83,7 @@ def train_row(
 
 
 def overlap_rows(case: dict[str, Any], path: str, label: str, *, device: str, limit_s: float) -> list[dict[str, Any]]:
-    """Train a few epochs and return, for each layer and direction, how long each part took and what it hid."""
+    """Train a few epochs and return the seconds and hidden shares of each layer and direction."""
     run = _launched(case, path, epochs=4, device=device, timeline_every=1)
     run.wait(timeout=limit_s)
     rows = []
@@ -94,7 +94,7 @@ def overlap_rows(case: dict[str, Any], path: str, label: str, *, device: str, li
 
 
 def hidden_parts(line: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a row for every layer and direction of one epoch of one worker's timeline."""
+    """Return one row per layer and direction of one epoch in a worker's timeline."""
     from gnnqlab.exchange.timeline import Span
 
     spans = [Span(*entry) for entry in line["spans"]]
@@ -114,14 +114,14 @@ def hidden_parts(line: dict[str, Any]) -> list[dict[str, Any]]:
                 **{name: round(value, 7) for name, value in seconds.items()},
                 "transfer_s": round(max((s.end - s.start for s in own if s.what == "transfer"), default=0.0), 7),
                 "hidden_share": hidden_share(own),
-                "contended_s": round(_beside(own, ("encode", "decode"), ("central", "marginal")), 7),
+                "contended_s": round(_overlap_s(own, ("encode", "decode"), ("central", "marginal")), 7),
             }
         )
     return rows
 
 
 def hidden_share(spans: Iterable[Span]) -> float | None:
-    """Return which share of the central products ran while a message was under way; ``None`` without messages.
+    """Return the share of the central computation that ran while a message was in transit; ``None`` without messages.
 
     Example:
         >>> from gnnqlab.exchange.timeline import Span
@@ -134,18 +134,18 @@ def hidden_share(spans: Iterable[Span]) -> float | None:
     central = sum(span.end - span.start for span in own if span.what == "central")
     if central == 0.0 or all(span.what != "transfer" for span in own):
         return None
-    return round(_beside(own, ("central",), ("transfer",)) / central, 4)
+    return round(_overlap_s(own, ("central",), ("transfer",)) / central, 4)
 
 
-def _beside(spans: list[Span], some: tuple[str, ...], others: tuple[str, ...]) -> float:
-    """Seconds of ``some`` parts during which any of the others ran too."""
+def _overlap_s(spans: list[Span], some: tuple[str, ...], others: tuple[str, ...]) -> float:
+    """Return the seconds of ``some`` parts during which any of the others ran too."""
     total = 0.0
     for span in spans:
         if span.what in some:
             cuts = sorted(
                 (max(span.start, other.start), min(span.end, other.end)) for other in spans if other.what in others
             )
-            until = span.start
+            until = span.start  # sweep over the sorted intersections, so that overlapping ones count once
             for start, end in cuts:
                 total += max(0.0, end - max(start, until))
                 until = max(until, end)
@@ -174,7 +174,7 @@ def _launched(case: dict[str, Any], path: str, *, epochs: int, device: str, **se
 
 
 def _figures(run: Run) -> dict[str, Any]:
-    """Read what the workers wrote, without pandas, which the machine need not have."""
+    """Read the workers' records without pandas, so that the machine need not have it."""
     records = [
         [json.loads(line) for line in path.read_text().splitlines()] for path in run.folder.glob("records-rank*.jsonl")
     ]

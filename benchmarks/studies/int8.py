@@ -1,20 +1,20 @@
-"""Products of integer codes (TANGO) beside the framework's, DGL's and our own of float32: one by one, and as epochs.
+"""Products of integer codes (TANGO) compared with float32 products of PyTorch, DGL and our own: single, and in epochs.
 
-Rows are quantized first: with Philox noise, with the framework's generator, to the nearest without noise, beside a copy
-of the rows. Philox noise is a function of (seed, epoch, stream, node, column), so workers agree on the codes of a row.
-TANGO (section 3.2) draws its noise from a generator in registers, 20 times as fast as cuRAND's; the numbers of such a
-generator depend on how many it has drawn before.
+Quantization of rows is measured first: with Philox noise, with PyTorch's generator, and to nearest without noise,
+compared with a copy of the rows. Philox noise is a function of (seed, epoch, stream, node, column), so workers agree on
+the codes of a row. TANGO (section 3.2) draws its noise from a generator in registers, 20 times as fast as cuRAND's;
+such a generator's numbers depend on how many it has drawn before.
 
-Quantization is inside every time, but where a line says that codes were kept. Dense products have the shapes of TANGO's
-Fig. 12; products along edges run on one power-law graph. Epochs are of dense features on both sides, in random order;
-whole trainings of the same models are :mod:`benchmarks.studies.tango`'s.
+All times include quantization, except in lines with "codes kept". Dense products have the shapes of TANGO's Fig. 12;
+products along edges run on one power-law graph. Epochs have dense features for all contestants, in random order; for
+whole trainings of the same models see :mod:`benchmarks.studies.tango`.
 
-What bounds "SPMM incidence": a row of an edge comes in float32 and one sum takes it, so it is read once in float32
-whatever is done to it, which is all that a float32 sum does ("float32, one reading"). Codes that others left there are
-read in a quarter of the bytes ("codes kept"); codes made for this sum alone cannot be faster than that reading.
+Bound of "SPMM incidence": an edge's row is float32 and used by one sum, so it must be read once in float32, which is
+all that a float32 sum does ("float32, one reading"). Existing codes are read in a quarter of the bytes ("codes kept");
+codes computed for this sum only cannot be faster than that reading.
 
-TANGO's Fig. 16 sets four bits beside eight in dense products and in those along edges, on hardware that multiplies four
-bits. Here sums over neighbours read two codes a byte; each line says how many bytes its rows have.
+TANGO's Fig. 16 compares four bits with eight in dense products and in those along edges, on hardware with 4-bit
+products. Here aggregations read two codes per byte; each line has the bytes of its rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["int8", "measure_dense", "measure_edges", "measure_rounding"]
 
 ROUNDED_SHAPE = (34_493, 256)
-"""Rows and columns: more than a cache holds."""
+"""Rows and columns, larger than a CPU cache."""
 COUNTER, FRAMEWORK = "counter noise", "torch.rand"
 NEAREST, NUMBERS, COPY = "nearest", "torch.rand, its numbers alone", "memcpy of the float32 rows"
 ROWS, WIDTHS = 34_493, (256, 512)
@@ -53,16 +53,16 @@ def int8(
     first_seed: int = 0,
     trainings: str = "runs/bench-tango",
 ) -> list[dict[str, Any]]:
-    """Measure products, epochs and, as ``bench tango`` does, trainings.
+    """Measure products, epochs and, as in ``bench tango``, trainings.
 
     Args:
         repeats: interleaved products and epochs of each contestant.
-        graph: name or path; by default ``amazon_computers``, or ``digits`` where that is not here.
-        models: names of ``gcn`` and ``gat``.
-        epochs, seeds, first_seed, trainings: of ``bench tango``; no seed, no trainings.
+        graph: name or path; by default ``amazon_computers``, or ``digits`` if it is missing.
+        models: some of ``gcn`` and ``gat``.
+        epochs, seeds, first_seed, trainings: options of ``bench tango``; 0 seeds skip the trainings.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them.
+        Rows, see :func:`benchmarks.registry.measure`.
 
     Raises:
         ValueError: if a model is unknown, or there is nothing to measure.
@@ -87,7 +87,7 @@ def int8(
 
 @by_threads()
 def measure_rounding(repeats: int) -> list[dict[str, Any]]:
-    """Seconds of quantizing a matrix with a scale a row, with the threads of this process."""
+    """Measure quantization of a matrix with one scale per row, with the threads of this process."""
     import torch
 
     from gnnqlab.kernels import native
@@ -121,13 +121,13 @@ def measure_rounding(repeats: int) -> list[dict[str, Any]]:
 
 @by_threads()
 def measure_dense(repeats: int) -> list[dict[str, Any]]:
-    """Dense products forward and backward, and what keeping codes saves, with the threads of this process."""
+    """Measure dense products forward and backward, with and without reused codes, with the threads of this process."""
     return [each for width in WIDTHS for each in _dense_rows(width, repeats)]
 
 
 @by_threads()
 def measure_edges(repeats: int) -> list[dict[str, Any]]:
-    """Products along edges, with the threads of this process."""
+    """Measure products along edges, with the threads of this process."""
     import torch
 
     from benchmarks.kernels.spmm import power_law
@@ -186,7 +186,7 @@ def measure_edges(repeats: int) -> list[dict[str, Any]]:
     try:
         contestants |= _of_dgl(adj, x, narrow, edge_rows, weights)
     except ImportError as error:
-        print(f"bench int8: DGL does not import ({error}), so its rows are left out", flush=True)
+        print(f"bench int8: DGL does not import ({error}), so its rows are omitted", flush=True)
     else:
         pairs += [
             Pair("SPMM of int8 rows", "sum", "DGL sum", "DGL copy_u/sum, no weights", 2.0),
@@ -223,23 +223,23 @@ def _dense_rows(width: int, repeats: int) -> list[dict[str, Any]]:
         products = Int8Products(scale=scale).build()
         of_x, of_w = products.operand(x), products.weight(weight)
         of_dy = products.operand(gradient)
-        made = {"X W": (x, weight), "dY W.T": (gradient, weight), "X.T dY": (x, gradient)}
-        kept = {"X W": (of_x, of_w), "dY W.T": (of_dy, of_w), "X.T dY": (of_x, of_dy)}
+        floats = {"X W": (x, weight), "dY W.T": (gradient, weight), "X.T dY": (x, gradient)}
+        codes = {"X W": (of_x, of_w), "dY W.T": (of_dy, of_w), "X.T dY": (of_x, of_dy)}
         for name, transposed, out in (("X W", "", y), ("dY W.T", "b", y), ("X.T dY", "a", dw)):
-            ours, again = f"{name}, scale by {scale}", f"{name}, scale by {scale}, codes kept"
-            contestants[ours] = _product(products, made[name], transposed, out)
-            contestants[again] = _product(products, kept[name], transposed, out)
+            ours, reused = f"{name}, scale by {scale}", f"{name}, scale by {scale}, codes kept"
+            contestants[ours] = _product(products, floats[name], transposed, out)
+            contestants[reused] = _product(products, codes[name], transposed, out)
             goal = GEMM_GOALS[width] if name == "X W" else None
             pairs.append(Pair(ours, ours, f"float32 {name}", "torch float32", goal))
             if name == "X W":
                 pairs.append(Pair(ours, ours, "bfloat16 X W", "bfloat16, float32 sums"))
-            pairs.append(Pair(again, again, ours, "quantized again", 1.6 if name == "X W" else None))
+            pairs.append(Pair(reused, reused, ours, "quantized again", 1.6 if name == "X W" else None))
     case = f"{ROWS} x {width} by {width} x {width}, {torch.get_num_threads()} thread(s), {int8_instructions()}, "
     return compare(case + instructions(), contestants, pairs, repeats)
 
 
 def _product(products: Any, factors: tuple[Any, Any], transposed: str, out: Any) -> Callable[[], object]:
-    """A product that quantizes factors which are no codes yet: a weight with one scale, rows as the products say."""
+    """Return a product that quantizes float32 factors first: weights with one scale, rows by the products' settings."""
 
     def run() -> object:
         products.begin()
@@ -258,13 +258,13 @@ def _csr(matrix: Adjacency, weights: Any, columns: int) -> Any:
     import torch
 
     shape = (matrix.num_rows, columns)
-    with warnings.catch_warnings():  # that the format is new
+    with warnings.catch_warnings():  # PyTorch warns that CSR is a beta feature
         warnings.simplefilter("ignore")
         return torch.sparse_csr_tensor(matrix.indptr, matrix.indices.long(), weights, shape, check_invariants=True)
 
 
 def _of_dgl(adj: Adjacency, x: Any, narrow: Any, edge_rows: Any, weights: Any) -> dict[str, Callable[[], object]]:
-    """DGL's own products; its edges are numbered as ours are, by destination."""
+    """Return DGL's own products; its edges are numbered by destination, like ours."""
     import dgl.function as fn
     from dgl import ops
 
@@ -296,7 +296,7 @@ def _epoch_rows(graph: Graph, case: str, model: str, repeats: int) -> list[dict[
     try:
         trainers["DGL"] = make_dgl(graph, model, 0)
     except ImportError as error:
-        print(f"bench int8: DGL does not import ({error}), so its rows are left out", flush=True)
+        print(f"bench int8: DGL does not import ({error}), so its rows are omitted", flush=True)
     shape = f"{case} {SHAPE[model]['layers']} x 256, dense features, {torch.get_num_threads()} thread(s), "
     goals = {"float32": 1.1, "DGL": {"gcn": 1.5, "gat": 2.0}[model]}
     pairs = [

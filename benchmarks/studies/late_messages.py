@@ -1,4 +1,4 @@
-"""What becomes of rows over the epochs of a training when messages depend on those before: differences, feedback.
+"""Errors of stateful codecs over the epochs of a training: delta encoding, error feedback.
 
 Letters: T epochs, n rows of a message kind, D columns.
 """
@@ -29,7 +29,7 @@ __all__ = ["LateError", "late_error", "late_rows"]
 
 @dataclass(frozen=True)
 class LateError:
-    """What messages of consecutive epochs are off by, as shares of squared norms."""
+    """Errors of the messages of consecutive epochs, relative to squared norms."""
 
     squared: float
     """Mean squared error of one message, over the second half of the epochs."""
@@ -38,7 +38,7 @@ class LateError:
 
 
 class _Followed(Observer):
-    """The same rows of each message that one worker sends, in every epoch."""
+    """Observer of a fixed sample of rows of each message that one worker sends."""
 
     def __init__(self) -> None:
         self.of: dict[tuple[Rows, int], list[Tensor]] = {}
@@ -46,6 +46,7 @@ class _Followed(Observer):
 
     def on_message_encoded(self, event: MessageEncoded) -> None:
         if event.epoch >= self.since:
+            # The seed is fixed, so that the same rows are taken in every epoch.
             drawn = torch.randperm(len(event.values), generator=torch.Generator().manual_seed(0))[: self.most]
             key = Rows(event.direction, event.layer), int(event.node_ids.min())
             self.of.setdefault(key, []).append(event.values[drawn])
@@ -61,16 +62,16 @@ def late_rows(
     system: System | None = None,
     seed: int = 0,
 ) -> dict[Rows, Tensor]:
-    """Return what two workers send in the last epochs of a training with float32 messages, by direction and layer.
+    """Return rows that two workers send in the last epochs of a training with float32 messages.
 
     Args:
-        epochs: of the whole training.
-        last: T, from which rows are taken.
-        most: about how many rows of each kind, the same in all epochs.
-        system: its partitioner is used; METIS by default.
+        epochs: epochs of the whole training.
+        last: number T of last epochs from which rows are taken.
+        most: approximate number of rows of each kind, the same in all epochs.
+        system: system whose partitioner is used; METIS by default.
 
     Returns:
-        float32 ``(T, n, D)``.
+        Direction and layer -> float32 ``(T, n, D)``.
 
     Example:
         >>> from dataclasses import replace
@@ -85,7 +86,7 @@ def late_rows(
     if not 2 <= last <= epochs:
         raise ValueError(f"last must lie between 2 and the {epochs} epochs of the training, got {last}")
     threads, observers = observed_workers(_Followed, graph, model, workers=2, system=system, seed=seed)
-    kept: dict[tuple[Rows, int], list[Tensor]] = {}
+    sampled: dict[tuple[Rows, int], list[Tensor]] = {}
     for observer in observers:
         assert isinstance(observer, _Followed)
         observer.most, observer.since = max(1, most // 2), epochs - last
@@ -93,21 +94,21 @@ def late_rows(
         threads.step(epoch)
     for observer in observers:
         assert isinstance(observer, _Followed)
-        kept |= observer.of
+        sampled |= observer.of
     messages: dict[Rows, list[Tensor]] = {}
-    for (place, _), rows in sorted(kept.items(), key=lambda item: item[0]):
-        messages.setdefault(place, []).append(torch.stack(rows))
+    for (place, _), rows in sorted(sampled.items(), key=lambda item: item[0]):
+        messages.setdefault(place, []).append(torch.stack(rows))  # T x (n, D) -> (T, n, D)
     return {place: torch.cat(rows, dim=1) for place, rows in messages.items()}
 
 
 def late_error(cache: Any, codec: Codec, rows: Tensor, bits: int) -> LateError:
-    """Send the rows of consecutive epochs over a channel as a system with that cache and codec does.
+    """Send the rows of consecutive epochs over a channel with a cache and a codec, and return the errors.
 
     Args:
-        cache: part of that axis, for instance ``Difference()``, ``Feedback()`` or ``NoCache()``.
-        codec: how rows become bytes.
+        cache: part of the axis ``cache``, for instance ``Difference()``, ``Feedback()`` or ``NoCache()``.
+        codec: part of the axis ``codec``.
         rows: float32 ``(T, n, D)``.
-        bits: width of every row.
+        bits: bit-width of every row.
 
     Example:
         >>> from gnnqlab.message import Difference, NoCache, Stochastic
@@ -129,6 +130,7 @@ def late_error(cache: Any, codec: Codec, rows: Tensor, bits: int) -> LateError:
         ends.append(wires.channel(ExchangeKey(0, "forward"), plan))
     squared, energy, total = 0.0, 0.0, torch.zeros(count, columns, dtype=torch.float64)
     for epoch, sent in enumerate(rows):
+        # Both ends post before the receiver decodes; worker 0 only sends, worker 1 only receives.
         coming = [end.post(sent.contiguous(), torch.zeros(count, columns), epoch=epoch) for end in ends]
         error = coming[1].decode().double() - sent
         total += error

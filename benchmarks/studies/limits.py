@@ -1,11 +1,10 @@
-"""An epoch beside the limits of its parts: how much of each part is left to win (``course/experiments/limits.py`` says
-which).
+"""The parts of an epoch compared with their limits (defined in ``course/experiments/limits.py``).
 
-One worker trains Vanilla, two train AdaQP over a paced link, with one thread each: what threads lose to each other is
-not the matter here. The rates behind the limits are measured by the same workers right after their last epoch, all at
-once, so that they share memory and caches as in training. A sum of neighbours reads a row again for every edge; its
-limit reads each row once. The wire's part is what workers waited for it, its limit all bytes over the rate: behind
-computation the part may be less than the limit, which tells what was hidden, not how fast bytes were.
+One worker trains Vanilla, two train AdaQP over a paced link, with one thread each, to exclude contention of threads.
+The rates of the limits are measured by the same workers right after their last epoch, at the same time, so that they
+share memory and caches as in training. An aggregation reads a row for every edge; its limit reads each row once. The
+part of the wire is the waiting time of the workers, its limit all bytes over the rate: with overlap the part may be
+less than the limit, which shows the hidden share, not the speed of the transfer.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ SYSTEMS = {1: "vanilla", 2: "adaqp"}
 """Workers -> system."""
 LINK = "1gbit"
 SETTLING = 3
-"""First epochs, which also set things up and, of AdaQP, end with the first assignment."""
+"""Number of excluded first epochs, with set-up and AdaQP's first assignment."""
 _LEAST, _REPEATS = "least-rank{}.json", "repeats.json"
 _LIMIT = "limit"
 
@@ -54,21 +53,20 @@ def limits(
     """Measure every graph, model and number of workers.
 
     Args:
-        repeats: of each rate, of which the best counts.
-        graph: names or paths, separated by semicolons; by default `GRAPHS`, of which those that are not here are left
-            out.
-        models: names of models that sum neighbours, in the shapes of ``gnnqlab bench throughput``.
+        repeats: repeats of each rate, of which the best counts.
+        graph: names or paths, separated by semicolons; by default `GRAPHS`, without missing ones.
+        models: names of models without attention, in the shapes of ``gnnqlab bench throughput``.
         workers: numbers of workers, 1 and 2.
-        hidden: columns of hidden layers, where not those of these shapes.
+        hidden: columns of hidden layers; by default those of these shapes.
         link: rate of the paced link between two workers.
-        epochs: of each run; medians are over those but for the first three.
+        epochs: epochs of each run; medians exclude the first three.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them, one a part and one for the epoch, in ms; the
-        ratio is limit over measured, 1 where nothing is left to win.
+        Rows, see :func:`benchmarks.registry.measure`, one per part and one for the epoch, in ms; the ratio is limit
+        over measured, 1 at the limit.
 
     Raises:
-        ValueError: if a model attends or is unknown, there are other workers, or too few epochs.
+        ValueError: if a model has attention or is unknown, a number of workers is another, or there are too few epochs.
     """
     from gnnqlab.graph.sources import load
     from gnnqlab.train.config.configure import configure
@@ -79,12 +77,12 @@ def limits(
     if others := sorted(set(workers) - set(SYSTEMS)):
         raise ValueError(f"workers must be among {list(SYSTEMS)}, got {others}")
     if epochs <= SETTLING:
-        raise ValueError(f"epochs must be at least {SETTLING + 1}, the first {SETTLING} are left out, got {epochs}")
+        raise ValueError(f"epochs must be at least {SETTLING + 1}, the first {SETTLING} do not count, got {epochs}")
     rows = []
     for name in graph.split(";") if graph else GRAPHS:
         path = find_graph(name) or (name if Path(name).exists() else None)
         if path is None:
-            print(f"bench limits: {name}.npz is not here, so its rows are left out", flush=True)
+            print(f"bench limits: {name}.npz is missing, so its rows are omitted", flush=True)
             continue
         whole = load(path)
         for model in models:
@@ -112,7 +110,7 @@ def table(case: str, found: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return the table as a person reads it: each part beside its limit, and its share of the epoch."""
+    """Return the table as formatted text: each part with its limit, and its share of the epoch."""
     epochs = {each["case"]: each["value"] for each in rows if each["figure"] == EPOCH}
     return [
         {
@@ -135,15 +133,15 @@ def _measured(name: str, config: RunConfig, repeats: int) -> list[dict[str, Any]
 
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
         fit = f"{__name__}:fit_counted"
-        with launch(config, root=root, prepare=prepare, fit=fit) as run:  # its end waits until the machine is quiet
-            found, label = _beside_limits(run.wait(), config), run.summary["link"]
-    over = f" over {label}" if config.workers > 1 else ""
+        with launch(config, root=root, prepare=prepare, fit=fit) as run:  # leaving it waits until the machine is idle
+            found, label = _with_limits(run.wait(), config), run.summary["link"]
+    suffix = f" over {label}" if config.workers > 1 else ""
     shape = f"{config.model.name} {config.model.layers} x {config.model.hidden}"
-    return table(f"{name}, {shape}, {config.workers} worker(s), {config.system.name}{over}", found)
+    return table(f"{name}, {shape}, {config.workers} worker(s), {config.system.name}{suffix}", found)
 
 
-def _beside_limits(run: Run, config: RunConfig) -> pd.DataFrame:
-    """Return the limits of a run: means over workers of what each spent and could have, medians over epochs."""
+def _with_limits(run: Run, config: RunConfig) -> pd.DataFrame:
+    """Return the parts of a run's epoch with their limits: means over workers, medians over epochs."""
     import pandas as pd
 
     from gnnqlab.course.experiments.limits import limits_table
@@ -153,6 +151,7 @@ def _beside_limits(run: Run, config: RunConfig) -> pd.DataFrame:
     settled = records[records["epoch"] >= SETTLING]
     phases = sorted({phase for part in PARTS.values() for phase in part} | {EPOCH})
     means = settled.groupby("epoch")[[f"{phase}_s" for phase in phases]].mean().median()
+    # Each worker has measured its own least seconds and written them to a file of the run.
     least = pd.DataFrame([json.loads((run.folder / _LEAST.format(rank)).read_text()) for rank in range(config.workers)])
     wire_s = 0.0
     if rate := summary.get("link_bytes_per_s"):
@@ -170,7 +169,7 @@ def _beside_limits(run: Run, config: RunConfig) -> pd.DataFrame:
 
 
 def fit_counted(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Heartbeat) -> None:
-    """Train with counted products, then write what the parts of an epoch take at least, at rates measured here."""
+    """Train with counted products, then write the least seconds of an epoch's parts, at rates measured here."""
     import torch.distributed as dist
 
     from gnnqlab.course.experiments.counted import Work, count
@@ -183,6 +182,6 @@ def fit_counted(config: RunConfig, folder: Path, rank: int, workers: int, heartb
     [(trainer, work)] = seen
     rates = Rates(repeats=json.loads((folder / _REPEATS).read_text()))
     if workers > 1:
-        dist.barrier()
+        dist.barrier()  # measure rates at the same time, so that workers share memory bandwidth as in training
     found = least_s(work, rates, coded=coded_bytes(trainer))
     (folder / _LEAST.format(rank)).write_text(json.dumps(found))

@@ -1,8 +1,7 @@
-"""Systems side by side over a link between emulated hosts (AdaQP Table 4): throughput, and what bounds it.
+"""Comparison of systems over a link between emulated hosts (AdaQP Table 4): throughput and its bounds.
 
-All train the same 3-layer model of width 256 on the same partition over the same link, run after run in turn. Beside
-them runs Vanilla with every message left out: what computation alone takes, and so the most that any way of sending
-less can reach.
+All train the same 3-layer model of 256 columns on the same partition over the same link, in interleaved runs. Vanilla
+without any message measures computation alone, the bound for every method that reduces communication.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ CONTESTANTS: Mapping[str, Mapping[str, Any]] = {
     "adaqp": {"system": "adaqp"},
     "adaqp in bfloat16": {"system": "adaqp", "parameters": "bfloat16", "gradients": "bfloat16"},
 }
-"""Systems with their settings. Those in bfloat16 send everything else in 16 bits too: parameters of rows, and gradients
-of weights, layer by layer under the backward pass; ``vanilla+`` is Vanilla with these services and the overlap."""
+"""Name -> settings of a system. Those in bfloat16 also send quantization parameters and weight gradients in 16 bits,
+the latter layer by layer during the backward pass; ``vanilla+`` is Vanilla with these services and overlap."""
 EPOCH, CODEC = "epoch, median", "encode + decode, share of the epoch"
 WIRE, WIRE_ITSELF = "wire time over bytes by rate", "of it from a sender's post, its receiver there"
 WITH_GOALS = ("adaqp", "adaqp in bfloat16")
 SPEED_GOALS = {1: 3.3, 2: 3.0}
-"""Throughput over Vanilla at 75 % communication, by workers on a host."""
+"""Goal: workers per host -> throughput relative to Vanilla at 75 % communication."""
 
 
 def over_link(
@@ -60,21 +59,21 @@ def over_link(
     """Measure every model with every number of workers.
 
     Args:
-        repeats: runs of each system, in turn.
+        repeats: interleaved runs of each system.
         link: rate of each host's link.
-        comm_share: instead of it, the share of its epoch that Vanilla communicates; 0.75 if neither is given.
-        hosts: emulated hosts.
+        comm_share: alternatively, share of communication in Vanilla's epoch; 0.75 if neither is set.
+        hosts: number of emulated hosts.
         workers: numbers of workers.
-        graph: name or path; the usual graph if there is none.
+        graph: name or path; by default the graph of :func:`benchmarks.engine.link_run.usual_graph`.
         models: names of models.
-        contestants: which of ``CONTESTANTS``, ``vanilla`` first.
-        epochs: epochs of each run; the widths of AdaQP are assigned every 50.
-        seeds: trainings of 60 epochs with Vanilla and AdaQP whose accuracies are compared; without a link, because
-            results do not depend on it.
-        first_seed: of the first of these trainings; the next ones follow.
+        contestants: some of ``CONTESTANTS``, ``vanilla`` first.
+        epochs: epochs of each run; AdaQP assigns bit-widths every 50.
+        seeds: seeds of trainings of 60 epochs with Vanilla and AdaQP whose accuracies are compared; without a link,
+            because results do not depend on it.
+        first_seed: first of these consecutive seeds.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them.
+        Rows, see :func:`benchmarks.registry.measure`.
     """
     from gnnqlab.launch.calibrate import settle
     from gnnqlab.train.config.configure import configure
@@ -112,11 +111,11 @@ def _side_by_side(contestants: Mapping[str, RunConfig], repeats: int) -> list[di
 
 @dataclass(frozen=True)
 class _Table:
-    """The rows of one model and number of workers: medians over repeats."""
+    """Rows of one model and number of workers: medians over repeats."""
 
     case: str
     a_host: int
-    """Workers on a host."""
+    """Workers per host."""
     found: Mapping[str, Sequence[Measured]]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -129,11 +128,11 @@ class _Table:
         ]
         for name in self.found:
             if name not in ("vanilla", ALONE):
-                rows += self._beside_vanilla(name)
+                rows += self._compared_with_vanilla(name)
         return rows
 
-    def _beside_vanilla(self, name: str) -> list[dict[str, Any]]:
-        main = name in WITH_GOALS  # the others are its parts
+    def _compared_with_vanilla(self, name: str) -> list[dict[str, Any]]:
+        main = name in WITH_GOALS  # the others are ablations of it
         epoch_s, alone_s = self._median(name, "epoch_s"), self._median(ALONE, "compute_s")
         assign_s = self._median(name, "assign_s")
         speed, of_alone = (SPEED_GOALS.get(self.a_host), 0.8) if main else (None, None)
@@ -152,7 +151,7 @@ class _Table:
         return rows
 
     def _whole(self, name: str) -> list[dict[str, Any]]:
-        """The whole training, its first epoch and its assignments included, and the processor time of these."""
+        """Return rows of the whole training, with first epoch and assignments, and of the assignments' CPU time."""
         trainings = [one.training for one in self.found[name] if one.training is not None]
         others = [one.training for one in self.found["vanilla"] if one.training is not None]
         if not trainings or not others:
@@ -167,22 +166,22 @@ class _Table:
     def _median(self, name: str, value: str) -> float:
         return statistics.median(getattr(one, value) for one in self.found[name])
 
-    def _row(self, metric: str, value: float, unit: str, *beside: Any, contestant: str = "") -> dict[str, Any]:
-        return row(self.case, metric, value, unit, *beside, contestant=contestant)
+    def _row(self, metric: str, value: float, unit: str, *rival: Any, contestant: str = "") -> dict[str, Any]:
+        return row(self.case, metric, value, unit, *rival, contestant=contestant)
 
     def _faster(self, name: str, metric: str, value: str, unit: str, goal: float | None) -> dict[str, Any]:
-        """Return a row beside Vanilla's; ``goal`` times less is asked for."""
+        """Return a row compared with Vanilla's; the goal is a value ``goal`` times less."""
         ours, other = self._median(name, value), self._median("vanilla", value)
         return self._row(metric, ours, unit, "vanilla", other, other / max(ours, 1e-9), goal, contestant=name)
 
     def _limited(self, name: str, metric: str, value: float, most: float, *, main: bool) -> dict[str, Any]:
-        """Return a row beside the most that its value should be."""
+        """Return a row compared with the largest value allowed."""
         goal = 1.0 if main else None
         return self._row(metric, value, "", "at most", most, most / max(value, 1e-9), goal, contestant=name)
 
 
 def _accuracies(source: Any, model: str, workers: int, seeds: int, first_seed: int) -> list[dict[str, Any]]:
-    """Return the row of AdaQP's scores beside Vanilla's, without a link: results do not depend on it."""
+    """Return the row of AdaQP's scores compared with Vanilla's, without a link: results do not depend on it."""
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as folder:
         return study_rows(
             _score_row,
@@ -201,7 +200,7 @@ def _accuracies(source: Any, model: str, workers: int, seeds: int, first_seed: i
 def _score_row(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
     ours, theirs = scores_of(found["adaqp"]), scores_of(found["vanilla"])
     difference, rival_value = paired(ours, theirs), 100 * statistics.fmean(theirs)
-    beside = ("vanilla, per cent", rival_value, 0.3 / max(abs(difference.points), 1e-9), 1.0)
+    rival = ("vanilla, per cent", rival_value, 0.3 / max(abs(difference.points), 1e-9), 1.0)
     detail = f" (95 % interval ± {difference.half:.2f})"
     metric = "test score, points above vanilla"
-    return [row(case, metric, difference.points, "points", *beside, contestant="adaqp", detail=detail)]
+    return [row(case, metric, difference.points, "points", *rival, contestant="adaqp", detail=detail)]

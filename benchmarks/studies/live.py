@@ -1,7 +1,7 @@
-"""What watching a run costs it: epochs of one run with and without a live view, block by block in random order.
+"""Cost of a live view for a run: epochs of one run with and without the view, in blocks of random order.
 
-The view lives in the kernel of a notebook, as it does for a person, with every message to the screen made and sent;
-no browser draws them here. Where there is no Jupyter it lives in this process.
+The view runs in the kernel of a notebook, as for a user, and sends every message to the front end; no browser draws
+them here. Without Jupyter it runs in this process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def live(repeats: int = 8) -> list[dict[str, Any]]:
         repeats: pairs of blocks of 6 s, one with the view and one without.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them.
+        Rows, see :func:`benchmarks.registry.measure`.
     """
     kernel = all(importlib.util.find_spec(name) is not None for name in ("jupyter_client", "ipykernel"))
     found = _in_kernel(repeats) if kernel else alternate(repeats)
@@ -68,10 +68,10 @@ def live(repeats: int = 8) -> list[dict[str, Any]]:
 
 
 def alternate(repeats: int) -> dict[str, dict[str, list[float]]]:
-    """Watch a run in every other block of time, the order of each pair drawn by lot.
+    """Open a live view of a run in one block of each pair, in random order.
 
     Returns:
-        ``epoch_s`` and ``process``, each with lists ``with`` and ``without``, one value a block: median seconds of an
+        ``epoch_s`` and ``process``, each with lists ``with`` and ``without``, one value per block: median seconds of an
         epoch on the slowest worker, and processor seconds of this process per second.
     """
     from gnnqlab.launch.local import launch
@@ -91,13 +91,15 @@ def alternate(repeats: int) -> dict[str, dict[str, list[float]]]:
                 for name in draw.sample(("with", "without"), 2):
                     view = run.live() if name == "with" else None
                     if view is not None:
-                        view.panel.access.shown = True  # opens it as a page would; that is paid once, not measured
+                        view.panel.access.shown = (
+                            True  # open it as a page would; this cost occurs once and is not measured
+                        )
                         time.sleep(1.0)
                     begun_s, spent_s, first = time.monotonic(), time.process_time(), run.epoch + 1
                     time.sleep(BLOCK_S)
                     blocks.append((name, first, run.epoch))
                     process[name].append((time.process_time() - spent_s) / (time.monotonic() - begun_s))
-                    if view is not None:
+                    if view is not None:  # its thread must end, or it would run in the next block
                         view.close()
                         _wait_for_threads()
         records = run.records
@@ -109,7 +111,7 @@ def alternate(repeats: int) -> dict[str, dict[str, list[float]]]:
 
 
 def _wait_for_threads() -> None:
-    """Until the view's thread has noticed that it was closed."""
+    """Wait until the thread of the closed view has ended."""
     until = time.monotonic() + 10
     while any(thread.name.startswith("gnnqlab") for thread in threading.enumerate()) and time.monotonic() < until:
         time.sleep(0.1)
@@ -119,22 +121,22 @@ def _in_kernel(repeats: int) -> dict[str, dict[str, list[float]]]:
     """Call :func:`alternate` in a Jupyter kernel."""
     from jupyter_client.manager import start_new_kernel
 
-    said: list[str] = []
+    output: list[str] = []
 
-    def hear(message: dict[str, Any]) -> None:
+    def collect(message: dict[str, Any]) -> None:
         if message["header"]["msg_type"] in ("stream", "error"):
             content = message["content"]
-            said.append(content.get("text") or "\n".join(content.get("traceback", [])))
+            output.append(content.get("text") or "\n".join(content.get("traceback", [])))
 
     manager, client = start_new_kernel(kernel_name="python3")
     try:
         code = f"import json\nfrom benchmarks.studies.live import alternate\nprint(json.dumps(alternate({repeats})))"
-        reply = client.execute_interactive(code, timeout=None, output_hook=hear)
+        reply = client.execute_interactive(code, timeout=None, output_hook=collect)
     finally:
         client.stop_channels()
         manager.shutdown_kernel()
     if reply["content"]["status"] != "ok":
-        raise RuntimeError(f"a kernel must be able to watch a run, got {''.join(said)}")
-    answer = [line for line in "".join(said).splitlines() if line.startswith("{")]  # among words of the kernel's own
+        raise RuntimeError(f"a kernel must be able to watch a run, got {''.join(output)}")
+    answer = [line for line in "".join(output).splitlines() if line.startswith("{")]  # skip the kernel's own messages
     found: dict[str, dict[str, list[float]]] = json.loads(answer[-1])
     return found

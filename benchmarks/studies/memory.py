@@ -1,15 +1,13 @@
-"""Live tensors by purpose, SAR's beside Vanilla's: halo rows at their peak, and all purposes together; and for every
-recipe what a trial foresees beside what launched workers count.
+"""Memory by purpose: SAR's peaks compared with Vanilla's, and for every recipe predicted and counted bytes.
 
-Bytes are counted by each worker itself, see :mod:`gnnqlab.train.records.memory_tracker`; a line is the worst worker of the last
-epoch. The graph is cut at random, so that each worker needs rows of nearly all nodes. What bounds attention's: of H_k
-rows of one owner, Vanilla holds 9 H_k at the peak of three layers and four workers (two whole halos, and one of
-gradients); SAR ``1 + depth`` times H_k, and an eighth of H_k gradients on their way to the places of their rows.
-Seconds are those of other runs, in which nothing is counted: SAR and Vanilla in turn, three of each, the least of each
-beside the other's. Live matrices of 3 layers are counted in this process, see
-:mod:`gnnqlab.course.experiments.kept_bytes`; so is what each layer keeps for the backward pass, and seconds beside
-what is made again, see :func:`kept_layers`. Every part can be measured by itself, for some models or
-recipes, and its rows joined to those kept.
+Each worker counts its own bytes, see :mod:`gnnqlab.train.records.memory_tracker`; a line is the worst worker of the last epoch.
+The partition is random, so that each worker needs rows of nearly all nodes. Bound for attention: of H_k rows of one
+owner, Vanilla holds 9 H_k at the peak of three layers and four workers (two whole halos, and one of gradients); SAR
+holds ``1 + depth`` times H_k, and an eighth of H_k gradients that are being sent to their owners.
+Seconds are from other runs, without counting: SAR and Vanilla interleaved, three of each, comparing the least of each.
+Live matrices of 3 layers are counted in this process, see :mod:`gnnqlab.course.experiments.kept_bytes`; so are the
+tensors that each layer saves for backward, with the seconds of recomputing them, see :func:`kept_layers`. Every part
+can be measured separately, for some models or recipes, and its rows merged with stored ones.
 """
 
 from __future__ import annotations
@@ -37,22 +35,23 @@ T = TypeVar("T")
 __all__ = ["GOALS", "PARTS", "kept_layers", "memory", "peaks"]
 
 GOALS = {"graphsage": 2.0, "gat": 4.0}
-"""How many times fewer bytes of halo rows SAR is to hold than Vanilla, by model."""
+"""Goal: model -> least factor by which SAR reduces the bytes of halo rows."""
 SLOWER = 1.5
-"""How many times Vanilla's seconds an epoch of SAR may take, over loopback."""
+"""Goal: largest factor of SAR's seconds per epoch over Vanilla's, over loopback."""
 MOST_LIVE = {("gcn", 1, "all"): 9.0, ("gcn", 1, "nothing"): 5.0}
-"""The most matrices of nodes × hidden that 3 layers may hold at the peak of an epoch."""
+"""Goal: (model, workers, ``keep_for_backward``) -> most live matrices of nodes × hidden at the peak, for 3 layers."""
 LIVE = (20_000, 64)
-"""Nodes, and columns of features and hidden rows, of the graph on which they are counted."""
+"""Number of nodes, and columns of features and hidden layers, of the graph for live matrices."""
 WORKERS = 4
 _EPOCHS, _REPEATS = 10, 3
 GRAPH = "rmat:12,30"
-"""By default: nearly every row is needed everywhere."""
+"""Default graph: every worker needs nearly every row."""
 SHAPE: Mapping[str, Any] = {"layers": 3, "hidden": 128}
 WITHIN = 0.9
-"""How near what is foreseen is to come to what is counted: the smaller of both over the larger, at least."""
+"""Goal: least ratio of the smaller to the larger of predicted and counted bytes."""
 PARTS = ("peaks", "seconds", "foreseen", "live", "kept")
-"""SAR's peaks beside Vanilla's; its seconds; what is foreseen of every recipe; live matrices; what layers keep."""
+"""Parts of the table: SAR's peaks and Vanilla's; their seconds; predictions for every recipe; live matrices; tensors
+saved for backward by layer."""
 
 
 def memory(
@@ -63,14 +62,14 @@ def memory(
     parts: Sequence[str] = PARTS,
     epochs: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Return rows of SAR with depth 0 and 1 beside Vanilla; of recipes what is foreseen; of models what they keep.
+    """Compare SAR with depth 0 and 1 with Vanilla; predict the memory of recipes; count saved tensors of models.
 
     Args:
-        graph: of trainings, its name or path; by default ``GRAPH``.
-        models: by default of SAR those of ``GOALS``, of what is foreseen ``gcn``, else all.
-        systems: recipes whose memory is foreseen; by default all.
+        graph: name or path of the graph of trainings; by default ``GRAPH``.
+        models: by default those of ``GOALS`` for SAR, ``gcn`` for predictions, else all.
+        systems: recipes whose memory is predicted; by default all.
         parts: some of ``PARTS``.
-        epochs: of each run in which bytes are counted, at least 2.
+        epochs: epochs of each run with counted bytes, at least 2.
 
     Raises:
         ValueError: if there is no such part, model or recipe, or there are fewer epochs.
@@ -78,8 +77,8 @@ def memory(
     from gnnqlab.nn.models.registry import MODELS
     from gnnqlab.systems.system import SYSTEMS
 
-    for name, asked, known in (("parts", parts, PARTS), ("models", models, MODELS), ("systems", systems, SYSTEMS)):
-        strange = [each for each in asked or () if each not in known]
+    for name, names, known in (("parts", parts, PARTS), ("models", models, MODELS), ("systems", systems, SYSTEMS)):
+        strange = [each for each in names or () if each not in known]
         if strange:
             raise ValueError(f"{name} must be among {list(known)}, got {strange}")
     if epochs is not None and epochs < 2:
@@ -101,7 +100,7 @@ def memory(
 
 
 def live(models: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Return rows of live matrices at the peak by model and by what is kept; the rival is what ``all`` takes."""
+    """Return rows of live matrices at the peak by model and ``keep_for_backward``; the rival is ``all``."""
     from gnnqlab.compute.recompute import KEEPS
     from gnnqlab.course.experiments.kept_bytes import live_matrices
     from gnnqlab.graph.generate import sbm
@@ -125,7 +124,7 @@ def live(models: Sequence[str] | None = None) -> list[dict[str, Any]]:
 
 
 def kept(models: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Return the rows of :func:`kept_layers` for models, by default for all."""
+    """Return the rows of :func:`kept_layers` for some models, by default for all."""
     from gnnqlab.graph.generate import sbm
     from gnnqlab.nn import ModelSettings
     from gnnqlab.nn.models.registry import MODELS
@@ -137,11 +136,11 @@ def kept(models: Sequence[str] | None = None) -> list[dict[str, Any]]:
 
 
 def kept_layers(graph: Graph, shapes: list[ModelSettings], *, epochs: int = 5) -> list[dict[str, Any]]:
-    """Return the rows of what each layer keeps for the backward pass, by kind, and of what making it again costs.
+    """Return rows of the tensors that each layer saves for backward, by kind, and of the cost of recomputing them.
 
-    Matrices of nodes × hidden, of one process: under ``keep_for_backward="all"``, beside what ``"sums"`` keeps of the
-    same; then all layers together and seconds of an epoch, the median of epochs that take turns, ``"sums"`` and
-    ``"nothing"`` beside ``"all"`` of the same run.
+    The unit is a matrix of nodes × hidden, in one process: ``keep_for_backward="all"`` compared with ``"sums"`` per
+    layer and kind; then all layers together and seconds per epoch (median of interleaved epochs) of ``"sums"`` and
+    ``"nothing"`` compared with ``"all"``.
     """
     from gnnqlab.compute.recompute import KEEPS
     from gnnqlab.course.experiments.kept_by_layer import kept_by_layer, remade_seconds
@@ -149,11 +148,11 @@ def kept_layers(graph: Graph, shapes: list[ModelSettings], *, epochs: int = 5) -
     rows = []
     for shape in shapes:
         unit, matrix = "nodes x hidden", 4 * graph.num_nodes * shape.hidden
-        kept = {keep: kept_by_layer(graph, shape, keep) for keep in KEEPS}
-        for (layer, kind), count in kept["all"].items():
-            case, less = f"{shape.name}, layer {layer}", kept["sums"].get((layer, kind), 0)
+        saved = {keep: kept_by_layer(graph, shape, keep) for keep in KEEPS}
+        for (layer, kind), count in saved["all"].items():
+            case, less = f"{shape.name}, layer {layer}", saved["sums"].get((layer, kind), 0)
             rows.append(row(case, f"kept: {kind}", count / matrix, unit, "sums", less / matrix, None))
-        whole = {keep: sum(found.values()) / matrix for keep, found in kept.items()}
+        whole = {keep: sum(found.values()) / matrix for keep, found in saved.items()}
         seconds = remade_seconds(graph, shape, epochs=epochs)
         spent = {keep: median(of) for keep, of in seconds.items()}
         for keep in KEEPS[1:]:
@@ -166,14 +165,14 @@ def kept_layers(graph: Graph, shapes: list[ModelSettings], *, epochs: int = 5) -
 
 
 def peaks(found: DataFrame) -> dict[str, float]:
-    """Return megabytes by purpose, and ``all purposes`` together, of the worst worker in the last epoch counted."""
+    """Return megabytes by purpose, and of ``all purposes``, of the worst worker in the last counted epoch."""
     last = found[found["epoch"] == found["epoch"].max()]
     by_purpose = {str(name): float(count) / 1e6 for name, count in last.groupby("purpose")["peak_bytes"].max().items()}
     return {**by_purpose, "all purposes": float(last.groupby("rank")["bytes"].sum().max()) / 1e6}
 
 
 def _peaks(model: str, graph: str, epochs: int | None) -> list[dict[str, Any]]:
-    """Rows of SAR's bytes beside Vanilla's."""
+    """Return the rows of SAR's bytes compared with Vanilla's."""
     whole, rows = _counted("vanilla", {}, model, graph, epochs), []
     for depth in (0, 1):
         ours, case = _counted("sar", {"depth": depth}, model, graph, epochs), _case(graph, model, f"depth {depth}")
@@ -185,24 +184,24 @@ def _peaks(model: str, graph: str, epochs: int | None) -> list[dict[str, Any]]:
 
 
 def _foreseen(system: str, model: str, graph: str, epochs: int | None) -> dict[str, Any]:
-    """Row of what a trial foresees of a recipe on its own cut, beside what launched workers count."""
+    """Return the row of a recipe's predicted memory, compared with that of launched workers."""
     from gnnqlab.tune.memory import foreseen_memory
 
-    def look(run: Run) -> tuple[float, float]:
+    def predicted_and_counted(run: Run) -> tuple[float, float]:
         config = run.config
         found = foreseen_memory(
             config.graph, config.model, config.system, workers=config.workers, settings=config.train
         )
         return sum(found.values()) / 1e6, peaks(run.memory)["all purposes"]
 
-    foreseen, counted = _run(make_system(system), model, graph, epochs or 2, look, memory_every=1)
+    foreseen, counted = _run(make_system(system), model, graph, epochs or 2, predicted_and_counted, memory_every=1)
     ratio = min(foreseen, counted) / max(foreseen, counted)
     case = _case(graph, model, system)
     return row(case, "all purposes, foreseen", foreseen, "MB", "counted", counted, ratio, WITHIN)
 
 
 def _timed(model: str, graph: str) -> list[dict[str, Any]]:
-    """Rows of SAR's seconds beside Vanilla's: epochs but for the first two, the mean of a run, the least of runs."""
+    """Return rows of SAR's seconds compared with Vanilla's: mean of a run's epochs, minimum over runs."""
     ways: dict[str, tuple[str, dict[str, Any]]] = {
         "vanilla": ("vanilla", {}),
         **{f"depth {depth}": ("sar", {"depth": depth}) for depth in (0, 1)},
@@ -230,7 +229,7 @@ def _timed(model: str, graph: str) -> list[dict[str, Any]]:
 
 
 def _epoch_s(run: Run) -> float:
-    """Mean seconds of an epoch's slowest worker, the first two left out."""
+    """Return the mean seconds of an epoch on the slowest worker, without the first two epochs."""
     slowest = run.records.groupby("epoch")["epoch_s"].max()
     return float(slowest[slowest.index >= 2].mean())
 
@@ -240,7 +239,7 @@ def _counted(system: str, settings: dict[str, Any], model: str, graph: str, epoc
 
 
 def _at_random(system: str, settings: dict[str, Any]) -> System:
-    """A recipe on a random cut."""
+    """Return a recipe with a random partition."""
     from gnnqlab.partition import Random
 
     return replace(make_system(system, **settings), partition=Random())
@@ -250,8 +249,8 @@ def _case(graph: str, model: str, what: str) -> str:
     return f"{Path(graph).stem}, {model}, {what}"
 
 
-def _run(system: System, model: str, graph: str, epochs: int, look: Callable[[Run], T], *, memory_every: int) -> T:
-    """Train and return what is looked at before the run's folder goes."""
+def _run(system: System, model: str, graph: str, epochs: int, read: Callable[[Run], T], *, memory_every: int) -> T:
+    """Train and return the result of ``read(run)``, called before the run's folder is deleted."""
     from gnnqlab.launch.start import launch
 
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -267,4 +266,4 @@ def _run(system: System, model: str, graph: str, epochs: int, look: Callable[[Ru
             out=Path(folder),
             wait=True,
         )
-        return look(run)
+        return read(run)

@@ -1,12 +1,11 @@
-"""Mini-batches on several workers: int8 rows and gradients beside float32, ours and DGL's (TANGO Fig. 9).
+"""Mini-batches on several workers: int8 rows and gradients compared with float32, ours and DGL's (TANGO Fig. 9).
 
-Contestants train on the same nodes in the same batches from features with the same owners, and take turns epoch by
-epoch. TANGO measures two to six GPUs on a bus; here workers are processes, over the loopback and, each on a host of its
-own, over a link. A worker has one thread of products, and where batches are made ahead a second one beside it; DGL's
-loop makes none ahead.
+Contestants train on the same nodes in the same batches with the same owners of features, in interleaved epochs. TANGO
+measures two to six GPUs on a bus; here workers are processes, over the loopback and, each on its own host, over a link.
+A worker has one thread for products, and a second one if batches are prefetched; DGL's loop does not prefetch.
 
-Features that are 0 or 1, as words of a document, have codes without an error at any width. So the graphs measured by
-default have others: seconds are those of a planted partition with 256 normal features, scores those of ``digits``.
+Binary features, such as words of a document, have codes without error at any bit-width, so the default graphs have
+others: seconds are measured on a planted partition with 256 normal features, scores on ``digits``.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ CONTESTANTS: Mapping[str, Mapping[str, Any]] = {
     "int8, nothing ahead": {**CODES, "overlap": False},
     "int8 features alone": {"feature_bits": 8},
 }
-"""What travels, by name; those with nothing ahead sample and fetch a batch when it is wanted."""
+"""Name -> settings of rows and gradients; those with "nothing ahead" do not prefetch batches."""
 RIVALS: Mapping[str, tuple[str, ...]] = {
     FLOAT32: (DGL, "float32, nothing ahead"),
     "float32, nothing ahead": (DGL,),
     INT8: (DGL, FLOAT32, "int8, nothing ahead"),
     "int8, nothing ahead": ("float32, nothing ahead",),
 }
-"""Beside whom seconds stand."""
+"""Contestant -> rivals for its seconds."""
 ALONE = (DGL, FLOAT32, "float32, nothing ahead")
 TIMED = (*ALONE, INT8, "int8, nothing ahead")
 SCORED = (FLOAT32, INT8, "int8 features alone")
@@ -64,23 +63,24 @@ def minibatch(
     seeds: int = 5,
     first_seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """Measure epochs by number of workers and link, and the scores that codes come to.
+    """Measure epochs by number of workers and link, and test scores with codes.
 
     Args:
-        repeats: epochs of each contestant that are timed, after a first one.
+        repeats: timed epochs of each contestant, after a first one.
         graph: name or path; by default a planted partition, and for scores ``digits``.
-        models: of ``gcn``, ``graphsage`` and ``gat``.
+        models: some of ``gcn``, ``graphsage`` and ``gat``.
         workers: numbers of workers.
-        link: rate of each worker's link; emulated, or paced where the machine does not allow that.
-        batch_size: training nodes of a step, of all workers.
-        epochs, seeds: of the trainings whose scores are compared, on two workers; no seed, no scores.
-        first_seed: of the first of them.
+        link: rate of each worker's link; emulated, or paced if the machine does not allow emulation.
+        batch_size: training nodes per step, over all workers.
+        epochs, seeds: numbers of epochs and seeds of the trainings whose scores are compared, on two workers; 0 seeds
+            skip them.
+        first_seed: first of the consecutive seeds.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them.
+        Rows, see :func:`benchmarks.registry.measure`.
 
     Raises:
-        ValueError: if there is nothing to measure, or a model has no mini-batches.
+        ValueError: if a number is too small, or a model has no mini-batches.
     """
     from benchmarks.engine.graphs import find_graph
     from benchmarks.engine.link_run import usual_graph
@@ -90,8 +90,8 @@ def minibatch(
     if unknown := sorted(set(models) - set(KNOWN)):
         raise ValueError(f"models must be among {KNOWN}, got {unknown}")
     if repeats < 1 or epochs < 1 or seeds < 0 or not workers or min(workers) < 1:
-        said = f"{repeats}, {epochs}, {seeds} and {tuple(workers)}"
-        raise ValueError(f"repeats, epochs and workers must be at least 1, seeds 0, got {said}")
+        values = f"{repeats}, {epochs}, {seeds} and {tuple(workers)}"
+        raise ValueError(f"repeats, epochs and workers must be at least 1, seeds 0, got {values}")
     timed = usual_graph() if graph is None else find_graph(graph) or graph
     scored = SCORED_GRAPH if graph is None else timed
     rows: list[dict[str, Any]] = []
@@ -119,13 +119,13 @@ def _name(graph: Graph | str) -> str:
 
 
 def _contestants(names: Sequence[str], batch_size: int) -> dict[str, MiniBatchSettings]:
-    """Return who trains: DGL's loop only where DGL is."""
+    """Return the settings of the contestants, without DGL's loop if DGL is not installed."""
     import importlib.util
 
     from gnnqlab.train.batches import MiniBatchSettings
 
     if DGL in names and importlib.util.find_spec("dgl") is None:
-        print("bench minibatch: DGL is not installed, so its lines are left out", file=sys.stderr)
+        print("bench minibatch: DGL is not installed, so its lines are omitted", file=sys.stderr)
         names = tuple(name for name in names if name != DGL)
     return {name: MiniBatchSettings(fanouts=FANOUTS, batch_size=batch_size, **CONTESTANTS[name]) for name in names}
 
@@ -137,7 +137,7 @@ def _run(config: Any, contestants: Mapping[str, MiniBatchSettings], **settings: 
     for each in found:
         score = "" if each.score is None else f", {100 * each.score:.2f} %"
         where = f"{config.model.name}, {config.workers} worker(s), {each.link}, seed {each.seed}"
-        print(f"{where}: {each.name} {each.epoch_s:.3f} s an epoch{score}", file=sys.stderr, flush=True)
+        print(f"{where}: {each.name} {each.epoch_s:.3f} s per epoch{score}", file=sys.stderr, flush=True)
     return found
 
 
@@ -147,7 +147,7 @@ def _place(workers: int, found: Sequence[Found]) -> str:
 
 
 def speed_rows(case: str, found: Sequence[Found]) -> list[dict[str, Any]]:
-    """Return epochs beside those of ``RIVALS``, and bytes beside float32.
+    """Compare epochs with those of ``RIVALS``, and bytes with float32.
 
     Example:
         >>> from benchmarks.studies.parallel_batches_run import Found
@@ -164,16 +164,16 @@ def speed_rows(case: str, found: Sequence[Found]) -> list[dict[str, Any]]:
             ours, other = by_name.get(name), by_name.get(rival)
             if ours is None or other is None:
                 continue
-            beside = (rival, other.epoch_s, other.epoch_s / ours.epoch_s)
-            rows.append(row(case, "epoch, median", ours.epoch_s, "s", *beside, contestant=name))
+            compared = (rival, other.epoch_s, other.epoch_s / ours.epoch_s)
+            rows.append(row(case, "epoch, median", ours.epoch_s, "s", *compared, contestant=name))
             if rival == FLOAT32:
-                beside = (rival, other.sent_bytes, other.sent_bytes / ours.sent_bytes)
-                rows.append(row(case, "bytes an epoch", ours.sent_bytes, "B", *beside, contestant=name))
+                compared = (rival, other.sent_bytes, other.sent_bytes / ours.sent_bytes)
+                rows.append(row(case, "bytes an epoch", ours.sent_bytes, "B", *compared, contestant=name))
     return rows
 
 
 def score_rows(case: str, found: Sequence[Found]) -> list[dict[str, Any]]:
-    """Return test scores beside those of float32 with the same seeds, in per cent.
+    """Compare test scores with those of float32 with the same seeds, in per cent.
 
     Example:
         >>> from benchmarks.studies.parallel_batches_run import Found

@@ -1,4 +1,4 @@
-"""Mini-batch loops of several contestants in one launch, epoch by epoch in turn: seconds, bytes and scores."""
+"""Mini-batch loops of several contestants in one launch, in interleaved epochs: seconds, bytes and scores."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ __all__ = ["Found", "fit_in_turn", "read_found", "run_in_turn", "write_plan"]
 
 _PLAN, _FOUND = "batches-plan.json", "batches-found.json"
 _EPOCH_S = 600.0
-"""Longest epoch, over a slow link, before the guard takes a worker for hung."""
+"""Time limit of an epoch, over a slow link, after which the guard reports a worker as hung."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """One contestant's training with one seed."""
+    """Result of one contestant's training with one seed."""
 
     name: str
     seed: int
     epochs_s: tuple[float, ...]
-    """Every epoch of the slowest worker, the first included."""
+    """Seconds of every epoch, including the first, on the slowest worker."""
     sent_bytes: float
-    """By all workers in an epoch: ids, rows, and gradients as a ring sends them."""
+    """Bytes sent by all workers in an epoch: ids, rows, and gradients of a ring all-reduce."""
     score: float | None
-    """Test score of the best validation score; ``None`` if nothing was evaluated."""
+    """Test score at the best validation score; ``None`` without evaluation."""
     link: str = ""
 
     @property
     def epoch_s(self) -> float:
-        """Median of the settled epochs."""
+        """Median of all epochs but the first."""
         return statistics.median(self.epochs_s[1:] or self.epochs_s)
 
 
@@ -52,14 +52,14 @@ def run_in_turn(
     seeds: Sequence[int],
     evaluate_every: int = 0,
 ) -> list[Found]:
-    """Launch workers that train every contestant with every seed, and return what they found.
+    """Launch workers that train every contestant with every seed, and return the results.
 
     Args:
-        config: of the run: graph, model, epochs, learning rate, workers and link.
-        contestants: how batches are made and what travels, by name.
-        dgl: names of contestants that are DGL's loop.
-        seeds: one after the other; contestants take turns, epoch by epoch.
-        evaluate_every: epochs between evaluations on the whole graph, whose time does not count; 0: none.
+        config: configuration of the run: graph, model, epochs, learning rate, workers and link.
+        contestants: name -> settings of batches, rows and gradients.
+        dgl: names of contestants that use DGL's loop.
+        seeds: seeds, one after another; contestants are interleaved epoch by epoch.
+        evaluate_every: epochs between evaluations on the whole graph, whose time does not count; 0 for none.
     """
     from gnnqlab.launch.local import launch
     from gnnqlab.train.link import Link
@@ -81,7 +81,7 @@ def write_plan(
     seeds: Sequence[int],
     evaluate_every: int,
 ) -> None:
-    """Tell workers what to train; arguments as those of :func:`run_in_turn`."""
+    """Write the plan that the workers read; for the arguments see :func:`run_in_turn`."""
     plan = {
         "contestants": {name: dataclasses.asdict(settings) for name, settings in contestants.items()},
         "dgl": list(dgl),
@@ -92,7 +92,7 @@ def write_plan(
 
 
 def read_found(folder: Path, link: str) -> list[Found]:
-    """Return what the workers found."""
+    """Read the results of the workers."""
     entries = json.loads((folder / _FOUND).read_text())
     return [Found(**{**entry, "epochs_s": tuple(entry["epochs_s"]), "link": link}) for entry in entries]
 
@@ -101,7 +101,7 @@ def read_found(folder: Path, link: str) -> list[Found]:
 
 
 def fit_in_turn(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Heartbeat) -> None:
-    """Train the contestants of a plan, in place of ``gnnqlab.train.loop.fit.fit``."""
+    """Train the contestants of a plan, instead of ``gnnqlab.train.loop.fit.fit``."""
     from gnnqlab.graph.sources import load
     from gnnqlab.message.transport.paced import Paced
     from gnnqlab.message.transport.transport import make_transport
@@ -131,15 +131,15 @@ def fit_in_turn(config: RunConfig, folder: Path, rank: int, workers: int, heartb
 def _loop(
     plan: Mapping[str, Any], name: str, config: RunConfig, graph: Any, transport: Any, rank: int, workers: int
 ) -> Any:
-    """Return a contestant's loop on this worker; every seed has random owners of its own."""
+    """Return a contestant's loop on this worker; the seed also determines the random owners of nodes."""
     from gnnqlab.message.channels.remote_rows import RemoteRows
     from gnnqlab.message.codecs.codec import Float32
     from gnnqlab.partition.edge_cut import Random
     from gnnqlab.train.batches import MiniBatchSettings
     from gnnqlab.train.mini_batch import MiniBatchTrainer, own_rows
 
-    said = plan["contestants"][name]
-    batches = MiniBatchSettings(**{**said, "fanouts": tuple(said["fanouts"])})
+    settings = plan["contestants"][name]
+    batches = MiniBatchSettings(**{**settings, "fanouts": tuple(settings["fanouts"])})
     owner = Random(seed=config.train.seed).assign(graph, workers)
     rows, place = own_rows(graph, owner, rank), {"rank": rank, "workers": workers}
     if name not in plan["dgl"]:
@@ -176,7 +176,7 @@ def _trained(
         heartbeat.phase("compute", epoch=epoch, limit_s=len(loops) * _EPOCH_S)
         for name, loop in loops.items():
             if workers > 1:
-                dist.barrier()
+                dist.barrier()  # begin together, so that no worker's time includes another's previous contestant
             begun = time.perf_counter()
             loop.epoch(epoch)
             epochs_s[name].append(slowest(time.perf_counter() - begun))
@@ -190,6 +190,7 @@ def _trained(
         if workers > 1:
             dist.all_reduce(sent)
         best = max(scores[name], key=lambda each: each.val, default=None)
+        # Ring all-reduce: each worker sends 2 (P - 1) / P of the gradient, so all send 2 (P - 1) times its size.
         gradients = 2 * (workers - 1) * loop.gradient_bytes * loop.batches.steps
         found.append(
             Found(

@@ -1,9 +1,9 @@
-"""Precision of messages beside precision of products: systems that send few bits, each with every kind of products.
+"""Precision of messages combined with precision of products: systems with few bits, each with every kind of products.
 
-No paper has it: AdaQP, SYLVIE and CDFGNN send rows in few bits and multiply in float32, TANGO multiplies codes on one
-device. Each system trains to its end with each kind of products, over the same emulated link, on the same partition,
-from the same weights, once a seed; everything in a line comes from these trainings. They are kept one by one, so a
-table of hours may be stopped and goes on where it was.
+No paper combines them: AdaQP, SYLVIE and CDFGNN quantize messages and multiply in float32, TANGO multiplies codes on
+one device. Each system trains completely with each kind of products, over the same emulated link, on the same
+partition, from the same weights, once per seed; all values of a line come from these trainings. Each training is
+stored, so a table of hours can be interrupted and resumed.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 __all__ = ["COMPUTES", "SYSTEMS_COMPARED", "beside_float32", "lines", "precision", "shown"]
 
 GRAPH = "amazon_computers"
-"""``digits`` where it is not here."""
+"""Default graph; ``digits`` if it is missing."""
 SYSTEMS_COMPARED = ("vanilla", "adaqp", "sylvie", "cdfgnn")
 COMPUTES = ("float32", "bfloat16", "int8")
 EPOCHS = 150
-"""As in the table of systems."""
+"""Number of epochs, as in the table of systems."""
 
 
 def lines(systems: Sequence[str] = SYSTEMS_COMPARED, computes: Sequence[str] = COMPUTES) -> dict[str, System]:
-    """Return line -> system: every recipe with every kind of products, and Vanilla and float32 always among them.
+    """Return line -> system: every recipe with every kind of products, always with Vanilla and float32.
 
     Raises:
         ValueError: if a name is unknown.
@@ -69,35 +69,35 @@ def precision(
     comm_share: float | None = None,
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Train every system with every kind of products, and set each beside Vanilla, and beside itself in float32.
+    """Train every system with every kind of products; compare each with Vanilla, and with itself in float32.
 
     Args:
-        models: names of models, of the shape of ``bench systems``.
-        systems: recipes, as published; Vanilla is always there.
-        computes: kinds of products by name; float32 is always there.
-        hosts: emulated hosts; 1 for the loopback.
-        link, comm_share: as for :func:`benchmarks.studies.systems.systems`.
-        **options: see :class:`benchmarks.engine.trained.Options`; by default ``amazon_computers``, or ``digits`` where
-            that is not here, and ``EPOCHS``.
+        models: names of models, in the shape of ``bench systems``.
+        systems: recipes, as published; Vanilla is always included.
+        computes: names of kinds of products; float32 is always included.
+        hosts: number of emulated hosts; 1 for the loopback.
+        link, comm_share: see :func:`benchmarks.studies.systems.systems`.
+        **options: see :class:`benchmarks.engine.trained.Options`; by default ``amazon_computers``, or ``digits`` if it
+            is missing, and ``EPOCHS``.
 
     Returns:
-        A row for each line, as ``bench systems`` has them; further columns set it beside the same system in float32.
+        One row per line, as in ``bench systems``; further columns compare it with the same system in float32.
 
     Raises:
         ValueError: if there is no seed, or a model, system or kind of products is unknown.
     """
-    given = Options(**{"trainings": "runs/bench-precision", **options})
+    run_options = Options(**{"trainings": "runs/bench-precision", **options})
     if link is None and comm_share is None:
         comm_share = 0.75
-    over: dict[str, Any] = {"hosts": hosts, "link": link, "comm_share": comm_share} if hosts > 1 else {}
-    place = "over {link}" if over else "over the loopback"
+    link_settings: dict[str, Any] = {"hosts": hosts, "link": link, "comm_share": comm_share} if hosts > 1 else {}
+    place = "over {link}" if link_settings else "over the loopback"
     return study_rows(
         _table,
         lines(systems, computes),
         case=f"{{graph}}, {{model}}, {{workers}} workers {place}, {{epochs}} epochs, {{seeds}}",
-        graphs=[graph_or_digits(given.graph, GRAPH)],
+        graphs=[graph_or_digits(run_options.graph, GRAPH)],
         models=models,
-        **given.over({**SHAPE, **over, "epochs": EPOCHS, "evaluate_every": EVERY}),
+        **run_options.over({**SHAPE, **link_settings, "epochs": EPOCHS, "evaluate_every": EVERY}),
     )
 
 
@@ -106,11 +106,11 @@ def _table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str
 
 
 def beside_float32(line: str, found: Mapping[str, Sequence[RunResult]]) -> dict[str, Any]:
-    """Return what a line is beside the same system with float32 products, over the same seeds.
+    """Compare a line with the same system with float32 products, over the same seeds.
 
     Args:
-        line: its name.
-        found: trainings by line.
+        line: name of the line.
+        found: line -> trainings.
     """
     from gnnqlab.systems import SYSTEMS
     from gnnqlab.systems.parts import PARTS
@@ -130,17 +130,17 @@ def beside_float32(line: str, found: Mapping[str, Sequence[RunResult]]) -> dict[
 
 
 def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return the table as a person reads it, one row a line."""
+    """Return the table as formatted text, one row per line."""
     from benchmarks.studies.systems import shown as of_systems
 
-    kept = ("case", "total", "to target", "test", "beside vanilla", "sent an epoch", "bits", "memory")
+    columns = ("case", "total", "to target", "test", "beside vanilla", "sent an epoch", "bits", "memory")
     cells = of_systems([{"schedule": "", "parameters": "", "weight gradients": "", **each} for each in rows])
     return [
         {
             "case": line["case"],
             "messages": each["messages"],
             "products": each["products"],
-            **{name: line[name] for name in kept if name != "case"},
+            **{name: line[name] for name in columns if name != "case"},
             "beside float32": f"{each['faster_than_float32']:.2f}x, {each['float32_points']:+.2f} ± "
             f"{each['float32_half_interval']:.2f} points",
             "rounded twice": f"{100 * each['rounded_twice']:.1f} %",

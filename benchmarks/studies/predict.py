@@ -1,15 +1,15 @@
-"""Predicted epochs beside measured ones, over random settings of launched runs.
+"""Predicted epochs compared with measured ones, over random settings of launched runs.
 
-A place is a graph, a model, a width, a number of workers and a link, drawn at random; it is probed once (two short
-runs), then three random settings of AdaQP are predicted and run there, and Vanilla once more: its distance from the
-probe's own Vanilla is how well any prediction could do on this machine. Links join emulated hosts where the machine
-allows that, else everything runs over the loopback. Epochs are told by their lower quartile, in the probe and in the
-runs alike: what else runs on a shared machine lengthens epochs and shortens none.
+A configuration is a graph, a model, a hidden size, a number of workers and a link, drawn at random. It is probed once
+(two short runs); then three random settings of AdaQP are predicted and run, and Vanilla again: its difference from the
+probe's own Vanilla is the best accuracy that any prediction could have on this machine. Links are between emulated
+hosts if the machine allows it; else everything runs over the loopback. Epochs are represented by their lower quartile,
+in the probe and in the runs, because other load on a shared machine only lengthens epochs.
 
-Beside them every system of the registry is predicted and run on each of `SHAPES`: as many hosts as workers, where
-several messages share both ends of a link, and two tiers, where workers share the link of their host. That goes epoch
-by epoch: widths that grow, draws and samples are those of each epoch. Only a base width that the loss moves is held
-where it starts, and the row says so; a system with a part that cannot be predicted has a row that says why.
+In addition every registered system is predicted and run on each of `SHAPES`: one worker per host, where several
+messages share both ends of a link, and two tiers, where workers share the link of their host. Predictions are made
+epoch by epoch, with the bit-widths, draws and samples of each epoch. Only a base bit-width that depends on the loss is
+fixed at its first value, as stated in the row; a system with a part that cannot be predicted has a row with the reason.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ SETTINGS = 3
 GRAPHS = ("digits", "sbm:10000,8,20")
 LINKS = ("100mbit", "200mbit", "500mbit")
 SHAPES = ((2, 2), (3, 3), (4, 4), (4, 2))
-"""Workers and hosts."""
+"""Numbers of workers and hosts."""
 MEDIAN, WORST = 0.10, 0.25
 QUARTILE = 0.25
 _EPOCHS = 48
 _SETTLING = 3
-"""First epochs, which also set things up; no median has them."""
+"""Number of first epochs excluded from medians, because they include set-up."""
 HELD = {"sylvie": ("delta",)}
-"""Settings that become as long as the run, so that a base width stays where it starts."""
+"""System -> settings replaced by the number of epochs, so that the base bit-width does not change."""
 
 
 def predict(
@@ -55,16 +55,15 @@ def predict(
     """Predict and measure.
 
     Args:
-        repeats: how often everything is drawn and measured anew.
+        repeats: number of times that everything is drawn and measured.
         seeds: seed of the draw.
-        epochs: of each run.
-        workers, hosts: only the systems, and only on those of `SHAPES` that have these numbers.
-        link: over which systems are predicted.
+        epochs: epochs of each run.
+        workers, hosts: predict only systems, and only on `SHAPES` with these numbers.
+        link: rate of the link for systems.
         systems: names of systems; all by default.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them; the last ones are the median and worst error
-        of random settings.
+        Rows, see :func:`benchmarks.registry.measure`; the last ones are the median and worst error of random settings.
 
     Raises:
         ValueError: if no shape has these numbers, or a system is unknown.
@@ -74,7 +73,7 @@ def predict(
 
     chosen = tuple(systems or sorted(SYSTEMS))
     for name in chosen:
-        make_system(name)  # an unknown one is refused before anything is measured
+        make_system(name)  # an unknown name raises an error before anything is measured
     shapes = [
         shape for shape in SHAPES if (workers is None or shape[0] in workers) and (hosts is None or shape[1] == hosts)
     ]
@@ -100,7 +99,7 @@ def predict(
         rows += found
         errors += [each["value"] / each["rival_value"] - 1 for each in found]
         again.append(vanilla)
-    # Without links workers are told apart by their number alone.
+    # Without links, shapes with equal numbers of workers are the same configuration.
     places: list[dict[str, Any]] = [
         {"workers": number} if reason is not None else {"workers": number, "hosts": on, "link": link}
         for number, on in shapes
@@ -111,12 +110,12 @@ def predict(
 
 
 def system_rows(where: dict[str, Any], epochs: int, systems: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a row for every system, then the median and the worst error over them.
+    """Return one row per system, then the median and the worst error.
 
     Args:
-        where: workers, and hosts and link, if there are any.
-        epochs: of each run.
-        systems: their names.
+        where: number of workers, and hosts and link, if there are any.
+        epochs: epochs of each run.
+        systems: names of systems.
     """
     place = {"graph": GRAPHS[1], "model": "gcn", "hidden": 128, "layers": 3, **where}
     seen, measured = _probed(place, epochs)
@@ -129,9 +128,9 @@ def system_rows(where: dict[str, Any], epochs: int, systems: Sequence[str]) -> l
         except ValueError as error:
             rows.append(row(words, "not predicted", None, "", "", None, None, detail=f": {error}"))
             continue
-        predicted, took = _quartile(known), measured(system, **choice)
-        rows.append(row(words, "predicted epoch", predicted, "s", "measured", took, None))
-        errors.append(abs(predicted / took - 1))
+        predicted, measured_s = _quartile(known), measured(system, **choice)
+        rows.append(row(words, "predicted epoch", predicted, "s", "measured", measured_s, None))
+        errors.append(abs(predicted / measured_s - 1))
     if not errors:
         return rows
     case = f"{len(errors)} systems, {epochs} epochs each, " + ", ".join(
@@ -146,7 +145,7 @@ def error_rows(errors: list[float], again: list[float]) -> list[dict[str, Any]]:
 
     Args:
         errors: predicted over measured, less 1.
-        again: the same of Vanilla, which was measured for the probe and once more.
+        again: the same for Vanilla, measured in the probe and once more.
     """
     sizes = sorted(abs(error) for error in errors)
     noise = statistics.median(abs(error) for error in again)
@@ -158,7 +157,7 @@ def error_rows(errors: list[float], again: list[float]) -> list[dict[str, Any]]:
 
 
 def _place(place: dict[str, Any], draw: random.Random, epochs: int) -> tuple[list[dict[str, Any]], float]:
-    """Return the rows of one place, and the error of its Vanilla."""
+    """Return the rows of one configuration, and the error of its Vanilla."""
     seen, measured = _probed(place, epochs)
     rows = []
     for number in range(SETTINGS):
@@ -166,20 +165,20 @@ def _place(place: dict[str, Any], draw: random.Random, epochs: int) -> tuple[lis
         choice: dict[str, Any] = {"lam": round(draw.random(), 2), "group_size": draw.choice((10, 30, 100, 300))}
         forecast = seen.forecast(system=system, **choice)
         words = ", ".join(f"{name} {value}" for name, value in {**place, **choice}.items())
-        took = measured(system, **choice)
-        rows.append(row(f"{system}: {words}", "predicted epoch", forecast.epoch_s, "s", "measured", took, None))
+        measured_s = measured(system, **choice)
+        rows.append(row(f"{system}: {words}", "predicted epoch", forecast.epoch_s, "s", "measured", measured_s, None))
     return rows, seen.vanilla.epoch_s / measured("vanilla") - 1
 
 
 def _quartile(seconds: list[float]) -> float:
-    """Return the lower quartile as :func:`gnnqlab.tune.timing.spent` tells epochs by it."""
+    """Return the lower quartile, the statistic of :func:`gnnqlab.tune.timing.spent` here."""
     import numpy as np
 
     return float(np.quantile(seconds, QUARTILE))
 
 
 def _probed(place: dict[str, Any], epochs: int) -> tuple[Probe, Callable[..., float]]:
-    """Return the probe of a place, and what measures an epoch of a system there."""
+    """Return the probe of a configuration, and a function that measures a system's epoch in it."""
     from gnnqlab.launch.start import launch
     from gnnqlab.tune.probe import probe
     from gnnqlab.tune.timing import spent

@@ -1,11 +1,11 @@
-"""Every system beside every other: total time, time to accuracy, accuracy and bytes of the same trainings.
+"""Comparison of all systems: total time, time to accuracy, accuracy and bytes of the same trainings.
 
-AdaQP Tables 4, 5 and 9 and SYLVIE Table VII in one: each system trains to its end over the same emulated link, on the
-same partition, from the same weights, once a seed, and everything that stands in its line comes from these trainings.
-Each has two lines. The first is the system as published. The second, with a ``+``, has every service of this library
-that leaves its idea alone (``systems/services.py``): where one line has them and another has not, they win, not ideas.
+AdaQP Tables 4, 5 and 9 and SYLVIE Table VII in one: each system trains completely over the same emulated link, on the
+same partition, from the same weights, once per seed, and all values of its line come from these trainings. Each has two
+lines. The first is the system as published. The second, with a ``+``, has every service of this library that does not
+change its idea (``systems/services.py``), so that ideas are compared and not services.
 
-Trainings are kept one by one, so a table of hours may be stopped and goes on where it was.
+Each training is stored, so a table of hours can be interrupted and resumed.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from gnnqlab.study.result import MARGIN
 __all__ = ["EVERY", "GRAPHS", "SHAPE", "SYSTEMS_COMPARED", "contestants", "shown", "systems", "table"]
 
 SYSTEMS_COMPARED = ("vanilla", "random-bits", "adaqp", "pipegcn", "bns-gcn", "sylvie")
-"""Recipes of the table; any other may be named."""
+"""Default recipes of the table."""
 GRAPHS = ("coauthor_physics", "amazon_computers", "tolokers")
-"""Real graphs: sparse with wide features, dense with wide ones, and dense with ten; ``digits`` where none is here."""
+"""Real graphs: sparse with many features, dense with many, and dense with ten; ``digits`` if none exists here."""
 SHAPE: Mapping[str, Any] = {"layers": 3, "hidden": 256, "dropout": 0.5, "lr": 0.01, "timeline_every": 0}
-"""AdaQP Table 8, of Reddit: GCN and GraphSAGE with 3 layers of 256."""
+"""Settings of AdaQP Table 8 for Reddit: GCN and GraphSAGE with 3 layers of 256 columns."""
 EPOCHS = 150
-"""Long enough for three assignments of AdaQP and for SYLVIE's widths to settle."""
+"""Enough for three assignments of AdaQP and for SYLVIE's bit-widths to converge."""
 EVERY = 5
-"""Epochs between evaluations, of every system alike."""
+"""Epochs between evaluations, the same for every system."""
 
 
 def systems(
@@ -45,22 +45,22 @@ def systems(
     comm_share: float | None = None,
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Train every system on every graph, and set their trainings beside Vanilla's.
+    """Train every system on every graph, and compare the trainings with Vanilla's.
 
     Args:
-        models: names of models, of the shape of AdaQP Table 8.
-        systems: recipes; by default ``SYSTEMS_COMPARED``. A name with ``+`` is the line with every service alone, one
-            without it both lines. Vanilla is always there.
-        hosts: emulated hosts.
+        models: names of models, in the shape of AdaQP Table 8.
+        systems: recipes; by default ``SYSTEMS_COMPARED``. A name with ``+`` selects only the line with every service, a
+            name without it both lines. Vanilla is always included.
+        hosts: number of emulated hosts.
         link: rate of each host's link.
-        comm_share: instead of it, the share of its epoch that Vanilla, as published, communicates; 0.75 if there is
-            neither. The rate is found once for a graph, model and number of workers, and kept.
+        comm_share: alternatively, share of communication in the epoch of Vanilla as published; 0.75 if neither is set.
+            The rate is calibrated once per graph, model and number of workers, and stored.
         **options: see :class:`benchmarks.engine.trained.Options`; several graphs are separated by commas, by default
-            those of ``GRAPHS`` that are here, else ``digits``, and ``EPOCHS``.
+            those of ``GRAPHS`` that exist here, else ``digits``, and ``EPOCHS``.
 
     Returns:
-        A row for each line: its total time beside Vanilla's as published, and in further columns what else its
-        trainings came to. Means over seeds; differences are of the same seeds, with 95 % intervals.
+        One row per line: its total time compared with Vanilla's as published, and further results in columns. Values
+        are means over seeds; differences are paired by seed, with 95 % intervals.
 
     Raises:
         ValueError: if there is no seed, or a graph, model or system is unknown.
@@ -68,21 +68,21 @@ def systems(
     if link is None and comm_share is None:
         comm_share = 0.75
     lines = contestants(SYSTEMS_COMPARED if systems is None else systems)
-    given = Options(**{"trainings": "runs/bench-systems", **options})
-    over = {"hosts": hosts, "link": link, "comm_share": comm_share}
+    run_options = Options(**{"trainings": "runs/bench-systems", **options})
+    link_settings = {"hosts": hosts, "link": link, "comm_share": comm_share}
     services = {line.label: _services(line) for line in lines}
     return study_rows(
         lambda case, found: table(case, found, services),
         lines,
         case="{graph}, {model}, {workers} workers over {link}, {epochs} epochs, {seeds}",
-        graphs=_sources(given.graph),
+        graphs=_sources(run_options.graph),
         models=models,
-        **given.over({**SHAPE, "epochs": EPOCHS, "evaluate_every": EVERY, **over}),
+        **run_options.over({**SHAPE, "epochs": EPOCHS, "evaluate_every": EVERY, **link_settings}),
     )
 
 
 def contestants(names: Sequence[str]) -> list[Contestant]:
-    """Return the lines of the table, Vanilla as published first; of a name without ``+`` both lines.
+    """Return the lines of the table, first Vanilla as published; both lines for a name without ``+``.
 
     Raises:
         ValueError: if a name is unknown.
@@ -107,29 +107,29 @@ def contestants(names: Sequence[str]) -> list[Contestant]:
 
 def _sources(graph: str | None) -> list[str]:
     for name in (name for name in GRAPHS if graph is None and find_graph(name) is None):
-        print(f"bench systems: {name}.npz is not here and left out", file=sys.stderr, flush=True)
+        print(f"bench systems: {name}.npz is missing, so it is omitted", file=sys.stderr, flush=True)
     return find_graphs(graph, GRAPHS, between=",")
 
 
 def _services(line: Contestant) -> dict[str, str]:
     from gnnqlab.systems.services import services_of
 
-    made = line.settings()
-    return services_of(made["system"], made.get("gradients", "float32"))
+    settings = line.settings()
+    return services_of(settings["system"], settings.get("gradients", "float32"))
 
 
 def table(
     case: str, found: Mapping[str, Sequence[RunResult]], services: Mapping[str, Mapping[str, str]]
 ) -> list[dict[str, Any]]:
-    """Return a row for each line of one graph and model.
+    """Return one row per line of one graph and model.
 
     The target of a seed is Vanilla's best validation score with that seed, less ``MARGIN``. Seconds to it are the mean
-    of the seeds that got there, whose number stands beside them; how many times as fast is asked of the same seeds.
+    over the seeds that reach it, in column ``reached_by``; the speed-up is over the same seeds.
 
     Args:
         case: first column.
-        found: trainings by line, the same seeds in the same order; ``vanilla`` among them.
-        services: what a line has, by line.
+        found: line -> trainings of the same seeds in the same order, with ``vanilla``.
+        services: line -> its services.
     """
     vanilla = found["vanilla"]
     targets = [one.best - MARGIN for one in vanilla]
@@ -137,15 +137,17 @@ def table(
     rows = []
     for name, trainings in found.items():
         mine_s = mean_of(trainings, "train_s")
-        there = [one.seconds_to(target) for one, target in zip(trainings, targets, strict=True)]
-        reached = [seconds for seconds in there if not math.isnan(seconds)]
-        beside = [one.seconds_to(target) for one, target, ours in zip(vanilla, targets, there) if not math.isnan(ours)]
+        target_s = [one.seconds_to(target) for one, target in zip(trainings, targets, strict=True)]
+        reached = [seconds for seconds in target_s if not math.isnan(seconds)]
+        theirs = [
+            one.seconds_to(target) for one, target, ours in zip(vanilla, targets, target_s) if not math.isnan(ours)
+        ]
         rows.append(
             {
                 **row(case, "", mine_s, "s", "vanilla", total_s, total_s / mine_s, contestant=name),
                 **services.get(name, {}),
                 "to_target_s": _mean(reached),
-                "faster_to_target": _mean(beside) / _mean(reached),
+                "faster_to_target": _mean(theirs) / _mean(reached),
                 "reached_by": len(reached),
                 "seeds": len(trainings),
                 "epochs_per_s": sum(one.epochs for one in trainings) / sum(one.train_s for one in trainings),
@@ -163,7 +165,7 @@ def table(
 
 
 def _scores(trainings: Sequence[RunResult], vanilla: Sequence[RunResult]) -> dict[str, float]:
-    """Test score in per cent, and the points it lies above Vanilla's, each with half its 95 % interval."""
+    """Return test score in per cent, and its difference from Vanilla's in points, with half the 95 % intervals."""
     ours, theirs = [one.score for one in trainings], [one.score for one in vanilla]
     points = paired(ours, theirs)
     return {
@@ -179,10 +181,10 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return the table as a person reads it, one row a line."""
+    """Return the table as formatted text, one row per line."""
     from gnnqlab.lab.figures.frames import human_bytes
 
-    def beside(seconds: float, times: float) -> str:
+    def with_speed_up(seconds: float, times: float) -> str:
         return "not reached" if math.isnan(seconds) else f"{seconds:.2f} s, {times:.2f}x"
 
     return [
@@ -190,8 +192,8 @@ def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
             "case": each["case"],
             "system": each["contestant"],
             **{what: str(each[what]) for what in ("schedule", "parameters", "weight gradients")},
-            "total": beside(each["value"], each["ratio"]),
-            "to target": beside(each["to_target_s"], each["faster_to_target"])
+            "total": with_speed_up(each["value"], each["ratio"]),
+            "to target": with_speed_up(each["to_target_s"], each["faster_to_target"])
             + ("" if each["reached_by"] in (0, each["seeds"]) else f" ({each['reached_by']} of {each['seeds']})"),
             "epochs/s": f"{each['epochs_per_s']:.2f}",
             "settled epoch": f"{1000 * each['settled_s']:.1f} ms",

@@ -1,11 +1,11 @@
-"""TANGO's Figs. 7 and 8: whole trainings with codes beside float32, beside DGL and beside EXACT.
+"""TANGO's Figs. 7 and 8: whole trainings with codes compared with float32, DGL and EXACT.
 
-Every contestant trains a graph whole, in one process, from the same weights with the same dropout (DGL from weights of
-its own), over dense features on every side. Seconds are those of training, every quantization inside, evaluation apart;
-total time, time to accuracy and score of a line come from the same trainings. The accuracy to reach is that of float32
-with the same seed: its best validation score, less half a point.
+Every contestant trains on a whole graph, in one process, from the same weights with the same dropout (DGL from its own
+weights), with dense features. Seconds are those of training, with quantization and without evaluation; total time, time
+to accuracy and score of a line come from the same trainings. The target accuracy is that of float32 with the same seed:
+its best validation score, less half a point.
 
-Trainings are kept one by one, so a table of an hour may be stopped and goes on where it was.
+Each training is stored, so a table of an hour can be interrupted and resumed.
 """
 
 from __future__ import annotations
@@ -33,24 +33,25 @@ SHAPE: Mapping[str, Mapping[str, Any]] = {"gcn": {"layers": 3, "dropout": 0.3}, 
 HIDDEN, LR = 256, 0.01
 SHAPED = "{graph}, {model} {layers} x {hidden}"
 EPOCHS, EVERY = 200, 5
-"""Long enough for both models to settle, and epochs between evaluations."""
+"""Epochs of a training, enough for both models to converge, and epochs between evaluations."""
 
 FLOAT32, DGL, EXACT = "float32", "DGL", "EXACT, 8 bits"
 CODES: Mapping[str, dict[str, Any]] = {"int8": {}, "int8, scale by tensor": {"scale": "tensor"}}
-"""The lines that are timed: a scale a row, and the paper's."""
+"""Timed lines: one scale per row, and the paper's one scale per tensor."""
 ABLATED: Mapping[str, dict[str, Any]] = {
     "Test1, scale by tensor, the layer before the loss on codes too": {"scale": "tensor", "exact_classifier": False},
     "Test2, scale by tensor, rounded to nearest": {"scale": "tensor", "rounding": "nearest"},
 }
-"""TANGO's Fig. 7."""
+"""Ablations of TANGO's Fig. 7."""
 LOGITS = "int8, scale by tensor, edge logits on codes"
 ROUNDED = "int8, scale by tensor, weights rounded to codes after every update"
-"""What section 3.2 keeps weights in float32 for (Eqs. 5, 6)."""
+"""Ablation of section 3.2, which stores weights in float32 (Eqs. 5, 6)."""
 GOALS: Mapping[str, Mapping[str, float]] = {
     "gcn": {FLOAT32: 1.1, DGL: 1.5, EXACT: 2.9},
     "gat": {FLOAT32: 1.1, DGL: 2.0, EXACT: 4.1},
 }
-"""Of the whole training beside float32 and DGL, and of the time to accuracy beside EXACT."""
+"""Goal: model -> rival -> least speed-up, of the whole training over float32 and DGL, of the time to accuracy over
+EXACT."""
 
 
 def tango(
@@ -62,22 +63,21 @@ def tango(
     first_seed: int = 0,
     trainings: str = "runs/bench-tango",
 ) -> list[dict[str, Any]]:
-    """Train every line once a seed, and set those with codes beside the others.
+    """Train every line once per seed, and compare those with codes with the others.
 
     Args:
-        graph: names or paths, separated by semicolons; by default ``amazon_computers``, or ``digits`` where that is not
-            here.
-        models: names of ``gcn`` and ``gat``.
-        epochs: of each training.
+        graph: names or paths, separated by semicolons; by default ``amazon_computers``, or ``digits`` if it is missing.
+        models: some of ``gcn`` and ``gat``.
+        epochs: epochs of each training.
         seeds: trainings of each line.
-        first_seed: of the first of them.
-        trainings: folder in which each is kept; those that stand there are not repeated.
+        first_seed: first of the consecutive seeds.
+        trainings: folder of stored trainings; those in it are not repeated.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them.
+        Rows, see :func:`benchmarks.registry.measure`.
 
     Raises:
-        ValueError: if a model is unknown, or there is nothing to train.
+        ValueError: if a model is unknown, or epochs or seeds are below 1.
     """
     import torch
 
@@ -116,21 +116,23 @@ def _train(makers: Mapping[str, Callable[[Graph, int], Any]], graph: Graph, cell
 
 
 def lines(model: str) -> dict[str, Callable[[Graph, int], Any]]:
-    """Return line -> what makes its trainer of a graph and a seed; without DGL, where that does not import."""
-    made: dict[str, Callable[[Graph, int], Any]] = {FLOAT32: _of(model, None)}
+    """Return line -> function that makes its trainer from a graph and a seed; without DGL if it does not import."""
+    trainings: dict[str, Callable[[Graph, int], Any]] = {FLOAT32: _of(model, None)}
     try:
         import dgl  # noqa: F401
     except ImportError as error:
-        print(f"bench tango: DGL does not import ({error}), so its rows are left out", flush=True)
+        print(f"bench tango: DGL does not import ({error}), so its rows are omitted", flush=True)
     else:
-        made[DGL] = lambda graph, seed: make_dgl(graph, model, seed)
-    made[EXACT] = _of(model, {}, exact=True)
+        trainings[DGL] = lambda graph, seed: make_dgl(graph, model, seed)
+    trainings[EXACT] = _of(model, {}, exact=True)
     for name, settings in {**CODES, **ABLATED}.items():
-        made[name] = _of(model, settings)
-    made[ROUNDED] = lambda graph, seed: _with_rounded_weights(make_trainer(graph, model, {"scale": "tensor"}, seed))
+        trainings[name] = _of(model, settings)
+    trainings[ROUNDED] = lambda graph, seed: _with_rounded_weights(
+        make_trainer(graph, model, {"scale": "tensor"}, seed)
+    )
     if model == "gat":
-        made[LOGITS] = _of(model, {"scale": "tensor", "exact_logits": False})
-    return made
+        trainings[LOGITS] = _of(model, {"scale": "tensor", "exact_logits": False})
+    return trainings
 
 
 def _of(model: str, settings: Mapping[str, Any] | None, *, exact: bool = False) -> Callable[[Graph, int], Any]:
@@ -140,7 +142,7 @@ def _of(model: str, settings: Mapping[str, Any] | None, *, exact: bool = False) 
 def make_trainer(
     graph: Graph, model: str, settings: Mapping[str, Any] | None, seed: int, *, exact: bool = False
 ) -> Any:
-    """Return the trainer of a line: float32 without settings, codes or EXACT's with them; features are dense."""
+    """Return the trainer of a line: float32 without settings, codes or EXACT with them; features are dense."""
     from gnnqlab.compute import ExactActivations, Float32Products, Int8Products
     from gnnqlab.nn import ModelSettings
     from gnnqlab.simulation.whole_graph import exact_trainer
@@ -151,11 +153,12 @@ def make_trainer(
 
 
 def _with_rounded_weights(trainer: Any) -> Any:
-    """Return the trainer, whose weight matrices are the nearest codes of 8 bits after every update."""
+    """Make a trainer round its weight matrices to the nearest 8-bit codes after every update, and return it."""
     update = trainer.optimizer.step
 
     def step() -> None:
         update()
+        # A symmetric scale per weight matrix; vectors (biases, norms) stay float32.
         for weight in trainer.model.parameters():
             if weight.dim() > 1:
                 scale = weight.data.abs().max() / 127
@@ -174,14 +177,14 @@ def make_dgl(graph: Graph, model: str, seed: int) -> Any:
 
 
 def rows_beside(case: str, found: Mapping[str, Sequence[RunResult]], *, model: str) -> list[dict[str, Any]]:
-    """Return the rows of one graph and model: lines with codes beside the others, and scores of all beside float32's.
+    """Return the rows of one graph and model: lines with codes compared with the others, all scores with float32.
 
-    Seconds to accuracy are the mean of the seeds with which both got there, whose number is in the figure's name.
+    Seconds to accuracy are the mean over the seeds with which both reach it; their number is in the detail.
 
     Args:
         case: first column.
-        found: trainings by line, the same seeds in the same order; ``float32`` among them.
-        model: whose goals count.
+        found: line -> trainings of the same seeds in the same order, with ``float32``.
+        model: model whose goals apply.
     """
     rivals = [name for name in (FLOAT32, DGL, EXACT) if name in found]
     targets = [one.best - MARGIN for one in found[FLOAT32]]
@@ -214,7 +217,7 @@ def _to_accuracy(
     targets: Sequence[float],
     goal: float | None,
 ) -> dict[str, Any]:
-    """Return seconds to the accuracy beside a rival's; without a value where no seed brought both there."""
+    """Compare seconds to the accuracy with a rival's; the row has no value if they reach it with no common seed."""
     pairs = [
         (ours.seconds_to(target), theirs.seconds_to(target))
         for ours, theirs, target in zip(found[name], found[rival], targets, strict=True)

@@ -1,11 +1,11 @@
-"""Every way of sending less, beside Vanilla over slow links, for every model (SYLVIE section VI-B, Fig. 9).
+"""Throughput of all systems relative to Vanilla over slow links, for every model (SYLVIE section VI-B, Fig. 9).
 
-Each contestant stands beside two limits of the same run: what computation alone takes, and what its own bytes take at
-the rate of the link. No schedule beats the larger of the two.
+Each contestant is compared with two limits of the same run: computation alone, and its own bytes at the rate of the
+link. No schedule is faster than the larger of the two.
 
-Rivals have two lines, as published and, with a ``+``, with every service of the library that leaves their idea alone
-(``systems/services.py``), as the contestants of this library have. A system that decides about widths and old rows as
-it goes trains long enough for its decisions to settle, and its speed, widths, old rows and score are of that training.
+Rivals have two lines, as published and, with a ``+``, with every service of the library that does not change their idea
+(``systems/services.py``), as the contestants of this library have. An adaptive system, which decides about bit-widths
+and staleness, trains until its decisions converge; its speed, bit-widths, staleness and score are of that training.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["CONTESTANTS", "MODELS", "throughput"]
 
 SHARES = (0.89, 0.94)
-"""Communication shares of Vanilla's epoch that SYLVIE reports (section I)."""
+"""Communication shares of Vanilla's epoch reported by SYLVIE (section I)."""
 MODELS: Mapping[str, Mapping[str, Any]] = {
     "gcn": {"layers": 3, "hidden": 256},
     "graphsage": {"layers": 3, "hidden": 256},
@@ -49,29 +49,29 @@ NODES = {
     "sgc": 40_000,
     "jknet": 40_000,
 }
-"""Nodes of the usual graph, fewer where Vanilla's epochs over a slow link would take half a minute. The fewer, the more
-weighs the sum of weight gradients beside computation, since it does not shrink with them."""
+"""Nodes of the default graph, fewer if Vanilla's epochs over a slow link would take half a minute. With fewer nodes the
+gradient all-reduce has a larger share, because it does not depend on them."""
 WIDE = ("gcn", "graphsage", "gcnii", "sgc")
-"""Models whose messages have 256 columns, all but the last layer's."""
+"""Models whose messages have 256 columns, except in the last layer."""
 
 
 @dataclass(frozen=True)
 class _Contestant:
-    """A system, what else it is trained with, and whether figures are asked of it."""
+    """System with its settings and goals."""
 
     system: Callable[[], System]
     settings: Mapping[str, Any]
     of_bound: float | None = None
-    """Share of its bound to reach."""
+    """Goal: least share of its bound."""
     times: float | None = None
-    """Times Vanilla's throughput to reach where Vanilla communicates 94 %."""
+    """Goal: least speed-up over Vanilla at 94 % communication."""
     longer: int = 1
-    """Times as many epochs as Vanilla, where they are short: a median of few hangs on what else the machine does."""
+    """Factor for the number of epochs, if they are short: a median of few is sensitive to other load."""
     decides: bool = False
-    """Whether its epochs differ in kind, because it decides about widths and old rows as it goes."""
+    """True if it is adaptive: epochs differ, because it decides about bit-widths and staleness during the training."""
 
     def lasts(self, epochs: int) -> dict[str, Any]:
-        """How many epochs it trains, and how often it is evaluated, where a run has ``epochs``."""
+        """Return its number of epochs and period of evaluation, in a measurement of ``epochs``."""
         if self.decides:
             return {"epochs": max(epochs, SETTLED), "evaluate_every": EVERY}
         return {"epochs": epochs * self.longer, "evaluate_every": 0}
@@ -79,11 +79,11 @@ class _Contestant:
 
 MEDIAN = "epoch, median"
 SETTLED = 120
-"""Epochs after which SYLVIE's widths and staleness have settled; its first ones are its quickest."""
+"""Epochs after which SYLVIE's bit-widths and staleness have converged; its first epochs are its fastest."""
 UNLINKED = "vanilla, as many epochs"
-"""Vanilla's training for the scores beside theirs: without a link, on which no float32 score hangs."""
+"""Vanilla's training for the comparison of scores: without a link, which float32 scores do not depend on."""
 EVERY = 10
-"""Epochs between evaluations of systems that decide."""
+"""Epochs between evaluations of adaptive systems."""
 
 
 def _pipelined(bits: int) -> System:
@@ -129,8 +129,8 @@ CONTESTANTS: Mapping[str, _Contestant] = {
     "bns-gcn": _Contestant(_named("bns-gcn"), {}),
     "bns-gcn+": _Contestant(_served("bns-gcn"), _SHORT),
 }
-"""Recipes as published send their weight gradients in float32 at the end; the others have 16-bit parameters and weight
-gradients under the backward pass too, or these would outweigh 1 bit."""
+"""Recipes as published send their weight gradients in float32 at the end; the others send quantization parameters and
+weight gradients in 16 bits, the latter during the backward pass, or these would exceed the bytes of 1-bit codes."""
 
 
 def throughput(
@@ -148,29 +148,29 @@ def throughput(
     """Measure every model and share.
 
     Args:
-        repeats: runs of each system, in turn.
-        comm_share: share of its epoch that Vanilla communicates; 0.89 and 0.94 if there is no link either.
-        link: instead of it, the rate of each host's link.
-        hosts: emulated hosts.
+        repeats: interleaved runs of each system.
+        comm_share: share of communication in Vanilla's epoch; 0.89 and 0.94 if there is no link either.
+        link: alternatively, rate of each host's link.
+        hosts: number of emulated hosts.
         workers: numbers of workers.
-        graph: name or path; by default a planted partition with 0.42 remote neighbours a node and the ``NODES`` of
+        graph: name or path; by default a planted partition with 0.42 remote neighbours per node and the ``NODES`` of
             the model.
         models: names of models.
-        systems: which of ``CONTESTANTS``.
-        epochs: epochs of each run; four times as many where they are short, as computation alone and with old rows, and
-            at least ``SETTLED`` of a system that decides as it goes.
+        systems: some of ``CONTESTANTS``.
+        epochs: epochs of each run; four times as many if they are short (computation alone, stale rows), and at least
+            ``SETTLED`` for an adaptive system.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them.
+        Rows, see :func:`benchmarks.registry.measure`.
 
     Raises:
-        ValueError: if a model or a system is not among those that can be measured.
+        ValueError: if a model or a system is unknown.
     """
     from gnnqlab.launch.calibrate import settle
     from gnnqlab.train.config.configure import configure
 
-    for what, wanted, known in (("model", models, MODELS), ("system", systems, CONTESTANTS)):
-        strange = sorted(set(wanted) - set(known))
+    for what, selection, known in (("model", models, MODELS), ("system", systems, CONTESTANTS)):
+        strange = sorted(set(selection) - set(known))
         if strange:
             raise ValueError(f"{what}s must be among {list(known)}, got {strange}")
     names = ["vanilla", *(name for name in systems if name != "vanilla")]
@@ -193,8 +193,8 @@ def throughput(
 
 def _side_by_side(configs: Mapping[str, RunConfig], repeats: int) -> list[dict[str, Any]]:
     config = configs["vanilla"]
-    alone = replace(config, train=replace(config.train, epochs=_LONGER * config.train.epochs))
-    found = measure_in_turn({ALONE: alone, **configs}, repeats)
+    longer = replace(config, train=replace(config.train, epochs=_LONGER * config.train.epochs))
+    found = measure_in_turn({ALONE: longer, **configs}, repeats)
     decided = next((configs[name] for name in configs if CONTESTANTS[name].decides), None)
     if decided is not None:
         launched = replace(config.launch, hosts=1, link=None, vanilla_share=None)
@@ -206,13 +206,13 @@ def _side_by_side(configs: Mapping[str, RunConfig], repeats: int) -> list[dict[s
 def table(case: str, found: Mapping[str, Sequence[Measured]], *, wide: bool) -> list[dict[str, Any]]:
     """Return the rows of one model over one link: medians over repeats.
 
-    An epoch is the median one, that of a system that decides as it goes the mean: its epochs differ in kind, and so do
-    their bounds, of which the mean stands beside it.
+    An epoch is the median; for an adaptive system it is the mean, compared with the mean of the bounds, because its
+    epochs and their bounds differ.
 
     Args:
         case: first column.
-        found: runs by name; ``vanilla`` and ``ALONE`` among them, and ``UNLINKED`` where a system decides.
-        wide: whether messages have 256 columns.
+        found: name -> runs, with ``vanilla`` and ``ALONE``, and ``UNLINKED`` if a system is adaptive.
+        wide: True if messages have 256 columns.
     """
 
     def median(name: str, value: str) -> float:
@@ -227,41 +227,41 @@ def table(case: str, found: Mapping[str, Sequence[Measured]], *, wide: bool) -> 
     for name in found:
         if name in ("vanilla", ALONE, UNLINKED):
             continue
-        asked = CONTESTANTS[name]
-        epoch, epoch_s, limit, limit_s = _beside_its_bound(name, found[name], alone_s)
-        times = asked.times if vanilla_share > 0.93 else None
-        near = 1 / 1.2 if asked.times is not None else None
+        contestant = CONTESTANTS[name]
+        epoch, epoch_s, limit, limit_s = _epoch_and_bound(name, found[name], alone_s)
+        times = contestant.times if vanilla_share > 0.93 else None
+        near = 1 / 1.2 if contestant.times is not None else None
         sent, all_sent = median(name, "bytes_sent"), median("vanilla", "bytes_sent")
         volume = 25.0 if name == "1-bit" and wide else None
-        beside: list[tuple[str, float, str, str, float, float, float | None]] = [
+        compared: list[tuple[str, float, str, str, float, float, float | None]] = [
             (epoch, epoch_s, "s", "vanilla", vanilla_s, vanilla_s / epoch_s, times),
-            (epoch, epoch_s, "s", f"bound: {limit}", limit_s, limit_s / epoch_s, asked.of_bound),
+            (epoch, epoch_s, "s", f"bound: {limit}", limit_s, limit_s / epoch_s, contestant.of_bound),
             (epoch, epoch_s, "s", ALONE, alone_s, alone_s / epoch_s, near),
             ("bytes an epoch", sent, "B", "vanilla", all_sent, all_sent / max(sent, 1), volume),
         ]
-        rows += [row(case, *each, contestant=name) for each in beside]
-        if asked.decides and UNLINKED in found:
+        rows += [row(case, *each, contestant=name) for each in compared]
+        if contestant.decides and UNLINKED in found:
             rows += _of_the_same_training(case, name, found)
-        if asked.of_bound is not None and not asked.decides:
+        if contestant.of_bound is not None and not contestant.decides:
             for what, part in _PARTS.items():
                 part_s, rival = median(name, part), f"{name}: {epoch}"
                 rows.append(row(case, f"of it {what}", part_s, "s", rival, epoch_s, part_s / epoch_s, contestant=name))
         coordination = [one.coordination for one in found[name] if one.coordination is not None]
         if coordination:
-            taken, metric = statistics.median(coordination), "coordination + extraction, share of wall-clock"
-            most = ("at most", 0.01, 0.01 / max(taken, 1e-9), 1.0)
-            rows.append(row(case, metric, taken, "", *most, contestant=name))
+            share, metric = statistics.median(coordination), "coordination + extraction, share of wall-clock"
+            most = ("at most", 0.01, 0.01 / max(share, 1e-9), 1.0)
+            rows.append(row(case, metric, share, "", *most, contestant=name))
     return rows
 
 
 def _of_the_same_training(case: str, name: str, found: Mapping[str, Sequence[Measured]]) -> list[dict[str, Any]]:
-    """What a system that decides came to in the trainings whose epochs were timed, early and late ones apart.
+    """Return the results of an adaptive system in the trainings whose epochs were timed, with late epochs separately.
 
-    Vanilla's time to an accuracy is its epochs to it, of the training without a link, by its mean epoch over the link.
+    Vanilla's time to an accuracy is its number of epochs to it without a link, times its mean epoch over the link.
     """
     trainings = [one.training for one in found[name] if one.training is not None]
-    beside = found[UNLINKED][0].training
-    assert beside is not None
+    unlinked = found[UNLINKED][0].training
+    assert unlinked is not None
     vanilla_s = statistics.fmean(seconds for one in found["vanilla"] for seconds in one.epochs_s)
     settled_s = statistics.median(one.settled_s() for one in trainings)
     late = f"epoch, mean of the last {trainings[0].epochs // 2} of {trainings[0].epochs}"
@@ -270,11 +270,11 @@ def _of_the_same_training(case: str, name: str, found: Mapping[str, Sequence[Mea
         (late, settled_s, "s", "vanilla", vanilla_s, vanilla_s / settled_s),
         ("mean width of what travels", bits, "bits", "", None, None),
         ("epochs on rows of the epoch before", 100 * stale, "%", "", None, None),
-        ("test score", 100 * score, "%", UNLINKED, 100 * beside.score, score / beside.score),
+        ("test score", 100 * score, "%", UNLINKED, 100 * unlinked.score, score / unlinked.score),
     ]
-    target = beside.best - MARGIN
+    target = unlinked.best - MARGIN
     arrived = [seconds for one in trainings if not math.isnan(seconds := one.seconds_to(target))]
-    theirs_s = vanilla_s * beside.epochs_to(target)
+    theirs_s = vanilla_s * unlinked.epochs_to(target)
     metric, detail = f"to {100 * target:.1f} % on validation", f", {len(arrived)} of {len(trainings)} trainings"
     ours_s = statistics.median(arrived) if arrived else math.nan
     rival = ("vanilla, its epochs by its mean epoch", theirs_s, theirs_s / ours_s)
@@ -282,7 +282,7 @@ def _of_the_same_training(case: str, name: str, found: Mapping[str, Sequence[Mea
     return [*(row(case, *each, contestant=name) for each in rows), there]
 
 
-def _beside_its_bound(name: str, runs: Sequence[Measured], alone_s: float) -> tuple[str, float, str, float]:
+def _epoch_and_bound(name: str, runs: Sequence[Measured], alone_s: float) -> tuple[str, float, str, float]:
     """Return the name of a system's epoch in the table, its seconds, the name of its bound, and the bound's seconds."""
     if CONTESTANTS[name].decides:
         epoch_s = statistics.median(statistics.fmean(one.epochs_s) for one in runs)

@@ -1,4 +1,4 @@
-"""What a move of the tuner's knobs takes in the kernel; the browser's part is measured by tests/browser."""
+"""Time of a change of the tuner's settings in the kernel; the browser's part is measured by tests/browser."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["tuner"]
 
 _MOVES = 50
 GOAL_S = 0.100
-"""Of one move on the embedded graph."""
+"""Goal: most seconds of one change on the embedded graph."""
 
 
 def tuner(repeats: int = 1, *, graph: str = "digits", seeds: int = 0) -> list[dict[str, Any]]:
-    """Turn λ, group size, period and widths at random and forecast each position that has not been seen before.
+    """Set λ, group size, period and bit-widths at random, and time the forecast of each new setting.
 
     Args:
-        repeats: times 50 moves.
+        repeats: multiples of 50 changes.
         graph: name or path.
-        seeds: seed of the moves.
+        seeds: seed of the changes.
     """
     from gnnqlab.lab.figures.figure_view import FigureView
     from gnnqlab.lab.tuner.model import TunerModel
@@ -34,7 +34,7 @@ def tuner(repeats: int = 1, *, graph: str = "digits", seeds: int = 0) -> list[di
     probe_s = time.perf_counter() - start
     model.forecast  # noqa: B018  (the first one sorts the rows)
     draw, figure = random.Random(seeds), FigureView(draw_tuner(Shown()))
-    took: dict[str, list[float]] = {"λ": [], "any knob": []}
+    seconds_by_knob: dict[str, list[float]] = {"λ": [], "any knob": []}
     for number in range(2 * _MOVES * repeats):
         if number % 2:
             model.choose(group_size=draw.choice((10, 30, 100, 300)), widths=draw.choice(((2, 4, 8), (2, 8), (4, 8))))
@@ -42,9 +42,9 @@ def tuner(repeats: int = 1, *, graph: str = "digits", seeds: int = 0) -> list[di
         start = time.perf_counter()
         shown = Shown.of(model, front=False)
         figure.change(values(shown), caption=shown.caption)
-        took["any knob" if number % 2 else "λ"].append(time.perf_counter() - start)
+        seconds_by_knob["any knob" if number % 2 else "λ"].append(time.perf_counter() - start)
     rows = [row(f"{graph}, 12 epochs traced in this process", "probe", probe_s, "s", "goal", 5.0, 5.0 / probe_s, 1.0)]
-    for what, seconds in took.items():
+    for what, seconds in seconds_by_knob.items():
         case = f"{graph}: {len(seconds)} moves of {what}, forecast and figure"
         for figure_name, value in (("median", statistics.median(seconds)), ("worst", max(seconds))):
             goal = 1.0 if figure_name == "median" else None

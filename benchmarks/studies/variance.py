@@ -1,9 +1,9 @@
-"""Adaptive bit-widths beside random ones at equal bytes: the variance that each brings into the gradient.
+"""Adaptive bit-widths compared with random ones at equal bytes: variance of the gradient.
 
-Two workers on a METIS partition, the 3-layer GCN of width 256 after some epochs of exact training. λ is the one of
-least predicted variance whose assignment takes no more bytes than widths drawn uniformly from 2, 4 and 8 bits; the
-traced ranges are those of the epoch before the measurement. 4 bits everywhere, which take about as much, stand beside
-them.
+Two workers on a METIS partition, the 3-layer GCN of 256 columns after some epochs with float32 messages. λ is the one
+of least predicted variance whose assignment takes no more bytes than bit-widths drawn uniformly from 2, 4 and 8; the
+traced ranges are those of the epoch before the measurement. A uniform 4 bits, of about the same bytes, is a second
+rival.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from benchmarks.engine.rows import row
 __all__ = ["variance"]
 
 GRAPHS = {"digits": (20, 32), "cora": (20, 32), "coauthor_physics": (6, 12)}
-"""Graph -> epochs of training, passes that are repeated."""
+"""Graph -> epochs of training, number of passes."""
 GROUP_SIZES = (100, 10)
 GOAL = 2.0
 
 
 def variance(repeats: int | None = None, graphs: tuple[str, ...] = tuple(GRAPHS)) -> list[dict[str, Any]]:
-    """Measure gradient variance; graphs that are not embedded are looked for as ``bench epoch`` does.
+    """Measure gradient variance; graphs that are not embedded are found as in ``bench epoch``.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them.
+        Rows, see :func:`benchmarks.registry.measure`.
     """
     rows = []
     for name in graphs:
         path = name if name == "digits" else find_graph(name)
         if path is None:
-            print(f"bench variance: {name}.npz is not here, so its rows are left out", flush=True)
+            print(f"bench variance: {name}.npz is missing, so its rows are omitted", flush=True)
             continue
         epochs, passes = GRAPHS.get(name, (20, 32))
         rows += _rows(name, path, epochs, repeats or passes)
@@ -53,7 +53,7 @@ def _rows(name: str, path: str, epochs: int, repeats: int) -> list[dict[str, Any
     weights = trained_weights(graph, model, epochs)
     desk = OfflineAssigner(trace(graph, model, workers=2, epochs=epochs, theorem=False))
     index = len(desk.trace.epochs) - 1
-    cost = Wire(workers=2, theta_s_per_byte=1e-8).cost()
+    cost = Wire(workers=2, theta_s_per_byte=1e-8).cost()  # 100 MB/s
 
     def total(widths: Widths) -> float:
         return float(sum(sent.sum() for sent in desk.sent_bytes(widths).values()))
@@ -78,8 +78,8 @@ def _rows(name: str, path: str, epochs: int, repeats: int) -> list[dict[str, Any
         share = total(widths) / budget
         case = f"{name}, 2 workers, groups of {size}, λ = {lam:g}"
         metric, detail = "gradient variance / ||gradient||²", f", {share:.0%} of the bytes of random widths"
-        beside = ("widths drawn from 2, 4, 8", chance, chance / ours, GOAL)
-        found.append(row(case, metric, ours, "1", *beside, detail=detail))
+        random_rival = ("widths drawn from 2, 4, 8", chance, chance / ours, GOAL)
+        found.append(row(case, metric, ours, "1", *random_rival, detail=detail))
         same = total(desk.chosen(Fixed(bits=4))) / budget
         rival = f"4 bits everywhere, {same:.0%} of the bytes"
         found.append(row(case, metric, ours, "1", rival, four, four / ours, detail=detail))

@@ -1,8 +1,8 @@
-"""Epochs of this package beside those of another one of it, in turn: what an update is worth, or has cost.
+"""Epochs of this version of the package compared with another version: effect of an update on speed.
 
-The other one is named by the Python of the environment it is installed in, or by the Python of a checkout that was
-built. Both launch the same run, in a process of their own, once after the other; the epochs that count are those that
-their workers have on record. Losses stand beside losses: an update that is only quicker gives the same.
+The other version is given by the Python of its environment, or of a built checkout. Both launch the same run, each in
+its own process, one after another; the epochs are those recorded by their workers. Losses are compared too: an update
+that changes only the speed gives equal losses.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from benchmarks.studies.throughput import MODELS
 __all__ = ["GRAPHS", "NAMES", "versions"]
 
 GRAPHS = ("sbm:40000,16,50",)
-"""What is trained on unless others are named."""
+"""Default graphs."""
 NAMES = ("gcn", "graphsage", "gcnii")
-"""Models that are trained unless others are named, of the shapes of ``bench throughput``."""
+"""Default models, in the shapes of ``bench throughput``."""
 GOAL = 1.35
-"""Times as fast as before it had node-wise passes the package should train."""
+"""Goal: speed-up over the version without fused node-wise passes."""
 
 _RUN = """
 import json, sys
 import gnnqlab as gq
-asked = json.loads(sys.argv[1])
-run = gq.launch(asked.pop("graph"), out=asked.pop("out"), **asked).wait()
+settings = json.loads(sys.argv[1])
+run = gq.launch(settings.pop("graph"), out=settings.pop("out"), **settings).wait()
 records = run.records[run.records["epoch"] > 1]
 print(json.dumps({
     "seconds": records.groupby("epoch")["epoch_s"].max().tolist(),
@@ -45,7 +45,7 @@ print(json.dumps({
     "file": gq.__file__,
 }))
 """
-"""What either runs; it uses no more than every version of the package has."""
+"""Program run by both versions; it uses only features that every version has."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class _Ran:
     seconds: float
     loss: float
     name: str
-    """Of the package that ran: its version, and its commit where it is a checkout."""
+    """Version of the package that ran, and its commit if it is a checkout."""
 
 
 def versions(
@@ -66,30 +66,30 @@ def versions(
     workers: tuple[int, ...] = (1,),
     epochs: int = 8,
 ) -> list[dict[str, Any]]:
-    """Train each model with this package and with the other one, in turn.
+    """Train each model with this version and with the other one, alternately.
 
     Args:
-        repeats: trainings of each.
-        other: path of the Python that has the other one.
+        repeats: trainings with each version.
+        other: path of the Python with the other version.
         graph: names, separated by semicolons; by default ``GRAPHS``.
-        models: names; by default ``NAMES``.
+        models: names of models; by default ``NAMES``.
         systems: names of systems.
         workers: numbers of workers.
-        epochs: of each training; the first two do not count.
+        epochs: epochs of each training; the first two do not count.
 
     Returns:
-        Rows as :func:`benchmarks.registry.measure` describes them: seconds of an epoch, the median over epochs
-        and repeats, with the smallest and largest of the repeats' ratios.
+        Rows, see :func:`benchmarks.registry.measure`: seconds of an epoch, the median over epochs and repeats, with the
+        smallest and largest of the repeats' ratios.
 
     Raises:
-        ValueError: if no other is named, or a model is unknown, or there is no such Python, or it has no gnnqlab, or
-            the same one, or epochs are too few.
-        RuntimeError: if a training fails, with what it said.
+        ValueError: if ``other`` is missing, is no Python, or has no gnnqlab or this one; if a model is unknown, or
+            there are too few epochs.
+        RuntimeError: if a training fails, with its error output.
     """
     if other is None:
         raise ValueError(
-            "bench versions needs another gnnqlab to stand beside, got none; name the Python that has it with --other, "
-            "as --other old/.venv/bin/python"
+            "bench versions needs another gnnqlab to compare with, got none; pass the Python that has it, as --other "
+            "old/.venv/bin/python"
         )
     if strange := sorted(set(models) - set(MODELS)):
         raise ValueError(f"models must be among {list(MODELS)}, got {strange}")
@@ -103,15 +103,15 @@ def versions(
     progress = Progress(len(cases) * repeats)
     rows = []
     for name, model, system, number in cases:
-        asked = {
+        settings = {
             "graph": name, "system": system, "model": model, "workers": number, "epochs": epochs, "evaluate_every": 0,
             **MODELS[model],
         }  # fmt: skip
         pairs = []
         for _ in range(repeats):
-            pairs.append((_ran(sys.executable, asked), _ran(other, asked)))
+            pairs.append((_ran(sys.executable, settings), _ran(other, settings)))
             ours, theirs = pairs[-1]
-            progress.say(f"{name}, {model}, {system}: {ours.seconds:.3g} s an epoch beside {theirs.seconds:.3g}")
+            progress.say(f"{name}, {model}, {system}: {ours.seconds:.3g} s per epoch, other {theirs.seconds:.3g}")
         shape = MODELS[model]
         case = f"{name}, {model} {shape['layers']} x {shape['hidden']}, {system}, {number} worker(s)"
         rows += _rows(case, pairs)
@@ -131,38 +131,40 @@ def _rows(case: str, pairs: Sequence[tuple[_Ran, _Ran]]) -> list[dict[str, Any]]
 def _expect_another(other: str) -> None:
     if not os.access(other, os.X_OK):
         raise ValueError(f"other must be the path of a Python that has another gnnqlab, got {other!r}; none is there")
-    asked = [other, "-c", "import gnnqlab; print(gnnqlab.__file__)"]
-    with tempfile.TemporaryDirectory(prefix="gnnqlab-") as empty:
-        found = subprocess.run(asked, capture_output=True, text=True, cwd=empty, env=_environment())
+    command = [other, "-c", "import gnnqlab; print(gnnqlab.__file__)"]
+    with tempfile.TemporaryDirectory(prefix="gnnqlab-") as empty:  # no folder gnnqlab that would be imported instead
+        found = subprocess.run(command, capture_output=True, text=True, cwd=empty, env=_environment())
     if found.returncode:
-        said = found.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-        raise ValueError(f"other must be a Python that imports gnnqlab, got {other!r}: {said[0]}")
+        errors = found.stderr.strip().splitlines()[-1:] or ["no error output"]
+        raise ValueError(f"other must be a Python that imports gnnqlab, got {other!r}: {errors[0]}")
     where = Path(found.stdout.strip())
     if where.parent.resolve() == Path(gnnqlab.__file__).parent.resolve():
         raise ValueError(f"other must have another gnnqlab, got {other!r}, which has this one, {where}")
 
 
-def _ran(python: str, asked: dict[str, Any]) -> _Ran:
+def _ran(python: str, settings: dict[str, Any]) -> _Ran:
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
-        given = json.dumps({**asked, "out": root})
-        done = subprocess.run(
-            [python, "-c", _RUN, given], capture_output=True, text=True, cwd=root, env=_environment()
+        argument = json.dumps({**settings, "out": root})
+        process = subprocess.run(
+            [python, "-c", _RUN, argument], capture_output=True, text=True, cwd=root, env=_environment()
         )  # fmt: skip
-    if done.returncode:
-        raise RuntimeError(f"a training with {python} must end, got exit status {done.returncode}:\n{done.stderr}")
-    found = json.loads(done.stdout.strip().splitlines()[-1])
+    if process.returncode:
+        raise RuntimeError(
+            f"a training with {python} must end, got exit status {process.returncode}:\n{process.stderr}"
+        )
+    found = json.loads(process.stdout.strip().splitlines()[-1])
     return _Ran(statistics.median(found["seconds"]), found["loss"], _named(found["version"], Path(found["file"])))
 
 
 def _named(version: str, file: Path) -> str:
-    asked = ["git", "-C", str(file.parent), "rev-parse", "--short", "HEAD"]
+    command = ["git", "-C", str(file.parent), "rev-parse", "--short", "HEAD"]
     try:
-        commit = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
+        commit = subprocess.run(command, capture_output=True, text=True).stdout.strip()
     except OSError:
         commit = ""
     return f"gnnqlab {version}" + (f" at {commit}" if commit else "")
 
 
 def _environment() -> dict[str, str]:
-    """The environment without paths that would put one package in the other's place."""
+    """Return the environment without variables that would make a Python import the wrong package."""
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}

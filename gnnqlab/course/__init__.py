@@ -1,4 +1,4 @@
-"""The course: the graph of ten nodes, the views of each notebook, and its exercises."""
+"""The course: the graph of ten nodes, the figures of each notebook, and its exercises."""
 
 from gnnqlab.course.ten_nodes import Halves, draw, ten_nodes
 

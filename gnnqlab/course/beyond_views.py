@@ -1,4 +1,4 @@
-"""More workers than one machine has: what cuts cost, predicted epochs beside measured ones, and where they go."""
+"""Scaling beyond one machine: the cost of a cut, predicted and measured epochs, and the parts of an epoch."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
 __all__ = ["beside_measured", "beyond_counted", "draw_counted", "draw_epochs", "draw_gain", "draw_parts", "gains"]
 
 QUARTILE = 0.25
-"""Of the epochs: what else runs on a machine lengthens epochs and shortens none."""
+"""Quantile of the epochs' seconds: other load on a machine lengthens epochs and never shortens them."""
 _PANELS: dict[str, tuple[float, str, dict[str, Any]]] = {
-    "halo_share": (1.0, "halo rows a node", {"zero": "y"}),
-    "central_share": (100.0, "edges that wait for none (%)", {"zero": "y"}),
-    "held_rows": (1.0, "rows held by the largest", {"log": "y"}),
+    "halo_share": (1.0, "halo rows per node", {"zero": "y"}),
+    "central_share": (100.0, "edges of central nodes (%)", {"zero": "y"}),
+    "held_rows": (1.0, "rows of the largest worker", {"log": "y"}),
 }
 _PARTS = {
     "computing_s": ("computing", "green"),
     "coding_s": ("encode and decode", "purple x"),
-    "wire_s": ("rows on the wire, not hidden", "vermillion"),
-    "uneven_s": ("waiting for the largest part", "sky ."),
-    "reduce_s": ("sum of gradients", "orange"),
+    "wire_s": ("exposed communication", "vermillion"),
+    "uneven_s": ("wait for the largest part", "sky ."),
+    "reduce_s": ("gradient all-reduce", "orange"),
 }
 _LINKS = ("grey solid circle", "sky dash square", "blue dot diamond", "vermillion dashdot triangle-up")
 
 
 def draw_counted(tables: Mapping[str, DataFrame], *, dark: bool = False) -> FigureData:
-    """Draw halo rows a node, edges that need no other worker, and rows that a worker holds, against workers.
+    """Draw halo rows per node, edges of central nodes, and rows of the largest worker, over the number of workers.
 
     Args:
-        tables: graph -> of :func:`gnnqlab.tune.cut_counts.counted_by_workers`, two at most.
+        tables: graph -> result of :func:`gnnqlab.tune.cut_counts.counted_by_workers`, two at most.
 
     Raises:
-        ValueError: if there is no graph, or more than lines that can be told apart.
+        ValueError: if there is no graph, or more than two.
     """
     import pandas as pd
 
@@ -60,37 +60,37 @@ def draw_counted(tables: Mapping[str, DataFrame], *, dark: bool = False) -> Figu
         )
         for name, (times, title, axes) in _PANELS.items()
     ]  # fmt: skip
-    told = "; ".join(
-        f"{graph} at {table.index[-1]}: {table['halo_share'].iloc[-1]:.2f} halo rows a node, "
-        f"{100 * table['central_share'].iloc[-1]:.1f} % of the edges wait for nobody"
+    words = "; ".join(
+        f"{graph} at {table.index[-1]}: {table['halo_share'].iloc[-1]:.2f} halo rows per node, "
+        f"{100 * table['central_share'].iloc[-1]:.1f} % of the edges end at central nodes"
         for graph, table in tables.items()
     )
-    title = "What a cut into P parts costs, counted"
-    return FigureData(panels(charts, gap=0.09, title=title, caption=f"{told}.", dark=dark, height=380), table)
+    title = "Cost of a cut into P parts, counted"
+    return FigureData(panels(charts, gap=0.09, title=title, caption=f"{words}.", dark=dark, height=380), table)
 
 
 def beside_measured(found: DataFrame, runs: Mapping[tuple[str, int], Run]) -> DataFrame:
-    """Return predicted epochs and bytes beside those of finished runs.
+    """Compare predicted epochs and bytes with those of finished runs.
 
     Args:
-        found: of :func:`gnnqlab.tune.at_scale.at_scale`.
+        found: result of :func:`gnnqlab.tune.at_scale.at_scale`.
         runs: ``(system, workers)`` -> its run.
 
     Returns:
-        A row a run: ``predicted_ms, measured_ms`` (lower quartile of the epochs), ``error_percent`` (predicted over
-        measured, less 1), ``predicted_bytes, sent_bytes`` (last epoch, by all workers).
+        One row per run: ``predicted_ms, measured_ms`` (lower quartile of the epochs), ``error_percent`` (predicted over
+        measured, less 1), ``predicted_bytes, sent_bytes`` (last epoch, sum over workers).
     """
     import pandas as pd
 
-    said, rows = found.set_index(["system", "workers"]), {}
-    for place, run in runs.items():
+    predictions, rows = found.set_index(["system", "workers"]), {}
+    for key, run in runs.items():
         last = run.records[run.records["epoch"] == run.records["epoch"].max()]
-        predicted, measured = 1e3 * said.loc[place, "epoch_s"], 1e3 * spent(run, quantile=QUARTILE).epoch_s
-        rows[place] = {
+        predicted, measured = 1e3 * predictions.loc[key, "epoch_s"], 1e3 * spent(run, quantile=QUARTILE).epoch_s
+        rows[key] = {
             "predicted_ms": predicted,
             "measured_ms": measured,
             "error_percent": 100 * (predicted / measured - 1),
-            "predicted_bytes": round(said.loc[place, "bytes"]),
+            "predicted_bytes": round(predictions.loc[key, "bytes"]),
             "sent_bytes": int((last["bytes_payload"] + last["bytes_params"]).sum()),
         }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["system", "workers"])
@@ -99,13 +99,13 @@ def beside_measured(found: DataFrame, runs: Mapping[tuple[str, int], Run]) -> Da
 def draw_epochs(
     found: DataFrame, measured: DataFrame | None = None, *, title: str, per: str = "", dark: bool = False
 ) -> FigureData:
-    """Draw predicted epochs against the number of workers, both axes logarithmic, measured ones as open marks.
+    """Draw predicted epochs over the number of workers, both axes logarithmic, measured ones as open markers.
 
     Args:
-        found: of :func:`gnnqlab.tune.at_scale.at_scale`.
-        measured: of :func:`beside_measured`.
-        title: of the figure.
-        per: what is said of the axis of workers.
+        found: result of :func:`gnnqlab.tune.at_scale.at_scale`.
+        measured: result of :func:`beside_measured`.
+        title: title of the figure.
+        per: text appended to the label of the workers' axis.
 
     Raises:
         ValueError: if there is no row.
@@ -113,12 +113,12 @@ def draw_epochs(
     if found.empty:
         raise ValueError("an epoch at least is needed, got none; see gnnqlab.tune.at_scale")
     most = found[found["workers"] == found["workers"].max()]
-    told = ", ".join(f"{name} {1e3 * took:.3g} ms" for name, took in zip(most["system"], most["epoch_s"]))
-    caption, figure = f"Predicted at {found['workers'].max()} workers: {told}.", None
+    words = ", ".join(f"{name} {1e3 * seconds:.3g} ms" for name, seconds in zip(most["system"], most["epoch_s"]))
+    caption, figure = f"Predicted at {found['workers'].max()} workers: {words}.", None
     if measured is not None:
         sizes = measured["error_percent"].abs()
         caption += (
-            f" Open marks are measured; predictions are off by {sizes.median():.0f} % (median), {sizes.max():.0f} % "
+            f" Open markers are measured; predictions are off by {sizes.median():.0f} % (median), {sizes.max():.0f} % "
             "(worst)."
         )
         seen = measured.reset_index()
@@ -140,7 +140,7 @@ def draw_epochs(
         styles=style_of,
         figure=figure,
         x_axis={"title_text": f"workers P{per}", **value_ticks(found["workers"], most=6)},
-        y_axis="an epoch (ms)",
+        y_axis="epoch (ms)",
         log="y",
         title=title,
         caption=caption,
@@ -157,7 +157,7 @@ def _open(name: str) -> Style:
 
 
 def draw_parts(found: DataFrame, *, dark: bool = False) -> FigureData:
-    """Draw what an epoch goes to, in percent, against the number of workers: a panel a system.
+    """Draw the parts of an epoch, in percent, over the number of workers: one panel per system.
 
     Raises:
         ValueError: if there is no system, or more than four.
@@ -167,7 +167,7 @@ def draw_parts(found: DataFrame, *, dark: bool = False) -> FigureData:
         raise ValueError(f"between 1 and 4 systems can be drawn, got {len(names)}")
     table = found.set_index(["system", "workers"])[list(_PARTS)]
     shares = 100 * table.div(table.sum(axis=1), axis=0)
-    of_epoch = {"title_text": "of an epoch (%)", "range": [0, 100]}
+    of_epoch = {"title_text": "share of an epoch (%)", "range": [0, 100]}
     charts = {
         name: bars(
             shares.xs(name, level="system"), y=_PARTS, stacked=True, x_axis="workers P", y_axis=of_epoch
@@ -175,17 +175,17 @@ def draw_parts(found: DataFrame, *, dark: bool = False) -> FigureData:
         for name in names
     }  # fmt: skip
     most = shares.index.get_level_values("workers").max()
-    told = "; ".join(
-        f"{name} {shares.loc[(name, most), 'wire_s']:.0f} % wire, {shares.loc[(name, most), 'reduce_s']:.0f} % sum "
-        "of gradients"
+    words = "; ".join(
+        f"{name} {shares.loc[(name, most), 'wire_s']:.0f} % exposed communication, "
+        f"{shares.loc[(name, most), 'reduce_s']:.0f} % gradient all-reduce"
         for name in names
     )
     figure = panels(
         charts,
         share_y=True,
         gap=0.04,
-        title="What an epoch goes to",
-        caption=f"At {most} workers: {told}.",
+        title="Parts of an epoch",
+        caption=f"At {most} workers: {words}.",
         dark=dark,
         height=430,
         legend_rows=3,
@@ -194,17 +194,17 @@ def draw_parts(found: DataFrame, *, dark: bool = False) -> FigureData:
 
 
 def gains(by_link: Mapping[str, DataFrame], *, over: str = "vanilla") -> DataFrame:
-    """Return by what factor each system's epoch is shorter than another's, over link and workers.
+    """Return the speed-up of each system's epoch relative to a baseline, by link and number of workers.
 
     Args:
-        by_link: a link's name -> of :func:`gnnqlab.tune.at_scale.at_scale` over it.
-        over: the system that the others are held against.
+        by_link: name of a link -> result of :func:`gnnqlab.tune.at_scale.at_scale` over it.
+        over: the baseline system.
 
     Returns:
         ``bits_per_s, link, system, workers, gain``.
 
     Raises:
-        ValueError: if the system to be held against is not there.
+        ValueError: if the baseline is missing from a table.
     """
     import pandas as pd
 
@@ -221,14 +221,14 @@ def gains(by_link: Mapping[str, DataFrame], *, over: str = "vanilla") -> DataFra
 
 
 def draw_gain(table: DataFrame, *, system: str, dark: bool = False) -> FigureData:
-    """Draw the gain of a system against the rate of the links, a line a number of workers.
+    """Draw the speed-up of a system over the rate of the links, one line per number of workers.
 
     Args:
-        table: of :func:`gains`.
-        system: whose.
+        table: result of :func:`gains`.
+        system: name of the system.
 
     Raises:
-        ValueError: if the table has nothing of it, or more numbers of workers than can be told apart.
+        ValueError: if the table has no row of it, or more numbers of workers than line styles.
     """
     mine = table[table["system"] == system].sort_values(["workers", "bits_per_s"])
     counts = mine["workers"].unique()
@@ -246,9 +246,9 @@ def draw_gain(table: DataFrame, *, system: str, dark: bool = False) -> FigureDat
         details="link",
         levels={"": 1.0},
         x_axis={"title_text": "link of a host (bits per second)", **ticks},
-        y_axis={"title_text": "epoch of Vanilla over epoch (×)", **_factors(mine["gain"])},
+        y_axis={"title_text": "speed-up over Vanilla (×)", **_factors(mine["gain"])},
         log="xy",
-        title=f"Where {system} stops helping",
+        title=f"Link rate at which {system} stops helping",
         dark=dark,
         height=420,
     )
@@ -258,26 +258,27 @@ def draw_gain(table: DataFrame, *, system: str, dark: bool = False) -> FigureDat
 def beyond_counted(
     found: DataFrame, *, workers: int, gradient_bytes: float, bytes_per_s: float, latency_s: float
 ) -> DataFrame:
-    """Return epochs at more workers than were counted, if each has as much to do as at the most that were.
+    """Extrapolate epochs to more workers than were counted (weak scaling: constant work per worker).
 
-    Only the sum of gradients grows, ``2 (P - 1) / P · G / B + 2 (P - 1) · latency`` in a ring.
+    Only the gradient all-reduce grows, ``2 (P - 1) / P · G / B + 2 (P - 1) · latency`` in a ring.
 
     Args:
-        found: of :func:`gnnqlab.tune.at_scale.at_scale`, the graph growing with P.
+        found: result of :func:`gnnqlab.tune.at_scale.at_scale`, with a graph that grows with P.
         workers: P.
         gradient_bytes: G.
-        bytes_per_s: B of a host's link.
-        latency_s: of a message.
+        bytes_per_s: bandwidth B of a host's link.
+        latency_s: latency of one message.
 
     Example:
         >>> import pandas as pd
         >>> seen = pd.DataFrame({"system": ["any"], "workers": 64, "epoch_s": 1.0, "reduce_s": 0.25})
         >>> more = {"gradient_bytes": 1e6, "bytes_per_s": 1e9, "latency_s": 1e-5}
-        >>> told = beyond_counted(seen, workers=10_000, **more)
-        >>> told.loc["any"].round(3).tolist()
+        >>> table = beyond_counted(seen, workers=10_000, **more)
+        >>> table.loc["any"].round(3).tolist()
         [0.75, 0.202, 0.952, 21.2]
     """
     most = found[found["workers"] == found["workers"].max()].set_index("system")
+    # Ring all-reduce: reduce-scatter and all-gather of P - 1 steps each; a step sends 1 / P of the gradient.
     reduce = 2 * (workers - 1) * (gradient_bytes / workers / bytes_per_s + latency_s)
     table = (most["epoch_s"] - most["reduce_s"]).rename("all_but_reduce_s").to_frame()
     table["reduce_s"] = reduce

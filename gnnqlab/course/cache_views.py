@@ -1,4 +1,4 @@
-"""Trainings with caches beside each other, a fixed threshold's sweep, and Theorem 1's bound (CDFGNN)."""
+"""Comparison of trainings with caches, a sweep of a fixed threshold, and Theorem 1's bound (CDFGNN)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 __all__ = ["compare_caches", "draw_bound", "draw_cache", "draw_sweep", "sent_by_layer"]
 
 _ROUNDING = 1e-12
-"""Share of the gradient's square below which an error is that of float32: where nothing is held yet."""
+"""Share of the squared gradient below which an error is float32 rounding: while the caches are still empty."""
 
 
 def compare_caches(found: DataFrame) -> DataFrame:
-    """Return each cache's kept rows and its test score beside ``none``, with 95 % intervals over seeds.
+    """Return each cache's skipped rows and its test score relative to ``none``, with 95 % intervals over seeds.
 
     Args:
-        found: as :func:`gnnqlab.simulation.cached_training.train_cached` returns it, ``none`` among the caches.
+        found: result of :func:`gnnqlab.simulation.cached_training.train_cached` with ``none`` among the caches.
 
     Example:
         >>> import pandas as pd
@@ -35,17 +35,17 @@ def compare_caches(found: DataFrame) -> DataFrame:
 
     scores = 100 * found.pivot(index="seed", columns="cache", values="score")
     kept = 100 * found.groupby("cache", sort=False)["kept"].mean()
-    beside = scores.sub(scores["none"], axis=0)
-    table = pd.DataFrame({"rows kept (%)": kept, "score (%)": scores.mean(), "beside none (points)": beside.mean()})
-    table["±"] = [interval(beside[name].tolist())[1] for name in table.index]
+    change = scores.sub(scores["none"], axis=0)  # paired by seed
+    table = pd.DataFrame({"rows kept (%)": kept, "score (%)": scores.mean(), "beside none (points)": change.mean()})
+    table["±"] = [interval(change[name].tolist())[1] for name in table.index]
     return table.loc[kept.index].round(2)
 
 
 def draw_sweep(found: DataFrame, *, dark: bool = False) -> FigureData:
-    """Draw kept rows and test score against a fixed ε, with a slider that reads one ε off.
+    """Draw skipped rows and test score over a fixed ε, with a slider that marks one ε.
 
     Args:
-        found: as :func:`gnnqlab.simulation.cached_training.train_cached` returns it, caches of rule ``fixed``.
+        found: result of :func:`gnnqlab.simulation.cached_training.train_cached` for caches of rule ``fixed``.
     """
     means = found.groupby("epsilon")[["kept", "score"]].mean() * 100
     marked = means.iloc[:1]
@@ -54,10 +54,10 @@ def draw_sweep(found: DataFrame, *, dark: bool = False) -> FigureData:
             marked, y=name, styles=["purple circle-open"], size=16, zero=zero,
             figure=lines(means, y=name, styles=[color], x_axis="ε (no unit)", y_axis="%"),
         )
-        for name, title, color, zero in (("kept", "rows kept home", "green", "y"), ("score", "test score", "sky", ""))
+        for name, title, color, zero in (("kept", "rows skipped", "green", "y"), ("score", "test score", "sky", ""))
     }  # fmt: skip
     most, least = means["kept"].max(), means["kept"].min()
-    caption = f"From ε = {means.index[0]:g} to {means.index[-1]:g} rows kept go from {least:.0f} to {most:.0f} %."
+    caption = f"From ε = {means.index[0]:g} to {means.index[-1]:g}, {least:.0f} to {most:.0f} % of rows are skipped."
     figure = panels(charts, gap=0.12, title="A fixed threshold", caption=caption, dark=dark, height=420)
     figure.update_traces(showlegend=False)
     steps = {
@@ -82,8 +82,8 @@ def draw_bound(found: DataFrame, *, dark: bool = False) -> FigureData:
         **{column: found[column].where(found[column] > _ROUNDING * found["mean_square"]) for column in columns}
     )
     rows = known.melt("epoch", list(columns), var_name="what", value_name="square").dropna()
-    held = bool((found["mean_square"] <= found["bound"]).all())
-    caption = f"The bound with every term {'holds' if held else 'does not hold'} in all {len(found)} epochs."
+    is_bounded = bool((found["mean_square"] <= found["bound"]).all())
+    caption = f"The bound with every term {'holds' if is_bounded else 'does not hold'} in all {len(found)} epochs."
     figure = lines(
         rows,
         x="epoch",
@@ -92,9 +92,9 @@ def draw_bound(found: DataFrame, *, dark: bool = False) -> FigureData:
         names=columns,
         mode="lines",
         styles=["blue", "vermillion dash", "orange dot", "grey"],
-        y_axis="squared gradient (loss² a weight²)",
+        y_axis="squared gradient (loss² per weight²)",
         log="y",
-        title="What the cache leaves in the gradient",
+        title="Error of the cache in the gradient",
         caption=caption,
         dark=dark,
         height=420,

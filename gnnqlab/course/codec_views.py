@@ -1,4 +1,4 @@
-"""Charts of codecs: which code each row chooses, one row through each codec, and errors by bytes."""
+"""Charts of codecs: the code of each row, one row through each codec, and errors over bytes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _KINDS = {False: "between its ends", True: "rotated"}
 _LOOKS = ("blue circle", "vermillion diamond")
 _WIDTHS = {1: "vermillion solid circle", 2: "orange dash square", 4: "blue dot diamond"}
 _WIDEST = (1e-3, 1e3)
-"""Ratios beyond are drawn at these ends."""
+"""Limits to which drawn ratios are clipped."""
 
 
 def shares(frame: DataFrame) -> DataFrame:
-    """Return the share of rows that are rotated: a line an epoch, direction and layer, a column a width.
+    """Return the share of rotated rows: one line per epoch, direction and layer, one column per bit-width.
 
     Args:
-        frame: of :func:`gnnqlab.course.experiments.codecs_over_epochs.codes_chosen`.
+        frame: result of :func:`gnnqlab.course.experiments.codecs_over_epochs.codes_chosen`.
 
     Example:
         >>> import pandas as pd
@@ -47,23 +47,24 @@ def shares(frame: DataFrame) -> DataFrame:
 
 
 def draw_choices(frame: DataFrame, *, bits: int = 2, start: int | None = None, dark: bool = False) -> FigureData:
-    """Draw every row as a point, a panel a direction and layer, with a slider over epochs.
+    """Draw every row as a point, one panel per direction and layer, with a slider over epochs.
 
-    Across: how peaked it is. Up: how much more codes between its ends err than rotated ones; above 1 it is rotated.
+    The x axis shows the row's range relative to its root mean square, the y axis the error of codes between its ends
+    over that of rotated codes; a row above 1 is rotated.
 
     Args:
-        frame: of :func:`gnnqlab.course.experiments.codecs_over_epochs.codes_chosen`.
-        bits: the width that is drawn.
-        start: the epoch that is drawn first; the last by default.
+        frame: result of :func:`gnnqlab.course.experiments.codecs_over_epochs.codes_chosen`.
+        bits: bit-width to draw.
+        start: epoch drawn first; the last by default.
 
     Raises:
-        ValueError: if the width or the epoch is not in the frame.
+        ValueError: if the bit-width or the epoch is not in the frame.
     """
     import pandas as pd
 
     one = frame[frame["bits"] == bits]
     if one.empty:
-        raise ValueError(f"bits must be a width in the frame, {sorted(set(frame['bits']))}, got {bits}")
+        raise ValueError(f"bits must be a bit-width in the frame, {sorted(set(frame['bits']))}, got {bits}")
     epochs = [int(each) for each in one["epoch"].unique()]
     start = epochs[-1] if start is None else start
     if start not in epochs:
@@ -72,8 +73,8 @@ def draw_choices(frame: DataFrame, *, bits: int = 2, start: int | None = None, d
     panes = {place: title for place, title in cells.items() if title}
 
     def points(place: tuple[str, int], rotated: bool, epoch: int) -> DataFrame:
-        here = (one["direction"] == place[0]) & (one["layer"] == place[1]) & (one["epoch"] == epoch)
-        part = one.loc[here & (one["rotated"] == rotated) & one["ratio"].notna(), ["peak", "ratio"]]
+        mask = (one["direction"] == place[0]) & (one["layer"] == place[1]) & (one["epoch"] == epoch)
+        part = one.loc[mask & (one["rotated"] == rotated) & one["ratio"].notna(), ["peak", "ratio"]]
         return part.assign(ratio=part["ratio"].clip(*_WIDEST)).map(lambda value: float(f"{value:.3g}"))
 
     def chart(place: tuple[str, int]) -> Any:
@@ -102,8 +103,8 @@ def draw_choices(frame: DataFrame, *, bits: int = 2, start: int | None = None, d
         rows=2,
         share_y="all",
         gap=(0.04, 0.2),
-        title=f"Which code each row chooses in {width}",
-        caption=f"Rows that choose to be rotated in {width} after {start} epochs: {words}.",
+        title=f"Code that each row chooses in {width}",
+        caption=f"Share of rows that choose rotation in {width} after {start} epochs: {words}.",
         dark=dark,
         height=640,
         legend_rows=2,
@@ -111,7 +112,7 @@ def draw_choices(frame: DataFrame, *, bits: int = 2, start: int | None = None, d
     figure.update_xaxes(matches="x")
     moved = list(range(len(figure.data)))
     figure.update_traces(showlegend=False)
-    for name, style in zip(_KINDS.values(), _LOOKS):  # a trace without points has no entry of its own
+    for name, style in zip(_KINDS.values(), _LOOKS):  # plotly omits traces without points from the legend
         scatter(pd.DataFrame({name: [None]}), y=name, styles=[style], figure=figure)
     steps: dict[int, dict[str, list[Any]]] = {}
     for epoch in epochs:
@@ -123,10 +124,10 @@ def draw_choices(frame: DataFrame, *, bits: int = 2, start: int | None = None, d
 
 
 def draw_shares(frame: DataFrame, *, dark: bool = False) -> FigureData:
-    """Draw the share of rows that are rotated over epochs, a panel a direction and layer, a line a width.
+    """Draw the share of rotated rows over epochs, one panel per direction and layer, one line per bit-width.
 
     Args:
-        frame: of :func:`gnnqlab.course.experiments.codecs_over_epochs.codes_chosen`.
+        frame: result of :func:`gnnqlab.course.experiments.codecs_over_epochs.codes_chosen`.
     """
     table = shares(frame)
     percent = (100 * table).rename(columns=human_bits).reset_index(["direction", "layer"])
@@ -147,15 +148,13 @@ def draw_shares(frame: DataFrame, *, dark: bool = False) -> FigureData:
     words = "; ".join(
         f"{way} " + ", ".join(f"{share:.0%} in {width}" for width, share in each.items()) for way, each in ways.items()
     )
-    caption = (
-        f"After {frame['epoch'].iloc[-1]} epochs, mean of the layers, share of rows that are rotated by bits: {words}."
-    )
+    caption = f"Share of rotated rows by bit-width after {frame['epoch'].iloc[-1]} epochs, mean over layers: {words}."
     figure = panels(
         {title or place[0]: chart(*place) if title else None for place, title in cells_of(frame).items()},
         rows=2,
         share_y="all",
         gap=(0.04, 0.2),
-        title="Who is rotated, and when",
+        title="Share of rotated rows over epochs",
         caption=caption,
         dark=dark,
         height=560,
@@ -165,7 +164,7 @@ def draw_shares(frame: DataFrame, *, dark: bool = False) -> FigureData:
 
 
 def cells_of(frame: DataFrame) -> dict[tuple[str, int], str]:
-    """Return the titles of panels by direction and layer, forward above backward; empty where the frame has nothing.
+    """Return the titles of panels by direction and layer, forward above backward; empty if the frame has no row.
 
     Example:
         >>> import pandas as pd
@@ -186,11 +185,11 @@ _TICKS = (5, 10, 20, 40, 80, 160, 320, 640, 1280)
 
 
 def sent_often(row: Tensor, codec: Codec, bits: int, *, draws: int = 8) -> Tensor:
-    """Return a row as it arrives in several messages, each with noise of its own, float32 ``(draws, D)``.
+    """Encode and decode a row in several messages with independent noise; return float32 ``(draws, D)``.
 
     Args:
         row: float32 ``(D,)``.
-        bits: its width.
+        bits: its bit-width.
 
     Example:
         >>> import torch
@@ -212,12 +211,12 @@ def sent_often(row: Tensor, codec: Codec, bits: int, *, draws: int = 8) -> Tenso
 def row_through(
     row: Tensor, codecs: Mapping[str, Codec], *, bits: int = 2, draws: int = 8, dark: bool = False
 ) -> FigureData:
-    """Draw what arrives of a row over what was sent, a panel a codec; on the diagonal nothing is lost.
+    """Draw decoded over sent elements of a row, one panel per codec; points on the diagonal have no error.
 
     Args:
         row: float32 ``(D,)``.
         codecs: name -> codec, at most six.
-        draws: messages whose elements are drawn over each other.
+        draws: number of messages whose elements are drawn.
     """
     import pandas as pd
 
@@ -238,7 +237,7 @@ def row_through(
             size=4,
             opacity=0.45,
             x_axis=x_axis,
-            y_axis="arrived (root mean squares)",
+            y_axis="decoded (root mean squares)",
         )
         diagonal = pd.DataFrame({"sent": ends, "arrived": ends})
         lines(diagonal, x="sent", y="arrived", styles=["grey dot"], mode="lines", figure=charts[name])
@@ -246,37 +245,39 @@ def row_through(
             text=f"{100 * error**0.5:.0f} % off", xref="x domain", yref="y domain", x=0.04, y=0.98, xanchor="left",
             yanchor="top", showarrow=False, font={"size": 12},
         )  # fmt: skip
-    words = ", ".join(f"{name} {off:.0f} % in {size} bytes" for name, size, off, _ in table)
-    caption = f"One row of {row.shape[0]} elements in {human_bits(bits)}, sent {draws} times; it is off by: {words}."
+    words = ", ".join(f"{name} {error:.0f} % in {size} bytes" for name, size, error, _ in table)
+    caption = f"One row of {row.shape[0]} elements in {human_bits(bits)}, sent {draws} times; relative error: {words}."
     figure = panels(charts, share_y=True, gap=0.03, title="One row through each codec", caption=caption, dark=dark)
-    off, left = "off by (% of its norm)", f"mean of {draws} messages (% off)"
-    return FigureData(figure, pd.DataFrame(table, columns=["codec", "bytes", off, left]).set_index("codec").round(1))
+    error_label, mean_label = "off by (% of its norm)", f"mean of {draws} messages (% off)"
+    return FigureData(
+        figure, pd.DataFrame(table, columns=["codec", "bytes", error_label, mean_label]).set_index("codec").round(1)
+    )
 
 
 def draw_codecs(frame: DataFrame, *, start: int | None = None, dark: bool = False) -> FigureData:
-    """Draw the error of a message over the bytes of a row, a panel a direction and layer, with a slider over epochs.
+    """Draw the error of a message over the bytes of a row, one panel per direction and layer, with a slider of epochs.
 
-    Lower and further left is better. Points of a codec are its widths.
+    Lower and further left is better. The points of a codec are its bit-widths.
 
     Args:
-        frame: of :func:`gnnqlab.course.experiments.codecs_over_epochs.codecs_over_epochs`.
-        start: the epoch that is drawn first; the last by default.
+        frame: result of :func:`gnnqlab.course.experiments.codecs_over_epochs.codecs_over_epochs`.
+        start: epoch drawn first; the last by default.
 
     Raises:
-        ValueError: if ``start`` is not among the epochs.
+        ValueError: if ``start`` is not an epoch of the frame.
     """
     epochs = [int(each) for each in frame["epoch"].unique()]
     start = epochs[-1] if start is None else start
     if start not in epochs:
         raise ValueError(f"start must be one of the epochs in the frame, {epochs}, got {start}")
     rows = frame.assign(width=frame["bits"].map(human_bits), squared=frame["squared"].map(lambda y: float(f"{y:.4g}")))
-    x_axis = {"title_text": "bytes of a row", **value_ticks(_TICKS), "title_standoff": 2}
+    x_axis = {"title_text": "bytes per row", **value_ticks(_TICKS), "title_standoff": 2}
     y_axis = {"title_text": "squared error / square", "dtick": 2, "exponentformat": "power"}
 
     def chart(way: str, layer: int, epoch: int) -> Figure:
-        here = rows[(rows["direction"] == way) & (rows["layer"] == layer) & (rows["epoch"] == epoch)]
+        layer_rows = rows[(rows["direction"] == way) & (rows["layer"] == layer) & (rows["epoch"] == epoch)]
         return lines(
-            here.sort_values("bits"),
+            layer_rows.sort_values("bits"),
             x="row_bytes",
             y="squared",
             by="codec",
@@ -295,8 +296,8 @@ def draw_codecs(frame: DataFrame, *, start: int | None = None, dark: bool = Fals
         rows=2,
         share_y="all",
         gap=(0.04, 0.2),
-        title="What a byte buys, by codec",
-        caption=f"Least error at most 1.15 times the bytes of min-max's two bits, after {start} epochs: {words}.",
+        title="Error by bytes per row and codec",
+        caption=f"Smallest error within 1.15 times the bytes of 2-bit min-max, after {start} epochs: {words}.",
         dark=dark,
         height=640,
         legend_rows=2,
@@ -311,23 +312,23 @@ def draw_codecs(frame: DataFrame, *, start: int | None = None, dark: bool = Fals
 def cheapest(
     frame: DataFrame, *, codec: str = "min-max", bits: int = 2, room: float = 1.15
 ) -> dict[tuple[str, int], str]:
-    """Return for each direction and layer the codec of least error, in ``room`` times the bytes of one of them.
+    """Return the codec of least error for each direction and layer, within ``room`` times the bytes of a reference.
 
     Args:
-        frame: of one epoch.
-        codec, bits: whose row it is.
+        frame: rows of one epoch.
+        codec, bits: codec and bit-width of the reference.
 
     Raises:
-        ValueError: if that codec and width are not in the frame.
+        ValueError: if that codec and bit-width are not in the frame.
     """
     found = {}
     for place, part in frame.groupby(["direction", "layer"], sort=False):
-        asked = part[(part["codec"] == codec) & (part["bits"] == bits)]
-        if asked.empty:
+        reference = part[(part["codec"] == codec) & (part["bits"] == bits)]
+        if reference.empty:
             raise ValueError(
                 f"codec and bits must be in the frame, got {codec!r} and {bits}; it has {set(part['codec'])}"
             )
-        fits = part[part["row_bytes"] <= room * float(asked["row_bytes"].iloc[0])]
+        fits = part[part["row_bytes"] <= room * float(reference["row_bytes"].iloc[0])]
         best = fits.loc[fits["squared"].idxmin()]
         found[place] = f"{best['codec']} in {best['bits']}"
     return found

@@ -1,7 +1,7 @@
-"""What slips in papers and in released code come to: by what factor each is off, and two of them drawn.
+"""Effects of errors in papers and released code: the factor of each, and charts of two of them.
 
-Everything here is measured by the functions behind :func:`gnnqlab.course.errata.errata`; the factors are read from
-their figures.
+All values are measured by the functions behind :func:`gnnqlab.course.errata.errata`; the factors are ratios of their
+figures.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ __all__ = ["FACTORS", "descent", "draw_descent", "draw_factors", "draw_variance"
 Figures = Mapping[str, float]
 
 FACTORS: dict[str, tuple[str, Callable[[Figures], float]]] = {
-    "AQ-2": ("squared error of 8-bit codes, parameters cut after encoding", lambda f: f["mse_ratio_8"]),
+    "AQ-2": ("squared error of 8-bit codes, parameters rounded after encoding", lambda f: f["mse_ratio_8"]),
     "AQ-14": ("bound of Theorem 3 at 1 bit, as printed", lambda f: f["bits_1"]),
     "AQ-15": ("Theorem 1's variance over the true one, 1 bit, after ReLU", lambda f: 1 / f["relu_1"]),
-    "AQ-17": ("noise of rows that several neighbours take, over Eq. 25", lambda f: f["ratio"]),
+    "AQ-17": ("noise of rows that several neighbours aggregate, over Eq. 25", lambda f: f["ratio"]),
     "AQ-18": ("variance over its bound, ReLU, 8 bits", lambda f: f["relu_8"]),
-    "AQ-22": ("objective of Eq. 12 where θ is left out, one slow link", lambda f: f["slow"]),
-    "SY-1": ("width at the end, by the two signs of the descent rate", lambda f: f["descent"] / f["written"]),
-    "SY-2": ("bits a row by halves, over those that Table XII implies", lambda f: f["halves"] / f["quarters"]),
-    "CD-2": ("error of copies after 100 deltas, sender keeps its own value", lambda f: f["own"] / f["decoded"]),
-    "CD-4": ("error of totals in place of differences, 4 bits", lambda f: f["totals"] / f["differences"]),
+    "AQ-22": ("objective of Eq. 12 without θ, one slow link", lambda f: f["slow"]),
+    "SY-1": ("final bit-width, by the two signs of the descent rate", lambda f: f["descent"] / f["written"]),
+    "SY-2": ("bits per element by halves, over those that Table XII implies", lambda f: f["halves"] / f["quarters"]),
+    "CD-2": ("error of copies after 100 deltas, sender caches its own value", lambda f: f["own"] / f["decoded"]),
+    "CD-4": ("error of totals instead of differences, 4 bits", lambda f: f["totals"] / f["differences"]),
     "CD-5": ("mean of ||∇L||² over the bound as printed", lambda f: f["mean"] / f["printed"]),
-    "CD-7": ("outer connections saved with homes, over those as printed", lambda f: f["home"] / f["copies"]),
+    "CD-7": ("inter-host connections saved with homes, over those as printed", lambda f: f["home"] / f["copies"]),
     "TG-4": ("relative error of Eq. 4 over its largest value, 1", lambda f: f["error"]),
-    "TG-5": ("error of attention, logits on codes, 8 bits", lambda f: f["codes_8"] / f["exact_8"]),
+    "TG-5": ("error of attention, quantized logits, 8 bits", lambda f: f["codes_8"] / f["exact_8"]),
 }
-"""Id -> what is off, and by what factor it is, from what was measured."""
+"""Id -> the quantity in error, and its factor as a function of the measured figures."""
 _PAPERS = {"AQ": ("AdaQP", "vermillion circle"), "SY": ("SYLVIE", "green square")}
 _PAPERS |= {"CD": ("CDFGNN", "sky diamond"), "TG": ("TANGO", "orange star")}
 
 
 def factors() -> DataFrame:
-    """Return by what factor each slip is off that comes to one, measured now (some seconds, once).
+    """Measure the factor of every error that has one (takes some seconds in the first call).
 
     Returns:
-        A row each, the largest last, index ``id``; columns ``paper``, ``what``, ``factor``.
+        One row per error, the largest last, index ``id``; columns ``paper``, ``what``, ``factor``.
 
     Example:
         >>> found = factors()
@@ -64,7 +64,7 @@ def factors() -> DataFrame:
 
 
 def draw_factors(frame: DataFrame, *, dark: bool = False) -> FigureData:
-    """Draw :func:`factors`, a line each on a logarithmic axis, a colour and a mark for each paper.
+    """Draw :func:`factors` on a logarithmic axis, one line per error, one colour and marker per paper.
 
     Raises:
         ValueError: if there is no row.
@@ -72,7 +72,7 @@ def draw_factors(frame: DataFrame, *, dark: bool = False) -> FigureData:
     import pandas as pd
 
     if frame.empty:
-        raise ValueError("factors of at least one slip are needed, got none; see factors")
+        raise ValueError("factors of at least one erratum are needed, got none; see factors")
     rows = frame.assign(words=[f"{factor:.3g} ×" for factor in frame["factor"]]).reset_index(names="id")
     ends = pd.concat([rows.assign(end=1.0), rows.assign(end=rows["factor"]), rows.assign(end=None)])
     ends = ends.sort_index(kind="stable")
@@ -84,8 +84,8 @@ def draw_factors(frame: DataFrame, *, dark: bool = False) -> FigureData:
         )
     worst = frame.iloc[-1]
     caption = (
-        f"{len(frame)} slips and what they come to, from {frame['factor'].iloc[0]:.2f} to {worst['factor']:.3g} times; "
-        f"the most in {worst['paper']}: {worst['what']}."
+        f"{len(frame)} errata and their factors, from {frame['factor'].iloc[0]:.2f} to {worst['factor']:.3g}; "
+        f"the largest is in {worst['paper']}: {worst['what']}."
     )
     scatter(
         rows,
@@ -111,7 +111,7 @@ def draw_factors(frame: DataFrame, *, dark: bool = False) -> FigureData:
 
 
 def variance_shares() -> DataFrame:
-    """Return the exact variance of decoded rows over the ``D S² / 6`` of Theorem 1, by width and kind of row (AQ-15).
+    """Return the exact variance of decoded rows over Theorem 1's ``D S² / 6``, by bit-width and kind of row (AQ-15).
 
     Returns:
         Index ``bits``; columns ``N(0, 1)`` and ``after ReLU``.
@@ -130,21 +130,21 @@ def variance_shares() -> DataFrame:
 
 
 def draw_variance(frame: DataFrame, *, dark: bool = False) -> FigureData:
-    """Draw :func:`variance_shares`: a group of bars a width, a line at what the theorem says and one at the worst case.
+    """Draw :func:`variance_shares`: bars by bit-width, and lines at the theorem's value and at the worst case.
 
     Raises:
         ValueError: if there is no row.
     """
     if frame.empty:
-        raise ValueError("shares of at least one width are needed, got none; see variance_shares")
+        raise ValueError("shares of at least one bit-width are needed, got none; see variance_shares")
     figure = bars(
         frame.rename(index=human_bits),
         y=list(frame),
         styles=["blue", "orange /"],
         levels={"D S² / 6, called the variance": 1.0, "D S² / 4, the worst case": 1.5},
-        x_axis="bits of an element",
+        x_axis="bits per element",
         y_axis={"title_text": "variance over D S² / 6", "range": [0, 1.7]},
-        title="What Theorem 1 calls the variance",
+        title="Exact variance and Theorem 1",
         dark=dark,
         height=370,
     )
@@ -152,16 +152,16 @@ def draw_variance(frame: DataFrame, *, dark: bool = False) -> FigureData:
 
 
 def descent(losses: Sequence[float]) -> DataFrame:
-    """Return SYLVIE's widths over a loss by its descent rate as written and by the opposite sign (SY-1).
+    """Return SYLVIE's base bit-widths for a loss curve, by its descent rate as written and by the opposite sign (SY-1).
 
-    As written, ``(F_t - F_(t-1)) / time`` is below zero while the loss falls, and *larger* when it falls more slowly;
-    the text asks for more bits where training slows down. Epochs take equally long.
+    As written, ``(F_t - F_(t-1)) / time`` is negative while the loss falls, and *larger* when it falls more slowly;
+    the text requires more bits when training slows down. All epochs take the same time.
 
     Args:
-        losses: of each epoch.
+        losses: loss of each epoch.
 
     Returns:
-        A row an epoch; columns ``loss``, ``as written``, ``opposite sign``.
+        One row per epoch; columns ``loss``, ``as written``, ``opposite sign``.
 
     Raises:
         ValueError: if there is no loss.
@@ -175,18 +175,20 @@ def descent(losses: Sequence[float]) -> DataFrame:
     if not losses:
         raise ValueError("losses of at least one epoch are needed, got none")
     seconds = [1.0] * len(losses)
-    written, opposite = (replay(losses, seconds, as_printed=printed)["base"] for printed in (True, False))
-    return pd.DataFrame({"loss": list(losses), "as written": written, "opposite sign": opposite}, index=written.index)
+    printed_base, opposite = (replay(losses, seconds, as_printed=printed)["base"] for printed in (True, False))
+    return pd.DataFrame(
+        {"loss": list(losses), "as written": printed_base, "opposite sign": opposite}, index=printed_base.index
+    )
 
 
 def draw_descent(frame: DataFrame, *, dark: bool = False) -> FigureData:
-    """Draw :func:`descent`: the loss above, widths by both signs below.
+    """Draw :func:`descent`: the loss above, the bit-widths by both signs below.
 
     Raises:
         ValueError: if there is no row.
     """
     if frame.empty:
-        raise ValueError("widths of at least one epoch are needed, got none; see descent")
+        raise ValueError("bit-widths of at least one epoch are needed, got none; see descent")
     widths = lines(
         frame,
         y=["as written", "opposite sign"],

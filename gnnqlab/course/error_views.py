@@ -1,6 +1,6 @@
 """Rounding errors of rows: clouds by bit-width, Theorem 1 with the measured variance, and rounding rules compared.
 
-Of the rounding rules the first is the codec that training uses; the other two are compared with it.
+The first rounding rule is the codec that training uses; the other two are compared with it.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _MOST_POINTS = 200
 
 
 def decoded_draws(message: RealMessage, bits: int, draws: int) -> Tensor:
-    """Return the message's rows as they arrive under independent noise, float32 ``(draws, n, D)``.
+    """Encode and decode the message's rows with independent noise; return float32 ``(draws, n, D)``.
 
-    Every draw is a real message: the bytes are written and read by the codec.
+    Every draw is a real message, encoded to bytes and decoded by the codec.
     """
     node = int(message.ids[0])
     return torch.stack([MessageWalk.of(message, bits=bits, node=node, draw=draw).received for draw in range(draws)])
 
 
 def error_clouds(message: RealMessage, *, widths: Sequence[int] = _WIDTHS, dark: bool = False) -> FigureData:
-    """Draw the error of the message's elements over their value, a panel for each width on one scale.
+    """Draw the error of the message's elements over their value, one panel per bit-width, all on one scale.
 
-    Zeros are left out: a row whose smallest value is zero sends them without error.
+    Zeros are omitted: where a row's smallest value is zero, they are sent without error.
     """
     import pandas as pd
 
@@ -65,12 +65,12 @@ def error_clouds(message: RealMessage, *, widths: Sequence[int] = _WIDTHS, dark:
             size=4,
             opacity=0.6,
             x_axis={"title_text": "value", "title_standoff": 4},
-            y_axis="error (unit of the row)",
+            y_axis="error (unit of the element)",
         )
     largest = max(row[-1] for row in table)
     words = ", ".join(f"{spread:.3f} in {human_bits(bits)}" for bits, _, _, spread, _ in table)
-    caption = f"Errors of one message's elements, zeros left out; they scatter round zero, by {words}."
-    title = "One message, rounded at random"
+    caption = f"Errors of one message's elements without zeros; their standard deviation is {words}."
+    title = "One message, stochastic rounding"
     figure = panels(charts, share_y=True, gap=0.02, title=title, caption=caption, dark=dark, legend_rows=2)
     figure.update_yaxes(range=[-1.1 * largest, 1.1 * largest])
     figure.update_layout(margin={"t": 104})
@@ -81,13 +81,13 @@ def error_clouds(message: RealMessage, *, widths: Sequence[int] = _WIDTHS, dark:
 def variance_table(
     message: RealMessage, *, node: int | None = None, widths: Sequence[int] = _WIDTHS, draws: int = 300
 ) -> DataFrame:
-    """Measure variance and bias of decoded rows and set Theorem 1 beside them (AdaQP Eqs. 13-17).
+    """Measure variance and bias of decoded rows, for comparison with Theorem 1 (AdaQP Eqs. 13-17).
 
     Args:
         message: the rows.
-        node: only this row; by default all rows are summed.
-        widths: bits, a line each.
-        draws: independent messages.
+        node: measure only the row of this node; by default all rows are summed.
+        widths: bit-widths, one line each.
+        draws: number of independent messages.
 
     Returns:
         By ``bits``, all in units of ``Σ D S²``: ``measured`` (mean of ``||decoded - row||²``) with ``± two`` standard
@@ -98,16 +98,16 @@ def variance_table(
     """
     import pandas as pd
 
-    known = message.ids.tolist()
-    if node is not None and node not in known:
-        raise ValueError(f"node must be one whose row is in the message, {known[:8]} ..., got {node}")
-    rows = list(range(len(known))) if node is None else [known.index(node)]
+    ids = message.ids.tolist()
+    if node is not None and node not in ids:
+        raise ValueError(f"node must be one whose row is in the message, {ids[:8]} ..., got {node}")
+    rows = list(range(len(ids))) if node is None else [ids.index(node)]
     lines = []
     for bits in widths:
         error_TnD = (decoded_draws(message, bits, draws)[:, rows] - message.rows[rows]).double()
-        squared_T = (error_TnD**2).sum(dim=(1, 2))
+        squared_T = (error_TnD**2).sum(dim=(1, 2))  # (T, n, D) -> (T,), T draws
         moments = decoded_moments(message.rows[rows], bits)
-        unit = float(moments.average.sum()) * 6
+        unit = float(moments.average.sum()) * 6  # Σ D S²: the average is D S² / 6 per row
         ranges = message.rows[rows].amax(dim=1) - message.rows[rows].amin(dim=1)
         steps = step_widths(ranges, bits)[:, None]
         lines.append(
@@ -131,7 +131,7 @@ def variance_chart(
     draws: int = 300,
     dark: bool = False,
 ) -> FigureData:
-    """Draw the measured variance of decoded rows between Theorem 1's exact value, average and worst case."""
+    """Draw the measured variance of decoded rows with Theorem 1's exact value, average and worst case."""
     table = variance_table(message, node=node, widths=widths, draws=draws)
     which = "all rows of the message" if node is None else f"row {node}"
     caption = (
@@ -148,7 +148,7 @@ def variance_chart(
         "average": ("average over uniform fractions, 1/6", "orange dot"),
     }
     values = {
-        "exact": ("exact, for these very rows", "vermillion x"),
+        "exact": ("exact, for these rows", "vermillion x"),
         "measured": (f"measured, {draws} messages", "blue circle-open"),
     }
     figure = scatter(
@@ -157,9 +157,9 @@ def variance_chart(
         size=13,
         error={"measured": "± two"},
         figure=lines(rows, y=limits, mode="lines"),
-        x_axis={"title_text": "bits of an element", "type": "category"},
+        x_axis={"title_text": "bits per element", "type": "category"},
         y_axis={"title_text": "variance of a row, in units of D S²", "range": [0, 0.28]},
-        title="Theorem 1 and what is measured",
+        title="Theorem 1 and the measured variance",
         caption=caption,
         dark=dark,
         height=370,
@@ -169,11 +169,11 @@ def variance_chart(
 
 
 RULES = {
-    "stochastic": "at random, a ruler a row (AdaQP, SYLVIE)",
-    "nearest": "to the nearest, a ruler a row (CDFGNN)",
-    "symmetric": "at random, one ruler for all rows (TANGO)",
+    "stochastic": "stochastic, one scale per row (AdaQP, SYLVIE)",
+    "nearest": "to nearest, one scale per row (CDFGNN)",
+    "symmetric": "stochastic, one scale for all rows (TANGO)",
 }
-"""What each rule does, and who uses it."""
+"""Rounding rule -> its description, with the systems that use it."""
 _LOOKS = {"stochastic": "blue solid circle", "nearest": "vermillion dash square", "symmetric": "green dot diamond"}
 
 
@@ -181,13 +181,13 @@ def decoded_by(rule: str, message: RealMessage, bits: int, draws: int) -> Tensor
     """Return the message's rows after rounding by a rule, float32 ``(draws, n, D)``.
 
     ``stochastic``: ``q = floor((h - Z) / S + u)`` with Z and S of each row (AdaQP Eq. 4, SYLVIE Eq. 3), by the codec.
-    ``nearest``: the same with ``u = 1/2`` for every element (CDFGNN Eq. 22); every draw is alike.
+    ``nearest``: the same with ``u = 1/2`` for every element (CDFGNN Eq. 22); all draws are identical.
     ``symmetric``: ``q = floor(h / s + u)`` with one ``s = max|h| / (2^(b-1) - 1)`` for the whole message (TANGO Eq. 1).
 
     Differs: CDFGNN's Eq. 22 maps the largest value to ``2^b``, one past a b-bit code; here it is ``2^b - 1``.
 
     Raises:
-        ValueError: if there is no such rule, or it does not know the width.
+        ValueError: if there is no such rule, or it does not support the bit-width.
     """
     if rule not in RULES:
         raise ValueError(f"a rule must be one of {tuple(RULES)}, got {rule!r}")
@@ -204,15 +204,14 @@ def decoded_by(rule: str, message: RealMessage, bits: int, draws: int) -> Tensor
     largest = 2 ** (bits - 1) - 1
     scale = rows.abs().max() / largest
     generator = torch.Generator().manual_seed(message.seed)
-    noise = torch.rand(draws, *rows.shape, generator=generator)
+    noise = torch.rand(draws, *rows.shape, generator=generator)  # (draws, n, D)
     return (rows / scale + noise).floor().clamp(-largest, largest) * scale
 
 
 def averaging_chart(message: RealMessage, *, bits: int = 2, draws: int = 128, dark: bool = False) -> FigureData:
-    """Draw what is left of a row's error when it is sent again and again, a line for each rule.
+    """Draw the mean error of a row over the number of times that it is sent, one line per rounding rule.
 
-    Training sends nearly the same row in every epoch: an error that is drawn anew cancels over epochs, one that is
-    always the same adds up.
+    Training sends nearly the same row in every epoch: independent errors cancel over epochs, constant errors add up.
     """
     import pandas as pd
 
@@ -220,7 +219,7 @@ def averaging_chart(message: RealMessage, *, bits: int = 2, draws: int = 128, da
     table = {}
     for rule in RULES:
         error = (decoded_by(rule, message, bits, draws) - message.rows).double()
-        mean = error.cumsum(dim=0)[[count - 1 for count in counts]]
+        mean = error.cumsum(dim=0)[[count - 1 for count in counts]]  # (draws, n, D) -> (counts, n, D)
         table[rule] = [float((line / count).norm(dim=1).mean()) for line, count in zip(mean, counts)]
     frame = pd.DataFrame(table, index=pd.Index(counts, name="times sent"))
     figure = lines(
@@ -230,8 +229,8 @@ def averaging_chart(message: RealMessage, *, bits: int = 2, draws: int = 128, da
         size=9,
         log="y",
         x_axis={"title_text": "times sent", **value_ticks(counts)},
-        y_axis="mean error of a row, its length",
-        title=f"Mean error of a row sent again, {human_bits(bits)}",
+        y_axis="norm of a row's mean error",
+        title=f"Mean error of a row sent repeatedly, {human_bits(bits)}",
         dark=dark,
         height=370,
         legend_rows=2,

@@ -1,4 +1,4 @@
-"""Exercises of the course: the right answers and what to say to a wrong one."""
+"""Exercises of the course: the right answers, and hints for wrong ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["EXERCISES", "Exercise", "check"]
 
 @dataclass(frozen=True)
 class Exercise:
-    """A number to find, and a hint for whoever has not found it yet."""
+    """Right answer of a numerical exercise, and a hint that a wrong answer prints."""
 
     right: float
     hint: str
@@ -19,121 +19,138 @@ class Exercise:
 
 EXERCISES = {
     "01.payload": Exercise(64, "Eight bits are a byte."),
-    "01.ratio": Exercise(1024 / 72, "The parameters are two 32-bit floats, so 64 + 8 bytes; float32 takes 4 × 256."),
+    "01.ratio": Exercise(
+        1024 / 72, "Scale and zero-point are two 32-bit floats, so 64 + 8 bytes; float32 takes 4 × 256."
+    ),
     "01.rows": Exercise(
-        7, "Worker 1 keeps 5, 6, 8 and 9. Which of them does worker 0 need now, and which does it send?"
+        7, "Worker 1 owns 5, 6, 8 and 9. Which of them does worker 0 need now, and which does it send?"
     ),
     "02.alpha": Exercise(30**-0.5, "Count the neighbours of 4 and of 7 in the whole graph, and the node itself."),
     "02.halo": Exercise(
-        16, "Go through workers 0 to 4 (nodes 0 1, 2 3, 4 5, 6 7, 8 9) and list which other nodes each one touches."
+        16, "Go through workers 0 to 4 (nodes 0 1, 2 3, 4 5, 6 7, 8 9) and list the remote neighbours of each."
     ),
     "02.bytes": Exercise(1000 * 0.5 * 256 * 4, "The ratio is halo rows per owned node; a float32 takes four bytes."),
     "03.loss": Exercise(0.6, "Not the mean of the two means: worker 0 has three times as many training nodes."),
     "03.alpha": Exercise(
         0.25, "Inside worker 0, node 3 has neighbours 1, 2, 4 and itself; node 1 has 0, 2, 3 and itself."
     ),
-    "03.bytes": Exercise(4 * 85_000, "Gradients are summed once an epoch, whatever the graph: one float32 a weight."),
-    "04.step": Exercise(2, "Two bits have four marks, and four marks have three steps between them."),
-    "04.chance": Exercise(0.6, "It stands at (2.2 - Z) / S = 1.6 on the ruler; what is left after the 1?"),
-    "04.variance": Exercise(0.96, "The smallest and the largest stand on marks. For the third it is S² σ (1 - σ)."),
-    "04.bytes": Exercise(33, "100 codes of 2 bits, and two float32 parameters."),
+    "03.bytes": Exercise(4 * 85_000, "Gradients are summed once per epoch, on any graph: one float32 per weight."),
+    "04.step": Exercise(2, "Two bits have four levels, the marks of the ruler, with three steps between them."),
+    "04.chance": Exercise(0.6, "It lies at (2.2 - Z) / S = 1.6 on the grid; which fraction is left after the 1?"),
+    "04.variance": Exercise(
+        0.96, "The smallest and the largest lie on levels: no error. For the third it is S² σ (1 - σ)."
+    ),
+    "04.bytes": Exercise(33, "100 codes of 2 bits, and two float32: scale and zero-point."),
     "05.terms": Exercise(66, "A B + M² B + N² A, with the noises A and B and the norms M and N."),
     "05.step": Exercise(0.25, "The theorem needs α < 2 / L₂."),
     "05.bits": Exercise(25, "Q² follows S², and S = range / (2^b - 1): compare 3 steps with 15."),
     "06.beta": Exercise(1.2, "β = Σα² · D · range² / 6."),
-    "06.ratio": Exercise(289, "The variance has (2^b - 1)² below the line: compare 15 with 255."),
-    "06.time": Exercise(9, "A round is as long as its slowest pair; rounds follow each other."),
+    "06.ratio": Exercise(289, "The variance has (2^b - 1)² in the denominator: compare 15 with 255."),
+    "06.time": Exercise(9, "A round takes as long as its slowest pair; rounds run one after another."),
     "07.saved": Exercise(4, "With overlap the exchange takes max(wire, central) + marginal, without it their sum."),
-    "07.two": Exercise(5, "Now central rows take longer than the wire; marginal rows still come after both."),
+    "07.two": Exercise(5, "Now central nodes take longer than the wire; marginal nodes still come after both."),
     "07.bound": Exercise(4, "If all communication vanished, a quarter of the epoch would be left."),
     "08.speed": Exercise(2.5, "Of 100 ms, 25 are not communication; of the other 75 a fifth is left."),
-    "08.assign": Exercise(100 * 0.4 / 5.4, "Fifty epochs take 5 s, and the assignment comes on top, once."),
+    "08.assign": Exercise(100 * 0.4 / 5.4, "Fifty epochs take 5 s, and the assignment is added once."),
     "08.interval": Exercise(4.303 / 3**0.5, "The standard deviation is 1; t · s / √n, with n = 3."),
     "09.growth": Exercise(1.1**8, "Every layer multiplies by the same factor."),
-    "09.bytes": Exercise(4, "Bytes per exchange go with the rows' length, and both models have eight exchanges."),
-    "09.messages": Exercise(15, "Forward, every layer sends; backward, the first layer's inputs need no gradient."),
+    "09.bytes": Exercise(
+        4, "Bytes per exchange are proportional to the dimension, and both models have eight exchanges."
+    ),
+    "09.messages": Exercise(
+        15, "In the forward pass every layer sends; in the backward pass the input features need no gradient."
+    ),
     "10.importance": Exercise(0.75, "Count the nodes with a smaller in-degree, and those smaller than the largest."),
     "10.mean": Exercise(2.625, "Half get 1 bit, a quarter 2, an eighth 4 and an eighth 8."),
     "10.decision": Exercise(4, "The rate is lower than δ epochs before: training slows down, so more bits."),
     "11.stale": Exercise(0.8, "Four stale epochs, then a fresh one, and so on."),
     "11.speed": Exercise(1.25, "Vanilla adds them up; PipeGCN takes the longer of the two."),
     "11.both": Exercise(10, "2 bits instead of 32: 2.5 ms. Which is the longer of the two now?"),
-    "12.held": Exercise(12, "Every leaf lies where its one edge lies; the hub lies on all three."),
-    "12.rows": Exercise(4, "The hub has one master and two mirrors. What does each mirror send, and what does it get?"),
+    "12.held": Exercise(12, "Every leaf is on the worker of its one edge; the hub is on all three."),
+    "12.rows": Exercise(
+        4, "The hub has one master and two mirrors. What does each mirror send, and what does it receive?"
+    ),
     "12.tiers": Exercise(
-        1100 / 750, "Before: 100 + 10 · 100. After: half as many inner rows more, and six tenths of the outer ones."
+        1100 / 750, "Before: 100 + 10 · 100. After: 1.5 times as many inner rows, and 0.6 times as many outer ones."
     ),
-    "13.moved": Exercise(0.25, "The largest change is 0.5; the largest element of what there is now is 2."),
-    "13.bound": Exercise(0.5, "The topmost value is clamped by a whole step: range / 2^B, with B = 4."),
-    "13.epsilon": Exercise(0.0525, "A gain relaxes: the smaller of 1.05 ε and ε + 0.01."),
-    "14.busiest": Exercise(
-        400, "40 MB at 2 GB/s and 10 MB at 25 MB/s pass side by side: which is the longer of the two?"
-    ),
+    "13.moved": Exercise(0.25, "The largest change is 0.5; the largest element of the current row is 2."),
+    "13.bound": Exercise(0.5, "The largest value is clamped by a whole step: range / 2^B, with B = 4."),
+    "13.epsilon": Exercise(0.0525, "A gain in accuracy relaxes ε: take the smaller of 1.05 ε and ε + 0.01."),
+    "14.busiest": Exercise(400, "40 MB at 2 GB/s and 10 MB at 25 MB/s are sent at the same time: which takes longer?"),
     "14.factor": Exercise(
-        400 / 280, "Seven tenths of 400 ms between hosts; and within, where there is 20 ms at first?"
+        400 / 280, "Between hosts, 0.7 of 400 ms. How long does the part within a host take, which was 20 ms?"
     ),
-    "14.bits": Exercise(100, "A quarter of 10 MB is left between the hosts. Is it still the longer of the two?"),
-    "15.code": Exercise(63.5, "s = 3 / 127, and noise rounds 1.5 / s up as often as its fraction says."),
+    "14.bits": Exercise(100, "A quarter of 10 MB is left between the hosts. Does it still take longer?"),
+    "15.code": Exercise(63.5, "s = 3 / 127, and noise rounds 1.5 / s up with the probability of its fraction."),
     "15.odds": Exercise(math.exp(0.7), "The odds of two classes are e to the difference of their logits."),
-    "15.bytes": Exercise(1024 / 260, "256 floats of four bytes; 256 codes of one byte and one float for the row."),
+    "15.bytes": Exercise(1024 / 260, "256 floats of four bytes; 256 codes of one byte and one float32 scale per row."),
     "16.whole": Exercise(1 / (0.4 + 0.6 / 2.5), "Four tenths of the epoch stay as they are, the rest shrinks by 2.5."),
     "16.reuse": Exercise(400 / 15, "Three products and three quantizations, or three products and one."),
-    "16.area": Exercise(0.75, "Four pairs of an edge and a pair that is none: in how many does the edge score higher?"),
-    "17.broadcast": Exercise(75_000, "Every worker gets the blocks of the 15 others: each block goes to 15 workers."),
-    "17.even": Exercise(9, "A halo moves Ω rows and a broadcast (P - 1) n: which P makes them equal?"),
-    "17.memory": Exercise(8, "It holds its own rows and, at a time, those of one other worker: two eighths."),
+    "16.area": Exercise(0.75, "Four pairs of an edge and a non-edge: in how many does the edge score higher?"),
+    "17.broadcast": Exercise(
+        75_000, "Every worker receives the blocks of the 15 others: each block is sent to 15 workers."
+    ),
+    "17.even": Exercise(9, "A halo exchange sends Ω rows and a broadcast (P - 1) n: which P makes them equal?"),
+    "17.memory": Exercise(8, "It holds its own rows and, at any time, those of one other worker: two eighths."),
     "18.ring": Exercise(2 * 63 / 64 * 4e6 / 1.25e9 * 1e3, "2 (P - 1) / P of them cross each link: 1.25 GB/s."),
     "18.turns": Exercise(99.99, "2 (P - 1) messages, one after another."),
-    "18.crossing": Exercise(184, "What is saved on the wire must take longer than 4 ms: 92 MB, and a byte has 8 bits."),
-    "18.amdahl": Exercise(
-        30, "Eight times as many workers: a part of the epoch is an eighth of what it was, the other is not."
+    "18.crossing": Exercise(
+        184, "The bytes saved must take longer than 4 ms on the wire: 92 MB, and a byte has 8 bits."
     ),
-    "19.codes": Exercise(5, "The largest code is 2^4 = 16, and 0 is one too: how many bits has 16?"),
+    "18.amdahl": Exercise(
+        30, "Eight times as many workers: one part of the epoch shrinks to an eighth, the other does not."
+    ),
+    "19.codes": Exercise(5, "The largest code is 2^4 = 16, and 0 is a code too: how many bits does 16 need?"),
     "19.product": Exercise(6, "(1/6)(1/6) = 1/36; how many times 1/36 is 1/6?"),
-    "19.bytes": Exercise(2.5 / 1.45, "Compare 2.50 bits a row with the 1.45 that Table XII implies."),
+    "19.bytes": Exercise(2.5 / 1.45, "Compare 2.50 bits per element with the 1.45 that Table XII implies."),
     "20.variance": Exercise(3, "Each element has |x| (s - |x|), with s = 4; 4 and 0 are sent exactly."),
     "21.bytes": Exercise(
-        10_000 * 4 * (612 + 512) / 1e6, "Rows of 100, 256 and 256 columns come; gradients of all but the first go back."
+        10_000 * 4 * (612 + 512) / 1e6,
+        "Rows of 100, 256 and 256 columns are received; gradients of all but the first are sent back.",
     ),
-    "21.bits": Exercise(10_000 * (612 + 512) / 4 / 1e6, "Two bits are a quarter of a byte, where float32 has four."),
+    "21.bits": Exercise(10_000 * (612 + 512) / 4 / 1e6, "Two bits are a quarter of a byte; a float32 has four bytes."),
     "21.workers": Exercise(4, "Machines share the workers out evenly."),
-    "22.points": Exercise(1, "With one width for all rows λ has nothing to choose."),
-    "22.groups": Exercise(3, "Two groups are full; the rows that are left are one of their own."),
-    "22.link": Exercise(31 / 35.2, "Waiting shrinks to 1 ms and 0.2 ms; work stays as it was. Which epoch is longer?"),
-    "23.variance": Exercise(1.8, "(1 - p) / p is 3, and independent rows add their variances up."),
-    "23.silence": Exercise(0.9**5, "Each of them stays silent with probability 0.9, whatever the others do."),
-    "23.bytes": Exercise(2.5, "Half of the rows, and each of them an eighth as long."),
+    "22.points": Exercise(1, "With one bit-width for all rows, λ has no effect."),
+    "22.groups": Exercise(3, "Two groups are full; the remaining rows are a third."),
+    "22.link": Exercise(
+        31 / 35.2, "Waiting shrinks to 1 ms and 0.2 ms; computation is unchanged. Which epoch is longer?"
+    ),
+    "23.variance": Exercise(1.8, "(1 - p) / p is 3, and the variances of independent rows add up."),
+    "23.silence": Exercise(0.9**5, "Each of them sends nothing with probability 0.9, independently of the others."),
+    "23.bytes": Exercise(2.5, "Half of the rows, and each of them in an eighth of the bytes."),
     "24.warps": Exercise(62.5, "41 counts as 48; a block of 256 threads then takes 12 288 of the 65 536 registers."),
-    "24.bytes": Exercise(1024 + 64 + 8, "Four bytes an element are read; a quarter of one, and 8 a row, are written."),
-    "24.time": Exercise(109_600_000 / 3000e9 * 1e6, "1096 bytes a row, from exercise 2."),
+    "24.bytes": Exercise(
+        1024 + 64 + 8, "Four bytes per element are read; a quarter of one, and 8 per row, are written."
+    ),
+    "24.time": Exercise(109_600_000 / 3000e9 * 1e6, "1096 bytes per row, from exercise 2."),
     "25.middle": Exercise(
-        15.5 / 16.5, "One bit has two marks, 0 and 1. Sixty-two elements are off by 1/2, whichever they get."
+        15.5 / 16.5, "One bit has two levels, 0 and 1. Sixty-two elements have an error of 1/2 with either."
     ),
     "25.normal": Exercise(
         math.pi / 2 - 1,
-        "The levels are ±√(2/π), so a message has 2/π of the square; it is made longer by one over that.",
+        "The levels are ±√(2/π), so a message has 2/π of the square; it is scaled by the inverse of that.",
     ),
     "25.bytes": Exercise(64 + 12 + 16, "Codes of 2 bits, 12 bytes, and four bytes for each of four spikes."),
-    "26.width": Exercise(4, "Which tenth of epochs is it? The first has one bit."),
-    "26.mean": Exercise(10.5, "Six widths, each in a sixth of the epochs."),
-    "26.share": Exercise(20, "0.2 s of 5 s, and 1 s on top of both."),
-    "27.bytes": Exercise(1796 * (128 - 16) / 1e3, "Four bytes an element, in place of a quarter of one and 8 a row."),
-    "27.four": Exercise(40 + 60 / 25, "Steps are five times finer, and variance goes with their square."),
+    "26.width": Exercise(4, "Which tenth of the epochs is it? The first tenth has one bit."),
+    "26.mean": Exercise(10.5, "Six bit-widths, each in a sixth of the epochs."),
+    "26.share": Exercise(20, "0.2 s of 5 s, and 1 s is added to both."),
+    "27.bytes": Exercise(1796 * (128 - 16) / 1e3, "Four bytes per element, instead of a quarter of one and 8 per row."),
+    "27.four": Exercise(40 + 60 / 25, "Steps are five times finer, and variance is proportional to their square."),
     "27.later": Exercise(1.65, "Half of the epochs cost 1, the other half 2.3."),
     "28.age": Exercise(20, "Σ k · 0.05 · 0.95^(k-1), over k = 1, 2, … That is the mean of a geometric distribution."),
     "28.start": Exercise(
-        100 * (1 - 0.95**10), "Each time 5 % of what is still missing comes: what is missing after ten?"
+        100 * (1 - 0.95**10), "Each time 5 % of the remaining distance is covered: how much is left after ten?"
     ),
     "28.wave": Exercise(1 / 3, "The mean swings from -a to a: a = γ (-a) + (1 - γ). Or the equation, with T = 2."),
 }
-"""By notebook and name."""
+"""``notebook.name`` -> exercise."""
 
 
 def check(name: str, answer: Any) -> None:
-    """Say whether the answer to an exercise is right, to one percent; give a hint if it is not.
+    """Check the answer to an exercise, to one percent; print "Right", or a hint.
 
     Args:
-        name: of `EXERCISES`.
+        name: key of `EXERCISES`.
         answer: a number, or ``None`` for none yet.
 
     Raises:

@@ -1,4 +1,4 @@
-"""One model trained as it is and inside a block that changes its products: loss and accuracy over seconds.
+"""Training of one model with and without a context manager that changes its products: loss over seconds, accuracy.
 
 Letters: N nodes, D features.
 """
@@ -41,22 +41,22 @@ def train_both(
     lr: float = 0.01,
     seed: int = 0,
 ) -> DataFrame:
-    """Train two copies of a model from the same weights, one of them inside a block, an epoch of each in turn.
+    """Train two copies of a model from the same weights, one inside a context manager, in alternating epochs.
 
-    Epochs take turns, and who begins does too, so that what else the machine does meets both.
+    The order of the two also alternates, so that other load on the machine affects both equally.
 
     Args:
-        make: a new model, called as ``model(graph, x)``.
-        block_of: what its forward pass runs inside, given the model.
-        graph: what the model takes for a graph.
+        make: returns a new model, called as ``model(graph, x)``.
+        block_of: returns the context manager for the forward pass of a model.
+        graph: first argument of the model.
         x: features, float32 ``(N, D)``.
-        labels: classes ``(N,)``, one a node.
-        train, test: bool ``(N,)``.
-        epochs, lr, seed: of both trainings (Adam).
+        labels: classes ``(N,)``, one per node.
+        train, test: masks, bool ``(N,)``.
+        epochs, lr, seed: settings of both trainings (Adam).
 
     Returns:
-        A row an epoch and way: ``way, epoch, seconds`` (since the first epoch of that way began, evaluation left out),
-        ``loss`` (before the step). The last row of each way has ``score``, in [0, 1], by the weights in float32.
+        One row per epoch and way: ``way, epoch, seconds`` (sum over the epochs of that way, without evaluation),
+        ``loss`` (before the step). The last row of each way has ``score``, in [0, 1], evaluated in float32.
 
     Raises:
         ValueError: if there is no epoch.
@@ -75,19 +75,19 @@ def train_both(
             AS_IT_IS: contextlib.nullcontext(),
             INSIDE: block_of(models[INSIDE]),
         }
-        spent, rows = dict.fromkeys(_LOOKS, 0.0), []
+        seconds, rows = dict.fromkeys(_LOOKS, 0.0), []
         for epoch in range(epochs):
             for way in list(_LOOKS) if epoch % 2 == 0 else list(_LOOKS)[::-1]:
-                torch.manual_seed(seed + epoch)  # dropout of both alike
+                torch.manual_seed(seed + epoch)  # the same dropout masks in both
                 begun = time.perf_counter()
                 with blocks[way]:
-                    logits = models[way](graph, x)
+                    logits = models[way](graph, x)  # (N, D) -> (N, classes)
                 loss = functional.cross_entropy(logits[train], labels[train])
                 steps[way].zero_grad()
                 loss.backward()
                 steps[way].step()
-                spent[way] += time.perf_counter() - begun
-                rows.append({"way": way, "epoch": epoch, "seconds": spent[way], "loss": float(loss.detach())})
+                seconds[way] += time.perf_counter() - begun
+                rows.append({"way": way, "epoch": epoch, "seconds": seconds[way], "loss": float(loss.detach())})
         found = pd.DataFrame(rows).sort_values(["way", "epoch"], ignore_index=True)
         found["score"] = float("nan")
         for way, model in models.items():
@@ -101,7 +101,7 @@ def train_both(
 
 
 def gain_table(found: Mapping[str, DataFrame]) -> DataFrame:
-    """Return seconds of all epochs, how many times faster the block is, and scores, a row a model.
+    """Return seconds of all epochs, the speed-up inside the context manager, and scores, one row per model.
 
     Example:
         >>> import pandas as pd
@@ -123,7 +123,7 @@ def gain_table(found: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def draw_gain(found: Mapping[str, DataFrame], *, dark: bool = False) -> FigureData:
-    """Draw the loss of each model over the seconds that it took, as it is and inside the block.
+    """Draw the loss of each model over its training time, with and without the context manager.
 
     Raises:
         ValueError: if there is no model.
@@ -138,9 +138,9 @@ def draw_gain(found: Mapping[str, DataFrame], *, dark: bool = False) -> FigureDa
         for name, frame in found.items()
     ]  # fmt: skip
     table = gain_table(found)
-    told = "; ".join(f"{name} {row['times as fast']:.2f} times as fast" for name, row in table.iterrows())
-    caption = f"All epochs, {INSIDE} beside the model as it is: {told}. Indicative, measured in this notebook."
-    title = "The same model, the same lines of DGL"
+    words = "; ".join(f"{name} {row['times as fast']:.2f} ×" for name, row in table.iterrows())
+    caption = f"Speed-up over all epochs, {INSIDE}: {words}. Indicative, measured in this notebook."
+    title = "The same DGL model with and without codes"
     return FigureData(
         panels(charts, share_y=True, gap=0.06, title=title, caption=caption, dark=dark, height=390), table
     )

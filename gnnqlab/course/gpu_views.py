@@ -1,7 +1,7 @@
-"""Measurements of CUDA kernels and of training on GPUs.
+"""Charts of CUDA kernels and of training on GPUs.
 
-All but `draw_compiled` take the rows of ``gq.bench_results()``, kept by ``make gpu``. Where nothing was measured they
-say so, and how to measure it.
+All but `draw_compiled` take the rows of ``gq.bench_results()``, stored by ``make gpu``. Without measurements they
+return a notice with the command to run.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ __all__ = [
 ]  # fmt: skip
 
 PARTS = {
-    "gpu-kernels": "kernels beside their ceilings",
+    "gpu-kernels": "kernels compared with their ceilings",
     "gpu-train": "training at the shapes of ogbn-products and Reddit",
-    "gpu-overlap": "what hides behind what",
+    "gpu-overlap": "computation hidden behind messages",
 }
-"""Tables of ``make gpu`` and what is in them."""
+"""Table of ``make gpu`` -> its content."""
 _KINDS = {"codec": "blue", "noise": "purple", "sums": "green", "attention": "orange", "int8": "sky"}
 _WORKERS = {1: "grey", 2: "blue", 4: "vermillion", 8: "green"}
 
 
 @dataclass(frozen=True)
 class Notice:
-    """A sentence in the place of a figure; what stands in backticks is code."""
+    """Sentence shown instead of a figure; text in backticks is rendered as code."""
 
     text: str
 
@@ -52,13 +52,11 @@ def _part(results: DataFrame, part: str) -> DataFrame:
 
 
 def _nothing(part: str) -> Notice:
-    return Notice(
-        f"Not measured on a GPU yet: {PARTS[part]}. On a machine with one, `make gpu` measures it and keeps the table."
-    )
+    return Notice(f"Not measured on a GPU yet: {PARTS[part]}. Run `make gpu` on a machine with a GPU to measure it.")
 
 
 def measured(results: DataFrame) -> DataFrame:
-    """Return what was measured on a GPU: by ``part``, ``what``, ``rows``, ``device``, ``date`` and ``command``.
+    """List the GPU measurements, one line per part: ``what``, ``rows``, ``device``, ``date`` and ``command``.
 
     Example:
         >>> import pandas as pd
@@ -70,20 +68,20 @@ def measured(results: DataFrame) -> DataFrame:
     lines = []
     for part, what in PARTS.items():
         rows = results[results["part"] == part]
-        said = [", ".join(map(str, rows[name].unique())) or "–" for name in ("device", "date", "command")]
-        lines.append((part, what, len(rows), *said))
+        origin = [", ".join(map(str, rows[name].unique())) or "–" for name in ("device", "date", "command")]
+        lines.append((part, what, len(rows), *origin))
     return pd.DataFrame(lines, columns=["part", "what", "rows", "device", "date", "command"]).set_index("part")
 
 
 def draw_kernels(results: DataFrame, *, dark: bool = False) -> FigureData | Notice:
-    """Draw every kernel's speed beside that of its ceiling or rival, and the goals; a bar a figure."""
+    """Draw every kernel's speed relative to its ceiling or rival, and the goals; one bar per metric."""
     rows = _part(results, "gpu-kernels")
     if rows.empty:
         return _nothing("gpu-kernels")
     device = str(rows["device"].iloc[0])
     rows = rows.assign(
         name=[", ".join(filter(None, names)) for names in zip(rows["metric"], rows["variant"].fillna(""))],
-        said=[
+        comparison=[
             f"{value:.4g} {unit}, {rival} {its:.4g}"
             for value, unit, rival, its in zip(rows["value"], rows["unit"], rows["rival"], rows["rival_value"])
         ],
@@ -104,12 +102,12 @@ def draw_kernels(results: DataFrame, *, dark: bool = False) -> FigureData | Noti
         by="kernel",
         styles=_KINDS,
         horizontal=True,
-        details="said",
+        details="comparison",
         zero="x",
-        x_axis="times as fast as the ceiling or rival (1: as fast)",
+        x_axis="speed relative to the ceiling or rival (1: equal)",
         y_axis={"title_text": "kernel", "tickfont": {"size": 10}},
         title=f"Kernels on {device}",
-        caption=f"{len(rows)} figures of kernels on {device}, each beside its ceiling or rival: {words}.",
+        caption=f"{len(rows)} measurements of kernels on {device}, relative to ceilings or rivals: {words}.",
         dark=dark,
         height=170 + 22 * len(rows),
     )
@@ -126,7 +124,7 @@ def draw_kernels(results: DataFrame, *, dark: bool = False) -> FigureData | Noti
 
 
 def training_table(results: DataFrame) -> DataFrame:
-    """Return a line a training run: graph, system, workers, epoch, memory, bytes, loss; or what went wrong."""
+    """Return one line per training run: graph, system, workers, epoch, memory, bytes, loss; or the error."""
     rows = _part(results, "gpu-train")
     names = {
         "graph": "graph", "system": "system", "workers": "workers", "backend": "backend", "epoch_s": "epoch (ms)",
@@ -142,7 +140,7 @@ def training_table(results: DataFrame) -> DataFrame:
 
 
 def draw_training(results: DataFrame, *, dark: bool = False) -> FigureData | Notice:
-    """Draw the epoch of every system, a panel a graph, a bar a number of workers."""
+    """Draw the epoch of every system, one panel per graph, one bar per number of workers."""
     rows = _part(results, "gpu-train")
     if rows.empty or "epoch_s" not in rows:
         return _nothing("gpu-train")
@@ -155,8 +153,8 @@ def draw_training(results: DataFrame, *, dark: bool = False) -> FigureData | Not
         name: f"{_WORKERS.get(int(workers), 'sky')}{' /' if backend == 'nccl' else ''}"
         for name, workers, backend in zip(names, ran["workers"], ran["backend"])
     }
-    held = [f"{human_bytes(value)} on the fullest GPU" for value in ran["memory_bytes"]]
-    shown = ran.assign(name=names, ms=1e3 * ran["epoch_s"], held=held).sort_values(
+    labels = [f"{human_bytes(value)} on the fullest GPU" for value in ran["memory_bytes"]]
+    shown = ran.assign(name=names, ms=1e3 * ran["epoch_s"], held=labels).sort_values(
         ["workers", "backend"], kind="stable"
     )
     graphs = list(ran["graph"].unique())
@@ -188,7 +186,7 @@ def draw_training(results: DataFrame, *, dark: bool = False) -> FigureData | Not
 
 
 def draw_overlap(results: DataFrame, *, dark: bool = False) -> FigureData | Notice:
-    """Draw which share of central rows was computed while a message was under way, by layer, direction and system."""
+    """Draw the share of central nodes computed while a message was in transit, by layer, direction and system."""
     rows = _part(results, "gpu-overlap")
     if rows.empty or "hidden_share" not in rows:
         return _nothing("gpu-overlap")
@@ -201,9 +199,9 @@ def draw_overlap(results: DataFrame, *, dark: bool = False) -> FigureData | Noti
         table,
         y=list(table),
         x_axis="graph, layer and direction",
-        y_axis={"title_text": "central rows hidden (%)", "range": [0, 105]},
-        title="What hides behind messages",
-        caption=f"Central rows computed while a message was under way, mean over workers; over all layers: {words}.",
+        y_axis={"title_text": "hidden computation (%)", "range": [0, 105]},
+        title="Computation hidden behind messages",
+        caption=f"Central nodes computed while a message was in transit, mean over workers; over all layers: {words}.",
         dark=dark,
         height=400,
     )
@@ -211,25 +209,25 @@ def draw_overlap(results: DataFrame, *, dark: bool = False) -> FigureData | Noti
 
 
 _STEPS = {32: 100, 40: 75, 48: 62.5, 64: 50}
-"""Registers a thread -> warps that fit (%), for blocks of eight warps."""
+"""Registers per thread -> occupancy (% of the warps that fit), for blocks of eight warps."""
 
 
 def draw_compiled(table: DataFrame, *, architecture: str = "90", dark: bool = False) -> FigureData | Notice:
-    """Draw the registers of each kernel, a line a kernel, a mark a variant of types and sizes, a colour a source file.
+    """Draw registers per thread: one line per kernel, one marker per template variant, one colour per source file.
 
-    Dotted lines say up to where how many warps fit.
+    Dotted lines mark the register counts up to which a given share of the warps fits.
 
     Args:
-        table: of ``benchmarks.kernels.compiled.compiled_kernels``.
-        architecture: for the title.
+        table: result of ``benchmarks.kernels.compiled.compiled_kernels``.
+        architecture: shown in the title.
         dark: colours for a dark page.
     """
     import pandas as pd
 
     if table.empty:
         return Notice(
-            "No kernel was compiled: nvcc or the sources in cuda_ext are not here. The CUDA toolkit brings nvcc; "
-            "no GPU is needed."
+            "No kernel was compiled: nvcc or the sources in cuda_ext are missing. Install the CUDA toolkit, which "
+            "includes nvcc; no GPU is needed."
         )
     words = [
         f"{kernel}, {share:g} % of the warps, {spilled} B spilled"
@@ -252,7 +250,7 @@ def draw_compiled(table: DataFrame, *, architecture: str = "90", dark: bool = Fa
         f"registers; the fewest warps, {table.loc[[least], 'occupancy (%)'].iloc[0]:g} %, fit for {least}."
     )
     registers_axis = {
-        "title_text": "registers a thread; dotted: up to here this share of all warps fits",
+        "title_text": "registers per thread; dotted: up to here this share of all warps fits",
         "range": [0, 1.05 * max(table["registers"].max(), *_STEPS)],
     }
     kernels_axis = {"type": "category", "autorange": "reversed", "dtick": 1, "tickfont": {"size": 11}}

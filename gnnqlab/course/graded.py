@@ -1,4 +1,4 @@
-"""Exercises whose answer is code, graded by running it: a bit policy, a codec, a rounding and widths of rows."""
+"""Exercises whose answer is code, graded by running it: a bit policy, a codec, a rounding rule, row bit-widths."""
 
 from __future__ import annotations
 
@@ -37,22 +37,23 @@ _WORKERS, _COLUMNS = 2, 64
 
 
 def grade_policy(policy: BitPolicy | None, *, bits: int = 2, graph: str = "digits") -> bool:
-    """Say whether a choice of bit-widths leaves less noise in the gradient than one width for all, in no more bytes.
+    """Check that a bit policy makes less gradient noise than one bit-width for all rows, in no more bytes.
 
-    A GCN of 3 layers and 64 columns, trained for 20 epochs on a METIS cut for two workers; the variance of its gradient
-    over messages of min-max codes, as AdaQP's Theorem 1 has them.
+    The noise is the variance of the gradient over messages of min-max codes (AdaQP Theorem 1), of a GCN with 3 layers
+    and 64 columns, trained for 20 epochs on a METIS cut for two workers.
 
     Args:
-        policy: any value of the axis ``bits``; asked for the widths of epoch 0. ``None``: says where it belongs.
-        bits: the width that it is held against.
+        policy: any value of the axis ``bits``; its bit-widths of epoch 0 are used. ``None`` prints an instruction.
+        bits: the uniform bit-width to compare with.
 
     Returns:
-        Whether it is so, by a fifth at least: less is within the scatter of some dozens of passes.
+        True if the noise is at least 1.2 times less; smaller differences are within the scatter of some dozens of
+        passes.
 
     Example:
         >>> from gnnqlab.bits import Fixed
         >>> grade_policy(Fixed(bits=8), graph="sbm:80,3,6")  # doctest: +ELLIPSIS
-        Not yet: 14... kB a pass, more than the 5... kB of 2 bits. Which rows can do with fewer bits?
+        Not yet: 14... kB per pass, more than the 5... kB of 2 bits. Which rows can do with fewer bits?
         False
     """
     if not is_made(policy, "policy"):
@@ -63,38 +64,38 @@ def grade_policy(policy: BitPolicy | None, *, bits: int = 2, graph: str = "digit
     theirs_bytes, theirs = _fixed(bits, graph)
     if ours_bytes > theirs_bytes:
         print(
-            f"Not yet: {ours_bytes / 1e3:.1f} kB a pass, more than the {theirs_bytes / 1e3:.1f} kB of {width}. "
+            f"Not yet: {ours_bytes / 1e3:.1f} kB per pass, more than the {theirs_bytes / 1e3:.1f} kB of {width}. "
             "Which rows can do with fewer bits?"
         )
         return False
     ratio = theirs.variance / ours.variance
     noise = f"{ratio:.2f} times less noise" if ratio >= 1 else f"{1 / ratio:.2f} times as much noise"
-    said = f"{ours_bytes / 1e3:.1f} kB a pass ({width}: {theirs_bytes / 1e3:.1f}), {noise}"
+    result = f"{ours_bytes / 1e3:.1f} kB per pass ({width}: {theirs_bytes / 1e3:.1f}), {noise}"
     if ratio < _LESS:
-        print(f"Not yet: {said}; {_LESS:g} times less is asked for. Which rows are short, and what makes most noise?")
+        print(f"Not yet: {result}; the goal is {_LESS:g} times less. Which rows are short, and which make most noise?")
         return False
-    print(f"Right: {said}.")
+    print(f"Right: {result}.")
     return True
 
 
 def grade_codec(codec: Codec | None, bits: int, *, rows: Tensor | None = None, most: int | None = None) -> bool:
-    """Say whether a codec brings rows back right on average, in the bytes that it promises.
+    """Check that a codec is unbiased and takes no more bytes than allowed.
 
-    Sent are rows of every kind that a codec meets: normal, spiky, constant, of one element, and zeros.
+    The rows sent are of every kind that a codec meets: normal, spiky, constant, of one element, and zeros.
 
     Args:
-        codec: any value of the axis ``codec``. ``None``: says where it belongs.
-        bits: the width that is tried.
-        rows: float32 ``(n, D)`` that are sent instead.
-        most: bytes that a row of 64 elements may take; any number of them if ``None``.
+        codec: any value of the axis ``codec``. ``None`` prints an instruction.
+        bits: the bit-width to test.
+        rows: float32 ``(n, D)``, sent instead.
+        most: bytes that a row of 64 elements may take; ``None`` sets no limit.
 
     Returns:
-        Whether the mean of many messages is the row, as far as their number tells, and no row is too long.
+        True if the mean of many messages is the row, within the sampling error, and no row takes too many bytes.
 
     Example:
         >>> from gnnqlab.message import Stochastic
         >>> grade_codec(Stochastic(), 2)
-        Right: 4 kinds of rows come back, on average as they were sent, in 40, 40, 40 and 9 bytes a row.
+        Right: 4 kinds of rows are decoded without bias, in 40, 40, 40 and 9 bytes per row.
         True
     """
     if not is_made(codec, "codec"):
@@ -103,8 +104,8 @@ def grade_codec(codec: Codec | None, bits: int, *, rows: Tensor | None = None, m
     long = codec.layout(bits, 1, _COLUMNS).num_bytes
     if most is not None and long > most:
         print(
-            f"Not yet: a row of {_COLUMNS} takes {long} bytes, {most} at most are asked for. "
-            "What travels beside the codes?"
+            f"Not yet: a row of {_COLUMNS} elements takes {long} bytes, and {most} are allowed. "
+            "What is sent in addition to the codes?"
         )
         return False
     kinds = {"of your own": rows} if rows is not None else kinds_of_rows()
@@ -112,24 +113,24 @@ def grade_codec(codec: Codec | None, bits: int, *, rows: Tensor | None = None, m
     for name, sent in kinds.items():
         layout, nothing = codec.layout(bits, *sent.shape), torch.zeros_like(sent)
         if not torch.equal(sent_often(nothing[0], codec, bits, draws=2), nothing[:1].expand(2, -1)):
-            print("Not yet: a row of zeros comes back as something else. What does it divide by?")
+            print("Not yet: a row of zeros is not decoded as zeros. What does it divide by?")
             return False
         error = codec_error(codec, sent, bits, draws=_DRAWS)
         if not error.bias <= _SIGMAS * (error.squared / _DRAWS) ** 0.5 + _ROUNDED:
             print(
-                f"Not yet: rows that are {name} come back {100 * error.bias:.0f} % of their length away, on average "
-                f"over {_DRAWS} messages. Is an element between two codes the likelier to become one the nearer it is?"
+                f"Not yet: rows that are {name} have a bias of {100 * error.bias:.0f} % of their norm, over "
+                f"{_DRAWS} messages. Is an element more likely to become the nearer of its two codes?"
             )
             return False
         sizes.append(f"{layout.num_bytes / sent.shape[0]:g}")
     words = " and ".join(filter(None, (", ".join(sizes[:-1]), sizes[-1])))
-    kind = "kind of rows comes" if len(sizes) == 1 else "kinds of rows come"
-    print(f"Right: {len(sizes)} {kind} back, on average as they were sent, in {words} bytes a row.")
+    kind = "kind of rows is" if len(sizes) == 1 else "kinds of rows are"
+    print(f"Right: {len(sizes)} {kind} decoded without bias, in {words} bytes per row.")
     return True
 
 
 def is_made(part: object, word: str) -> bool:
-    """Whether a part is there, and is a value and no class; says what is missing."""
+    """Return True if a part is a value, neither ``None`` nor a class; print an instruction otherwise."""
     if part is None:
         print(f"Put your {word} in place of None and run the cell again.")
         return False
@@ -141,9 +142,10 @@ def is_made(part: object, word: str) -> bool:
 
 @dataclass(frozen=True)
 class _Weighed(Stochastic):
-    """Min-max codes whose bytes are counted."""
+    """Min-max codes that count their bytes."""
 
     sizes: list[int] = field(default_factory=list, compare=False)
+    """Bytes of each message encoded so far."""
 
     def encode(
         self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
@@ -153,7 +155,7 @@ class _Weighed(Stochastic):
 
 
 def _noise(policy: BitPolicy, graph: str) -> tuple[float, GradientNoise]:
-    """Bytes of a pass, and the noise of its gradient."""
+    """Return the bytes of a pass and the noise of its gradient."""
     loaded, shape, weights = _trained(graph)
     codec = _Weighed()
     noise = gradient_noise(loaded, policy, shape, workers=_WORKERS, repeats=_REPEATS, weights=weights, codec=codec)
@@ -172,7 +174,7 @@ def _trained(graph: str) -> tuple[Graph, ModelSettings, Tensor]:
 
 
 def kinds_of_rows() -> dict[str, Tensor]:
-    """Rows of every kind that is met, by name."""
+    """Return rows of every kind that a codec meets, by name."""
     normal = torch.randn(6, 128, generator=torch.Generator().manual_seed(0))
     spiky = 0.01 * normal
     spiky[:, 3] = 1.0
@@ -189,13 +191,13 @@ _WIDTHS, _ROWS, _NEAR = (2, 4, 8), 60, 1.05
 
 
 def grade_rounding(choose: Callable[[Tensor, int, Tensor], Tensor] | None, *, bits: int = 2) -> bool:
-    """Say whether a function rounds rows to codes that are right on average, and errs no more than it has to.
+    """Check that a function rounds rows to unbiased codes with no more variance than needed.
 
     Args:
-        choose: of a row, a width and noise (uniform over [0, 1), a number an element), returns a code for each element,
-            whole numbers of 0 to ``2**bits - 1``. They are decoded as ``q S + Z`` with the row's own ``Z`` and ``S``.
-            ``None``: says where it belongs.
-        bits: the width that is tried.
+        choose: takes a row, a bit-width and noise (uniform over [0, 1), one number per element); returns one code per
+            element, integers from 0 to ``2**bits - 1``, decoded as ``q S + Z`` with the row's own ``Z`` and ``S``.
+            ``None`` prints an instruction.
+        bits: the bit-width to test.
 
     Example:
         >>> import torch
@@ -221,27 +223,27 @@ def grade_rounding(choose: Callable[[Tensor, int, Tensor], Tensor] | None, *, bi
         off, squared = float(errors.mean(0).norm()), float(errors.square().sum(1).mean())
         if not off <= _ROW_SIGMAS * (squared / _DRAWS) ** 0.5 + _ROUNDED * length:
             print(
-                f"Not yet: the mean of {_DRAWS} messages of a {name} row is {100 * off / length:.0f} % of its length "
-                "away. An error that is the same every time does not cancel: how often must a value go up?"
+                f"Not yet: the mean of {_DRAWS} messages of a {name} row is off by {100 * off / length:.0f} % of its "
+                "norm. A constant error does not cancel: how often must a value be rounded up?"
             )
             return False
         place = (row - zero) / step if step > 0 else torch.zeros_like(row)
-        least = float((step**2 * (place.frac() * (1 - place.frac()))).sum())
+        least = float((step**2 * (place.frac() * (1 - place.frac()))).sum())  # Theorem 1: S² Σ σ (1 - σ)
         if squared > _MOST * least + (_ROUNDED * length) ** 2:
             print(
-                f"Not yet: a {name} row is right on average, but errs by {squared / max(least, 1e-12):.1f} times the "
-                "variance of Theorem 1. Does every value go to one of the two marks beside it?"
+                f"Not yet: a {name} row is unbiased, but has {squared / max(least, 1e-12):.1f} times the "
+                "variance of Theorem 1. Is every value rounded to one of its two nearest levels?"
             )
             return False
         if least > 0:
             times.append(squared / least)
     words = ", ".join(f"{each:.2f}" for each in times)
-    print(f"Right: on average rows come back as they were, with {words} times the variance of Theorem 1.")
+    print(f"Right: rows are decoded without bias, with {words} times the variance of Theorem 1.")
     return True
 
 
 def _wrong_codes(draws: Sequence[object], row: Tensor, top: int) -> str:
-    """Error of the codes before they are decoded; empty if there is none."""
+    """Return the error of the codes before they are decoded; empty if they are valid."""
     for codes in draws:
         if not isinstance(codes, torch.Tensor) or codes.shape != row.shape:
             shape = tuple(codes.shape) if isinstance(codes, torch.Tensor) else type(codes).__name__
@@ -249,24 +251,25 @@ def _wrong_codes(draws: Sequence[object], row: Tensor, top: int) -> str:
         if not torch.isfinite(codes.double()).all():
             return "no numbers. What does it divide by?"
         if not torch.equal(codes.double(), codes.double().round()):
-            return "no whole numbers. What has floor() to do?"
+            return "no integers. Where is floor() needed?"
         if int(codes.min()) < 0 or int(codes.max()) > top:
-            return f"from {int(codes.min())} to {int(codes.max())}; 0 to {top} can be said."
+            return f"from {int(codes.min())} to {int(codes.max())}; codes are 0 to {top}."
     return ""
 
 
 def grade_widths(choose: Callable[[Sequence[float], int, int], Sequence[int]] | None) -> bool:
-    """Say whether a function shares 2, 4 and 8 bits out among rows nearly as well as it can be done in so many bytes.
+    """Check that a function assigns 2, 4 and 8 bits to rows with nearly the least variance for a budget of bytes.
 
-    Tried on rows that all weigh the same, on some that differ a little, and on some of which few weigh nearly all.
+    It is tested on rows of equal weights, of slightly different ones, and of very different ones.
 
     Args:
-        choose: of the weights β of rows, the elements of a row and the bytes there are, returns a width for each row. A
-            row takes its codes and 8 bytes; its variance is ``β / (2**b - 1)**2``. ``None``: says where it belongs.
+        choose: takes the weights β of rows, the elements per row and the budget in bytes; returns one bit-width per
+            row. A row takes its codes and 8 bytes; its variance is ``β / (2**b - 1)**2``. ``None`` prints an
+            instruction.
 
     Example:
         >>> grade_widths(lambda beta, columns, most: [4] * len(beta))
-        Not yet: of rows that weigh alike the widths take 2400 bytes, 1920 there are. Which rows can do with fewer bits?
+        Not yet: for rows of equal weights the bit-widths take 2400 of 1920 bytes. Which rows can do with fewer bits?
         False
     """
     if not _is_function(choose):
@@ -275,39 +278,39 @@ def grade_widths(choose: Callable[[Sequence[float], int, int], Sequence[int]] | 
     random, times = np.random.default_rng(0), []
     narrow = _ROWS * _row_bytes(2)
     for name, spread, share in (
-        ("alike", 0.0, 0.5),
-        ("a little differently", 0.7, 0.6),
-        ("very differently", 3.0, 0.7),
+        ("equal", 0.0, 0.5),
+        ("slightly different", 0.7, 0.6),
+        ("very different", 3.0, 0.7),
     ):
         beta = np.exp(spread * random.standard_normal(_ROWS))
         most = narrow + int(share * _ROWS * (_row_bytes(4) - _row_bytes(2)))
         widths = [int(each) for each in choose(beta.tolist(), _COLUMNS, most)]
         if len(widths) != _ROWS or not set(widths) <= set(_WIDTHS):
-            print(f"Not yet: a width of {_WIDTHS} for each of {_ROWS} rows is asked for, got {len(widths)}: {widths}.")
+            print(f"Not yet: return a bit-width of {_WIDTHS} for each of {_ROWS} rows, got {len(widths)}: {widths}.")
             return False
-        taken = sum(map(_row_bytes, widths))
-        if taken > most:
+        num_bytes = sum(map(_row_bytes, widths))
+        if num_bytes > most:
             print(
-                f"Not yet: of rows that weigh {name} the widths take {taken} bytes, {most} there are. Which rows can "
+                f"Not yet: for rows of {name} weights the bit-widths take {num_bytes} of {most} bytes. Which rows can "
                 "do with fewer bits?"
             )
             return False
         ratio = float((beta / (2.0 ** np.array(widths) - 1) ** 2).sum()) / _least_variance(beta, most)
         if ratio > _NEAR:
             print(
-                f"Not yet: rows that weigh {name} have {ratio:.2f} times the variance of the best widths in {most} "
-                f"bytes; {_NEAR:g} times at most is asked for. Of which row do the next bytes take away most?"
+                f"Not yet: rows of {name} weights have {ratio:.2f} times the least variance possible in {most} "
+                f"bytes; the goal is {_NEAR:g} at most. For which row do more bytes reduce the variance most?"
             )
             return False
         times.append(ratio)
     words = ", ".join(f"{each:.2f}" for each in times)
-    print(f"Right: {words} times the variance of the best widths that there are, {human_bits(2)} to {human_bits(8)}.")
+    print(f"Right: {words} times the variance of the best bit-widths, {human_bits(2)} to {human_bits(8)}.")
     return True
 
 
 def _least_variance(beta: NDArray, most: int) -> float:
-    """The least there is: row by row, the best for each number of bytes, in steps of what two bits take more."""
-    unit = _row_bytes(4) - _row_bytes(2)
+    """Return the least possible variance, by dynamic programming over rows and bytes."""
+    unit = _row_bytes(4) - _row_bytes(2)  # bytes of two more bits per element: every width costs a multiple of it
     room = (most - len(beta) * _row_bytes(2)) // unit
     best = np.zeros(room + 1)
     for each in beta:
@@ -317,7 +320,7 @@ def _least_variance(beta: NDArray, most: int) -> float:
             moved = np.full(room + 1, np.inf)
             moved[extra:] = best[: room + 1 - extra]
             options.append(moved + each / (2.0**width - 1) ** 2)
-        best = np.min(options, axis=0)
+        best = np.min(options, axis=0)  # (widths, room + 1) -> (room + 1,)
     return float(best.min())
 
 
@@ -329,6 +332,6 @@ def _is_function(choose: object) -> bool:
     if not is_made(choose, "function"):
         return False
     if not callable(choose):
-        print(f"Not yet: a function is asked for, got {choose!r}.")
+        print(f"Not yet: the answer must be a function, got {choose!r}.")
         return False
     return True

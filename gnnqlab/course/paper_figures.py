@@ -1,4 +1,4 @@
-"""What papers report, beside what was measured here: told apart by shape, by colour and by a word in every line."""
+"""Reported figures of the papers compared with measured ones, distinguished by marker, colour and label."""
 
 from __future__ import annotations
 
@@ -139,43 +139,44 @@ REPORTED: dict[str, tuple[Reported, ...]] = {
         _one("Amazon, GraphSAGE", 13.33 / 0.97, _SY + "from Table XII"),
     ),
 }
-"""By topic; `_UNITS` has the unit. A source that says "from" is a quotient or difference of printed figures."""
+"""Topic -> reported figures; units are in `_UNITS`. A source "from Table ..." is a quotient or difference of values."""
 
 _UNITS = {
-    "communication share": "communication of Vanilla's epoch (%)",
-    "hidden computation": "computation that is hidden (%)",
-    "speed-up": "epochs a second, times Vanilla",
-    "speed-up by system": "epochs a second, times Vanilla",
+    "communication share": "communication in Vanilla's epoch (%)",
+    "hidden computation": "hidden computation (%)",
+    "speed-up": "epochs per second, relative to Vanilla",
+    "speed-up by system": "epochs per second, relative to Vanilla",
     "total time": "Vanilla's training, assignment included, over the system's",
-    "accuracy change": "accuracy against Vanilla (points)",
+    "accuracy change": "accuracy relative to Vanilla (points)",
     "communication reduction": "exposed communication saved (%)",
     "computation reduction": "exposed computation saved (%)",
-    "quantization share": "encode and decode, of an epoch (%)",
-    "assignment share": "assignment, of wall-clock (%)",
-    "speed-up by model": "epochs a second, times DGL",
-    "accuracy by model": "accuracy against DGL (points)",
-    "speed-up on one server": "epochs a second, times DGL",
-    "communication on one server": "communication of an epoch (%)",
-    "saved by one bit": "saved, of what 32 bits take (%)",
-    "accuracy of sampled neighbours": "accuracy against full-graph training (points)",
-    "speed-up by width": "epochs a second, times 32 bits",
-    "accuracy by width": "accuracy against 32 bits (points)",
-    "speed-up by mode": "epochs a second, times always fresh rows",
-    "accuracy by mode": "accuracy against always fresh rows (points)",
-    "bytes left": "bytes of an epoch, of float32's (%)",
-    "speed-up over two servers": "epochs a second, times DGL",
+    "quantization share": "encode and decode, share of an epoch (%)",
+    "assignment share": "assignment, share of wall-clock time (%)",
+    "speed-up by model": "epochs per second, relative to DGL",
+    "accuracy by model": "accuracy relative to DGL (points)",
+    "speed-up on one server": "epochs per second, relative to DGL",
+    "communication on one server": "communication in an epoch (%)",
+    "saved by one bit": "saved, relative to 32 bits (%)",
+    "accuracy of sampled neighbours": "accuracy relative to full-graph training (points)",
+    "speed-up by width": "epochs per second, relative to 32 bits",
+    "accuracy by width": "accuracy relative to 32 bits (points)",
+    "speed-up by mode": "epochs per second, relative to synchronous",
+    "accuracy by mode": "accuracy relative to synchronous (points)",
+    "bytes left": "bytes per epoch, share of float32's (%)",
+    "speed-up over two servers": "epochs per second, relative to DGL",
 }
+"""Topic -> quantity and unit of its axis."""
 
 
 def beside(
     topic: str, measured: Mapping[str, float | Sequence[float]], *, link: str = "", dark: bool = False
 ) -> FigureData:
-    """Set figures of the papers beside measured ones.
+    """Draw figures of the papers together with measured ones.
 
     Args:
         topic: one of ``REPORTED``.
-        measured: by setting: a number; or several of repeated runs, drawn as their mean and a 95 % interval (Student).
-        link: over which link was measured; named in every line.
+        measured: setting -> value, or values of repeated runs, drawn as their mean and a 95 % interval (Student).
+        link: link of the measurements; named in every line.
         dark: colours for a dark page.
 
     Raises:
@@ -186,7 +187,7 @@ def beside(
     if topic not in REPORTED:
         raise ValueError(f"a topic must be one of {tuple(REPORTED)}, got {topic!r}")
     if not measured:
-        raise ValueError("something must stand beside the papers' figures, got nothing measured")
+        raise ValueError("at least one measured value is needed to compare with the papers, got nothing measured")
     rows = [(f"{each.setting}", "paper", each.low, each.high, each.source) for each in REPORTED[topic]]
     where = "measured here" + (f", {link}" if link else "")
     means = {}
@@ -207,7 +208,7 @@ def beside(
     low, high = min(each.low for each in REPORTED[topic]), max(each.high for each in REPORTED[topic])
     span = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
     caption = f"{_UNITS[topic][0].upper()}{_UNITS[topic][1:]}: papers report {span}; {where}: {words}."
-    title = f"{topic[0].upper()}{topic[1:]}: papers and here"
+    title = f"{topic[0].upper()}{topic[1:]}: reported and measured"
     figure = scatter(
         shown,
         x="middle",

@@ -1,4 +1,4 @@
-"""Where rounding matters: rows before and after at a point, what each point costs, and one made exact on the way."""
+"""Effect of rounding by exchange point: rows before and after, the cost of each point, one point sent in float32."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 __all__ = ["draw_gains", "draw_rows", "draw_since", "draw_variance", "price_table", "shares"]
 
 _BLUE_TO_RED = [[0.0, OKABE_ITO["blue"]], [0.5, "#f7f7f7"], [1.0, OKABE_ITO["vermillion"]]]
-"""Negative to positive; white is zero, on a dark page as well."""
+"""Colours from negative to positive; zero is white, on dark pages too."""
 _EPOCHS = ("blue circle", "orange square", "vermillion diamond", "green triangle-up")
 _RUNS = ("blue dash", "vermillion solid", "grey dot", "green dashdot")
 
 
 def draw_rows(message: RoundedRows, *, rows: int = 12, columns: int = 32, dark: bool = False) -> FigureData:
-    """Draw the first rows of a message at a point: as they were sent, as they arrived, and what is between the two.
+    """Draw the first rows of a message at a point: as sent, as decoded, and the error.
 
     Args:
-        message: of :func:`gnnqlab.course.experiments.rounded_rows.rounded_rows`.
-        rows, columns: that are drawn at most.
+        message: result of :func:`gnnqlab.course.experiments.rounded_rows.rounded_rows`.
+        rows, columns: largest number to draw.
     """
     import pandas as pd
     from plotly.subplots import make_subplots
 
     some = slice(0, rows), slice(0, columns)
     scale = float(message.before.square().mean().sqrt()) or 1.0
-    panels = {"as sent": message.before, "as it arrived": message.after, "error": message.error}
+    panels = {"as sent": message.before, "as decoded": message.after, "error": message.error}
     figure = make_subplots(rows=1, cols=3, shared_yaxes=True, horizontal_spacing=0.03, subplot_titles=list(panels))
     names = [str(node) for node in message.nodes[some[0]].tolist()]
     for column, tensor in enumerate(panels.values(), start=1):
@@ -61,7 +61,7 @@ def draw_rows(message: RoundedRows, *, rows: int = 12, columns: int = 32, dark: 
     widths = " and ".join(human_bits(width) for width in sorted(bits))
     caption = (
         f"{message.point}, epoch {message.epoch}, worker {message.sender} to worker {message.receiver}: "
-        f"{len(message.nodes)} rows in {widths} arrive off by {off:.3g} % of their length."
+        f"{len(message.nodes)} rows in {widths} arrive with a relative error of {off:.3g} %."
     )
     finish(figure, title=f"Rows at {message.point} in epoch {message.epoch}", caption=caption, dark=dark, height=380)
     lengths = {name: tensor[some[0]].norm(dim=1).tolist() for name, tensor in panels.items()}
@@ -69,11 +69,11 @@ def draw_rows(message: RoundedRows, *, rows: int = 12, columns: int = 32, dark: 
 
 
 def shares(frame: DataFrame, epoch: int) -> DataFrame:
-    """Return by point the percentage of all points' variance, mean and half of the 95 % interval over seeds.
+    """Return each point's percentage of the variance of all points: mean and half the 95 % interval over seeds.
 
     Args:
-        frame: of :func:`gnnqlab.course.experiments.rounding_cost.gradient_by_point`.
-        epoch: one of it.
+        frame: result of :func:`gnnqlab.course.experiments.rounding_cost.gradient_by_point`.
+        epoch: an epoch of the frame.
 
     Example:
         >>> import pandas as pd
@@ -81,16 +81,16 @@ def shares(frame: DataFrame, epoch: int) -> DataFrame:
         >>> shares(pd.DataFrame(lines, columns=["epoch", "seed", "point", "relative"]), 5)["mean"].round().tolist()
         [75.0, 25.0]
     """
-    alone = frame[(frame["epoch"] == epoch) & (frame["point"] != EVERYTHING)]
-    total = alone.groupby("seed")["relative"].transform("sum")
-    return spread(alone.assign(share=100 * alone["relative"] / total), "point", "share")
+    singles = frame[(frame["epoch"] == epoch) & (frame["point"] != EVERYTHING)]
+    total = singles.groupby("seed")["relative"].transform("sum")
+    return spread(singles.assign(share=100 * singles["relative"] / total), "point", "share")
 
 
 def draw_variance(frame: DataFrame, *, dark: bool = False) -> FigureData:
-    """Draw the share of the gradient's variance that each point alone brings, by epoch, with intervals over seeds.
+    """Draw the share of the gradient's variance caused by each point alone, by epoch, with intervals over seeds.
 
     Args:
-        frame: of :func:`gnnqlab.course.experiments.rounding_cost.gradient_by_point`.
+        frame: result of :func:`gnnqlab.course.experiments.rounding_cost.gradient_by_point`.
     """
     import pandas as pd
 
@@ -110,13 +110,13 @@ def draw_variance(frame: DataFrame, *, dark: bool = False) -> FigureData:
         styles=_EPOCHS,
         size=10,
         error="half",
-        x_axis="the only point in codes",
+        x_axis="the only quantized point",
         zero="y",
         dark=dark,
         height=400,
         y_axis="share of the gradient's variance (%)",
-        title="Whose rounding is in the gradient?",
-        caption=f"Most of the variance comes from: {words} (95 % intervals of {frame['seed'].nunique()} seeds).",
+        title="Variance of the gradient by point",
+        caption=f"The largest share of the variance: {words} (95 % intervals of {frame['seed'].nunique()} seeds).",
     )
     figure.update_layout(scattermode="group", scattergap=0.6)
     whole = frame[frame["point"] == EVERYTHING].groupby("epoch")["relative"].mean()
@@ -126,10 +126,10 @@ def draw_variance(frame: DataFrame, *, dark: bool = False) -> FigureData:
 
 
 def draw_gains(frame: DataFrame, *, dark: bool = False) -> FigureData:
-    """Draw what the loss at the end gains where a point is exact, with intervals over seeds and each seed's value.
+    """Draw the decrease of the final loss when one point is sent in float32, with each seed's value and intervals.
 
     Args:
-        frame: of :func:`gnnqlab.course.experiments.rounding_cost.loss_by_point`.
+        frame: result of :func:`gnnqlab.course.experiments.rounding_cost.loss_by_point`.
     """
     one = frame[frame["exact"] != NOTHING]
     table = spread(one, "exact", "gained")
@@ -147,28 +147,28 @@ def draw_gains(frame: DataFrame, *, dark: bool = False) -> FigureData:
         size=10,
         error="half",
         levels={"": 0.0},
-        x_axis={"title_text": "what is exact", "range": [-0.5, len(table) - 0.5]},
+        x_axis={"title_text": "point sent in float32", "range": [-0.5, len(table) - 0.5]},
         figure=figure,
-        y_axis="loss gained (thousandths)",
-        title="What one exact point gains",
+        y_axis="decrease of the loss (thousandths)",
+        title="Gain from one point in float32",
         dark=dark,
         height=400,
-        caption=f"Thousandths by which the loss at the end ({whole:.4f} where all is in codes) is lower: {words}.",
+        caption=f"Decrease of the final loss ({whole:.4f} with every point quantized), in thousandths: {words}.",
     )
     shown = (1e3 * table).rename(columns={"mean": "gained (thousandths)", "half": "±"}).round(2)
     return FigureData(figure, shown)
 
 
 def draw_since(runs: Mapping[str, Run], since: int, *, beside: str, dark: bool = False) -> FigureData:
-    """Draw by epoch how far each run's loss is above that of one of them, and what it sends.
+    """Draw each run's loss relative to a baseline run, and the bytes that it sends, by epoch.
 
     Args:
-        runs: by label, at most four.
-        since: epoch that is marked: from it on a point is exact.
-        beside: label of the run that others are held against.
+        runs: label -> run, at most four.
+        since: first epoch in which a point is sent in float32; it is marked.
+        beside: label of the baseline run.
 
     Raises:
-        ValueError: if that is none of them.
+        ValueError: if no run has that label.
     """
     import pandas as pd
 
@@ -191,7 +191,7 @@ def draw_since(runs: Mapping[str, Run], since: int, *, beside: str, dark: bool =
         if label != beside
     )
     caption = (
-        f"Loss above that of {beside}, mean of the epochs before {since} and from it on; sent at the end: {words}."
+        f"Loss above that of {beside}, mean before and after epoch {since}; bytes sent in the last epoch: {words}."
     )
     styles = dict(zip(runs, _RUNS))
     left = lines(
@@ -209,7 +209,7 @@ def draw_since(runs: Mapping[str, Run], since: int, *, beside: str, dark: bool =
         styles=styles,
         mode="lines",
         x_axis="epoch",
-        y_axis="sent in an epoch (kB)",
+        y_axis="sent per epoch (kB)",
         zero="y",
     )
     for chart in (left, right):
@@ -217,7 +217,7 @@ def draw_since(runs: Mapping[str, Run], since: int, *, beside: str, dark: bool =
     figure = panels(
         [left, right],
         gap=0.13,
-        title=f"Exact from epoch {since} on",
+        title=f"Float32 from epoch {since} on",
         caption=caption,
         dark=dark,
         height=380,
@@ -230,12 +230,12 @@ def draw_since(runs: Mapping[str, Run], since: int, *, beside: str, dark: bool =
 
 
 def price_table(gradient: DataFrame, sent: DataFrame, epoch: int) -> DataFrame:
-    """Return what a point takes away of the gradient's variance where it is exact, beside the bytes that it takes.
+    """Return the share of the variance that each point removes when sent in float32, and the bytes that this costs.
 
     Args:
-        gradient: of :func:`gnnqlab.course.experiments.rounding_cost.gradient_by_point`.
-        sent: of :func:`gnnqlab.course.experiments.rounding_cost.bytes_by_point`.
-        epoch: whose variance.
+        gradient: result of :func:`gnnqlab.course.experiments.rounding_cost.gradient_by_point`.
+        sent: result of :func:`gnnqlab.course.experiments.rounding_cost.bytes_by_point`.
+        epoch: epoch of the variance.
     """
     table = shares(gradient, epoch)
     extra = sent["kB exact"] - sent["kB in codes"]

@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class SystemTable:
-    """A line a system, a column an axis; what differs from the first system stands in bold."""
+    """Table of systems by axis; cells that differ from the first system are bold."""
 
     frame: DataFrame
 
@@ -40,7 +40,7 @@ class SystemTable:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         first = self.frame.iloc[0]
-        page = table_html(self.frame, caption="Systems as choices along the axes; bold: unlike the first")
+        page = table_html(self.frame, caption="Systems as choices along the axes; bold: differs from the first system")
         for axis in self.frame.columns[:-1]:
             for choice in set(self.frame[axis]) - {first[axis]}:
                 cell = html.escape(choice)
@@ -49,7 +49,7 @@ class SystemTable:
 
 
 def systems_by_axes() -> SystemTable:
-    """Return every registered system with its choice along each axis; axes on which all agree are left out.
+    """Return every registered system with its choice along each axis; axes on which all agree are omitted.
 
     Example:
         >>> table = systems_by_axes().frame
@@ -71,18 +71,18 @@ def systems_by_axes() -> SystemTable:
 
 
 def verdict(results: DataFrame, *, services: bool = True) -> DataFrame:
-    """Return Vanilla's total time over each system's, a row a system, a column a graph and model.
+    """Return the speed-up in total time over Vanilla, one row per system, one column per graph and model.
 
     Args:
-        results: of :func:`gnnqlab.bench_results`; those of ``gnnqlab bench systems`` are used.
-        services: each system with every service that this library has for it (``+``), Vanilla too; else as published.
+        results: result of :func:`gnnqlab.bench_results`; only rows of ``gnnqlab bench systems`` are used.
+        services: compare systems and Vanilla with every service of this library (``+``); else as published.
 
     Returns:
-        Above 1 is sooner than Vanilla with the same services. ``attrs["points"]`` is a table of the same shape with
-        score differences in points, NaN where the 95 % interval holds zero.
+        Values above 1 are faster than Vanilla with the same services. ``attrs["points"]`` is a table of the same shape
+        with score differences in points, NaN if the 95 % interval contains zero.
 
     Raises:
-        ValueError: if nothing was kept.
+        ValueError: if there are no such results.
 
     Example:
         >>> import pandas as pd
@@ -104,7 +104,7 @@ def verdict(results: DataFrame, *, services: bool = True) -> DataFrame:
         name = f"{graph}, {model}"
         by_system = rows.set_index(rows["figure"].str.removesuffix("+"))
         cells[name] = (by_system.loc["vanilla", "value"] / by_system["value"]).to_dict()
-        certain = by_system["points"].abs() > by_system["half_interval"]
+        certain = by_system["points"].abs() > by_system["half_interval"]  # the interval excludes zero
         points[name] = by_system["points"].where(certain).to_dict()
     table = pd.DataFrame(cells)
     table.attrs["points"] = pd.DataFrame(points).loc[table.index]
@@ -112,7 +112,7 @@ def verdict(results: DataFrame, *, services: bool = True) -> DataFrame:
 
 
 def draw_verdict(table: DataFrame, *, dark: bool = False) -> FigureData:
-    """Draw :func:`verdict` as cells, blue where sooner than Vanilla and orange where later.
+    """Draw :func:`verdict` as a heat map: blue is faster than Vanilla, orange slower.
 
     Raises:
         ValueError: if there is no system.
@@ -122,7 +122,7 @@ def draw_verdict(table: DataFrame, *, dark: bool = False) -> FigureData:
     if table.empty:
         raise ValueError("at least one system is needed, got none; see verdict")
     points = table.attrs["points"]
-    said = [
+    texts = [
         [
             f"{table.iat[i, j]:.2f} ×"
             + ("" if points.iat[i, j] != points.iat[i, j] else f"<br>{points.iat[i, j]:+.1f}")
@@ -136,26 +136,26 @@ def draw_verdict(table: DataFrame, *, dark: bool = False) -> FigureData:
             x=[str(case).replace(", ", "<br>") for case in table.columns],
             y=list(table.index),
             z=table.to_numpy().tolist(),
-            text=said,
+            text=texts,
             texttemplate="%{text}",
             zmid=1.0,
             zmin=1 - far,
             zmax=1 + far,
             colorscale=[(0.0, "#e69f00"), (0.5, "#f4f4f4"), (1.0, "#56b4e9")],
             textfont={"color": "#1a1a1a", "size": 12},
-            colorbar={"title": {"text": "times as<br>fast"}},
-            hovertemplate="%{y} on %{x}: %{z:.2f} times as fast as Vanilla<extra></extra>",
+            colorbar={"title": {"text": "speed-up"}},
+            hovertemplate="%{y} on %{x}: speed-up %{z:.2f} over Vanilla<extra></extra>",
         )
     )
     figure.update_xaxes(title_text="graph, model")
     figure.update_yaxes(title_text="system", autorange="reversed")
     best = table.idxmax()
-    told = "; ".join(f"{case}: {name} {table.loc[name, case]:.2f} ×" for case, name in best.items())
+    words = "; ".join(f"{case}: {name} {table.loc[name, case]:.2f} ×" for case, name in best.items())
     caption = (
-        f"Total time beside Vanilla's, the best of each column: {told}. "
-        "Points are told where a 95 % interval leaves zero out."
+        f"Speed-up in total time over Vanilla, the best of each column: {words}. "
+        "Points are given where a 95 % interval excludes zero."
     )
-    finish(figure, title="All systems, total time beside Vanilla", caption=caption, dark=dark, height=430)
+    finish(figure, title="All systems, speed-up over Vanilla", caption=caption, dark=dark, height=430)
     return FigureData(figure, table.round(2))
 
 
@@ -163,43 +163,43 @@ _STYLES = (
     "grey solid circle", "blue solid square", "vermillion dash diamond", "green dot triangle-up", "purple dashdot x",
     "orange longdash star", "sky dash cross",
 )  # fmt: skip
-_PANELS = (("bytes", "sent in an epoch, all workers (bytes)"), ("memory_bytes", "memory of a worker (bytes)"))
+_PANELS = (("bytes", "sent per epoch, all workers (bytes)"), ("memory_bytes", "memory of a worker (bytes)"))
 
 
 def measured_of(runs: Mapping[str, Run]) -> DataFrame:
-    """Return what runs sent in an epoch and held, in the columns of :func:`gnnqlab.tune.by_workers.by_workers`.
+    """Return the bytes sent and the memory of runs, in the columns of :func:`gnnqlab.tune.by_workers.by_workers`.
 
     Args:
-        runs: by the system's name as it is shown; several of one name, of different numbers of workers, are told apart
-            by what follows a ``|``. Launch them with ``memory_every=1``.
+        runs: displayed name of the system -> run; a suffix after ``|`` distinguishes runs of one system with
+            different numbers of workers. Launch them with ``memory_every=1``.
 
     Returns:
-        ``bytes`` is that of the last epoch, payload and parameters.
+        ``bytes`` is that of the last epoch: payload and quantization parameters.
     """
     import pandas as pd
 
     rows = []
     for label, run in runs.items():
         last = run.records[run.records["epoch"] == run.records["epoch"].max()]
-        held = run.memory[run.memory["epoch"] == run.memory["epoch"].max()]
+        memory = run.memory[run.memory["epoch"] == run.memory["epoch"].max()]
         rows.append(
             {
                 "system": label.split("|")[0].strip(),
                 "workers": run.config.workers,
                 "bytes": float((last["bytes_payload"] + last["bytes_params"]).sum()),
-                "memory_bytes": float(held.groupby("rank")["bytes"].sum().max()),
+                "memory_bytes": float(memory.groupby("rank")["bytes"].sum().max()),
             }
         )
     return pd.DataFrame(rows)
 
 
 def agreement(found: DataFrame, measured: DataFrame) -> DataFrame:
-    """Return what was measured over what was said, by system and number of workers; 1 is exact.
+    """Return measured over predicted values, by system and number of workers; 1 is exact.
 
     Example:
         >>> import pandas as pd
-        >>> said = pd.DataFrame({"system": ["SAR"], "workers": 2, "bytes": 10.0, "memory_bytes": 100.0})
-        >>> agreement(said, said.assign(memory_bytes=110.0)).loc[("SAR", 2)].to_dict()
+        >>> found = pd.DataFrame({"system": ["SAR"], "workers": 2, "bytes": 10.0, "memory_bytes": 100.0})
+        >>> agreement(found, found.assign(memory_bytes=110.0)).loc[("SAR", 2)].to_dict()
         {'bytes': 1.0, 'memory': 1.1}
     """
     keys = ["system", "workers"]
@@ -208,14 +208,14 @@ def agreement(found: DataFrame, measured: DataFrame) -> DataFrame:
 
 
 def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: bool = False) -> FigureData:
-    """Draw bytes and memory against the number of workers, a line a system, both axes logarithmic.
+    """Draw bytes and memory over the number of workers, one line per system, both axes logarithmic.
 
     Args:
-        found: of :func:`gnnqlab.tune.by_workers.by_workers`.
-        measured: of :func:`measured_of`, drawn as open marks of the same shape.
+        found: result of :func:`gnnqlab.tune.by_workers.by_workers`.
+        measured: result of :func:`measured_of`, drawn as open markers of the same shape.
 
     Raises:
-        ValueError: if there is no system, or more than lines that can be told apart.
+        ValueError: if there is no system, or more than line styles.
     """
     names = list(found["system"].unique())
     if not 1 <= len(names) <= len(_STYLES):
@@ -225,9 +225,9 @@ def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: boo
     workers = {"title_text": "workers", **value_ticks(counts)}
     charts = []
     for panel, title in _PANELS:
-        said = found[found[panel] > 0].assign(amount=found[panel].map(human_bytes))
+        predicted = found[found[panel] > 0].assign(amount=found[panel].map(human_bytes))
         chart = lines(
-            said,
+            predicted,
             x="workers",
             y=panel,
             by="system",
@@ -241,9 +241,9 @@ def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: boo
         )
         if measured is not None:
             marks = {name: f"{style}-open" for name, style in styles.items()}
-            seen = measured[measured[panel] > 0].assign(amount=measured[panel].map(human_bytes))
+            positive = measured[measured[panel] > 0].assign(amount=measured[panel].map(human_bytes))
             scatter(
-                seen[seen["system"].isin(names)],
+                positive[positive["system"].isin(names)],
                 x="workers",
                 y=panel,
                 by="system",
@@ -255,24 +255,24 @@ def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: boo
             )
         charts.append(chart)
     most = found[found["workers"] == counts[-1]].sort_values("bytes")
-    told = ", ".join(f"{name} {human_bytes(sent)}" for name, sent in zip(most["system"], most["bytes"]))
-    caption = f"Sent in an epoch at {counts[-1]} workers: {told}." + (
-        "" if measured is None else " Open marks are measured."
+    words = ", ".join(f"{name} {human_bytes(sent)}" for name, sent in zip(most["system"], most["bytes"]))
+    caption = f"Sent per epoch at {counts[-1]} workers: {words}." + (
+        "" if measured is None else " Open markers are measured."
     )
     figure = panels(
-        charts, gap=0.12, title="Who moves and keeps how much", caption=caption, dark=dark, height=440, legend_rows=2
+        charts, gap=0.12, title="Traffic and memory by workers", caption=caption, dark=dark, height=440, legend_rows=2
     )
     return FigureData(figure, found)
 
 
 def draw_held(runs: Mapping[str, Run]) -> FigureData:
-    """Draw what runs held at their peak, by purpose, as stacked bars; the frame has the most of each purpose.
+    """Draw the peak memory of runs by purpose, as stacked bars; the frame has the maximum of each purpose.
 
     Args:
-        runs: by the name that they are shown by, launched with ``memory_every=1``.
+        runs: displayed name -> run, launched with ``memory_every=1``.
 
     Raises:
-        ValueError: if a run counted no epoch.
+        ValueError: if a run recorded no memory.
     """
     import pandas as pd
 

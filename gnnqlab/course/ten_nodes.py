@@ -1,6 +1,6 @@
-"""What the course's notebooks share: one graph of ten nodes that is always drawn alike.
+"""Example graph of the course: ten nodes, drawn identically in every notebook.
 
-The drawing is the same in every notebook, so that a reader who knows it sees only what is new.
+A reader who knows the drawing sees only what is new.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EDGES = (
 
 
 def ten_nodes() -> Graph:
-    """The graph of ten nodes that every notebook draws: two groups of five, the group being a node's class.
+    """Return the example graph of ten nodes: two groups of five, which are the classes.
 
     Features are one-hot; nodes 0, 1, 8 and 9 are for training.
 
@@ -56,10 +56,10 @@ def ten_nodes() -> Graph:
 
 @dataclass(frozen=True)
 class Halves:
-    """The cut by hand: the first half of the nodes to worker 0, the second to worker 1, and so on."""
+    """Contiguous edge-cut: of two workers, worker 0 owns the first half of the nodes and worker 1 the second."""
 
     def cut(self, graph: Graph, workers: int) -> NodeCut:
-        """Share the nodes out in their order."""
+        """Assign contiguous, equally large blocks of nodes to the workers."""
         import torch
 
         from gnnqlab.partition.cut import NodeCut
@@ -68,14 +68,14 @@ class Halves:
 
 
 def draw(parts: Parts) -> FigureData:
-    """Draw the ten nodes as they are cut: colour is the owner, a diamond is a marginal node, a dashed edge is cut.
+    """Draw a partition of the ten nodes: colours are owners, diamonds marginal nodes, dashed lines cut edges.
 
     Raises:
-        ValueError: if it is a partition of another graph.
+        ValueError: if the partition is of another graph.
     """
     if parts.graph.name != "ten nodes":
         raise ValueError(
-            f"only the graph of ten nodes has places to draw, got {parts.graph.num_nodes} nodes; "
-            "take course.ten_nodes(), or graph_drawing.draw_partition"
+            f"only the graph of ten nodes has fixed coordinates, got {parts.graph.num_nodes} nodes; "
+            "use course.ten_nodes(), or graph_drawing.draw_partition"
         )
     return draw_partition(parts)

@@ -1,4 +1,4 @@
-"""Theorems held against runs: the bound over measured gradient variance, and Theorem 2's terms over a descent."""
+"""Theorems compared with runs: bound and measured gradient variance, and Theorem 2's terms over a descent."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["bound_chart", "bounds_by_width", "descent_chart"]
 def bound_chart(check: TheoryCheck, *, dark: bool = False) -> FigureData:
     """Draw Theorem 3's bound and the measured gradient variance of every weight matrix.
 
-    *Own* is what the theorem speaks of: only the messages that it counts for this weight are quantized. *Measured* has
-    every message quantized, so that noise of other layers comes in through activations.
+    *Own* is the case of the theorem: only the messages that it counts for this weight are quantized. In *measured*
+    every message is quantized, so noise of other layers enters through activations.
     """
     frame = check.to_frame()
     names = [
@@ -34,7 +34,7 @@ def bound_chart(check: TheoryCheck, *, dark: bool = False) -> FigureData:
         f"Gradient variance over {check.repeats} passes at fixed weights, {check.system}, {check.widths}. All weights: "
         f"measured {whole['measured']:.2e}, bound {whole['bound']:.2e}, so {100 * whole['ratio']:.0f} % of it."
     )
-    # A variance of R passes has itself a standard error; two of them either way, at least.
+    # Relative standard error of a variance over R passes, sqrt(2 / (R - 1)) for normal noise; the bars show two.
     error = 2 * (2 / max(check.repeats - 1, 1)) ** 0.5
     columns = {
         "worst": ("worst case, D S²/4", "grey line-ew-open"),
@@ -50,8 +50,8 @@ def bound_chart(check: TheoryCheck, *, dark: bool = False) -> FigureData:
         size=14,
         log="y",
         x_axis={"title_text": "weight matrix", "type": "category"},
-        y_axis="variance of the gradient<br>(squared unit of it)",
-        title="Theorem 3 and what is measured",
+        y_axis="variance of the gradient<br>(squared unit of the gradient)",
+        title="Theorem 3 and the measured variance",
         caption=caption,
         dark=dark,
         height=400,
@@ -65,10 +65,10 @@ def bound_chart(check: TheoryCheck, *, dark: bool = False) -> FigureData:
 
 
 def bounds_by_width(checks: Mapping[int, TheoryCheck], *, dark: bool = False) -> FigureData:
-    """Draw bound and measured variance of all weights together over the width of the messages.
+    """Draw bound and measured variance of all weights together over the bit-width of the messages.
 
     Args:
-        checks: by bits of every message.
+        checks: bit-width of every message -> check.
         dark: colours for a dark page.
 
     Raises:
@@ -77,7 +77,7 @@ def bounds_by_width(checks: Mapping[int, TheoryCheck], *, dark: bool = False) ->
     import pandas as pd
 
     if not checks:
-        raise ValueError("a chart by width needs at least one check, got none; pass {2: check, 4: check}")
+        raise ValueError("a chart by bit-width needs at least one check, got none; pass {2: check, 4: check}")
     widths = sorted(checks)
     frame = pd.DataFrame(
         {
@@ -101,10 +101,10 @@ def bounds_by_width(checks: Mapping[int, TheoryCheck], *, dark: bool = False) ->
         mode="lines",
         figure=figure,
         log="y",
-        x_axis={"title_text": "bits of an element", "type": "category"},
-        y_axis="variance of the gradient<br>(squared unit of it)",
-        title="How much noise a width makes",
-        caption=f"Gradient variance of all weights together by width: {words}; the squared gradient is {norm:.1e}.",
+        x_axis={"title_text": "bits per element", "type": "category"},
+        y_axis="variance of the gradient<br>(squared unit of the gradient)",
+        title="Gradient variance by bit-width",
+        caption=f"Gradient variance of all weights together: {words}; the squared gradient is {norm:.1e}.",
         dark=dark,
     )
     return FigureData(figure, frame)
@@ -114,7 +114,7 @@ def descent_chart(descent: ConvergenceCheck, *, dark: bool = False) -> FigureDat
     """Draw Theorem 2's two terms over a real descent, and the mean squared gradient that they bound.
 
     Raises:
-        ValueError: if the descent's step was too long for the theorem to say anything.
+        ValueError: if the step was too long for the theorem to hold.
     """
     if not descent.step_allowed:
         raise ValueError(
@@ -124,14 +124,14 @@ def descent_chart(descent: ConvergenceCheck, *, dark: bool = False) -> FigureDat
     frame: DataFrame = descent.frame
     last = frame.iloc[-1]
     caption = (
-        f"Theorem 2 over {len(frame)} epochs with step {descent.step:.3g}: L₂ at most {descent.curvature:.3g} where it "
-        f"was measured, Q² = {descent.variance:.2e}. In the end mean ‖∇L‖² is {last['mean_square']:.2e}, "
-        f"its bound {last['bound']:.2e}, of which noise is {last['noise']:.1e}."
+        f"Theorem 2 over {len(frame)} epochs with step {descent.step:.3g}: measured L₂ up to {descent.curvature:.3g}, "
+        f"Q² = {descent.variance:.2e}. At the end mean ‖∇L‖² is {last['mean_square']:.2e}, "
+        f"its bound {last['bound']:.2e}, of which {last['noise']:.1e} is noise."
     )
     curves = {
         "bound": ("bound: both terms", "grey solid triangle-down"),
         "descent": ("descent term, falls as 1/T", "orange dash square"),
-        "noise": ("noise term, stays", "purple dot diamond"),
+        "noise": ("noise term, constant", "purple dot diamond"),
         "mean_square": ("measured: mean of ‖∇L‖²", "blue solid circle"),
         "noise_square": ("measured: ‖g̃ − ∇L‖² of one epoch", "vermillion dashdot x"),
     }

@@ -7,7 +7,7 @@ from benchmarks.studies.cuts import BY_HOST, OURS, PLAIN, cuts, means, shown
 
 def test_every_partitioner_stands_beside_plain_ebv(capsys):
     rows = cuts(graph="rmat:9,8;no-such-graph")
-    assert "no-such-graph.npz is not here" in capsys.readouterr().out
+    assert "no-such-graph.npz is missing" in capsys.readouterr().out
     table = shown(rows)
     lines = {(line["case"], line["cut"]): line for line in table}
     cases = [f"rmat:9,8, 2 x {number}" for number in (2, 4, 8)]

@@ -127,7 +127,7 @@ def test_contestants_are_measured(monkeypatch, capsys):
     ]  # fmt: skip
     assert [sum(words in row["case"] for row in rows) for words in ("4 worker(s)", "500mbit", "2 seed(s)")] == [4, 2, 2]
     assert all(row["ratio"] == 1.0 for row in rows)
-    assert "graphsage, 2 worker(s), loopback, seed 1: int8 1.000 s an epoch, 50.00 %" in capsys.readouterr().err
+    assert "graphsage, 2 worker(s), loopback, seed 1: int8 1.000 s per epoch, 50.00 %" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("tango", {"seeds": 0}, "epochs and seeds must be at least 1, got 200 and 0"),
     ("throughput", {"models": ("mlp",)}, r"models must be among .*'gcn'.*, got \['mlp'\]"),
     ("throughput", {"systems": ("3-bit",)}, r"systems must be among .*'sylvie'.*, got \['3-bit'\]"),
-    ("versions", {}, "needs another gnnqlab to stand beside, got none; .* --other"),
+    ("versions", {}, "needs another gnnqlab to compare with, got none; .* --other"),
 )
 
 

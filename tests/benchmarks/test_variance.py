@@ -17,4 +17,4 @@ def test_adaptive_widths_have_less_variance_than_random_ones():
 def test_a_graph_that_is_not_here_is_left_out(capsys):
     assert find_graph("no-such-graph") is None
     assert variance(graphs=("no-such-graph",)) == []
-    assert "no-such-graph.npz is not here" in capsys.readouterr().out
+    assert "no-such-graph.npz is missing" in capsys.readouterr().out

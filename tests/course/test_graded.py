@@ -37,7 +37,7 @@ class _CheapLast:
 
 def test_one_width_is_not_better_than_itself(capsys: pytest.CaptureFixture[str]) -> None:
     assert not grade_policy(gq.Fixed(bits=2), graph=GRAPH)
-    assert "1.00 times less noise; 1.2 times less is asked for" in capsys.readouterr().out
+    assert "1.00 times less noise; the goal is 1.2 times less" in capsys.readouterr().out
 
 
 def test_more_noise_is_said_as_such(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,7 +57,7 @@ def test_what_is_missing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_row_may_not_be_longer_than_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert gq.Stochastic().layout(2, 1, 64).num_bytes == 24
     assert not grade_codec(gq.Stochastic(), 2, most=23)
-    assert "a row of 64 takes 24 bytes, 23 at most are asked for" in capsys.readouterr().out
+    assert "a row of 64 elements takes 24 bytes, and 23 are allowed" in capsys.readouterr().out
     assert grade_codec(gq.Stochastic(), 2, most=24)
 
 
@@ -81,7 +81,7 @@ def test_codes_that_are_right_on_average_pass(codec: Codec, bits: int, capsys: p
 @pytest.mark.parametrize(("codec", "bits", "kind"), [(gq.MXFP8(), 8, "normal"), (gq.Rotated(rotations=1), 1, "spiky")])
 def test_a_bias_is_found(codec: Codec, bits: int, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert not grade_codec(codec, bits)
-    assert f"rows that are {kind} come back" in capsys.readouterr().out
+    assert f"rows that are {kind} have a bias of" in capsys.readouterr().out
 
 
 def test_zeros_must_stay_zeros(capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,7 +92,7 @@ def test_zeros_must_stay_zeros(capsys: pytest.CaptureFixture[str]) -> None:
             out += 1
 
     assert not grade_codec(OneMore(), 8, rows=torch.ones(2, 8))
-    assert "a row of zeros comes back as something else" in capsys.readouterr().out
+    assert "a row of zeros is not decoded as zeros" in capsys.readouterr().out
 
 
 def _stochastic(row: torch.Tensor, bits: int, u: torch.Tensor) -> torch.Tensor:
@@ -116,7 +116,7 @@ def _greedy(beta: Sequence[float], columns: int, most: int) -> list[int]:
 def test_rounding_by_a_coin_is_right(bits: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert grade_rounding(_stochastic, bits=bits)
     said = capsys.readouterr().out
-    assert said.startswith("Right: on average rows come back as they were, with ")
+    assert said.startswith("Right: rows are decoded without bias, with ")
     assert [float(each) for each in re.findall(r"\d\.\d\d", said)] == pytest.approx([1.0, 1.0], abs=0.1)
 
 
@@ -124,8 +124,8 @@ def test_rounding_by_a_coin_is_right(bits: int, capsys: pytest.CaptureFixture[st
     ("wrong", "why"),
     [
         (lambda row, bits, u: _stochastic(row, bits, torch.full_like(u, 0.5)), "does not cancel"),
-        (lambda row, bits, u: _stochastic(row, bits, u) + 1, "0 to 3 can be said"),
-        (lambda row, bits, u: _stochastic(row, bits, u) + 0.5, "no whole numbers"),
+        (lambda row, bits, u: _stochastic(row, bits, u) + 1, "codes are 0 to 3"),
+        (lambda row, bits, u: _stochastic(row, bits, u) + 0.5, "no integers"),
         (lambda row, bits, u: _stochastic(row, bits, u)[:2], "no tensor of its shape, (128,): got (2,)"),
         (lambda row, bits, u: [0] * 128, "got list"),
         (lambda row, bits, u: ((row - row.min()) / (row.max() - row.min()) * 3 + u).floor(), "What does it divide by?"),
@@ -154,10 +154,10 @@ def test_the_next_bytes_go_where_they_take_most(capsys: pytest.CaptureFixture[st
     ("wrong", "why"),
     [
         (lambda beta, columns, most: [8] * len(beta), "Which rows can do with fewer bits?"),
-        (lambda beta, columns, most: [2] * len(beta), "times the variance of the best widths"),
-        (lambda beta, columns, most: [3] * len(beta), "a width of (2, 4, 8) for each of 60 rows"),
+        (lambda beta, columns, most: [2] * len(beta), "times the least variance possible"),
+        (lambda beta, columns, most: [3] * len(beta), "a bit-width of (2, 4, 8) for each of 60 rows"),
         (lambda beta, columns, most: [2], "got 1: [2]"),
-        (lambda beta, columns, most: _greedy(beta[::-1], columns, most), "rows that weigh a little differently have"),
+        (lambda beta, columns, most: _greedy(beta[::-1], columns, most), "rows of slightly different weights have"),
     ],
 )
 def test_other_widths_hear_why_not(wrong: Callable[..., Any], why: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,4 +180,4 @@ def test_a_missing_function_is_reported(capsys: pytest.CaptureFixture[str]) -> N
     assert not grade_rounding(None) and not grade_widths(None)
     assert capsys.readouterr().out.count("Put your function in place of None and run the cell again.") == 2
     assert not grade_widths(4)  # type: ignore[arg-type]
-    assert "a function is asked for, got 4." in capsys.readouterr().out
+    assert "the answer must be a function, got 4." in capsys.readouterr().out

@@ -39,7 +39,7 @@ def test_rows_are_drawn_beside_their_error_in_one_scale() -> None:
     assert [panel["z"] for panel in panels] == [before.tolist(), (before * 1.5).tolist(), (before * 0.5).tolist()]
     assert all(panel["y"] == ["4", "7"] and panel["coloraxis"] == "coloraxis" for panel in panels)
     assert bundle.figure.layout.coloraxis.cmin == -1 and bundle.figure.layout.coloraxis.cmax == 1
-    assert "2 rows in 2 bits arrive off by 50 % of their length" in bundle.figure.layout.meta["caption"]
+    assert "2 rows in 2 bits arrive with a relative error of 50 %" in bundle.figure.layout.meta["caption"]
     assert bundle.frame["error"].tolist() == pytest.approx([0.5**0.5] * 2, abs=1e-4)
     mixed = draw_rows(replace(message, bits=torch.tensor([2, 1])))
     assert "2 rows in 1 bit and 2 bits arrive" in mixed.figure.layout.meta["caption"]
@@ -59,7 +59,7 @@ def test_gains_are_thousandths_and_nothing_is_where_they_begin() -> None:
     bundle = draw_gains(pd.DataFrame(lines, columns=["seed", "exact", "loss", "gained"]))
     each, mean = bundle.figure.data
     assert list(each.y) == [2.0, 4.0] and list(mean.x) == ["forward 0"] and list(mean.y) == [3.0]
-    assert "(0.0400 where all is in codes)" in bundle.figure.layout.meta["caption"]
+    assert "(0.0400 with every point quantized)" in bundle.figure.layout.meta["caption"]
     assert bundle.frame.loc["forward 0"].tolist() == [3.0, pytest.approx(12.706, abs=0.01)]
 
 

@@ -30,7 +30,7 @@ def test_the_drawing_shows_owners_kinds_and_cut_edges(small) -> None:
 
 
 def test_another_graph_is_not_drawn() -> None:
-    with pytest.raises(ValueError, match="only the graph of ten nodes has places"):
+    with pytest.raises(ValueError, match="only the graph of ten nodes has fixed coordinates"):
         course.draw(gq.partition(gq.load("sbm:40,2,4"), gq.Random(), workers=2))
 
 

@@ -1,1 +1,1 @@
-"""Experiments of the course: one question a file."""
+"""Experiments of the course, one question per file."""

@@ -1,8 +1,8 @@
 """TANGO's products of codes: its bit rule (Eq. 4, Fig. 2b), the error of weight updates, and the toy graph of Fig. 1.
 
-``dW = X^T dY`` with both factors in codes (TANGO sections 3.2 and 3.4). The text of the paper names five edges of the
-toy graph, numbers them by target, and gives rows of some nodes; H' of v1 and v3 and the gradient at v3 are in the
-figure alone, so nothing here needs them. Letters: N rows, D features, C classes, E edges, K heads, F features a head.
+``dW = X^T dY`` with both factors in codes (TANGO sections 3.2 and 3.4). The text of the paper lists five edges of the
+toy graph, numbered by target, and rows of some nodes; H' of v1 and v3 and the gradient at v3 are only in the figure,
+so they are not used here. Letters: N rows, D features, C classes, E edges, K heads, F features per head.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ __all__ = [
 
 
 def first_layer_output(graph: Graph, *, hidden: int = 32, seed: int = 0) -> Tensor:
-    """Return what the first layer of an untrained GCN puts out, ``A X W``, float32 ``(N, hidden)``."""
+    """Return the output of the first layer of an untrained GCN, ``A X W``, float32 ``(N, hidden)``."""
     local = LocalGraph(graph)
     local.densify_features()
     assert isinstance(local.features, Tensor)
     weight = torch.empty(graph.num_features, hidden)
     nn.init.xavier_uniform_(weight, generator=torch.Generator().manual_seed(seed))
     local_pass = local.at(0, training=False)
-    return local_pass.aggregate(local.features @ weight).detach()
+    return local_pass.aggregate(local.features @ weight).detach()  # (N, D) -> (N, hidden)
 
 
 def error_by_width(
     x: Tensor, *, epsilons: Sequence[float] = (0.0, 0.0005, 0.005, 0.05, 0.5), bits: Sequence[int] = range(2, 9)
 ) -> DataFrame:
-    """Return the relative error of a matrix's codes, one scale a tensor, rounded by noise.
+    """Return the relative error of a matrix's codes, with one scale per tensor and stochastic rounding.
 
     Args:
         x: float32 ``(N, D)``.
         epsilons: ε of Eq. 4.
-        bits: widths of codes.
+        bits: bit-widths of the codes.
 
     Returns:
-        A row a width, a column an ε.
+        One row per bit-width, one column per ε.
 
     Example:
         >>> import torch
@@ -84,22 +84,22 @@ def error_by_width(
 def draw_bit_rule(
     frame: DataFrame, *, start: float | None = None, target: float = 0.3, dark: bool = False
 ) -> FigureData:
-    """Draw the error by width beside the target, with a slider over ε.
+    """Draw the error by bit-width together with the target, with a slider over ε.
 
     Args:
-        frame: of :func:`error_by_width`.
-        start: the ε that is drawn first; by default the paper's, or the first there is.
-        target: the error that is allowed.
+        frame: result of :func:`error_by_width`.
+        start: ε drawn first; by default the paper's, or the first of the frame.
+        target: largest allowed error.
 
     Raises:
-        ValueError: if ``start`` is not among the ε.
+        ValueError: if ``start`` is no ε of the frame.
     """
     known = frame.columns.tolist()
     start = (EPSILON if EPSILON in known else known[0]) if start is None else start
     if start not in known:
         raise ValueError(f"start must be one of the ε in the frame, {known}, got {start}")
     needed = {each: [width for width in frame.index if frame.loc[width, each] <= target] for each in known}
-    words = "; ".join(f"ε = {each:g}: {human_bits(min(w)) if w else 'no width'}" for each, w in needed.items())
+    words = "; ".join(f"ε = {each:g}: {human_bits(min(w)) if w else 'no bit-width'}" for each, w in needed.items())
     limit, error = f"target, {target:g}", "relative error, Eq. 4 (no unit)"
     figure = lines(frame, y={start: "first layer's output"}, y_axis={"title_text": error, "range": [0, 1]})
     figure = lines(
@@ -108,9 +108,9 @@ def draw_bit_rule(
         mode="lines",
         styles=STYLES[1:],
         figure=figure,
-        x_axis={"title_text": "bits of a code", "dtick": 1},
-        title="How many bits the first layer needs",
-        caption=f"Fewest bits whose error is at most {target:g}: {words}.",
+        x_axis={"title_text": "bits per element", "dtick": 1},
+        title="Error of the first layer by bit-width",
+        caption=f"Smallest bit-width with an error of at most {target:g}: {words}.",
         dark=dark,
         height=440,
     )
@@ -122,22 +122,22 @@ _LOOKS = {"stochastic": "blue solid circle", "nearest": "vermillion dash square"
 
 
 def update_error(graph: Graph, *, bits: int = 4, draws: int = 64, scale: str = "tensor", seed: int = 0) -> DataFrame:
-    """Return how far the mean of some weight gradients made of codes is from float32's, relative to its length.
+    """Return the relative error of the mean of weight gradients from quantized factors, compared with float32.
 
     The weight is that of a linear classifier on the features, at zero; its gradient is ``X^T (softmax - onehot) / N``.
 
     Args:
-        graph: with features and labels, one class a node.
-        bits: of the codes of X and dY.
-        draws: epochs, each with noise of its own.
-        scale: as for :class:`gnnqlab.compute.Int8Products`.
-        seed: of the noise.
+        graph: graph with features and labels, one class per node.
+        bits: bit-width of X and dY.
+        draws: number of epochs, each with independent noise.
+        scale: see :class:`gnnqlab.compute.Int8Products`.
+        seed: seed of the noise.
 
     Returns:
-        A row for 1, 2, 4, … draws, a column for each way to round.
+        One row for 1, 2, 4, … draws, one column per rounding rule.
 
     Raises:
-        ValueError: if there is nothing to draw.
+        ValueError: if there are no draws.
 
     Example:
         >>> from gnnqlab.graph import load
@@ -151,8 +151,8 @@ def update_error(graph: Graph, *, bits: int = 4, draws: int = 64, scale: str = "
         raise ValueError(f"draws must be at least 1, got {draws}")
     x = graph.features if isinstance(graph.features, Tensor) else graph.features.to_dense()
     classes = functional.one_hot(graph.labels, graph.num_classes).float()
-    gradient = (1 / graph.num_classes - classes) / graph.num_nodes
-    exact = x.t().double() @ gradient.double()
+    gradient = (1 / graph.num_classes - classes) / graph.num_nodes  # at zero weights softmax is 1 / C
+    exact = x.t().double() @ gradient.double()  # (D, N) x (N, C) -> (D, C)
     counts = [2**power for power in range(20) if 2**power <= draws]
     ids, table = torch.arange(graph.num_nodes), {}
     for rounding in _LOOKS:
@@ -168,7 +168,7 @@ def update_error(graph: Graph, *, bits: int = 4, draws: int = 64, scale: str = "
 
 
 def draw_update_error(frame: DataFrame, *, bits: int, dark: bool = False) -> FigureData:
-    """Draw :func:`update_error`, a line for each way to round.
+    """Draw :func:`update_error`, one line per rounding rule.
 
     Raises:
         ValueError: if there is no row.
@@ -182,7 +182,7 @@ def draw_update_error(frame: DataFrame, *, bits: int, dark: bool = False) -> Fig
         size=9,
         log="y",
         x_axis={"title_text": "epochs averaged", **value_ticks(frame.index)},
-        y_axis="error of the mean update (% of its length)",
+        y_axis="error of the mean update (% of its norm)",
         dark=dark,
         height=370,
         title=f"Error (%) of the mean weight update, {human_bits(bits)}",
@@ -191,12 +191,12 @@ def draw_update_error(frame: DataFrame, *, bits: int, dark: bool = False) -> Fig
 
 
 PROJECTED = {0: (0.59, 0.73, 0.51, -0.65), 2: (0.32, 0.41, 0.99, -0.52)}
-"""H' of v0, as printed, and of v2, solved from the printed H(l) of v3: two heads of two features."""
+"""H' of v0, as printed, and of v2, solved from the printed H(l) of v3: two heads with two features each."""
 A_SOURCE = ((0.91, 0.90), (0.42, 0.62))
 D_OF_3 = (0.20, 0.05)
-"""What the target v3 adds to the logits of its edges."""
+"""Contribution of the target v3 to the logits of its edges."""
 GRADIENT = {0: (0.54, 0.51, -0.26, -0.07), 2: (1.02, 1.06, 0.07, 0.56)}
-"""Of the output, at v0 and v2."""
+"""Gradient of the output, at v0 and v2."""
 
 PAPER: dict[str, tuple[str, tuple[float, ...]]] = {
     "S of v0": ("GEMM", (1.20, -0.19)),
@@ -207,11 +207,11 @@ PAPER: dict[str, tuple[str, tuple[float, ...]]] = {
     "H of v3": ("SPMM", (0.49, 0.61, 0.77, -0.58)),
     "∂H' of v1": ("SPMM, backward", (1.56, 1.57, -0.19, 0.49)),
 }
-"""Quantity -> the product that makes it, and its elements as section 2.1 prints them."""
+"""Quantity -> the product that computes it, and its elements as printed in section 2.1."""
 
 
 def toy_edges() -> Adjacency:
-    """The five edges e0 to e4 in the paper's order: v1 to v0, v3 to v1, v1 to v2, v0 and v2 to v3.
+    """Return the five edges e0 to e4 in the paper's order: v1 to v0, v3 to v1, v1 to v2, v0 and v2 to v3.
 
     Example:
         >>> toy_edges().indices.tolist()
@@ -222,10 +222,10 @@ def toy_edges() -> Adjacency:
 
 
 def toy_layer(products: EdgeProducts | None = None) -> dict[str, Tensor]:
-    """Return the quantities of :data:`PAPER`, made by products of codes, or in float32; the softmax is float32's.
+    """Compute the quantities of :data:`PAPER` by products of codes, or in float32; the softmax is always float32.
 
-    A negative logit counts as zero after the rectifier, as the paper writes it. Rows that the text does not tell are
-    zeros, and none of the quantities looks at them.
+    A negative logit becomes zero in the rectifier, as in the paper. Rows missing from the text are zeros; none of the
+    quantities uses them.
     """
     import torch
 
@@ -252,11 +252,11 @@ def toy_layer(products: EdgeProducts | None = None) -> dict[str, Tensor]:
 
 
 def toy_table(**settings: object) -> DataFrame:
-    """Return each quantity as the paper prints it, in float32, and in codes, and the most that codes are off.
+    """Return each quantity as printed in the paper, in float32 and in codes, and the largest error of the codes.
 
     Args:
-        **settings: of :class:`gnnqlab.compute.Int8Products`; by default one scale a tensor, rounded to nearest, since a
-            single draw of noise is no figure.
+        **settings: settings of :class:`gnnqlab.compute.Int8Products`; by default one scale per tensor and rounding to
+            nearest, because a single draw of noise is not representative.
     """
     import pandas as pd
 
@@ -266,9 +266,9 @@ def toy_table(**settings: object) -> DataFrame:
     rows = {
         name: {
             "product": product,
-            "paper": _told(printed),
-            "float32 here": _told(exact[name].tolist()),
-            "codes here": _told(codes[name].tolist()),
+            "paper": _joined(printed),
+            "float32 here": _joined(exact[name].tolist()),
+            "codes here": _joined(codes[name].tolist()),
             "codes off by": round(float((codes[name] - exact[name]).abs().max()), 4),
         }
         for name, (product, printed) in PAPER.items()
@@ -280,5 +280,5 @@ def _rows(known: Mapping[int, tuple[float, ...]]) -> Tensor:
     return torch.tensor([known.get(node, (0.0,) * 4) for node in range(4)])
 
 
-def _told(elements: object) -> str:
+def _joined(elements: object) -> str:
     return ", ".join(f"{each:.2f}" for each in elements)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Codecs over a training: errors of each codec by epoch, and the code that each row chooses."""
+"""Codecs over a training: errors of each codec by epoch, and the code chosen for each row."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def rows_by_epoch(
     system: System | None = None,
     seed: int = 0,
 ) -> Iterator[tuple[int, dict[Rows, Tensor]]]:
-    """Yield each epoch with what workers would send in it, as `trained_rows` returns it.
+    """Yield each epoch with the rows that workers would send in it, as returned by `trained_rows`.
 
     Args:
-        epochs: numbers of epochs trained before, rising from 0 on.
-        workers: how many send.
-        most: rows of each kind of message that are drawn.
-        system: its partitioner is used; METIS by default.
-        seed: of weights and draws.
+        epochs: numbers of epochs trained before, ascending, at least 0.
+        workers: number of workers.
+        most: largest number of rows sampled of each kind of message.
+        system: system whose partitioner is used; METIS by default.
+        seed: seed of weights and samples.
 
     Raises:
-        ValueError: if epochs do not rise.
+        ValueError: if epochs are not ascending.
 
     Example:
         >>> from dataclasses import replace
@@ -78,23 +78,23 @@ def codecs_over_epochs(
     system: System | None = None,
     seed: int = 0,
 ) -> DataFrame:
-    """Train exactly, and at some epochs send the rows that would travel next through each codec.
+    """Train with float32 messages, and at some epochs encode the rows to be sent next with each codec.
 
     Args:
         codecs: name -> codec.
-        model: a GCN of 3 layers and 64 columns by default.
-        epochs: after how many the rows are taken, rising.
-        rows: of each kind of message.
-        draws: messages, each with noise of its own.
-        system: its partitioner is used; METIS by default.
+        model: settings of the model; by default a GCN of 3 layers and 64 columns.
+        epochs: numbers of epochs trained before the rows are taken, ascending.
+        rows: largest number of rows of each kind of message.
+        draws: number of messages, each with independent noise.
+        system: system whose partitioner is used; METIS by default.
 
     Returns:
-        A line an epoch, direction, layer, width and codec: ``row_bytes`` (of one row, its parameters included),
-        ``squared`` (mean ``|x' - x|^2 / |x|^2``) and ``bias`` (norm of the mean error over that of the rows), as
-        :func:`gnnqlab.simulation.codec_error.codec_error` has them. A width that a codec has not got has no line.
+        One line per epoch, direction, layer, bit-width and codec: ``row_bytes`` (one row with its quantization
+        parameters), ``squared`` (mean ``|x' - x|^2 / |x|^2``) and ``bias`` (norm of the mean error over that of the
+        rows), as in :func:`gnnqlab.simulation.codec_error.codec_error`. Bit-widths that a codec lacks have no line.
 
     Raises:
-        ValueError: if epochs do not rise.
+        ValueError: if epochs are not ascending.
 
     Example:
         >>> from dataclasses import replace
@@ -136,27 +136,27 @@ def codes_chosen(
     system: System | None = None,
     seed: int = 0,
 ) -> DataFrame:
-    """Train exactly, and at some epochs ask the rows that would travel next which code errs less on each.
+    """Train with float32 messages, and at some epochs find the code with less error for each row to be sent next.
 
     The choice is that of :class:`gnnqlab.message.codecs.least_variance.LeastVariance`: codes between the row's ends
-    leave ``S^2 sum f (1 - f)`` of it (AdaQP, Wan et al., MLSys 2023, proof of Theorem 1), rotated ones a share of
-    ``|x|^2`` (EDEN, Vargaftik et al., ICML 2022). Both are expected errors, known before a row is encoded; no noise is
+    have the expected squared error ``S^2 sum f (1 - f)`` (AdaQP, Wan et al., MLSys 2023, proof of Theorem 1), rotated
+    ones a share of ``|x|^2`` (EDEN, Vargaftik et al., ICML 2022). Both are known before a row is encoded; no noise is
     drawn.
 
     Args:
-        model: a GCN of 3 layers and 64 columns by default.
-        epochs: after how many the rows are taken, rising.
-        bits: widths to ask about, of 1, 2 and 4.
-        rows: of each kind of message that are drawn; rows of zeros are not.
-        system: its partitioner is used; METIS by default.
+        model: settings of the model; by default a GCN of 3 layers and 64 columns.
+        epochs: numbers of epochs trained before the rows are taken, ascending.
+        bits: bit-widths to compare, of 1, 2 and 4.
+        rows: largest number of rows sampled of each kind of message, without rows of zeros.
+        system: system whose partitioner is used; METIS by default.
 
     Returns:
-        A line an epoch, direction, layer, width and row: ``peak``, its range over its root mean square; ``ratio``, the
-        squared error between its ends over the rotated one's; ``rotated``, which is true where the ratio is above 1
-        (of rows shorter than 20 columns above a factor for sure), and of constant rows, which are exact in both.
+        One line per epoch, direction, layer, bit-width and row: ``peak``, its range over its root mean square;
+        ``ratio``, the squared error between its ends over that of rotation; ``rotated``, True if the ratio is above 1
+        (for rows of fewer than 20 columns, above a safety factor) and for constant rows, which are exact in both.
 
     Raises:
-        ValueError: if epochs do not rise, or a width is none of 1, 2 and 4.
+        ValueError: if epochs are not ascending, or a bit-width is none of 1, 2 and 4.
 
     Example:
         >>> from dataclasses import replace
@@ -178,6 +178,7 @@ def codes_chosen(
     for epoch, sent in rows_by_epoch(graph, shape, epochs, workers=workers, most=rows, system=system, seed=seed):
         for place, matrix in sent.items():
             count, columns = matrix.shape
+            # Per row: root errors between its ends for each bit-width, its norm (3) and its range (4).
             noted = torch.empty(count, NOTED)
             row_errors(matrix, torch.arange(count), noted)
             peak = noted[:, 4] / matrix.square().mean(1).sqrt()

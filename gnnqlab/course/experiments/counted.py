@@ -1,7 +1,8 @@
-"""Float32 products that count what a training pass has to do, and tell the epoch's clock sums from products.
+"""Float32 products that count the work of a training pass, and time dense products as a phase of their own.
 
-Without them the phases ``central`` and ``marginal`` hold the products that run between sums (``train/loop/phase_timer.py``).
-With them those two hold sums alone, beside the small change around them, and ``products`` holds every dense product.
+Without them the phases ``central`` and ``marginal`` include the products between aggregations
+(``train/loop/phase_timer.py``). With them these phases are aggregations with minor overhead, and ``products`` is the time of
+all dense products.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass
 class Work:
-    """What one training pass of a worker does, forward and backward: how often each."""
+    """Work of one training pass of a worker, forward and backward: number of times per operation."""
 
     products: Counter[Product] = field(default_factory=Counter)
     sums: Counter[NeighbourSum] = field(default_factory=Counter)
@@ -38,23 +39,23 @@ class Work:
 
     @property
     def flops(self) -> int:
-        """Of all dense products."""
+        """Floating point operations of all dense products."""
         return sum(times * each.flops for each, times in self.products.items())
 
     @property
     def sum_bytes(self) -> int:
-        """Compulsory bytes of all neighbour sums."""
+        """Compulsory bytes of all aggregations."""
         return sum(times * each.bytes for each, times in self.sums.items())
 
 
 def count(trainer: Trainer) -> Work:
-    """Let a worker's trainer count its next training pass; return where it does.
+    """Make a worker's trainer count its next training pass; return the object that it fills.
 
     Args:
-        trainer: of :func:`gnnqlab.train.loop.trainer.worker_trainer`, before its first epoch.
+        trainer: result of :func:`gnnqlab.train.loop.trainer.worker_trainer`, before its first epoch.
 
     Raises:
-        ValueError: if its products are not those of float32, whose work this counts.
+        ValueError: if its products are not float32 products.
     """
     exchange = trainer.graph.exchange
     if exchange.products.exact is not exchange.products:
@@ -67,10 +68,10 @@ def count(trainer: Trainer) -> Work:
 
 
 class CountedProducts(PlainProducts):
-    """The products of `PlainProducts`, each in the phase of the clock that is its own, and counted in the first pass.
+    """Products of `PlainProducts`, timed in their own phase, and counted in the first training pass.
 
-    Every pass does the same, so that only one has to be counted. Attention is refused: what it must move is more than
-    a sum, and is not written down here.
+    All passes do the same work, so one is counted. Attention is not supported: its compulsory traffic exceeds that of
+    an aggregation and has no formula here.
     """
 
     def __init__(self, clock: PassClock) -> None:
@@ -148,14 +149,14 @@ class CountedProducts(PlainProducts):
         return both
 
     def attend_rows(self, *operands: Any, **settings: Any) -> tuple[Tensor, Tensor]:
-        raise ValueError("the work of attention is not counted, got a model that attends; choose one that sums")
+        raise ValueError("the work of attention is not counted, got a model with attention; choose one without")
 
     def _in(self, phase: str, run: Callable[..., T], *operands: Any, **settings: Any) -> T:
-        around = self._clock.enter(phase)
+        outer = self._clock.enter(phase)
         try:
             return run(*operands, **settings)
         finally:
-            self._clock.enter(around)
+            self._clock.enter(outer)
 
     def _count_product(self, a: Tensor, b: Tensor, transposed: str) -> None:
         if not self._counting:
@@ -166,7 +167,7 @@ class CountedProducts(PlainProducts):
             self.work.products[product] += 1
 
     def _count_linear(self, x: Tensor, weight: Tensor) -> None:
-        """``x W``, and what autograd makes of it: ``x^T dY``, and ``dY W^T`` where the rows learn."""
+        """Count ``x W`` and the products of its backward pass: ``x^T dY``, and ``dY W^T`` if ``x`` needs a gradient."""
         if self._counting and torch.is_grad_enabled():
             (rows, inner), columns = x.shape, weight.shape[1]
             self._count_product(x, weight, "")
@@ -179,7 +180,7 @@ class CountedProducts(PlainProducts):
         if first == last:
             return
         spans = self._spans.setdefault(matrix, {})
-        if rows not in spans:
+        if rows not in spans:  # unique() is slow, and every pass uses the same spans
             start, stop = matrix.indptr[[first, last]].tolist()
             spans[rows] = stop - start, matrix.indices[start:stop].unique().numel()
         edges, used = spans[rows]
@@ -190,7 +191,8 @@ class CountedProducts(PlainProducts):
     def _count_pass(self, rows: tuple[Tensor, ...], *outs: Tensor) -> None:
         if not self._counting:
             return
-        written = sum(out.numel() for out in outs)
-        self.work.passes[RowPass(read=sum(each.numel() for each in rows), written=written)] += 1
+        num_elements = sum(out.numel() for out in outs)
+        self.work.passes[RowPass(read=sum(each.numel() for each in rows), written=num_elements)] += 1
+        # The backward pass reads the gradient of the output and writes that of each input that needs one.
         if learnt := sum(each.numel() for each in rows if each.requires_grad):
-            self.work.passes[RowPass(read=written, written=learnt)] += 1
+            self.work.passes[RowPass(read=num_elements, written=learnt)] += 1

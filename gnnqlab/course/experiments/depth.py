@@ -38,26 +38,26 @@ def depth_error(
     repeats: int = 2,
     seed: int = 0,
 ) -> DataFrame:
-    """Return by how much quantized messages change a model's output and its gradient, at its first weights.
+    """Return the relative error of a model's output and gradient under quantized messages, at its initial weights.
 
-    ``||z - z_exact|| / ||z_exact||`` over all nodes, z the logits, and the same for the gradient of all weights; the
-    root of the mean square over ``repeats`` draws of noise. The workers are threads with the shards, exchanges and
-    codecs of real ones; no dropout.
+    ``||z - z_exact|| / ||z_exact||`` over all nodes, z the logits, and the same for the gradient of all weights: root
+    mean square over ``repeats`` draws of noise. The workers are threads with the shards, exchanges and codecs of
+    launched runs; no dropout.
 
     Args:
-        parts: who owns what.
-        models: names.
-        depths: layers, or hops where a hop has no weights.
-        bits: of every message, forward and backward; 32 for float32.
-        hidden: width.
-        repeats: draws of noise.
-        seed: of weights and noise.
+        parts: the partition.
+        models: names of models.
+        depths: numbers of layers, or of propagation steps in models without weights there.
+        bits: bit-width of every message, forward and backward; 32 for float32.
+        hidden: hidden size.
+        repeats: number of draws of noise.
+        seed: seed of weights and noise.
 
     Returns:
-        One line each model and depth: ``output (%)`` and ``gradient (%)``.
+        One line per model and depth: ``output (%)`` and ``gradient (%)``.
 
     Raises:
-        ValueError: if a name, a depth or the bits are wrong.
+        ValueError: if a name, a depth or the bit-width is invalid.
 
     Example:
         >>> from gnnqlab import course
@@ -78,7 +78,7 @@ def depth_error(
             truth.gradients(0)
             gradient = truth.parameters.gradients
             squares = [0.0, 0.0]
-            for epoch in range(repeats):
+            for epoch in range(repeats):  # the weights do not change; another epoch number draws other noise
                 z = _logits(workers, [shard.owned for shard in workers.shards], parts.graph.num_nodes, epoch)
                 _, noisy = workers.gradients(epoch)
                 squares[0] += float((z - exact).norm() / exact.norm()) ** 2 / repeats
@@ -95,7 +95,7 @@ def _workers(parts: Parts, model: ModelSettings, bits: int, seed: int) -> Thread
 
 
 def _logits(trainers: Any, owned: Sequence[Tensor | None], num_nodes: int, epoch: int) -> Tensor:
-    """The logits of all nodes, from one trainer or from threaded workers."""
+    """Return the logits of all nodes ``(N, C)``, from a list of one trainer or from threaded workers."""
 
     def one(trainer: Any) -> Tensor:
         with torch.no_grad():
@@ -122,7 +122,7 @@ def train_models(
     """Train models in one process and on the workers of ``parts`` (threads here), without dropout.
 
     Returns:
-        By ``model``: ``one process: loss`` (the last epoch's) and test ``accuracy (%)``, and the same for every width.
+        By ``model``: ``one process: loss`` (last epoch) and test ``accuracy (%)``, and the same for every bit-width.
     """
     import pandas as pd
 
@@ -136,7 +136,7 @@ def train_models(
         for width in bits:
             workers = _workers(parts, model, width, seed)
             loss = [workers.step(epoch) for epoch in range(epochs)][-1]
-            # Evaluation exchanges exact rows, which is what one process has.
+            # Evaluation exchanges float32 rows, so one process with the same weights gives the same score.
             local.parameters.values.copy_(workers.trainers[0].parameters.values)
             scores = local.evaluate(epochs)
             label = f"{parts.workers} workers, {human_bits(width)}"
@@ -159,33 +159,33 @@ _LOOKS = {
 
 
 def draw_depth(table: DataFrame, *, bits: int = 2, dark: bool = False) -> FigureData:
-    """Draw `depth_error`: output left, gradient right, a line a model, one colour, dash and marker each."""
+    """Draw `depth_error`: output left, gradient right, one line per model."""
     rows = table.reset_index()
     depths = sorted(set(rows["depth"]))
-    error = {"title_text": "distance from exact messages (%)", "tickvals": [1, 2, 5, 10, 20, 50, 100, 200, 500]}
+    error = {"title_text": "relative error (%)", "tickvals": [1, 2, 5, 10, 20, 50, 100, 200, 500]}
     charts = {
         what: lines(
             rows, x="depth", y=f"{what} (%)", by="model", styles=_LOOKS, size=9, log="xy",
-            x_axis={"title_text": "layers or hops", "tickvals": depths}, y_axis=error,
+            x_axis={"title_text": "depth (layers)", "tickvals": depths}, y_axis=error,
         )
         for what in ("output", "gradient")
     }  # fmt: skip
-    title = f"Error (%) against depth, {human_bits(bits)}"
+    title = f"Relative error (%) by depth, {human_bits(bits)}"
     figure = panels(charts, gap=0.12, title=title, dark=dark, height=420, legend_below=True)
     return FigureData(figure, table.reset_index("depth"))
 
 
 def kinds_of_bytes(records: Mapping[str, DataFrame], traffic: Mapping[str, DataFrame]) -> DataFrame:
-    """Return the bytes of an epoch by what they are for, a line a run; the columns of SYLVIE's Table II.
+    """Return the bytes of an epoch by kind, one line per run; the columns of SYLVIE's Table II.
 
     Args:
-        records: ``run.records`` by label.
-        traffic: ``run.traffic`` by label.
+        records: label -> ``run.records``.
+        traffic: label -> ``run.traffic``.
 
     Returns:
-        ``embeddings`` and ``embedding gradients``: what all workers send each other about nodes, parameters included;
-        ``messages``, their sum; ``weight gradients``: what one worker gives to the sum; ``times``: messages by weight
-        gradients.
+        ``embeddings`` and ``embedding gradients``: bytes sent by all workers, with quantization parameters;
+        ``messages``, their sum; ``weight gradients``: bytes that one worker adds to the all-reduce; ``times``: messages
+        over weight gradients.
     """
     import pandas as pd
 
@@ -213,20 +213,20 @@ def draw_kinds(table: DataFrame, *, dark: bool = False) -> FigureData:
     most = float(table[kinds].max().max())
     words = "; ".join(
         f"{label}: {human_bytes(line['messages'])} of messages, {human_bytes(line['weight gradients'])} of weight "
-        f"gradients, {line['times']:.3g} times as much"
+        f"gradients, a ratio of {line['times']:.3g}"
         for label, line in table.iterrows()
     )
-    said = table.assign(**{f"{kind}, said": table[kind].map(human_bytes) for kind in kinds})
+    labelled = table.assign(**{f"{kind}, text": table[kind].map(human_bytes) for kind in kinds})
     figure = bars(
-        said,
+        labelled,
         y=kinds,
         styles=["blue", "sky /", "orange x"],
-        text={kind: f"{kind}, said" for kind in kinds},
-        hover="%{text} an epoch",
-        x_axis="model: layers, kind, width",
-        y_axis={"title_text": "sent an epoch", "range": [0, 1.12 * most], **byte_ticks(most)},
+        text={kind: f"{kind}, text" for kind in kinds},
+        hover="%{text} per epoch",
+        x_axis="model: layers, name, hidden size",
+        y_axis={"title_text": "sent per epoch", "range": [0, 1.12 * most], **byte_ticks(most)},
         title="Messages and weight gradients",
-        caption=f"Bytes of an epoch: {words}.",
+        caption=f"Bytes per epoch: {words}.",
         dark=dark,
         height=380,
     )

@@ -1,6 +1,6 @@
-"""What the differences in `gnnqlab.course.errata` do, measured: one small seeded function each, kept once run.
+"""Measured effects of the differences in `gnnqlab.course.errata`: one small seeded function each, with cached results.
 
-Rows are N(0, 1) unless said otherwise; "step" is the width S of a quantization step.
+Rows are N(0, 1) unless stated otherwise; "step" is the scale S, the size of a quantization step.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ __all__ = ["MEASUREMENTS", "Effect", "decoded_errors", "in_standard_errors", "me
 
 @dataclass(frozen=True)
 class Effect:
-    """What was measured, in words and numbers."""
+    """Measured effect of an erratum, in words and numbers."""
 
     text: str
     figures: dict[str, float]
 
 
 _WORKERS, _GROUPS, _ROWS = 4, 10, 100
-"""Of the messages whose bit-widths are assigned without θ (AQ-22)."""
+"""Number of workers, groups per message and rows per group where bit-widths are assigned without θ (AQ-22)."""
 MEASUREMENTS: dict[str, Callable[[], Effect]] = {}
-"""Id -> function; each computes its effect at the first call."""
+"""Id -> function; each computes its effect in the first call."""
 
 
 def measures(name: str) -> Callable[[Callable[[], Effect]], Callable[[], Effect]]:
-    """Return a decorator: what it is put on measures the effect of an erratum."""
+    """Return a decorator that registers a function as the measurement of an erratum and caches its result."""
 
     def register(function: Callable[[], Effect]) -> Callable[[], Effect]:
         MEASUREMENTS[name] = cache(function)
@@ -79,16 +79,16 @@ def squared_sum_for_sum_of_squares() -> Effect:
         "sum_with_truth": _rank_correlation(by_sum, seen["true_weight"]),
     }
     return Effect(
-        f"on a power-law graph their ranks correlate {figures['rank_correlation']:.2f} with GCN's α, "
+        f"on a power-law graph the rank correlation of the two is {figures['rank_correlation']:.2f} with GCN's α, "
         f"{figures['rank_correlation_mean']:.2f} with GraphSAGE's; with a message's true weight at a GCN's "
-        f"first weights Σα² {figures['squares_with_truth']:.2f}, (Σα)² {figures['sum_with_truth']:.2f}",
+        f"initial weights it is {figures['squares_with_truth']:.2f} for Σα², {figures['sum_with_truth']:.2f} for (Σα)²",
         figures,
     )
 
 
 @measures("AQ-2")
 def parameters_cut_after_encoding() -> Effect:
-    """Decode with bf16 parameters codes that were computed with float32 ones; the expected error is known exactly."""
+    """Decode codes of float32 parameters with bfloat16 ones; the expected error is known exactly."""
     rows_KD = _normal(2000, 256)
     figures: dict[str, float] = {}
     for bits in (8, 4, 2, 1):
@@ -97,28 +97,28 @@ def parameters_cut_after_encoding() -> Effect:
         cut_scale_K1, cut_low_K1 = scale_K1.bfloat16().float(), low_K1.bfloat16().float()
         expected_code_KD = (rows_KD - low_K1) / scale_K1
         bias_KD = expected_code_KD * cut_scale_K1 + cut_low_K1 - rows_KD
-        variance = decoded_moments(rows_KD, bits).exact.sum()
+        variance = decoded_moments(rows_KD, bits).exact.sum()  # of unbiased codes: E||error||² = variance + bias²
         figures[f"bias_{bits}"] = float((bias_KD / scale_K1).abs().mean())
         figures[f"worst_{bits}"] = float((bias_KD / scale_K1).abs().max())
         figures[f"mse_ratio_{bits}"] = float(1 + bias_KD.double().square().sum() / variance)
     figures["ours_in_standard_errors"] = _bias_of_codec("bfloat16", bits=8)
     figures["cut_in_standard_errors"] = _bias_of_codec("bfloat16-after", bits=8)
     return Effect(
-        f"at 8 bits mean |bias| {figures['bias_8']:.2f} step, worst {figures['worst_8']:.2f}, squared error "
-        f"{figures['mse_ratio_8']:.2f}×; 4 bits {figures['bias_4']:.3f} step; 2 bits {figures['bias_2']:.4f}; "
-        f"1 bit {figures['bias_1']:.4f}. The mean of 200 decodings is {figures['cut_in_standard_errors']:.1f} standard "
-        f"errors off with as_released=True, {figures['ours_in_standard_errors']:.2f} with ours",
+        f"at 8 bits mean |bias| {figures['bias_8']:.2f} steps, worst {figures['worst_8']:.2f}, squared error "
+        f"{figures['mse_ratio_8']:.2f}×; 4 bits {figures['bias_4']:.3f} steps; 2 bits {figures['bias_2']:.4f}; "
+        f"1 bit {figures['bias_1']:.4f}. The mean of 200 decodings is off by {figures['cut_in_standard_errors']:.1f} "
+        f"standard errors with as_released=True, {figures['ours_in_standard_errors']:.2f} with ours",
         figures,
     )
 
 
 def _bias_of_codec(parameters: str, *, bits: int) -> float:
-    """Distance of the mean decoded row from the row, in standard errors, for a type of the parameters."""
+    """Return the bias of decoded rows in standard errors, for a type of scale and zero-point."""
     return in_standard_errors(decoded_errors(_normal(32, 64, seed=1), bits, parameters))
 
 
 def decoded_errors(rows_KD: Tensor, bits: int, parameters: str, repeats: int = 200) -> Tensor:
-    """Return what the decoded rows are off by in as many messages of fresh noise, float64 ``(repeats, K, D)``."""
+    """Return the errors of decoded rows in ``repeats`` messages of independent noise, float64 ``(repeats, K, D)``."""
     numbers_K = torch.arange(len(rows_KD))
     codec = Stochastic(parameters=parameters)
     layout = codec.layout(bits, *rows_KD.shape)
@@ -132,26 +132,26 @@ def decoded_errors(rows_KD: Tensor, bits: int, parameters: str, repeats: int = 2
 
 
 def in_standard_errors(errors: Tensor) -> float:
-    """Return the size of the mean error over that of its standard error; 1 is chance."""
+    """Return the norm of the mean error over that of its standard error; about 1 if unbiased."""
     return float(errors.mean(0).norm() / (errors.var(0).sum() / len(errors)).sqrt())
 
 
 @measures("AQ-3")
 def no_clamp() -> Effect:
-    """Count the uniform numbers of 24 bits for which floor(h + u) of a row's largest value leaves 8 bits."""
+    """Count the 24-bit uniform numbers u for which floor(h + u) of a row's largest value exceeds 8 bits."""
     rows_KD = _normal(2000, 256)
     low_K, top_K = rows_KD.amin(1), rows_KD.amax(1)
     steps_K = (top_K - low_K) / ((top_K - low_K) / 255)
-    window = 4096
+    window = 4096  # only u close to 1 can overflow
     u_U = 1 - torch.arange(window, dtype=torch.float32) / 2**24
     spilled = sum(int((torch.floor(part[:, None] + u_U) > 255).sum()) for part in steps_K.split(250))
     rate = spilled / (len(steps_K) * 2**24)
-    return Effect(f"one row in {1 / rate:,.0f} spills at 8 bits (floor in float32, u of 24 bits)", {"rate": rate})
+    return Effect(f"one row in {1 / rate:,.0f} overflows at 8 bits (floor in float32, u of 24 bits)", {"rate": rate})
 
 
 @measures("AQ-4")
 def constant_rows() -> Effect:
-    """Quantize ReLU rows, some of them dead, by the formula as it stands, and by our codec."""
+    """Quantize ReLU rows, some of them all zero, by the plain formula and by our codec."""
     rows_KD = torch.relu(_normal(400, 32))
     rows_KD[::10] = 0.0
     low_K1, top_K1 = rows_KD.amin(1, keepdim=True), rows_KD.amax(1, keepdim=True)
@@ -167,7 +167,7 @@ def constant_rows() -> Effect:
         "our_error": float((out_KD[::10] - rows_KD[::10]).abs().max()),
     }
     return Effect(
-        f"{figures['nan_rows']:.0%} of rows become NaN where {figures['dead_rows']:.0%} are dead; ours err by "
+        f"{figures['nan_rows']:.0%} of rows become NaN if {figures['dead_rows']:.0%} are all zero; our error is "
         f"{figures['our_error']:g} there",
         figures,
     )
@@ -175,7 +175,7 @@ def constant_rows() -> Effect:
 
 @measures("AQ-14")
 def product_term() -> Effect:
-    """Theorem 3 with the product term as printed, over the same as derived, for the layer it matters most to."""
+    """Compare Theorem 3 with the product term as printed and as derived, in the layer with the largest effect."""
     figures = {}
     for bits in (1, 2, 8):
         frame = _small_check(bits, smooth=False, repeats=2)
@@ -189,7 +189,7 @@ def product_term() -> Effect:
 
 @measures("AQ-15")
 def average_called_variance() -> Effect:
-    """Exact variance over D S²/6, for normal rows and for rows after ReLU."""
+    """Compute the exact variance over D S²/6, for normal rows and for rows after ReLU."""
     figures = {}
     for kind, rows_KD in (("normal", _normal(2000, 256)), ("relu", torch.relu(_normal(2000, 256)))):
         for bits in (1, 2, 4, 8):
@@ -202,7 +202,7 @@ def average_called_variance() -> Effect:
 
 @measures("AQ-17")
 def shared_messages() -> Effect:
-    """First-order noise that messages bring into a weight gradient: as Eq. 25 adds it up, and as it is."""
+    """Compare the first-order noise of messages in a weight gradient with the sum of Eq. 25."""
     seen = _power_law_pass()
     ratio = float(seen["shared_noise"].sum() / seen["separate_noise"].sum())
     return Effect(
@@ -212,7 +212,7 @@ def shared_messages() -> Effect:
 
 @measures("AQ-18")
 def activations_left_out() -> Effect:
-    """Measured gradient variance over Theorem 3's bound, with ReLU and with GELU in its place."""
+    """Measure the gradient variance over Theorem 3's bound, with ReLU and with GELU."""
     figures = {}
     for bits in (2, 8):
         for name, smooth in (("relu", False), ("gelu", True)):
@@ -226,14 +226,14 @@ def activations_left_out() -> Effect:
 
 @measures("AQ-19")
 def biased_gradient() -> Effect:
-    """Distance of the mean gradient from the exact one; about one standard error if there is no bias."""
+    """Measure the distance of the mean gradient from the exact one; about one standard error if there is no bias."""
     figures = {}
     for name, smooth in (("relu", False), ("gelu", True)):
         whole = _small_check(8, smooth=smooth).iloc[-1]
         figures[name] = float(whole["bias"] / whole["standard_error"])
         figures[f"{name}_relative"] = float(whole["bias"] / whole["norm"])
     return Effect(
-        f"at 8 bits the mean of 32 gradients lies {figures['relu']:.1f} standard errors off with ReLU "
+        f"at 8 bits the mean of 32 gradients is off by {figures['relu']:.1f} standard errors with ReLU "
         f"({figures['relu_relative']:.2%} of the gradient), {figures['gelu']:.1f} with GELU",
         figures,
     )
@@ -241,26 +241,27 @@ def biased_gradient() -> Effect:
 
 @dataclass(frozen=True)
 class WithoutRates:
-    """What the slides' widths come to at the true rates, over what Eq. 12's do."""
+    """Cost of the slides' bit-widths at the true rates, over the cost of Eq. 12's bit-widths."""
 
     objective: float
-    """Normalised, λ = 1/2."""
+    """Normalized objective, λ = 1/2."""
     seconds: float
-    """Of the exchange."""
+    """Seconds of the exchange."""
 
 
 def without_rates(slower: float) -> WithoutRates:
-    """Assign widths to messages of lognormal β in ring rounds of four workers, with θ of the links and without.
+    """Assign bit-widths to messages of lognormal β in ring rounds of four workers, with θ of the links and without.
 
     Args:
-        slower: what worker 0 takes for a byte, over what the others take; at least 1.
+        slower: seconds per byte of worker 0 over those of the others; at least 1.
 
     Example:
-        >>> alike, slow = without_rates(1.0), without_rates(10.0)
-        >>> round(alike.objective, 2), slow.objective > 1.05
+        >>> equal, slow = without_rates(1.0), without_rates(10.0)
+        >>> round(equal.objective, 2), slow.objective > 1.05
         (1.0, True)
     """
     paper = _problem(slower)
+    # Solve with θ = 1 everywhere, as the slides do, but evaluate the choice at the true rates.
     slides = replace(paper, theta_s_per_byte=np.ones_like(paper.theta_s_per_byte))
     choice, best = paper.choice(solve(slides).widths), solve(paper)
     objective = paper.objective(paper.variance(choice), paper.seconds(choice))
@@ -281,18 +282,18 @@ def _problem(slower: float) -> Problem:
 
 @measures("AQ-22")
 def theta_left_out() -> Effect:
-    """Assign widths with the slides' constraint, where all links are alike and where one is slow."""
-    alike, slow = without_rates(1.0), without_rates(10.0)
+    """Assign bit-widths with the slides' constraint, with equal links and with a slow one."""
+    equal, slow = without_rates(1.0), without_rates(10.0)
     return Effect(
-        f"where one of four workers sends at a tenth of the others' rate, an exchange takes {slow.seconds:.2f}× as "
-        f"long and Eq. 12 is {slow.objective:.2f}× its least value; {alike.objective:.2f}× with equal rates",
-        {"alike": alike.objective, "slow": slow.objective, "slow_seconds": slow.seconds},
+        f"if one of four workers sends at a tenth of the others' rate, an exchange takes {slow.seconds:.2f}× as "
+        f"long and Eq. 12 is {slow.objective:.2f}× its least value; {equal.objective:.2f}× with equal rates",
+        {"alike": equal.objective, "slow": slow.objective, "slow_seconds": slow.seconds},
     )
 
 
 @cache
 def _small_check(bits: int, *, smooth: bool, repeats: int = 32) -> DataFrame:
-    """Theorem 3 on a small graph, two workers."""
+    """Check Theorem 3 on a small graph with two workers."""
     shape = ModelSettings(name="gcn", layers=2, hidden=32, norm="none")
     graph = sbm(200, 4, 8, features=16)
     return gradient_variance(graph, _quantized(bits), shape, workers=2, repeats=repeats, smooth=smooth)
@@ -304,7 +305,7 @@ def _quantized(bits: int) -> System:
 
 @cache
 def _power_law_pass() -> dict[str, Tensor]:
-    """What layer 0 of a GCN makes of each message of a power-law graph, four workers; one entry a halo row."""
+    """Return weights and noise of each halo row in layer 0 of a GCN, on a power-law graph with four workers."""
     from gnnqlab.nn.models.registry import ModelSettings
     from gnnqlab.simulation.gradient_trace import traced_workers
     from gnnqlab.systems.system import make_system
@@ -325,10 +326,12 @@ def _power_law_pass() -> dict[str, Tensor]:
         gradient = layer.output_gradient
         assert gradient is not None
         alpha = shard.alpha(layer.alpha)
+        # Edges whose source is a halo node: receiving row, halo column, aggregation weight α.
         row = torch.repeat_interleave(torch.arange(shard.num_owned), shard.indptr.diff())
         remote = shard.indices >= shard.num_owned
         column, alpha, row = shard.indices[remote].long() - shard.num_owned, alpha[remote], row[remote]
         halo = (shard.num_owned, shard.num_owned + shard.num_halo)
+        # ||Σ_v α δ_v||² per halo row: the transposed aggregation of the output gradient. (owned, hidden) -> (halo,)
         true_weight = (
             spmm(trace.graph.adjacency(layer.alpha), gradient, rows=halo, transposed=True).double().square().sum(1)
         )
@@ -357,7 +360,7 @@ def _ranges(graph: Graph, nodes: Tensor) -> Tensor:
 
 
 def _rank_correlation(a: Tensor, b: Tensor) -> float:
-    """Spearman's."""
+    """Return Spearman's rank correlation."""
     import pandas as pd
 
     return float(pd.Series(a.numpy()).rank().corr(pd.Series(b.numpy()).rank()))

@@ -1,4 +1,4 @@
-"""Measured effects of slips in SYLVIE, CDFGNN and TANGO: more of ``MEASUREMENTS``."""
+"""Measured effects of errata in SYLVIE, CDFGNN and TANGO: more entries of ``MEASUREMENTS``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["MEASUREMENTS"]
 
 @measures("SY-1")
 def sign_of_the_descent_rate() -> Effect:
-    """Run SYLVIE's rule for 60 epochs of a loss that falls ever more slowly, with either sign."""
+    """Run SYLVIE's rule for 60 epochs on a loss that falls more and more slowly, with either sign."""
     losses = [0.2 + 0.9**epoch for epoch in range(61)]
     seconds = [1.0] * len(losses)
     figures = {
@@ -35,19 +35,19 @@ def sign_of_the_descent_rate() -> Effect:
         for name, printed in (("written", True), ("descent", False))
     }
     return Effect(
-        f"while the loss levels off the rule as written ends at {human_bits(figures['written'])}, with the other "
-        f"sign at {figures['descent']:.0f}; the prose wants more bits",
+        f"on a loss that levels off the rule as written ends at {human_bits(figures['written'])}, with the other "
+        f"sign at {figures['descent']:.0f}; the prose requires more bits",
         figures,
     )
 
 
 @measures("SY-2")
 def mask_without_thresholds() -> Effect:
-    """Mean width of rows on the smallest base, importance evenly spread, by thresholds."""
+    """Compute the mean bit-width for the smallest base and uniform importance, by thresholds."""
     p = torch.arange(4096) / 4096
     figures = {name: float(by_importance(p, 1, (1, 2, 4, 8), each).double().mean()) for name, each in MASKS.items()}
     return Effect(
-        f"on base 1, importance evenly spread, halves give {figures['halves']:.2f} bits a row, quarters "
+        f"with base 1 and uniform importance, halves give {figures['halves']:.2f} bits per element, quarters "
         f"{figures['quarters']:.2f}; Table XII implies {BITS_XII}",
         figures,
     )
@@ -55,13 +55,13 @@ def mask_without_thresholds() -> Effect:
 
 @measures("SY-3")
 def tables_of_two_readings() -> Effect:
-    """Decide by each reading on a loss that levels off smoothly, and hold that against Tables X, XI and XII."""
+    """Apply each reading to a loss that levels off smoothly, and compare the result with Tables X, XI and XII."""
     table = readings([0.2 + 0.97**epoch for epoch in range(1000)], torch.arange(4096) / 4096)
     most = int(table[["X", "XI", "XII"]].sum(axis=1).max())
     text, printed = table.loc[("text", "halves")], table.loc[("printed", "quarters")]
     figures = {"most": float(most), "text_bits": float(text["bits"]), "printed_bits": float(printed["bits"])}
     return Effect(
-        f"on a loss that levels off for 1000 epochs the text with halves sends {text['bits']:.2f} bits a row, "
+        f"on a loss that levels off for 1000 epochs the text with halves sends {text['bits']:.2f} bits per element, "
         f"the formula with quarters {printed['bits']:.2f} (Table XII: {BITS_XII}); of Tables X, XI and XII no reading "
         f"reproduces more than {most}",
         figures,
@@ -70,7 +70,7 @@ def tables_of_two_readings() -> Effect:
 
 @measures("CD-1")
 def one_code_too_many() -> Effect:
-    """The code of a row's largest value when a step is range / 2^B."""
+    """Compute the code of a row's largest value when a step is range / 2^B."""
     rows_KD = _normal(200, 64)
     range_K = rows_KD.amax(1) - rows_KD.amin(1)
     top = {bits: float(torch.round(range_K / (range_K / 2**bits)).max()) for bits in (4, 8)}
@@ -83,10 +83,10 @@ def one_code_too_many() -> Effect:
 
 @measures("CD-7")
 def homes_of_nodes() -> Effect:
-    """Outer connections saved on 2 x 4 workers, with and without homes."""
+    """Measure the inter-host connections saved on 2 x 4 workers, with and without homes."""
     figures = saved_by_homes()
     return Effect(
-        f"of a worker's outer connections {100 * figures['copies']:.0f} % are saved as printed, "
+        f"of a worker's inter-host connections {100 * figures['copies']:.0f} % are saved as printed, "
         f"{100 * figures['home']:.0f} % with homes",
         figures,
     )
@@ -94,7 +94,7 @@ def homes_of_nodes() -> Effect:
 
 @measures("SY-7")
 def mean_error_of_a_sum() -> Effect:
-    """Sum errors of d neighbours' rows in 1 bit with weights 1/d, over and over; hold the sums' mean against zero."""
+    """Average the 1-bit errors of d neighbours' rows in many draws, and compare the mean over draws with zero."""
     figures: dict[str, float] = {}
     for degree in (4, 64):
         rows_KD = torch.randn(degree, 32, generator=torch.Generator().manual_seed(degree))
@@ -102,8 +102,8 @@ def mean_error_of_a_sum() -> Effect:
         figures[f"size_{degree}"] = float(sums_ED.square().mean().sqrt())
         figures[f"mean_{degree}"] = in_standard_errors(sums_ED)
     return Effect(
-        f"of 4 and of 64 neighbours in 1 bit the sum's mean error is {figures['mean_4']:.2f} and "
-        f"{figures['mean_64']:.2f} of its standard error (chance gives 1); its size falls from "
+        f"with 4 and 64 neighbours in 1 bit the sum's mean error is {figures['mean_4']:.2f} and "
+        f"{figures['mean_64']:.2f} of its standard error (1 if unbiased); its size falls from "
         f"{figures['size_4']:.2f} to {figures['size_64']:.2f}",
         figures,
     )
@@ -117,50 +117,50 @@ def _linear(rows: torch.Tensor, bits: int) -> torch.Tensor:
 
 @measures("CD-2")
 def undecoded_cache() -> Effect:
-    """Send 4-bit deltas of a drifting row, once with the sender keeping what receivers decode, once its own value.
+    """Send 4-bit deltas of a drifting row, with a sender that caches the decoded value, and one that caches its own.
 
-    In figures, the error of replicas in steps after 100 deltas (CDFGNN Alg. 2 with Eqs. 22, 23).
+    The figures are errors of replicas in steps after 100 deltas (CDFGNN Alg. 2 with Eqs. 22, 23).
     """
     figures = {}
     for name, keeps_decoded in (("own", False), ("decoded", True)):
         generator = torch.Generator().manual_seed(0)
-        value, kept, replica = (torch.zeros(64) for _ in range(3))
+        value, cached, replica = (torch.zeros(64) for _ in range(3))
         for _ in range(100):
             value = value + torch.randn(64, generator=generator)
-            delta = value - kept
+            delta = value - cached
             step = (delta.amax() - delta.amin()) / 15
             sent = torch.round((delta - delta.amin()) / step) * step + delta.amin()
             replica = replica + sent
-            kept = replica.clone() if keeps_decoded else value
+            cached = replica.clone() if keeps_decoded else value
         figures[name] = float((replica - value).square().mean().sqrt() / step)
     return Effect(
-        f"after 100 deltas of 4 bits replicas are {figures['own']:.1f} steps off if the sender keeps its own value, "
-        f"{figures['decoded']:.2f} if it keeps the decoded one",
+        f"after 100 deltas of 4 bits replicas are {figures['own']:.1f} steps off if the sender caches its own value, "
+        f"{figures['decoded']:.2f} if it caches the decoded one",
         figures,
     )
 
 
 @measures("CD-4")
 def totals_for_differences() -> Effect:
-    """Send a total that moves by a twentieth an epoch in 4 bits: whole, as Algorithm 2 does, or as a difference."""
+    """Send a total that changes by 0.05 per epoch in 4 bits: whole, as in Algorithm 2, or as a difference."""
     figures = {}
     for name, differences in (("totals", False), ("differences", True)):
         generator = torch.Generator().manual_seed(0)
-        total, held, squares = torch.randn(64, generator=generator), torch.zeros(64), 0.0
+        total, cached, squares = torch.randn(64, generator=generator), torch.zeros(64), 0.0
         for epoch in range(60):
             total = total + 0.05 * torch.randn(64, generator=generator)
-            held = held + _linear(total - held, 4) if differences else _linear(total, 4)
-            squares += float((held - total).square().mean()) if epoch >= 10 else 0.0
+            cached = cached + _linear(total - cached, 4) if differences else _linear(total, 4)
+            squares += float((cached - total).square().mean()) if epoch >= 10 else 0.0
         figures[name] = (squares / 50) ** 0.5
     return Effect(
-        f"a total that moves by 0.05 an epoch is {figures['totals']:.4f} off when it is quantized whole in 4 bits, "
-        f"{figures['differences']:.4f} when its difference is",
+        f"a total that changes by 0.05 per epoch has an error of {figures['totals']:.4f} if it is quantized whole in "
+        f"4 bits, {figures['differences']:.4f} if its difference is",
         figures,
     )
 
 
 def _descent(step: float, steps: int, error: float) -> tuple[float, list[float]]:
-    """Walk down w²/2 with an error of the gradient that opposes it; return the mean of the squares, and the errors."""
+    """Descend w²/2 with a gradient error opposed to the gradient; return the mean squared gradient, and the errors."""
     w, squares, errors = 1.0, 0.0, []
     for _ in range(steps):
         delta = -min(error, w)
@@ -172,7 +172,7 @@ def _descent(step: float, steps: int, error: float) -> tuple[float, list[float]]
 
 @measures("CD-5")
 def dropped_cross_term() -> Effect:
-    """Hold both readings of the bound against a descent whose error opposes the gradient; climb with W + η∇."""
+    """Compare both readings of the bound with a descent whose error opposes the gradient; ascend with W + η∇."""
     mean, errors = _descent(0.01, 10_000, 0.5)
     bounds = {
         reading: cache_bound(loss_gap=0.5, step=0.01, curvature=1.0, errors=errors, reading=reading).total
@@ -180,7 +180,7 @@ def dropped_cross_term() -> Effect:
     }
     climbed = 0.5 * (1.0 * 1.01**100) ** 2
     return Effect(
-        f"on w²/2 with |Δ| = 0.5 the mean of ||∇L||² is {mean:.3f}; the bound as printed says {bounds['printed']:.3f}, "
+        f"on w²/2 with |Δ| = 0.5 the mean of ||∇L||² is {mean:.3f}; the bound as printed is {bounds['printed']:.3f}, "
         f"with the term {bounds['kept']:.3f}; and W + η∇ leads from a loss of 0.5 to {climbed:.2f} in 100 steps",
         {"mean": mean, "climbed": climbed, **bounds},
     )
@@ -188,12 +188,12 @@ def dropped_cross_term() -> Effect:
 
 @measures("CD-6")
 def error_that_stays() -> Effect:
-    """Let N grow with η = 1 / √N while the error stays: the mean of ||∇L||² goes to Δ², not to zero."""
+    """Increase N with η = 1 / √N at a constant error: the mean of ||∇L||² converges to Δ², not to zero."""
     figures = {f"steps_{steps}": _descent(steps**-0.5, steps, 0.5)[0] for steps in (100, 10_000, 1_000_000)}
     first, second, third = figures.values()
     return Effect(
         f"with |Δ| = 0.5 and η = 1/√N the mean of ||∇L||² is {first:.3f}, {second:.3f} and {third:.3f} for N = 10², "
-        "10⁴ and 10⁶: it goes to Δ² = 0.25",
+        "10⁴ and 10⁶: it converges to Δ² = 0.25",
         figures,
     )
 
@@ -204,7 +204,7 @@ def _normal(*shape: int, seed: int = 0) -> Tensor:
 
 @measures("TG-4")
 def half_a_code_too_many() -> Effect:
-    """Scale tensors by ``max / (2^(B-1) - 1/2)``, as Eqs. 1 and 3 go together, and round them by noise."""
+    """Scale tensors by ``max / (2^(B-1) - 1/2)``, as Eqs. 1 and 3 imply together, and round them stochastically."""
     tensors = _normal(400, 4096, seed=0)
     noise = torch.rand(tensors.shape, generator=torch.Generator().manual_seed(1))
     scaled = tensors / (tensors.abs().amax(1, keepdim=True) / 127.5)
@@ -213,16 +213,17 @@ def half_a_code_too_many() -> Effect:
     error = float(((x - rounded) / (x + rounded + 0.0005)).abs())
     return Effect(
         f"at 8 bits the largest element of {outside:.0%} of tensors leaves [-127, 127]; Eq. 4 gives {error:.1f} for "
-        f"x = {x.item():g} rounded to 0, and says that it lies in [0, 1]",
+        f"x = {x.item():g} rounded to 0, but should lie in [0, 1]",
         {"outside": outside, "error": error},
     )
 
 
 @measures("TG-5")
 def logits_on_codes() -> Effect:
-    """Attend in float32, to codes with exact logits, and to codes with halves of logits rounded; a scale a tensor.
+    """Compare attention over codes with float32, with float32 logits and with quantized halves of logits.
 
-    Halves are N(0, 2^2), as trained ones come to be; errors are of the norm of all sums.
+    There is one scale per tensor. Halves are N(0, 2^2), similar to trained ones; errors are relative to the norm of the
+    output.
     """
     nodes, heads, features, degree = 2000, 4, 16, 10
     indices = torch.randint(nodes, (nodes * degree,), generator=torch.Generator().manual_seed(2)).int()
@@ -236,8 +237,8 @@ def logits_on_codes() -> Effect:
             attended = products.attend(adjacency, z, *vectors)
             figures[f"{name}_{bits}"] = float((attended - truth).norm() / truth.norm())
     words = "; ".join(
-        f"at {human_bits(bits)} sums of attention are {figures[f'exact_{bits}']:.2%} off with exact logits, "
-        f"{figures[f'codes_{bits}']:.2%} with rounded halves"
+        f"at {human_bits(bits)} the output of attention is {figures[f'exact_{bits}']:.2%} off with float32 logits, "
+        f"{figures[f'codes_{bits}']:.2%} with quantized halves"
         for bits in (8, 4)
     )
-    return Effect(f"with a scale a tensor, {words}", figures)
+    return Effect(f"with one scale per tensor, {words}", figures)

@@ -1,4 +1,4 @@
-"""Connections within hosts and between them: by partition, by γ (CDFGNN Eq. 24, Table 3), and in forecasts."""
+"""Connections within and between hosts: by partition, by γ (CDFGNN Eq. 24, Table 3), and in forecasts."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ __all__ = [
 def connections_by_gamma(
     graph: Graph, gammas: Sequence[float] = (0.0, 0.05, 0.1, 0.2, 0.4), *, hosts: int = 2, per_host: int = 2
 ) -> DataFrame:
-    """Cut a graph once for each γ; return a line each.
+    """Partition a graph once for each γ.
 
     Args:
         graph: any graph.
         gammas: weights of the hosts in Eq. 24, in [0, 1]; 0 is plain EBV.
-        hosts: how many there are.
-        per_host: workers on each.
+        hosts: number of hosts.
+        per_host: workers on each host.
 
     Returns:
-        By ``γ``: rows that cross workers in one synchronisation, ``inner`` within a host and ``outer`` between hosts;
-        ``replication``, copies a node; ``edge imbalance``, the largest share of the edges over the mean.
+        One line per ``γ``: rows sent in one synchronization, ``inner`` within a host and ``outer`` between hosts;
+        ``replication``, replicas per node; ``edge imbalance``, the largest share of the edges over the mean.
 
     Example:
         >>> import gnnqlab as gq
@@ -55,12 +55,12 @@ def connections_by_gamma(
 
 
 def saved_by_homes() -> dict[str, float]:
-    """Return the share of a worker's outer connections that γ = 0.1 saves by CDFGNN Eq. 24, by rule.
+    """Return the share of a worker's inter-host connections that γ = 0.1 saves in CDFGNN Eq. 24, by rule.
 
-    A power-law graph on 2 x 4 workers; masters are chosen alike with and without γ.
+    The graph is a power-law graph on 2 x 4 workers; masters are chosen by the same rule with and without γ.
 
     Returns:
-        ``copies``: the equation as printed; ``home``: the host where most of a node's edges lay before counts too.
+        ``copies``: the equation as printed; ``home``: the host of most of a node's edges in the pass before counts too.
 
     Example:
         >>> saved = saved_by_homes()
@@ -77,9 +77,9 @@ def saved_by_homes() -> dict[str, float]:
 
 
 def connection_table(several: Mapping[str, Parts]) -> DataFrame:
-    """Return the columns of CDFGNN's Table 3, a line for each partition.
+    """Return the columns of CDFGNN's Table 3, one line per partition.
 
-    ``inner`` and ``outer``: rows that one worker sends within its host and to others, at most; ``RF``: rows held per
+    ``inner`` and ``outer``: most rows that one worker sends within its host and to other hosts; ``RF``: replicas per
     node of the graph; ``edge imbalance``: most edges of a worker over the mean.
 
     Args:
@@ -109,9 +109,9 @@ def connection_table(several: Mapping[str, Parts]) -> DataFrame:
 
 
 def draw_connections(several: Mapping[str, Parts], *, dark: bool = False) -> FigureData:
-    """Draw inner and outer connections of the busiest worker, a pair of bars for each partition."""
+    """Draw inner and outer connections of the busiest worker, one pair of bars per partition."""
     table = connection_table(several)
-    said = "; ".join(
+    words = "; ".join(
         f"{name} {line['inner']:,.0f} inner, {line['outer']:,.0f} outer" for name, line in table.iterrows()
     )
     title = "Connections within and between hosts"
@@ -119,9 +119,9 @@ def draw_connections(several: Mapping[str, Parts], *, dark: bool = False) -> Fig
         table,
         y={"inner": ("inner connections", "sky"), "outer": ("outer connections", "vermillion /")},
         horizontal=True,
-        x_axis="rows that the busiest worker sends in one synchronisation",
+        x_axis="rows that the busiest worker sends in one synchronization",
         title=title,
-        caption=f"{title}: {said}.",
+        caption=f"{title}: {words}.",
         dark=dark,
         height=200 + 45 * len(table),
     )
@@ -132,10 +132,10 @@ _LOOKS = {"inner": ("within hosts", "sky solid circle"), "outer": ("between host
 
 
 def draw_by_gamma(table: DataFrame, *, dark: bool = False) -> FigureData:
-    """Draw rows within hosts and between them over γ, each beside what plain EBV (the first line) has.
+    """Draw rows sent within and between hosts over γ; plain EBV is γ = 0.
 
     Args:
-        table: of ``measure.connections_by_gamma``.
+        table: result of :func:`connections_by_gamma`.
 
     Raises:
         ValueError: if there is no line.
@@ -148,8 +148,8 @@ def draw_by_gamma(table: DataFrame, *, dark: bool = False) -> FigureData:
         zero="y",
         size=9,
         x_axis="γ, weight of the hosts in Eq. 24",
-        y_axis="rows in a synchronisation",
-        title="What γ moves from slow links to fast ones",
+        y_axis="rows per synchronization",
+        title="Rows on slow and fast links over γ",
         dark=dark,
         height=380,
     )
@@ -157,7 +157,7 @@ def draw_by_gamma(table: DataFrame, *, dark: bool = False) -> FigureData:
 
 
 def tier_table(forecasts: Mapping[str, Forecast]) -> DataFrame:
-    """Return bytes and seconds of an epoch by tier, a line for each system and tier, as forecasts have them."""
+    """Return predicted bytes and seconds of an epoch, one line per system and tier of the network."""
     import pandas as pd
 
     return pd.concat({name: forecast.by_tier() for name, forecast in forecasts.items()}, names=["system"])

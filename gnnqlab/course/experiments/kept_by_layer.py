@@ -1,7 +1,7 @@
-"""Tensors saved for backward by each layer, and seconds of computing them again.
+"""Tensors saved for backward by each layer, and seconds of recomputing them.
 
-An observer records each tensor that is saved, with the layer and the step at which the pass over the graph is. Tensors
-that are still alive at the end of the forward pass count as saved; of a recomputed tensor its inputs count.
+An observer records each saved tensor with the current layer and operation. Tensors that are alive at the end of the
+forward pass count as saved; for a recomputed tensor its inputs count.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "kept_by_layer", "kept_of_pass", "remade_seconds"]
 
 KINDS = ("rows", "sums", "norms", "masks", "attention", "loss", "others")
-"""What a tensor is kept for: rows that weights were multiplied with, for the weights' gradients; sums over neighbours,
-for the same; rows in front of a norm, with their mean and deviation; signs of activations without a norm, and what
-dropout leaves; projected rows, logits and softmax of attention, with other workers' rows; the loss; anything else."""
+"""Kinds of saved tensors: inputs of products with weights, for the weights' gradients; aggregations, for the same;
+inputs of norms, with mean and deviation; signs of activations without a norm, and outputs of dropout; projected rows,
+logits and softmax of attention, with halo rows; the loss; anything else."""
 
 _KIND_OF = {
     "linear": "rows",
@@ -57,24 +57,24 @@ _KIND_OF = {
 def kept_by_layer(
     graph: Graph, shape: ModelSettings, keep: str = "all", *, workers: int = 1, compute: Compute | None = None
 ) -> dict[tuple[int, str], int]:
-    """Return the bytes that a training pass of Vanilla keeps for its backward pass, by layer and kind.
+    """Return the bytes that a training pass of Vanilla saves for backward, by layer and kind.
 
-    A layer is a convolution and what follows it up to the next one; without convolutions a look at neighbours is, with
-    what is in front of the first one and behind the last one. Each memory counts once, for whoever kept it first.
-    Weights, features and the graph are left out: they are there anyway.
+    A layer is a convolution with everything up to the next one; in models without convolutions, an aggregation, with
+    everything before the first and after the last. Each storage counts once, for the operation that saved it first.
+    Weights, features and the graph do not count: they exist in any case.
 
     Args:
-        graph: whose nodes are trained on.
-        shape: a model's settings.
+        graph: the graph to train on.
+        shape: settings of the model.
         keep: ``TrainSettings.keep_for_backward``.
-        workers: threads of this process; of several the one that keeps the most is told of.
+        workers: threads of this process; with several, the result is that of the worker that saves the most.
         compute: precision of the products; by default float32.
 
     Returns:
-        ``(layer, kind)`` -> bytes, float32 rows being four bytes an element; nothing where nothing is kept.
+        ``(layer, kind)`` -> bytes (four per element of a float32 row), without entries of zero bytes.
 
     Raises:
-        ValueError: if a setting is wrong.
+        ValueError: if a setting is invalid.
 
     Example:
         >>> from gnnqlab.graph.generate import sbm
@@ -97,7 +97,7 @@ def kept_by_layer(
 
 
 def kept_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str], int]:
-    """Return the same of one trainer's next forward pass; all workers of a graph call it at once."""
+    """Return the same for a trainer's next forward pass; all workers of a graph must call it at the same time."""
     keep = trainer.settings.keep_for_backward
     watch = _SavedTensors(
         [trainer.graph.ids, *(tensor for tensors in persistent_tensors(trainer).values() for tensor in tensors)]
@@ -105,7 +105,7 @@ def kept_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str], int]
     with ExitStack() as stack:
         remakes: RecomputeContext | None = None
         if keep == "all":
-            stack.enter_context(torch.autograd.graph.saved_tensors_hooks(watch.saved, lambda kept: kept))
+            stack.enter_context(torch.autograd.graph.saved_tensors_hooks(watch.saved, lambda saved: saved))
         else:
             remakes = stack.enter_context(RecomputeContext(keep, watch.note))
         stack.enter_context(watch.layers(trainer.model))
@@ -115,12 +115,12 @@ def kept_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str], int]
             loss = trainer.objective.loss(logits)
     del logits, graph, remakes
     found = watch.there()
-    del loss  # held it all until now
+    del loss  # its graph holds the saved tensors, so it must live until they are counted
     return found
 
 
 class _SavedTensors(Observer):
-    """Record the tensors that autograd saves while the operations of a pass run."""
+    """Observer of the tensors that autograd saves during the operations of a pass."""
 
     def __init__(self, persistent_tensors: Iterable[Tensor]) -> None:
         self._standing = [tensor.untyped_storage() for tensor in persistent_tensors]
@@ -131,12 +131,13 @@ class _SavedTensors(Observer):
         self._aggregations = 0
 
     def saved(self, tensor: Tensor) -> Tensor:
-        """Note what autograd keeps, as a hook that packs saved tensors."""
+        """Record a tensor that autograd saves; used as pack hook of ``saved_tensors_hooks``."""
         self.note(tensor)
         return tensor.detach()
 
     def note(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
+        # An id may be reused by a new storage, so compare the live object behind the weak reference as well.
         earlier = self._noted.get(id(storage))
         if id(storage) in self._known or (earlier is not None and earlier[0]() is storage):
             return
@@ -152,14 +153,14 @@ class _SavedTensors(Observer):
         kind = _KIND_OF[event.operation]
         if event.operation in ("activate", "activate_both"):
             kind = "norms" if len(event.inputs) > 1 else "masks"
-        if event.operation == "activate":  # may write over its rows
+        if event.operation == "activate":  # may overwrite its input in place
             self._sums.pop(id(event.inputs[0].untyped_storage()), None)
         self._kinds.append(kind)
         self._aggregations = event.layer + (event.operation == "attend")
 
     def on_operation_ended(self, event: OperationEnded) -> None:
         self._kinds.pop()
-        if event.operation == "prepare":  # an aggregation keeps rows of these, all else that it keeps are sums
+        if event.operation == "prepare":  # what an aggregation saves is this output ("rows"), or sums
             self._rows = id(event.output[0].untyped_storage())
             self._aggregations = event.layer + 1
         if event.operation == "aggregate":
@@ -174,7 +175,7 @@ class _SavedTensors(Observer):
 
     @contextmanager
     def layers(self, model: nn.Module) -> Iterator[None]:
-        """Learn which of a model's layers is running, where it has a list of them."""
+        """Track the running layer of a model that has a list of layers."""
         hooks = []
         for several in model.modules():
             for index, layer in enumerate(several if isinstance(several, nn.ModuleList) else ()):
@@ -190,7 +191,7 @@ class _SavedTensors(Observer):
         self._inside = index
 
     def there(self) -> dict[tuple[int, str], int]:
-        """Return the bytes by layer and kind of what was noted and is still there."""
+        """Return the bytes of recorded storages that are still alive, by layer and kind."""
         found: dict[tuple[int, str], int] = {}
         for noted, layer, kind in self._noted.values():
             storage = noted()
@@ -200,18 +201,18 @@ class _SavedTensors(Observer):
 
 
 def remade_seconds(graph: Graph, shape: ModelSettings, *, epochs: int = 5) -> dict[str, list[float]]:
-    """Return the seconds of each epoch of one process by ``keep_for_backward``, in the order of ``KEEPS``.
+    """Return the seconds of each epoch in one process by ``keep_for_backward``, in the order of ``KEEPS``.
 
-    Trainings take turns, an epoch each, so that what else the machine does is seen by all; a first epoch, which also
-    sets things up, is left out. They learn the same to the bit.
+    The trainings alternate epoch by epoch, so that other load on the machine affects all; the first epoch of each,
+    which includes set-up, is excluded. Their weights are bit-identical.
 
     Args:
-        graph: whose nodes are trained on.
-        shape: a model's settings.
-        epochs: of each, at least 1.
+        graph: the graph to train on.
+        shape: settings of the model.
+        epochs: measured epochs of each training, at least 1.
 
     Raises:
-        ValueError: if there are no epochs.
+        ValueError: if ``epochs`` is below 1.
 
     Example:
         >>> from gnnqlab.graph.generate import sbm

@@ -1,4 +1,4 @@
-"""Bytes that a training pass holds: saved for backward by purpose, and live matrices."""
+"""Memory of a training pass: bytes saved for backward by purpose, and live matrices."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ PURPOSES = {
     "norms": ("LayerNormBackward", "NativeLayerNormBackward0", "_NodewiseBackward"),
     "activations": ("RectifierBackward", "ReluBackward0"),
 }
-"""Purpose -> the nodes of autograd's graph that keep for it; what others keep is ``others``."""
+"""Purpose -> names of the autograd nodes that save tensors for it; tensors of other nodes are ``others``."""
 
 
 def by_purpose(graph: Graph, shape: ModelSettings, products: Products) -> dict[str, int]:
-    """Return the bytes that one training pass of a model keeps, each storage once, of the first purpose that has it.
+    """Return the bytes that one training pass of a model saves for backward; each storage counts for its first purpose.
 
-    Parameters, raw features and the indices of the graph are left out: they are there anyway.
+    Parameters, raw features and the indices of the graph do not count: they exist in any case.
     """
     model = build_model(shape, graph.num_features, graph.num_classes, seed=0)
     local = LocalGraph(graph, products=products)
@@ -52,34 +52,34 @@ def by_purpose(graph: Graph, shape: ModelSettings, products: Products) -> dict[s
 
 
 def kept_of(loss: Tensor, held: list[Tensor]) -> dict[str, int]:
-    """Return the bytes by purpose that autograd keeps behind a loss, but for the storages of ``held``."""
-    known = {tensor.untyped_storage().data_ptr() for tensor in held}
+    """Return the bytes by purpose that the autograd graph of a loss saves, without the storages of ``held``."""
+    pointers = {tensor.untyped_storage().data_ptr() for tensor in held}
     found = dict.fromkeys((*PURPOSES, "others"), 0)
     for node in _nodes(loss.grad_fn):
         purpose = next((each for each, names in PURPOSES.items() if node.name() in names), "others")
         for tensor in _tensors(node):
             storage = tensor.untyped_storage()
-            if storage.nbytes() and storage.data_ptr() not in known:
-                known.add(storage.data_ptr())
+            if storage.nbytes() and storage.data_ptr() not in pointers:
+                pointers.add(storage.data_ptr())
                 found[purpose] += storage.nbytes()
     return found
 
 
 def _nodes(root: Any) -> Iterator[Any]:
-    """All nodes behind one, nearest first."""
-    waiting, seen = [root], {root}
+    """Yield all nodes of an autograd graph, breadth first."""
+    waiting, visited = [root], {root}
     for node in waiting:
         yield node
         for following, _ in node.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
+            if following is not None and following not in visited:
+                visited.add(following)
                 waiting.append(following)
 
 
 def _tensors(node: Any) -> Iterator[Tensor]:
-    kept = list(getattr(node, "saved_tensors", ()))
-    kept += [getattr(node, name) for name in dir(node) if name.startswith("_saved_")]
-    for each in kept:
+    saved = list(getattr(node, "saved_tensors", ()))  # of custom functions
+    saved += [getattr(node, name) for name in dir(node) if name.startswith("_saved_")]  # of built-in ones
+    for each in saved:
         for tensor in each if isinstance(each, (list, tuple)) else (each,):
             if isinstance(tensor, torch.Tensor):
                 yield tensor
@@ -88,20 +88,20 @@ def _tensors(node: Any) -> Iterator[Tensor]:
 def live_matrices(
     graph: Graph, shape: ModelSettings, keep: str = "all", *, workers: int = 1, compute: Compute | None = None
 ) -> float:
-    """Return the live bytes at the peak of an epoch of Vanilla in units of a float32 matrix of nodes × hidden.
+    """Return the live bytes at the peak of an epoch of Vanilla, in units of a float32 matrix of nodes × hidden.
 
-    Not counted: weights, adjacency, features and labels, which are there before. The unit is of a worker's own nodes;
-    halo rows and messages count as parts of it. Of several workers it is the worst.
+    Weights, adjacency, features and labels do not count, as they exist before. The unit is for a worker's own nodes;
+    halo rows and messages count as fractions of it. With several workers the result is the largest.
 
     Args:
-        graph: its features should be as wide as ``hidden``: sums of the first layer are as wide as these.
-        shape: a model's settings.
+        graph: its number of features should be ``hidden``, because aggregations of the first layer have that dimension.
+        shape: settings of the model.
         keep: ``TrainSettings.keep_for_backward``.
         workers: threads of this process.
         compute: precision of the products; by default float32.
 
     Raises:
-        ValueError: if a setting is wrong.
+        ValueError: if a setting is invalid.
 
     Example:
         >>> from gnnqlab.graph.generate import sbm
@@ -126,8 +126,9 @@ def live_matrices(
 
 
 def live_of(trainer: Trainer, hidden: int) -> float:
-    """Return the same of the next pass of one trainer; weights do not move."""
+    """Return the same for the next pass of one trainer, without a weight update."""
     stack, ledger = counting(trainer)
+    # Subtract what exists before the pass, so that only tensors of the pass count.
     before = sum(ledger.live[purpose] for purpose in ("weights", "adjacency", "rows"))
     with stack:
         trainer.gradients(1)

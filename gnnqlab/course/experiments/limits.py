@@ -1,9 +1,10 @@
-"""Limits of an epoch: rates of the machine, the least time of each part, and both in a chart.
+"""Limits of an epoch (roofline): rates of the machine, the least time of each part, and a chart of both.
 
-A part's limit is the least time of its own work on this machine: compulsory bytes of neighbour sums at the rate of a
-plain read of as many, floating point operations at the rate of the framework's product of the same shape, passes over
-rows and the codec at that of memcpy, messages at the rate of the link. A part below its limit was hidden: messages
-under central rows. Products of sparse features are sums of weights' rows, and stand among neighbour sums.
+The limit of a part is the least time of its work on this machine: compulsory bytes of aggregations at the rate of a
+plain read of the same size, floating point operations at the rate of the framework's product of the same shape,
+row-wise passes and the codec at the rate of memcpy, messages at the rate of the link. A part can be below its limit if
+it was hidden, as messages behind the computation of central nodes. Products of sparse features are sums of rows of the
+weights, and count as aggregations.
 """
 
 from __future__ import annotations
@@ -40,21 +41,21 @@ __all__ = [
 ]  # fmt: skip
 
 _LEAST_S = 0.01
-"""Seconds in which a rate is measured at least."""
+"""Least total seconds of the repeats of a rate."""
 
 
 @dataclass
 class Rates:
-    """Measured rates, one for each size or shape, each measured when it is first asked for.
+    """Measured rates, one per size or shape, each measured on first use.
 
-    A rate is the best of some repeats in a row, short ones as many as fit into `_LEAST_S`: what else runs on the
-    machine slows them down and speeds none up. What fits into a cache is read from there.
+    A rate is the best of consecutive repeats, as many as needed to fill `_LEAST_S`, because other load on the machine
+    only slows them down. Data that fits into a CPU cache is read from there.
     """
 
     repeats: int = 7
-    """At least."""
+    """Least number of repeats."""
     timer: Callable[[], float] = time.perf_counter
-    """Seconds; that of the clock by which what stands beside these rates was measured."""
+    """PhaseTimer, in seconds; the same as for the measurements that are compared with these rates."""
     _known: dict[tuple[str, object], float] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -62,7 +63,7 @@ class Rates:
             raise ValueError(f"repeats must be at least 1, got {self.repeats}")
 
     def read_bytes_per_s(self, num_bytes: int) -> float:
-        """Return the rate of a plain read (a sum of float32) of so many bytes."""
+        """Return the rate of a plain read (a sum of float32) of ``num_bytes``."""
 
         def prepare() -> Callable[[], object]:
             x = torch.ones(_values(num_bytes))
@@ -71,7 +72,7 @@ class Rates:
         return num_bytes / self._best(("read", num_bytes), prepare)
 
     def copied_bytes_per_s(self, num_bytes: int) -> float:
-        """Return the rate of a memcpy of so many bytes: each is read once and written once, and counted once."""
+        """Return the rate of a memcpy of ``num_bytes``: each byte is read and written, and counts once."""
 
         def prepare() -> Callable[[], object]:
             x = torch.ones(_values(num_bytes))
@@ -81,10 +82,11 @@ class Rates:
         return num_bytes / self._best(("copy", num_bytes), prepare)
 
     def flops_per_s(self, product: Product) -> float:
-        """Return the rate of the framework's own float32 product of this shape, into memory that is there."""
+        """Return the rate of PyTorch's float32 product of this shape, into a preallocated output."""
 
         def prepare() -> Callable[[], object]:
             a, b = torch.ones(product.rows, product.inner), torch.ones(product.inner, product.columns)
+            # A transposed operand is a view with column-major memory, as in the product of the training pass.
             a = a.t().contiguous().t() if product.transposed == "a" else a
             b = b.t().contiguous().t() if product.transposed == "b" else b
             out = torch.empty(product.rows, product.columns)
@@ -95,7 +97,7 @@ class Rates:
     def _best(self, key: tuple[str, object], prepare: Callable[[], Callable[[], object]]) -> float:
         if key not in self._known:
             run = prepare()
-            run()
+            run()  # warm up: allocate, fill caches
             seconds: list[float] = []
             while len(seconds) < self.repeats or sum(seconds) < _LEAST_S:
                 begun = self.timer()
@@ -116,21 +118,21 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "codec": ("encode", "decode"),
     "wire": ("wait", "reduce"),
 }
-"""Parts that have a limit -> phases of the clock, of an epoch whose products are counted ones."""
+"""Part with a limit -> phases of the clock, in an epoch with counted products."""
 OTHER, EPOCH = "other", "epoch"
-"""What is left, which has no limit, and the whole."""
+"""Rows of the rest, which has no limit, and of the whole epoch."""
 _WIRE = "wire"
 _SETTLING = 2
-"""First epochs, which also set things up."""
+"""Number of first epochs that are excluded, because they include set-up."""
 
 
 def least_s(work: Work, rates: Rates, *, coded: Mapping[int, int] | None = None) -> dict[str, float]:
-    """Return the least seconds of an epoch's parts but the wire; 0 of what there is nothing of.
+    """Return the least seconds of an epoch's parts without the wire; 0 for parts without work.
 
     Args:
-        work: of one training pass.
-        rates: of the process that trains.
-        coded: bytes of float32 rows that are encoded or decoded at once, and how often so many are.
+        work: work of one training pass.
+        rates: rates of the process that trains.
+        coded: bytes of float32 rows encoded or decoded in one call -> number of such calls.
     """
     sums = sum(times * each.bytes / rates.read_bytes_per_s(each.bytes) for each, times in work.sums.items())
     products = sum(times * each.flops / rates.flops_per_s(each) for each, times in work.products.items())
@@ -141,7 +143,7 @@ def least_s(work: Work, rates: Rates, *, coded: Mapping[int, int] | None = None)
 
 
 def coded_bytes(trainer: Trainer) -> Counter[int]:
-    """Return the bytes of float32 rows that a worker encodes or decodes at once, and how often so many an epoch."""
+    """Return the bytes of float32 rows encoded or decoded in one call -> number of such calls per epoch."""
     found = Counter[int]()
     for channel in [] if trainer.exchange is None else trainer.exchange.channels:
         for rows in (channel.plan.sent_rows, channel.plan.received_rows):
@@ -153,18 +155,18 @@ def coded_bytes(trainer: Trainer) -> Counter[int]:
 def limits_table(
     seconds: Mapping[str, float], least: Mapping[str, float], *, wire_s: float = 0.0, overlapped: bool = False
 ) -> DataFrame:
-    """Return an epoch beside the limits of its parts.
+    """Return the measured times and the limits of the parts of an epoch.
 
     Args:
-        seconds: by phase of the clock, as ``central``, and ``epoch``: the whole.
-        least: by part, as :func:`least_s` returns them.
-        wire_s: what the epoch's bytes take at the rate of the link.
-        overlapped: whether messages travel while central rows are computed.
+        seconds: phase of the clock, such as ``central``, -> seconds; ``epoch`` is the whole.
+        least: part -> seconds, result of :func:`least_s`.
+        wire_s: seconds of the epoch's bytes at the rate of the link.
+        overlapped: True if messages are sent while central nodes are computed.
 
     Returns:
-        A row a part, those without work among `OTHER`, and `EPOCH`, whose limit is the sum of the others', or of an
-        overlapped one what :func:`gnnqlab.theory.cost.epoch_s` makes of them: the larger of wire and all the rest.
-        Columns ``measured (ms)``, ``limit (ms)``, ``measured / limit`` (NaN where there is no limit) and ``share (%)``.
+        One row per part (parts without work are in `OTHER`), and `EPOCH`, whose limit is the sum of the others, or for
+        an overlapped epoch the larger of wire and all the rest (:func:`gnnqlab.theory.cost.epoch_s`). Columns
+        ``measured (ms)``, ``limit (ms)``, ``measured / limit`` (NaN without a limit) and ``share (%)``.
 
     Raises:
         ValueError: if the epoch took no time.
@@ -193,25 +195,25 @@ def limits_table(
 def measure_limits(
     graph: Graph, *, model: str = "gcn", epochs: int = 8, repeats: int = 7, layers: int = 3, hidden: int = 128
 ) -> DataFrame:
-    """Return :func:`limits_table` of one worker on the whole graph, in one thread of this process.
+    """Measure :func:`limits_table` for one worker on the whole graph, in one thread of this process.
 
-    Seconds and rates are of processor time, so that what else runs on the machine counts for little. Indicative all
-    the same: ``gnnqlab bench limits`` is the one to quote.
+    Seconds and rates are processor time, so other load on the machine has little effect. The result is still
+    indicative; ``gnnqlab bench limits`` is the figure to quote.
 
     Args:
-        graph: with features and labels.
-        model: a model that sums neighbours.
-        epochs: to train; seconds are medians over them but for the first two.
-        repeats: of each rate, of which the best counts.
+        graph: graph with features and labels.
+        model: a model without attention.
+        epochs: epochs to train; seconds are medians without the first two.
+        repeats: repeats of each rate, of which the best counts.
         layers, hidden: shape of the model.
 
     Raises:
-        ValueError: if too few epochs are left, or the model attends to its neighbours.
+        ValueError: if there are too few epochs, or the model has attention.
     """
     import pandas as pd
 
     if epochs <= _SETTLING:
-        raise ValueError(f"epochs must be at least {_SETTLING + 1}, the first {_SETTLING} are left out, got {epochs}")
+        raise ValueError(f"epochs must be at least {_SETTLING + 1}, the first {_SETTLING} do not count, got {epochs}")
     shape = ModelSettings(name=model, layers=layers, hidden=hidden)
     shard, found = cut_graph(graph, Random(), 1).shard(graph, 0), []
     clock = PhaseTimer(timer=time.thread_time)
@@ -229,12 +231,12 @@ def measure_limits(
     return limits_table({str(phase): float(each) for phase, each in medians.items()}, least)
 
 
-def draw_limits(table: DataFrame, *, title: str = "An epoch beside its limits", dark: bool = False) -> FigureData:
-    """Draw each part of an epoch: above what it took, below what its work takes at least, and how many times that is.
+def draw_limits(table: DataFrame, *, title: str = "An epoch and its limits", dark: bool = False) -> FigureData:
+    """Draw each part of an epoch: measured time above, limit below, and their ratio.
 
     Args:
-        table: of :func:`gnnqlab.course.experiments.limits.measure_limits`, or ``limits_table``.
-        title: of the figure.
+        table: result of :func:`gnnqlab.course.experiments.limits.measure_limits`, or ``limits_table``.
+        title: title of the figure.
         dark: colours for a dark page.
 
     Raises:
@@ -245,21 +247,21 @@ def draw_limits(table: DataFrame, *, title: str = "An epoch beside its limits", 
     parts, whole = table.drop(EPOCH), table.loc[EPOCH]
     limited = parts.dropna(subset="limit (ms)")
     each = "; ".join(
-        f"{part} {_ms(row['measured (ms)'])} beside {_ms(row['limit (ms)'])} ms ({row['share (%)']:.0f} %)"
+        f"{part} {_ms(row['measured (ms)'])} of at least {_ms(row['limit (ms)'])} ms ({row['share (%)']:.0f} %)"
         for part, row in limited.iterrows()
     )
     caption = (
         f"An epoch took {_ms(whole['measured (ms)'])} ms; its limit is {_ms(whole['limit (ms)'])} ms "
         f"({_times(whole['measured / limit'])}). By part, and share of the epoch: {each}. Indicative."
     )
-    # Room for what stands behind the longest bar.
+    # Leave space for the text after the longest bar.
     room = [0, 1.12 * float(parts[["measured (ms)", "limit (ms)"]].max().max())]
     figure = bars(
         parts.assign(times=[_times(ratio) for ratio in parts["measured / limit"]]),
         y={"measured (ms)": ("measured", "blue")},
         text="times",
         horizontal=True,
-        x_axis={"title_text": "time an epoch (ms)", "range": room},
+        x_axis={"title_text": "time per epoch (ms)", "range": room},
         y_axis="part",
     )
     figure = bars(
@@ -276,7 +278,7 @@ def draw_limits(table: DataFrame, *, title: str = "An epoch beside its limits", 
 
 
 def _times(ratio: float) -> str:
-    """Return a ratio as a bar has it; nothing where there is no limit.
+    """Format a ratio for a bar; empty for NaN, without a limit.
 
     Example:
         >>> _times(1.25), _times(36.7), _times(1250.0), _times(float("nan"))
@@ -286,7 +288,7 @@ def _times(ratio: float) -> str:
 
 
 def _ms(milliseconds: float) -> str:
-    """Return milliseconds with three digits, or all before the point.
+    """Format milliseconds with three significant digits, or without decimals from 1000 on.
 
     Example:
         >>> _ms(0.20857), _ms(29.84), _ms(1186.4)

@@ -1,4 +1,4 @@
-"""Bit-widths that SYLVIE's Coordinator moves: replayed from losses, compared with fixed ones, and drawn."""
+"""Bit-widths of SYLVIE's Quant Orchestrator: replayed from losses, by importance, and drawn."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ def replay(
     settings: Orchestrated | None = None,
     as_printed: bool = False,
 ) -> DataFrame:
-    """Return what the Quant Orchestrator decides when it is shown these losses (SYLVIE Eq. 5, Fig. 11 by δ).
+    """Replay the decisions of the Quant Orchestrator on given losses (SYLVIE Eq. 5, Fig. 11 by δ).
 
     Differs: by default the rate is ``(F_(t-1) - F_t) / et_t``, positive while the loss falls; see ``as_printed``.
 
     Args:
-        losses: by epoch.
-        seconds: of every epoch.
-        settings: δ, λ and the widths; the paper's by default.
-        as_printed: the rate as the paper prints it, ``(F_t - F_(t-1)) / et_t``, whatever the settings say.
+        losses: loss of each epoch.
+        seconds: duration of each epoch.
+        settings: δ, λ and the bit-widths; the paper's by default.
+        as_printed: use the rate as printed in the paper, ``(F_t - F_(t-1)) / et_t``, instead of the settings'.
 
     Returns:
-        By ``epoch``: ``loss``, ``F``, ``rate``, ``earlier`` (the rate δ epochs before) and ``base``, the width of that
-        epoch.
+        By ``epoch``: ``loss``, ``F``, ``rate``, ``earlier`` (the rate δ epochs before) and ``base``, the base bit-width
+        of that epoch.
 
     Raises:
-        ValueError: if there are not as many seconds as losses.
+        ValueError: if the numbers of seconds and losses differ.
 
     Example:
         >>> losses = [0.9**epoch for epoch in range(40)]  # levels off
@@ -65,13 +65,13 @@ def replay(
         raise ValueError(f"every loss needs the seconds of its epoch, got {len(losses)} losses and {len(seconds)}")
     settings = settings or Orchestrated()
     settings = replace(settings, formula="printed") if as_printed else settings
-    nobody = torch.zeros(0, dtype=torch.int64)
-    widths, descent = OrchestratedWidths(settings, nobody, nobody), Descent(settings.momentum, settings.delta)
+    no_nodes = torch.zeros(0, dtype=torch.int64)
+    widths, descent = OrchestratedWidths(settings, no_nodes, no_nodes), Descent(settings.momentum, settings.delta)
     sign = -1 if settings.formula == "printed" else 1
     lines = []
-    # A loss is told with the seconds of the epoch before it, those of the first epoch are not.
-    led_there = [*seconds[:2], *seconds[1:-1]]
-    for epoch, (loss, epoch_s) in enumerate(zip(losses, led_there)):
+    # As in training, the loss of an epoch comes with the seconds of the epoch before; those of the first are not used.
+    previous_s = [*seconds[:2], *seconds[1:-1]]
+    for epoch, (loss, epoch_s) in enumerate(zip(losses, previous_s)):
         now, rates = widths.base, descent.add(loss, epoch_s)
         earlier, rate = rates or (float("nan"), descent.rates[-1] if descent.rates else float("nan"))
         lines.append((epoch, loss, descent.loss, sign * rate, sign * earlier, now))
@@ -81,14 +81,14 @@ def replay(
 
 
 _GAP = 0.085
-"""Between panels, as a share of the height: room for a legend above each."""
+"""Gap between panels as a share of the height, with space for a legend above each."""
 
 _MOST_BARS = 400
 _WIDTH_COLORS = {1: "#fee838", 2: "#c9b869", 3: "#a69d75", 4: "#848279", 8: "#2f4a6e", 16: "#1b3660", 32: "#00204d"}
 
 
 def importance_table(parts: Parts) -> DataFrame:
-    """Return every boundary node's in-degree, importance p, and width by base (SYLVIE sections IV-A and V-A).
+    """Return every boundary node's in-degree, importance p, and bit-width by base (SYLVIE sections IV-A and V-A).
 
     Example:
         >>> from gnnqlab import course
@@ -111,7 +111,7 @@ def importance_table(parts: Parts) -> DataFrame:
 
 
 def draw_importance(parts: Parts, *, base: int = 1, dark: bool = False) -> FigureData:
-    """Draw the width of every message as base and importance give it."""
+    """Draw the bit-width of every row, by base and importance."""
     ids, p = _boundary(parts)
     widths = OrchestratedWidths(Orchestrated(), ids, p)
     widths.base = base
@@ -135,14 +135,14 @@ def _replayed(run: Run, *, as_printed: bool = False) -> DataFrame:
 def _settings(run: Run) -> Orchestrated:
     settings = run.config.system.bits
     if not isinstance(settings, Orchestrated):
-        raise ValueError(f"bits must be Orchestrated for a width to move, got {settings!r}; launch system sylvie")
+        raise ValueError(f"bits must be Orchestrated for the base to change, got {settings!r}; launch system sylvie")
     return settings
 
 
 def rows_by_width(run: Run) -> DataFrame:
-    """Return the share of rows in each width, by epoch (SYLVIE Fig. 7); an epoch whose messages nobody read has none.
+    """Return the share of rows by bit-width and epoch (SYLVIE Fig. 7), without epochs that recorded no messages.
 
-    Of a run of more than 400 epochs, every second, third ... one, so that a long run is read and drawn as fast.
+    For a run of more than 400 epochs only every second, third ... epoch is read, which bounds the time.
     """
     epochs = int(run.records["epoch"].max()) + 1
     traffic = run.read_traffic(epochs=range(0, epochs, -(-epochs // _MOST_BARS)))
@@ -151,7 +151,7 @@ def rows_by_width(run: Run) -> DataFrame:
 
 
 def base_by_epoch(run: Run) -> Series:
-    """Return the base width in force in every epoch, from the run's decisions."""
+    """Return the base bit-width of every epoch, from the run's decisions."""
     import pandas as pd
 
     base = pd.Series(_settings(run).among[0], index=pd.RangeIndex(int(run.records["epoch"].max()) + 1, name="epoch"))
@@ -162,10 +162,10 @@ def base_by_epoch(run: Run) -> Series:
 
 
 def draw_decisions(run: Run, *, dark: bool = False) -> FigureData:
-    """Draw what the Coordinator saw and did: loss, descent rates, base width, and the rows in every width.
+    """Draw inputs and decisions of the Quant Orchestrator: loss, descent rates, base bit-width, rows by bit-width.
 
     Raises:
-        ValueError: if the run's widths do not move.
+        ValueError: if the run's bit policy is not Orchestrated.
     """
     import pandas as pd
 
@@ -192,7 +192,7 @@ def draw_decisions(run: Run, *, dark: bool = False) -> FigureData:
         table,
         y={"rate": ("descent rate", "blue"), "earlier": (earlier, "orange dash")},
         mode="lines",
-        y_axis="loss a second",
+        y_axis="loss per second",
     )
     widths = scatter(
         decided,
@@ -212,22 +212,22 @@ def draw_decisions(run: Run, *, dark: bool = False) -> FigureData:
         x_axis={"title_text": "epoch", "type": "linear"},
         y_axis={"title_text": "rows (%)", "range": [0, 100]},
     )
-    held = base.value_counts(normalize=True).sort_index()
-    words = ", ".join(f"{width} in {100 * share:.0f} % of epochs" for width, share in held.items())
+    share_by_base = base.value_counts(normalize=True).sort_index()
+    words = ", ".join(f"{width} in {100 * share:.0f} % of epochs" for width, share in share_by_base.items())
     figure = panels(
         [losses, rates, widths, rows],
         rows=4,
         share_x=True,
         sizes=[0.22, 0.27, 0.24, 0.27],
         gap=_GAP,
-        title="When the width changed",
-        caption=f"{len(moves)} decisions about the base width: {words}.",
+        title="Decisions about the base bit-width",
+        caption=f"{len(moves)} decisions about the base bit-width: {words}.",
         dark=dark,
         height=720,
     )
     figure.update_layout(bargap=0)
     above = {"orientation": "h", "x": 0, "xanchor": "left", "yanchor": "bottom", "traceorder": "normal"}
-    for number, axis in enumerate(figure.select_yaxes(), start=1):  # each panel has its legend
+    for number, axis in enumerate(figure.select_yaxes(), start=1):  # one legend per panel
         name = f"legend{number if number > 1 else ''}"
         figure.update_layout({name: {**above, "y": axis.domain[1]}})
         figure.update_traces(legend=name, selector={"yaxis": f"y{number if number > 1 else ''}"})
@@ -235,7 +235,7 @@ def draw_decisions(run: Run, *, dark: bool = False) -> FigureData:
 
 
 def draw_signs(run: Run, *, dark: bool = False) -> FigureData:
-    """Draw the base width for this run's losses and times with the rate of the text, and with the rate as printed."""
+    """Draw the base bit-width for this run's losses and times, with the rate of the text and with the printed one."""
     import pandas as pd
 
     text, printed = "descent rate (the text)", "as printed"
@@ -244,11 +244,11 @@ def draw_signs(run: Run, *, dark: bool = False) -> FigureData:
     look: dict[str, Any] = {"y": [text, printed], "styles": ["blue", "vermillion dash"], "mode": "lines"}
     means, differ = base.mean(), float((base[printed] != base[text]).mean())
     caption = (
-        f"Base width for the same losses: mean {means[text]:.1f} bits by the text, "
+        f"Base bit-width for the same losses: mean {means[text]:.1f} bits by the text, "
         f"{means[printed]:.1f} as printed; they differ in {100 * differ:.0f} % of epochs."
     )
     charts = [
-        lines(rates, y_axis="rate (loss a second)", **look),
+        lines(rates, y_axis="rate (loss per second)", **look),
         lines(base, shape="hv", x_axis="epoch", **_BASE, **look),
     ]
     figure = panels(

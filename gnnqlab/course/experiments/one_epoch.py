@@ -1,4 +1,4 @@
-"""One training epoch of a small graph, in this process: every part of it, every row that travelled, and its sums."""
+"""One training epoch of a small graph in this process: all activities, all rows sent, losses and gradients."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class SentRows:
     sender: int
     receiver: int
     nodes: tuple[int, ...]
-    """Global ids."""
+    """Global node ids."""
     bits: tuple[int, ...]
-    """Of each row."""
+    """Bit-width of each row."""
     offered: int
-    """Rows that there were to send; more than travelled under a cache."""
+    """Number of rows before a cache skips some."""
     columns: int
     num_bytes: int
-    """Payload and parameters."""
+    """Payload and quantization parameters."""
 
     @classmethod
     def from_message(cls, message: MessageEncoded) -> SentRows:
@@ -58,25 +58,25 @@ class SentRows:
 
 @dataclass(frozen=True)
 class OneEpoch:
-    """What one epoch did on every worker."""
+    """Record of one epoch on all workers."""
 
     epoch: int
     spans: tuple[tuple[Span, ...], ...]
-    """Of each worker, in the order in which they began, without transfers."""
+    """Activities of each worker by start time, without transfers."""
     reduced: tuple[float, ...]
-    """When each worker's weight gradients were ready to be summed, seconds of the same clock."""
+    """Time at which each worker's weight gradients were ready for the all-reduce, seconds of the same clock."""
     sent: tuple[SentRows, ...]
     losses: tuple[float, ...]
-    """Each worker's share; they add up to the loss."""
+    """Contribution of each worker; their sum is the loss."""
     gradients: tuple[float, ...]
-    """Euclidean length of each worker's gradient."""
+    """Euclidean norm of each worker's gradient."""
     gradient: float
-    """Length of their sum."""
+    """Norm of the sum of the gradients."""
     moved: float
-    """Length of the step that all weights took."""
+    """Norm of the weight update."""
     num_parameters: int
     next_loss: float
-    """Loss with the new weights, in the epoch after."""
+    """Loss with the new weights, in the next epoch."""
 
     @property
     def loss(self) -> float:
@@ -84,15 +84,15 @@ class OneEpoch:
 
 
 class _Sent(Observer):
-    """The messages that one worker sends in training passes, and when it has summed its gradients."""
+    """Observer of the messages that one worker sends in training passes, and of the time of its gradients."""
 
     def __init__(self) -> None:
         self.by_epoch: dict[int, list[SentRows]] = {}
         self.reduced: dict[int, float] = {}
-        """By epoch, seconds of ``time.perf_counter``."""
+        """Epoch -> seconds of ``time.perf_counter``."""
 
     def on_phase_ended(self, event: PhaseEnded) -> None:
-        if event.phase == "reduce":  # the last stretch of an epoch counts
+        if event.phase == "reduce":  # the last one of an epoch counts
             self.reduced[event.epoch] = time.perf_counter()
 
     def on_message_encoded(self, event: MessageEncoded) -> None:
@@ -109,23 +109,23 @@ def train_one_epoch(
     epochs: int = 5,
     seed: int = 0,
 ) -> OneEpoch:
-    """Train workers as threads of this process, and look into the last of some epochs.
+    """Train workers as threads of this process for some epochs, and record the next one.
 
-    The exchanges, codecs, caches and schedules are those of launched runs; the time that bytes are under way is not.
+    Exchanges, codecs, caches and schedules are those of launched runs; transfer times are not.
 
     Args:
-        parts: a small graph, cut by its nodes.
-        system: what they train with.
-        model, hidden, layers: of the model, without dropout.
-        epochs: trained before the one that is looked into.
-        seed: of weights and noise.
+        parts: edge-cut of a small graph.
+        system: the system to train with.
+        model, hidden, layers: settings of the model, without dropout.
+        epochs: epochs trained before the recorded one.
+        seed: seed of weights and noise.
 
     Example:
         >>> from gnnqlab import course
         >>> from gnnqlab.partition.parts import partition
         >>> from gnnqlab.systems import vanilla
         >>> found = train_one_epoch(partition(course.ten_nodes(), course.Halves(), workers=2), vanilla(), epochs=1)
-        >>> len(found.sent), found.sent[0].nodes, found.sent[0].num_bytes  # two layers, there and back, two workers
+        >>> len(found.sent), found.sent[0].nodes, found.sent[0].num_bytes  # two layers, two directions, two workers
         (8, (3, 4), 64)
     """
     observers = [_Sent() for _ in range(parts.cut.workers)]
@@ -142,7 +142,8 @@ def train_one_epoch(
     for epoch in range(epochs):
         workers.step(epoch)
     before = workers.trainers[0].parameters.values.clone()
-    looks = workers.run(lambda trainer: _look(trainer, epochs))
+    passes = workers.run(lambda trainer: _timed_pass(trainer, epochs))
+    # The all-reduce of launched workers: (workers, parameters) -> (parameters,), the same on every worker.
     gradients = torch.stack([trainer.parameters.gradients for trainer in workers.trainers])
     for trainer in workers.trainers:
         trainer.parameters.gradients.copy_(gradients.sum(0))
@@ -152,10 +153,10 @@ def train_one_epoch(
     next_loss = workers.gradients(epochs + 1)[0]
     return OneEpoch(
         epoch=epochs,
-        spans=tuple(spans for _, spans in looks),
+        spans=tuple(spans for _, spans in passes),
         reduced=tuple(each.reduced[epochs] for each in observers),
         sent=tuple(itertools.chain.from_iterable(each.by_epoch.get(epochs, ()) for each in observers)),
-        losses=tuple(loss for loss, _ in looks),
+        losses=tuple(loss for loss, _ in passes),
         gradients=tuple(float(each.norm()) for each in gradients),
         gradient=float(gradients.sum(0).norm()),
         moved=float((after - before).norm()),
@@ -164,7 +165,7 @@ def train_one_epoch(
     )
 
 
-def _look(trainer: Trainer, epoch: int) -> tuple[float, tuple[Span, ...]]:
+def _timed_pass(trainer: Trainer, epoch: int) -> tuple[float, tuple[Span, ...]]:
     """Run one training pass in this thread; return its loss and the spans of its timeline."""
     exchange: Any = trainer.exchange
     exchange.timeline.begin()

@@ -1,4 +1,4 @@
-"""One message as training sends it: the rows of a trained model that go from one worker to another."""
+"""One real message of a training: rows of a trained model, from one worker to another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["RealMessage", "trained_message"]
 
 @dataclass(frozen=True, eq=False)
 class RealMessage:
-    """The rows of one forward message, before encoding."""
+    """Rows of one forward message, before encoding."""
 
     rows: Tensor
     """float32 ``(n, D)``, in the unit of the layer."""
@@ -29,15 +29,15 @@ class RealMessage:
     sender: int
     receiver: int
     layer: int
-    """Index of the exchange in the forward pass; 0 moves the raw features."""
+    """Index of the exchange in the forward pass; 0 sends the input features."""
     epoch: int
     seed: int
 
     def __post_init__(self) -> None:
         if self.rows.dim() != 2 or self.ids.shape != self.rows.shape[:1] or self.ids.numel() == 0:
             raise ValueError(
-                f"a message needs at least one row and one id a row, got rows {tuple(self.rows.shape)} and ids "
-                f"{tuple(self.ids.shape)}; take it from trained_message"
+                f"a message needs at least one row and one id per row, got rows {tuple(self.rows.shape)} and ids "
+                f"{tuple(self.ids.shape)}; use trained_message"
             )
 
     def __repr__(self) -> str:
@@ -61,21 +61,21 @@ def trained_message(
     sender: int = 0,
     receiver: int = 1,
 ) -> RealMessage:
-    """Train a model on the whole graph in this process, then take what one worker would send another next.
+    """Train a model on the whole graph in this process, and return the next message from one worker to another.
 
-    Weights, features and dropout masks of a node do not depend on who owns it, so these are the rows that workers with
+    Weights, features and dropout masks of a node do not depend on its owner, so these are the rows that workers with
     float32 messages would send in that epoch.
 
     Args:
-        parts: who owns which node, and so which rows travel.
-        layer: whose message, 0 up to ``layers - 1``.
-        dropout: of the model; half of a row's elements are zeros already by ReLU.
-        epochs: of training before the message.
+        parts: the partition, which determines the rows to send.
+        layer: layer of the message, from 0 to ``layers - 1``.
+        dropout: dropout of the model; even without it ReLU makes about half of a row's elements zero.
+        epochs: epochs trained before the message.
         sender: the worker that owns the rows.
         receiver: the worker that needs them.
 
     Raises:
-        ValueError: if a worker or layer does not exist, or no row goes from the one worker to the other.
+        ValueError: if a worker or layer does not exist, or the receiver needs no row of the sender.
 
     Example:
         >>> from gnnqlab import course
@@ -92,7 +92,7 @@ def trained_message(
         raise ValueError(f"layer must lie in [0, {layers}), got {layer}")
     plan = parts.shards[receiver].plan("forward")
     if not plan.received_rows[sender]:
-        raise ValueError(f"some row must travel, but worker {receiver} needs none of worker {sender}; choose others")
+        raise ValueError(f"a message needs rows, but worker {receiver} needs none of worker {sender}; choose others")
     ids = plan.from_peer(sender).ids
     settings = ModelSettings(name=model, hidden=hidden, layers=layers, dropout=dropout)
     trainer = exact_trainer(parts.graph, settings, seed=seed)

@@ -1,4 +1,4 @@
-"""Rows at named points of a training: as they were sent and as they arrived, in an epoch of one's choice.
+"""Rows at named points of a training, before encoding and after decoding, in a chosen epoch.
 
 A point is a direction and a layer, ``backward 1``. Letters: n rows of a message, D columns.
 """
@@ -36,13 +36,13 @@ __all__ = [
 ]  # fmt: skip
 
 _CLOSE = 1e-3
-"""Relative difference of losses below which a training is the same one again: sums of several workers have other orders
-of terms, and a weight that differs by a rounding rounds a few elements to the other side."""
+"""Relative difference of losses up to which a training counts as repeated: all-reduces may add in another order, and a
+weight that differs by one rounding error changes a few codes."""
 
 
 @dataclass(frozen=True, eq=False)
 class RoundedRows:
-    """The rows of one message at a point."""
+    """Rows of one message at a point, before and after rounding."""
 
     point: str
     """Direction and layer: ``backward 1``."""
@@ -50,15 +50,15 @@ class RoundedRows:
     sender: int
     receiver: int
     nodes: Tensor
-    """Global ids, int64 ``(n,)``."""
+    """Global node ids, int64 ``(n,)``."""
     bits: Tensor
-    """Width of each row, int64 ``(n,)``."""
+    """Bit-width of each row, int64 ``(n,)``."""
     before: Tensor
-    """Rows as they were given to the codec, float32 ``(n, D)``, in the unit of the layer."""
+    """Rows before encoding, float32 ``(n, D)``, in the unit of the layer."""
     after: Tensor
-    """Rows as their receiver decodes them, float32 ``(n, D)``."""
+    """Rows as decoded by the receiver, float32 ``(n, D)``."""
     num_bytes: int
-    """Payload and parameters."""
+    """Payload and quantization parameters."""
 
     @classmethod
     def from_message(cls, message: MessageEncoded) -> RoundedRows:
@@ -82,7 +82,7 @@ class RoundedRows:
 
     @property
     def squared(self) -> float:
-        """``|after - before|^2 / |before|^2`` of all rows; 0 where there is nothing to round."""
+        """``|after - before|^2 / |before|^2`` over all rows; 0 if all are zero."""
         length = float(self.before.double().square().sum())
         return float(self.error.double().square().sum()) / length if length else 0.0
 
@@ -90,12 +90,12 @@ class RoundedRows:
         count, columns = self.before.shape
         return (
             f"RoundedRows({self.point}, epoch {self.epoch}, worker {self.sender} to worker {self.receiver}: {count} "
-            f"rows of {columns}, off by {100 * self.squared**0.5:.3g} % of their length)"
+            f"rows of {columns}, relative error {100 * self.squared**0.5:.3g} %)"
         )
 
 
 class _Rounded(Observer):
-    """The messages that one worker sends in one epoch at some points."""
+    """Observer of the messages that one worker sends in one epoch at some points."""
 
     points: tuple[str, ...] = ()
     epoch = 0
@@ -117,24 +117,23 @@ def rounded_rows(
     model: ModelSettings | None = None,
     settings: TrainSettings | None = None,
 ) -> list[RoundedRows]:
-    """Train workers as threads of this process, and return what was sent at some points in an epoch.
+    """Train workers as threads of this process, and return the messages sent at some points in an epoch.
 
-    Rows, noise and widths are those of launched workers; ``before`` is what the codec was given, ``after`` what it
-    decodes of the very bytes that were sent.
+    Rows, noise and bit-widths are those of launched workers; ``after`` is decoded from the bytes that were sent.
 
     Args:
-        parts: a graph cut by its nodes.
-        system: what they train with; its widths must follow from settings and epoch.
-        at: points, ``backward 1``, or ``forward`` for all layers; all of them by default.
-        epoch: the one that is looked into; those before it are trained.
-        model: a GCN of 2 layers and 8 columns without dropout by default.
+        parts: an edge-cut of a graph.
+        system: the system to train with; its bit-widths must depend on settings and epoch only.
+        at: points, ``backward 1``, or ``forward`` for all layers; all points by default.
+        epoch: epoch of the messages; the epochs before it are trained first.
+        model: settings of the model; by default a GCN of 2 layers and 8 columns without dropout.
         settings: learning rate, seed and so on.
 
     Returns:
         Messages by point (forward before backward, by layer), sender and receiver.
 
     Raises:
-        ValueError: if a point is none of this training's, or training cannot be repeated here so (see
+        ValueError: if this training has no such point, or cannot be repeated in this process (see
             :func:`require_repeatable`).
 
     Example:
@@ -147,23 +146,23 @@ def rounded_rows(
         [('forward 1', [3, 4], True), ('backward 1', [5, 7], False)]
     """
     shape = model or ModelSettings(layers=2, hidden=8, dropout=0.0)
-    return _looked_at(parts.graph, parts.cut, system, shape, settings or TrainSettings(), at, epoch, {})
+    return _trained_messages(parts.graph, parts.cut, system, shape, settings or TrainSettings(), at, epoch, {})
 
 
 def rounded_rows_of(run: Run, at: Sequence[str] = DIRECTIONS, *, epoch: int) -> list[RoundedRows]:
-    """Repeat a launched run in this process up to an epoch, and return what was sent at some points in it.
+    """Repeat a launched run in this process up to an epoch, and return the messages sent at some points in it.
 
-    Seeds, noise and dropout masks are functions of the configuration, so the run's rows need not have been kept. The
-    losses are held against those of its records.
+    Seeds, noise and dropout masks are functions of the configuration, so the run need not have stored its rows. The
+    losses are compared with those of its records.
 
     Args:
-        run: of classes of nodes, cut by nodes.
-        at: points, as of :func:`rounded_rows`.
-        epoch: one that the run has trained.
+        run: a run of node classification on an edge-cut.
+        at: points, see :func:`rounded_rows`.
+        epoch: an epoch that the run has trained.
 
     Raises:
         ValueError: as :func:`rounded_rows`, or if the run has no such epoch.
-        RuntimeError: if losses differ, by which what is repeated is not the run: it was steered, say.
+        RuntimeError: if the losses differ, for instance because settings were changed while the run trained.
     """
     config, records = run.config, run.records
     config.require_nodes("rounded_rows_of")
@@ -172,11 +171,11 @@ def rounded_rows_of(run: Run, at: Sequence[str] = DIRECTIONS, *, epoch: int) -> 
         raise ValueError(f"epoch must be one that run {run.id} has trained, got {epoch}; it has {len(losses)} of them")
     graph = load(config.graph)
     cut = cut_graph(graph, config.placed.partition, config.workers)
-    return _looked_at(graph, cut, config.placed, config.model, config.train, at, epoch, losses)
+    return _trained_messages(graph, cut, config.placed, config.model, config.train, at, epoch, losses)
 
 
 def points_of(graph: Graph, cut: Cut, system: System, model: ModelSettings) -> list[str]:
-    """Return the points at which rows travel: forward before backward, by layer.
+    """Return the points at which rows are exchanged: forward before backward, by layer.
 
     Example:
         >>> from gnnqlab import course
@@ -186,12 +185,12 @@ def points_of(graph: Graph, cut: Cut, system: System, model: ModelSettings) -> l
         >>> points_of(small.graph, small.cut, vanilla(), ModelSettings(name="graphsage", layers=2, hidden=8))
         ['forward 0', 'forward 1', 'backward 0', 'backward 1']
     """
-    sent = _looked_at(graph, cut, system, model, TrainSettings(), DIRECTIONS, 0, {})
+    sent = _trained_messages(graph, cut, system, model, TrainSettings(), DIRECTIONS, 0, {})
     return list(dict.fromkeys(rows.point for rows in sent))
 
 
 def points_table(rows: Sequence[RoundedRows]) -> DataFrame:
-    """Return a line a point: messages, rows, mean bits, kB, and by how much rows were off (% of their length).
+    """Return one line per point: messages, rows, mean bits, kB, and the relative error of the rows (%).
 
     Example:
         >>> from gnnqlab import course
@@ -205,16 +204,16 @@ def points_table(rows: Sequence[RoundedRows]) -> DataFrame:
 
     lines = {}
     for point in dict.fromkeys(each.point for each in rows):
-        here = [each for each in rows if each.point == point]
+        rows_at_point = [each for each in rows if each.point == point]
         sent, error = (
             sum(float(tensor.double().square().sum()) for tensor in tensors)
-            for tensors in ([each.before for each in here], [each.error for each in here])
+            for tensors in ([each.before for each in rows_at_point], [each.error for each in rows_at_point])
         )
         lines[point] = (
-            len(here),
-            sum(each.nodes.numel() for each in here),
-            float(torch.cat([each.bits for each in here]).double().mean()),
-            sum(each.num_bytes for each in here) / 1e3,
+            len(rows_at_point),
+            sum(each.nodes.numel() for each in rows_at_point),
+            float(torch.cat([each.bits for each in rows_at_point]).double().mean()),
+            sum(each.num_bytes for each in rows_at_point) / 1e3,
             100 * (error / sent) ** 0.5 if sent else 0.0,
         )
     columns = ["messages", "rows", "mean bits", "kB", "off by (%)"]
@@ -222,10 +221,10 @@ def points_table(rows: Sequence[RoundedRows]) -> DataFrame:
 
 
 def require_repeatable(system: System, workers: int) -> None:
-    """Refuse a system whose rows cannot be had again by training in this process.
+    """Check that a system's rows can be reproduced by training in this process.
 
     Raises:
-        ValueError: with rule and way out.
+        ValueError: if the exchange is not of halo rows, there is a cache, or only one worker.
     """
     exchange = system.exchange
     if exchange.takes_cuts_of != "nodes" or exchange.sends_blocks:
@@ -235,14 +234,14 @@ def require_repeatable(system: System, workers: int) -> None:
         )
     if system.cache != NoCache():
         raise ValueError(
-            f"a message must be the rows themselves to be held against them, got cache {type(system.cache).__name__}, "
-            "by which it is what became of them; choose cache NoCache()"
+            f"a message must hold the rows themselves to show their rounding, got cache {type(system.cache).__name__}, "
+            "which may send differences; choose cache NoCache()"
         )
     if workers < 2:
-        raise ValueError(f"rows travel between workers, got {workers}; choose at least 2")
+        raise ValueError(f"rows are exchanged between workers, got {workers}; choose at least 2")
 
 
-def _looked_at(
+def _trained_messages(
     graph: Graph,
     cut: Cut,
     system: System,
@@ -261,13 +260,14 @@ def _looked_at(
         observer.points, observer.epoch = points, epoch
     of_worker = [Observers([observer], rank) for rank, observer in enumerate(observers)]
     workers, policy = threads_as_launched(graph, cut, system, model, settings, of_worker)
+    # All epochs must be trained: weights, and noise through them, depend on every earlier message.
     for number in range(epoch + 1):
         loss = workers.step(number)
         known = losses.get(number, loss)
         if abs(loss - known) > _CLOSE * abs(known):
             raise RuntimeError(
-                f"a run that is repeated must have its losses, got {loss:.6g} in epoch {number} where the run has "
-                f"{known:.6g}; was it steered, or trained on another device?"
+                f"a repeated run must have its losses, got {loss:.6g} in epoch {number} where the run has "
+                f"{known:.6g}; was it changed while it trained, or trained on another device?"
             )
     for direction in DIRECTIONS:
         of_direction(policy, direction).require_points()
@@ -275,7 +275,7 @@ def _looked_at(
     lost = [point for point in points if not any(point in (rows.point, rows.point.split()[0]) for rows in found)]
     if lost:
         known_points = sorted({rows.point for rows in found}, key=_order)
-        raise ValueError(f"points must be some at which rows travel, got {lost}; of those asked for {known_points} do")
+        raise ValueError(f"rows must be exchanged at every point, got {lost}; of the given points, use {known_points}")
     return sorted(found, key=lambda rows: (*_order(rows.point), rows.sender, rows.receiver))
 
 

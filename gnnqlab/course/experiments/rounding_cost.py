@@ -1,4 +1,4 @@
-"""Where rounding matters: what the messages of one point alone do to the gradient, and to the loss of a training.
+"""Effect of rounding at one point alone: on bytes, on the gradient, and on the loss of a training.
 
 A point is a direction and a layer, ``backward 1``.
 """
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 __all__ = ["EVERYTHING", "NOTHING", "bytes_by_point", "gradient_by_point", "loss_by_point", "spread"]
 
 NOTHING, EVERYTHING = "nothing", "everything"
-"""What is exact in a system as it is, and in one without any rounding."""
+"""Names for a system without changes (no point in float32), and for one with every point in float32."""
 
 
 def bytes_by_point(parts: Parts, system: System, model: ModelSettings) -> DataFrame:
-    """Return what an epoch sends at each point in codes, and what it would send there in float32.
+    """Return the bytes that an epoch sends at each point in codes, and that it would send in float32.
 
-    A row of D columns takes ``ceil(D b / 8)`` bytes and its codec's parameters, or ``4 D``.
+    A row of D columns takes ``ceil(D b / 8)`` bytes and its quantization parameters, or ``4 D``.
 
     Returns:
-        By point: ``rows``, ``columns``, ``kB in codes``, ``kB exact``, and ``times``, by how much the bytes of the
-        whole epoch grow where this point alone is exact.
+        By point: ``rows``, ``columns``, ``kB in codes``, ``kB exact``, and ``times``, the factor by which the bytes of
+        the whole epoch grow if this point alone is sent in float32.
 
     Example:
         >>> from gnnqlab import course
@@ -55,8 +55,8 @@ def bytes_by_point(parts: Parts, system: System, model: ModelSettings) -> DataFr
     coded = points_table(sent)["kB"]
     lines = {}
     for point, kilobytes in coded.items():
-        here = [rows for rows in sent if rows.point == point]
-        count, columns = sum(rows.nodes.numel() for rows in here), here[0].before.shape[1]
+        rows_at_point = [rows for rows in sent if rows.point == point]
+        count, columns = sum(rows.nodes.numel() for rows in rows_at_point), rows_at_point[0].before.shape[1]
         exact = 4 * count * columns / 1e3
         lines[point] = (count, columns, kilobytes, exact, 1 + (exact - kilobytes) / coded.sum())
     names = ["rows", "columns", "kB in codes", "kB exact", "times"]
@@ -73,22 +73,22 @@ def gradient_by_point(
     repeats: int = 16,
     seeds: Sequence[int] = (0,),
 ) -> DataFrame:
-    """Return the variance that the rounding of each point alone brings into the gradient of all weights.
+    """Return the variance that rounding at each point alone causes in the gradient of all weights.
 
-    ``E||g - E g||^2 / ||E g||^2`` over messages with independent noise, at weights that were trained exactly, with all
-    other messages in float32: what is left of AdaQP's gradient variance where one point has codes. Noises of different
-    points are independent, so their variances about add up to that of all together.
+    ``E||g - E g||^2 / ||E g||^2`` over messages with independent noise, at weights trained with float32 messages, with
+    all other messages in float32: AdaQP's gradient variance if one point is quantized. The noise of different points is
+    independent, so their variances approximately add up to that of all together.
 
     Args:
-        system: whose codec, bits and partitioner are used, asked for the widths of epoch 0.
-        model: its dropout is switched off.
-        epochs: after how many the gradient is looked at.
+        system: system whose codec, bit-widths of epoch 0 and partitioner are used.
+        model: settings of the model; its dropout is switched off.
+        epochs: numbers of epochs trained before the gradient is measured.
         workers: threads of this process.
         repeats: passes, at least 2; the relative standard error of a variance is up to ``(2 / (repeats - 1))^(1/2)``.
-        seeds: of weights and noise.
+        seeds: seeds of weights and noise.
 
     Returns:
-        A line an epoch, seed and point (``everything`` last: all in codes): ``relative``, variance over squared
+        One line per epoch, seed and point (``everything`` last: all quantized): ``relative``, variance over squared
         gradient.
 
     Raises:
@@ -103,9 +103,9 @@ def gradient_by_point(
             weights = trained_weights(graph, shape, epoch, seed=seed)
             for point in (*points, EVERYTHING):
                 others = [each for each in points if each != point]
-                asked = system if point == EVERYTHING else exact_at(system, *others)
+                variant = system if point == EVERYTHING else exact_at(system, *others)
                 found = gradient_noise(
-                    graph, asked.bits, shape, workers=workers, repeats=repeats, weights=weights, system=system,
+                    graph, variant.bits, shape, workers=workers, repeats=repeats, weights=weights, system=system,
                     codec=system.codec, seed=seed,
                 )  # fmt: skip
                 lines.append((epoch, seed, point, found.relative))
@@ -123,27 +123,27 @@ def loss_by_point(
     seeds: Sequence[int] = (0,),
     lr: float = 0.01,
 ) -> DataFrame:
-    """Train once a seed as the system is, once with each point alone exact from an epoch on, and once without rounding.
+    """Train per seed with the system as it is, with each point alone in float32 from an epoch on, and without rounding.
 
-    All begin at the same weights with the same noise, so a difference between two of one seed is what the point did.
+    All begin with the same weights and noise, so the difference between two trainings of one seed is due to the point.
 
     Args:
-        parts: who owns which node.
-        system: whose messages are rounded; its widths must follow from settings and epoch.
-        model: its dropout is switched off.
-        at: points that are tried; all by default.
-        epochs: of each training.
-        since: first epoch in which a point is exact.
-        seeds: of weights and noise.
-        lr: of Adam.
+        parts: the partition.
+        system: system to compare; its bit-widths must depend on settings and epoch only.
+        model: settings of the model; its dropout is switched off.
+        at: points to test; all by default.
+        epochs: epochs of each training.
+        since: first epoch in which a point is sent in float32.
+        seeds: seeds of weights and noise.
+        lr: learning rate of Adam.
 
     Returns:
-        A line a seed and what is exact (``nothing``, each point, ``everything``): ``loss``, of the weights at the end
-        over exact messages; ``gained``, how much it is below that of ``nothing``; and ``gradient``, the length of the
-        exact gradient there.
+        One line per seed and value of ``exact``, the point in float32 (``nothing``, each point, ``everything``):
+        ``loss``, of the final weights with float32 messages; ``gained``, its difference below that of ``nothing``; and
+        ``gradient``, the norm of the gradient there.
 
     Raises:
-        ValueError: if training cannot be repeated here so, see
+        ValueError: if training cannot be repeated in this process, see
         :func:`gnnqlab.course.experiments.rounded_rows.require_repeatable`.
     """
     import pandas as pd
@@ -168,7 +168,7 @@ def loss_by_point(
 
 
 def spread(frame: DataFrame, by: str, value: str) -> DataFrame:
-    """Return mean and half the width of the 95 % interval over seeds of a column, by another one, in its order.
+    """Return mean and half the 95 % interval of column ``value``, grouped by column ``by`` in its order.
 
     Example:
         >>> import pandas as pd

@@ -1,4 +1,4 @@
-"""Distributed training with exact messages: shares of the gradient that add up, and losses that agree."""
+"""Distributed training with float32 messages: gradients that sum to that of one process, and equal losses."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ __all__ = ["draw_agreement", "gradient_shares"]
 def gradient_shares(
     parts: Parts, *, system: str = "vanilla", hidden: int = 4, seed: int = 0, **settings: int
 ) -> DataFrame:
-    """Return what each worker adds to loss and gradient in one training pass, and one process beside their sum.
+    """Return each worker's contribution to loss and gradient in one training pass, their sum, and those of one process.
 
-    The workers are threads of this process with the shards, channels and codecs of real ones.
+    The workers are threads of this process with the shards, channels and codecs of launched ones.
 
     Args:
-        parts: who owns what.
-        system: decides how messages travel.
-        hidden: width of the model (GCN of two layers, without dropout).
-        seed: of its weights and of the messages' noise.
-        **settings: of the system, for instance ``bits=2``.
+        parts: the partition.
+        system: name of the system.
+        hidden: hidden size of the model (GCN of two layers, without dropout).
+        seed: seed of its weights and of the messages' noise.
+        **settings: settings of the system, for instance ``bits=2``.
 
     Returns:
-        A line for each worker, ``sum`` and ``one process``; columns ``training nodes``, ``loss``, and ``gradient``,
+        One line per worker, ``sum`` and ``one process``; columns ``training nodes``, ``loss``, and ``gradient``,
         the first element of the last layer's weight gradient; ``distance`` of the whole gradient from that of one
         process, relative, for the sum.
 
@@ -66,14 +66,14 @@ def gradient_shares(
     loss = truth.gradients(0)
     exact = truth.parameters.gradients.double()
     place = next(i for i in range(exact.numel() - 1, -1, -1) if abs(float(exact[i])) > 1e-4)
-    together = torch.stack(gradients).sum(0)
+    total = torch.stack(gradients).sum(0)  # the all-reduce: (P, weights) -> (weights,)
     lines = [
         (f"worker {rank}", int(shard.train_mask.sum()), losses[rank], float(gradients[rank][place]), float("nan"))
         for rank, shard in enumerate(parts.shards)
     ]
     trained = int(parts.graph.train_mask.sum())
-    distance = float((together - exact).norm() / exact.norm())
-    lines.append(("sum", trained, sum(losses), float(together[place]), distance))
+    distance = float((total - exact).norm() / exact.norm())
+    lines.append(("sum", trained, sum(losses), float(total[place]), distance))
     lines.append(("one process", trained, loss, float(exact[place]), 0.0))
     columns = ["who", "training nodes", "loss", "gradient", "distance"]
     return pd.DataFrame(lines, columns=columns).set_index("who")
@@ -81,12 +81,12 @@ def gradient_shares(
 
 _STYLES = ("sky solid", "vermillion dash", "grey dot", "green dashdot")
 _WIDTHS = (9, 3.5, 2, 1.5)
-"""Of the lines, which lie on each other."""
+"""Widths of the lines; a thinner line stays visible on a thicker one."""
 _EPSILON = 2.0**-24  # half a unit in the last place of a float32 near 1
 
 
 def draw_agreement(runs: Sequence[RunLike], *, dark: bool = False) -> FigureData:
-    """Draw the losses of runs on each other, and how far each is from the first.
+    """Draw the losses of runs on top of each other, and the distance of each from the first.
 
     Raises:
         ValueError: if there are fewer than two runs, or more than four.
@@ -94,7 +94,7 @@ def draw_agreement(runs: Sequence[RunLike], *, dark: bool = False) -> FigureData
     import pandas as pd
 
     if not 2 <= len(runs) <= len(_STYLES):
-        raise ValueError(f"two to {len(_STYLES)} runs are laid on each other, got {len(runs)}")
+        raise ValueError(f"two to {len(_STYLES)} runs can be compared, got {len(runs)}")
     losses = {}
     for run in map(take, runs):
         workers = run.summary["workers"]
@@ -102,7 +102,7 @@ def draw_agreement(runs: Sequence[RunLike], *, dark: bool = False) -> FigureData
         losses[name if name not in losses else f"{name} (again)"] = by_epoch(run.records).set_index("epoch")["loss"]
     table = pd.DataFrame(losses)
     first, *others = losses
-    apart = table[others].sub(table[first], axis=0).abs()
+    distances = table[others].sub(table[first], axis=0).abs()
     left = lines(
         table,
         y=list(table),
@@ -115,7 +115,7 @@ def draw_agreement(runs: Sequence[RunLike], *, dark: bool = False) -> FigureData
     for trace, width in zip(left.data, _WIDTHS):
         trace.line.width = width
     right = lines(
-        apart.clip(lower=1e-9),
+        distances.clip(lower=1e-9),
         y=others,
         styles=_STYLES[1:],
         mode="lines",
@@ -125,7 +125,7 @@ def draw_agreement(runs: Sequence[RunLike], *, dark: bool = False) -> FigureData
         y_axis="distance from the first (loss)",
     )
     caption = f"Losses of {', '.join(losses)}. Largest distance from {first} in any epoch: " + ", ".join(
-        f"{name} {distance:.0e}" for name, distance in apart.max().items()
+        f"{name} {distance:.0e}" for name, distance in distances.max().items()
     )
     return FigureData(
         panels([left, right], gap=0.13, title="The same training?", caption=caption + ".", dark=dark), table

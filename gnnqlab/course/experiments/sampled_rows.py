@@ -1,4 +1,4 @@
-"""Boundary sampling: which rows an epoch leaves out, sums and their variance, and trainings by share.
+"""Boundary sampling: rows omitted in an epoch, aggregations and their variance, and trainings by sampling rate.
 
 Letters: V owned rows of a worker, H its halo rows, D columns.
 """
@@ -29,7 +29,7 @@ __all__ = ["compare_shares", "draw_shares", "draw_sums", "left_out", "sampled_su
 
 
 def left_out(parts: Parts, sampler: BoundarySampling, *, epoch: int, seed: int = 0) -> dict[int, list[int]]:
-    """Return by worker the nodes whose rows it does not get in an epoch, as training draws them.
+    """Return the halo nodes of each worker whose rows are not sampled in an epoch, as training draws them.
 
     Example:
         >>> from gnnqlab import course
@@ -40,29 +40,29 @@ def left_out(parts: Parts, sampler: BoundarySampling, *, epoch: int, seed: int =
     """
     found = {}
     for rank, shard in enumerate(parts.shards):
-        kept = set(shard.halo[sampler.kept(shard.halo, holder=rank, seed=seed, epoch=epoch)].tolist())
-        found[rank] = [node for node in shard.halo.tolist() if node not in kept]
+        sampled = set(shard.halo[sampler.kept(shard.halo, holder=rank, seed=seed, epoch=epoch)].tolist())
+        found[rank] = [node for node in shard.halo.tolist() if node not in sampled]
     return found
 
 
 def sampled_sums(
     parts: Parts, node: int, sampler: BoundarySampling, *, rows: Tensor, epochs: int, seed: int = 0
 ) -> DataFrame:
-    """Return the sum over a node's neighbours in every epoch, when only a share of them tells its row.
+    """Return the aggregation of a node in every epoch, with a sample of its halo neighbours.
 
-    ``z = sum_(own u) a_vu h_u + sum_(kept u) a_vu h_u / p`` with GCN's ``a`` from the degrees of the whole graph, which
-    is what a worker under this sampler computes.
+    ``z = sum_(own u) a_vu h_u + sum_(sampled u) a_vu h_u / p`` with GCN's ``a`` from the degrees of the whole graph, as
+    a worker with this sampler computes it.
 
     Args:
         parts: the partition.
-        node: v.
-        sampler: says which rows come, and what they count.
-        rows: one number a node, ``(N,)``.
-        epochs: how many are drawn.
-        seed: of the draws.
+        node: node v.
+        sampler: sampler of halo rows, with the factor 1 / p.
+        rows: one number per node, ``(N,)``.
+        epochs: number of epochs.
+        seed: seed of the samples.
 
     Returns:
-        By ``epoch``: ``kept`` (nodes, as words), ``sum``, ``mean so far``, and ``all rows``, the sum without sampling.
+        By ``epoch``: ``kept`` (sampled nodes as text), ``sum``, ``mean so far``, and ``all rows``, without sampling.
     """
     import pandas as pd
 
@@ -73,11 +73,11 @@ def sampled_sums(
     own = float(near @ rows[shard.owned])
     lines, total = [], 0.0
     for epoch in range(epochs):
-        kept = sampler.kept(shard.halo, holder=rank, seed=seed, epoch=epoch)
-        came = kept[far[kept] != 0]
-        value = own + sampler.rescale * float(far[came] @ rows[shard.halo[came]])
+        sampled = sampler.kept(shard.halo, holder=rank, seed=seed, epoch=epoch)
+        neighbours = sampled[far[sampled] != 0]  # sampled halo rows that are neighbours of the node
+        value = own + sampler.rescale * float(far[neighbours] @ rows[shard.halo[neighbours]])
         total += value
-        names = ", ".join(str(int(u)) for u in shard.halo[came]) or "none"
+        names = ", ".join(str(int(u)) for u in shard.halo[neighbours]) or "none"
         lines.append((epoch, names, value, total / (epoch + 1)))
     frame = pd.DataFrame(lines, columns=["epoch", "kept", "sum", "mean so far"]).set_index("epoch")
     frame["all rows"] = own + float(far @ rows[shard.halo])
@@ -87,23 +87,23 @@ def sampled_sums(
 def variance_by_share(
     parts: Parts, rows: Tensor, shares: Sequence[float], *, epochs: int = 400, seed: int = 0
 ) -> DataFrame:
-    """Return how far sampled sums scatter, beside the formula.
+    """Return the variance of sampled aggregations, measured and by formula.
 
     ``Var z_v = (1 - p) / p  sum_(u in halo) a_vu^2 |h_u|^2``, summed over all owned nodes of all workers.
 
     Args:
         parts: the partition.
-        rows: ``(N, D)``.
+        rows: rows of all nodes, ``(N, D)``.
         shares: values of p above 0.
-        epochs: draws that are averaged.
-        seed: of the draws.
+        epochs: number of samples to average.
+        seed: seed of the samples.
 
     Returns:
-        By ``p``: ``measured`` and ``formula`` (squared unit of a row), ``relative (%)``: the root of the measured one
-        relative to the length of the sums over all rows.
+        By ``p``: ``measured`` and ``formula`` (squared unit of a row), ``relative (%)``: the root of the measured
+        variance over the norm of the aggregations without sampling.
 
     Raises:
-        ValueError: if a share is 0: nothing comes, so nothing is unbiased.
+        ValueError: if a share is 0: without any row no estimate is unbiased.
 
     Example:
         >>> from gnnqlab import course
@@ -126,7 +126,7 @@ def variance_by_share(
             length += float((matrix[:, : shard.num_owned] @ rows[shard.owned] + far @ halo).square().sum())
             formula += (1 - p) / p * float(far.square().sum(0) @ halo.square().sum(1))
             for epoch in range(epochs):
-                factor = halo.new_full((shard.num_halo, 1), -1.0)  # what a row counts, less the 1 of a whole sum
+                factor = halo.new_full((shard.num_halo, 1), -1.0)  # factor of a row minus 1, that of the full sum
                 factor[sampler.kept(shard.halo, holder=rank, seed=seed, epoch=epoch)] += sampler.rescale
                 measured += float((far @ (factor * halo)).square().sum()) / epochs
         lines.append((share, measured, formula, 100 * (measured / length) ** 0.5))
@@ -134,7 +134,7 @@ def variance_by_share(
 
 
 def _matrix(shard: Shard) -> Tensor:
-    """GCN's sums over a worker's neighbours, dense ``(V, V + H)``."""
+    """Return GCN's aggregation matrix of a worker, dense ``(V, V + H)``."""
     counts = shard.indptr.diff()
     dense = torch.zeros(shard.num_owned, shard.num_owned + shard.num_halo)
     places = (torch.arange(shard.num_owned).repeat_interleave(counts), shard.indices.long())
@@ -150,26 +150,26 @@ def compare_shares(
     epochs: int = 60,
     **settings: Any,
 ) -> DataFrame:
-    """Train with a share p of the boundary rows; p = 1 is Vanilla, p = 0 trains every worker by itself.
+    """Train with a share p of the boundary rows; p = 1 is Vanilla, p = 0 trains every worker on its own.
 
     Args:
         graph: the graph.
-        system: whose sampler is replaced.
+        system: system whose sampler is replaced.
         shares: values of p.
-        seeds: one run of every share for each.
-        epochs: of every run.
-        **settings: of ``gq.launch``: ``workers``, ``hidden`` and so on.
+        seeds: seeds, with one run per share and seed.
+        epochs: epochs of every run.
+        **settings: settings of ``gq.launch``: ``workers``, ``hidden`` and so on.
 
     Returns:
-        A line a run: ``p``, ``seed``, ``accuracy (%)``, ``final loss``, ``MB an epoch``.
+        One line per run: ``p``, ``seed``, ``accuracy (%)``, ``final loss``, ``MB an epoch``.
     """
     import pandas as pd
 
     lines = []
     for seed in seeds:
         for share in shares:
-            made = replace(system, sampler=BoundarySampling(p=share))
-            run = launch(graph, system=made, epochs=epochs, seed=seed, **settings).wait()
+            variant = replace(system, sampler=BoundarySampling(p=share))
+            run = launch(graph, system=variant, epochs=epochs, seed=seed, **settings).wait()
             summary = run.summary
             score = float(summary.get("test_accuracy", summary.get("test_f1_micro", float("nan"))))
             sent = float(run.records[["bytes_payload", "bytes_params"]].sum().sum()) / epochs / 1e6
@@ -178,14 +178,14 @@ def compare_shares(
 
 
 def draw_sums(frame: DataFrame, *, node: int | None = None, dark: bool = False) -> FigureData:
-    """Draw `sampled_sums`: a point an epoch, their mean so far, and the sum over all rows."""
+    """Draw `sampled_sums`: one point per epoch, the mean so far, and the sum over all rows."""
     exact, mean = float(frame["all rows"].iloc[-1]), float(frame["mean so far"].iloc[-1])
     which = "" if node is None else f" of node {node}"
     caption = (
         f"The sum{which} in {len(frame)} epochs lies between {frame['sum'].min():.3g} and {frame['sum'].max():.3g}; "
-        f"its mean is {mean:.3g}, over all rows it is {exact:.3g}."
+        f"its mean is {mean:.3g}; the sum over all rows is {exact:.3g}."
     )
-    figure = scatter(frame, y={"sum": "sum of an epoch"}, styles=["sky"], size=6, details="kept")
+    figure = scatter(frame, y={"sum": "sum in an epoch"}, styles=["sky"], size=6, details="kept")
     lines(
         frame,
         y={"mean so far": "mean of the epochs so far", "all rows": "sum over all rows"},
@@ -195,7 +195,7 @@ def draw_sums(frame: DataFrame, *, node: int | None = None, dark: bool = False) 
         figure=figure,
         x_axis="epoch",
         y_axis="sum over the neighbours (unit of a row)",
-        title=f"A sum{which} of sampled rows",
+        title=f"Aggregation{which} of sampled rows",
         caption=caption,
         dark=dark,
         height=340,
@@ -204,7 +204,7 @@ def draw_sums(frame: DataFrame, *, node: int | None = None, dark: bool = False) 
 
 
 def draw_shares(frame: DataFrame, *, dark: bool = False) -> FigureData:
-    """Draw `compare_shares`: accuracy, final loss and bytes against p, every run a point, and their means.
+    """Draw `compare_shares`: accuracy, final loss and bytes over p, one point per run, and the means.
 
     Raises:
         ValueError: if there is no run.
@@ -214,7 +214,7 @@ def draw_shares(frame: DataFrame, *, dark: bool = False) -> FigureData:
     values = {
         "accuracy (%)": ("test accuracy (%)", "blue circle"),
         "final loss": ("training loss at the end", "vermillion diamond"),
-        "MB an epoch": ("sent (MB an epoch)", "green square"),
+        "MB an epoch": ("sent (MB per epoch)", "green square"),
     }
     means = frame.groupby("p")[list(values)].mean()
     names = [f"{share:g}" for share in means.index]
@@ -229,7 +229,7 @@ def draw_shares(frame: DataFrame, *, dark: bool = False) -> FigureData:
             y_axis=label,
             x_axis={"title_text": "share p of rows", "type": "category", "categoryarray": names},
         )
-        # Shares stand side by side, not to scale: no line between them.
+        # The axis of p is categorical, so a line between the means would have no meaning.
         charts.append(scatter(means.set_axis(names), y={value: "mean"}, styles=[style], size=11, figure=chart))
     words = "; ".join(
         f"p = {name}: {line['accuracy (%)']:.1f} %, loss {line['final loss']:.3g}, {line['MB an epoch']:.2g} MB"
@@ -237,5 +237,5 @@ def draw_shares(frame: DataFrame, *, dark: bool = False) -> FigureData:
     )
     runs = int(frame.groupby("p").size().min())
     caption = f"Accuracy, loss and bytes by share of boundary rows, {runs} run{'s' if runs > 1 else ''} each: {words}."
-    title = "What a share of the boundary rows buys"
+    title = "Accuracy and bytes by share of boundary rows"
     return FigureData(panels(charts, gap=0.1, title=title, caption=caption, dark=dark, legend_below=True), means)

@@ -22,12 +22,12 @@ __all__ = ["group_size_table", "repeated", "sensitivity_chart", "sweep_table"]
 
 
 def repeated(graph: Any, *, seeds: Sequence[int] = (0, 1, 2), **settings: Any) -> list[Run]:
-    """Launch the same training once a seed, one after another, and wait for each.
+    """Launch the same training once per seed, one after another, and wait for each.
 
     Args:
-        graph: as for :func:`gnnqlab.launch`.
-        seeds: of weights, dropout and noise.
-        **settings: as for :func:`gnnqlab.launch`.
+        graph: see :func:`gnnqlab.launch`.
+        seeds: seeds of weights, dropout and noise.
+        **settings: see :func:`gnnqlab.launch`.
     """
     from gnnqlab.launch.start import launch
 
@@ -35,11 +35,11 @@ def repeated(graph: Any, *, seeds: Sequence[int] = (0, 1, 2), **settings: Any) -
 
 
 def sweep_table(runs: dict[Any, Sequence[Run]], *, knob: str) -> DataFrame:
-    """Return a line for each run: ``knob, seed, accuracy, epoch_s, bytes_sent``.
+    """Return one line per run: ``knob, seed, accuracy, epoch_s, bytes_sent``.
 
     Args:
-        runs: by value of the knob.
-        knob: its name, for the first column.
+        runs: value of the setting -> its runs.
+        knob: name of the setting, for the first column.
     """
     import pandas as pd
 
@@ -63,19 +63,19 @@ def group_size_table(
     epochs: int = 12,
     **settings: Any,
 ) -> DataFrame:
-    """Return a line for each group size and seed: ``group_size, seed, variance, bytes_sent``.
+    """Return one line per group size and seed: ``group_size, seed, variance, bytes_sent``.
 
-    A seed has its own weights, traced ranges and noise. The variance is measured over ``repeats`` passes at the last
+    Each seed has its own weights, traced ranges and noise. The variance is measured over ``repeats`` passes at the last
     traced weights.
 
     Args:
         graph: a graph, or its name or path.
-        sizes: rows that share a width.
-        seeds: of weights and noise.
+        sizes: numbers of rows that share a bit-width.
+        seeds: seeds of weights and noise.
         lam: λ.
         repeats: passes with independent noise.
-        epochs: to trace.
-        **settings: as for `gnnqlab.tune.probe.probe`.
+        epochs: epochs to trace.
+        **settings: see `gnnqlab.tune.probe.probe`.
     """
     import pandas as pd
 
@@ -100,14 +100,14 @@ def group_size_table(
 
 
 _KNOBS = {
-    "lam": "λ", "group_size": "group size (rows)", "period": "period (epochs)", "bits": "bits of an element",
+    "lam": "λ", "group_size": "group size (rows)", "period": "period (epochs)", "bits": "bits per element",
     "delta": "δ (epochs)",
 }  # fmt: skip
 _VALUES = {
     "accuracy": ("test accuracy (%)", 100.0),
     "epoch_s": ("epoch (ms)", 1e3),
     "variance": ("gradient variance<br>(squared unit of it)", 1.0),
-    "bytes_sent": ("bytes an epoch (kB)", 1e-3),
+    "bytes_sent": ("sent per epoch (kB)", 1e-3),
 }
 
 
@@ -119,12 +119,12 @@ def sensitivity_chart(
     baseline: DataFrame | None = None,
     dark: bool = False,
 ) -> FigureData:
-    """Draw what a knob changes: a panel a quantity, the mean with its 95 % interval, every run as a faint point.
+    """Draw the effect of a setting: one panel per quantity, means with 95 % intervals, every run as a faint point.
 
     Args:
-        frame: one line a run: the knob's column and one for each quantity, see
-        `gnnqlab.course.experiments.sensitivity.sweep_table`.
-        knob: the column that was varied.
+        frame: one line per run, with a column of the setting and one per quantity, see
+            `gnnqlab.course.experiments.sensitivity.sweep_table`.
+        knob: column of the varied setting.
         values: quantities, ``accuracy``, ``epoch_s``, ``variance`` or ``bytes_sent``.
         baseline: runs of another system with the same quantities; their mean is a dashed line.
         dark: colours for a dark page.
@@ -139,8 +139,8 @@ def sensitivity_chart(
         raise ValueError(f"a line for each run needs columns {(knob, *values)}, missing {missing}; see sweep_table")
     settings = sorted(frame[knob].unique())
     names = [f"{value:g}" for value in settings]
-    called = _KNOBS.get(knob, knob)
-    along = {"title_text": called, "type": "category", "categoryarray": names}
+    label_of_knob = _KNOBS.get(knob, knob)
+    along = {"title_text": label_of_knob, "type": "category", "categoryarray": names}
     shown, charts = pd.DataFrame(index=pd.Index(settings, name=knob)), []
     for name in values:
         label, unit = _VALUES.get(name, (name, 1.0))
@@ -150,7 +150,7 @@ def sensitivity_chart(
         shown[plain], shown[f"{plain} ±"] = table["mean"].tolist(), table["half"].tolist()
         runs = pd.DataFrame({"at": [f"{value:g}" for value in frame[knob]], "one": unit * frame[name]})
         figure = scatter(runs, x="at", y={"one": "one run"}, styles=["grey circle-open"], size=7, x_axis=along)
-        exponents = 0 < (table["mean"] + table["half"]).max() < 1e-2  # those of powers are too small to read
+        exponents = 0 < (table["mean"] + table["half"]).max() < 1e-2  # superscripts of powers are too small to read
         lines(
             table,
             y={"mean": ("mean, 95 % interval", "blue solid square")},
@@ -159,7 +159,9 @@ def sensitivity_chart(
             y_axis={
                 "title_text": label,
                 "tickformat": "~e" if exponents else None,
-                "rangemode": "normal" if name == "accuracy" else "tozero",  # a hundredth of the bytes is no trend
+                "rangemode": "normal"
+                if name == "accuracy"
+                else "tozero",  # axes from zero, or differences of 1 % look like a trend
             },
             figure=figure,
         )
@@ -174,8 +176,8 @@ def sensitivity_chart(
         if not label.endswith(" ±")
     )
     caption = (
-        f"For {called} {', '.join(names)}, {frame.groupby(knob).size().min()} runs each, "
+        f"For {label_of_knob} {', '.join(names)}, {frame.groupby(knob).size().min()} runs each, "
         f"mean and 95 % interval: {words}."
     )
-    figure = panels(charts, gap=0.14, title=f"What {called} changes", caption=caption, dark=dark, height=350)
+    figure = panels(charts, gap=0.14, title=f"Effect of {label_of_knob}", caption=caption, dark=dark, height=350)
     return FigureData(figure, shown)

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 __all__ = ["UNSMOOTHED", "WHAT", "draw_smoothing", "smoothed", "smoothing_table", "train_smoothed"]
 
 WHAT = {"features": (1, 0), "gradients": (0, 1), "both": (1, 1)}
-"""What is averaged: PipeGCN-F, -G and -GF."""
+"""Name -> smoothing of (features, gradients): PipeGCN-F, -G and -GF."""
 UNSMOOTHED = ("nothing", 0.0)
 """Key of the run without smoothing."""
 
 
 def smoothed(system: System, what: str, gamma: float) -> System:
-    """Return a system whose rows are one epoch old and smoothed: ``m <- γ m + (1 - γ) row``.
+    """Return a system with smoothed rows of one epoch of staleness: ``m <- γ m + (1 - γ) row``.
 
     Args:
-        system: whose schedule is replaced.
-        what: of `WHAT`.
+        system: system whose schedule is replaced.
+        what: key of `WHAT`.
         gamma: γ in [0, 1).
 
     Example:
@@ -52,25 +52,25 @@ def train_smoothed(
     graph: Graph, system: System, *, gammas: Sequence[float] = (0.5, 0.95), what: Sequence[str] = tuple(WHAT),
     **settings: Any,
 ) -> dict[tuple[str, float], Run]:  # fmt: skip
-    """Train a system unsmoothed, and with each γ for rows, gradients and both.
+    """Train a system without smoothing, and with each γ for features, gradients and both.
 
     Args:
         graph: the graph.
-        system: whose schedule is replaced.
+        system: system whose schedule is replaced.
         gammas: values of γ above 0.
-        what: of `WHAT`.
-        **settings: of ``gq.launch``: ``epochs``, ``workers``, ``seed`` and so on.
+        what: keys of `WHAT`.
+        **settings: settings of ``gq.launch``: ``epochs``, ``workers``, ``seed`` and so on.
 
     Returns:
-        Finished runs by what is smoothed and γ; ``("nothing", 0.0)`` is the unsmoothed one.
+        Finished runs by key of `WHAT` and γ; ``("nothing", 0.0)`` is the run without smoothing.
     """
     systems = {UNSMOOTHED: replace(smoothed(system, "both", 0.0), name="pipegcn")}
     systems |= {(one, gamma): smoothed(system, one, gamma) for one in what for gamma in gammas}
-    return {key: launch(graph, system=made, **settings).wait() for key, made in systems.items()}
+    return {key: launch(graph, system=variant, **settings).wait() for key, variant in systems.items()}
 
 
 def smoothing_table(runs: Mapping[tuple[str, float], Run]) -> DataFrame:
-    """Return a line for each run of `train_smoothed`: ``smoothed``, ``γ``, ``final loss``, ``accuracy (%)``."""
+    """Return one line per run of `train_smoothed`: ``smoothed``, ``γ``, ``final loss``, ``accuracy (%)``."""
     import pandas as pd
 
     lines = []
@@ -86,15 +86,15 @@ _COLORS = {0.0: "#56b4e9", 0.5: "#0072b2 dash", 0.95: "#003c5f dash"}
 def draw_smoothing(
     records: Mapping[tuple[str, float], DataFrame], *, fresh: DataFrame | None = None, dark: bool = False
 ) -> FigureData:
-    """Draw the loss by epoch, a panel for rows, gradients and both, a line for each γ.
+    """Draw the loss by epoch: one panel each for features, gradients and both, one line per γ.
 
     Args:
-        records: ``run.records`` by what is smoothed and γ; ``("nothing", 0.0)`` is drawn in every panel.
-        fresh: those of a run without staleness, grey in every panel.
+        records: ``run.records`` by key of `WHAT` and γ; ``("nothing", 0.0)`` is drawn in every panel.
+        fresh: records of a run without staleness, grey in every panel.
         dark: colours for a dark page.
 
     Raises:
-        ValueError: if no smoothed run is there.
+        ValueError: if there is no smoothed run.
     """
     import pandas as pd
 
@@ -129,8 +129,8 @@ def draw_smoothing(
         charts,
         share_y=True,
         gap=0.03,
-        title="Smoothed and unsmoothed rows of yesterday",
-        caption=f"Training loss with rows one epoch old, by what is smoothed. At the end:{ends} {words}.",
+        title="Stale rows with and without smoothing",
+        caption=f"Training loss with rows of one epoch of staleness. At the end:{ends} {words}.",
         dark=dark,
         height=380,
         legend_below=True,

@@ -1,4 +1,4 @@
-"""Stale rows: ages by schedule, distance from fresh rows, trainings compared, and when bytes are under way."""
+"""Stale rows: staleness by schedule, distance from fresh rows, and timelines of an epoch."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ __all__ = ["AggregatedRows", "ages", "draw_epoch", "draw_old_rows", "old_rows"]
 
 
 def ages(schedule: Any, losses: Sequence[float], *, epoch_s: float = 1.0) -> DataFrame:
-    """Return how old the rows are that each epoch uses, by the schedule and the Coordinator that training has.
+    """Return the staleness of the rows used in each epoch, by the schedule and the Coordinator of a training.
 
     Args:
         schedule: a part of the axis ``schedule``.
-        losses: of the epochs, what the Coordinator looks at.
+        losses: loss of each epoch, input of the Coordinator.
         epoch_s: seconds of every epoch.
 
     Returns:
-        By ``epoch``: ``rows of`` (the epoch that posted them), ``age`` and ``why``, if somebody decided that.
+        By ``epoch``: ``rows of`` (the epoch that posted them), ``age``, and ``why``, the reason of a decision.
 
     Example:
         >>> from gnnqlab.exchange import AdaptivePipeline, Overlapped, Pipelined
@@ -54,18 +54,18 @@ def ages(schedule: Any, losses: Sequence[float], *, epoch_s: float = 1.0) -> Dat
     """
     import pandas as pd
 
-    runner, nobody = schedule.build(), torch.zeros(0)
-    training = Training(worker=WorkerContext(rank=0, workers=1, seed=0, ids=nobody.long(), importance=nobody))
+    runner, no_nodes = schedule.build(), torch.zeros(0)
+    training = Training(worker=WorkerContext(rank=0, workers=1, seed=0, ids=no_nodes.long(), importance=no_nodes))
     adaptives = runner.adaptives(training)
     lines = []
-    why: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     for epoch, loss in enumerate(losses):
         step = _Posted(epoch)
         runner.run(step, ExchangeKey(0, "forward"))
-        lines.append((epoch, step.used, epoch - step.used, why.get(epoch, "")))
+        lines.append((epoch, step.used, epoch - step.used, reasons.get(epoch, "")))
         for adaptive in adaptives:
             adaptive.after_epoch(epoch, loss, {"epoch_s": epoch_s})
-            why.update({entry["epoch"]: f"{entry['what']}: {entry['why']}" for _, entry in adaptive.entries()})
+            reasons.update({entry["epoch"]: f"{entry['what']}: {entry['why']}" for _, entry in adaptive.entries()})
     return pd.DataFrame(lines, columns=["epoch", "rows of", "age", "why"]).set_index("epoch")
 
 
@@ -84,26 +84,26 @@ def old_rows(
     epochs: int = 60,
     seed: int = 0,
 ) -> DataFrame:
-    """Return by how much an old row is wrong, beside a fresh row in few bits.
+    """Return the relative error of stale rows, compared with that of quantized fresh rows.
 
-    The distance from the row of this epoch, over all rows that travel, relative to their length. The training is that
-    of one process, with exact rows.
+    The error is the distance from the rows of the current epoch over the norm of these, for all boundary rows. The
+    training runs in one process, with float32 rows.
 
     Args:
-        parts: says which rows travel.
-        ages: in epochs.
-        smoothing: γ; the mean ``m <- γ m + (1 - γ) row`` over rows that are one epoch old.
-        bits: fresh rows with stochastic rounding, the root of their expected squared error.
-        layer: whose input, from 0.
-        dropped_by: ``receiver``: rows are those before dropout, which travel where rows are kept over epochs; the mask
-            of the epoch that uses them is no error. ``owner``: rows with the mask of the epoch they are from.
-        hidden, layers, dropout, lr, epochs, seed: of a GCN and its training.
+        parts: the partition, which determines the boundary rows.
+        ages: staleness in epochs.
+        smoothing: γ of the mean ``m <- γ m + (1 - γ) row`` over rows of one epoch of staleness.
+        bits: bit-widths of fresh rows with stochastic rounding; their error is the root of the expected squared error.
+        layer: layer whose inputs are compared, from 0.
+        dropped_by: ``receiver``: compare rows before dropout, which are sent if rows are reused over epochs; the mask
+            of the epoch that uses them is no error. ``owner``: compare rows with the mask of their own epoch.
+        hidden, layers, dropout, lr, epochs, seed: settings of a GCN and its training.
 
     Returns:
-        By ``epoch``, a column each: ``2 epochs old``, ``γ = 0.5``, ``fresh, 2 bits``.
+        By ``epoch``, one column each: ``2 epochs old``, ``γ = 0.5``, ``fresh, 2 bits``.
 
     Raises:
-        ValueError: if no row travels, or somebody else drops.
+        ValueError: if there is no boundary row, or ``dropped_by`` has another value.
 
     Example:
         >>> from gnnqlab import course
@@ -116,24 +116,24 @@ def old_rows(
 
     ids = torch.cat([shard.halo for shard in parts.shards]).unique()
     if ids.numel() == 0:
-        raise ValueError("rows must travel to be old, but these parts share no edge; cut the graph into more parts")
+        raise ValueError("stale rows need a cut edge, but these parts share none; cut the graph into more parts")
     if dropped_by not in ("receiver", "owner"):
         raise ValueError(f"dropped_by must be 'receiver' or 'owner', got {dropped_by!r}")
     model = ModelSettings(name="gcn", layers=layers, hidden=hidden, dropout=dropout)
     rows = _rows_by_epoch(parts.graph, ids, layer, model, dropped_by == "receiver", lr, epochs, seed)
 
-    def wrong(other: Tensor, fresh: Tensor) -> float:
+    def error_of(other: Tensor, fresh: Tensor) -> float:
         return float((other - fresh).norm() / fresh.norm())
 
     table: dict[str, list[float]] = {}
     for age in ages:
         name = f"{age} epoch{'s' if age > 1 else ''} old"
-        table[name] = [float("nan")] * age + [wrong(rows[t - age], rows[t]) for t in range(age, epochs)]
+        table[name] = [float("nan")] * age + [error_of(rows[t - age], rows[t]) for t in range(age, epochs)]
     for gamma in smoothing:
         mean, distances = rows[0], [float("nan")]
         for t in range(1, epochs):
             mean = torch.lerp(rows[t - 1], mean, gamma)
-            distances.append(wrong(mean, rows[t]))
+            distances.append(error_of(mean, rows[t]))
         table[f"γ = {gamma:g}"] = distances
     for width in bits:
         squares = [float(decoded_moments(fresh, width).exact.sum()) for fresh in rows]
@@ -145,7 +145,7 @@ def old_rows(
 def _rows_by_epoch(
     graph: Graph, ids: Tensor, layer: int, model: ModelSettings, undropped: bool, lr: float, epochs: int, seed: int
 ) -> list[Tensor]:
-    """The rows that one layer aggregates, epoch by epoch: before dropout, or behind it."""
+    """Return the rows that one layer aggregates in each epoch ``(n, D)``, before or after dropout."""
     network = build_model(model, graph.num_features, graph.num_classes, seed=seed)
     local = LocalGraph(graph, seed=seed)
     rows = AggregatedRows(layer, ids)
@@ -158,7 +158,7 @@ def _rows_by_epoch(
 
 
 class AggregatedRows(Observer):
-    """Keeps some of the rows that one layer aggregates, epoch by epoch."""
+    """Observer that stores some of the rows aggregated by one layer, epoch by epoch."""
 
     def __init__(self, layer: int, ids: Tensor) -> None:
         self.by_epoch: list[Tensor] = []
@@ -170,7 +170,7 @@ class AggregatedRows(Observer):
 
 
 class _Posted:
-    """A step of one layer whose row is the number of the epoch that posted it."""
+    """Layer step with one row: the number of the epoch that posted it."""
 
     rounds, chained = 1, False
 
@@ -178,8 +178,8 @@ class _Posted:
         self._epoch = epoch
         self.used = -1
 
-    def post(self, round: int) -> _Came:
-        return _Came(self._epoch)
+    def post(self, round: int) -> _PendingRow:
+        return _PendingRow(self._epoch)
 
     def wait(self, round: int, came: Any) -> None:
         self.used = int(came.decode())
@@ -189,7 +189,7 @@ class _Posted:
     def dependent(self, round: int) -> None: ...
 
 
-class _Came:
+class _PendingRow:
     def __init__(self, epoch: int) -> None:
         self._epoch = epoch
 
@@ -202,11 +202,11 @@ class _Came:
 
 
 def draw_old_rows(frames: Mapping[str, DataFrame], *, dark: bool = False) -> FigureData:
-    """Draw `old_rows`, a panel a frame: solid blue for age, dashed green for smoothed, grey dots for few bits."""
+    """Draw `old_rows`, one panel per frame: blue for stale, dashed green for smoothed, dotted for quantized rows."""
     import pandas as pd
 
     distance = {
-        "title_text": "distance from the fresh row (% of its length)",
+        "title_text": "distance from the fresh row (% of its norm)",
         "tickvals": [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200],
     }
     charts = {
@@ -220,8 +220,8 @@ def draw_old_rows(frames: Mapping[str, DataFrame], *, dark: bool = False) -> Fig
         f"{label}: " + ", ".join(f"{name} {_percent(100 * frame[name].iloc[-10:].mean())}" for name in frame)
         for label, frame in frames.items()
     ]
-    caption = f"By how much rows are wrong, mean of the last ten epochs. {'; '.join(words)}."
-    title = "How wrong is an old row?"
+    caption = f"Relative error of rows, mean of the last ten epochs. {'; '.join(words)}."
+    title = "Error of a stale row"
     figure = panels(
         charts, share_y=True, gap=0.05, title=title, caption=caption, dark=dark, height=420, legend_below=True
     )
@@ -249,23 +249,23 @@ def _styles(frame: DataFrame) -> dict[str, str]:
 
 
 def draw_epoch(timelines: Mapping[str, DataFrame], *, rank: int = 0, dark: bool = False) -> FigureData:
-    """Draw one whole epoch of one worker, a panel a run: what it does, and when the bytes that it uses travel.
+    """Draw one whole epoch of one worker, one panel per run: its activities, and the transfers of the bytes it uses.
 
-    Bytes left of 0 travelled before the epoch began.
+    Bytes left of 0 were transferred before the epoch began.
 
     Args:
-        timelines: ``run.timeline`` by label; of the recorded epochs the one whose length is the median.
+        timelines: label -> ``run.timeline``; the recorded epoch of median length is drawn.
         rank: the worker.
         dark: colours for a dark page.
 
     Raises:
-        ValueError: if a timeline has nothing of that worker.
+        ValueError: if a timeline has no record of that worker.
     """
     import pandas as pd
 
     frames = {label: _one_epoch(timeline, rank) for label, timeline in timelines.items()}
     height = 130 + sum(60 + 26 * frame["line"].nunique() for frame in frames.values())
-    gap = 64 / (height - 176)  # room for the numbers of one panel and the title of the next
+    gap = 64 / (height - 176)  # space for the tick labels of one panel and the title of the next
     styles = {"rows, encode, decode": "green", "wait": "vermillion x", "bytes forward": "sky /"}
     styles |= {"bytes backward": "orange \\"}
     charts, words = {}, []
@@ -295,8 +295,8 @@ def draw_epoch(timelines: Mapping[str, DataFrame], *, rank: int = 0, dark: bool 
         rows=len(charts),
         share_x=True,
         gap=min(gap, 0.9 / max(len(frames) - 1, 1)),
-        title=f"An epoch of worker {rank}: what it does, what travels",
-        caption=f"One epoch of worker {rank}, without the sum of weight gradients: {'; '.join(words)}.",
+        title=f"An epoch of worker {rank}: activities and transfers",
+        caption=f"One epoch of worker {rank}, without the gradient all-reduce: {'; '.join(words)}.",
         dark=dark,
         height=height,
         legend_below=True,
@@ -309,19 +309,19 @@ def _one_epoch(timeline: DataFrame, rank: int) -> DataFrame:
     if mine.empty:
         raise ValueError(f"nothing was recorded of worker {rank}; launch with timeline_every=5")
     own = mine[mine["what"] != "transfer"].groupby("epoch")
-    took = (own["end_s"].max() - own["start_s"].min()).iloc[1:]  # the first epoch also sets things up
-    epoch = int(took.sort_values(kind="stable").index[(len(took) - 1) // 2])
+    lengths = (own["end_s"].max() - own["start_s"].min()).iloc[1:]  # the first epoch includes set-up
+    epoch = int(lengths.sort_values(kind="stable").index[(len(lengths) - 1) // 2])
     found = mine[mine["epoch"] == epoch].copy()
     begin = found[found["what"] != "transfer"]["start_s"].min()
     found["start (ms)"], found["end (ms)"] = 1e3 * (found["start_s"] - begin), 1e3 * (found["end_s"] - begin)
     way = {"forward": "→", "backward": "←"}
-    travels = found["what"] == "transfer"
+    is_transfer = found["what"] == "transfer"
     found["line"] = [
-        f"layer {layer + 1} {way[direction]}" if moves else "worker"
-        for layer, direction, moves in zip(found["layer"], found["direction"], travels)
+        f"layer {layer + 1} {way[direction]}" if transfer else "worker"
+        for layer, direction, transfer in zip(found["layer"], found["direction"], is_transfer)
     ]
     found["part"] = [
-        f"bytes {direction}" if moves else "wait" if what == "wait" else "rows, encode, decode"
-        for what, direction, moves in zip(found["what"], found["direction"], travels)
+        f"bytes {direction}" if transfer else "wait" if what == "wait" else "rows, encode, decode"
+        for what, direction, transfer in zip(found["what"], found["direction"], is_transfer)
     ]
     return found[["epoch", "line", "part", "layer", "start (ms)", "end (ms)"]].sort_values("start (ms)")

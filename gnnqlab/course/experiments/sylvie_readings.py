@@ -1,7 +1,7 @@
-"""Which reading of SYLVIE's rules reproduces which of its tables (its Tables X, XI and XII; errata SY-1 to SY-3).
+"""Comparison of readings of SYLVIE's rules with its Tables X, XI and XII (errata SY-1 to SY-3).
 
-Two things of section V-A are open: the sign of Eq. 5 (``text`` or ``printed``), and from which importance a node gets a
-wider row. A reading decides on the losses of a training; what it decided is held against what the tables imply.
+Section V-A leaves two things open: the sign of Eq. 5 (``text`` or ``printed``), and the importance from which a node
+gets more bits. Each reading is applied to the losses of a training; its decisions are compared with the tables.
 """
 
 from __future__ import annotations
@@ -24,45 +24,45 @@ if TYPE_CHECKING:
 __all__ = ["BITS_XII", "EPOCH_S_X", "MASKS", "STALE_XI", "Reading", "decide", "readings"]
 
 EPOCH_S_X = {1: 0.22, 2: 0.28, 4: 0.37, 8: 0.52}
-"""Table X: seconds of an epoch by fixed width; adaptive widths take 0.39 s."""
+"""Table X: fixed bit-width -> seconds of an epoch; adaptive bit-widths take 0.39 s."""
 _ADAPTIVE_S_X = 0.39
 STALE_XI = (0.33, 0.67)
 """Table XI: share of stale epochs. ``(sync - adaptive) / (sync - async)`` is 9/15 at 32 bits and 4/9 at 1 bit; with
-half a hundredth of a second of rounding either way, 0.53 to 0.67 and 0.33 to 0.56."""
+rounding of ±0.005 s in each number, 0.53 to 0.67 and 0.33 to 0.56."""
 BITS_XII = 1.45
 """Table XII: 126.9 / 2791.7 · 32 bits on Reddit, 254.7 / 5632.6 · 32 on Amazon, without scales."""
 _NEAR = 0.1
-"""A figure is reproduced if it is off by no more than this share."""
+"""Largest relative error of a figure that counts as reproduced."""
 MASKS: Mapping[str, tuple[float, ...]] = {"halves": HALVES, "quarters": QUARTERS}
-"""Thresholds of importance, by name."""
+"""Name -> thresholds of importance."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What one reading decided about a training."""
+    """Decisions of one reading about a training."""
 
     base: tuple[int, ...]
-    """Base width of each epoch."""
+    """Base bit-width of each epoch."""
     stale: tuple[bool, ...]
-    """Whether an epoch used rows of the one before."""
+    """True for each epoch that used rows of the epoch before."""
 
 
 def decide(losses: Sequence[float], settings: Orchestrated, *, bound: int = 10, epoch_s: float = 1.0) -> Reading:
-    """Return what base width and staleness a training with these losses gets, by the parts that decide in a run.
+    """Return base bit-width and staleness of a training with given losses, by the code that decides in a run.
 
     Args:
-        losses: of each epoch. They are taken as given: that rounding or old rows would change them is left out.
+        losses: loss of each epoch, fixed: effects of rounding or staleness on the losses are ignored.
         settings: the reading.
-        bound: most stale epochs in a row.
-        epoch_s: seconds of every epoch; the same for all, so that the decisions are those of the losses alone.
+        bound: most consecutive stale epochs.
+        epoch_s: seconds of every epoch; equal for all, so that the decisions depend on the losses only.
 
     Example:
         >>> levels_off = [0.9**epoch for epoch in range(60)]
         >>> [decide(levels_off, Orchestrated(formula=each)).base[-1] for each in ("text", "printed")]
         [8, 1]
     """
-    nobody = torch.zeros(0, dtype=torch.int64)
-    widths, pipeline = OrchestratedWidths(settings, nobody, nobody), AdaptivePipeline(bound=bound).build()
+    no_nodes = torch.zeros(0, dtype=torch.int64)
+    widths, pipeline = OrchestratedWidths(settings, no_nodes, no_nodes), AdaptivePipeline(bound=bound).build()
     watch = Watch(settings)
     adaptives = watch, Orchestrator(widths, watch), StalenessSwitch(pipeline, bound, watch)
     base, stale = [], []
@@ -77,18 +77,18 @@ def decide(losses: Sequence[float], settings: Orchestrated, *, bound: int = 10, 
 def readings(
     losses: Sequence[float], p: Tensor, *, masks: Mapping[str, tuple[float, ...]] = MASKS, delta: int = 5
 ) -> DataFrame:
-    """Return what each reading makes of a training, beside what Tables X, XI and XII imply.
+    """Apply each reading to a training, and compare the result with Tables X, XI and XII.
 
     Args:
-        losses: of each epoch.
-        p: importance of the node of each row that travels, ``(n,)``; see :mod:`gnnqlab.partition.importance`.
-        masks: thresholds by name.
+        losses: loss of each epoch.
+        p: importance of the node of each boundary row, ``(n,)``; see :mod:`gnnqlab.partition.importance`.
+        masks: name -> thresholds.
         delta: δ.
 
     Returns:
         By ``formula`` and ``mask``: ``bits``, the mean over rows and epochs; ``last base``; ``stale``, the share of
-        epochs; ``epoch (s)``, what Table X's fixed widths make of the rows' widths; and whether ``X`` (0.39 s), ``XI``
-        (a share between 0.33 and 0.67) and ``XII`` (1.45 bits) are reproduced, X and XII within a tenth.
+        epochs; ``epoch (s)``, from Table X's seconds of the rows' bit-widths; and ``X`` (0.39 s), ``XI`` (a share
+        between 0.33 and 0.67) and ``XII`` (1.45 bits), True if reproduced, X and XII within 10 %.
 
     Example:
         >>> table = readings([0.9**epoch for epoch in range(100)], torch.linspace(0, 1, 101))
@@ -120,7 +120,7 @@ def readings(
 
 
 def _means(p: Tensor, base: int, settings: Orchestrated) -> tuple[float, float]:
-    """Return the mean width of rows on a base, and the seconds that Table X has for such a mix."""
+    """Return the mean bit-width of rows for a base, and the seconds of such a mix by Table X."""
     widths = by_importance(p, base, settings.among, settings.thresholds)
     seconds = sum(float((widths == bits).float().mean()) * epoch_s for bits, epoch_s in EPOCH_S_X.items())
     return float(widths.double().mean()), seconds

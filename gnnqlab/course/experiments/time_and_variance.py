@@ -1,4 +1,4 @@
-"""Bit-widths between time and variance: fronts, all assignments of a small problem, solvers, and equal bytes."""
+"""Time and variance of bit-widths: Pareto fronts, all assignments of a small problem, solvers, and equal bytes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 ]  # fmt: skip
 
 LAMS = tuple(float(lam) for lam in np.linspace(0, 1, 41))
-"""The λ that are tried."""
+"""Values of λ on a front."""
 Setting = TypeVar("Setting")
 
 
@@ -42,7 +42,7 @@ def least_variance(
     bytes_sent: Callable[[Setting], float],
     variance: Callable[[Setting], float],
 ) -> Setting:
-    """Return the setting of least predicted variance among those that send no more than ``limit`` bytes an epoch.
+    """Return the setting of least predicted variance among those that send at most ``limit`` bytes per epoch.
 
     Raises:
         ValueError: if all send more.
@@ -53,23 +53,23 @@ def least_variance(
     """
     fitting = [each for each in tried if bytes_sent(each) <= limit]
     if not fitting:
-        raise ValueError(f"no λ keeps to {limit:g} bytes; allow more (λ = 0 spares time, not bytes)")
+        raise ValueError(f"no λ sends at most {limit:g} bytes; allow more (λ = 0 minimizes time, not bytes)")
     return min(fitting, key=variance)
 
 
 def at_equal_bytes(
     probe: Probe, *, most_bytes: int | None = None, group_size: int = 10, widths: tuple[int, ...] = (2, 4, 8)
 ) -> Forecast:
-    """Return the assigned setting of least variance that takes no more bytes than widths drawn at random.
+    """Return the assignment of least variance that sends no more bytes than random bit-widths.
 
     Args:
-        probe: of a graph, a model and a link.
-        most_bytes: another limit, in an epoch.
-        group_size: rows that share a width.
-        widths: to choose from.
+        probe: probe of a graph, a model and a link.
+        most_bytes: another limit of bytes per epoch.
+        group_size: rows that share a bit-width.
+        widths: bit-widths to choose from.
 
     Raises:
-        ValueError: if even λ = 0 takes more.
+        ValueError: if every λ sends more.
     """
     limit = probe.forecast(system="random-bits", among=widths).bytes_sent if most_bytes is None else most_bytes
     front = probe.front(LAMS, group_size=group_size, widths=widths)
@@ -87,18 +87,18 @@ def variance_at_equal_bytes(
     repeats: int = 16,
     widths: tuple[int, ...] = (2, 4, 8),
 ) -> DataFrame:
-    """Measure gradient variance of assigned widths, of random ones and of 4 bits everywhere, about the same bytes each.
+    """Measure the gradient variance of assigned bit-widths, random ones and a uniform 4 bits, at about equal bytes.
 
     Args:
-        graph: the graph that was probed.
+        graph: the probed graph.
         probe: its probe; variance is measured at the weights of its last traced epoch.
-        most_bytes: that the assigned widths may take in an epoch; as many as random ones if not given.
-        group_size: rows that share a width.
+        most_bytes: limit of the assigned bit-widths in bytes per epoch; by default the bytes of random ones.
+        group_size: rows that share a bit-width.
         repeats: passes with independent noise.
-        widths: that are assigned or drawn.
+        widths: bit-widths to assign or draw.
 
     Returns:
-        By setting: ``kB`` an epoch, predicted ``V``, measured ``variance`` with the standard error ``±``, and
+        By setting: ``kB`` per epoch, predicted ``V``, measured ``variance`` with the standard error ``±``, and
         ``times``, that variance over the assigned one's.
     """
     import pandas as pd
@@ -136,12 +136,12 @@ def pareto_chart(
     beside: Mapping[str, Forecast] | None = None,
     dark: bool = False,
 ) -> FigureData:
-    """Draw predicted time of an epoch against gradient variance over λ.
+    """Draw gradient variance over the predicted time of an epoch, for many λ.
 
     Args:
         front: forecasts of one setting at many λ, see `gnnqlab.tune.probe.Probe.front`.
-        chosen: the one that is marked.
-        beside: other systems by label, drawn as single points.
+        chosen: forecast to mark.
+        beside: label -> other system, drawn as a single point.
         dark: colours for a dark page.
 
     Raises:
@@ -150,12 +150,12 @@ def pareto_chart(
     import pandas as pd
 
     if not front:
-        raise ValueError("a front needs at least one forecast, got none; take probe.front()")
+        raise ValueError("a front needs at least one forecast, got none; use probe.front()")
     if any(each.lam is None for each in front):
-        raise ValueError("every forecast of a front must have a λ, got one of a system that assigns nothing")
+        raise ValueError("every forecast of a front must have a λ, got one of a system without bit assignment")
     first, last = front[0], front[-1]
     caption = (
-        f"Predicted time against variance over {first.link}: from {1e3 * first.epoch_s:.3g} ms and V = "
+        f"Predicted time and variance over {first.link}: from {1e3 * first.epoch_s:.3g} ms and V = "
         f"{first.total_variance:.3g} at λ = {first.lam:g} to {1e3 * last.epoch_s:.3g} ms and V = "
         f"{last.total_variance:.3g} at λ = {last.lam:g}."
     )
@@ -176,7 +176,7 @@ def pareto_chart(
     count = len(front)
     line = frame.iloc[:count].assign(
         ends=[name if each in (first, last) else "" for name, each in rows[:count]],
-        said=[f"λ {each.lam:.2f}, {each.mean_bits:.2f} bits a row" for each in front],
+        words=[f"λ {each.lam:.2f}, {each.mean_bits:.2f} bits per element" for each in front],
     )
     figure = lines(
         line,
@@ -185,7 +185,7 @@ def pareto_chart(
         size=9,
         text="ends",
         styles=["blue circle-open"],
-        details="said",
+        details="words",
     )
     figure.data[0].textposition = ["bottom left" if each is last else "top right" for each in front]
     points = frame.iloc[count:].rename_axis("name").reset_index()
@@ -202,7 +202,7 @@ def pareto_chart(
         log="y",
         x_axis="predicted epoch (ms)",
         y_axis="gradient variance V (no unit)",
-        title="What a little more time buys",
+        title="Variance over predicted time",
         caption=caption,
         dark=dark,
         height=380,
@@ -212,7 +212,7 @@ def pareto_chart(
 
 
 def assignments_chart(problem: Problem, *, dark: bool = False) -> FigureData:
-    """Draw every assignment that there is of a small problem, and those that some λ chooses.
+    """Draw every assignment of a small problem, and those that are optimal for some λ.
 
     Raises:
         ValueError: if there are more than eight groups.
@@ -221,7 +221,7 @@ def assignments_chart(problem: Problem, *, dark: bool = False) -> FigureData:
 
     groups = problem.group_rows.size
     if groups > 8:
-        raise ValueError(f"all assignments are drawn of at most 8 groups, got {groups}; take pareto_chart")
+        raise ValueError(f"all assignments can be drawn for at most 8 groups, got {groups}; use pareto_chart")
     rows = []
     for choice in product(range(len(problem.widths)), repeat=groups):
         index = np.array(choice)
@@ -247,34 +247,34 @@ def assignments_chart(problem: Problem, *, dark: bool = False) -> FigureData:
         details="widths",
     )
     lines(
-        picked.assign(said=[f" {widths}" for widths in picked.index]),
+        picked.assign(label=[f" {widths}" for widths in picked.index]),
         x="exchange (ms)",
-        text="said",
+        text="label",
         size=12,
-        y={"variance": ("chosen by some λ", "vermillion star")},
+        y={"variance": ("optimal for some λ", "vermillion star")},
         figure=figure,
         log="y",
         x_axis={"title_text": "exchange (ms)", "range": room},
         y_axis="variance V (no unit)",
-        title="Every assignment, and those worth having",
-        caption=f"All {len(frame)} assignments of {groups} groups. Bits that some λ chooses: {words}.",
+        title="All assignments, and those optimal for some λ",
+        caption=f"All {len(frame)} assignments of {groups} groups. Bit-widths optimal for some λ: {words}.",
         dark=dark,
         height=380,
     )
-    # The line falls, so words above it are clear of it.
+    # The line falls, so labels to the upper right do not overlap it.
     figure.data[1].update(textposition="top right", cliponaxis=False)
     picked = picked.assign(**{"from λ": [min(found[each]) for each in picked.index]})
     return FigureData(figure, picked)
 
 
 def solvers_table(problem: Problem, *, highs: bool = True) -> DataFrame:
-    """Solve one problem by all means there are; return a line each with ``objective, gap, seconds``.
+    """Solve one problem with every available solver; return one line each with ``objective, gap, seconds``.
 
-    Brute force tries up to eight groups. HiGHS solves the model as Eq. 12 writes it, if cvxpy is installed.
+    Brute force is used for up to eight groups. HiGHS solves the model as written in Eq. 12, if cvxpy is installed.
 
     Args:
-        problem: what to assign.
-        highs: whether HiGHS is asked; it may take long where there are many groups.
+        problem: the assignment problem.
+        highs: use HiGHS, which may take long for many groups.
     """
     import pandas as pd
 

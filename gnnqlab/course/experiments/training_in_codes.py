@@ -44,21 +44,21 @@ def train_rounded(
     model: ModelSettings | None = None,
     every: int = 5,
 ) -> DataFrame:
-    """Train once a seed with each precision; scores are those of the weights in that precision.
+    """Train once per seed and precision, and evaluate with products of that precision.
 
     Args:
         graph: the whole graph.
-        computes: parts of the axis ``compute``, by name.
-        seeds: of weights and noise.
-        epochs: of each training.
-        model: by default a GCN of two layers, 32 wide; without dropout in any case.
-        every: epochs between two looks at the score.
+        computes: name -> part of the axis ``compute``.
+        seeds: seeds of weights and noise.
+        epochs: epochs of each training.
+        model: by default a GCN of two layers with 32 columns; always without dropout.
+        every: epochs between evaluations.
 
     Returns:
-        One row a look: ``compute, seed, epoch, loss`` (before the step), ``score`` (on the test nodes, in [0, 1]).
+        One row per evaluation: ``compute, seed, epoch, loss`` (before the step), ``score`` (on test nodes, in [0, 1]).
 
     Raises:
-        ValueError: if an epoch never comes.
+        ValueError: if ``epochs`` or ``every`` is below 1.
 
     Example:
         >>> from gnnqlab.compute import Float32Products, Int8Products
@@ -95,14 +95,14 @@ _STYLES = (
 
 
 def compare_precisions(found: DataFrame, *, beside: str = "float32") -> DataFrame:
-    """Return each precision's last test score, and the difference to one of them by seed with a 95 % interval.
+    """Return each precision's last test score, and its paired difference from a baseline with a 95 % interval.
 
     Args:
-        found: of :func:`gnnqlab.course.experiments.training_in_codes.train_rounded`.
-        beside: the precision that the others are compared with.
+        found: result of :func:`gnnqlab.course.experiments.training_in_codes.train_rounded`.
+        beside: the baseline precision.
 
     Raises:
-        ValueError: if that one was not trained.
+        ValueError: if the baseline was not trained.
 
     Example:
         >>> import pandas as pd
@@ -117,21 +117,21 @@ def compare_precisions(found: DataFrame, *, beside: str = "float32") -> DataFram
     scores = 100 * last.pivot(index="seed", columns="compute", values="score")
     if beside not in scores:
         raise ValueError(f"{beside!r} must be among the trainings to be compared with, got {sorted(scores)}")
-    apart = scores.sub(scores[beside], axis=0)
-    table = pd.DataFrame({"score (%)": scores.mean(), f"beside {beside} (points)": apart.mean()})
-    table["±"] = [interval(apart[name].tolist())[1] for name in table.index]
+    change = scores.sub(scores[beside], axis=0)
+    table = pd.DataFrame({"score (%)": scores.mean(), f"beside {beside} (points)": change.mean()})
+    table["±"] = [interval(change[name].tolist())[1] for name in table.index]
     return table.loc[found["compute"].unique()].round(2)
 
 
 def draw_losses(found: DataFrame, *, title: str = "The loss in several precisions", dark: bool = False) -> FigureData:
-    """Draw the mean loss over epochs, a line for each precision.
+    """Draw the mean loss over epochs, one line per precision.
 
     Args:
-        found: one row an epoch and seed, with ``compute, epoch, loss``.
-        title: of the figure.
+        found: one row per epoch and seed, with ``compute, epoch, loss``.
+        title: title of the figure.
 
     Raises:
-        ValueError: if there is no row, or more precisions than lines that can be told apart.
+        ValueError: if there is no row, or more precisions than line styles.
     """
     names = list(found["compute"].unique())
     if not 1 <= len(names) <= len(_STYLES):
@@ -159,18 +159,18 @@ _PURPOSES = ("blue", "orange /", "green x", "purple .", "grey -")
 def time_products(adjacency: Adjacency, *, heads: int = 4, features: int = 32, repeats: int = 15) -> DataFrame:
     """Return the median milliseconds of the three products of an attention layer, in float32 and from codes.
 
-    Indicative: one short measurement beside whatever else runs; ``gnnqlab bench int8`` is the one to quote.
+    Indicative: one short measurement, sensitive to other load; ``gnnqlab bench int8`` is the figure to quote.
 
     Args:
-        adjacency: of the edges; as many rows as columns.
-        heads, features: K and F of a head; the dense product is of ``K F`` columns by as many.
-        repeats: of each; the median counts.
+        adjacency: square adjacency matrix.
+        heads, features: number of heads K, and features F per head; the dense product is ``(N, K F) x (K F, K F)``.
+        repeats: repeats of each; the median counts.
 
     Returns:
-        A row a product; columns ``float32``, ``codes`` (the product alone) and ``quantize`` (of its operands).
+        One row per product; columns ``float32``, ``codes`` (the product alone) and ``quantize`` (of its operands).
 
     Raises:
-        ValueError: if nothing is to be measured.
+        ValueError: if ``repeats`` is below 1.
     """
     import pandas as pd
 
@@ -205,7 +205,7 @@ def time_products(adjacency: Adjacency, *, heads: int = 4, features: int = 32, r
 
 
 def draw_times(frame: DataFrame, *, dark: bool = False) -> FigureData:
-    """Draw :func:`time_products`: float32 above, what codes cost with their quantization below."""
+    """Draw :func:`time_products`: float32 above, products of codes with their quantization below."""
     shares = "; ".join(
         f"{name}: {row['quantize'] / (row['codes'] + row['quantize']):.0%}" for name, row in frame.iterrows()
     )
@@ -217,8 +217,8 @@ def draw_times(frame: DataFrame, *, dark: bool = False) -> FigureData:
         zero="x",
         x_axis="median time (ms)",
         y_axis="product",
-        title="Where the time goes",
-        caption=f"Share of quantization in what codes cost: {shares}. Indicative, measured in this notebook.",
+        title="Time of products in float32 and from codes",
+        caption=f"Share of quantization in the time of codes: {shares}. Indicative, measured in this notebook.",
         dark=dark,
         height=380,
     )
@@ -229,10 +229,10 @@ def draw_times(frame: DataFrame, *, dark: bool = False) -> FigureData:
 
 
 def kept_table(kept: Mapping[str, Mapping[str, int]]) -> DataFrame:
-    """Return MiB kept for the backward pass: a row a setting, a column a purpose, the total, and float32 over it.
+    """Return MiB saved for backward: one row per setting, one column per purpose, the total, and the ratio to float32.
 
     Args:
-        kept: setting -> bytes by purpose, the first being float32's.
+        kept: setting -> bytes by purpose; the first setting is float32.
 
     Example:
         >>> kept_table({"float32": {"rows": 2**21}, "2 bits": {"rows": 2**17}})["times less"].tolist()
@@ -247,25 +247,25 @@ def kept_table(kept: Mapping[str, Mapping[str, int]]) -> DataFrame:
 
 
 def draw_kept(table: DataFrame, *, dark: bool = False) -> FigureData:
-    """Draw :func:`kept_table` as bars on each other, a colour a purpose.
+    """Draw :func:`kept_table` as stacked bars, one colour per purpose.
 
     Raises:
-        ValueError: if there are more purposes than bars that can be told apart.
+        ValueError: if there are more purposes than bar styles.
     """
     purposes = [name for name in table if name not in ("total", "times less")]
     if len(purposes) > len(_PURPOSES):
         raise ValueError(f"at most {len(_PURPOSES)} purposes can be drawn, got {len(purposes)}")
-    told = "; ".join(f"{name}: {row['total']:.3g} MiB" for name, row in table.iterrows())
+    words = "; ".join(f"{name}: {row['total']:.3g} MiB" for name, row in table.iterrows())
     figure = bars(
         table,
         y=purposes,
         styles=_PURPOSES,
         stacked=True,
-        x_axis="activations kept in",
-        y_axis="kept for the backward pass (MiB)",
+        x_axis="precision of saved activations",
+        y_axis="saved for backward (MiB)",
         zero="y",
-        title="What EXACT keeps",
-        caption=f"Kept by one training pass: {told}.",
+        title="Activations saved by EXACT",
+        caption=f"Saved for backward by one training pass: {words}.",
         dark=dark,
         height=380,
     )

@@ -1,10 +1,10 @@
-"""Worth of decisions about bit-widths: importance at equal bytes, and widths by a plan.
+"""Effect of decisions about bit-widths: importance at equal bytes, and planned bit-widths.
 
 Seconds of a run are shown by purpose, as in SYLVIE Figs. 12 and 13.
 
-To measure importance, every message keeps the widths that it has, so every message keeps its bytes; only which of its
-rows gets which width changes. SYLVIE never ablates this. Notebook 26 has the figures of three graphs: importance by
-in-degree (section IV-A) helps on two of them and not on ``cora``; Σα² at the receiver is better on all three.
+The effect of importance is measured by permuting the bit-widths among the rows of a message, so that its bytes do not
+change. SYLVIE has no such ablation. Notebook 26 has the figures of three graphs: importance by in-degree (section IV-A)
+helps on two of them and not on ``cora``; Σα² at the receiver is better on all three.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ __all__ = [
 ]  # fmt: skip
 
 MASKS = ("importance", "shuffled", "reversed", "Σα²")
-"""Which rows of a message get its wide widths: those of high in-degree, as SYLVIE has it; any; those of low in-degree;
-those that their receiver multiplies by most."""
+"""Rule that gives a message's larger bit-widths to its rows: high in-degree (SYLVIE); random; low in-degree; high Σα²
+at the receiver."""
 _ALPHA = {"gcn": "symmetric", "graphsage": "mean"}
 """Model -> its α."""
 
 
 @dataclass(frozen=True, eq=False)
 class MovedWidths(BitPolicy):
-    """The widths of importance, given to other rows of the same message.
+    """Bit policy with the bit-widths of importance, permuted among the rows of the same message.
 
     Args:
-        shards: of all workers.
+        shards: shards of all workers.
         alpha: kind of α, for Σα².
         mask: one of :data:`MASKS`.
-        base: smallest width.
-        thresholds: of importance.
-        seed: of what is shuffled, and of the order of rows that the mask finds equal.
+        base: smallest bit-width.
+        thresholds: thresholds of importance.
+        seed: seed of the random order, also among rows that a mask ranks equally.
     """
 
     shards: Sequence[Shard]
@@ -81,7 +81,7 @@ class MovedWidths(BitPolicy):
         return 0
 
     def widths(self, rows: Rows, epoch: int) -> Tensor:
-        """Return the width of every row of a message; the same in all layers."""
+        """Return the bit-width of every row of a message; the same in all layers."""
         key = rows.direction, rows.sender, rows.receiver
         if key not in self._known:
             self._known[key] = self._moved(rows)
@@ -96,15 +96,17 @@ class MovedWidths(BitPolicy):
         widths = by_importance(p, self.base, self.choices, self.thresholds)
         if self.mask == "importance":
             return widths
+        # One seed per (sender, receiver, direction), so that messages are shuffled independently.
         generator = torch.Generator().manual_seed(
             self.seed * 1_000_003 + 2 * (rows.sender * len(self.shards) + rows.receiver) + (rows.direction == "forward")
         )
-        anyhow = torch.randperm(widths.numel(), generator=generator)
+        shuffle = torch.randperm(widths.numel(), generator=generator)
         if self.mask == "shuffled":
-            return widths[anyhow]
+            return widths[shuffle]
         rank = -p if self.mask == "reversed" else use_of_halo(shard, shard.alpha(self.alpha))[place]
         moved = torch.empty_like(widths)
-        moved[anyhow[rank[anyhow].argsort(stable=True)]] = widths.sort().values
+        # Sort the shuffled rows by rank, so that ties are in random order; the largest bit-widths go to the top ranks.
+        moved[shuffle[rank[shuffle].argsort(stable=True)]] = widths.sort().values
         return moved
 
 
@@ -127,21 +129,21 @@ def importance_ablation(
         graph: the whole graph.
         model: ``gcn`` or ``graphsage``; its dropout is switched off.
         workers: number of partitions, threads of this process, at least 2.
-        base: smallest width; at the largest all rows have it, and nothing can be moved.
-        thresholds: of importance.
-        epochs: of exact training before.
-        repeats: passes with independent noise, for each seed and each mask.
-        seeds: of weights, noise and shuffling.
-        system: its partitioner is used; METIS by default.
-        hosts: that share the workers evenly; the partitioner and the exchange are told.
+        base: smallest bit-width; it must be below the largest, or all rows have the same.
+        thresholds: thresholds of importance.
+        epochs: epochs trained before with float32 messages.
+        repeats: passes with independent noise, for each seed and mask.
+        seeds: seeds of weights, noise and shuffling.
+        system: system whose partitioner is used; METIS by default.
+        hosts: number of hosts for partitioner and exchange, with equally many workers each.
 
     Returns:
         By ``mask``: ``variance``, the mean over seeds of the variance over the squared gradient; ``ratio``, the mean of
-        its ratio to that of importance at the same seed, above 1 where importance is better, and ``±``, half its 95 %
-        interval; ``bits``, the mean width of a row, the same in all lines.
+        its ratio to that of importance with the same seed, above 1 if importance is better, and ``±``, half its 95 %
+        interval; ``bits``, the mean bit-width of a row, the same in all lines.
 
     Raises:
-        ValueError: if the model is another, edges or blocks are cut, or nothing can be moved.
+        ValueError: if the model is another, the partition is no edge-cut, or all rows have the same bit-width.
 
     Example:
         >>> from gnnqlab.graph import load
@@ -157,7 +159,7 @@ def importance_ablation(
     if model.name not in _ALPHA:
         raise ValueError(f"model must be one of {tuple(_ALPHA)}, whose α are known, got {model.name!r}")
     if base >= Orchestrated().among[-1]:
-        raise ValueError(f"base must be below {Orchestrated().among[-1]} for rows to differ in width, got {base}")
+        raise ValueError(f"base must be below {Orchestrated().among[-1]} for rows to differ in bit-width, got {base}")
     shape = replace(model, dropout=0.0, input_dropout=0.0)
     recipe = (system or make_system("vanilla")).on_hosts(hosts)
     if (cuts := recipe.partition.cuts) != "nodes":
@@ -193,11 +195,11 @@ def draw_importance_ablation(tables: Mapping[str, DataFrame], *, dark: bool = Fa
     """Draw the variance of each mask over that of importance, with intervals; above 1 importance is better.
 
     Args:
-        tables: of :func:`gnnqlab.course.experiments.width_decisions.importance_ablation`, by what was measured.
+        tables: label -> result of :func:`gnnqlab.course.experiments.width_decisions.importance_ablation`.
         dark: colours for a dark page.
 
     Raises:
-        ValueError: if there is none.
+        ValueError: if there is no table.
     """
     import pandas as pd
 
@@ -224,7 +226,7 @@ def draw_importance_ablation(tables: Mapping[str, DataFrame], *, dark: bool = Fa
         log="y",
         x_axis="graph and model",
         y_axis="gradient variance / that with importance",
-        title="The same widths on other rows",
+        title="The same bit-widths on other rows",
         caption=f"Gradient variance at equal bytes over that with importance (95 % intervals): {words}.",
         dark=dark,
         height=400,
@@ -238,22 +240,22 @@ PURPOSES = {
     "encode, decode": ("encode_s", "decode_s"),
     "coordination": ("assign_s",),
 }
-"""What each phase of an epoch is for.
+"""Purpose -> phases of an epoch.
 
-Encoding and decoding is copying rows where nothing is quantized. Looking up widths and laying messages out anew is
+Encoding and decoding is copying if nothing is quantized. Looking up bit-widths and computing new message layouts is
 coordination too."""
 _PURPOSE_STYLES = ("green", "vermillion /", "purple x", "blue .", "orange \\")
 
 
 def overhead(records: DataFrame, *, offline_s: float = 0.0) -> Series:
-    """Return the seconds of a whole run by purpose, mean over workers; evaluation is left out.
+    """Return the seconds of a whole run by purpose, mean over workers, without evaluation.
 
     Args:
         records: ``run.records``.
-        offline_s: of the stage before training, SYLVIE's Graph Extractor: ``run.summary["extract_s"]``.
+        offline_s: seconds of the stage before training, SYLVIE's Graph Extractor: ``run.summary["extract_s"]``.
 
     Returns:
-        By purpose: those of `PURPOSES`, and ``offline``.
+        Seconds by purpose of `PURPOSES`, and ``offline``.
     """
     import pandas as pd
 
@@ -263,15 +265,15 @@ def overhead(records: DataFrame, *, offline_s: float = 0.0) -> Series:
 
 
 def draw_overhead(seconds: DataFrame, *, link: str = "", dark: bool = False) -> FigureData:
-    """Draw `overhead` of one or several runs, a column each: shares of the whole as stacked bars.
+    """Draw `overhead` of one or several runs as stacked bars of shares.
 
     Args:
-        seconds: by purpose, a column a run.
-        link: over which link was measured, for the caption.
+        seconds: seconds by purpose, one column per run.
+        link: link of the measurements, for the caption.
         dark: colours for a dark page.
 
     Raises:
-        ValueError: if nothing was measured.
+        ValueError: if there is no run, or one without seconds.
     """
     if seconds.empty or not (seconds.sum() > 0).all():
         raise ValueError("seconds of at least one run are needed, got none; see overhead")
@@ -288,8 +290,8 @@ def draw_overhead(seconds: DataFrame, *, link: str = "", dark: bool = False) -> 
         horizontal=True,
         x_axis={"title_text": "share of all seconds (%)", "range": [0, 100]},
         y_axis="system",
-        title="Where a run's seconds go",
-        caption=f"Where a run's seconds go: {words}." + (f" Link: {link}." if link else ""),
+        title="Time of a run by purpose",
+        caption=f"Time of a run by purpose: {words}." + (f" Link: {link}." if link else ""),
         dark=dark,
         height=210 + 44 * len(shares.columns),
         legend_rows=2,
@@ -301,14 +303,14 @@ _RUN_STYLES = ("vermillion", "blue dash", "green dot", "grey dashdot", "purple l
 
 
 def mean_width(traffic: DataFrame) -> Series:
-    """Return the mean bits of a row by epoch, over all messages of ``run.traffic``."""
+    """Return the mean bit-width of rows by epoch, over all messages of ``run.traffic``."""
     bits = (traffic["bits"] * traffic["rows"]).groupby(traffic["epoch"]).sum()
     mean = bits / traffic.groupby("epoch")["rows"].sum()
     return mean.rename("bits")
 
 
 def plan_table(runs: Mapping[str, Run]) -> DataFrame:
-    """Return a line a run: ``mean bits``, ``MB in all``, ``final loss`` and ``accuracy (%)``."""
+    """Return one line per run: ``mean bits``, ``MB in all``, ``final loss`` and ``accuracy (%)``."""
     import pandas as pd
 
     lines = {}
@@ -324,18 +326,18 @@ def draw_plan(
     records: Mapping[str, DataFrame],
     traffic: Mapping[str, DataFrame],
     *,
-    title: str = "Widths by a plan, and fixed ones",
+    title: str = "Planned and fixed bit-widths",
     dark: bool = False,
 ) -> FigureData:
-    """Draw a line a run: mean width of a row and loss by epoch, and the loss by what has been sent so far.
+    """Draw mean bit-width and loss by epoch, and the loss by bytes sent so far, one line per run.
 
-    Of runs in fixed widths the last panel is SYLVIE Fig. 6(b), loss by bytes; 6(a), by time, is the convergence by time
-    of ``gq.compare``.
+    For runs with fixed bit-widths the last panel is SYLVIE Fig. 6(b), loss by bytes; Fig. 6(a), loss by time, is in
+    ``gq.compare``.
 
     Args:
-        records: ``run.records`` by label.
-        traffic: ``run.traffic`` by label.
-        title: of the figure.
+        records: label -> ``run.records``.
+        traffic: label -> ``run.traffic``.
+        title: title of the figure.
         dark: colours for a dark page.
 
     Raises:
@@ -352,7 +354,7 @@ def draw_plan(
         table[label] = {"mean bits": width.mean(), "MB in all": sent.iloc[-1], "final loss": loss.iloc[-1]}
         epochs[label] = pd.DataFrame({"bits": width, "loss": loss, "sent": sent})
     rows = pd.concat(epochs, names=["run", "epoch"]).reset_index()
-    widths = {"title_text": "mean bits of a row", "tickvals": [1, 2, 4, 8, 16, 32], "range": [-0.1, 1.6]}
+    widths = {"title_text": "mean bits per element", "tickvals": [1, 2, 4, 8, 16, 32], "range": [-0.1, 1.6]}
     charts = [
         lines(
             rows.dropna(subset=[x, y]), x=x, y=y, by="run", styles=_RUN_STYLES, mode="lines", shape=shape, log="y",
@@ -368,6 +370,6 @@ def draw_plan(
         f"{label}: {human_bits(line['mean bits'])}, {line['MB in all']:.3g} MB, loss {line['final loss']:.3g}"
         for label, line in table.items()
     )
-    caption = f"Mean bits of a row, bytes in all and the loss at the end: {words}."
+    caption = f"Mean bits per element, total bytes and final loss: {words}."
     figure = panels(charts, gap=0.13, title=title, caption=caption, dark=dark, height=370, legend_below=True)
     return FigureData(figure, pd.DataFrame.from_dict(table, orient="index").rename_axis("run"))

@@ -1,4 +1,4 @@
-"""Views to play with: one message, one assignment, one cut, step by step."""
+"""Interactive players: one message, one assignment, one epoch step by step, and the partition explorer."""
 
 from gnnqlab.course.players.assigner_player import AssignerPlayer
 from gnnqlab.course.players.message_player import MessagePlayer

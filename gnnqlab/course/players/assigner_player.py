@@ -1,6 +1,6 @@
-"""The stepped player of an assignment: go through the assigner's six steps, move λ, group size and widths.
+"""Stepped player of a bit assignment: the assigner's six steps, with λ, group size and bit-widths to change.
 
-``AssignerModel`` is the player without a screen; ``AssignerPlayer`` puts controls and figures round it.
+``AssignerModel`` is the state of the player; ``AssignerPlayer`` adds controls and figures.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["AssignerModel", "AssignerPlayer"]
 
 _CHOICES = ((2, 4, 8), (2, 8), (2, 4), (4, 8), (1, 2, 4, 8))
-"""Sets of widths to choose from."""
+"""Sets of bit-widths offered by the control."""
 _GROUPS = (1, 5, 10, 20, 50, 100, 200, 500, 1000)
-"""Group sizes to choose from."""
+"""Group sizes offered by the control."""
 
 
 class AssignerModel(WalkModel):
-    """Which assignment, message and step are shown.
+    """State of the player: the assignment, message and step shown.
 
     Example:
         >>> from gnnqlab import course
@@ -43,7 +43,7 @@ class AssignerModel(WalkModel):
 
     @property
     def messages(self) -> list[tuple[int, str, int, int]]:
-        """What can be followed: (layer, direction, sender, receiver)."""
+        """Messages that can be followed: (layer, direction, sender, receiver)."""
         return [
             (message.layer, message.direction, message.sender, message.receiver)
             for message in self.walk.desk.trace.messages
@@ -69,28 +69,28 @@ class AssignerModel(WalkModel):
 
 class _AssignerControls(StepControls):
     def __init__(self, model: AssignerModel) -> None:
-        super().__init__(model, order="widths are found")
+        super().__init__(model, order="bit-widths are assigned")
         import ipywidgets as widgets
 
         self.model = model
         walk = model.walk
         self.lam = widgets.FloatSlider(
             walk.settings.lam, min=0, max=1, step=0.05, description="λ", continuous_update=False,
-            tooltip="0 to 1: 0 minds only time, 1 only variance",
+            tooltip="0 to 1: 0 minimizes only time, 1 only variance",
         )  # fmt: skip
         self.group_size = widgets.SelectionSlider(
             options=sorted({*_GROUPS, walk.settings.group_size}), value=walk.settings.group_size,
-            description="Group size", continuous_update=False, tooltip="Rows that share a width",
+            description="Group size", continuous_update=False, tooltip="Rows that share a bit-width",
         )  # fmt: skip
         choices = sorted({*_CHOICES, walk.settings.among})
         self.widths = widgets.Dropdown(
             options=[(", ".join(map(str, some)), some) for some in choices], value=walk.settings.among,
-            description="Widths", tooltip="Bits an element to choose from",
+            description="Bit-widths", tooltip="Bits per element to choose from",
         )  # fmt: skip
         self.message = widgets.Dropdown(
             options=[(f"layer {key[0] + 1}, {key[1]}, {key[2]} → {key[3]}", key) for key in model.messages],
             value=(*walk.place, walk.sender, walk.receiver), description="Message",
-            tooltip="Which message is followed; those of its layer and direction are assigned together",
+            tooltip="Message to follow; all messages of its layer and direction are assigned together",
         )  # fmt: skip
         knobs = widgets.HBox([self.lam, self.group_size, tipped(self.widths), tipped(self.message)], layout=KNOBS)
         self.stand(knobs, follows=[self.lam, self.group_size, self.widths, self.message])
@@ -104,20 +104,20 @@ class _AssignerControls(StepControls):
 
 
 class AssignerPlayer(Player):
-    """Walk one assignment of bit-widths through its six steps, on ranges that real epochs have left.
+    """Interactive player of one bit assignment: its six steps, on value ranges traced in real epochs.
 
-    At the end of a notebook cell it shows the player; where no kernel runs, all six steps as one figure.
+    At the end of a notebook cell it shows the player; without a kernel, all six steps as one figure.
 
     Args:
-        source: a probe, or a partition: then a small model is traced first, in this process.
-        lam: λ in [0, 1]: 1 minds only variance, 0 only time.
-        group_size: rows that share a width.
-        widths: to choose from.
-        layer: whose messages, from 0; by default the second layer's.
+        source: a probe, or a partition, on which a small model is traced first, in this process.
+        lam: λ in [0, 1]: 1 minimizes only variance, 0 only time.
+        group_size: rows that share a bit-width.
+        widths: bit-widths to choose from.
+        layer: layer of the messages, from 0; by default the second.
         direction: ``forward`` or ``backward``.
-        sender: of the message that is followed.
-        receiver: of that message.
-        link: rate of the link between the workers, for a partition; a probe knows its own.
+        sender: sender of the message to follow.
+        receiver: receiver of that message.
+        link: rate of the link between the workers, for a partition; a probe has its own.
         **settings: see `trace_parts`, for a partition.
 
     Raises:
@@ -142,15 +142,15 @@ class AssignerPlayer(Player):
     ) -> None:
         if isinstance(source, Probe):
             if settings or link is not None:
-                given = sorted({*settings, *(() if link is None else ("link",))})
-                raise ValueError(f"a probe has its trace and its link already, got {given}; pass a partition instead")
-            seen, wire = source.trace, source.wire
+                extra = sorted({*settings, *(() if link is None else ("link",))})
+                raise ValueError(f"a probe has its trace and its link already, got {extra}; pass a partition instead")
+            trace, wire = source.trace, source.wire
         else:
-            seen = trace_parts(source, **settings)
+            trace = trace_parts(source, **settings)
             rate = "100mbit" if link is None else link
             wire = Wire.of_rate(rate, workers=source.workers, hosts=source.workers)
         walk = AssignerWalk.of(
-            seen,
+            trace,
             wire,
             lam=lam,
             group_size=group_size,

@@ -1,7 +1,6 @@
-"""The six steps of an assignment in figures, numbers and words: trace, weigh, group, cost, problem, widths.
+"""Six steps of a bit assignment (AdaQP Fig. 6) in figures, tables and text: trace, β, groups, cost, problem, widths.
 
-They are those of AdaQP Fig. 6. A chart stands alone, or in a panel among others. Words are about the very message that
-is followed.
+A chart is a figure of its own, or one of several panels. The text describes the message that is followed.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["ASSIGNER_STEPS", "draw_assignment"]
 
 _NAMED = 0.05
-"""A bar shorter than this share of the longest has no room for its number."""
+"""Bars shorter than this share of the longest are drawn without their number."""
 _INK = {1: "#1f2328", 2: "#1f2328", 4: "#1f2328", 8: "#ffffff", 16: "#1f2328", 32: "#ffffff"}
-"""Letters that can be read on the colour of each width."""
+"""Text colour with enough contrast on the colour of each bit-width."""
 _FEW, _FEW_IN_PANEL = 16, 6
-"""Up to so many bars have the number of their node below them. Names of points lie on each other: few, as in panels."""
+"""Largest number of bars labelled with their nodes, in a figure and in a panel; more labels would overlap."""
 
 _WIDTH_LOOKS = {
     1: ("#fee838", "circle", "x"), 2: ("#e69f00", "circle", ""), 4: ("#009e73", "square", "/"),
@@ -48,24 +47,24 @@ def _draw_trace(walk: AssignerWalk, panel: bool) -> Figure:
 
 
 def _draw_beta(walk: AssignerWalk, panel: bool) -> Figure:
-    """Draw each row by its range and by how much the receiver uses it; the size of a mark is β."""
+    """Draw each row by its range and by its weight Σα² at the receiver; the marker's area grows with β."""
     frame = walk.to_frame()
     largest = max(float(frame["beta"].max()), 1e-300)
     few = len(frame) <= _FEW_IN_PANEL
     middle = (float(frame["range"].min()) + float(frame["range"].max())) / 2
-    said = [f"node {node}, β {beta:.3g}" for node, beta in zip(frame.index, frame["beta"], strict=True)]
-    # A few rows are told apart where they are; of many it is seen how far from nothing they lie.
+    words = [f"node {node}, β {beta:.3g}" for node, beta in zip(frame.index, frame["beta"], strict=True)]
+    # Few rows: axes fit the data, so that labels do not overlap. Many rows: axes start at 0, to show relative sizes.
     figure = scatter(
-        frame.assign(said=said, name=[f" node {node} " for node in frame.index]),
+        frame.assign(words=words, name=[f" node {node} " for node in frame.index]),
         x="range",
         y="use",
         opacity=0.65,
         styles=["vermillion"],
         text="name" if few else None,
-        details="said",
+        details="words",
         zero="" if few else "xy",
         x_axis="max − min of the row",
-        y_axis="Σα² at the receiver" if walk.direction == "forward" else "use at the owner",
+        y_axis="Σα² at the receiver" if walk.direction == "forward" else "weight at the owner",
     )
     sizes = [5 + 21 * (beta / largest) ** 0.5 for beta in frame["beta"]]
     figure.update_traces(cliponaxis=False, marker={"size": sizes, "line": {"width": 1, "color": "#7d7d7d"}})
@@ -74,11 +73,11 @@ def _draw_beta(walk: AssignerWalk, panel: bool) -> Figure:
 
 
 def _draw_groups(walk: AssignerWalk, panel: bool) -> Figure:
-    """Draw β in falling order, cut into groups; a shade and a hatching for every other group."""
+    """Draw β in descending order, cut into groups; alternate groups differ in colour and hatching."""
     few = _are_few(walk, panel)
     rows = _placed(walk.to_frame().sort_values("beta", ascending=False, kind="stable").reset_index(), few)
     rows["parity"] = ["groups 1, 3, 5 …" if group % 2 == 0 else "groups 2, 4, 6 …" for group in rows["group"]]
-    rows["said"] = [f"node {node}, group {group + 1}" for node, group in zip(rows["node"], rows["group"], strict=True)]
+    rows["words"] = [f"node {node}, group {group + 1}" for node, group in zip(rows["node"], rows["group"], strict=True)]
     order = {"categoryorder": "array", "categoryarray": rows["place"].tolist()} if few else {}
     figure = bars(
         rows,
@@ -86,8 +85,8 @@ def _draw_groups(walk: AssignerWalk, panel: bool) -> Figure:
         y="beta",
         by="parity",
         styles=["purple", "sky /"],
-        details="said",
-        x_axis={**_places("node, β falling" if few else "row, β falling", few), **order},
+        details="words",
+        x_axis={**_places("node, by descending β" if few else "row, by descending β", few), **order},
         y_axis={"title_text": "β (no unit)", "exponentformat": "power"},
         zero="y",
     )
@@ -95,7 +94,7 @@ def _draw_groups(walk: AssignerWalk, panel: bool) -> Figure:
 
 
 def _draw_cost(walk: AssignerWalk, panel: bool) -> Figure:
-    """Draw milliseconds of every message of the layer if all its rows took the same width, a mark for each width."""
+    """Draw the predicted transfer time of every message of the layer for each bit-width, if uniform."""
     import pandas as pd
 
     rows = [
@@ -120,7 +119,7 @@ def _draw_cost(walk: AssignerWalk, panel: bool) -> Figure:
 
 
 def _draw_problem(walk: AssignerWalk, panel: bool) -> Figure:
-    """Draw time against variance for every λ, the point of this λ, and the point that nobody reaches."""
+    """Draw variance over time for every λ, the solution of this λ, and the ideal (utopia) and nadir points."""
     import pandas as pd
 
     from gnnqlab.bits.assigner.pareto import front_over_lam
@@ -153,7 +152,7 @@ def _draw_problem(walk: AssignerWalk, panel: bool) -> Figure:
 
 
 def _draw_widths(walk: AssignerWalk, panel: bool) -> Figure:
-    """Draw rows of each message by the width that its sender tells its receiver."""
+    """Draw the number of rows of each message by assigned bit-width."""
     counts = _counts(walk)
     counts = counts.loc[:, counts.any()]
     least = _NAMED * max(len(rows) for rows in walk.widths)
@@ -172,14 +171,14 @@ def _draw_widths(walk: AssignerWalk, panel: bool) -> Figure:
             text=[str(count) if count > least else "" for count in counts[bits]],
             insidetextfont={"size": 10, "color": _INK[bits]},
         )
-    # Plotly makes numbers smaller than can be read where bars are thin, if it may.
+    # Without constraintext="none" Plotly shrinks the numbers of thin bars until they cannot be read.
     return figure.update_traces(textposition="inside", insidetextanchor="middle", constraintext="none", textangle=0)
 
 
 _MESSAGES = {
     "title_text": "sender → receiver", "type": "category", "autorange": "reversed", "dtick": 1, "tickfont_size": 10,
 }  # fmt: skip
-"""Every message by its name, however many there are."""
+"""Axis with one tick per message, for any number of messages."""
 
 
 def _are_few(walk: AssignerWalk, panel: bool) -> bool:
@@ -187,7 +186,7 @@ def _are_few(walk: AssignerWalk, panel: bool) -> bool:
 
 
 def _placed(rows: DataFrame, few: bool) -> DataFrame:
-    """Return the rows with where they stand: named by their nodes where they are few, else by number."""
+    """Add a column ``place``: the node's id as text if rows are few, else the number of the row."""
     return rows.assign(place=rows["node"].astype(str) if few else range(1, len(rows) + 1))
 
 
@@ -205,14 +204,14 @@ def draw_assignment(walk: AssignerWalk, *, dark: bool = False) -> FigureData:
 
 
 def _title(walk: AssignerWalk) -> str:
-    return f"Who gets which bits: layer {walk.layer + 1}, {walk.direction}, λ = {walk.settings.lam:g}"
+    return f"Bit assignment: layer {walk.layer + 1}, {walk.direction}, λ = {walk.settings.lam:g}"
 
 
 def _say_trace(walk: AssignerWalk) -> str:
     message, ranges = walk.message, walk.message.ranges[walk.index]
     return (
         f"In epoch {walk.epoch} worker {walk.sender} sent worker {walk.receiver} {_count(message.num_rows, 'row')} of "
-        f"{message.columns} numbers (layer {walk.layer + 1}, {walk.direction}). Encoding noted the range of each: "
+        f"{message.columns} elements (layer {walk.layer + 1}, {walk.direction}). Encoding recorded the range of each: "
         f"{float(ranges.min()):.2g} to {float(ranges.max()):.2g}."
     )
 
@@ -222,8 +221,8 @@ def _say_beta(walk: AssignerWalk) -> str:
     top = frame["beta"].idxmax()
     row = frame.loc[top]
     return (
-        f"β = use · D · range² / 6. Node {top} weighs most: {row['use']:.3g} · {walk.message.columns} · "
-        f"{row['range']:.3g}² / 6 = {row['beta']:.3g}; the lightest row {frame['beta'].min():.2g}."
+        f"β = use · D · range² / 6. It is largest for node {top}: {row['use']:.3g} · {walk.message.columns} · "
+        f"{row['range']:.3g}² / 6 = {row['beta']:.3g}; the smallest is {frame['beta'].min():.2g}."
     )
 
 
@@ -233,7 +232,7 @@ def _say_groups(walk: AssignerWalk) -> str:
     share = float(walk.beta[walk.group_of_row == 0].sum() / walk.beta.sum().clamp_min(1e-300))
     return (
         f"Sorted by β and cut into groups of {walk.settings.group_size}: {_count(groups, 'group')} in this message, "
-        f"{whole} in all messages of the layer. The first group has {share:.0%} of the message's β."
+        f"{whole} in all messages of the layer. The first group has {share:.0%} of the message's total β."
     )
 
 
@@ -244,7 +243,7 @@ def _say_cost(walk: AssignerWalk) -> str:
         f"{walk.transfer_ms(walk.message, bits):.3g} ms in {human_bits(bits)}" for bits in walk.settings.among
     )
     return (
-        f"Over {walk.wire.name} a byte takes θ = {1e9 * theta:.3g} ns and a message γ = {1e3 * gamma:.2g} ms. "
+        f"Over {walk.wire.name} a byte takes θ = {1e9 * theta:.3g} ns and a message γ = {1e3 * gamma:.2g} ms more. "
         f"This message takes {times}."
     )
 
@@ -252,9 +251,9 @@ def _say_cost(walk: AssignerWalk) -> str:
 def _say_problem(walk: AssignerWalk) -> str:
     found, problem = walk.solution, walk.problem
     return (
-        f"{_count(problem.group_rows.size, 'group')} and {len(problem.widths)} widths. With λ = {problem.lam:g} the "
-        f"solver finds {1e3 * found.seconds:.3g} ms and V = {found.variance:.3g}, objective {found.objective:.4g}, "
-        f"proved to be within {found.gap:.1g} of the best.{_say_busiest(walk)}"
+        f"{_count(problem.group_rows.size, 'group')} and {len(problem.widths)} bit-widths. With λ = {problem.lam:g} "
+        f"the solver finds {1e3 * found.seconds:.3g} ms and V = {found.variance:.3g}, objective {found.objective:.4g}, "
+        f"provably within {found.gap:.1g} of the optimum.{_say_busiest(walk)}"
     )
 
 
@@ -262,7 +261,7 @@ def _say_busiest(walk: AssignerWalk) -> str:
     if walk.busiest_end is None:
         return ""
     what, worker = walk.busiest_end
-    return f" As long takes what worker {worker} {what}, the busiest end of all."
+    return f" The bottleneck is what worker {worker} {what}."
 
 
 def _say_widths(walk: AssignerWalk) -> str:
@@ -274,8 +273,8 @@ def _say_widths(walk: AssignerWalk) -> str:
     )
     sent = sum(walk.row_bytes(int(bits)) for bits in rows)
     return (
-        f"Worker {walk.sender} tells worker {walk.receiver} the widths of its rows: {words}; {sent:,} bytes a pass "
-        f"in the place of {4 * walk.message.columns * walk.message.num_rows:,}."
+        f"Worker {walk.sender} sends worker {walk.receiver} the bit-widths of its rows: {words}; {sent:,} bytes per "
+        f"pass instead of {4 * walk.message.columns * walk.message.num_rows:,}."
     )
 
 
@@ -312,7 +311,7 @@ def _widths_frame(walk: AssignerWalk) -> DataFrame:
 
 
 def _counts(walk: AssignerWalk) -> DataFrame:
-    """Return rows of each message by width."""
+    """Return the number of rows of each message by bit-width."""
     import pandas as pd
 
     counts = {bits: [int((rows == bits).sum()) for rows in walk.widths] for bits in walk.settings.among}
@@ -333,10 +332,10 @@ def _count(number: int, noun: str) -> str:
 
 ASSIGNER_STEPS: dict[str, Step] = {
     "trace": Step("Trace the ranges", _draw_trace, _columns("range"), _say_trace, legend_rows=0),
-    "beta": Step("Weigh each row", _draw_beta, _columns("use", "range", "beta"), _say_beta, legend_rows=0),
+    "beta": Step("Weight β of each row", _draw_beta, _columns("use", "range", "beta"), _say_beta, legend_rows=0),
     "groups": Step("Sort into groups", _draw_groups, _columns("beta", "group"), _say_groups),
-    "cost": Step("Price a byte", _draw_cost, _cost_frame, _say_cost),
-    "problem": Step("Weigh time against variance", _draw_problem, _problem_frame, _say_problem),
-    "widths": Step("Tell the peers", _draw_widths, _widths_frame, _say_widths),
+    "cost": Step("Cost of the link", _draw_cost, _cost_frame, _say_cost),
+    "problem": Step("Trade time for variance", _draw_problem, _problem_frame, _say_problem),
+    "widths": Step("Send the bit-widths to the peers", _draw_widths, _widths_frame, _say_widths),
 }
-"""By name, in their order."""
+"""Steps by name, in their order."""

@@ -1,8 +1,8 @@
-"""One assignment of bit-widths from traced ranges to the widths that go out: every number that a view of it shows.
+"""Numbers of one bit assignment, from traced ranges to bit-widths, as the views show them.
 
-The parts are those of a run's assigner: `gnnqlab.bits.assigner.groups` weighs and groups rows,
-`gnnqlab.bits.assigner.problem` is the problem, `gnnqlab.bits.assigner.solver` solves it. Only the cost of the link is
-said, not timed.
+The parts are those of a run's assigner: `gnnqlab.bits.assigner.groups` computes β and groups rows,
+`gnnqlab.bits.assigner.problem` defines the problem, `gnnqlab.bits.assigner.solver` solves it. Only the cost of the link
+is specified, not timed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["AssignerWalk", "trace_parts"]
 
 @dataclass(frozen=True)
 class _AsCut(Partitioner):
-    """The partition that stands already."""
+    """Partitioner that returns an existing cut."""
 
     standing: Cut
 
@@ -44,7 +44,7 @@ class _AsCut(Partitioner):
 def trace_parts(
     parts: Parts, *, model: str = "gcn", hidden: int = 16, layers: int = 3, epochs: int = 5, seed: int = 0
 ) -> Trace:
-    """Train some epochs on a partition, its workers being threads of this process, and keep the ranges of all rows.
+    """Train some epochs on a partition, with workers as threads of this process, and record the ranges of all rows.
 
     Example:
         >>> from gnnqlab import course
@@ -65,14 +65,14 @@ def trace_parts(
 
 @dataclass(frozen=True, eq=False)
 class AssignerWalk:
-    """The assignment of one layer and direction, seen from one of its messages."""
+    """Assignment of one layer and direction, with one of its messages to follow."""
 
     desk: OfflineAssigner = field(repr=False)
     wire: Wire
     settings: Assigned
-    """λ, group size and the widths to choose from."""
+    """λ, group size and the bit-widths to choose from."""
     layer: int
-    """From 0."""
+    """Number of the layer, from 0."""
     direction: str
     """``forward`` or ``backward``."""
     sender: int
@@ -92,18 +92,18 @@ class AssignerWalk:
         sender: int = 0,
         receiver: int = 1,
     ) -> AssignerWalk:
-        """Start from a trace and a link.
+        """Create the walk from a trace and a link.
 
         Args:
             seen: the traced messages.
             wire: the link between the workers.
             lam: λ.
-            group_size: rows that share a width.
-            widths: to choose from.
-            layer: whose messages, from 0; by default the second layer's, whose rows the model has made itself.
-            direction: ``forward``: rows; ``backward``: their gradients.
-            sender: of the message that is followed.
-            receiver: of that message.
+            group_size: rows that share a bit-width.
+            widths: bit-widths to choose from.
+            layer: layer of the messages, from 0; by default the second, whose inputs are computed embeddings.
+            direction: ``forward`` for embeddings, ``backward`` for their gradients.
+            sender: sender of the message to follow.
+            receiver: receiver of that message.
 
         Raises:
             ValueError: if a setting is out of range, or no such message was traced.
@@ -113,7 +113,7 @@ class AssignerWalk:
         return cls(OfflineAssigner(seen), wire, settings, chosen, direction, sender, receiver)._checked()
 
     def changed(self, **changes: Any) -> AssignerWalk:
-        """Return the walk with other settings, or another message; the trace stays.
+        """Return a walk with other settings or another message, on the same trace.
 
         Raises:
             ValueError: as :meth:`of`.
@@ -138,12 +138,12 @@ class AssignerWalk:
 
     @property
     def messages(self) -> list[TracedMessage]:
-        """All messages of this layer and direction, which are assigned together."""
+        """All messages of this layer and direction; their bit-widths are assigned together."""
         return self.desk.messages(self.place)
 
     @property
     def number(self) -> int:
-        """Which of them is followed."""
+        """Index of the followed message in ``messages``."""
         pairs = [(message.sender, message.receiver) for message in self.messages]
         return pairs.index((self.sender, self.receiver))
 
@@ -153,7 +153,7 @@ class AssignerWalk:
 
     @property
     def index(self) -> int:
-        """Which of the traced epochs is used: the one that a run's first assignment uses."""
+        """Index of the traced epoch used: that of a run's first assignment."""
         return self.desk.trace.index(self.settings.first)
 
     @property
@@ -189,28 +189,29 @@ class AssignerWalk:
 
     @cached_property
     def widths(self) -> list[NDArray[Any]]:
-        """Bits of every row, one array a message, in the order of ``messages``."""
+        """Bit-widths of every row, one array per message, in the order of ``messages``."""
         import numpy as np
 
         groups = self.desk.groups(self.index, self.settings.group_size)[self.place]
         ends = np.cumsum([each.rows.size for each in groups])[:-1]
+        # The solution has one bit-width per group, message after message; each row takes that of its group.
         return [part[each.group_of_row] for each, part in zip(groups, np.split(self.solution.widths, ends))]
 
     @cached_property
     def busiest_end(self) -> tuple[str, int] | None:
-        """``sends`` or ``receives``, and the worker whose end of its link decides the time; ``None`` in ring rounds."""
+        """``sends`` or ``receives``, and the worker that is the bottleneck there; ``None`` in ring rounds."""
         import torch
 
         if self.wire.transport == "ring":
             return None
         chosen = {self.place: [torch.from_numpy(rows) for rows in self.widths]}
-        seconds = self.cost.seconds(self.desk.sent_bytes(chosen)[self.place])
+        seconds = self.cost.seconds(self.desk.sent_bytes(chosen)[self.place])  # (P, P), sender × receiver
         ends = {what: seconds.sum(axis=axis) for what, axis in (("sends", 1), ("receives", 0))}
         what = max(ends, key=lambda name: float(ends[name].max()))
         return what, int(ends[what].argmax())
 
     def widths_by_row(self) -> dict[tuple[int, int], int]:
-        """Return bits by ``(worker that holds the copy, node)``, as `graph_drawing.draw_bits` wants them."""
+        """Return bit-widths by ``(worker that holds the copy, node)``, the argument of `graph_drawing.draw_bits`."""
         forward = self.direction == "forward"
         return {
             (message.receiver if forward else message.sender, node): int(bits)
@@ -219,13 +220,13 @@ class AssignerWalk:
         }
 
     def row_bytes(self, bits: int) -> int:
-        """Return bytes of one row on the wire, parameters included."""
+        """Return bytes of one row on the wire, including quantization parameters."""
         from gnnqlab.bits.row import row_bytes
 
         return row_bytes(bits, self.message.columns, self.desk.codec_of("forward").param_bytes)
 
     def transfer_ms(self, message: TracedMessage, bits: int) -> float:
-        """Return milliseconds that a message takes over the link if all its rows have one width."""
+        """Return milliseconds that a message takes over the link if all its rows have one bit-width."""
         pair = message.sender, message.receiver
         theta, gamma = float(self.cost.theta_s_per_byte[pair]), float(self.cost.gamma_s[pair])
         return 1e3 * (gamma + theta * message.num_rows * self.row_bytes(bits))

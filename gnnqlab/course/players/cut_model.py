@@ -1,4 +1,4 @@
-"""The partition explorer without a screen: a cut, what is asked of it, and what was looked at before."""
+"""State of the partition explorer: the current partition, the quantity drawn, and the costs computed so far."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["MOST_PARTS", "PARTITIONERS", "ExplorerModel"]
 
 PARTITIONERS = {"METIS": METIS, "random": Random, "EBV": EBV, "HEP": HEP, "random edges": RandomEdges}
-"""What can be chosen, by its name on the screen."""
+"""Displayed name -> partitioner."""
 MOST_PARTS = 16
 
 
 class ExplorerModel:
-    """A graph, a partitioner, a number of parts and of hosts that share them; what was looked at is kept as costs.
+    """State of the explorer: graph, partitioner, numbers of parts and hosts; costs of earlier choices are cached.
 
     Example:
         >>> import gnnqlab as gq
@@ -51,60 +51,60 @@ class ExplorerModel:
     ) -> None:
         self.graph = load(graph)
         if self.graph.num_nodes < 2:
-            raise ValueError(f"a graph that is cut has at least 2 nodes, got {self.graph.num_nodes}")
+            raise ValueError(f"a graph to partition must have at least 2 nodes, got {self.graph.num_nodes}")
         self.most_parts = max(min(most_parts, self.graph.num_nodes), 2)
-        """The largest number of parts that can be chosen."""
+        """Largest number of parts that can be chosen."""
         self._lines: dict[tuple[str, int, int], DataFrame] = {}
         self._metis_is_missing: str | None = None
         self.partitioner, self.number, self.hosts = partitioner, parts, hosts
         self.bits = bits if bits is not None else UniformRandom()
-        """Who chooses the widths that are drawn, and in which rows err."""
+        """Bit policy of the drawn bit-widths and rounding errors."""
         self.show = SHOWN[0]
-        """What is asked of the nodes of the drawn graph, one of ``views``."""
+        """Quantity drawn for the nodes, one of ``views``."""
         self.sender: int | None = None
-        """Whose rows stand out."""
+        """Worker that sends the highlighted rows."""
         self.receiver: int | None = None
-        """Who gets them; without a sender, and where copies are shown, whose shard is drawn."""
+        """Worker that receives them; without a sender, in the view ``halo``, the worker whose shard is drawn."""
         self.around: int | None = None if self.graph.num_nodes <= LARGEST_WHOLE else 0
-        """Of a large graph: the node round which it is drawn."""
+        """Node whose neighbourhood is drawn, for a large graph."""
         self.choose()
 
     @property
     def known(self) -> tuple[str, ...]:
-        """Partitioners that work here."""
+        """Partitioners available on this machine."""
         return tuple(name for name in PARTITIONERS if name != "METIS" or self._metis_is_missing is None)
 
     @property
     def note(self) -> str:
-        """Why a partitioner cannot be chosen, or nothing."""
+        """Reason that a partitioner is not available; empty if all are."""
         return self._metis_is_missing or ""
 
     def choose(self, *, partitioner: str | None = None, parts: int | None = None, hosts: int | None = None) -> None:
-        """Cut the graph another way.
+        """Partition the graph with other settings.
 
-        Without pymetis and DGL there is no METIS: then the cut is random, and ``note`` says why.
+        Without pymetis and DGL there is no METIS: then the partition is random, and ``note`` has the reason.
 
         Raises:
-            ValueError: if there is no such partitioner, the number of parts is out of range, or the hosts do not share
-                the parts evenly.
+            ValueError: if there is no such partitioner, the number of parts is out of range, or it is no multiple of
+                the number of hosts.
         """
         name = self.partitioner if partitioner is None else partitioner
         number = self.number if parts is None else parts
-        shared = self.hosts if hosts is None else hosts
+        num_hosts = self.hosts if hosts is None else hosts
         if name not in PARTITIONERS:
             raise ValueError(f"partitioner must be one of {tuple(PARTITIONERS)}, got {name!r}")
         if not 1 <= number <= self.most_parts:
             raise ValueError(f"parts must lie in [1, {self.most_parts}] for this graph, got {number}")
-        if shared < 1 or number % shared:
-            raise ValueError(f"parts must be a multiple of the hosts, got {number} part(s) on {shared} host(s)")
+        if num_hosts < 1 or number % num_hosts:
+            raise ValueError(f"parts must be a multiple of the hosts, got {number} part(s) on {num_hosts} host(s)")
         try:
-            cut = self._cut(name, number, shared)
+            cut = self._cut(name, number, num_hosts)
         except RuntimeError as error:
             self._metis_is_missing, name = str(error), "random"
-            cut = self._cut(name, number, shared)
-        self.partitioner, self.number, self.hosts = name, number, shared
+            cut = self._cut(name, number, num_hosts)
+        self.partitioner, self.number, self.hosts = name, number, num_hosts
         self.parts = cut
-        """The graph as it is cut now: the very partition that a run would train on."""
+        """Current partition, the one that a run would train on."""
         if self.show not in self.views:
             self.show = SHOWN[0]
         if max(self.sender or 0, self.receiver or 0) >= number:
@@ -112,7 +112,7 @@ class ExplorerModel:
 
     @property
     def views(self) -> tuple[str, ...]:
-        """What can be shown of this cut: bits are those of a cut of nodes, errors those of features that are dense."""
+        """Quantities that can be drawn: bit-widths need an edge-cut, rounding errors also dense features."""
         if self.parts.shards[0].cuts != "nodes":
             return SHOWN[:2]
         return SHOWN if hasattr(self.graph.features, "numpy") else SHOWN[:3]
@@ -121,14 +121,14 @@ class ExplorerModel:
         self, show: str | None = None, *, sender: int | None = None, receiver: int | None = None,
         around: int | None = None,
     ) -> None:  # fmt: skip
-        """Ask something else of the drawn graph; the pair of workers is as given, none by default.
+        """Change the quantity drawn and the pair of workers (none by default).
 
         Raises:
-            ValueError: if this cut has no such view, there is no such worker or node, or a worker sends itself rows.
+            ValueError: if this partition has no such view, there is no such worker or node, or both workers are one.
         """
         chosen = self.show if show is None else show
         if chosen not in self.views:
-            raise ValueError(f"show must be one of {self.views} for this cut, got {chosen!r}")
+            raise ValueError(f"show must be one of {self.views} for this partition, got {chosen!r}")
         for worker in (sender, receiver):
             if worker is not None and not 0 <= worker < self.number:
                 raise ValueError(f"a worker must be one of 0 to {self.number - 1}, got {worker}")
@@ -141,7 +141,7 @@ class ExplorerModel:
             self.around = around
 
     def map(self, *, dark: bool = False) -> FigureData:
-        """The graph drawn as it is cut, see `gnnqlab.lab.figures.graph_map.draw`."""
+        """Draw the partitioned graph, see `gnnqlab.lab.figures.graph_map.draw`."""
         pair = None if self.sender is None or self.receiver is None else (self.sender, self.receiver)
         worker = self.receiver if pair is None and self.show == "halo" else None
         bits = self.bits if self.views != SHOWN[:2] and (self.show in SHOWN[2:]) else None
@@ -149,21 +149,21 @@ class ExplorerModel:
 
     @property
     def table(self) -> DataFrame:
-        """`share_table` of this partitioner for 1, 2, 4, 8 … parts that the hosts share, and the chosen number."""
+        """`share_table` of this partitioner for 1, 2, 4, 8 … parts (multiples of the hosts) and the chosen number."""
         return self._table(self.partitioner)
 
     @property
     def code(self) -> str:
-        """The line of Python that cuts the graph this way."""
+        """Line of Python that makes this partition."""
         hosts = f", hosts={self.hosts}" if self.hosts > 1 else ""
         return f"gq.partition(graph, gq.{PARTITIONERS[self.partitioner].__name__}(), workers={self.number}{hosts})"
 
     def sharing(self, *, dark: bool = False) -> FigureData:
-        """This partition: rows by kind, rows by pair."""
+        """Draw this partition: rows by kind, rows by pair of workers."""
         return draw_sharing(self.parts, dark=dark)
 
     def shares(self, *, dark: bool = False) -> FigureData:
-        """Every partitioner that works here, by number of parts."""
+        """Draw the costs of every available partitioner over the number of parts."""
         return draw_shares({name: self._table(name) for name in self.known}, parts=self.number, dark=dark)
 
     def _table(self, name: str) -> DataFrame:

@@ -1,6 +1,6 @@
 "use strict";
-// Plays an epoch: every step is the same figure, whose last traces have other values. Where steps have times, it plays
-// in these, slowed down, and marks pass between the places of their steps.
+// Player of an epoch: all steps share one figure and differ in the values of its last traces. If the steps have times,
+// it plays at these times, slowed down, and moves the markers of messages between sender and receiver.
 const ways = JSON.parse(document.getElementById("epoch").textContent);
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const still = window.matchMedia("(prefers-reduced-motion: reduce)");
@@ -8,7 +8,7 @@ const [slider, words, play] = ["step", "words", "play"].map((id) => document.get
 const graph = document.getElementById("figure");
 const pace = document.getElementById("pace");
 const STEP_MS = 1500;
-let timer = null; // of steps that play one after the other
+let timer = null; // interval that advances the steps of an epoch without times
 let playing = false;
 
 const way = () => ways[document.querySelector("input[name=way]:checked")?.value ?? Object.keys(ways)[0]];
@@ -27,7 +27,7 @@ async function draw() {
   await Plotly.react(graph, traces, shown, { displayModeBar: false, responsive: true });
 }
 
-// Marks and cursor, the last two traces, at a time between the middles of two steps.
+// Move markers and cursor, the last two traces, to a time between the middles of two steps.
 async function pass(at) {
   const { data } = drawing();
   const spots = way().tracks.map(([start, end, x, y, toX, toY]) => {
@@ -52,7 +52,7 @@ function stop() {
   words.setAttribute("aria-live", "polite");
 }
 
-// From the step that is shown to the end, unless somebody stops it or goes elsewhere.
+// Play from the current step to the end; follow the slider if the user moves it, and end when paused.
 async function playTimes() {
   const { times } = way();
   const length = times[times.length - 1][1];
@@ -83,7 +83,7 @@ function toggle() {
   if (slider.value === slider.max) go(0);
   playing = true;
   play.textContent = "Pause";
-  words.setAttribute("aria-live", "off"); // nobody listens as fast as it plays
+  words.setAttribute("aria-live", "off"); // steps change faster than a screen reader can read them
   if (way().times && !still.matches) return playTimes();
   timer = setInterval(() => {
     if (slider.value === slider.max) return stop();
@@ -113,7 +113,7 @@ unpack().then(() => {
   for (const each of document.querySelectorAll("input[name=way]")) each.addEventListener("change", choose);
   dark.addEventListener("change", draw);
   document.addEventListener("keydown", (event) => {
-    if (event.target.matches("input, button, select") || !(event.key in KEYS)) return; // these have keys of their own
+    if (event.target.matches("input, button, select") || !(event.key in KEYS)) return; // these elements handle keys themselves
     KEYS[event.key]();
     event.preventDefault();
   });

@@ -1,4 +1,4 @@
-"""An epoch as a page that plays without a kernel or a network."""
+"""Self-contained HTML page that plays an epoch without a kernel or a network."""
 
 from __future__ import annotations
 
@@ -52,21 +52,22 @@ def write_page(
 
     Args:
         ways: the epoch in each way, from :func:`page_way`. A way with ``times`` (of its steps, in milliseconds) and
-            ``tracks`` (a line a mark: when it sets out and arrives, and where) is played in its own time, slowed down.
+            ``tracks`` (one entry per marker: times and positions of sending and arrival) plays in its own time, slowed
+            down.
         path: the file to write, ``.html``; an existing one is replaced as a whole.
-        first: the way that is shown first.
-        labels: of the switch between ways; without them there is none.
-        title: of the page.
+        first: the way shown first.
+        labels: labels of the switch between ways; ``None`` for no switch.
+        title: title of the page.
 
     Returns:
-        The path that was written.
+        The written path.
 
     Raises:
-        ValueError: if the file has another ending.
+        ValueError: if the file name does not end in ``.html`` or ``.htm``.
     """
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"an epoch is exported as a page, its name must end in .html, got {path.name!r}")
+        raise ValueError(f"an epoch is exported as a page, so its name must end in .html, got {path.name!r}")
     path.parent.mkdir(parents=True, exist_ok=True)
     chosen = "".join(
         f'<label><input type="radio" name="way" value="{html.escape(name)}"{" checked" * (name == first)}> '
@@ -95,15 +96,15 @@ def page_way(
     still: Callable[[bool], Figure],
     moved: Callable[[bool], list[list[dict[str, Any]]]],
 ) -> dict[str, Any]:
-    """Return what a page needs of an epoch in one way, for a light and for a dark page.
+    """Return the page's data of an epoch in one way, for light and dark pages.
 
     Args:
-        words, titles: of every step.
-        still: the figure of the first step, light or dark.
-        moved: of every step, what it changes in the last traces.
+        words, titles: description and title of every step.
+        still: returns the figure of the first step, for a light (False) or a dark page (True).
+        moved: returns the changes of the last traces, for every step.
     """
     found: dict[str, Any] = {"words": list(words)}
-    frames = {dark: moved(dark) for dark in (False, True)}
+    frames = {dark: moved(dark) for dark in (False, True)}  # stored once if both pages share them
     for name, dark in (("light", False), ("dark", True)):
         figure = json.loads(still(dark).to_json())
         found[name] = {"data": figure["data"], "layout": figure["layout"], "titles": list(titles)}

@@ -1,7 +1,7 @@
-"""The stepped player of an epoch: play it, stop it, go step by step, and switch to another way to train it.
+"""Stepped player of an epoch: play, pause, go step by step, and switch to another way of training.
 
-``EpochModel`` is the player of a trained epoch without a screen, ``RunModel`` that of a launched run; ``EpochPlayer``
-puts controls and figures round either.
+``EpochModel`` is the state of a player for an epoch trained on the spot, ``RunModel`` for an epoch of a launched run;
+``EpochPlayer`` adds controls and figures.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["EpochModel", "EpochPlayer", "RunModel"]
 
 
 class EpochModel(Stepped):
-    """Which way to train and which step are shown; a way is trained when it is first asked for.
+    """State of the player: way of training and step; a way is trained on first use.
 
     Example:
         >>> from gnnqlab import course
@@ -50,11 +50,11 @@ class EpochModel(Stepped):
 
     @property
     def walk(self) -> EpochWalk:
-        """The epoch in the way that is shown."""
+        """Epoch in the way shown."""
         return self.walk_of(self.way)
 
     def walk_of(self, way: str) -> EpochWalk:
-        """Return the epoch in a way, trained once.
+        """Return the epoch in a way; trained on the first call.
 
         Raises:
             ValueError: if there is no such way.
@@ -64,7 +64,7 @@ class EpochModel(Stepped):
         return self._walks[way]
 
     def change(self, way: str) -> None:
-        """Show another way, at the step of the same number.
+        """Switch to another way, at the same step number.
 
         Raises:
             ValueError: if there is no such way.
@@ -75,19 +75,19 @@ class EpochModel(Stepped):
         self.go(min(number, len(self.steps)))
 
     def say(self) -> str:
-        """The step in words."""
+        """Describe the step in words."""
         return say_step(self.walk, self.walk.steps[self.number - 1])
 
     def bundle(self, *, dark: bool = False) -> FigureData:
-        """The step as a figure with its numbers."""
+        """Draw the step, with its numbers as a table."""
         return draw_epoch_step(self.walk, self.walk.steps[self.number - 1], dark=dark)
 
     def bundle_of(self, name: str) -> FigureData:
-        """A step by its name."""
+        """Draw a step by its name."""
         return draw_epoch_step(self.walk, self.walk.steps[self.steps.index(name)])
 
     def film(self, *, dark: bool = False) -> FigureData:
-        """The epoch as one figure that plays without a kernel."""
+        """Draw the epoch as an animated figure that needs no kernel."""
         return draw_film(self.walk, dark=dark)
 
     def write(self, path: str | Path) -> Path:
@@ -113,39 +113,39 @@ def _page_way(walk: EpochWalk) -> dict[str, Any]:
 
 
 class RunModel(Stepped):
-    """Hold the step of a recorded epoch that is shown.
+    """State of the player of a recorded epoch: the step shown.
 
     Args:
-        run: with a timeline.
-        epoch: one that was recorded; by default that whose length is the median.
-        around: a node: of a large graph the nodes nearest to it are drawn.
+        run: a run with a timeline.
+        epoch: a recorded epoch; by default the one of median length.
+        around: node of a large graph whose neighbourhood is drawn.
 
     Raises:
-        ValueError: if nothing, or not that epoch, was recorded; the partition is not found; or the graph is too large.
+        ValueError: if nothing or not that epoch was recorded, the partition is not found, or the graph is too large.
     """
 
     order, step_ms = "workers act", 400
 
     def __init__(self, run: Run, *, epoch: int | None = None, around: int | None = None) -> None:
         self.walk = RunWalk.of(run, epoch)
-        """What was recorded."""
+        """Recorded epoch."""
         self._drawing = RunDrawing(self.walk, around=around)
         super().__init__([step.name for step in self.walk.steps])
 
     def say(self) -> str:
-        """The step in words."""
+        """Describe the step in words."""
         return say_run_step(self.walk, self._moment)
 
     def bundle(self, *, dark: bool = False) -> FigureData:
-        """The step as a figure with its numbers."""
+        """Draw the step, with its numbers as a table."""
         return self._drawing.step(self._moment, dark=dark)
 
     def bundle_of(self, name: str) -> FigureData:
-        """A step by its name."""
+        """Draw a step by its name."""
         return self._drawing.step(self._named[name])
 
     def film(self, *, dark: bool = False) -> FigureData:
-        """The epoch as one figure that plays without a kernel."""
+        """Draw the epoch as an animated figure that needs no kernel."""
         return self._drawing.film(dark=dark)
 
     def write(self, path: str | Path) -> Path:
@@ -206,30 +206,30 @@ class _EpochControls(StepControls):
 
 
 class EpochPlayer(Player):
-    """Play one training epoch: rows on their way between workers, and what workers do meanwhile.
+    """Interactive player of one training epoch: messages between workers, and the computation of each worker.
 
-    Of a launched run, an epoch that it recorded: the graph as it was cut, bright where a worker is at work, each
-    message a mark with its rows and bits, and lanes in milliseconds, all as the run wrote it down; a step is a while in
-    which every worker does one thing. How long weight gradients were summed is on record, when is not: it stands after
-    the last exchange. Workers of several machines have a clock each.
+    With a launched run it plays a recorded epoch: the partitioned graph with active nodes highlighted, one marker per
+    message with its rows and bits, and timelines in milliseconds. In a step, no worker changes its activity. The record
+    has the duration of the gradient all-reduce, not its start: it is drawn after the last exchange. Workers on several
+    machines have separate clocks.
 
-    Of a partition of a small graph, an epoch that is trained now, in this process, with the pieces of launched runs, in
-    one of several ways; it is the last of a few, with its own bytes, loss and gradients. A step is as long as any other
-    on the lanes, since parts of ten nodes take microseconds: the order is what a schedule changes.
+    With a partition of a small graph it trains a few epochs now, in this process, with the code of launched runs, in
+    one of several ways, and plays the last of them. All steps have the same length on the timelines, because steps of
+    ten nodes take microseconds; the order shows the effect of a schedule.
 
-    At the end of a notebook cell it shows the player; where no kernel runs, a figure that plays by itself.
+    At the end of a notebook cell it shows the player; without a kernel, an animated figure.
 
     Args:
-        run_or_parts: a run, or a partition of a graph that is small enough to be drawn edge by edge.
-        way: of a partition: ``vanilla``, ``two bits``, ``overlapped``, ``stale`` or ``cached``.
-        epoch: of a run: one that was recorded; by default that whose length is the median.
-        around: of a run: a node; of a graph of more than 2,000 nodes those nearest to it are drawn.
-        **settings: of a partition: ``model``, ``hidden``, ``layers``, ``epochs`` and ``seed`` of the training.
+        run_or_parts: a run, or a partition of a graph small enough to be drawn edge by edge.
+        way: for a partition: ``vanilla``, ``two bits``, ``overlapped``, ``stale`` or ``cached``.
+        epoch: for a run: a recorded epoch; by default the one of median length.
+        around: for a run: node whose neighbourhood is drawn if the graph has more than 2,000 nodes.
+        **settings: for a partition: ``model``, ``hidden``, ``layers``, ``epochs`` and ``seed`` of the training.
 
     Raises:
-        TypeError: if it is given something else.
-        ValueError: if there is no such way; the graph is too large; no edge of it is cut; a run recorded nothing, or
-            not that epoch; its partition is not found again; or it sent whole blocks.
+        TypeError: if the first argument is neither a run nor a partition.
+        ValueError: if there is no such way, the graph is too large, it has no cut edge, the run has not recorded the
+            epoch, its partition is not found, or it sent whole blocks.
 
     Example:
         >>> from gnnqlab import course
@@ -249,49 +249,49 @@ class EpochPlayer(Player):
         around: int | None = None,
         **settings: Any,
     ) -> None:
-        given: Any = run_or_parts
+        source: Any = run_or_parts
         self.model: EpochModel | RunModel
-        if hasattr(given, "timeline"):
-            asked = sorted({*settings, *(["way"] if way is not None else [])})
-            if asked:
+        if hasattr(source, "timeline"):
+            extra = sorted({*settings, *(["way"] if way is not None else [])})
+            if extra:
                 raise ValueError(
-                    f"a run is played as it was trained, got {', '.join(asked)}; leave it out, or play "
-                    "gq.EpochPlayer(run.parts()) where the graph is small"
+                    f"a run is played as it was trained, got {', '.join(extra)}; leave it out, or use "
+                    "gq.EpochPlayer(run.parts()) if the graph is small"
                 )
-            self.model = RunModel(given, epoch=epoch, around=around)
-        elif hasattr(given, "shards"):
+            self.model = RunModel(source, epoch=epoch, around=around)
+        elif hasattr(source, "shards"):
             if epoch is not None or around is not None:
-                raise ValueError("epoch= and around= are of a run, got a partition, which is trained to be played")
-            self.model = EpochModel(given, way=way or "vanilla", **settings)
+                raise ValueError("epoch= and around= need a run, got a partition; pass a run or leave them out")
+            self.model = EpochModel(source, way=way or "vanilla", **settings)
         else:
             raise TypeError(
-                f"an epoch is played of a run, or trained on a partition, got {given!r}; take "
+                f"EpochPlayer needs a run or a partition, got {source!r}; pass "
                 "gq.launch(graph, timeline_every=5) or gq.partition(graph, workers=2)"
             )
 
     def __getitem__(self, step: str) -> FigureData:
-        """One step as a figure: ``player["loss"]``."""
+        """Draw one step: ``player["loss"]``."""
         if step not in self.model.steps:
             raise KeyError(f"a step must be one of {', '.join(self.model.steps)}, got {step!r}")
         return super().__getitem__(step)
 
     def film(self, *, dark: bool = False) -> FigureData:
-        """Return the epoch as one figure that plays without a kernel."""
+        """Draw the epoch as an animated figure that needs no kernel."""
         return self.model.film(dark=dark)
 
     def export(self, path: str | Path) -> Path:
         """Write a page that plays the epoch without a kernel or a network, by mouse or keyboard.
 
-        Of a partition in every way; of a run in its own time, slowed down.
+        For a partition the page has every way; for a run it plays in the run's own time, slowed down.
 
         Args:
             path: the file to write, ``.html``.
 
         Returns:
-            The path that was written.
+            The written path.
 
         Raises:
-            ValueError: if the file has another ending.
+            ValueError: if the file name does not end in ``.html`` or ``.htm``.
         """
         return self.model.write(path)
 
@@ -299,5 +299,5 @@ class EpochPlayer(Player):
         return f"EpochPlayer({self.model!r})"
 
     def whole(self) -> FigureData:
-        """Return the epoch as one figure that plays without a kernel."""
+        """Draw the epoch as an animated figure that needs no kernel."""
         return self.film()

@@ -1,4 +1,4 @@
-"""An epoch drawn: the graph with rows on their way, under it a lane for each worker with a cursor; a film of it."""
+"""Figures of an epoch: the graph with rows in transit, a timeline per worker with a cursor, and an animation."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["draw_epoch_step", "draw_film", "lane_axis", "lane_names", "lanes_below", "make_film", "moving", "title_of"]
 
 _ASIDE = 0.11
-"""How far beside its edge a row travels, in the drawing's units: those that meet it pass on the other side."""
+"""Distance of a moving row from its edge, in units of the drawing; the opposite direction uses the other side."""
 _GRAPH, _LANE, _ROOM = 300, 30, 190
-"""Pixels of the graph, of each line of the lanes, and of everything else."""
+"""Height in pixels of the graph, of each timeline, and of everything else."""
 
 
 def draw_epoch_step(walk: EpochWalk, step: EpochPart, *, dark: bool = False) -> FigureData:
-    """Draw one step: where rows are, which nodes compute, and how far each worker has come.
+    """Draw one step: positions of rows, nodes that compute, and the progress of each worker.
 
     Args:
         walk: the epoch.
@@ -42,19 +42,19 @@ def draw_epoch_step(walk: EpochWalk, step: EpochPart, *, dark: bool = False) -> 
 
 
 def draw_film(walk: EpochWalk, *, dark: bool = False) -> FigureData:
-    """Draw the whole epoch as a figure that plays: a frame a step, with a button and a slider of Plotly's own.
+    """Draw the whole epoch as an animated figure: one frame per step, with Plotly's button and slider.
 
-    It needs no kernel. The words of each step stand in ``layout.meta`` of its frame.
+    It needs no kernel. The description of each step is in ``layout.meta`` of its frame.
     """
     figure, words = _figure(walk, walk.steps[0], dark=dark), [say_step(walk, step) for step in walk.steps]
     film = make_film(
         figure,
         [moving(walk, step, dark=dark) for step in walk.steps],
         [
-            {"title": {"text": title_of(step)}, "meta": {"caption": said}}
-            for step, said in zip(walk.steps, words, strict=True)
+            {"title": {"text": title_of(step)}, "meta": {"caption": text}}
+            for step, text in zip(walk.steps, words, strict=True)
         ],
-        words={f"{step.number + 1} · {step.name}": said for step, said in zip(walk.steps, words, strict=True)},
+        words={f"{step.number + 1} · {step.name}": text for step, text in zip(walk.steps, words, strict=True)},
         labels=[str(step.number + 1) for step in walk.steps],
         step_ms=1200,
     )
@@ -72,16 +72,16 @@ def make_film(
     step_ms: int,
     below: float = 0.13,
 ) -> FigureData:
-    """Give a figure a frame for each step, and under it a button that plays them and a slider.
+    """Add to a figure one frame per step, a button that plays them, and a slider.
 
     Args:
-        figure: at the first step.
+        figure: figure of the first step.
         moved: for each step, the changes of the last traces.
         layouts: for each step, the changes of the layout.
-        words: what happens, by step.
-        labels: of the slider's marks.
-        step_ms: milliseconds of a frame.
-        below: where button and slider stand, in heights of the plot.
+        words: step -> its description.
+        labels: labels of the slider's ticks.
+        step_ms: milliseconds per frame.
+        below: distance of button and slider below the plot, in heights of the plot.
 
     Returns:
         The figure, and a table of the words.
@@ -106,15 +106,15 @@ def make_film(
 
 
 def _add_play(figure: Figure, labels: Sequence[str], *, step_ms: int, below: float) -> None:
-    """Put a button that plays and a slider under a figure with frames, whose names are numbers from 0."""
+    """Add a play button and a slider below a figure whose frames are named by numbers from 0."""
     plays = {"frame": {"duration": step_ms, "redraw": True}, "transition": {"duration": 0}}
-    here = {"frame": {"duration": 0, "redraw": True}, "mode": "immediate", "transition": {"duration": 0}}
+    immediate = {"frame": {"duration": 0, "redraw": True}, "mode": "immediate", "transition": {"duration": 0}}
     marks = [
-        {"label": label, "method": "animate", "args": [[str(number)], here]} for number, label in enumerate(labels)
+        {"label": label, "method": "animate", "args": [[str(number)], immediate]} for number, label in enumerate(labels)
     ]
     buttons = [
         {"label": "▶", "method": "animate", "args": [None, {**plays, "fromcurrent": True}]},
-        {"label": "❚❚", "method": "animate", "args": [[None], here]},
+        {"label": "❚❚", "method": "animate", "args": [[None], immediate]},
     ]
     menu = {"type": "buttons", "direction": "left", "x": 0, "y": -below - 0.03, "xanchor": "left", "yanchor": "top"}
     slider = {"x": 0.14, "len": 0.86, "y": -below, "yanchor": "top", "currentvalue": {"visible": False}}
@@ -125,11 +125,11 @@ def _add_play(figure: Figure, labels: Sequence[str], *, step_ms: int, below: flo
 
 
 def moving(walk: EpochWalk, step: EpochPart, *, dark: bool = False) -> list[dict[str, Any]]:
-    """Return what changes from step to step, as Plotly's dictionaries: who computes, rows under way, the cursor."""
+    """Return the traces that change from step to step, as dictionaries: nodes that compute, moving rows, cursor."""
     places = places_of(walk.parts.graph)
     ink, lanes_of = "#e6e8ea" if dark else "#1f2328", lane_names(walk.parts.workers)
     ring = [places[node] for node in _active(walk, step)]
-    dots = [spot for flight, gone in walk.under_way(step.cursor) for spot in _spots(walk, flight, gone)]
+    dots = [spot for flight, fraction in walk.under_way(step.cursor) for spot in _spots(walk, flight, fraction)]
     labels = [f"{bits}b" for flight, _ in walk.under_way(step.cursor) for bits in flight.rows.bits]
     back = [
         flight.rows.place.direction == "backward"
@@ -200,13 +200,13 @@ def _figure(walk: EpochWalk, step: EpochPart, *, dark: bool) -> Figure:
 
 
 def lanes_below(doings: DataFrame, flights: DataFrame, *, ground: str, hover: str) -> list[Any]:
-    """Return bars of what workers do and of bytes under way to them, on the second axes of a figure.
+    """Return bars of the workers' activities and of messages in transit, on the second axes of a figure.
 
     Args:
-        doings: ``what``, ``lane``, ``start``, ``end`` and the words ``said`` of each.
-        flights: the same of messages, without ``what``.
+        doings: ``what``, ``lane``, ``start``, ``end`` and the hover text ``said`` of each activity.
+        flights: the same columns for messages, without ``what``.
         ground: colour between bars.
-        hover: shown under the mouse, as Plotly has it.
+        hover: Plotly's hover template.
     """
     spans: dict[str, Any] = {
         "lane": "lane",
@@ -223,12 +223,12 @@ def lanes_below(doings: DataFrame, flights: DataFrame, *, ground: str, hover: st
 
 
 def lane_names(workers: int) -> list[str]:
-    """Return two lanes for each worker: one of what it does, one of the messages to it."""
+    """Return the names of two lanes per worker: its activities, and the messages to it."""
     return [line for rank in range(workers) for line in (f"worker {rank}", f"to worker {rank}")]
 
 
 def lane_axis(lines: Sequence[str], share: float) -> dict[str, Any]:
-    """Return the second axis upwards of a figure that has its lanes below: their names on a share of its height."""
+    """Return the second y axis, with the names of the lanes in the lowest ``share`` of the figure's height."""
     return {
         "anchor": "x2", "domain": [0.0, share], "categoryorder": "array", "categoryarray": list(lines),
         "autorange": "reversed", "showgrid": False, "fixedrange": True,
@@ -248,6 +248,7 @@ def _took(part: EpochPart, rank: int) -> str:
 def _active(walk: EpochWalk, step: EpochPart) -> list[int]:
     """Return the nodes that compute in a step."""
     workers = range(walk.parts.workers)
+    # Backward, "central" computes the gradients of all owned rows, "marginal" those of the halo rows to be sent back.
     if step.what in ("central", "marginal") and step.place is not None and step.place.direction == "forward":
         return [node for rank in workers for node in walk.nodes(rank, step.what)]
     if step.what in ("central", "update", "reduce"):
@@ -260,21 +261,21 @@ def _active(walk: EpochWalk, step: EpochPart) -> list[int]:
 
 
 def _spots(walk: EpochWalk, flight: Flight, gone: float) -> list[tuple[float, float]]:
-    """Return where the rows of a message are: each beside an edge between its node and the other worker.
+    """Return the positions of a message's rows, each next to an edge between its node and the other worker.
 
-    Rows take different neighbours where they can, so that they are seen apart.
+    Rows use different edges where possible, so that they do not overlap.
     """
     places, owner, rows = places_of(walk.parts.graph), walk.parts.owner.tolist(), flight.rows
     forward = rows.place.direction == "forward"
     other = rows.receiver if forward else rows.sender
-    taken: list[int] = []
+    used: list[int] = []
     found = []
     for node in rows.nodes:
         near = [
             a + b - node for a, b in neighbours(walk.parts.graph) if node in (a, b) and owner[a + b - node] == other
         ]
-        there = min(near, key=taken.count)
-        taken.append(there)
+        there = min(near, key=used.count)
+        used.append(there)
         (x, y), (to_x, to_y) = (places[node], places[there]) if forward else (places[there], places[node])
         across, along = to_x - x, to_y - y
         aside = _ASIDE / (math.hypot(across, along) or 1.0)

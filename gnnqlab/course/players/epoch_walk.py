@@ -1,4 +1,4 @@
-"""One epoch step by step: what every worker does, which rows are under way, and where they are."""
+"""One epoch step by step: activity of every worker, and rows in transit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["WAYS", "EpochPart", "EpochWalk", "Flight"]
 
 _LEAVES, _COMES = 0.25, 0.75
-"""Where in its part a message sets out, and where in the part that waits for it it is there."""
+"""Drawn times of sending and arrival, as fractions of the steps ``post`` and ``wait``."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,16 @@ class _Way:
 
 
 WAYS: dict[str, _Way] = {
-    "vanilla": _Way("Vanilla", vanilla(), "Rows travel in 32 bits, and nothing is computed meanwhile."),
-    "two bits": _Way("2 bits", fixed_bits(bits=2), "Rows travel in 2 bits an element, with two floats a row beside."),
+    "vanilla": _Way("Vanilla", vanilla(), "Rows are sent in 32 bits, and nothing is computed meanwhile."),
+    "two bits": _Way("2 bits", fixed_bits(bits=2), "Rows are sent in 2 bits per element, plus two floats per row."),
     "overlapped": _Way(
-        "Overlapped", replace(vanilla(), schedule=Overlapped()), "Central rows are computed while messages travel."
+        "Overlapped", replace(vanilla(), schedule=Overlapped()), "Central nodes are computed while messages are sent."
     ),
-    "stale": _Way("Stale", pipegcn(), "Rows are used an epoch after they left, so nobody waits for them (PipeGCN)."),
+    "stale": _Way("Stale", pipegcn(), "Rows are used one epoch after they were sent, so no worker waits (PipeGCN)."),
     "cached": _Way(
         "Cached",
         replace(vanilla(), cache=Unchanged(tolerance=0.1)),
-        "A row travels only if it has moved by more than a tenth of what its receiver has of it.",
+        "A row is sent only if it differs by more than 10 % from the receiver's cached copy.",
     ),
 }
 """Ways to train an epoch, by name."""
@@ -51,20 +51,20 @@ WAYS: dict[str, _Way] = {
 
 @dataclass(frozen=True)
 class EpochPart:
-    """A step of the epoch, which all workers take at the same place in their order."""
+    """Step of the epoch, with the same number on all workers."""
 
     what: str
     """``start``, one of ``timeline.WHATS``, ``loss``, ``reduce`` or ``update``."""
     place: ExchangeKey | None
-    """Of which exchange."""
+    """Key of the exchange: layer, direction, round."""
     number: int
-    """From 0; on the lanes the step runs from here to one more."""
+    """Number from 0; on the timelines the step spans ``[number, number + 1]``."""
     milliseconds: tuple[float, ...]
-    """As each worker's clock measured it; empty where it did not."""
+    """Time measured by each worker; empty if not measured."""
 
     @property
     def name(self) -> str:
-        """Tells it from all other steps."""
+        """Unique name of the step."""
         return self.what if self.place is None else f"{self.what}, layer {self.place.layer + 1} {self.place.direction}"
 
     @property
@@ -74,21 +74,21 @@ class EpochPart:
 
 @dataclass(frozen=True)
 class Flight:
-    """A message under way, from one moment of the lanes to another."""
+    """Message in transit between two positions on the timelines."""
 
     rows: SentRows
     start: float
     end: float
 
     def share(self, at: float) -> float | None:
-        """Return how much of its way it has gone, in (0, 1); ``None`` if it is not under way."""
-        gone = (at - self.start) / (self.end - self.start)
-        return gone if 0 < gone < 1 else None
+        """Return the fraction of its way covered at a position, in (0, 1); ``None`` if it is not in transit."""
+        fraction = (at - self.start) / (self.end - self.start)
+        return fraction if 0 < fraction < 1 else None
 
 
 @dataclass(frozen=True, eq=False)
 class EpochWalk:
-    """An epoch of a small graph in one of ``WAYS``."""
+    """Epoch of a small graph, trained in one of ``WAYS``."""
 
     parts: Parts
     way: str
@@ -96,15 +96,15 @@ class EpochWalk:
 
     @classmethod
     def of(cls, parts: Parts, way: str = "vanilla", **settings: Any) -> EpochWalk:
-        """Train a few epochs in this process, the last of which is walked.
+        """Train a few epochs in this process; the walk shows the last one.
 
         Args:
-            parts: a graph that is small enough to be drawn, cut by its nodes.
+            parts: an edge-cut of a graph that is small enough to be drawn.
             way: one of ``WAYS``.
             **settings: see `train_one_epoch`.
 
         Raises:
-            ValueError: if there is no such way, or the partition cuts no edge or no nodes at all.
+            ValueError: if there is no such way, or the partition is no edge-cut or cuts no edge.
 
         Example:
             >>> from gnnqlab import course
@@ -118,31 +118,31 @@ class EpochWalk:
         kind = parts.shards[0].cuts
         if kind != "nodes" or not any(shard.halo.numel() for shard in parts.shards):
             raise ValueError(
-                f"an epoch is played on nodes that were shared out, some of whose edges are cut, got a cut of "
-                f"{kind} on {parts.workers} worker(s); take gq.partition(graph, gq.METIS(), workers=2)"
+                f"an epoch is played on a cut of nodes, some of whose edges are cut, got a cut of "
+                f"{kind} on {parts.workers} worker(s); use gq.partition(graph, gq.METIS(), workers=2)"
             )
         return cls(parts, way, train_one_epoch(parts, WAYS[way].system, **settings))
 
     @cached_property
     def steps(self) -> tuple[EpochPart, ...]:
-        """All steps in their order; parts of the same kind and exchange in a row are one."""
+        """All steps in their order; consecutive parts of the same kind and exchange are merged."""
         found: list[tuple[str, ExchangeKey | None, tuple[float, ...]]] = [("start", None, ())]
         ranks = [_merged(spans, self.facts.reduced[rank]) for rank, spans in enumerate(self.facts.spans)]
         if any([key for key, _ in rank] != [key for key, _ in ranks[0]] for rank in ranks):
             raise ValueError(
-                "all workers must take the same steps to be played together; share the graph out otherwise"
+                "all workers must take the same steps to be played together, got different ones; use another partition"
             )
-        for at, ((what, place), _) in enumerate(ranks[0]):
+        for index, ((what, place), _) in enumerate(ranks[0]):
             back = what == "reduce" or (place is not None and place.direction == "backward")
-            if back and all(name != "loss" for name, _, _ in found):
+            if back and all(name != "loss" for name, _, _ in found):  # the loss is not on the timeline
                 found.append(("loss", None, ()))
-            found.append((what, place, () if what == "reduce" else tuple(rank[at][1] for rank in ranks)))
+            found.append((what, place, () if what == "reduce" else tuple(rank[index][1] for rank in ranks)))
         found.append(("update", None, ()))
-        return tuple(EpochPart(what, place, number, took) for number, (what, place, took) in enumerate(found))
+        return tuple(EpochPart(what, place, number, ms) for number, (what, place, ms) in enumerate(found))
 
     @cached_property
     def flights(self) -> tuple[Flight, ...]:
-        """All messages; one that is used in the next epoch is there twice, as it leaves and as that before it comes."""
+        """All messages; one used in the next epoch occurs twice: as sent now, and as received from the epoch before."""
         at = {(step.what, step.place): step.number for step in self.steps}
         found = []
         for rows in self.facts.sent:
@@ -157,7 +157,7 @@ class EpochWalk:
         return tuple(found)
 
     def is_old(self, place: ExchangeKey) -> bool:
-        """Whether the rows used in an exchange left an epoch before."""
+        """Return True if the rows used in an exchange were sent in the epoch before."""
         at = {(step.what, step.place): step.number for step in self.steps}
         return at["post", place] > at["wait", place]
 
@@ -166,8 +166,8 @@ class EpochWalk:
         return [rows for rows in self.facts.sent if rows.place == place]
 
     def under_way(self, at: float) -> list[tuple[Flight, float]]:
-        """Return the messages under way at a moment, and how far each has come."""
-        return [(flight, gone) for flight in self.flights if (gone := flight.share(at)) is not None]
+        """Return the messages in transit at a position, with the fraction of the way that each has covered."""
+        return [(flight, fraction) for flight in self.flights if (fraction := flight.share(at)) is not None]
 
     def nodes(self, rank: int, kind: str) -> list[int]:
         """Return a worker's ``central``, ``marginal`` or ``halo`` nodes, ascending."""
@@ -178,11 +178,11 @@ class EpochWalk:
 
     @property
     def num_bytes(self) -> int:
-        """Of all rows that travelled in the epoch."""
+        """Bytes of all rows sent in the epoch."""
         return sum(rows.num_bytes for rows in self.facts.sent)
 
     def to_frame(self, step: EpochPart) -> DataFrame:
-        """Return a line a worker: what it sends in the step's exchange, and how long the step took it."""
+        """Return one line per worker: rows sent in the step's exchange, and its duration of the step."""
         import pandas as pd
 
         lines = []
@@ -203,7 +203,7 @@ _Key = tuple[str, ExchangeKey | None]
 
 
 def _merged(spans: Sequence[Span], reduced: float) -> list[tuple[_Key, float]]:
-    """Return a worker's parts and their milliseconds; between them, when its weight gradients were ready."""
+    """Return a worker's parts and their milliseconds, with ``reduce`` when its weight gradients were ready."""
     found: list[tuple[_Key, float]] = []
     done = False
     for span in spans:
@@ -211,9 +211,9 @@ def _merged(spans: Sequence[Span], reduced: float) -> list[tuple[_Key, float]]:
             found.append((("reduce", None), 0.0))
             done = True
         key = (span.what, ExchangeKey(span.layer, span.direction, span.round))
-        took = 1e3 * (span.end - span.start)
+        ms = 1e3 * (span.end - span.start)
         if found and found[-1][0] == key:
-            found[-1] = key, found[-1][1] + took
+            found[-1] = key, found[-1][1] + ms
         else:
-            found.append((key, took))
+            found.append((key, ms))
     return found if done else [*found, (("reduce", None), 0.0)]

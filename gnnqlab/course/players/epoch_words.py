@@ -1,4 +1,4 @@
-"""A sentence for every step of an epoch, with the bytes and numbers of that epoch."""
+"""Descriptions of the steps of an epoch, with the bytes and numbers of that epoch."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ __all__ = ["TITLES", "say_step"]
 
 TITLES = {
     "start": "Before the epoch",
-    "encode": "Rows are written",
-    "post": "Bytes set out",
-    "wait": "Bytes are waited for",
-    "decode": "Rows are read",
-    "central": "Central rows",
-    "marginal": "Marginal rows",
+    "encode": "Rows are encoded",
+    "post": "Messages are sent",
+    "wait": "Waiting for messages",
+    "decode": "Rows are decoded",
+    "central": "Central nodes",
+    "marginal": "Marginal nodes",
     "loss": "The loss",
-    "reduce": "Weight gradients are summed",
-    "update": "All weights move",
+    "reduce": "All-reduce of weight gradients",
+    "update": "Weight update",
 }
-"""Title of each kind of step."""
+"""Kind of step -> title."""
 
 
 def say_step(walk: EpochWalk, step: EpochPart) -> str:
-    """Return what happens in a step, in words, with the numbers of the epoch."""
+    """Describe a step in words, with the numbers of the epoch."""
     if step.place is None:
         return _WITHOUT_PLACE[step.what](walk)
     words = _WITH_PLACE[step.what](walk, step.place)
     way = [flight for flight, _ in walk.under_way(step.cursor)] if step.what in ("central", "marginal") else []
     if way:
         old = any(walk.is_old(flight.rows.place) for flight in way)
-        where = "of messages have left and are not used yet" if old else "are under way"
+        where = "of messages are in transit, for the next epoch" if old else "are in transit"
         words += f" Meanwhile {_bytes(sum(flight.rows.num_bytes for flight in way))} {where}."
     return f"Layer {step.place.layer + 1}, {step.place.direction}. {words}"
 
@@ -43,64 +43,64 @@ def _start(walk: EpochWalk) -> str:
     rows = sum(shard.halo.numel() for shard in parts.shards)
     return (
         f"{parts.graph.num_nodes} nodes on {parts.workers} workers, epoch {facts.epoch}: every worker has the same "
-        f"{facts.num_parameters} weights, and copies of {rows} rows of others have to be filled in every layer. "
+        f"{facts.num_parameters} weights, and {rows} halo rows must be received in every layer. "
         f"{WAYS[walk.way].about}"
     )
 
 
 def _encode(walk: EpochWalk, place: ExchangeKey) -> str:
-    what = "rows" if place.direction == "forward" else "gradients of the copies"
-    told = []
+    noun = "rows" if place.direction == "forward" else "gradients of the halo copies"
+    clauses = []
     for rows in walk.sent(place):
         if not rows.nodes:
-            told.append(f"worker {rows.sender} sends nothing: none of its {rows.offered} rows has moved enough")
+            clauses.append(f"worker {rows.sender} sends nothing: none of its {rows.offered} rows has changed enough")
             continue
         bits = " and ".join(human_bits(width) for width in sorted(set(rows.bits)))
-        home = f" ({rows.offered - len(rows.nodes)} stay home)" if rows.offered > len(rows.nodes) else ""
-        told.append(
-            f"worker {rows.sender} writes {what} of {_nodes(rows.nodes)}{home} for worker {rows.receiver}: "
-            f"{len(rows.nodes)} × {rows.columns} numbers in {bits}, {_bytes(rows.num_bytes)}"
+        skipped = f" ({rows.offered - len(rows.nodes)} skipped)" if rows.offered > len(rows.nodes) else ""
+        clauses.append(
+            f"worker {rows.sender} encodes {noun} of {_nodes(rows.nodes)}{skipped} for worker {rows.receiver}: "
+            f"{len(rows.nodes)} × {rows.columns} elements in {bits}, {_bytes(rows.num_bytes)}"
         )
-    return _sentence("; ".join(told))
+    return _sentence("; ".join(clauses))
 
 
 def _post(walk: EpochWalk, place: ExchangeKey) -> str:
     total = sum(rows.num_bytes for rows in walk.sent(place))
     if not total:
-        return "Nothing sets out."
+        return "Nothing is sent."
     if walk.is_old(place):
-        return f"{_bytes(total)} set out, to be used in the next epoch."
-    return f"{_bytes(total)} set out along the cut edges, a row once however many edges need it."
+        return f"{_bytes(total)} are sent, to be used in the next epoch."
+    return f"{_bytes(total)} are sent along the cut edges, each row once per receiver, for any number of edges."
 
 
 def _wait(walk: EpochWalk, place: ExchangeKey) -> str:
     if walk.is_old(place):
-        return "The rows that are needed left in the epoch before: they are here, and nobody waits."
+        return "The rows needed now were sent in the epoch before and have arrived: no worker waits."
     if not any(rows.nodes for rows in walk.sent(place)):
-        return "Nothing travels, and nobody waits."
+        return "Nothing is sent, and no worker waits."
     meanwhile = walk.way == "overlapped"
-    return "What is still under way is waited for." if meanwhile else "Nothing else is done until the bytes are there."
+    return "Workers wait for the messages still in transit." if meanwhile else "Workers are idle until messages arrive."
 
 
 def _decode(walk: EpochWalk, place: ExchangeKey) -> str:
     age = " They are one epoch old." if walk.is_old(place) else ""
     if place.direction == "backward":
-        return f"The gradients are home: each is added to that of its node.{age}"
-    kept = " What did not travel is as it was." if any(r.offered > len(r.nodes) for r in walk.sent(place)) else ""
-    return f"The copies are filled with what came.{kept}{age}"
+        return f"The gradients are back at their owners: each is added to that of its node.{age}"
+    cached = " Skipped rows keep the cached copy." if any(r.offered > len(r.nodes) for r in walk.sent(place)) else ""
+    return f"The halo copies are filled with the decoded rows.{cached}{age}"
 
 
 def _central(walk: EpochWalk, place: ExchangeKey) -> str:
     nodes = _by_worker(walk, "central")
     if place.direction == "backward":
-        return "Every worker computes the gradients of its own rows, for which it needs no other."
-    return f"Neighbours are summed where all of them are at home, so no message is needed: {nodes}."
+        return "Every worker computes the gradients of its own rows, which need no message."
+    return f"Nodes whose neighbours are all on their worker are aggregated, without any message: {nodes}."
 
 
 def _marginal(walk: EpochWalk, place: ExchangeKey) -> str:
     if place.direction == "backward":
-        return f"First the gradients of the copies, since they have to travel: {_by_worker(walk, 'halo')}."
-    return f"Nodes with a neighbour elsewhere sum too, with the copies: {_by_worker(walk, 'marginal')}."
+        return f"The gradients of the halo copies come first, since they must be sent: {_by_worker(walk, 'halo')}."
+    return f"Nodes with a remote neighbour are aggregated, with the halo copies: {_by_worker(walk, 'marginal')}."
 
 
 def _loss(walk: EpochWalk) -> str:
@@ -113,16 +113,16 @@ def _reduce(walk: EpochWalk) -> str:
     lengths = " and ".join(f"{length:.4f}" for length in facts.gradients)
     return (
         f"Every worker has a gradient for each of the {facts.num_parameters} weights "
-        f"({_bytes(4 * facts.num_parameters)}, always in 32 bits), of lengths {lengths}. All add theirs "
-        f"up (all-reduce): the sum has length {facts.gradient:.4f}."
+        f"({_bytes(4 * facts.num_parameters)}, always in 32 bits), of norms {lengths}. An all-reduce sums "
+        f"them: the sum has norm {facts.gradient:.4f}."
     )
 
 
 def _update(walk: EpochWalk) -> str:
     facts = walk.facts
     return (
-        f"Adam moves the weights by a step of length {facts.moved:.4f}, on every worker the same. The next epoch's "
-        f"loss is {facts.next_loss:.4f}, this one's was {facts.loss:.4f}; {_bytes(walk.num_bytes)} of rows travelled."
+        f"Adam updates the weights by a step of norm {facts.moved:.4f}, identical on every worker. The next epoch's "
+        f"loss is {facts.next_loss:.4f}, this one's was {facts.loss:.4f}; {_bytes(walk.num_bytes)} of rows were sent."
     )
 
 

@@ -1,6 +1,6 @@
-"""The stepped player of a message: choose a row and a width, go step by step, draw new noise.
+"""Stepped player of a message: choose a row and a bit-width, go step by step, draw new noise.
 
-``PlayerModel`` is the player without a screen; ``MessagePlayer`` puts controls and figures round it.
+``PlayerModel`` is the state of the player; ``MessagePlayer`` adds controls and figures.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["MessagePlayer", "PlayerModel"]
 
 
 class PlayerModel(WalkModel):
-    """Which message, row, width, noise and step are shown.
+    """State of the player: message, row, bit-width, noise and step.
 
     Example:
         >>> import torch
@@ -37,10 +37,10 @@ class PlayerModel(WalkModel):
         self.message = message
 
     def change(self, *, bits: int | None = None, node: int | None = None) -> None:
-        """Follow another row, or send the message in another width; the noise stays the same.
+        """Follow another row, or send the message in another bit-width, with the same noise.
 
         Raises:
-            ValueError: if the row or width is none.
+            ValueError: if there is no such row or bit-width.
         """
         walk = self.walk
         chosen = walk.bits if bits is None else bits
@@ -48,14 +48,14 @@ class PlayerModel(WalkModel):
         self.walk = MessageWalk.of(self.message, bits=chosen, node=row, draw=walk.draw)
 
     def draw_again(self) -> None:
-        """Send the message once more, with the noise of the next epoch."""
+        """Send the message again, with the noise of the next epoch."""
         walk = self.walk
         self.walk = MessageWalk.of(self.message, bits=walk.bits, node=walk.node, draw=walk.draw + 1)
 
 
 class _MessageControls(StepControls):
     def __init__(self, model: PlayerModel) -> None:
-        super().__init__(model, order="a message is made and read")
+        super().__init__(model, order="a message is encoded and decoded")
         import ipywidgets as widgets
 
         from gnnqlab.kernels.codec.rows import WIDTHS
@@ -74,7 +74,7 @@ class _MessageControls(StepControls):
             options=[(f"node {node}", node) for node in nodes],
             value=model.walk.node,
             description="Row",
-            tooltip="Which row of the message is followed",
+            tooltip="Row of the message to follow",
         )
         self.again = widgets.Button(
             description="New noise", icon="random", tooltip="Send the message again, with the noise of the next epoch"
@@ -92,18 +92,18 @@ class _MessageControls(StepControls):
 
 
 class MessagePlayer(Player):
-    """Walk one real message through quantize, pack, wire and unpack, step by step.
+    """Interactive player of one real message: quantize, pack, send and unpack, step by step.
 
-    At the end of a notebook cell it shows the player; where no kernel runs, the whole walk as one figure.
+    At the end of a notebook cell it shows the player; without a kernel, the main steps as one figure.
 
     Args:
-        source: a message, or a partition: then a small model is trained first, and worker 0 sends to worker 1.
-        bits: 1, 2, 4 or 8 bits an element.
-        node: the row to follow; by default that with the most different values.
+        source: a message, or a partition, on which a small model is trained first; worker 0 sends to worker 1.
+        bits: 1, 2, 4 or 8 bits per element.
+        node: node of the row to follow; by default that with the most distinct values.
         **settings: see `trained_message`, for a partition.
 
     Raises:
-        ValueError: if the row or width is none, or settings come with a message.
+        ValueError: if there is no such row or bit-width, or settings are passed with a message.
     """
 
     controls = _MessageControls
@@ -118,7 +118,7 @@ class MessagePlayer(Player):
         self.model = PlayerModel(message, bits=bits, node=node)
 
     def whole(self) -> FigureData:
-        """Return the whole walk as one figure."""
+        """Draw the main steps as one figure."""
         return draw_walk(self.model.walk)
 
     def __repr__(self) -> str:

@@ -1,6 +1,7 @@
-"""The steps of a message in figures, numbers and words: the row, the ruler, rounding, packing, the wire, unpacking.
+"""The steps of a message in figures, tables and text: row, quantization levels, rounding, packing, wire, unpacking.
 
-A chart stands alone, or in a panel among others. Words are about the very row that is followed.
+A chart is a figure of its own, or one of several panels. The text describes the row that is followed. The quantization
+levels are drawn as the marks of a ruler over the row's range.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ if TYPE_CHECKING:
 __all__ = ["SHOWN", "STEPS", "draw_walk"]
 
 SHOWN = 16
-"""Elements of a row in one figure; a wide row has more behind them."""
-_TINTS = ("#bcdcf5", "#fbdf9d", "#b9e6d8", "#f0d0e2")  # neighbours in a byte are told apart; numbers say which
+"""Largest number of elements of a row in one figure; the others are not drawn."""
+_TINTS = ("#bcdcf5", "#fbdf9d", "#b9e6d8", "#f0d0e2")  # colours of consecutive elements in a byte, cyclic
 _FEW_ROWS = 40
-"""Up to so many rows of a message are drawn one by one."""
+"""Largest number of rows drawn one by one."""
 
 
 def _draw_row(walk: MessageWalk, panel: bool) -> Figure:
     """Draw the values of the row."""
     rows = _elements(walk)
     figure = bars(
-        rows.assign(said=[f"{value:.2f}" for value in rows["value"]]),
+        rows.assign(label=[f"{value:.2f}" for value in rows["value"]]),
         x="element",
         y="value",
         styles=["blue"],
-        text="said",
+        text="label",
         hover="element %{x}, %{y:.4f}",
         x_axis={"type": "linear"},
     )
@@ -45,26 +46,26 @@ def _draw_row(walk: MessageWalk, panel: bool) -> Figure:
 
 
 def _draw_ruler(walk: MessageWalk, panel: bool) -> Figure:
-    """Draw the values beside the marks of the ruler."""
+    """Draw the values on the quantization levels, the marks of the ruler."""
     return _name_axes(_add_values(_marks(walk), walk), walk, panel)
 
 
 def _draw_round(walk: MessageWalk, panel: bool) -> Figure:
-    """Draw each value, the mark that it is rounded to, and its code."""
+    """Draw each value, the level that it is rounded to, and its code."""
     rows = _elements(walk)
     where = zip(walk.marks[:SHOWN].tolist(), walk.noise[:SHOWN].tolist(), strict=True)
     rows = rows.assign(
-        code=[str(code) for code in walk.codes[:SHOWN].tolist()], said=[f"{mark:.3f} + u {u:.3f}" for mark, u in where]
+        code=[str(code) for code in walk.codes[:SHOWN].tolist()], sum=[f"{mark:.3f} + u {u:.3f}" for mark, u in where]
     )
     figure = _add_values(_add_stems(_marks(walk), walk), walk)
     scatter(
         rows,
         x="element",
-        y={"decoded": "code, at its mark"},
+        y={"decoded": "code, at its level"},
         styles=["vermillion diamond"],
         size=9,
         text="code",
-        details="said",
+        details="sum",
         hover="element %{x}, %{customdata}, code %{text}",
         figure=figure,
     )
@@ -74,7 +75,7 @@ def _draw_round(walk: MessageWalk, panel: bool) -> Figure:
 
 
 def _draw_pack(walk: MessageWalk, panel: bool) -> Figure:
-    """Draw bits as they are written: a byte a line, its highest bit on the left."""
+    """Draw the bits of the payload: one byte per line, its highest bit on the left."""
     import plotly.graph_objects as go
 
     payload = walk.payload[: 2 * SHOWN].tolist()
@@ -126,7 +127,7 @@ def _draw_pack(walk: MessageWalk, panel: bool) -> Figure:
             showarrow=False,
             font={"size": 11},
         )
-    # Numbers with words for ticks: a page that swaps one step for the next stumbles over a change to categories.
+    # Numeric axis with text ticks: switching steps in one Plotly figure fails if an axis becomes categorical.
     words = [str(bit) for bit in range(7, -1, -1)]
     figure.update_xaxes(title_text="bit", tickvals=list(range(8)), ticktext=words, showgrid=False)
     ends = [len(payload) - 0.5, -0.5]
@@ -137,7 +138,7 @@ def _draw_pack(walk: MessageWalk, panel: bool) -> Figure:
 
 
 def _draw_wire(walk: MessageWalk, panel: bool) -> Figure:
-    """Draw the bytes of the message by what they hold, below them those of the same rows in float32."""
+    """Draw the bytes of the message by content, and below them the bytes of the same rows in float32."""
     import pandas as pd
 
     mixed, few = len(set(walk.widths)) > 1, len(walk.widths) <= _FEW_ROWS
@@ -150,8 +151,8 @@ def _draw_wire(walk: MessageWalk, panel: bool) -> Figure:
     if not few:
         runs = {kind: _joined(each) for kind, each in runs.items()}
     names = {
-        "parameters": "parameters of other rows", "payload": "payload of other rows", "own": f"row {walk.node}",
-        "rows": "the same rows in float32",
+        "parameters": "scales and zero-points of other rows", "payload": "payload of other rows",
+        "own": f"row {walk.node}", "rows": "the same rows in float32",
     }  # fmt: skip
     runs["own"] = [(run.first, run.size) for run in own]
     spans = [
@@ -161,21 +162,21 @@ def _draw_wire(walk: MessageWalk, panel: bool) -> Figure:
     ]
     total, whole = walk.layout.num_bytes, row_bytes * len(rows)
     figure = lanes(
-        pd.DataFrame(spans, columns=["kind", "line", "first", "end", "said"]),
+        pd.DataFrame(spans, columns=["kind", "line", "first", "end", "bytes"]),
         lane="line",
         start="first",
         end="end",
         by="kind",
         names=names,
         width=0.55,
-        details="said",
+        details="bytes",
         hover="%{customdata}",
         styles={"parameters": "orange", "payload": "sky", "own": "vermillion", "rows": "grey"},
         x_axis={"title_text": "byte of the message", "range": [0, 1.16 * whole], **byte_ticks(whole)},
     )
     for trace in figure.data:
         trace.marker.line = {"color": "#ffffff", "width": 0.5 if 2 < len(trace.x) <= _FEW_ROWS else 0}
-    # Eight bytes of ten thousand are less than a pixel: its line keeps them in sight.
+    # Eight bytes of ten thousand are narrower than a pixel: the outline keeps them visible.
     figure.update_traces(marker_line={"color": OKABE_ITO["vermillion"], "width": 2}, selector={"name": names["own"]})
     for line, end in enumerate((total, whole)):
         figure.add_annotation(x=end, y=line, text=f" {human_bytes(end)}", showarrow=False, xanchor="left")
@@ -191,14 +192,14 @@ def _draw_wire(walk: MessageWalk, panel: bool) -> Figure:
 
 
 def _draw_unpack(walk: MessageWalk, panel: bool) -> Figure:
-    """Draw each value beside the one that arrives."""
+    """Draw each value and its decoded value."""
     import plotly.graph_objects as go
 
     figure = _add_values(_add_stems(go.Figure(), walk), walk)
     scatter(
         _elements(walk),
         x="element",
-        y={"decoded": "as it arrives, q S + Z"},
+        y={"decoded": "decoded, q S + Z"},
         styles=["vermillion diamond"],
         size=10,
         hover="element %{x}, %{y:.4f}",
@@ -208,7 +209,7 @@ def _draw_unpack(walk: MessageWalk, panel: bool) -> Figure:
 
 
 def _elements(walk: MessageWalk) -> DataFrame:
-    """Return the value of each shown element, and what it is decoded to."""
+    """Return value and decoded value of each shown element."""
     import pandas as pd
 
     values = {"value": walk.row[:SHOWN].tolist(), "decoded": walk.decoded[:SHOWN].tolist()}
@@ -216,7 +217,7 @@ def _elements(walk: MessageWalk) -> DataFrame:
 
 
 def _marks(walk: MessageWalk) -> Figure:
-    """Draw the ruler: a line for every code, numbered where they do not crowd."""
+    """Draw the quantization levels: one line per code, or every n-th if there are many, numbered if they are few."""
     import pandas as pd
 
     levels = 2**walk.bits
@@ -224,7 +225,7 @@ def _marks(walk: MessageWalk) -> Figure:
     end = min(SHOWN, walk.row.numel()) - 0.4
     heights = [walk.zero + code * walk.scale for code in range(levels)]
     ends = [(at, height) for height in heights[::every] for at in (-0.6, end, None)]
-    name = f"the {levels} marks" if every == 1 else f"every {every}th of the {levels} marks"
+    name = f"the {levels} levels" if every == 1 else f"every {every}th of the {levels} levels"
     figure = lines(
         pd.DataFrame(ends, columns=["element", "mark"]),
         x="element",
@@ -255,7 +256,7 @@ def _add_values(figure: Figure, walk: MessageWalk) -> Figure:
 
 
 def _add_stems(figure: Figure, walk: MessageWalk) -> Figure:
-    """Draw the error of each element as a line from its value to what it is decoded to."""
+    """Draw the error of each element as a line from its value to its decoded value."""
     rows = _elements(walk)
     return figure.add_scatter(
         x=[at for element in rows["element"] for at in (element, element, None)],
@@ -266,7 +267,7 @@ def _add_stems(figure: Figure, walk: MessageWalk) -> Figure:
 
 
 def _joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Runs that follow each other as one."""
+    """Merge consecutive runs of bytes, given as (first, size)."""
     joined: list[tuple[int, int]] = []
     for first, size in runs:
         if joined and sum(joined[-1]) == first:
@@ -282,12 +283,12 @@ def _name_axes(figure: Figure, walk: MessageWalk, panel: bool) -> Figure:
     figure.update_xaxes(title_text=title, dtick=5 if panel else 1, range=ends, showgrid=False)
     shown = walk.row[:SHOWN]
     low, high = min(float(shown.min()), walk.zero), float(shown.max())
-    room = 0.14 * max(high - low, 1e-30)  # for codes below marks and above them
+    room = 0.14 * max(high - low, 1e-30)  # for the codes' labels below and above their levels
     return figure.update_yaxes(title_text="value", range=[low - room, high + room], showgrid=False)
 
 
 def draw_walk(walk: MessageWalk, *, dark: bool = False) -> FigureData:
-    """Draw the whole walk at once: rounding, packing, the wire and what arrives."""
+    """Draw the main steps in one figure: rounding, packing, the wire and unpacking."""
     names = ("round", "pack", "wire", "unpack")
     charts = titled_charts(STEPS, walk, names)
     caption = " ".join(STEPS[name].say(walk) for name in names)
@@ -302,7 +303,7 @@ def _say_row(walk: MessageWalk) -> str:
     message, count = walk.message, walk.row.numel()
     zeros = int((walk.row == 0).sum())
     return (
-        f"The row of node {walk.node}, input of layer {message.layer} in epoch {message.epoch}: {count} numbers, "
+        f"The row of node {walk.node}, input of layer {message.layer} in epoch {message.epoch}: {count} elements, "
         f"{zeros} of them zero, {4 * count} bytes in float32."
     )
 
@@ -310,8 +311,8 @@ def _say_row(walk: MessageWalk) -> str:
 def _say_ruler(walk: MessageWalk) -> str:
     steps = 2**walk.bits - 1
     return (
-        f"{walk.width} can say {steps + 1} things, so the ruler has {steps + 1} marks: the first at the smallest "
-        f"value, Z = {walk.zero:.4g}, the last at the largest, and from one to the next "
+        f"{walk.width} give {steps + 1} codes, so there are {steps + 1} quantization levels, the marks of a ruler: "
+        f"the lowest at the smallest value, Z = {walk.zero:.4g}, the highest at the largest, with a step of "
         f"S = {float(walk.row.max() - walk.row.min()):.4g} / {steps} = {walk.scale:.4g}."
     )
 
@@ -319,12 +320,12 @@ def _say_ruler(walk: MessageWalk) -> str:
 def _say_round(walk: MessageWalk) -> str:
     marks = walk.marks
     fractions = marks - marks.floor()
-    place = int((fractions - 0.5).abs().argmin())  # the element that chance decides most
+    place = int((fractions - 0.5).abs().argmin())  # the element nearest to the middle between two levels
     mark, noise, code = float(marks[place]), float(walk.noise[place]), int(walk.codes[place])
     return (
-        f"Element {place} stands at {mark:.3f}: with u = {noise:.3f} that makes {mark + noise:.3f}, rounded down to "
-        f"code {code}. Over many draws it goes up {100 * float(fractions[place]):.0f} % of the time, so that it is "
-        "right on average."
+        f"Element {place} lies at {mark:.3f} steps: plus u = {noise:.3f} that is {mark + noise:.3f}, rounded down to "
+        f"code {code}. Over many draws it is rounded up {100 * float(fractions[place]):.0f} % of the time, so the "
+        "rounding is unbiased."
     )
 
 
@@ -333,7 +334,7 @@ def _say_pack(walk: MessageWalk) -> str:
     inside = [int(code) for code in walk.codes[:per_byte]]
     sum_of = " + ".join(f"{code}·{1 << place * walk.bits}" for place, code in enumerate(inside))
     return (
-        f"{per_byte} code{'s' if per_byte > 1 else ''} of {walk.width} to a byte, the first element in the lowest "
+        f"{per_byte} code{'s' if per_byte > 1 else ''} of {walk.width} per byte, the first element in the lowest "
         f"bits: byte 0 is {sum_of} = {int(walk.payload[0])}. The row takes {len(walk.payload)} bytes."
     )
 
@@ -344,9 +345,9 @@ def _say_wire(walk: MessageWalk) -> str:
     rows, total = len(walk.widths), walk.layout.num_bytes
     whole = 4 * walk.message.rows.numel()
     return (
-        f"The whole message: {rows} rows, {walk.layout.param_bytes} bytes of parameters (Z and S of each row), then "
-        f"{walk.layout.payload_bytes} bytes of payload, {total} in all instead of {whole} in float32: "
-        f"{whole / total:.1f} times fewer. A header of {SIZE} bytes goes ahead and says what follows."
+        f"The whole message: {rows} rows, {walk.layout.param_bytes} bytes of quantization parameters (Z and S of each "
+        f"row), then {walk.layout.payload_bytes} bytes of payload, {total} in all instead of {whole} in float32: "
+        f"{whole / total:.1f} times fewer. A header of {SIZE} bytes is sent first and describes the rest."
     )
 
 
@@ -366,9 +367,11 @@ def _frame_of(*columns: str) -> Callable[[MessageWalk], DataFrame]:
 
 STEPS: dict[str, Step] = {
     "row": Step("The row", _draw_row, _frame_of("value"), _say_row, legend_rows=0),
-    "ruler": Step("A ruler over its range", _draw_ruler, _frame_of("value", "(x - Z) / S"), _say_ruler),
+    "ruler": Step(
+        "Quantization levels, a ruler over its range", _draw_ruler, _frame_of("value", "(x - Z) / S"), _say_ruler
+    ),
     "round": Step(
-        "Round at random",
+        "Stochastic rounding",
         _draw_round,
         _frame_of("value", "(x - Z) / S", "fraction σ", "noise u", "code q"),
         _say_round,
@@ -384,4 +387,4 @@ STEPS: dict[str, Step] = {
     "wire": Step("The message on the wire", _draw_wire, MessageWalk.wire_frame, _say_wire, 2, height=lambda walk: 300),
     "unpack": Step("Unpack", _draw_unpack, _frame_of("value", "code q", "decoded", "error"), _say_unpack),
 }
-"""In the order in which they happen."""
+"""Steps by name, in their order."""

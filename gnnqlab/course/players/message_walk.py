@@ -1,7 +1,7 @@
-"""One message through quantize, pack, wire and unpack: every number that a view of it shows.
+"""Numbers of one message at each step (quantize, pack, wire, unpack), as the views show them.
 
-The bytes are those of the codec itself. What stands beside them (fractions, noise) is computed from the same row and
-the same key, so that a reader can follow each code; a test holds the two against each other.
+The bytes are written by the codec itself. Fractions and noise are computed from the same row and the same noise key,
+so that a reader can follow each code; a test compares the two.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["MessageWalk", "WireSegment"]
 
 @dataclass(frozen=True)
 class WireSegment:
-    """A run of bytes on the wire that belong to one row."""
+    """Consecutive bytes on the wire that belong to one row."""
 
     kind: str
     """``parameters`` or ``payload``."""
@@ -37,17 +37,17 @@ class WireSegment:
 
 @dataclass(frozen=True, eq=False)
 class MessageWalk:
-    """A message on its way, seen from one of its rows."""
+    """Message at every step, with one of its rows to follow."""
 
     message: RealMessage
     node: int
-    """Global id of the row that is followed."""
+    """Global id of the node whose row is followed."""
     widths: tuple[int, ...]
-    """Bits of every row, in the order of ``message.ids``."""
+    """Bit-width of every row, in the order of ``message.ids``."""
     draw: int = 0
-    """Which noise: 0 is the message's own epoch, 1 the one after."""
+    """Number of the noise: 0 is that of the message's epoch, 1 of the next one."""
     parameters: str = "float32"
-    """Type in which zero-point and scale travel."""
+    """Type of zero-point and scale on the wire."""
 
     @classmethod
     def of(
@@ -59,10 +59,10 @@ class MessageWalk:
         draw: int = 0,
         parameters: str = "float32",
     ) -> MessageWalk:
-        """Start at a row, by default that with the most different values; every row in the same number of bits.
+        """Follow a row, by default that with the most distinct values; ``bits`` is one bit-width or one per row.
 
         Raises:
-            ValueError: if the message has no such row, or a width is not 1, 2, 4 or 8.
+            ValueError: if the message has no such row, or a bit-width is not 1, 2, 4 or 8.
 
         Example:
             >>> import torch
@@ -74,36 +74,36 @@ class MessageWalk:
         """
         from gnnqlab.kernels.codec.rows import WIDTHS
 
-        known = message.ids.tolist()
+        ids = message.ids.tolist()
         if node is None:
-            node = known[max(range(len(known)), key=lambda place: message.rows[place].unique().numel())]
-        if node not in known:
-            raise ValueError(f"node must be one whose row is in the message, {known[:8]} ..., got {node}")
-        widths = (bits,) * len(known) if isinstance(bits, int) else tuple(bits.tolist())
+            node = ids[max(range(len(ids)), key=lambda place: message.rows[place].unique().numel())]
+        if node not in ids:
+            raise ValueError(f"node must be one whose row is in the message, {ids[:8]} ..., got {node}")
+        widths = (bits,) * len(ids) if isinstance(bits, int) else tuple(bits.tolist())
         if not set(widths) <= set(WIDTHS):
             raise ValueError(f"bits must be among {WIDTHS}, got {sorted(set(widths))}")
-        if len(widths) != len(known):
-            raise ValueError(f"bits must be one width or one a row, {len(known)} here, got {len(widths)}")
+        if len(widths) != len(ids):
+            raise ValueError(f"bits must be one bit-width or one per row, {len(ids)} here, got {len(widths)}")
         return cls(message, node, widths, draw, parameters)
 
     @property
     def position(self) -> int:
-        """Where the row stands in the message's own order."""
+        """Index of the row in ``message.ids``."""
         return self.message.ids.tolist().index(self.node)
 
     @property
     def bits(self) -> int:
-        """Width of the row that is followed."""
+        """Bit-width of the row that is followed."""
         return self.widths[self.position]
 
     @property
     def width(self) -> str:
-        """The same in words: ``2 bits``."""
+        """Bit-width in words: ``2 bits``."""
         return human_bits(self.bits)
 
     @property
     def row(self) -> Tensor:
-        """The row as it was, float32 ``(D,)``."""
+        """Original row, float32 ``(D,)``."""
         return self.message.rows[self.position]
 
     @property
@@ -112,7 +112,7 @@ class MessageWalk:
 
     @cached_property
     def layout(self) -> Layout:
-        """Where every row of the message stands."""
+        """Positions of all rows in the message."""
         import torch
 
         uniform = len(set(self.widths)) == 1
@@ -121,7 +121,7 @@ class MessageWalk:
 
     @cached_property
     def segment(self) -> Tensor:
-        """The bytes on the wire, uint8: what the codec writes."""
+        """Bytes on the wire, as the codec writes them, uint8."""
         import torch
 
         message, layout = self.message, self.layout
@@ -142,43 +142,44 @@ class MessageWalk:
 
     @property
     def decoded(self) -> Tensor:
-        """The row as it arrives, float32 ``(D,)``."""
+        """Decoded row, float32 ``(D,)``."""
         return self.received[self.position]
 
     @property
     def zero(self) -> float:
-        """The zero-point Z that travels: the row's smallest value."""
-        return float(self._travelling[0])
+        """Zero-point Z on the wire: the row's smallest value."""
+        return float(self._sent_parameters[0])
 
     @property
     def scale(self) -> float:
-        """The step S that travels: ``(max - min) / (2^b - 1)``."""
-        return float(self._travelling[1])
+        """Scale S on the wire: ``(max - min) / (2^b - 1)``."""
+        return float(self._sent_parameters[1])
 
     @property
     def payload(self) -> Tensor:
-        """The row's own bytes on the wire, uint8 ``(ceil(D b / 8),)``."""
+        """Bytes of the row's codes on the wire, uint8 ``(ceil(D b / 8),)``."""
         own = next(run for run in self.wire if run.node == self.node and run.kind == "payload")
         return self.segment[own.first : own.first + own.size]
 
     @cached_property
     def codes(self) -> Tensor:
-        """The codes in those bytes, uint8 ``(D,)``."""
+        """Codes in those bytes, uint8 ``(D,)``."""
         from gnnqlab.kernels.reference.codec import unpack
 
         return unpack(self.payload[None], self.bits, self.row.numel())[0]
 
     @property
     def marks(self) -> Tensor:
-        """Where each value stands on the ruler, ``(x - Z) / S``, float64 ``(D,)``: to 1/65536 step, as in the codec."""
+        """Position of each value on the levels, ``(x - Z) / S``, float64 ``(D,)``, to 1/65536 step as in the codec."""
         if self.scale == 0:
             return self.row.double() * 0
-        steps = (self.row - self._travelling[0]) * (65536.0 / self._travelling[1])
+        # The codec computes in fixed point: 16 fractional bits, so that noise is an integer and codes are reproducible.
+        steps = (self.row - self._sent_parameters[0]) * (65536.0 / self._sent_parameters[1])
         return (steps.round().clamp(0, (2**self.bits - 1) << 16) / 65536).double()
 
     @cached_property
     def noise(self) -> Tensor:
-        """The ``u`` that was added before rounding down, float64 ``(D,)`` in [0, 1)."""
+        """Noise ``u``, added before rounding down, float64 ``(D,)`` in [0, 1)."""
         from gnnqlab.kernels.noise import uniform16
 
         key = self._noise
@@ -188,7 +189,7 @@ class MessageWalk:
 
     @property
     def wire(self) -> tuple[WireSegment, ...]:
-        """What each byte of the message is, in wire order: first all parameters, then all payloads."""
+        """Content of the message in wire order: first all quantization parameters, then all payloads."""
         from gnnqlab.kernels.codec.rows import row_bytes
 
         order = self.layout.order
@@ -204,14 +205,14 @@ class MessageWalk:
 
     @property
     def variance(self) -> dict[str, float]:
-        """Theorem 1 for this row: ``exact``, ``average`` and ``worst`` of ``E||decoded - row||^2``."""
+        """``E||decoded - row||^2`` of this row by Theorem 1: ``exact``, ``average`` and ``worst``."""
         from gnnqlab.theory.variance import decoded_moments
 
         moments = decoded_moments(self.row[None], self.bits)
         return {name: float(getattr(moments, name)) for name in ("exact", "average", "worst")}
 
     def to_frame(self) -> DataFrame:
-        """One line an element: value, place on the ruler, fraction, noise, code, decoded value, error."""
+        """Return one line per element: value, position between levels, fraction, noise, code, decoded value, error."""
         import pandas as pd
 
         marks = self.marks
@@ -229,7 +230,7 @@ class MessageWalk:
         )
 
     def byte_frame(self) -> DataFrame:
-        """One line a byte of the row's payload: the codes in it, its bits, its value."""
+        """Return one line per byte of the row's payload: its codes, bits and value."""
         import pandas as pd
 
         payload = self.payload.tolist()
@@ -245,7 +246,7 @@ class MessageWalk:
         )
 
     def wire_frame(self) -> DataFrame:
-        """One line a run of bytes on the wire."""
+        """Return one line per segment of bytes on the wire."""
         import pandas as pd
 
         rows = [(run.node, run.kind, run.bits, run.first, run.size) for run in self.wire]
@@ -265,7 +266,7 @@ class MessageWalk:
         return Noise(self.message.seed, self.epoch, stream("forward", self.message.layer))
 
     @cached_property
-    def _travelling(self) -> Tensor:
+    def _sent_parameters(self) -> Tensor:
         """(Z, S) of the row, read back from the wire."""
         import torch
 

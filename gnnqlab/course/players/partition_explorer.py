@@ -1,7 +1,7 @@
-"""The partition explorer: drag the number of parts, and see what becomes central, marginal and halo.
+"""Partition explorer: change the number of parts, and see the central, marginal and halo nodes.
 
-``ExplorerModel`` is the explorer without a screen; ``PartitionExplorer`` puts controls and figures round it. A refused
-number says its rule and marks its box, and changes nothing.
+``ExplorerModel`` is the state of the explorer; ``PartitionExplorer`` adds controls and figures. An invalid number has
+no effect; its box is marked, with the error next to it.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 __all__ = ["CutControls", "PARTITIONERS", "ExplorerModel", "PartitionExplorer"]
 
 _TOOLTIPS = {
-    "METIS": "shares nodes out: few cut edges, parts of one size",
-    "random": "shares nodes out: every node's owner at random",
-    "EBV": "shares edges out: each where it costs fewest copies, parts of one size",
-    "HEP": "shares edges out: parts that grow from seeds",
-    "random edges": "shares edges out: every edge's worker at random",
+    "METIS": "edge-cut: few cut edges, balanced parts",
+    "random": "edge-cut: every node to a random worker",
+    "EBV": "vertex-cut: every edge where it needs the fewest copies, balanced parts",
+    "HEP": "vertex-cut: parts that grow from seed nodes",
+    "random edges": "vertex-cut: every edge to a random worker",
 }
 _SHOWS = {
-    "owner": "whose each node is, strong colours where it waits for others",
-    "halo": "on how many other workers a copy lies; with a receiver, what that one holds",
-    "bits": "in how many bits a row goes out",
-    "error": "squared error of a row of features once it is decoded",
+    "owner": "owner of each node; marginal nodes in strong colours",
+    "halo": "number of workers with a copy; with a receiver, the shard of that worker",
+    "bits": "bit-width in which each row is sent",
+    "error": "squared error of each decoded feature row",
 }
 _HOSTS = (1, 2, 4)
-_EVERYBODY = "all"
+_ALL = "all"
 
 
 class CutControls:
-    """Controls round a model; every change redraws in one place."""
+    """Controls of a model; every change redraws in one place."""
 
     def __init__(self, model: ExplorerModel) -> None:
         import ipywidgets as widgets
@@ -54,12 +54,12 @@ class CutControls:
         self.number = widgets.IntSlider(
             model.number, 1, model.most_parts, description="Parts", continuous_update=False, readout=False, style=label,
             layout={"width": "320px", "max_width": "100%"},
-            tooltip=f"Workers that share the graph, 1 to {model.most_parts}; one part each",
+            tooltip=f"Number of workers, 1 to {model.most_parts}; one part each",
         )  # fmt: skip
-        # The description is there for screen readers; the slider beside it shows the same word.
+        # The description is for screen readers only; the slider next to it shows the word.
         self.box_number = widgets.IntText(
             model.number, description="Parts, exactly", layout={"width": "84px"}, style={"description_width": "0px"},
-            tooltip=f"The same number, typed: 1 to {model.most_parts}",
+            tooltip=f"Number of workers as text: 1 to {model.most_parts}",
         )  # fmt: skip
         self.partitioner = widgets.ToggleButtons(
             options=model.known, value=model.partitioner, description="Cut by",
@@ -77,15 +77,15 @@ class CutControls:
         )  # fmt: skip
         wide = {"width": "170px"}
         self.sender = widgets.Dropdown(
-            description="Rows from", layout=wide, style=label, tooltip="Worker whose rows stand out"
+            description="Rows from", layout=wide, style=label, tooltip="Worker that sends the highlighted rows"
         )
         self.receiver = widgets.Dropdown(
             description="to", layout={"width": "130px"}, style={"description_width": "24px"},
-            tooltip="Worker that gets them; alone, and with halo, whose share of the graph is drawn",
+            tooltip="Worker that receives them; in the view halo without a sender, the worker whose shard is drawn",
         )  # fmt: skip
         self.around = widgets.IntText(
             model.around or 0, description="Around", layout=dict(wide), style=label,
-            tooltip="Node round which a large graph is drawn",
+            tooltip="Node whose neighbourhood is drawn, in a large graph",
         )  # fmt: skip
         if model.around is None:
             self.around.layout.display = "none"
@@ -141,15 +141,15 @@ class CutControls:
             self._changed(change)
 
     def _fit(self, hosts: int) -> None:
-        """Let only numbers of parts be chosen that the hosts share evenly."""
+        """Restrict the slider to multiples of the number of hosts."""
         most = self.model.most_parts - self.model.most_parts % hosts
         number = min(max(hosts, -(-self.number.value // hosts) * hosts), most)
-        self.number.min, self.number.max = 1, self.model.most_parts  # so that no bound moves a value
+        self.number.min, self.number.max = 1, self.model.most_parts  # wide bounds first: a bound would clamp the value
         self.number.value = number
         self.number.min, self.number.max, self.number.step = hosts, most, hosts
 
     def _show_number(self, number: int) -> None:
-        """Stand at a number of parts, without telling anybody."""
+        """Set slider and box to a number of parts without triggering their observers."""
         self._quiet = True
         try:
             self.number.value = self.box_number.value = number
@@ -157,7 +157,7 @@ class CutControls:
             self._quiet = False
 
     def _refuse(self, reason: str) -> None:
-        """Say why the typed number was refused, and mark its box; nothing clears it."""
+        """Display the reason that the typed number is invalid and mark its box; an empty reason clears both."""
         self.refused.value = alert(reason)
         self._marked.layout.border = f"2px solid {MARK}" if reason else "2px solid transparent"
 
@@ -166,7 +166,7 @@ class CutControls:
             self._look(self.show.value, self.sender.value, self.receiver.value)
 
     def _clicked(self, trace: int, x: Any, y: Any) -> None:
-        """A cell of the heat map is chosen, or given up by a second click; bars are no cells."""
+        """Select the pair of the clicked cell of the heat map, or deselect it; ignore clicks on bars."""
         if self.sharing.data[trace]["type"] != "heatmap":
             return
         pair = (int(y), int(x))
@@ -182,10 +182,10 @@ class CutControls:
             return
         self._draw_map()
 
-    def _stand(self) -> None:
-        """Let what is asked of the drawn graph be chosen of what this cut has."""
+    def _update_choices(self) -> None:
+        """Offer the workers and views of the current partition in the controls of the map."""
         model = self.model
-        workers = [(_EVERYBODY, None), *((f"worker {rank}", rank) for rank in range(model.number))]
+        workers = [(_ALL, None), *((f"worker {rank}", rank) for rank in range(model.number))]
         self._quiet = True
         try:
             for control, value in ((self.sender, model.sender), (self.receiver, model.receiver)):
@@ -214,40 +214,40 @@ class CutControls:
 
     def _draw_map(self) -> None:
         model = self.model
-        self._stand()
+        self._update_choices()
         bundle = model.map(dark=self.access.dark)
-        told = [bundle.figure.layout.meta["caption"]]
+        sentences = [bundle.figure.layout.meta["caption"]]
         whole_shard = model.show == "halo" and model.receiver is not None
         if (model.sender is None) != (model.receiver is None) and not whole_shard:
-            told.append("Choose sender and receiver, or a cell of the heat map, to see the rows that travel.")
+            sentences.append("Choose sender and receiver, or a cell of the heat map, to see the rows that are sent.")
         if len(model.views) == 2:
-            told.append("Bits and errors are drawn of cuts of nodes.")
+            sentences.append("Bit-widths and errors can be drawn for edge-cuts only.")
         self.said.value = (
-            f'<p role="status" style="max-width:70em;line-height:1.5">{html.escape(" ".join(told))} '
-            "Rest on a node to read what it waits for; click a cell of the heat map for the rows of that pair.</p>"
+            f'<p role="status" style="max-width:70em;line-height:1.5">{html.escape(" ".join(sentences))} '
+            "Hover over a node to see which rows it needs; click a cell of the heat map for the rows of that pair.</p>"
         )
         self.map.show(bundle.figure)
 
 
 class PartitionExplorer:
-    """Drag the number of parts and see what a cut costs: kinds of nodes, rows by pair, the graph drawn as it is cut.
+    """Interactive explorer of partitions and their costs: kinds of nodes, rows by pair of workers, a map of the graph.
 
-    The drawn graph says whose each node is, where copies lie, the bits of each row or its error, and where the pointer
-    rests what a node waits for; a click on a cell of the heat map shows the rows of that pair. At the end of a notebook
-    cell it shows the explorer; where no kernel runs, the drawn graph.
+    The map shows the owner of each node, copies, or the bit-width or error of each row, and the rows that a node needs
+    under the mouse pointer; a click on a cell of the heat map shows the rows of that pair. At the end of a notebook
+    cell it shows the explorer; without a kernel, the map.
 
     Args:
-        graph: any graph, as ``gnnqlab.load`` takes it.
-        partitioner: one of ``PARTITIONERS``: of nodes ``METIS`` or ``random``, of edges ``EBV``, ``HEP`` or ``random
-            edges``.
-        parts: how many to start with.
-        most_parts: right end of the slider.
-        hosts: that share the parts evenly; rows between them are told apart, and EBV cuts for them.
-        bits: who chooses the widths that are drawn, in the first exchange of epoch 0; 2, 4 or 8 bits at random by
-            default.
+        graph: any graph that ``gnnqlab.load`` accepts.
+        partitioner: one of ``PARTITIONERS``: ``METIS`` or ``random`` (edge-cuts), ``EBV``, ``HEP`` or ``random edges``
+            (vertex-cuts).
+        parts: initial number of parts.
+        most_parts: largest number of parts on the slider.
+        hosts: number of hosts, with equally many parts each; rows between hosts are counted separately, and EBV
+            minimizes copies on other hosts.
+        bits: policy of the drawn bit-widths, in the first exchange of epoch 0; by default 2, 4 or 8 bits at random.
 
     Raises:
-        ValueError: if a choice is out of range.
+        ValueError: if a setting is out of range.
     """
 
     def __init__(
@@ -266,16 +266,16 @@ class PartitionExplorer:
 
     @property
     def parts(self) -> Parts:
-        """The partition that is shown."""
+        """Partition shown."""
         return self.model.parts
 
     @property
     def table(self) -> DataFrame:
-        """Shares by number of parts, of the chosen partitioner."""
+        """Costs of the chosen partitioner by number of parts, see `share_table`."""
         return self.model.table
 
     def to_code(self) -> str:
-        """The line of Python that cuts the graph as it is shown."""
+        """Return the line of Python that makes the partition shown."""
         return self.model.code
 
     @cached_property
@@ -284,7 +284,7 @@ class PartitionExplorer:
 
     @property
     def widget(self) -> Any:
-        """The explorer as an ipywidgets box."""
+        """Explorer as an ipywidgets box."""
         return self._controls.box
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a cut costs, as tables and figures: kinds of nodes and remote neighbours by number of parts, rows by pair."""
+"""Costs of a partition in tables and figures: kinds of nodes, remote neighbours by number of parts, rows by pair."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["draw_pairs", "draw_sharing", "draw_shares", "pair_table", "share_table", "worker_table"]
 
 _LOOKS = ((OKABE_ITO["green"], ""), (OKABE_ITO["orange"], "/"), (OKABE_ITO["sky"], "."))
-"""Colour and pattern of a worker's rows by kind, in the order in which a cut names them; copies come last."""
+"""Colour and pattern of a worker's rows by kind, in the order of ``rows_by_kind``; copies are last."""
 _NUMBERED = 10
-"""Up to so many workers a heat map of a whole figure has its numbers in its cells."""
+"""Largest number of workers for which a full-width heat map shows numbers in its cells."""
 _PANEL, _DIGIT = 290, 6.5
-"""Pixels that a heat map beside bars has on a page of 720, and of a digit in letters of 10 pixels."""
+"""Width in pixels of a heat map next to bars on a page of 720, and of a digit in 10-pixel text."""
 
 
 def pair_table(parts: Parts) -> DataFrame:
-    """Return the rows that each worker (line) sends each other (column) in one exchange (AdaQP Fig. 2)."""
+    """Return the number of rows from each sender (line) to each receiver (column) in one exchange (AdaQP Fig. 2)."""
     import pandas as pd
 
     names = [f"worker {rank}" for rank in range(parts.workers)]
@@ -35,9 +35,9 @@ def pair_table(parts: Parts) -> DataFrame:
 
 
 def worker_table(parts: Parts) -> DataFrame:
-    """Return how many rows of each kind every worker holds.
+    """Return the number of rows of each kind on every worker.
 
-    Of a cut of nodes ``central, marginal, halo``; of a cut of edges ``central`` (on one worker alone), ``marginal``
+    Under an edge-cut ``central, marginal, halo``; under a vertex-cut ``central`` (nodes without copies), ``marginal``
     (masters of copied nodes), ``mirrors``.
     """
     import pandas as pd
@@ -47,11 +47,11 @@ def worker_table(parts: Parts) -> DataFrame:
 
 
 def share_table(several: Iterable[Parts]) -> DataFrame:
-    """Return what partitions of one graph cost, a line each, by number of parts.
+    """Return the costs of partitions of one graph, one line each, by number of parts.
 
     Columns: ``central`` and ``marginal``, shares of all nodes; ``remote ratio``, halo rows per owned node (AdaQP
-    Table 1); ``edge cut``, share of all edges; ``imbalance``, most nodes of a worker over the mean. Of a cut of edges,
-    nodes with copies are marginal, and the ratio counts the rows that travel in both rounds of a synchronisation.
+    Table 1); ``edge cut``, share of all edges; ``imbalance``, most nodes of a worker over the mean. Under a vertex-cut,
+    nodes with copies are marginal, and the ratio counts the rows sent in both rounds of a synchronization.
 
     Example:
         >>> from gnnqlab import course
@@ -78,11 +78,11 @@ def share_table(several: Iterable[Parts]) -> DataFrame:
 
 
 def draw_pairs(parts: Parts, *, largest: float | None = None, dark: bool = False) -> FigureData:
-    """Draw who sends how many rows to whom in one exchange, as a heat map.
+    """Draw the number of rows from each sender to each receiver in one exchange, as a heat map.
 
     Args:
         parts: the partition.
-        largest: rows at the top of the colour scale, to compare several maps.
+        largest: upper end of the colour scale, to compare several maps; by default the largest number of rows.
         dark: colours for a dark page.
     """
     import plotly.graph_objects as go
@@ -99,11 +99,11 @@ def draw_pairs(parts: Parts, *, largest: float | None = None, dark: bool = False
 
 
 def draw_shares(tables: Mapping[str, DataFrame], *, parts: int | None = None, dark: bool = False) -> FigureData:
-    """Draw how the share of marginal nodes and the remote-neighbour ratio grow with the number of parts.
+    """Draw the share of marginal nodes and the remote-neighbour ratio over the number of parts.
 
     Args:
-        tables: a `share_table` by partitioner.
-        parts: a number to point at.
+        tables: partitioner -> `share_table`.
+        parts: number of parts to mark.
         dark: colours for a dark page.
 
     Raises:
@@ -122,15 +122,15 @@ def draw_shares(tables: Mapping[str, DataFrame], *, parts: int | None = None, da
         lines(rows, x="parts", y=column, by="partitioner", x_axis=ticks, y_axis=axis, zero="y")
         for column, axis in (
             ("marginal", {"title_text": "marginal nodes (%)", "range": [0, 103]}),
-            ("remote ratio", "rows that travel per node"),
+            ("remote ratio", "halo rows per owned node"),
         )
     ]
     last = ", ".join(
         f"{name} with {table.index[-1]} parts {100 * table['marginal'].iloc[-1]:.0f} % marginal and "
-        f"{table['remote ratio'].iloc[-1]:.2f} halo rows a node"
+        f"{table['remote ratio'].iloc[-1]:.2f} halo rows per node"
         for name, table in tables.items()
     )
-    caption = f"What more parts cost: {last}."
+    caption = f"Costs of the largest number of parts: {last}."
     figure = panels(charts, gap=0.12, title="More parts, more messages", caption=caption, dark=dark, height=340)
     if parts is not None:
         figure.add_vline(x=parts, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1.5})
@@ -138,9 +138,9 @@ def draw_shares(tables: Mapping[str, DataFrame], *, parts: int | None = None, da
 
 
 def draw_sharing(parts: Parts, *, dark: bool = False) -> FigureData:
-    """Draw one partition from both sides: the rows of each worker by kind, and who sends how many to whom.
+    """Draw one partition: the rows of each worker by kind, and a heat map of the rows sent.
 
-    On several hosts lines part the workers of one host from those of the next.
+    Dashed lines separate the workers of different hosts.
     """
     from plotly.subplots import make_subplots
 
@@ -150,7 +150,7 @@ def draw_sharing(parts: Parts, *, dark: bool = False) -> FigureData:
         cols=2,
         column_widths=[0.42, 0.58],
         horizontal_spacing=0.16,
-        subplot_titles=["rows that a worker holds", "rows that travel in an exchange"],
+        subplot_titles=["rows of each worker", "rows sent in an exchange"],
     )
     for kind, (color, pattern) in zip(table.columns, _LOOKS, strict=True):
         figure.add_bar(
@@ -188,7 +188,7 @@ def _add_pairs(
     figure: Figure, parts: Parts, largest: float | None, *, colorbar: dict[str, object],
     at: tuple[int, int] | None = None,
 ) -> None:  # fmt: skip
-    """The heat map; a worker sends itself nothing, so there is no cell rather than a dark one."""
+    """Add the heat map; the diagonal has no cells, because a worker sends itself nothing."""
     rows = [[float(value) for value in line] for line in parts.quality.halo_rows.tolist()]
     top = largest or max(max(map(max, rows)), 1.0)
     holes = [[None if i == j else value for j, value in enumerate(line)] for i, line in enumerate(rows)]
@@ -216,7 +216,7 @@ def _add_pairs(
 
 
 def _part_hosts(figure: Figure, parts: Parts, *, row: int, col: int) -> None:
-    """Lines between the hosts, on a map whose workers stand at whole numbers."""
+    """Add lines between the hosts to a heat map with workers at integer coordinates."""
     for first in range(parts.per_host, parts.workers, parts.per_host) if parts.per_host > 1 else ():
         line = {"color": OKABE_ITO["vermillion"], "width": 2, "dash": "dash"}
         figure.add_vline(x=first - 0.5, line=line, row=row, col=col)
@@ -231,7 +231,7 @@ def _say_kinds(parts: Parts) -> str:
             "node. "
         )
     return (
-        f"on one worker alone, {100 * quality.marginal_share:.0f} % copied, {quality.replication:.2f} rows held per "
+        f"on a single worker, {100 * quality.marginal_share:.0f} % copied, {quality.replication:.2f} replicas per "
         "node. "
     )
 
@@ -239,10 +239,10 @@ def _say_kinds(parts: Parts) -> str:
 def _say_pairs(parts: Parts) -> str:
     rows = parts.quality.halo_rows
     if parts.workers == 1:
-        return "One worker sends nobody anything."
+        return "A single worker sends nothing."
     others = [int(rows[i, j]) for i in range(parts.workers) for j in range(parts.workers) if i != j]
     between = f", {parts.quality.outer:,} of them between hosts" if parts.hosts > 1 else ""
     return (
-        f"In an exchange {sum(others):,} rows travel{between}; a pair moves between {min(others):,} and "
+        f"In an exchange {sum(others):,} rows are sent{between}; per pair of workers, {min(others):,} to "
         f"{max(others):,}."
     )

@@ -1,6 +1,6 @@
-"""A run's epoch drawn: its graph, bright where a worker is at work, messages between; below, lanes in milliseconds.
+"""Figures of a run's epoch: its graph with active nodes highlighted, messages in transit, timelines in milliseconds.
 
-What is drawn stands still but for a few traces: how bright the nodes of each kind are, where messages are, the cursor.
+Only a few traces change between steps: the brightness of each kind of nodes, the positions of messages, the cursor.
 """
 
 from __future__ import annotations
@@ -31,41 +31,41 @@ if TYPE_CHECKING:
 __all__ = ["RunDrawing", "Track"]
 
 _MAP, _LANE, _ROOM = 440, 26, 180
-"""Pixels of the drawn graph, of each line of the lanes, and of everything else."""
+"""Height in pixels of the graph, of each timeline, and of everything else."""
 _VEIL = 0.72
-"""How much of the page covers nodes of a worker that does nothing with them."""
+"""Opacity of the veil over inactive nodes."""
 _ONE_BY_ONE, _SMALL = 12, 120
-"""Up to so many rows of a message travel one by one, on a drawing of up to so many nodes; more are one mark, the larger
-the more bytes."""
+"""Largest number of rows of a message, and of nodes in the drawing, for which each row has its own marker. Otherwise
+the message is one marker whose size grows with its bytes."""
 _NEAR, _ASIDE, _FURTHER = 0.16, 0.045, 0.075
-"""In widths of the drawing: centres of two workers that are nearer are set on a ring; how far beside the line between
-two centres a message passes, and how much further each that is under way beside it the same way."""
+"""In widths of the drawing: distance of two workers' centres below which all centres are placed on a ring; distance of
+a message from the line between two centres; additional distance of each concurrent message of the same pair."""
 _OUT, _IN = 0.16, 0.84
-"""Where on the way between two centres marks set out and arrive: a worker's name stands in its centre."""
+"""Start and end of a marker's way, as fractions of the line between two centres, which hold the workers' names."""
 Kind = tuple[int, bool, bool]
-"""Nodes of one owner that wait for others or not, and are copied elsewhere or not."""
+"""Kind of nodes: owner, True if marginal, True if copied to other workers."""
 
 
 @dataclass(frozen=True)
 class Track:
-    """The way of a message, or of one of its rows, over the drawing."""
+    """Path of a message, or of one of its rows, across the drawing."""
 
     message: Message
     start: tuple[float, float]
     end: tuple[float, float]
 
     def at(self, gone: float) -> tuple[float, float]:
-        """Return the place after a share of the way."""
+        """Return the position after a fraction of the path."""
         (x, y), (to_x, to_y) = self.start, self.end
         return x + gone * (to_x - x), y + gone * (to_y - y)
 
 
 class RunDrawing:
-    """What all steps of an epoch share, found once.
+    """Drawing shared by all steps of an epoch: layout, kinds of nodes and paths, computed once.
 
     Args:
         walk: the epoch.
-        around: a node: of a large graph the nodes nearest to it are drawn.
+        around: node of a large graph whose neighbourhood is drawn.
 
     Raises:
         ValueError: if the graph is too large to be drawn whole, or there is no such node.
@@ -75,8 +75,8 @@ class RunDrawing:
         graph = walk.parts.graph
         if around is None and graph.num_nodes > LARGEST_WHOLE:
             raise ValueError(
-                f"a graph that is drawn whole has at most {LARGEST_WHOLE:,} nodes, got {graph.num_nodes:,}; draw what "
-                "lies around a node: gq.EpochPlayer(run, around=0)"
+                f"a graph drawn as a whole must have at most {LARGEST_WHOLE:,} nodes, got {graph.num_nodes:,}; draw "
+                "the neighbourhood of a node: gq.EpochPlayer(run, around=0)"
             )
         self.walk, self.around = walk, around
         nodes = None if around is None else neighbourhood(graph, around)
@@ -86,7 +86,7 @@ class RunDrawing:
 
     @cached_property
     def kinds(self) -> dict[Kind, list[int]]:
-        """Places in the grid of the nodes of each kind."""
+        """Kind -> indices of its nodes in the grid."""
         kinds: dict[Kind, list[int]] = defaultdict(list)
         for number, (node, owner) in enumerate(self.found.owner.items()):
             kinds[owner, not self.found.central[node], bool(self.found.copies.get(node))].append(number)
@@ -94,12 +94,12 @@ class RunDrawing:
 
     @cached_property
     def centres(self) -> list[tuple[float, float]]:
-        """Where each worker is: in the middle of its nodes, or on a ring where that is the middle of others' too."""
+        """Position of each worker: the centre of its nodes, or a point on a ring if two centres are too close."""
         grid, workers = self.grid, self.walk.parts.workers
         owner = np.array(list(self.found.owner.values()))
         middles = [grid.cells[owner == rank].mean(axis=0) for rank in range(workers) if (owner == rank).any()]
-        apart = [math.dist(one, other) for at, one in enumerate(middles) for other in middles[:at]]
-        if len(middles) == workers and min(apart, default=math.inf) >= _NEAR * grid.columns:
+        distances = [math.dist(one, other) for at, one in enumerate(middles) for other in middles[:at]]
+        if len(middles) == workers and min(distances, default=math.inf) >= _NEAR * grid.columns:
             return [(float(x), float(y)) for x, y in middles]
         turns = [math.pi * (1 + 2 * rank / workers) for rank in range(workers)]
         x, y = (grid.columns - 1) / 2, (grid.lines - 1) / 2
@@ -107,20 +107,21 @@ class RunDrawing:
 
     @cached_property
     def tracks(self) -> tuple[Track, ...]:
-        """The ways of all messages that are under way in this epoch, in their order."""
+        """Paths of all messages in transit in this epoch, in their order."""
         busy: dict[tuple[int, int], list[float]] = defaultdict(list)
         found: list[Track] = []
         for message in self.walk.messages:
             if message.end <= 0:
                 continue
+            # Concurrent messages of a pair use parallel lines: take the first line that is free again.
             until = busy[message.sender, message.receiver]
             free = next((number for number, end in enumerate(until) if end <= message.start), len(until))
             until[free : free + 1] = [message.end]
-            found += self._tracks(message, beside=free)
+            found += self._tracks(message, line=free)
         return tuple(found)
 
     def lit(self, moment: Moment) -> set[Kind]:
-        """Return the kinds of nodes that a worker is at work with."""
+        """Return the kinds of nodes that a worker processes at a moment."""
         lit = set()
         for rank in range(self.walk.parts.workers):
             doing = self.walk.doing(rank, moment.middle)
@@ -129,6 +130,7 @@ class RunDrawing:
             back = doing.place is not None and doing.place.direction == "backward"
             for kind in self.kinds:
                 _, waits, copied = kind
+                # Forward, copied nodes are sent and marginal nodes use what is received; backward, the reverse.
                 chosen = {
                     "encode": waits if back else copied,
                     "post": waits if back else copied,
@@ -141,16 +143,18 @@ class RunDrawing:
         return lit
 
     def moving(self, moment: Moment) -> list[dict[str, Any]]:
-        """Return what a step changes in the last traces: the veils, places of messages, the cursor."""
+        """Return the changes of the last traces in a step: veils, positions of messages, cursor."""
         lit, at = self.lit(moment), moment.middle
         veils = [{"opacity": 0.0 if kind in lit else _VEIL} for kind in self.kinds]
-        spots = [track.at(gone) if (gone := track.message.gone(at)) is not None else None for track in self.tracks]
+        spots = [
+            track.at(fraction) if (fraction := track.message.gone(at)) is not None else None for track in self.tracks
+        ]
         xs = [None if spot is None else round(spot[0], 2) for spot in spots]
         ys = [None if spot is None else round(spot[1], 2) for spot in spots]
         return [*veils, {"x": xs, "y": ys}, {"x": [round(at, 4)] * 2}]
 
     def still(self, *, dark: bool = False) -> Figure:
-        """Return the figure at the first step; kept, and not to be changed."""
+        """Return the figure of the first step; it is cached, so do not modify it."""
         if dark not in self._still:
             self._still[dark] = self._figure(dark)
         return self._still[dark]
@@ -168,7 +172,7 @@ class RunDrawing:
         return FigureData(figure, self.walk.to_frame(moment))
 
     def film(self, *, dark: bool = False) -> FigureData:
-        """Draw the epoch as a figure that plays without a kernel, a frame a step."""
+        """Draw the epoch as an animated figure that needs no kernel, one frame per step."""
         import plotly.graph_objects as go
 
         figure, steps = go.Figure(self.still(dark=dark)), self.walk.steps
@@ -184,7 +188,7 @@ class RunDrawing:
         figure.update_layout(height=figure.layout.height + 80, margin={"b": figure.layout.margin.b + 80})
         return film
 
-    def _tracks(self, message: Message, *, beside: int) -> Iterator[Track]:
+    def _tracks(self, message: Message, *, line: int) -> Iterator[Track]:
         forward = message.place.direction == "forward"
         nodes = self._rows(message)
         for row in nodes:
@@ -193,12 +197,12 @@ class RunDrawing:
             return
         start, end = self.centres[message.sender], self.centres[message.receiver]
         across, along = end[0] - start[0], end[1] - start[1]
-        aside = (_ASIDE + _FURTHER * beside) * self.grid.columns / (math.hypot(across, along) or 1.0)
+        aside = (_ASIDE + _FURTHER * line) * self.grid.columns / (math.hypot(across, along) or 1.0)
         x, y = start[0] - aside * along, start[1] + aside * across
         yield Track(message, *((x + share * across, y + share * along) for share in (_OUT, _IN)))
 
     def _rows(self, message: Message) -> list[tuple[tuple[float, float], tuple[float, float]]]:
-        """Return cells of each row's node and of one that waits for it, where they are few, all drawn and all sent."""
+        """Return the cells of each row's node and of a node that needs it; empty unless all are drawn and few."""
         owner, holder = message.sender, message.receiver
         if message.place.direction == "backward":
             owner, holder = holder, owner
@@ -213,11 +217,11 @@ class RunDrawing:
                     waits[source].append(node)
         if len(nodes) != message.num_rows or any(node not in waits or node not in self._cell for node in nodes):
             return []
-        taken: list[int] = []
+        used: list[int] = []
         found = []
-        for node in nodes:
-            there = min(waits[node], key=taken.count)
-            taken.append(there)
+        for node in nodes:  # rows end at different nodes where possible, so that markers do not overlap
+            there = min(waits[node], key=used.count)
+            used.append(there)
             found.append((self._cell[node], self._cell[there]))
         return found
 
@@ -284,7 +288,7 @@ class RunDrawing:
             for one in self.walk.doings
         ]
         flights = [
-            (f"to worker {one.receiver}", max(one.start, 0.0), min(one.end, last), f" {_tell(one)}")
+            (f"to worker {one.receiver}", max(one.start, 0.0), min(one.end, last), f" {_describe(one)}")
             for one in self.walk.messages
             if one.end > 0
         ]
@@ -296,7 +300,7 @@ class RunDrawing:
         )  # fmt: skip
 
     def _veil(self, numbers: list[int], ground: str) -> str:
-        """A picture of a pixel a cell that covers some nodes with the page."""
+        """Return an image of one pixel per cell that covers some nodes in the colour of the page."""
         sheet = np.zeros((self.grid.lines, self.grid.columns), np.uint8)
         cells = self.grid.cells[numbers]
         sheet[cells[:, 1], cells[:, 0]] = 1
@@ -312,7 +316,7 @@ class RunDrawing:
             x=[None] * len(tracks), y=[None] * len(tracks), mode="markers+text",
             text=[_label(message, single) for message, single in zip(each, one_by_one)],
             textposition="middle center", textfont={"size": 11, "color": "#000000"},
-            customdata=[_tell(message) for message in each],
+            customdata=[_describe(message) for message in each],
             hovertemplate="%{customdata}<extra></extra>",
             marker={
                 "size": [
@@ -327,7 +331,7 @@ class RunDrawing:
         )  # fmt: skip
 
 
-def _tell(message: Message) -> str:
+def _describe(message: Message) -> str:
     return f"{say_message(message)}, {human_bytes(message.num_bytes)}"
 
 

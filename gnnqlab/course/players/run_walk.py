@@ -1,4 +1,4 @@
-"""A recorded epoch of a launched run: what each worker did when, which messages were under way, as the run wrote it."""
+"""Recorded epoch of a launched run: activities of each worker and messages in transit, with their times."""
 
 from __future__ import annotations
 
@@ -21,52 +21,53 @@ if TYPE_CHECKING:
 __all__ = ["Doing", "Message", "Moment", "RunWalk", "place_words"]
 
 _SHORT_MS = 2e-3
-"""Times closer than this are one: clocks are read one after the other."""
+"""Times closer than this are merged: clocks are read one after another."""
 _GAP_MS = 0.05
-"""A shorter while between two parts counts with the first of them."""
+"""Shorter gaps between two activities are ignored."""
 _MOST_MOMENTS = 400
+"""Largest number of steps of the player; more are merged."""
 
 
 class Doing(NamedTuple):
-    """What a worker did for a while; parts of one kind and exchange in a row are one."""
+    """Activity of a worker over a span of time; consecutive parts of one kind and exchange are merged."""
 
     rank: int
     what: str
     """One of ``timeline.WHATS``, ``between``, ``loss``, ``reduce`` or ``optimizer``."""
     place: ExchangeKey | None
     start: float
-    """Milliseconds since the first part of the epoch, as all times here."""
+    """Milliseconds since the first activity of the epoch, like all times here."""
     end: float
 
 
 @dataclass(frozen=True)
 class Message:
-    """Rows of one worker for another, from the sender's post until they had come."""
+    """Rows of one worker for another, from the sender's post to their arrival."""
 
     place: ExchangeKey
     sender: int
     receiver: int
     rows: tuple[tuple[int, int], ...]
-    """Bit-width and how many rows have it, ascending."""
+    """Pairs of bit-width and number of rows, ascending."""
     num_bytes: int
-    """Payload and parameters."""
+    """Payload and quantization parameters."""
     start: float
     end: float
     when: str
-    """``now``: it left and came in this epoch; ``before``: it left an epoch ago; ``after``: it comes in the next."""
+    """``now``: sent and received in this epoch; ``before``: sent one epoch ago; ``after``: received in the next one."""
 
     @property
     def num_rows(self) -> int:
         return sum(count for _, count in self.rows)
 
     def gone(self, at: float) -> float | None:
-        """Return how much of its way it has gone, in (0, 1); ``None`` if it is not under way."""
+        """Return the fraction of its way covered at a time, in (0, 1); ``None`` if it is not in transit."""
         share = (at - self.start) / max(self.end - self.start, _SHORT_MS)
         return share if 0 < share < 1 else None
 
 
 def place_words(place: ExchangeKey) -> str:
-    """Name an exchange; the first of its layer and direction has no number.
+    """Return the name of an exchange; round 0 has no number.
 
     Example:
         >>> place_words(ExchangeKey(0, "forward")), place_words(ExchangeKey(1, "backward", 1))
@@ -76,16 +77,16 @@ def place_words(place: ExchangeKey) -> str:
 
 
 class Moment(NamedTuple):
-    """A while in which every worker does one thing: a step of the player."""
+    """Step of the player: a span in which no worker changes its activity."""
 
     number: int
-    """From 0."""
+    """Number from 0."""
     start: float
     end: float
 
     @property
     def name(self) -> str:
-        """Tells it from all other steps."""
+        """Unique name of the step."""
         return f"{self.number + 1}, {self.start:.2f} ms"
 
     @property
@@ -95,36 +96,36 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RunWalk:
-    """One epoch of a run, as it was recorded."""
+    """Recorded epoch of a run."""
 
     name: str
-    """Of the run."""
+    """Id of the run."""
     system: str
     parts: Parts
     epoch: int
     doings: tuple[Doing, ...]
-    """By worker, and within one in the order of time."""
+    """Activities by worker, then by time."""
     messages: tuple[Message, ...]
-    """In the order in which they left."""
+    """Messages in the order of sending."""
     facts: Mapping[str, float]
-    """Of the epoch as all workers see it: ``loss``, and ``gradients``, bytes of weight gradients that one sends."""
+    """``loss`` of the epoch, and ``gradients``, bytes of weight gradients that one worker sends."""
 
     @classmethod
     def of(cls, run: Run, epoch: int | None = None) -> RunWalk:
         """Read an epoch of a run.
 
         Args:
-            run: with a timeline, on two workers or more.
-            epoch: one that was recorded; by default that whose length is the median.
+            run: a run with a timeline, on at least two workers.
+            epoch: a recorded epoch; by default the one of median length.
 
         Raises:
-            ValueError: if nothing, or not that epoch, was recorded, its workers sent each other nothing, or the
-                partition is not found again.
+            ValueError: if nothing or not that epoch was recorded, the run has one worker, or its partition is not
+                found.
         """
         workers = run.config.workers
         if workers < 2:
             raise ValueError(
-                f"an epoch is played of workers that send each other rows, got run {run.id} on {workers} worker(s); "
+                f"a played epoch needs workers that exchange rows, got run {run.id} on {workers} worker(s); "
                 "launch one with workers=2"
             )
         timeline = run.timeline
@@ -149,42 +150,42 @@ class RunWalk:
 
     @property
     def milliseconds(self) -> float:
-        """From the first recorded part to the last worker's step of the weights."""
+        """Time from the first recorded activity to the last worker's weight update."""
         return max(doing.end for doing in self.doings)
 
     @cached_property
     def steps(self) -> tuple[Moment, ...]:
-        """From one change to the next: somebody begins something, or a message comes."""
+        """Steps between changes: an activity begins, or a message is sent or arrives."""
         last = self.milliseconds
         times = {doing.start for doing in self.doings}
-        times |= {at for message in self.messages for at in (message.start, message.end) if 0 < at < last}
-        apart = _SHORT_MS
-        while len(bounds := _apart(sorted(times), apart, last)) > _MOST_MOMENTS:
-            apart *= 2
+        times |= {time for message in self.messages for time in (message.start, message.end) if 0 < time < last}
+        distance = _SHORT_MS
+        while len(bounds := _spaced(sorted(times), distance, last)) > _MOST_MOMENTS:
+            distance *= 2  # merge more changes until the player has few enough steps
         return tuple(Moment(number, *both) for number, both in enumerate(itertools.pairwise([*bounds, last])))
 
     def doing(self, rank: int, at: float) -> Doing | None:
-        """Return what a worker does at a time; ``None`` before its first part and after its last."""
+        """Return the activity of a worker at a time; ``None`` before its first and after its last."""
         mine = [doing for doing in self.doings if doing.rank == rank]
         begun = [doing for doing in mine if doing.start <= at]
         return begun[-1] if begun and at < mine[-1].end else None
 
     def under_way(self, at: float) -> list[tuple[Message, float]]:
-        """Return the messages under way at a time, and how far each has come."""
-        return [(message, gone) for message in self.messages if (gone := message.gone(at)) is not None]
+        """Return the messages in transit at a time, with the fraction of the way that each has covered."""
+        return [(message, fraction) for message in self.messages if (fraction := message.gone(at)) is not None]
 
     def awaited(self, doing: Doing) -> list[Message]:
-        """Return the messages that a wait was for."""
+        """Return the messages that a worker receives in an exchange."""
         mine = [one for one in self.messages if one.receiver == doing.rank and one.place == doing.place]
         return [one for one in mine if one.when != "after"]
 
     @property
     def num_bytes(self) -> int:
-        """Of all rows that workers used in the epoch."""
+        """Bytes of all rows that workers used in the epoch."""
         return sum(message.num_bytes for message in self.messages if message.when != "after")
 
     def to_frame(self, step: Moment) -> DataFrame:
-        """Return a line a worker: what it does, since and until when, and what is under way to it."""
+        """Return one line per worker: its activity, start and end, and the messages in transit to it."""
         import pandas as pd
 
         lines = []
@@ -220,9 +221,9 @@ def _merged(doings: Iterable[Doing]) -> list[Doing]:
 
 
 def _whole(doings: Sequence[Doing], record: Mapping[str, Any]) -> Iterator[Doing]:
-    """Yield a worker's parts and what lay between them; at the end what is known by its length alone.
+    """Yield a worker's activities, those in the gaps between them, and at the end those with a known duration only.
 
-    Weight gradients are summed after the last part, or before messages that were held back for that.
+    The gradient all-reduce comes after the last activity, or before messages that were postponed until then.
     """
     held = _held_back(doings)
     for number, doing in enumerate(doings):
@@ -231,27 +232,28 @@ def _whole(doings: Sequence[Doing], record: Mapping[str, Any]) -> Iterator[Doing
             break
         later = doings[number + 1]
         if later.start - doing.end > _GAP_MS:
+            # Unrecorded time between forward and backward is the loss, elsewhere dense layers.
             turn = (doing.place and doing.place.direction, later.place and later.place.direction)
             what = "reduce" if number + 1 == held else "loss" if turn == ("forward", "backward") else BETWEEN
             yield Doing(doing.rank, what, None, doing.end, later.start)
     end = doings[-1].end if doings else 0.0
     for what in ("reduce", "optimizer") if held is None else ("optimizer",):
-        took = 1e3 * record.get(f"{what}_s", 0.0)
-        if took > 0:
-            yield Doing(doings[-1].rank, what, None, end, end + took)
-            end += took
+        ms = 1e3 * record.get(f"{what}_s", 0.0)
+        if ms > 0:
+            yield Doing(doings[-1].rank, what, None, end, end + ms)
+            end += ms
 
 
 def _held_back(doings: Sequence[Doing]) -> int | None:
-    """Return the number of the first part after which gradients are only written and sent; ``None`` if none is."""
+    """Return the index of the first activity after which rows are only encoded and posted; ``None`` if none is."""
     computed = [number for number, doing in enumerate(doings) if doing.what not in ("encode", "post")]
     first = computed[-1] + 1 if computed else 0
     return first if first < len(doings) else None
 
 
 def _messages(some: DataFrame, traffic: DataFrame, epoch: int, begin: float) -> tuple[Message, ...]:
-    """Join what the records say of each message with when it was posted and when it had come."""
-    came = {
+    """Join the recorded traffic with the times of posts and arrivals on the timeline."""
+    arrivals = {
         (int(row["rank"]), int(row["peer"]), _place(row)): _times(row, begin)
         for row in some[some["what"] == "transfer"].to_dict("records")
     }
@@ -259,37 +261,37 @@ def _messages(some: DataFrame, traffic: DataFrame, epoch: int, begin: float) -> 
         (int(row["rank"]), _place(row)): _times(row, begin)[0]
         for row in some[some["what"] == "post"].to_dict("records")
     }
-    found, left = [], set()
+    found, sent_now = [], set()
     for message in _recorded(traffic[traffic["epoch"] == epoch]):
         receiver, sender, place = message.receiver, message.sender, message.place
-        # A GPU knows the last message of an exchange alone, and no sender.
-        times = came.get((receiver, sender, place), came.get((receiver, -1, place)))
+        # On a GPU the timeline has only the last arrival of an exchange, without its sender (peer -1).
+        times = arrivals.get((receiver, sender, place), arrivals.get((receiver, -1, place)))
         if times is None:
             continue
         posted = posts.get((sender, place))
         if posted is not None and posted <= times[1]:
             found.append(replace(message, start=posted, end=times[1]))
-            left.add((sender, place))
-        else:
+            sent_now.add((sender, place))
+        else:  # posted after this arrival: the rows that arrived were sent in the epoch before
             found.append(replace(message, start=times[0], end=times[1], when="before"))
     for message in _recorded(traffic[traffic["epoch"] == epoch + 1]):
         key = (message.sender, message.place)
-        if key in posts and key not in left:
-            took = message.end  # milliseconds that the next epoch's records say
-            found.append(replace(message, start=posts[key], end=posts[key] + took, when="after"))
+        if key in posts and key not in sent_now:
+            duration = message.end  # milliseconds, from the records of the next epoch
+            found.append(replace(message, start=posts[key], end=posts[key] + duration, when="after"))
     return tuple(sorted(found, key=lambda message: (message.start, message.sender, message.receiver)))
 
 
 def _recorded(traffic: DataFrame) -> Iterator[Message]:
-    """Yield the messages of an epoch with rows and bytes; as times they have their length alone."""
+    """Yield the messages of an epoch with rows and bytes; ``start`` is 0 and ``end`` the duration."""
     columns = ["layer", "direction", "round", "sender", "receiver"]
     for (layer, direction, number, sender, receiver), rows in traffic.groupby(columns, sort=False):
         kinds = rows.groupby("bits")["rows"].sum()
         counts = tuple((int(bits), int(count)) for bits, count in kinds.items() if count)
         size = int(rows["payload_bytes"].sum() + rows["param_bytes"].sum())
         if counts:
-            place, took = ExchangeKey(int(layer), direction, int(number)), 1e3 * float(rows["seconds"].max())
-            yield Message(place, int(sender), int(receiver), counts, size, 0.0, took, "now")
+            place, duration = ExchangeKey(int(layer), direction, int(number)), 1e3 * float(rows["seconds"].max())
+            yield Message(place, int(sender), int(receiver), counts, size, 0.0, duration, "now")
 
 
 def _place(row: Mapping[Any, Any]) -> ExchangeKey:
@@ -301,7 +303,7 @@ def _times(row: Mapping[Any, Any], begin: float) -> tuple[float, float]:
 
 
 def _check_rows(parts: Parts, messages: Iterable[Message], run: Run) -> None:
-    """Refuse a partition that has no room for what was sent: then another one was trained on."""
+    """Raise ValueError if a message has more rows than the partition's plan: then the run used another partition."""
     routes = {
         (route.peer, shard.rank): route.num_rows for shard in parts.shards for route in shard.plan("forward").receive
     }
@@ -310,15 +312,15 @@ def _check_rows(parts: Parts, messages: Iterable[Message], run: Run) -> None:
         most = max(routes.get(pair, 0), routes.get(pair[::-1], 0))
         if message.num_rows > most:
             raise ValueError(
-                f"the partition of run {run.id} must have the rows that travelled, got {message.num_rows} from worker "
-                f"{pair[0]} to worker {pair[1]} and {most} in its cut; launch the run anew"
+                f"the partition of run {run.id} must have all rows that were sent, got {message.num_rows} from worker "
+                f"{pair[0]} to worker {pair[1]} and {most} in its cut; launch the run again"
             )
 
 
-def _apart(times: Sequence[float], apart: float, last: float) -> list[float]:
-    """Return times of which any two lie apart."""
+def _spaced(times: Sequence[float], distance: float, last: float) -> list[float]:
+    """Return 0 and those times that are more than a distance after the one before and before the last."""
     found = [0.0]
     for time in times:
-        if time - found[-1] > apart and last - time > apart:
+        if time - found[-1] > distance and last - time > distance:
             found.append(time)
     return found

@@ -1,4 +1,4 @@
-"""A few sentences for every step of a run's epoch: what workers do, for what they wait, what is under way."""
+"""Descriptions of the steps of a run's epoch: activities of workers, awaited messages, messages in transit."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from gnnqlab.lab.figures.frames import human_bytes
 __all__ = ["run_title", "say_message", "say_run_step"]
 
 _FORWARD = {
-    "post": "sending rows out",
-    "central": "summing neighbours of central nodes, for which nobody else is needed",
-    "marginal": "summing neighbours of marginal nodes, with the copies",
+    "post": "sending rows",
+    "central": "aggregating central nodes, which need no message",
+    "marginal": "aggregating marginal nodes, with the halo copies",
 }
 _BACKWARD = {
-    "post": "sending gradients home",
+    "post": "sending gradients to their owners",
     "central": "computing gradients of own rows",
-    "marginal": "computing gradients of copies, which have to travel",
+    "marginal": "computing gradients of halo copies, which must be sent",
 }
 _WITHOUT_PLACE = {
     "between": "between two exchanges, in dense layers",
-    "loss": "at the loss, comparing training nodes with their labels, and on the way back",
-    "optimizer": "moving the weights",
+    "loss": "computing the loss, and starting the backward pass",
+    "optimizer": "updating the weights",
 }
 _NAMED = 4
-"""So many messages are named one by one."""
+"""Largest number of messages listed in a description."""
 
 
 def run_title(walk: RunWalk, step: Moment) -> str:
@@ -40,40 +40,42 @@ def run_title(walk: RunWalk, step: Moment) -> str:
     return f"{step.number + 1} · {step.start:.2f} ms · {' | '.join(places[:2])}"
 
 
-_TITLES = {"between": "dense layers", "loss": "the loss", "reduce": "weight gradients are summed"}
+_TITLES = {"between": "dense layers", "loss": "the loss", "reduce": "all-reduce of weight gradients"}
 
 
 def say_run_step(walk: RunWalk, step: Moment) -> str:
-    """Return what happens in a step, in words, with the numbers of the run."""
+    """Describe a step in words, with the numbers of the run."""
     at = step.middle
-    told: dict[str, list[int]] = defaultdict(list)
+    ranks_by_words: dict[str, list[int]] = defaultdict(list)
     for rank in range(walk.parts.workers):
         doing = walk.doing(rank, at)
-        told[_say(walk, doing, rank, at)].append(rank)
-    sentences = [f"{_workers(ranks)} {'is' if len(ranks) == 1 else 'are'} {words}." for words, ranks in told.items()]
+        ranks_by_words[_say(walk, doing, rank, at)].append(rank)
+    sentences = [
+        f"{_workers(ranks)} {'is' if len(ranks) == 1 else 'are'} {words}." for words, ranks in ranks_by_words.items()
+    ]
     way = walk.under_way(at)
     if way:
         size = human_bytes(sum(message.num_bytes for message, _ in way))
         named = "; ".join(say_message(message) for message, _ in way[:_NAMED])
         more = f"; and {len(way) - _NAMED} more" if len(way) > _NAMED else ""
-        sentences.append(f"Under way, {size}: {named}{more}.")
+        sentences.append(f"In transit, {size}: {named}{more}.")
     when = f"{step.start:.2f} to {step.end:.2f} ms of {walk.milliseconds:.1f} in epoch {walk.epoch}."
     return " ".join([when, *sentences])
 
 
 def say_message(message: Message) -> str:
-    """Return whose rows are for whom, and in how many bits."""
+    """Describe a message: number of rows, bit-widths, layer, sender and receiver."""
     kinds = [f"{count:,} in {human_bits(bits)}" for bits, count in message.rows]
-    what = "row" if message.place.direction == "forward" else "gradient"
-    rows = f"{message.num_rows:,} {what}{'s' * (message.num_rows > 1)}"
-    how = f"{rows} in {kinds[0].partition(' in ')[2]}" if len(kinds) == 1 else f"{rows} ({', '.join(kinds)})"
+    noun = "row" if message.place.direction == "forward" else "gradient"
+    rows = f"{message.num_rows:,} {noun}{'s' * (message.num_rows > 1)}"
+    detail = f"{rows} in {kinds[0].partition(' in ')[2]}" if len(kinds) == 1 else f"{rows} ({', '.join(kinds)})"
     when = {"before": ", sent an epoch ago", "after": ", for the next epoch", "now": ""}[message.when]
-    return f"{how}, layer {message.place.layer + 1}, from {message.sender} to {message.receiver}{when}"
+    return f"{detail}, layer {message.place.layer + 1}, from {message.sender} to {message.receiver}{when}"
 
 
 def _say(walk: RunWalk, doing: Doing | None, rank: int, at: float) -> str:
     if doing is None:
-        return "not at an exchange yet" if at < walk.milliseconds / 2 else "done"
+        return "before its first exchange" if at < walk.milliseconds / 2 else "done"
     if doing.place is None:
         if doing.what == "reduce":
             size = walk.facts["gradients"]
@@ -86,10 +88,10 @@ def _say(walk: RunWalk, doing: Doing | None, rank: int, at: float) -> str:
         sent = sum(
             m.num_rows for m in walk.messages if (m.sender, m.place) == (rank, doing.place) and m.when != "before"
         )
-        words = f"writing {sent:,} {rows} {'that others need' if forward else 'of copies'}"
+        words = f"encoding {sent:,} {rows} {'that others need' if forward else 'of halo copies'}"
     elif doing.what == "decode":
-        came = sum(message.num_rows for message in walk.awaited(doing))
-        words = f"reading {came:,} rows into copies" if forward else f"adding {came:,} gradients that came home"
+        received = sum(message.num_rows for message in walk.awaited(doing))
+        words = f"decoding {received:,} halo rows" if forward else f"adding {received:,} received gradients"
     elif doing.what == "wait":
         words = _say_wait(walk.awaited(doing), rows, at)
     else:
@@ -103,8 +105,8 @@ def _say_wait(awaited: Sequence[Message], rows: str, at: float) -> str:
         senders = sorted({message.sender for message in late})
         return f"waiting for {sum(message.num_rows for message in late):,} {rows} of {_workers(senders).lower()}"
     if any(message.when == "before" for message in awaited):
-        return f"not waiting: the {rows} left an epoch ago and are there"
-    return f"at the end of its wait: all {rows} are there"
+        return f"not waiting: the {rows} were sent an epoch ago and have arrived"
+    return f"at the end of its wait: all {rows} have arrived"
 
 
 def _workers(ranks: Sequence[int]) -> str:

@@ -1,6 +1,6 @@
-"""What all stepped players share: steps of a walk, the model of the one that is shown, controls, and the player.
+"""Base classes of all stepped players: steps of a walk, state, controls, and the player.
 
-Players differ in their walk alone: it has the numbers of every step, and a table of ``Step`` says how each is drawn.
+Players differ only in their walk, which has the numbers of every step, and in a table of ``Step`` that draws them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["Player", "Step", "StepControls", "Stepped", "WalkModel", "draw_step"
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a walk: its title, its figure, its numbers and its words."""
+    """Step of a walk: title, figure, table and description."""
 
     title: str
     draw: Callable[[Any, bool], Figure]
-    """Of a walk, alone or as a panel among others."""
+    """Draws the step of a walk; the flag is True for one of several panels."""
     frame: Callable[[Any], DataFrame]
     say: Callable[[Any], str]
     legend_rows: int = 1
@@ -40,9 +40,9 @@ def draw_step(steps: Mapping[str, Step], walk: Any, name: str, *, dark: bool = F
     """Draw one step of a walk.
 
     Args:
-        steps: by name, in their order.
-        walk: with the numbers of all steps.
-        name: of the step.
+        steps: name -> step, in their order.
+        walk: object with the numbers of all steps.
+        name: name of the step.
         dark: colours for a dark page.
 
     Raises:
@@ -60,13 +60,13 @@ def draw_step(steps: Mapping[str, Step], walk: Any, name: str, *, dark: bool = F
 def titled_charts(
     steps: Mapping[str, Step], walk: Any, names: Iterable[str], *, panel: bool = True
 ) -> dict[str, Figure]:
-    """Return the charts of some steps by their numbers and titles."""
+    """Return the charts of some steps, keyed by number and title."""
     numbers = {name: number for number, name in enumerate(steps, start=1)}
     return {f"{numbers[name]} · {steps[name].title}": steps[name].draw(walk, panel) for name in names}
 
 
 class Stepped:
-    """One of several steps, in their order.
+    """Current one of several ordered steps.
 
     Example:
         >>> steps = Stepped(["encode", "send", "decode"])
@@ -76,13 +76,13 @@ class Stepped:
 
     def __init__(self, steps: Sequence[str]) -> None:
         self.steps = tuple(steps)
-        """Their names, in the order in which they happen."""
+        """Names of the steps, in their order."""
         self.step = self.steps[0]
-        """That which is shown."""
+        """Name of the current step."""
 
     @property
     def number(self) -> int:
-        """Of the step, from 1."""
+        """Number of the current step, from 1."""
         return self.steps.index(self.step) + 1
 
     def go(self, number: int) -> None:
@@ -96,19 +96,19 @@ class Stepped:
         self.step = self.steps[number - 1]
 
     def forward(self) -> bool:
-        """Show the next step; whether there was one."""
+        """Show the next step; return False if there is none."""
         return self._move(1)
 
     def back(self) -> bool:
-        """Show the step before; whether there was one."""
+        """Show the previous step; return False if there is none."""
         return self._move(-1)
 
     def say(self) -> str:
-        """Return the step in words."""
+        """Describe the current step in words."""
         raise NotImplementedError
 
     def bundle(self, *, dark: bool = False) -> FigureData:
-        """Return the step as a figure with its numbers."""
+        """Draw the current step, with its numbers as a table."""
         raise NotImplementedError
 
     def _move(self, by: int) -> bool:
@@ -120,18 +120,18 @@ class Stepped:
 
 
 class WalkModel(Stepped):
-    """The step of a walk that is shown.
+    """Current step of a walk.
 
     Args:
-        kinds: the steps by name, in their order.
-        walk: with the numbers of all steps.
+        kinds: name -> step, in their order.
+        walk: object with the numbers of all steps.
     """
 
     def __init__(self, kinds: Mapping[str, Step], walk: Any) -> None:
         super().__init__(list(kinds))
         self._kinds = kinds
         self.walk = walk
-        """The numbers that are shown."""
+        """Object with the numbers shown."""
 
     def say(self) -> str:
         return self._kinds[self.step].say(self.walk)
@@ -140,19 +140,19 @@ class WalkModel(Stepped):
         return draw_step(self._kinds, self.walk, self.step, dark=dark)
 
     def bundle_of(self, name: str) -> FigureData:
-        """Return a step by its name."""
+        """Draw a step by its name."""
         return draw_step(self._kinds, self.walk, name)
 
 
 class StepControls:
-    """Controls round a model; every change redraws in one place.
+    """Controls of a model; every change redraws in one place.
 
-    A player's own class makes its controls after this one's, overrides :meth:`apply`, and calls :meth:`stand` last.
+    A subclass adds its own controls, overrides :meth:`apply`, and calls :meth:`stand` at the end of its constructor.
 
     Args:
-        model: what is shown.
-        order: which order the steps have, for the slider's tooltip.
-        play_ms: milliseconds of a step when it plays by itself; ``None``: it cannot.
+        model: the model shown.
+        order: completes "the order in which ..." in the slider's tooltip.
+        play_ms: milliseconds per step when playing; ``None`` for no play button.
     """
 
     def __init__(self, model: Stepped, *, order: str, play_ms: int | None = None) -> None:
@@ -162,8 +162,8 @@ class StepControls:
         self.step = widgets.IntSlider(
             model.number, 1, count, description="Step", tooltip=f"1 to {count}, the order in which {order}"
         )
-        self.back = widgets.Button(description="Back", icon="arrow-left", tooltip="The step before")
-        self.next = widgets.Button(description="Next", icon="arrow-right", tooltip="The next step")
+        self.back = widgets.Button(description="Back", icon="arrow-left", tooltip="Previous step")
+        self.next = widgets.Button(description="Next", icon="arrow-right", tooltip="Next step")
         self.words, self.table = widgets.HTML(), widgets.HTML().add_class(TABLE)
         self.figure = FigureView(width=WIDTH)
         self.access = make_access()
@@ -176,7 +176,7 @@ class StepControls:
         self.next.on_click(lambda button: setattr(self.step, "value", min(self.step.value + 1, count)))
 
     def stand(self, *rows: Any, follows: Sequence[Any]) -> None:
-        """Put rows of controls between steps and figure, and draw at every change of those that follow."""
+        """Lay out rows of controls between steps and figure, and redraw when a control in ``follows`` changes."""
         import ipywidgets as widgets
 
         for control in (self.step, *follows):
@@ -187,10 +187,10 @@ class StepControls:
         self.draw()
 
     def apply(self) -> None:
-        """Tell the model what the player's own controls say."""
+        """Set the model from the player's own controls."""
 
     def draw(self) -> None:
-        """Show the model as it is."""
+        """Draw the current state of the model."""
         model = self.shown
         bundle = model.bundle(dark=self.access.dark)
         self.words.value = f'<p role="status" style="max-width:70em;line-height:1.5">{html.escape(model.say())}</p>'
@@ -205,29 +205,29 @@ class StepControls:
 
 
 class Player:
-    """A walk at the end of a notebook cell: its controls; where no kernel runs, all of it as one figure."""
+    """Player of a walk: shown at the end of a notebook cell as controls, or without a kernel as one figure."""
 
     controls: ClassVar[type[Any]]
-    """Class of the controls, which takes the model."""
+    """Class of the controls, called with the model."""
     model: Any
 
     @property
     def walk(self) -> Any:
-        """What is shown, as numbers."""
+        """Object with the numbers shown."""
         return self.model.walk
 
     def __getitem__(self, step: str) -> FigureData:
-        """One step as a figure: ``player["beta"]``."""
+        """Draw one step: ``player["beta"]``."""
         bundle: FigureData = self.model.bundle_of(step)
         return bundle
 
     def whole(self) -> FigureData:
-        """Return all steps as one figure."""
+        """Draw all steps as one figure."""
         raise NotImplementedError
 
     @cached_property
     def widget(self) -> Any:
-        """The player as an ipywidgets box."""
+        """Player as an ipywidgets box."""
         return type(self).controls(self.model).box
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:

@@ -96,7 +96,7 @@ def test_widths_that_stand_still_have_no_decisions() -> None:
 def test_figure_of_decisions() -> None:
     bundle = draw_decisions(_run())
     figure = bundle.figure.to_dict()
-    assert "2 decisions about the base width: 1 in 40 % of epochs" in figure["layout"]["meta"]["caption"]
+    assert "2 decisions about the base bit-width: 1 in 40 % of epochs" in figure["layout"]["meta"]["caption"]
     marks = next(trace for trace in figure["data"] if trace["name"].startswith("decision"))
     assert [list(each) for each in marks["customdata"]] == [["2 bits", "slower"], ["4 bits", "slower still"]]
     bars = {trace["name"]: trace["hovertemplate"] for trace in figure["data"] if trace["type"] == "bar"}

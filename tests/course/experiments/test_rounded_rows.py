@@ -129,8 +129,8 @@ def test_what_cannot_be_repeated_is_refused(parts, system, text):
 @each(
     ("at", "text"),
     [
-        (["forward 5"], r"got \['forward 5'\]; of those asked for \[\] do"),
-        (["forward 0", "backward 5"], r"got \['backward 5'\]; of those asked for \['forward 0'\] do"),
+        (["forward 5"], r"got \['forward 5'\]; of the given points, use \[\]"),
+        (["forward 0", "backward 5"], r"got \['backward 5'\]; of the given points, use \['forward 0'\]"),
         (["up 1"], "a point must be 'forward' or 'backward'"),
     ],
 )
@@ -145,7 +145,7 @@ def test_a_point_of_the_system_that_is_none_is_refused_too(parts):
 
 
 def test_alone_nobody_sends():
-    with pytest.raises(ValueError, match="rows travel between workers, got 1"):
+    with pytest.raises(ValueError, match="rows are exchanged between workers, got 1"):
         rounded_rows(gq.partition(random_graph(), gq.Random(), workers=1), TWO, model=SHAPE)
 
 

@@ -34,7 +34,7 @@ def test_equal_curves_can_all_be_seen() -> None:
     widths = [trace.line.width for trace in curves]
     assert widths == sorted(widths, reverse=True) and len({trace.line.dash for trace in curves}) == 3
     assert shown.frame.shape == (40, 3)
-    with pytest.raises(ValueError, match="two to 4 runs are laid on each other, got 1"):
+    with pytest.raises(ValueError, match="two to 4 runs can be compared, got 1"):
         draw_agreement(runs[:1])
 
 

@@ -64,6 +64,6 @@ def test_pictures_name_their_axes_and_say_the_numbers(small) -> None:
     shares = draw_shares(runs)
     assert shares.frame.loc[1.0, "accuracy (%)"] == 91.0
     titles = [shares.figure.layout[axis].title.text for axis in ("yaxis", "yaxis2", "yaxis3")]
-    assert titles == ["test accuracy (%)", "training loss at the end", "sent (MB an epoch)"]
+    assert titles == ["test accuracy (%)", "training loss at the end", "sent (MB per epoch)"]
     with pytest.raises(ValueError, match="a line for each run"):
         draw_shares(runs.iloc[:0])

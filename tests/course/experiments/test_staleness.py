@@ -49,7 +49,7 @@ def test_a_mask_of_the_receiver_ages_nothing_and_one_of_the_owner_all(small) -> 
 
 
 def test_rows_must_travel() -> None:
-    with pytest.raises(ValueError, match="rows must travel to be old"):
+    with pytest.raises(ValueError, match="stale rows need a cut edge"):
         old_rows(partition(course.ten_nodes(), course.Halves(), workers=1))
 
 

@@ -82,7 +82,7 @@ def test_at_equal_bytes_keeps_to_the_limit(probe: Probe) -> None:
     assert found.bytes_sent <= chance
     finer = [each for each in probe.front(np.linspace(0, 1, 41), group_size=5) if each.bytes_sent <= chance]
     assert found.total_variance == min(each.total_variance for each in finer)
-    with pytest.raises(ValueError, match="no λ keeps to 10 bytes"):
+    with pytest.raises(ValueError, match="no λ sends at most 10 bytes"):
         at_equal_bytes(probe, most_bytes=10)
 
 

@@ -132,7 +132,7 @@ def test_mistakes_are_refused(shards):
         MovedWidths(shards, "mean", "random")
     with pytest.raises(ValueError, match="model must be one of .* got 'gat'"):
         importance_ablation(random_graph(), ModelSettings(name="gat"))
-    with pytest.raises(ValueError, match="base must be below 8 for rows to differ in width, got 8"):
+    with pytest.raises(ValueError, match="base must be below 8 for rows to differ in bit-width, got 8"):
         importance_ablation(random_graph(), MODEL, base=8)
     with pytest.raises(ValueError, match="a table of importance_ablation is needed, got none"):
         draw_importance_ablation({})

@@ -69,21 +69,21 @@ def test_old_rows_are_under_way_from_epoch_to_epoch(player: EpochPlayer) -> None
     ends = [{flight.rows for flight, _ in found.under_way(step.cursor)} for step in (found.steps[0], found.steps[-1])]
     assert ends[0] == ends[1] == set(found.facts.sent)
     at = {step.name: step for step in found.steps}
-    assert "left in the epoch before" in say_step(found, at["wait, layer 2 forward"])
+    assert "sent in the epoch before" in say_step(found, at["wait, layer 2 forward"])
 
 
 def test_words_have_the_numbers_of_the_epoch(player: EpochPlayer) -> None:
     found = walk(player, "two bits")
     at = {step.name: step for step in found.steps}
-    assert "rows of nodes 3 and 4 for worker 1: 2 × 8 numbers in 2 bits, 20 bytes" in say_step(
+    assert "rows of nodes 3 and 4 for worker 1: 2 × 8 elements in 2 bits, 20 bytes" in say_step(
         found, at["encode, layer 1 forward"]
     )
-    assert "40 bytes set out" in say_step(found, at["post, layer 1 forward"])
+    assert "40 bytes are sent" in say_step(found, at["post, layer 1 forward"])
     assert f"loss {found.facts.loss:.4f} = {found.facts.losses[0]:.4f} of worker 0" in say_step(found, at["loss"])
     assert "122 weights (488 bytes" in say_step(found, at["reduce"])
     assert f"{found.num_bytes} bytes of rows" in say_step(found, at["update"]) and found.num_bytes == 152
     central = say_step(walk(player, "overlapped"), walk(player, "overlapped").steps[3])
-    assert "nodes 0, 1 and 2 on worker 0" in central and "Meanwhile 128 bytes are under way" in central
+    assert "nodes 0, 1 and 2 on worker 0" in central and "Meanwhile 128 bytes are in transit" in central
 
 
 def test_dots_carry_their_bits_along_cut_edges(player: EpochPlayer) -> None:
@@ -123,7 +123,7 @@ def test_a_film_plays_without_a_kernel(player: EpochPlayer, monkeypatch: pytest.
     monkeypatch.setattr("gnnqlab.lab.figures.bundle.svg_of", lambda figure: None)
     outputs, _ = player._repr_mimebundle_()
     assert len(outputs["application/vnd.plotly.v1+json"]["frames"]) == len(found.steps)
-    assert "worker 0 writes rows" in outputs["text/html"].lower()
+    assert "worker 0 encodes rows" in outputs["text/html"].lower()
 
 
 def test_the_page_holds_every_way_and_fetches_nothing(player: EpochPlayer, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_controls_step_switch_and_play(player: EpochPlayer) -> None:
     view = _EpochControls(EpochModel(player.walk.parts, epochs=2))
     assert view.play.max == view.step.max == 28 and view.back.disabled
     view.play.value = 4
-    assert view.step.value == 4 and "4 · Bytes are waited for" in view.figure.layout["title"]["text"]
+    assert view.step.value == 4 and "4 · Waiting for messages" in view.figure.layout["title"]["text"]
     view.way.value = "overlapped"
     assert view.model.step == "central, layer 1 forward" and "Meanwhile 128 bytes" in view.words.value
     view.next.click()
@@ -165,5 +165,5 @@ def test_what_cannot_be_played_is_refused(player: EpochPlayer) -> None:
 
 
 def test_what_is_neither_run_nor_partition_is_told_what_to_take() -> None:
-    with pytest.raises(TypeError, match=r"of a run, or trained on a partition, got 'a graph'; take gq.launch"):
+    with pytest.raises(TypeError, match=r"needs a run or a partition, got 'a graph'; pass gq.launch"):
         EpochPlayer("a graph")  # type: ignore[arg-type]

@@ -48,7 +48,7 @@ def test_the_first_byte_is_worked_out_in_words() -> None:
 
 def test_marks_arrive_where_the_codes_say() -> None:
     walk = MessageWalk.of(_message(), bits=2)
-    rounded = next(trace for trace in draw_step(STEPS, walk, "round").figure.data if trace.name == "code, at its mark")
+    rounded = next(trace for trace in draw_step(STEPS, walk, "round").figure.data if trace.name == "code, at its level")
     assert [int(code) for code in rounded.text] == walk.codes.tolist()
     assert list(rounded.y) == pytest.approx([walk.zero + code * walk.scale for code in walk.codes.tolist()], rel=1e-5)
 
@@ -76,7 +76,7 @@ def test_a_wide_row_shows_its_beginning_and_says_so() -> None:
 def test_the_whole_walk_stands_in_one_picture() -> None:
     shown = draw_walk(MessageWalk.of(_message(), bits=2), dark=True)
     titles = [note.text for note in shown.figure.layout.annotations]
-    for name in ("Round at random", "Pack codes into bytes", "The message on the wire", "Unpack"):
+    for name in ("Stochastic rounding", "Pack codes into bytes", "The message on the wire", "Unpack"):
         assert any(name in title for title in titles)
     assert list(shown.frame.columns)[-1] == "error"
 

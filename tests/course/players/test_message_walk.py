@@ -137,7 +137,7 @@ def test_trained_rows_are_the_same_whoever_owns_them() -> None:
     [
         ({"bits": 3}, r"bits must be among \(1, 2, 4, 8\), got \[3\]"),
         ({"node": 1000}, "node must be one whose row is in the message"),
-        ({"bits": torch.tensor([2, 4])}, "one width or one a row"),
+        ({"bits": torch.tensor([2, 4])}, "one bit-width or one per row"),
     ],
 )
 def test_what_cannot_be_walked_is_refused(message: RealMessage, settings: dict[str, object], error: str) -> None:

@@ -261,7 +261,7 @@ def test_views_are_those_that_the_cut_has(controls) -> None:
     assert "squared error" in view.map.layout["title"]["text"]
     view.partitioner.value = "EBV"
     assert view.show.options == ("owner", "halo") and view.show.value == view.model.show == "owner"
-    assert "Bits and errors are drawn of cuts of nodes." in view.said.value
+    assert "Bit-widths and errors can be drawn for edge-cuts only." in view.said.value
 
 
 def test_a_large_graph_is_explored_round_a_node() -> None:

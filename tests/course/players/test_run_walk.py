@@ -118,10 +118,10 @@ def test_words_say_who_waits_for_whom(walk: RunWalk) -> None:
     step = at(walk, 6.5)
     words = say_run_step(walk, step)
     assert words.startswith("5.00 to 8.00 ms of 35.0 in epoch 2. Worker 0 is waiting for 2 rows of worker 1 (layer 1")
-    assert "Worker 1 is at the end of its wait: all rows are there" in words
-    assert "Under way, 18 B: 2 rows (1 in 2 bits, 1 in 8 bits), layer 1, from 1 to 0." in words
+    assert "Worker 1 is at the end of its wait: all rows have arrived" in words
+    assert "In transit, 18 B: 2 rows (1 in 2 bits, 1 in 8 bits), layer 1, from 1 to 0." in words
     assert run_title(walk, step) == f"{step.number + 1} · 5.00 ms · layer 1, forward"
-    assert "Workers 0 and 1 are at the loss" in say_run_step(walk, at(walk, 17))
+    assert "Workers 0 and 1 are computing the loss" in say_run_step(walk, at(walk, 17))
     assert "summing weight gradients with all others (488 B)" in say_run_step(walk, at(walk, 30))
     table = walk.to_frame(step)
     assert table["does"].tolist() == ["wait", "wait"] and table["rows under way to it"].tolist() == [2, 0]
@@ -141,7 +141,7 @@ def test_old_rows_come_from_the_epoch_before_and_leave_for_the_next() -> None:
     assert [(round(m.start, 3), round(m.end, 3)) for m in after if m.sender == 1 and m.place == FORWARD] == [(5, 9)]
     mine = [doing.what for doing in found.doings if doing.rank == 0]
     assert mine[-4:] == ["reduce", "encode", "post", "optimizer"], "messages were held back until the sum"
-    assert "not waiting: the rows left an epoch ago" in say_run_step(found, at(found, 2.05))
+    assert "not waiting: the rows were sent an epoch ago" in say_run_step(found, at(found, 2.05))
     assert found.num_bytes == 72, "what this epoch used"
 
 
@@ -159,5 +159,5 @@ def test_what_is_missing_is_said() -> None:
     with pytest.raises(ValueError, match=r"one that was recorded, \[2\], got 3"):
         RunWalk.of(Recorded(spans(), sent()), 3)  # type: ignore[arg-type]
     many = [(*row[:6], 5, *row[7:]) for row in sent()]
-    with pytest.raises(ValueError, match="got 10 from worker 0 to worker 1 and 2 in its cut; launch the run anew"):
+    with pytest.raises(ValueError, match="got 10 from worker 0 to worker 1 and 2 in its cut; launch the run again"):
         RunWalk.of(Recorded(spans(), many))  # type: ignore[arg-type]

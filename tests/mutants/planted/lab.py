@@ -110,7 +110,7 @@ FAULTS = (
     Fault(
         name="a codec is chosen whatever its bytes",
         file="course/codec_views.py",
-        before='fits = part[part["row_bytes"] <= room * float(asked["row_bytes"].iloc[0])]',
+        before='fits = part[part["row_bytes"] <= room * float(reference["row_bytes"].iloc[0])]',
         after="fits = part",
         test="course/test_codec_views.py::test_the_cheapest_fits_the_bytes_of_what_it_is_held_against",
         why="more bits always look better",

@@ -70,8 +70,8 @@ FAULTS = (
     Fault(
         name="ages of rows off by one",
         file="course/experiments/staleness.py",
-        before="[wrong(rows[t - age], rows[t]) for t in",
-        after="[wrong(rows[t - age + 1], rows[t]) for t in",
+        before="[error_of(rows[t - age], rows[t]) for t in",
+        after="[error_of(rows[t - age + 1], rows[t]) for t in",
         test="course/experiments/test_staleness.py::test_an_older_row_is_further_away",
         why="a row of yesterday would look fresh",
     ),
