@@ -123,7 +123,8 @@ ITEMS = {
         "AdaQP's three stages (section 3.2, Fig. 7)",
         "lab/training/test_timeline_view.py::test_a_panel_a_run_and_two_lines_a_worker "
         "course/players/test_assigner_player.py::test_every_step_has_axes_caption_and_numbers "
-        "exchange/test_cuda_streams.py::test_three_stages_apart_from_each_other nn/test_law.py::test_every_transport_obeys",
+        "exchange/test_cuda_streams.py::test_three_stages_apart_from_each_other "
+        "nn/test_law.py::test_every_transport_obeys",
         (("07", "Fig. 5"), ("06", "AdaQP's Figure 6")),
     ),
     "AQ-T4, F9, F12": Item(
@@ -220,7 +221,8 @@ ITEMS = {
         (("11", "SYLVIE section V-B, Fig. 8"),),
     ),
     "SY-V-C": Item(
-        "bits.assigner.descent:Watch bits.orchestrator:Orchestrator exchange.schedules.staleness_switch:StalenessSwitch",
+        "bits.assigner.descent:Watch bits.orchestrator:Orchestrator "
+        "exchange.schedules.staleness_switch:StalenessSwitch",
         "sections V-A to V-C",
         "train/test_coordinator.py::test_every_decision_says_when_and_why "
         "train/test_coordinator.py::test_all_workers_decide_alike",
@@ -342,7 +344,8 @@ ITEMS = {
         (("12", "two rounds: gather and scatter"),),
     ),
     "CD-A2": Item(
-        "message.caches.adaptive_cache:AdaptiveCache kernels.rowwise.row_change:row_moves kernels.rowwise.row_change:row_changes",
+        "message.caches.adaptive_cache:AdaptiveCache kernels.rowwise.row_change:row_moves "
+        "kernels.rowwise.row_change:row_changes",
         "CDFGNN's Algorithm 2",
         "exchange/test_adaptive_cache.py::test_it_is_the_dense_training_that_skips_the_same_rows "
         "exchange/test_adaptive_cache.py::test_both_ends_hold_the_same_bit_for_bit_whatever_the_codec "
@@ -403,7 +406,7 @@ ITEMS = {
     ),
     "TG-E5,E6": Item(
         "compute.int8:Int8Products benchmarks.studies.tango:ROUNDED",
-        "keeps float32 weights (section 3.2)",
+        "stores float32 weights (section 3.2)",
         "exchange/test_int8.py::test_weights_move_by_less_than_a_code "
         "benchmarks/test_tango.py::test_rounded_weights_are_codes_after_every_update",
         (),

@@ -1,9 +1,10 @@
 """Memory by purpose: SAR's peaks compared with Vanilla's, and for every recipe predicted and counted bytes.
 
-Each worker counts its own bytes, see :mod:`gnnqlab.train.records.memory_tracker`; a line is the worst worker of the last epoch.
-The partition is random, so that each worker needs rows of nearly all nodes. Bound for attention: of H_k rows of one
-owner, Vanilla holds 9 H_k at the peak of three layers and four workers (two whole halos, and one of gradients); SAR
-holds ``1 + depth`` times H_k, and an eighth of H_k gradients that are being sent to their owners.
+Each worker counts its own bytes, see :mod:`gnnqlab.train.records.memory_tracker`; a line is the worst
+worker of the last epoch. The partition is random, so that each worker needs rows of nearly all nodes.
+Bound for attention: of H_k rows of one owner, Vanilla holds 9 H_k at the peak of three layers and four workers (two
+whole halos, and one of gradients); SAR holds ``1 + depth`` times H_k, and an eighth of H_k gradients in flight.
+
 Seconds are from other runs, without counting: SAR and Vanilla interleaved, three of each, comparing the least of each.
 Live matrices of 3 layers are counted in this process, see :mod:`gnnqlab.course.experiments.kept_bytes`; so are the
 tensors that each layer saves for backward, with the seconds of recomputing them, see :func:`kept_layers`. Every part

@@ -1,7 +1,7 @@
 """Input and result of ``policy.foresee()``: facts known before a training, and the predicted bit-widths.
 
-A policy that can be predicted has ``foresee(outlook) -> PreviewedWidths``. One whose bit-widths follow from its settings
-passes itself to ``outlook.ask``; one that decides by ranges or importance reads these from the outlook.
+A policy that can be predicted has ``foresee(outlook) -> PreviewedWidths``. One whose bit-widths follow from its
+settings passes itself to ``outlook.ask``; one that decides by ranges or importance reads these from the outlook.
 
 Letters: n rows of a message.
 """

@@ -198,7 +198,7 @@ class Products(Running, ABC):
         return residual.residual(x, first, share)
 
     def join(self, layers: Sequence[Tensor], how: str, *, mask: Mask | None) -> Tensor:
-        """Concatenate layers or take the element-wise maximum, with dropout, in float32, as `kernels.jumping_knowledge.join`."""
+        """Concatenate layers or take the elementwise maximum, with dropout; see `jumping_knowledge.join`."""
         return jumping_knowledge.join([to_float32(layer) for layer in layers], how, mask=mask)
 
     @abstractmethod

@@ -173,7 +173,7 @@ def draw_since(runs: Mapping[str, Run], since: int, *, beside: str, dark: bool =
     import pandas as pd
 
     if beside not in runs:
-        raise ValueError(f"beside must be one of the runs, {list(runs)}, got {beside!r}")
+        raise ValueError(f"the baseline must be one of the runs, {list(runs)}, got {beside!r}")
     losses = pd.DataFrame({label: by_epoch(run.records).set_index("epoch")["loss"] for label, run in runs.items()})
     above = 100 * (losses.div(losses[beside], axis=0) - 1)
     sent = pd.DataFrame({

@@ -161,7 +161,7 @@ class Probe:
         return self._prediction(forecast.recipe, forecast.epoch, forecast.base)
 
     def past(self, root: Path | str | None = None) -> DataFrame:
-        """Return predicted and measured epochs of finished runs like this; see :func:`gnnqlab.tune.prediction_error.past`."""
+        """Return predicted and measured epochs of finished runs like this; see `prediction_error.past`."""
         return past(self.config, lambda system: self.forecast(system=system), root)
 
     def over(self, link: str, *, hosts: int = 2) -> Probe:

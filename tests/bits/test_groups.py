@@ -97,7 +97,10 @@ def test_equal_rows_keep_their_order():
     ("make", "text"),
     [
         (lambda: group(torch.ones(3), 0), "group size must be at least 1 row, got 0"),
-        (lambda: group(torch.ones(3), 2).widths(torch.tensor([2])), r"one bit-width for each of 2 groups, got shape \(1,\)"),
+        (
+            lambda: group(torch.ones(3), 2).widths(torch.tensor([2])),
+            r"bit-width for each of 2 groups, got shape \(1,\)",
+        ),
         (lambda: beta(torch.ones(2), torch.ones(3), 4), r"got shapes \(2,\) and \(3,\)"),
         (lambda: beta(torch.ones(1), torch.tensor([float("nan")]), 4), "β must be finite"),
         (lambda: beta(torch.ones(1), torch.tensor([-1.0]), 4), "β must be finite and not negative"),

@@ -43,7 +43,7 @@ def lab(open_notebook: Any) -> Iterator[LabPage]:
     lab.run_all()
     lab.page.wait_for_function(f"() => {SHOWN}")
     lab.page.wait_for_function("() => document.querySelector('.gnnqlab-runs tbody tr')")
-    lab.page.get_by_text("Sent an epoch", exact=True).wait_for()
+    lab.page.get_by_text("Sent per epoch", exact=True).wait_for()
     lab.page.wait_for_function(f"() => {FRONT}")  # nothing changes a figure from now on
     yield lab
 

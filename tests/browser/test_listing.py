@@ -80,7 +80,7 @@ def test_ticked_runs_are_compared_with_the_pinned_one(lab: LabPage, screenshots:
     assert lab.page.locator(f"{LINES}.pinned").count() == 1
     assert "×" in lab.page.locator(f"{LINES}.ticked td[data-column=faster]").inner_text()
     _press(lab, "Compare")
-    lab.page.get_by_text("2 runs beside").wait_for()
+    lab.page.get_by_text("2 runs, compared with").wait_for()
     lab.page.wait_for_function("() => document.querySelector('.js-plotly-plot .scatterlayer')")
     assert lab.python("print(len(browser.panel.table.ticked), browser.panel.table.pinned != '')").split() == [
         "1",

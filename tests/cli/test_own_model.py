@@ -118,7 +118,7 @@ def test_what_was_only_named_may_still_be_registered(own: str) -> None:
     "model, why",
     [
         ("{own}:time_wider", r"AttributeError: module 'own_.*' has no attribute 'time_wider'"),
-        ("no_such_module:gin", "ModuleNotFoundError: No module named 'no_such_module'; no_such_module.py must lie in"),
+        ("no_such_module:gin", "ModuleNotFoundError: No module named 'no_such_module'; no_such_module.py must be in"),
         ("{own}:NUMBER", "TypeError: module:function must name a function that builds a model"),
         (":gin", "TypeError: module:function must name a function that builds a model"),
         ("torn:gin", "SyntaxError: "),

@@ -74,7 +74,7 @@ def test_runs_are_held_against_one_and_bytes_are_of_all_workers() -> None:
     assert bundle.frame.loc["coded"].tolist() == [10.0, 20.0, 2.0, 2.0]
     whole = draw_since(runs, 0, beside="Vanilla")  # type: ignore[arg-type]
     assert "coded 15 % after, 2 kB." in whole.figure.layout.meta["caption"]
-    with pytest.raises(ValueError, match=r"beside must be one of the runs, \['coded', 'Vanilla'\], got 'other'"):
+    with pytest.raises(ValueError, match=r"the baseline must be one of the runs, \['coded', 'Vanilla'\], got 'other'"):
         draw_since(runs, 1, beside="other")  # type: ignore[arg-type]
 
 

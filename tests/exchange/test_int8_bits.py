@@ -72,7 +72,7 @@ def test_all_workers_choose_what_one_process_chooses(workers: int) -> None:
         assert all(each[case][1] == bits for each in results) and entries[0] == entries[1]
         (entry,) = entries[0]
         assert entry["epoch"] == 1 and entry["what"] == f"products of {bits}-bit codes"
-        (told,) = re.findall(r"errs by ([0-9.]+) at 8", entry["why"])
+        (told,) = re.findall(r"layer.s output is ([0-9.]+) at 8", entry["why"])
         assert float(told) == pytest.approx(sums["error at 8 bits"] / sums["elements"], abs=1e-3)
 
 

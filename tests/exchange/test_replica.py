@@ -169,7 +169,7 @@ def test_impossible_company_is_refused(axes, text):
 
 def extended(rank, workers, graph, cut):
     trainer = worker_trainer(cut.shard(graph, rank), SYSTEM, shape("gcn"), SETTINGS)
-    with pytest.raises(ValueError, match=r"cut of edges.*call aggregate or attend, or choose exchange Halo\(\)"):
+    with pytest.raises(ValueError, match=r"vertex-cut.*call aggregate or attend, or choose exchange Halo\(\)"):
         trainer.graph.at(0, training=True).extend(trainer.graph.features)
 
 

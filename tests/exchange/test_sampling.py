@@ -282,7 +282,7 @@ def extended(rank, workers, graph, owner, sampler):
 
 def test_what_needs_every_row_is_refused():
     sampler = BoundarySampling(p=0.5)
-    with pytest.raises(ValueError, match="Assigned needs every boundary row in every epoch .it weighs what"):
+    with pytest.raises(ValueError, match="Assigned needs every boundary row in every epoch .it uses the statistics"):
         replace(gq.systems.adaqp(), sampler=sampler)
     with pytest.raises(ValueError, match="Pipelined needs every boundary row in every epoch .smoothing"):
         replace(gq.systems.pipegcn(feature_smoothing=0.9), sampler=sampler)

@@ -86,7 +86,7 @@ def test_objects_with_all_that_training_needs(make: Any, name: str) -> None:
 def test_an_adjacency_is_structure_alone() -> None:
     found = load(scipy())
     assert found.content_hash == Graph.from_edges(SRC, DST, num_nodes=4).content_hash
-    with pytest.raises(ValueError, match=r"graph 'scipy' has no features, labels, train split; give .*with_random_spl"):
+    with pytest.raises(ValueError, match=r"graph 'scipy' has no features, labels, train split; pass .*with_random_spl"):
         gq.configure(scipy())
 
 

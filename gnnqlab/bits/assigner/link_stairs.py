@@ -6,7 +6,8 @@ assignment. Three kinds of links:
 * **even**: all groups have the same number of rows, except one *odd* group (the last of a message is shorter).
   Upgrades then cost integer multiples of one unit. At each multiple the relaxed knapsack of the even groups bounds
   the true one, separately for every bit-width of the odd group. This is much tighter than the full relaxation.
-* **listed** (:mod:`gnnqlab.bits.assigner.pareto_fronts`): every pair of time and variance that can matter is known; exact.
+* **listed** (:mod:`gnnqlab.bits.assigner.pareto_fronts`): every pair of time and variance that can matter is
+  known; exact.
 * **any other**: upgrades by falling slope, with the relaxation at the end of each stair as the bound.
 
 Letters: G groups, L links, E stairs, J steps of the hull.

@@ -1,8 +1,8 @@
 """Float32 products that count the work of a training pass, and time dense products as a phase of their own.
 
 Without them the phases ``central`` and ``marginal`` include the products between aggregations
-(``train/loop/phase_timer.py``). With them these phases are aggregations with minor overhead, and ``products`` is the time of
-all dense products.
+(``train/loop/phase_timer.py``). With them these phases are aggregations with minor overhead, and ``products`` is the
+time of all dense products.
 """
 
 from __future__ import annotations

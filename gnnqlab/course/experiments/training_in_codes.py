@@ -109,7 +109,7 @@ def compare_precisions(found: DataFrame, *, beside: str = "float32") -> DataFram
         >>> facts = {"compute": ["float32", "int8"] * 2, "seed": [0, 0, 1, 1], "epoch": 9, "loss": 1.0}
         >>> table = compare_precisions(pd.DataFrame({**facts, "score": [0.9, 0.8, 0.9, 0.8]}))
         >>> table.loc["int8"].to_dict()
-        {'score (%)': 80.0, 'beside float32 (points)': -10.0, '±': 0.0}
+        {'score (%)': 80.0, 'change from float32 (points)': -10.0, '±': 0.0}
     """
     import pandas as pd
 
@@ -118,7 +118,7 @@ def compare_precisions(found: DataFrame, *, beside: str = "float32") -> DataFram
     if beside not in scores:
         raise ValueError(f"{beside!r} must be among the trainings to be compared with, got {sorted(scores)}")
     change = scores.sub(scores[beside], axis=0)
-    table = pd.DataFrame({"score (%)": scores.mean(), f"beside {beside} (points)": change.mean()})
+    table = pd.DataFrame({"score (%)": scores.mean(), f"change from {beside} (points)": change.mean()})
     table["±"] = [interval(change[name].tolist())[1] for name in table.index]
     return table.loc[found["compute"].unique()].round(2)
 

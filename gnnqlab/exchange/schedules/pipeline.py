@@ -74,8 +74,8 @@ class Pipelined(Schedule):
 class AdaptivePipeline(Schedule):
     """Use stale rows while training progresses well, and fresh rows otherwise (SYLVIE section V-B).
 
-    :class:`gnnqlab.exchange.schedules.staleness_switch.StalenessSwitch` decides between epochs, identically on all workers. At most
-    ``bound`` epochs in a row are stale.
+    :class:`gnnqlab.exchange.schedules.staleness_switch.StalenessSwitch` decides between epochs, identically on all
+    workers. At most ``bound`` epochs in a row are stale.
     """
 
     lag: ClassVar[int] = 1

@@ -5,8 +5,8 @@ pass applies the mask to the gradient, and the layers' gradients are views of it
 per element, the index of its layer, so the layers themselves need not be saved; the backward pass reads the gradient
 and these bytes, and writes a gradient for each layer. The mask is generated again instead of being saved.
 
-`gnnqlab.kernels.reference.jumping_knowledge` is the definition. It runs for rows that are not float32, for more than `MOST` layers,
-without compiled kernels, and inside `gnnqlab.kernels.rowwise.nodewise.apart` (as separate steps).
+`gnnqlab.kernels.reference.jumping_knowledge` is the definition. It runs for rows that are not float32, for more than
+`MOST` layers, without compiled kernels, and inside `gnnqlab.kernels.rowwise.nodewise.apart` (as separate steps).
 """
 
 from __future__ import annotations

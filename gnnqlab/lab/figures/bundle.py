@@ -1,9 +1,9 @@
 """Figures that stay visible without a kernel: interactive where Plotly runs, else a picture, else a table.
 
-Plotly's own output is blank in a notebook shown as a static page. A ``FigureData`` has a format for every viewer: Plotly's
-JSON (JupyterLab draws it at once, as wide as the page; Colab gets HTML), a picture if a Chromium is available to draw
-it, otherwise the numbers as an HTML table. The picture is SVG, not PNG, because JupyterLab would show a PNG instead of
-the figure until the mouse is over it.
+Plotly's own output is blank in a notebook shown as a static page. A ``FigureData`` has a format for every viewer:
+Plotly's JSON (JupyterLab draws it at once, as wide as the page; Colab gets HTML), a picture if a Chromium is
+available to draw it, otherwise the numbers as an HTML table. The picture is SVG, not PNG, because
+JupyterLab would show a PNG instead of the figure until the mouse is over it.
 
 JupyterLab shows an output with a widget's view as this view only, and as "model not found" without its kernel. So the
 output's metadata name the view too, and ``left.js`` saves only this name.
