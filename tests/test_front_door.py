@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import pydoc
 from pathlib import Path
@@ -60,3 +61,25 @@ def test_launch_trains_on_two_workers(tmp_path: Path) -> None:
     assert run.status == "finished", run.errors
     assert sorted(zip(run.records["epoch"], run.records["rank"])) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert (run.records["bytes_payload"] > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("package", "former", "present"),
+    [
+        ("gnnqlab.launch", "written", "gnnqlab.run.run_data"),
+        ("gnnqlab.launch", "folder", "gnnqlab.run.folder"),
+        ("gnnqlab.lab", "players", "gnnqlab.course.players"),
+        ("gnnqlab.lab", "Bundle", "gnnqlab.lab.FigureData"),
+    ],
+)
+def test_a_former_name_leads_to_the_present_one_with_a_warning(package: str, former: str, present: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"{package}.{former} is {present} now"):
+        assert getattr(importlib.import_module(package), former).__name__ == present.removeprefix("gnnqlab.lab.")
+
+
+def test_a_codec_of_ones_own_may_import_the_former_module_of_layouts() -> None:
+    with pytest.warns(DeprecationWarning, match="gnnqlab.message.wire is gnnqlab.message.layout now"):
+        assert (
+            importlib.import_module("gnnqlab.message.wire").lay_out
+            is importlib.import_module("gnnqlab.message.layout").make_layout
+        )

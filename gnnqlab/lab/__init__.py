@@ -7,13 +7,16 @@ import warnings
 from typing import Any
 
 _PACKAGES = {
-    "figures": ("Bundle", "show"),
+    "figures": ("FigureData", "show"),
     "training": ("Comparison", "compare", "breakdown", "convergence", "traffic_map", "volume", "write_report"),
 }
 _MOVED = {"course": "gnnqlab.course", "players": "gnnqlab.course.players"}
 
 
 def __getattr__(name: str) -> Any:
+    if name == "Bundle":
+        warnings.warn("gnnqlab.lab.Bundle is gnnqlab.lab.FigureData now", DeprecationWarning, stacklevel=2)
+        name = "FigureData"
     for package, names in _PACKAGES.items():
         if name in names:
             return getattr(importlib.import_module(f"{__name__}.{package}"), name)

@@ -20,16 +20,24 @@ _HOMES = {
     "slurm_script": "gnnqlab.launch.cluster",
     "torchrun_command": "gnnqlab.launch.cluster",
 }
-_MOVED = ("doing", "folder", "kept", "own_parts", "processes", "progress", "run", "trained", "verdict", "written")
-"""Modules that moved to :mod:`gnnqlab.run`."""
+_MOVED = {
+    "doing": "status_text",
+    "kept": "disk_usage",
+    "trained": "trained_run",
+    "verdict": "failure_report",
+    "written": "run_data",
+    **{name: name for name in ("folder", "own_parts", "processes", "progress", "run")},
+}
+"""Former module of this package -> module of :mod:`gnnqlab.run`."""
 
 __all__ = ["Run", "Stray", "WorkerError", "cleanup", "launch", "resume", "runs", "slurm_script", "torchrun_command"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _MOVED:
-        warnings.warn(f"gnnqlab.launch.{name} is gnnqlab.run.{name} now", DeprecationWarning, stacklevel=2)
-        return importlib.import_module(f"gnnqlab.run.{name}")
+        module = f"gnnqlab.run.{_MOVED[name]}"
+        warnings.warn(f"gnnqlab.launch.{name} is {module} now", DeprecationWarning, stacklevel=2)
+        return importlib.import_module(module)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

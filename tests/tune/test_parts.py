@@ -61,7 +61,7 @@ def test_no_variance_is_forecast_of_biased_messages_but_all_else_is() -> None:
     assert plain.biased == "" and plain.total_variance > 0 and plain.total_bound and plain.noise_share
     assert fed.biased.startswith("cache Feedback") and (fed.bounds, fed.noise_share) == ({}, None)
     for name in ("variance", "total_variance", "total_bound"):
-        with pytest.raises(ValueError, match=r"a forecast of .* Theorem 1.* cache Feedback puts.*choose cache NoCache"):
+        with pytest.raises(ValueError, match=r"a forecast of .* Theorem 1.* cache Feedback adds.*choose cache NoCache"):
             getattr(fed, name)
     nearest = probe.forecast(system=_custom(codec=gq.Linear(), bits=gq.Fixed(bits=2)))
     with pytest.raises(ValueError, match="codec Linear rounds to the nearest"):

@@ -61,8 +61,8 @@ def code_entropies(layout: Layout, segment: Tensor) -> dict[int, float]:
         Bit-width -> entropy in [0, bit-width]; rows of 32 bits have no codes.
 
     Example:
-        >>> from gnnqlab.message.layout import lay_out
-        >>> layout = lay_out(2, 1, 4, param_bytes=lambda bits, columns: 0)
+        >>> from gnnqlab.message.layout import make_layout
+        >>> layout = make_layout(2, 1, 4, param_bytes=lambda bits, columns: 0)
         >>> code_entropies(layout, torch.tensor([0b01_00_01_00], dtype=torch.uint8))
         {2: 1.0}
     """
