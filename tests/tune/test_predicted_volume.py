@@ -79,5 +79,5 @@ def test_the_formula_of_cagnet_is_written_down():
 def test_alone_nothing_moves_and_mixed_widths_have_no_formula():
     shape = ModelSettings()
     assert epoch_bytes(cagnet(), shape, PartitionSizes(num_nodes=9, workers=1), features=4, classes=2) == 0
-    with pytest.raises(ValueError, match=r"one width for a formula, got UniformRandom with .*; ask gq.probe"):
+    with pytest.raises(ValueError, match=r"one bit-width for a formula, got UniformRandom with .*; use gq.probe"):
         epoch_bytes(make_system("random-bits"), shape, PartitionSizes(num_nodes=9, workers=2), features=4, classes=2)

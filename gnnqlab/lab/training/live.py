@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from contextlib import suppress
 from functools import cached_property
 from types import TracebackType
@@ -51,6 +52,11 @@ class LiveView:
             with self._lock:
                 self.model.poll()
         return self
+
+    def look(self) -> LiveView:
+        """Call :meth:`poll`, the present name, with a warning."""
+        warnings.warn("LiveView.look is LiveView.poll now", DeprecationWarning, stacklevel=2)
+        return self.poll()
 
     @property
     def status(self) -> str:

@@ -144,7 +144,7 @@ def test_a_real_run_grows_is_found_again_and_stopped(tmp_path: Path) -> None:
         view = run.live()
         _until(lambda: view.poll().model.done >= 5, "five epochs in the view")
         some = view.model.done
-        again = gq.runs(tmp_path)[-1].live().look()
+        again = gq.runs(tmp_path)[-1].live().poll()
         assert again.model.done >= some and len(again.to_frame()) >= 5
         view.stop()
         assert run.status == "stopped" and "stopped" in view.status
