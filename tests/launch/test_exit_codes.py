@@ -10,7 +10,7 @@ import pytest
 
 from gnnqlab.launch.exit_codes import VARIABLE, ExitCodes
 
-TELL = "import os; from gnnqlab.launch.exit_codes import tell; waitpid = os.waitpid; tell()"
+TELL = "import os; from gnnqlab.launch.exit_codes import report_exit_codes; waitpid = os.waitpid; report_exit_codes()"
 COLLECT = {
     "fork": """
 import multiprocessing
