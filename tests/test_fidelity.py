@@ -236,7 +236,7 @@ ITEMS = {
     ),
     "SY-TIV, TX": Item(
         "systems:fixed_bits benchmarks.studies.accuracy:accuracy",
-        "Tables VII (every model), X (widths)",
+        "Tables VII (every model), X (bit-widths)",
         "benchmarks/test_accuracy.py::test_the_order_of_the_papers_tables_is_asked_of_means_and_chance_is_named",
         (("09", "SYLVIE Table IV"), ("10", "SYLVIE's Table X ")),
     ),

@@ -80,7 +80,7 @@ def test_a_forecast_says_what_a_trial_holds():
     assert told.memory == foreseen_memory(
         probe.config.graph, probe.config.model, told.recipe, workers=2, settings=probe.config.train
     )
-    with pytest.raises(ValueError, match="ask gq.probe"):
+    with pytest.raises(ValueError, match="use gq.probe"):
         _ = replace(told, tried=None).memory
 
 

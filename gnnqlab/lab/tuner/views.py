@@ -295,7 +295,7 @@ def _styles(dark: bool) -> list[dict[str, Any]]:
         ),
         at(
             1, 3, type="bar", marker={"color": blue}, texttemplate="%{text}", textposition="outside", cliponaxis=False,
-            hovertemplate="%{y:.1f} % of the rows have %{x} bits<extra></extra>", **hidden,
+            hovertemplate="%{y:.1f} % of the rows at bit-width %{x}<extra></extra>", **hidden,
         ),
         *bars,
         at(
