@@ -26,7 +26,8 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check(rows: list[dict[str, object]]) -> None:
-    assert rows and all(set(row) == {*FIELDS, "kernel", "variant"} and row["value"] > 0 and row["ratio"] > 0 for row in rows)
+    fields = {*FIELDS, "kernel", "variant"}
+    assert rows and all(set(row) == fields and row["value"] > 0 and row["ratio"] > 0 for row in rows)
 
 
 def test_codec_and_noise(on_cpu: None) -> None:
