@@ -88,7 +88,7 @@ def test_ticked_runs_are_compared_with_the_pinned_one(lab: LabPage, screenshots:
     ]
     lab.page.screenshot(path=screenshots / "runs-compared.png")
     _press(lab, "Pareto front")
-    lab.page.get_by_text("1 settings, 1 trainings").wait_for()
+    lab.page.get_by_text("1 settings, 1 runs").wait_for()
 
 
 def test_the_sweep_of_all_runs_is_drawn_and_too_few_for_a_verdict_are_refused(lab: LabPage, screenshots: Path) -> None:
