@@ -65,9 +65,8 @@ def lines() -> dict[str, System]:
     }
     found = {}
     for cut, partition in PARTS["partition"].items():
-        cuts = getattr(partition, "cuts", "nodes")
-        takes = [kind for kind in PARTS["exchange"].values() if getattr(kind, "takes_cuts_of", "nodes") == cuts]
-        takes = [kind for kind in takes if not getattr(kind, "sends_blocks", False)]  # their caches hold whole blocks
+        takes = [kind for kind in PARTS["exchange"].values() if kind.takes_cuts_of == partition.cuts]
+        takes = [kind for kind in takes if not kind.sends_blocks]  # their caches hold whole blocks
         for codec, (part, bits) in coded.items() if takes else ():
             for name, cache in policies.items():
                 found[_name(cut, codec, name)] = System(
