@@ -171,10 +171,10 @@ def _table(lines: Sequence[Sequence[str]]) -> str:
 
 def all_tables(tables: Tables) -> str:
     """Return every row of every kept table, for the terminal."""
-    return "\n".join(_kept(name, table) for name, table in tables.items())
+    return "\n".join(_table_text(name, table) for name, table in tables.items())
 
 
-def _kept(name: str, table: Mapping[str, Any]) -> str:
+def _table_text(name: str, table: Mapping[str, Any]) -> str:
     from benchmarks.engine.rows import cells
     from benchmarks.registry import BENCHES, shown
 

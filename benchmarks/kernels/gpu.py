@@ -74,7 +74,7 @@ def _missing() -> str | None:
     return reason
 
 
-def _of(kernel: str, variant: str, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _labelled(kernel: str, variant: str, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Add the columns ``kernel`` and ``variant``, used by charts to group and name rows."""
     return [line | {"kernel": kernel, "variant": variant} for line in lines]
 
@@ -152,7 +152,7 @@ def _codec_rows(repeats: int) -> list[dict[str, Any]]:
                 found.append(row(case, metric, value, "GB/s", *rival, detail=detail))
             name = f"encode {bits} bit"
             found += pair_rows(case, seconds, [Pair(name, name, "index_select", "index_select float32")])
-        lines += _of("codec", f"D = {columns}", found)
+        lines += _labelled("codec", f"D = {columns}", found)
     return lines
 
 
@@ -183,7 +183,7 @@ def _noise_rows(repeats: int) -> list[dict[str, Any]]:
         Pair("dropout", "dropout", "torch dropout"),
     ]
     case = f"noise, {num_rows} x {COLUMNS}"
-    return _of("noise", "", compare(case, contestants, pairs, repeats, timed=event_seconds))
+    return _labelled("noise", "", compare(case, contestants, pairs, repeats, timed=event_seconds))
 
 
 def _sum_rows(name: str, adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
@@ -209,7 +209,7 @@ def _sum_rows(name: str, adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
         rival = "cuSPARSE, backward" if "backward" in kind else "cuSPARSE"
         goal = SUM_GOALS.get(kind.removesuffix(", backward"))
         pairs.append(Pair(f"{kind} rows, weighted", kind, rival, f"cached {rival}, float32", goal))
-    return _of("sums", name, compare(case, contestants, pairs, repeats, timed=event_seconds))
+    return _labelled("sums", name, compare(case, contestants, pairs, repeats, timed=event_seconds))
 
 
 def cusparse(adj: Adjacency, x: Tensor, out: Tensor) -> Callable[[], Tensor]:
@@ -254,7 +254,7 @@ def _attention_rows(adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
         Pair("attention forward", "forward", "in torch", "plain PyTorch"),
         Pair("attention forward and backward, rival forward only", "both", "in torch", "plain PyTorch"),
     ]
-    return _of("attention", "", compare(case, contestants, pairs, max(repeats // 3, 1), timed=event_seconds))
+    return _labelled("attention", "", compare(case, contestants, pairs, max(repeats // 3, 1), timed=event_seconds))
 
 
 def _quantize_rows(repeats: int, rows: int) -> list[dict[str, Any]]:
@@ -281,7 +281,7 @@ def _quantize_rows(repeats: int, rows: int) -> list[dict[str, Any]]:
         case, metric = f"int8, D = {COLUMNS}, {rows} rows", f"quantize, {name}, bytes read and written"
         detail = f" ({spread(seconds[name])})"
         lines.append(row(case, metric, value, "GB/s", "device copy", ceiling, value / ceiling, detail=detail))
-    return _of("int8", f"D = {COLUMNS}", lines)
+    return _labelled("int8", f"D = {COLUMNS}", lines)
 
 
 def _dense_rows(repeats: int, rows: int, width: int) -> list[dict[str, Any]]:
@@ -320,7 +320,7 @@ def _dense_rows(repeats: int, rows: int, width: int) -> list[dict[str, Any]]:
         Pair("X^T dY of codes, one scale", "over", "float32 over", own),
         Pair("X^T dY of codes, a scale a row", "over scaled", "float32 over", own),
     ]
-    return _of("int8", f"D = {width}", compare(case, contestants, pairs, repeats, timed=event_seconds))
+    return _labelled("int8", f"D = {width}", compare(case, contestants, pairs, repeats, timed=event_seconds))
 
 
 def _edge_rows(repeats: int, adj: Adjacency) -> list[dict[str, Any]]:
@@ -366,4 +366,4 @@ def _edge_rows(repeats: int, adj: Adjacency) -> list[dict[str, Any]]:
         Pair(on_the_way, "incidence", "incidence float32", "float32 sums"),
         Pair(on_the_way, "incidence", "incidence in two", "codes written, summed"),
     ]
-    return _of("int8", "", compare(case, contestants, pairs, repeats, timed=event_seconds))
+    return _labelled("int8", "", compare(case, contestants, pairs, repeats, timed=event_seconds))

@@ -66,7 +66,7 @@ def witness(folder: Path, workers: int) -> RankMonitor:
     )
 
 
-def told(seeing: RankMonitor, pid: int, status: int) -> None:
+def report_exit(seeing: RankMonitor, pid: int, status: int) -> None:
     os.write(seeing.collected.told, f"{pid} {status}\n".encode())
 
 
@@ -74,7 +74,7 @@ def test_the_rank_that_did_not_end_with_the_others_is_the_cause(tmp_path: Path) 
     folder = files.create(tmp_path, "run")
     seeing = witness(folder, 3)
     for rank, status in enumerate((signal.SIGTERM, signal.SIGKILL, signal.SIGTERM)):
-        told(seeing, dead_rank(folder, rank), status)
+        report_exit(seeing, dead_rank(folder, rank), status)
     seeing.poll()
     assert seeing.errors[1].signal == signal.SIGKILL and not seeing.errors[1].consequence
     assert "in epoch 2 while waiting for boundary messages" in seeing.errors[1].cause
@@ -84,7 +84,7 @@ def test_the_rank_that_did_not_end_with_the_others_is_the_cause(tmp_path: Path) 
 def test_the_rank_that_died_of_itself_is_the_cause_even_after_lost_connections(tmp_path: Path) -> None:
     folder = files.create(tmp_path, "run")
     seeing = witness(folder, 2)
-    told(seeing, dead_rank(folder, 1), signal.SIGSEGV)
+    report_exit(seeing, dead_rank(folder, 1), signal.SIGSEGV)
     report = {"type": "RuntimeError", "text": "Connection closed by peer", "phase": "wait", "epoch": 2}
     Heartbeat(folder / "heartbeat" / "rank0", 0).fail(
         json.dumps({**report, "traceback": "", "monotonic_ns": 1}).encode()
@@ -97,7 +97,7 @@ def test_the_rank_that_died_of_itself_is_the_cause_even_after_lost_connections(t
 def test_who_has_collected_a_rank_is_given_time_to_say_so(tmp_path: Path, clock: Clock) -> None:
     folder = files.create(tmp_path, "run")
     seeing, pid = witness(folder, 1), dead_rank(folder, 0)
-    clock.at(2.5, lambda: told(seeing, pid, signal.SIGKILL))
+    clock.at(2.5, lambda: report_exit(seeing, pid, signal.SIGKILL))
     seeing.poll()
     assert seeing.errors[0].signal == signal.SIGKILL
 
@@ -105,7 +105,7 @@ def test_who_has_collected_a_rank_is_given_time_to_say_so(tmp_path: Path, clock:
 def test_nobody_waits_for_more_than_is_asked(tmp_path: Path, clock: Clock) -> None:
     folder = files.create(tmp_path, "run")
     seeing, pid = witness(folder, 1), dead_rank(folder, 0)
-    clock.at(0.2, lambda: told(seeing, pid, signal.SIGTERM))
+    clock.at(0.2, lambda: report_exit(seeing, pid, signal.SIGTERM))
     seeing.poll()
     assert seeing.errors[0].signal == signal.SIGTERM and clock.seconds < 0.21
 

@@ -155,12 +155,12 @@ def test_counting_changes_no_loss() -> None:
 def test_seconds_are_told_apart_by_what_runs() -> None:
     turned: list[str] = []
 
-    class Told(PhaseTimer):
+    class RecordingTimer(PhaseTimer):
         def enter(self, phase: str) -> str:
             turned.append(phase)
             return super().enter(phase)
 
-    products, x = CountedProducts(Told()), torch.randn(3, 2)
+    products, x = CountedProducts(RecordingTimer()), torch.randn(3, 2)
     products.mm(x, x, transposed="b")
     products.addmm(x[0], x, x.t() @ x)
     assert turned == ["products", "other"] * 2
