@@ -1,4 +1,4 @@
-"""Stored measurements as Markdown: the page of results with its charts, the index of kept tables, and all rows."""
+"""Stored measurements as Markdown: the page of results with its charts, the index of stored tables, and all rows."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _MADE = """Made by `gnnqlab bench results --page docs/results.md` from the table
 by hand."""
 _HEAD = f"""# Results
 
-{_MADE} [All kept tables](results_index.md) are listed with their dates, machines and commands.
+{_MADE} [All stored tables](results_index.md) are listed with their dates, machines and commands.
 
 * The machines are shared and have two cores: trust ratios, which compare two measurements of one run.
 * *Value* is one measured number in the given unit; "× as fast" above 1 means that the named system is faster.
 * *Goal* is the value to reach, and *reached* is yes or **missed**; lines without a goal are for information.
-* *Source* links to the kept table and names its command, the processor with its instruction set, and the date.
+* *Source* links to the stored table and names its command, the processor with its instruction set, and the date.
 """
-_INDEX = f"""# Kept tables of measurements
+_INDEX = f"""# Stored tables of measurements
 
 {_MADE} Each table is a JSON file with one row per measurement, and the same as Markdown; `gq.bench_results()` returns
 all rows as one data frame. [Results](results.md) shows a selection.
@@ -87,7 +87,7 @@ def _block(lines: Sequence[Line]) -> str:
     for each in lines:
         shown = each.shown
         if shown is None:
-            rows.append([each.text, "not kept", *[""] * len(interval), "", "", "", each.source])
+            rows.append([each.text, "not stored", *[""] * len(interval), "", "", "", each.source])
             continue
         half = ["" if shown.half is None else _number(shown.half)] if with_interval else []
         reached = {True: "yes", False: "**missed**", None: ""}[each.reached]
@@ -121,7 +121,7 @@ def _dots(group: Group, blocks: Sequence[Sequence[Line]]) -> list[Dot]:
 
 
 def index(tables: Tables) -> str:
-    """Return the list of kept tables, and of measurements without one."""
+    """Return the list of stored tables, and of measurements without one."""
     from benchmarks.registry import BENCHES
 
     rows = [["table", "date", "machine", "rows", "goals reached", "goals missed", "commands"]]
@@ -135,7 +135,7 @@ def index(tables: Tables) -> str:
         ])  # fmt: skip
     kept = {word for table in tables.values() for word in _measured(table["command"])}
     without = ", ".join(f"`gnnqlab bench {name}`" for name in sorted(set(BENCHES) - kept))
-    tail = f"Measurements without a kept table: {without}. `--keep NAME` keeps one." if without else ""
+    tail = f"Measurements without a stored table: {without}. `--keep NAME` stores one." if without else ""
     return "\n".join([_INDEX, _table(rows), "", tail, ""])
 
 
@@ -170,7 +170,7 @@ def _table(lines: Sequence[Sequence[str]]) -> str:
 
 
 def all_tables(tables: Tables) -> str:
-    """Return every row of every kept table, for the terminal."""
+    """Return every row of every stored table, for the terminal."""
     return "\n".join(_table_text(name, table) for name, table in tables.items())
 
 

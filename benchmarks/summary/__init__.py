@@ -1,1 +1,1 @@
-"""The page of results: chosen rows of the kept tables, and a chart for each group of them."""
+"""The page of results: chosen rows of the stored tables, and a chart for each group of them."""

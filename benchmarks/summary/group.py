@@ -49,9 +49,9 @@ SYSTEMS = {
     "sylvie": "SYLVIE",
     "cdfgnn": "CDFGNN",
 }
-"""Systems of the kept table ``systems`` and their names."""
+"""Systems of the stored table ``systems`` and their names."""
 _BLOCKS = {"cagnet": "CAGNET", "sancus, variation": "SANCUS", "sancus-q": "SANCUS, 8 bits", "cdfgnn": "CDFGNN"}
-"""The same of the kept table ``broadcasts``."""
+"""The same of the stored table ``broadcasts``."""
 TWO_WORKERS = (
     "Three-layer GCN, two workers, 150 epochs, five seeds, "
     "on a link so slow that Vanilla spends 75 % of an epoch on communication."

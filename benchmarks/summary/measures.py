@@ -1,4 +1,4 @@
-"""Rows of kept tables as lines of the page: what a line shows of its row, its goal, and where the number comes from."""
+"""Rows of stored tables as lines of the page: the shown number of each row, its goal, and its source."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Shown:
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """One line of the page: a row of a kept table, found by regular expressions that match whole columns."""
+    """One line of the page: a row of a stored table, found by regular expressions that match whole columns."""
 
     text: str
     """Name of the line; ``{count}`` is replaced by the number of rows from which the worst is taken."""
     part: str
-    """Name of the kept table."""
+    """Name of the stored table."""
     show: Show
     unit: str = ""
     case: str = ".*"
@@ -55,7 +55,7 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A measure with its number; without one if its table is not kept."""
+    """A measure with its number; without one if its table is not stored."""
 
     measure: Measure
     text: str
@@ -70,7 +70,7 @@ def line(measure: Measure, tables: Mapping[str, Mapping[str, Any]]) -> Line:
     """Look up the row of a measure.
 
     Raises:
-        ValueError: if its table is kept and has no such row, or several.
+        ValueError: if its table is stored and has no such row, or several.
     """
     table = tables.get(measure.part)
     if table is None:
@@ -82,8 +82,8 @@ def line(measure: Measure, tables: Mapping[str, Mapping[str, Any]]) -> Line:
     ]  # fmt: skip
     if not rows or (len(rows) > 1 and not measure.worst):
         raise ValueError(
-            f"{measure.text!r} must be one row of the kept table {measure.part!r}, got {len(rows)}; correct its case, "
-            "contestant, metric or rival in benchmarks/summary"
+            f"{measure.text!r} must be one row of the stored table {measure.part!r}, got {len(rows)}; correct its "
+            "case, contestant, metric or rival in benchmarks/summary"
         )
     row = min(rows, key=lambda row: row["ratio"]) if measure.worst else rows[0]
     shown = measure.show(row, table["rows"], measure.unit)
@@ -139,7 +139,7 @@ def _limit(row: Row) -> str:
     if row["goal"] is None:
         return ""
     measured, rival, found = row["value"], row["rival_value"], row["ratio"]
-    if row["rival"] in _LIMITS:
+    if row["rival"] in _LIMITS and row["unit"] != "share":  # a promised share is a lower limit
         return f"≤ {_short(rival / row['goal'])}"
     if rival and math.isclose(measured / rival, found, rel_tol=0.01):
         return f"≥ {_short(row['goal'] * rival)}"

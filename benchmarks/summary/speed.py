@@ -30,7 +30,7 @@ SPEED = Group(
             text="Relative to Vanilla; bit-width assignment, waiting and start are included. "
             f"{TWO_WORKERS} {FOUR_WORKERS} On `cora` the weight gradients are as large as the messages, so fewer "
             "bits save little time. More graphs, GraphSAGE and systems with all services of the library are in the "
-            "[kept table](../gnnqlab/results/systems.md).",
+            "[stored table](../gnnqlab/results/systems.md).",
             measures=systems(ratio, "× as fast"),
         ),
         Block(

@@ -1,4 +1,4 @@
-"""Kept tables: what is written is what is read, as JSON and for reading."""
+"""Stored tables: what is written is what is read, as JSON and for reading."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_all_tables_name_missed_goals_and_the_machine(tmp_path):
 def test_a_page_without_tables_names_the_commands(tmp_path):
     found = files({}, tmp_path / "results.md")
     assert set(found) == {tmp_path / "results.md", tmp_path / "results_index.md"}  # nothing to draw
-    assert "| not kept |  |  |  | `gnnqlab bench faults --keep faults` |" in page({})
+    assert "| not stored |  |  |  | `gnnqlab bench faults --keep faults` |" in page({})
     assert "`gnnqlab bench faults`" in found[tmp_path / "results_index.md"]
 
 

@@ -49,7 +49,7 @@ def test_line_without_a_table_names_the_command() -> None:
 
 def test_line_needs_one_row_unless_it_takes_the_worst() -> None:
     two = tables(ROW, {**ROW, "case": "pcg", "ratio": 1.25})
-    with pytest.raises(ValueError, match="'any' must be one row of the kept table 'epoch', got 2; correct its case"):
+    with pytest.raises(ValueError, match="'any' must be one row of the stored table 'epoch', got 2; correct its case"):
         line(Measure(text="any", part="epoch", show=ratio), two)
     with pytest.raises(ValueError, match="got 0"):
         line(Measure(text="any", part="epoch", case="citeseer", show=ratio), two)
@@ -63,6 +63,7 @@ def test_goal_is_in_the_unit_of_the_value() -> None:
     share = row("a", "fewer", 40.0, "%", "paper", 31.0, 0.4, 0.25)
     limit = row("a", "buffers", 2.0, "buffers", "at most", 2.0, 1.0, 1.0)
     assert [value(each, (), "").goal for each in (lower, higher, share, limit)] == ["≤ 2", "≥ 4.5", "≥ 25", "≤ 2"]
+    assert value(row("a", "right rank", 1.0, "share", "promised", 1.0, 1.0, 1.0), (), "of all").goal == "≥ 1"
     score = row("a", "score", 89.6, "%", "vanilla", 90.0, 1.25, 1.0, points=-0.4, half_interval=0.2)
     assert points(score, (), "") == Shown(value=-0.4, unit="points", half=0.2, goal="≥ \N{MINUS SIGN}0.5")
     part = row("a", "score", 80.0, "%", "DGL", 90.0, 8 / 9, 0.9)
