@@ -36,8 +36,8 @@ _HEAD = f"""# Results
 """
 _INDEX = f"""# Stored tables of measurements
 
-{_MADE} Each table is a JSON file with one row per measurement, and the same as Markdown; `gq.bench_results()` returns
-all rows as one data frame. [Results](results.md) shows a selection.
+{_MADE} Each table is a JSON file with one row per measurement, and the same as Markdown; `gq.results.bench_results()`
+returns all rows as one data frame. [Results](results.md) shows a selection.
 """
 
 

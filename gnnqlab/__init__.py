@@ -11,6 +11,9 @@ Names are imported on demand, so that ``import gnnqlab`` is fast.
 from __future__ import annotations
 
 import importlib
+import operator
+import sys
+import warnings
 from typing import Any
 
 from gnnqlab.attached import attach
@@ -19,7 +22,11 @@ from gnnqlab.by_name import near
 __version__ = "0.9.0"
 
 attach({
+    "graph.to_dgl": "gnnqlab.graph.convert.frameworks:to_dgl",
+    "parts.draw": "gnnqlab.lab.figures.graph_map:draw",
+    "run.critical_path": "gnnqlab.lab.training.critical_path:critical_path",
     "run.export": "gnnqlab.lab.training.report:export",
+    "run.export_trace": "gnnqlab.lab.training.trace:export_trace",
     "run.live": "gnnqlab.lab.training.live:LiveView",
     "run.resume": "gnnqlab.launch.continuation:resume",
     "runs.browse": "gnnqlab.lab.listing.browser:RunBrowser",
@@ -31,104 +38,97 @@ attach({
 })  # fmt: skip
 
 _HOMES = {
-    "AdaptiveCache": "gnnqlab.message",
-    "AssignerPlayer": "gnnqlab.course.players.assigner_player",
-    "BFloat16": "gnnqlab.message",
-    "BFloat16Rows": "gnnqlab.compute",
-    "BoundarySampling": "gnnqlab.message",
-    "Broadcast": "gnnqlab.exchange",
-    "Contiguous": "gnnqlab.partition",
-    "DNE": "gnnqlab.partition",
-    "Difference": "gnnqlab.message",
-    "EBV": "gnnqlab.partition",
-    "EpochPlayer": "gnnqlab.course.players.epoch_player",
-    "ExactActivations": "gnnqlab.compute",
-    "ExactAt": "gnnqlab.bits",
-    "FP8": "gnnqlab.message",
-    "Feedback": "gnnqlab.message",
-    "Fixed": "gnnqlab.bits",
-    "Float32": "gnnqlab.message",
     "Graph": "gnnqlab.graph",
-    "Growing": "gnnqlab.bits",
-    "HDRF": "gnnqlab.partition",
-    "HEP": "gnnqlab.partition",
     "HaloPlan": "gnnqlab.exchange",
-    "Int8Products": "gnnqlab.compute",
-    "LeastVariance": "gnnqlab.message",
-    "Linear": "gnnqlab.message",
-    "METIS": "gnnqlab.partition",
-    "MODELS": "gnnqlab.nn.models",
-    "MXFP8": "gnnqlab.message",
-    "MessagePlayer": "gnnqlab.course.players.message_player",
     "Observer": "gnnqlab.observe",
-    "Overlapped": "gnnqlab.exchange",
-    "PartitionExplorer": "gnnqlab.course.players.partition_explorer",
-    "Random": "gnnqlab.partition",
-    "RandomEdges": "gnnqlab.partition",
-    "Replicas": "gnnqlab.exchange",
-    "Rotated": "gnnqlab.message",
     "Run": "gnnqlab.launch",
-    "SYSTEMS": "gnnqlab.systems",
-    "Sequential": "gnnqlab.exchange",
-    "Spikes": "gnnqlab.message",
-    "StaleBlocks": "gnnqlab.message",
-    "Stochastic": "gnnqlab.message",
     "Study": "gnnqlab.study",
-    "Synchronous": "gnnqlab.exchange",
     "System": "gnnqlab.systems",
     "Tuner": "gnnqlab.lab.tuner.tuner",
-    "Unchanged": "gnnqlab.message",
-    "UniformRandom": "gnnqlab.bits",
     "autotune": "gnnqlab.tune.autotune",
-    "bench_results": "gnnqlab.results",
-    "charts": "gnnqlab.lab.figures.charts",
-    "cleanup": "gnnqlab.launch",
     "compare": "gnnqlab.lab.training",
     "configure": "gnnqlab.train.config.configure",
-    "critical_path": "gnnqlab.lab.training.critical_path",
-    "draw": "gnnqlab.lab.figures.graph_map",
     "errata": "gnnqlab.course.errata",
-    "exact_at": "gnnqlab.systems",
     "exchange_rows": "gnnqlab.exchange",
-    "export": "gnnqlab.lab.training.report",
-    "export_trace": "gnnqlab.lab.training.trace",
     "from_dgl": "gnnqlab.graph",
     "from_networkx": "gnnqlab.graph",
     "from_pyg": "gnnqlab.graph",
     "from_scipy": "gnnqlab.graph",
     "from_tables": "gnnqlab.graph",
-    "launch": "gnnqlab.launch",
     "load": "gnnqlab.graph",
-    "on_machines": "gnnqlab.launch.on_machines",
-    "partition": "gnnqlab.partition",
-    "preset": "gnnqlab.train.config.presets",
-    "preset_system": "gnnqlab.train.config.presets",
     "probe": "gnnqlab.tune.probe",
-    "register_model": "gnnqlab.nn.models",
-    "register_system": "gnnqlab.systems",
     "resume": "gnnqlab.launch",
-    "resume_on_machines": "gnnqlab.launch.on_machines",
     "runs": "gnnqlab.launch",
     "simulate": "gnnqlab.simulation.simulate",
-    "systems": "gnnqlab.systems",
     "tango": "gnnqlab.nn.dgl",
+}
+"""Public class or function -> the module that defines it."""
+_MODULES = {
+    "bits": "gnnqlab.bits",
+    "caches": "gnnqlab.message.caches",
+    "charts": "gnnqlab.lab.figures.charts",
+    "codecs": "gnnqlab.message.codecs",
+    "compute": "gnnqlab.compute",
+    "course": "gnnqlab.course",
+    "exchanges": "gnnqlab.exchange.exchanges",
+    "launch": "gnnqlab.launch",
+    "models": "gnnqlab.nn.models",
+    "partition": "gnnqlab.partition",
+    "partitioners": "gnnqlab.partition.partitioners",
+    "presets": "gnnqlab.train.config.presets",
+    "results": "gnnqlab.results",
+    "samplers": "gnnqlab.message.samplers",
+    "schedules": "gnnqlab.exchange.schedules",
+    "systems": "gnnqlab.systems",
     "testing": "gnnqlab.testing",
     "theory": "gnnqlab.theory",
-    "to_dgl": "gnnqlab.graph",
 }
-"""Public name -> the module that defines it. The only list of public names; ``__init__.pyi`` has their types."""
+"""Public module -> its full name. Eight are the axes with their parts; ``launch`` and ``partition`` are callable, too.
 
-__all__ = list(_HOMES)
+The two tables are the only list of public names; ``__init__.pyi`` has their types.
+"""
+_FORMER = {
+    "codecs": ("BFloat16", "FP8", "Float32", "LeastVariance", "Linear", "MXFP8", "Rotated", "Spikes", "Stochastic"),
+    "caches": ("AdaptiveCache", "Difference", "Feedback", "StaleBlocks", "Unchanged"),
+    "samplers": ("BoundarySampling",),
+    "bits": ("ExactAt", "Fixed", "Growing", "UniformRandom"),
+    "compute": ("BFloat16Rows", "ExactActivations", "Int8Products"),
+    "schedules": ("Overlapped", "Sequential", "Synchronous"),
+    "exchanges": ("Broadcast", "Replicas"),
+    "partitioners": ("Contiguous", "DNE", "EBV", "HDRF", "HEP", "METIS", "Random", "RandomEdges"),
+    "course": ("AssignerPlayer", "EpochPlayer", "MessagePlayer", "PartitionExplorer"),
+    "models": ("MODELS", "register_model"),
+    "systems": ("SYSTEMS", "exact_at", "register_system"),
+    "presets": ("preset", "preset_system"),
+    "results": ("bench_results",),
+    "launch": ("cleanup", "on_machines", "resume_on_machines"),
+    "Run": ("critical_path", "export", "export_trace"),
+    "Graph": ("to_dgl",),
+    "partition.Parts": ("draw",),
+}
+"""Where a public name is now -> names that were at the top until version 0.9."""
+
+__all__ = sorted(_HOMES | _MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{near(name, __all__)}")
-    home = importlib.import_module(_HOMES[name])
-    # A sub-package with a function of its own name (partition, launch) is a callable module; charts are a module too.
-    value = home if home.__name__ == f"{__name__}.{name}" or name == "charts" else getattr(home, name)
+    if name in _MODULES:
+        value: Any = importlib.import_module(_MODULES[name])
+    elif name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    else:
+        return _former(name)
     globals()[name] = value
     return value
+
+
+def _former(name: str) -> Any:
+    """Return a public name that has moved, with a warning; it is not stored, so that each use warns."""
+    for home, names in _FORMER.items():
+        if name in names:
+            warnings.warn(f"gnnqlab.{name} is gnnqlab.{home}.{name} now", DeprecationWarning, stacklevel=3)
+            return operator.attrgetter(f"{home}.{name}")(sys.modules[__name__])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{near(name, __all__)}")
 
 
 def __dir__() -> list[str]:

@@ -173,7 +173,7 @@ ITEMS = {
         "AdaQP Table 8",
         "train/test_config.py::test_presets_are_those_of_table_8",
         (),
-        "a table of settings has nothing to show; gq.preset and gq.preset_system know it",
+        "a table of settings has nothing to show; gq.presets.preset and gq.presets.preset_system know it",
     ),
     "SY-E1..4": Item(
         "message.codecs.codec:Stochastic nn.message_passing:GraphPass.aggregate",

@@ -5,14 +5,18 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import operator
 import pydoc
+import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import gnnqlab as gq
 from gnnqlab.launch.start import launch
 from gnnqlab.partition.parts import partition
+from gnnqlab.systems.parts import BASES, PARTS
 
 pytestmark = pytest.mark.core
 
@@ -22,25 +26,59 @@ SOURCE = Path(gq.__file__)
 def typed_names() -> dict[str, str]:
     """Public names that type checkers see, and the module from which ``__init__.pyi`` imports each."""
     stub = ast.parse(SOURCE.with_suffix(".pyi").read_text())
-    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
-    # Only an import `as` the same name is an export of a stub.
-    return {str(alias.asname): str(node.module) for node in imports for alias in node.names if alias.asname}
+    found = {}
+    for node in stub.body:
+        if isinstance(node, ast.ImportFrom):  # only an import `as` the same name is an export of a stub
+            module = str(node.module)
+            found |= {
+                name.asname: f"{module}.{name.name}" if name.asname in gq._MODULES else module
+                for name in node.names
+                if name.asname and not name.asname.startswith("_")
+            }
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id in gq._MODULES:
+            found[node.target.id] = f"gnnqlab.{node.target.id}"  # callable modules
+    return found
 
 
 def defining_module(name: str) -> str:
-    """Return the module that defines a public name: of a room with a verb the verb's, of another its package."""
     value = getattr(gq, name)
-    if inspect.ismodule(value):
-        return str(vars(value)["_verb"][0]) if callable(value) else value.__name__.rpartition(".")[0]
-    written = inspect.isclass(value) or inspect.isfunction(value)
-    return str(value.__module__) if written else gq._HOMES[name]
+    return str(value.__name__ if inspect.ismodule(value) else value.__module__)
 
 
 def test_every_name_is_offered_typed_and_there() -> None:
     assert typed_names() == {name: defining_module(name) for name in gq.__all__}
-    assert gq.__all__ == list(gq._HOMES) == sorted(gq._HOMES)
+    assert gq.__all__ == sorted({**gq._HOMES, **gq._MODULES})
     assert set(dir(gq)) == {*gq.__all__, "__version__", "__doc__", "__name__"}
+    assert len(gq.__all__) < 45, "parts belong to their axis, exports to Run"
     assert SOURCE.with_name("py.typed").exists()
+
+
+@pytest.mark.parametrize(
+    ("namespace", "axis"),
+    [
+        (gq.partitioners, "partition"),
+        (gq.exchanges, "exchange"),
+        (gq.samplers, "sampler"),
+        (gq.caches, "cache"),
+        (gq.codecs, "codec"),
+        (gq.bits, "bits"),
+        (gq.schedules, "schedule"),
+        (gq.compute, "compute"),
+    ],
+)
+def test_completion_shows_every_part_of_an_axis(namespace: ModuleType, axis: str) -> None:
+    parts = {kind.__name__ for kind in PARTS[axis].values()}
+    assert parts | {BASES[axis].__name__} <= set(dir(namespace))
+    assert all(inspect.isclass(getattr(namespace, name)) for name in dir(namespace)), "and no module or helper"
+
+
+@pytest.mark.parametrize("former", [name for names in gq._FORMER.values() for name in names])
+def test_a_name_that_was_at_the_top_works_with_a_warning(former: str) -> None:
+    (home,) = [home for home, names in gq._FORMER.items() if former in names]
+    with pytest.warns(DeprecationWarning, match=re.escape(f"gnnqlab.{former} is gnnqlab.{home}.{former} now")) as seen:
+        value = getattr(gq, former)
+    assert value is operator.attrgetter(f"{home}.{former}")(gq) and seen[0].filename == __file__
+    assert former not in dir(gq)
 
 
 @pytest.mark.parametrize(("room", "verb"), [(gq.launch, launch), (gq.partition, partition)])

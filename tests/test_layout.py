@@ -25,7 +25,7 @@ ROOMS = (
 )  # fmt: skip
 # Doors open rooms by name; the others call what a user, a launcher or the front door names.
 IMPORT_BY_NAME = (
-    "__init__.py", "attached.py", "by_name.py", "callable_module.py", "cli/bench.py", "lab/__init__.py",
+    "__init__.py", "attached.py", "by_name.py", "callable_module.py", "cli/bench.py", "course/__init__.py", "lab/__init__.py",
     "launch/__init__.py", "launch/agent.py", "theory/__init__.py",
 )  # fmt: skip
 # Libraries that take long to import, or that a small installation has not got.

@@ -35,7 +35,7 @@ from tests.graphs import random_graph
 from tests.observers import Bytes, Events, Failing
 
 SHAPE = {"layers": 2, "hidden": 8, "dropout": 0.0}
-RANDOM = gq.Random(seed=1)
+RANDOM = gq.partitioners.Random(seed=1)
 
 
 def events_of(system: gq.System, kind: type, *, workers: int = 2, epochs: int = 2, partition=RANDOM) -> list:

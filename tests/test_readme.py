@@ -84,7 +84,7 @@ def span(values: Iterable[float]) -> str:
 
 
 def test_readme_has_todays_table_of_systems() -> None:
-    frame = gq.bench_results()
+    frame = gq.results.bench_results()
     rows = frame[frame["part"] == "systems"].set_index(["case", "contestant"])
     vanilla = rows.xs("vanilla", level="contestant")
     lines = []

@@ -63,7 +63,7 @@ class Panel(NamedTuple):
 def panels() -> tuple[Panel, ...]:
     """Train the epochs that the picture shows, in this process."""
     parts = gq.partition(ten_nodes(), Halves(), workers=2)
-    overlapped = replace(gq.systems.fixed_bits(bits=2), schedule=gq.Overlapped())
+    overlapped = replace(gq.systems.fixed_bits(bits=2), schedule=gq.schedules.Overlapped())
 
     def walk(way: str, system: System) -> EpochWalk:
         return EpochWalk(parts, way, train_one_epoch(parts, system, layers=LAYERS, hidden=HIDDEN))

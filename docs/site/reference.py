@@ -33,6 +33,8 @@ _TITLES = {
     "results": "Kept measurements",
     "simulation": "Simulation",
 }
+_BESIDE = {"launch": ("on_machines", "resume_on_machines", "cleanup")}
+"""Callable module -> its other functions that users call."""
 _CLASS = ":members:\n:inherited-members:"
 
 
@@ -61,9 +63,10 @@ def without_checks() -> None:
 
     Nothing is checked in this process any more: for the one that writes the site, and no other.
     """
-    for kind in vars(front_door()["gq"]).values():
-        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-            _plain(kind)
+    for module in front_door().values():
+        for kind in (getattr(module, name) for name in getattr(module, "__all__", vars(module))):
+            if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+                _plain(kind)
 
 
 def _plain(kind: type) -> None:
@@ -88,6 +91,9 @@ def reference_of(target: str) -> str | None:
     for place, part in enumerate(parts):
         if part in gnnqlab.__all__ and (part[0].isupper() or place == len(parts) - 1):
             return ".".join(["gq", *parts[place:]])
+        for name in gnnqlab._MODULES if part[:1].isupper() else ():
+            if part in getattr(gnnqlab, name).__all__:
+                return ".".join(["gq", name, *parts[place:]])
     return None
 
 
@@ -95,7 +101,7 @@ def rooms() -> dict[str, list[str]]:
     """Return the public names by the room they come from."""
     found: dict[str, list[str]] = {room: [] for room in _TITLES}
     for name in sorted(gnnqlab.__all__, key=str.lower):
-        found.setdefault(gnnqlab._HOMES[name].split(".")[1], []).append(name)
+        found.setdefault((gnnqlab._HOMES | gnnqlab._MODULES)[name].split(".")[1], []).append(name)
     return {room: names for room, names in found.items() if names}
 
 
@@ -120,6 +126,9 @@ def _page(room: str, names: list[str], modules: dict[str, types.ModuleType]) -> 
                     text.append(_module(path, module))
         else:
             text.append(_directive(f"gq.{name}", getattr(modules["gq"], name)))
+        if name in _BESIDE:
+            module = importlib.import_module(f"gnnqlab.{name}")
+            text += [_function(f"gq.{name}.{each}", getattr(module, each)) for each in _BESIDE[name]]
     return "\n".join(text)
 
 

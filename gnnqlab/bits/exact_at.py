@@ -83,8 +83,8 @@ class ExactAt(Bits):
             raise ValueError("at must name at least one point, got none; write for instance at=('backward 1',)")
         if missing(self.of, Bits):
             raise ValueError(
-                f"of must be one policy for bits, got {self.of!r}; give each of a pair its own, as gq.exact_at(system, "
-                "'backward 1') does"
+                f"of must be one policy for bits, got {self.of!r}; give each of a pair its own, as "
+                "gq.systems.exact_at(system, 'backward 1') does"
             )
         complete(self.of, Bits)
 

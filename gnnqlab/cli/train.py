@@ -13,7 +13,7 @@ from gnnqlab.cli.options import Options
 from gnnqlab.settings import Setting, settings_in
 
 if TYPE_CHECKING:
-    from gnnqlab.launch.on_machines import MachineLines
+    from gnnqlab.launch.machines import MachineLines
     from gnnqlab.run.run import Run
 
 __all__ = ["Train", "follow"]
@@ -48,7 +48,7 @@ class Train(Options):
             return self._resumed(self.resume)
         config = self.configure(self.system, **self.recipe_settings(self.system))
         if self.print_command:
-            from gnnqlab.launch.on_machines import machine_lines
+            from gnnqlab.launch.machines import machine_lines
             from gnnqlab.run.folder import default_root
 
             return self._show(machine_lines(config, **self._machines(), root=str(self.out or default_root())))
@@ -58,7 +58,7 @@ class Train(Options):
         from gnnqlab.cli.options import look_here
         from gnnqlab.cli.sections import own_options
         from gnnqlab.launch.continuation import resume
-        from gnnqlab.launch.on_machines import resume_on_machines
+        from gnnqlab.launch.machines import resume_on_machines
         from gnnqlab.run import folder as files
 
         free = {"resume", "epochs", "out", "json"}

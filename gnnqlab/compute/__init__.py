@@ -7,3 +7,7 @@ from gnnqlab.compute.int8 import Int8Products
 from gnnqlab.compute.products import Compute, Products
 
 __all__ = ["BFloat16Rows", "Compute", "ExactActivations", "Float32Products", "Int8Products", "Products"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,7 +1,7 @@
 """Charts of CUDA kernels and of training on GPUs.
 
-All but `draw_compiled` take the rows of ``gq.bench_results()``, stored by ``make gpu``. Without measurements they
-return a notice with the command to run.
+All but `draw_compiled` take the rows of ``gq.results.bench_results()``, stored by ``make gpu``. Without measurements
+they return a notice with the command to run.
 """
 
 from __future__ import annotations

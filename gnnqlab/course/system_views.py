@@ -74,7 +74,7 @@ def verdict(results: DataFrame, *, services: bool = True) -> DataFrame:
     """Return the speed-up in total time over Vanilla, one row per system, one column per graph and model.
 
     Args:
-        results: result of :func:`gnnqlab.bench_results`; only rows of ``gnnqlab bench systems`` are used.
+        results: result of :func:`gnnqlab.results.bench_results`; only rows of ``gnnqlab bench systems`` are used.
         services: compare systems and Vanilla with every service of this library (``+``); else as published.
 
     Returns:

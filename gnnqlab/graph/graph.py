@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnnqlab.attached import attached
 from gnnqlab.graph.arguments import as_features, as_labels, as_mask
 from gnnqlab.graph.arrays import GraphArrays
 from gnnqlab.graph.checks import check_graph
@@ -289,6 +290,14 @@ class Graph(GraphArrays):
             ValueError: if the folder is not a saved graph, or is damaged.
         """
         return load_graph(cls, Path(path), mmap=mmap)
+
+    def to_dgl(self) -> Any:
+        """Convert the graph to a ``dgl.DGLGraph``, see :func:`gnnqlab.graph.convert.frameworks.to_dgl`.
+
+        Raises:
+            RuntimeError: if DGL is not installed.
+        """
+        return attached("graph.to_dgl")(self)
 
     def describe(self) -> dict[str, Any]:
         """Return the main properties as numbers and strings that can be stored as JSON.

@@ -15,7 +15,9 @@ _HOMES = {
     "WorkerError": "gnnqlab.run.failure_report",
     "cleanup": "gnnqlab.launch.leftovers",
     "launch": "gnnqlab.launch.local",
+    "on_machines": "gnnqlab.launch.machines",
     "resume": "gnnqlab.launch.continuation",
+    "resume_on_machines": "gnnqlab.launch.machines",
     "runs": "gnnqlab.run.run",
     "slurm_script": "gnnqlab.launch.cluster",
     "torchrun_command": "gnnqlab.launch.cluster",
@@ -30,7 +32,19 @@ _MOVED = {
 }
 """Former module of this package -> module of :mod:`gnnqlab.run`."""
 
-__all__ = ["Run", "Stray", "WorkerError", "cleanup", "launch", "resume", "runs", "slurm_script", "torchrun_command"]
+__all__ = [
+    "Run",
+    "Stray",
+    "WorkerError",
+    "cleanup",
+    "launch",
+    "on_machines",
+    "resume",
+    "resume_on_machines",
+    "runs",
+    "slurm_script",
+    "torchrun_command",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -39,7 +39,7 @@ def resume(
     if others := other_machines(old.folder):
         warnings.warn(
             f"run {old.id} trained on {1 + len(others)} machines and resumes on this machine only, with all its "
-            f"{config.workers} workers; use gq.resume_on_machines for several machines",
+            f"{config.workers} workers; use gq.launch.resume_on_machines for several machines",
             stacklevel=2,
         )
 

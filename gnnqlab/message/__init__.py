@@ -12,7 +12,7 @@ from gnnqlab.message.codecs.least_variance import LeastVariance
 from gnnqlab.message.codecs.linear import Linear
 from gnnqlab.message.codecs.rotated import Rotated
 from gnnqlab.message.codecs.spikes import Spikes
-from gnnqlab.message.sampler import AllRows, BoundarySampling, Sampler
+from gnnqlab.message.samplers import AllRows, BoundarySampling, Sampler
 from gnnqlab.message.transport.transport import TRANSPORTS
 
 __all__ = [

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gnnqlab.atomic import locked, replacing, sweep
+from gnnqlab.attached import attached
 from gnnqlab.axis_part import complete
 from gnnqlab.graph.sources import load
 from gnnqlab.partition.block_shard import BlockShard
@@ -85,6 +86,16 @@ class Parts:
             return measure(self.cut, self.graph, per_host=self.per_host)
         return measure_quality(self.shards, per_host=self.per_host)
 
+    def draw(self, show: str = "owner", **options: Any) -> Any:
+        """Draw the partition, one cell per node; return a figure and its numbers.
+
+        Args:
+            show: ``owner``, ``halo``, ``bits`` or ``error``.
+            **options: ``worker``, ``pair``, ``bits``, ``errors``, ``around`` and ``dark``, see
+                `gnnqlab.lab.figures.graph_map.draw`.
+        """
+        return attached("parts.draw")(self, show, **options)
+
     def __repr__(self) -> str:
         return f"Parts({self.graph.name}, workers={self.workers}, per_host={self.per_host})"
 
@@ -111,7 +122,7 @@ def partition(
 
     Example:
         >>> import gnnqlab as gq
-        >>> parts = gq.partition(gq.load("sbm:40,2,4"), gq.Random(), workers=2)
+        >>> parts = gq.partition(gq.load("sbm:40,2,4"), gq.partitioners.Random(), workers=2)
         >>> [shard.num_owned for shard in parts.shards]
         [20, 20]
     """

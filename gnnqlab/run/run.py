@@ -189,6 +189,31 @@ class Run(TrainedRun):
         written: Path = attached("run.export")(self, path)
         return written
 
+    def export_trace(self, path: Path | str | None = None, *, epoch: int | None = None) -> Path:
+        """Write recorded epochs as Chrome trace events for ui.perfetto.dev; return the path.
+
+        Args:
+            path: the file to write, ``.json``; by default ``trace.json`` in the run's folder.
+            epoch: the only epoch to write; by default all that ``timeline_every`` recorded.
+
+        Raises:
+            ValueError: if nothing, or not that epoch, was recorded, or the file has another extension.
+        """
+        written: Path = attached("run.export_trace")(self, path, epoch=epoch)
+        return written
+
+    def critical_path(self, other: "Run | None" = None, *, epoch: int | None = None) -> Any:
+        """Return the critical path of a recorded epoch: a `gnnqlab.lab.training.critical_path.CriticalPath`.
+
+        Args:
+            other: a run with the same workers as baseline; the result then compares both.
+            epoch: an epoch that was recorded; by default the one with the median length.
+
+        Raises:
+            ValueError: if nothing, or not that epoch, was recorded, or two runs have different workers.
+        """
+        return attached("run.critical_path")(self, other, epoch=epoch)
+
     def open_report(self) -> Path:
         """Show ``report.html`` in a browser; return its path."""
         report = self.folder / "report.html"

@@ -163,7 +163,7 @@ class TrainedRun(RunData, ABC):
             ValueError: if the run has not been partitioned yet, or its graph is not found or has changed.
 
         Example:
-            ``gq.draw(run.parts(), pair=(0, 1))``
+            ``run.parts().draw(pair=(0, 1))``
         """
         from gnnqlab.run.own_parts import parts_of
 

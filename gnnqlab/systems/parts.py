@@ -38,7 +38,7 @@ from gnnqlab.message.codecs.linear import Linear
 from gnnqlab.message.codecs.rotated import Rotated
 from gnnqlab.message.codecs.spikes import Spikes
 from gnnqlab.message.direction import ByDirection
-from gnnqlab.message.sampler import AllRows, BoundarySampling, Sampler
+from gnnqlab.message.samplers import AllRows, BoundarySampling, Sampler
 from gnnqlab.partition.contiguous import Contiguous
 from gnnqlab.partition.cut import Partitioner
 from gnnqlab.partition.dne import DNE

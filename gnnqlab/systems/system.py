@@ -18,7 +18,7 @@ from gnnqlab.exchange.schedules.schedule import Schedule, Synchronous
 from gnnqlab.message.caches.cache import Cache, NoCache
 from gnnqlab.message.codecs.codec import Codec, Float32
 from gnnqlab.message.direction import ByDirection, of_direction
-from gnnqlab.message.sampler import AllRows, Sampler
+from gnnqlab.message.samplers import AllRows, Sampler
 from gnnqlab.partition.cut import Partitioner, on_hosts
 from gnnqlab.partition.edge_cut import METIS
 from gnnqlab.systems.parts import BY_DIRECTION, PARTS, check_part, part_from_json, part_to_json

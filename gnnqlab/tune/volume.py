@@ -16,7 +16,7 @@ from gnnqlab.bits.row import EXACT
 from gnnqlab.message.caches.cache import Cache
 from gnnqlab.message.codecs.codec import Float32
 from gnnqlab.message.direction import of_direction
-from gnnqlab.message.sampler import Sampler
+from gnnqlab.message.samplers import Sampler
 from gnnqlab.systems.system import System
 from gnnqlab.tune.offline_assigner import OfflineAssigner, as_asked
 from gnnqlab.tune.traced import TracedMessage

@@ -16,7 +16,7 @@ from gnnqlab.nn.models.registry import ModelSettings
 
 def test_rows_are_the_same_ones_in_the_last_epochs():
     graph, shape = load("sbm:60,3,6"), ModelSettings(layers=2, hidden=8)
-    recipe = replace(gq.systems.vanilla(), partition=gq.Random())
+    recipe = replace(gq.systems.vanilla(), partition=gq.partitioners.Random())
     found = late_rows(graph, shape, 6, last=4, most=20, system=recipe)
     again = late_rows(graph, shape, 6, last=2, most=20, system=recipe)
     for place, rows in found.items():

@@ -33,7 +33,7 @@ def test_runs_take_turns_and_the_least_of_each_counts(monkeypatch: pytest.Monkey
     seconds = {("vanilla", 0): [2.0, 1.0, 3.0], ("sar", 0): [4.0, 5.0, 6.0], ("sar", 1): [1.5, 1.4, 1.2]}
 
     def run(system: Any, *_: Any, memory_every: int) -> float:
-        assert memory_every == 0 and system.partition == gq.Random()
+        assert memory_every == 0 and system.partition == gq.partitioners.Random()
         asked.append((system.name, system.schedule.depth))
         return seconds[asked[-1]][asked.count(asked[-1]) - 1]
 

@@ -38,7 +38,7 @@ def test_rows_of_all_tables_in_one_frame(tmp_path):
 
 
 def test_nothing_kept_is_an_empty_frame(tmp_path):
-    frame = gq.bench_results(tmp_path)
+    frame = gq.results.bench_results(tmp_path)
     assert frame.empty and list(frame.columns) == ["part", "date", "device", "command"]
     assert "No rows" in markdown({"part": "p", "date": "d", "device": "x", "command": "c", "rows": []})
 

@@ -95,7 +95,7 @@ def rows(direction, layer):
 
 @each("epoch", [0, 6, 7, 20])
 def test_a_round_is_new_whenever_widths_are(epoch):
-    policy = ExactAt(of=gq.Growing(among=(1, 2, 4), period=5), at=("forward 1", "backward 3"), since=7)
+    policy = ExactAt(of=gq.bits.Growing(among=(1, 2, 4), period=5), at=("forward 1", "backward 3"), since=7)
     places = [("forward", 0), ("forward", 1), ("forward", 3), ("backward", 1), ("backward", 3)]
     plain = (1, 2, 4)[min(epoch // 5, 2)]
     exact = 32 if epoch >= 7 else plain
@@ -127,7 +127,7 @@ def test_what_the_policy_inside_needs_is_needed():
     assert policy.weighs_rows and policy.of_halo_rows and policy.times_links and policy.start == inside.start
     assert policy.needs_every_row == inside.needs_every_row and policy.choices == (2, 4, 8, 32)
     with pytest.raises(ValueError, match="needs every boundary row"):
-        replace(gq.systems.adaqp(), bits=policy, sampler=gq.BoundarySampling(p=0.5))
+        replace(gq.systems.adaqp(), bits=policy, sampler=gq.samplers.BoundarySampling(p=0.5))
 
 
 def test_widths_are_foreseen_from_its_epoch_on():

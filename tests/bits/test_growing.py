@@ -31,7 +31,7 @@ def test_the_plan_is_followed_and_its_last_width_stays():
 def test_a_plan_of_float32_alone_is_vanilla():
     graph = random_graph()
     owner, shape = Random(seed=1).assign(graph, 2), ModelSettings(layers=2, hidden=8)
-    axes = {"codec": gq.Stochastic(), "bits": Growing(among=(32,))}
+    axes = {"codec": gq.codecs.Stochastic(), "bits": Growing(among=(32,))}
     results = (run_ranks(on_rank, 2, graph, owner, shape, TrainSettings(), one) for one in (axes, {}))
     for grown, plain in zip(*results, strict=True):
         assert torch.equal(grown["gradients"], plain["gradients"])
@@ -40,7 +40,7 @@ def test_a_plan_of_float32_alone_is_vanilla():
 def test_bytes_follow_the_plan():
     graph = random_graph()
     owner, shape = Random(seed=1).assign(graph, 2), ModelSettings(layers=2, hidden=8)
-    axes = {"codec": gq.Stochastic(), "bits": Growing(among=(8, 16), period=2)}
+    axes = {"codec": gq.codecs.Stochastic(), "bits": Growing(among=(8, 16), period=2)}
     for result in run_ranks(on_rank, 2, graph, owner, shape, TrainSettings(), axes):
         first, second, third, fourth = result["sent"]
         assert first == second > 0 and third == fourth == 2 * first
@@ -62,4 +62,4 @@ def test_mistakes_are_refused(settings, text):
 
 def test_float32_messages_cannot_follow_it():
     with pytest.raises(ValueError, match="Float32 writes"):
-        replace(gq.systems.varco(), codec=gq.Float32())
+        replace(gq.systems.varco(), codec=gq.codecs.Float32())

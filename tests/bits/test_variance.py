@@ -73,7 +73,7 @@ def test_rotated_rows_err_by_their_norm_whatever_they_are(columns):
 @each("bits", [1, 2, 4, 8, 16])
 def test_codes_between_ends_err_by_a_sixth_of_a_step_squared(bits):
     rows = torch.rand(400, 50, generator=torch.Generator().manual_seed(bits))  # fractions are uniform
-    for codec in (gq.Stochastic(), Rotated()) if bits >= 8 else (gq.Stochastic(),):
+    for codec in (gq.codecs.Stochastic(), Rotated()) if bits >= 8 else (gq.codecs.Stochastic(),):
         predicted = float(codec.row_variance(50).of(noted(codec, rows, bits), bits).sum())
         assert predicted == pytest.approx(measured(codec, rows, bits), rel=0.06), codec
 
@@ -81,7 +81,7 @@ def test_codes_between_ends_err_by_a_sixth_of_a_step_squared(bits):
 def test_constant_rows_and_exact_ones_have_no_variance():
     rows = torch.full((3, LONG), 2.5)
     rows[1] = torch.linspace(0, 1, LONG)
-    for codec in (gq.Stochastic(), Rotated()):
+    for codec in (gq.codecs.Stochastic(), Rotated()):
         for seen_at in (2, 8, 16, 32):
             variance, spreads = codec.row_variance(LONG), noted(codec, rows, seen_at)
             assert (variance.of(spreads, 2) > 0).tolist() == [False, True, False], (codec, seen_at)
@@ -91,7 +91,7 @@ def test_constant_rows_and_exact_ones_have_no_variance():
 def test_the_variance_of_traced_messages_is_the_measured_one():
     """Rows of a training, seen at 8 bits as before the first assignment, sent in mixed widths."""
     graph, shape = load("sbm:120,3,6"), ModelSettings(layers=2, hidden=LONG)
-    recipe = replace(gq.systems.vanilla(), partition=gq.Random())
+    recipe = replace(gq.systems.vanilla(), partition=gq.partitioners.Random())
     found = trained_rows(graph, shape, trained_weights(graph, shape, 2), system=recipe)
     codec, checked = Rotated(), 0
     for (direction, layer), rows in found.items():
@@ -129,7 +129,7 @@ def test_spikes_get_the_bits_that_the_codec_needs_for_them():
     place, cost = (0, "forward"), LinkCost.uniform(2, bytes_per_s=1e6)
     settings = Assigned(among=(2, 4), start=4, group_size=200, lam=0.5)
     chosen, found = {}, {}
-    for name, codec in (("min-max", gq.Stochastic()), ("rotated", Rotated())):
+    for name, codec in (("min-max", gq.codecs.Stochastic()), ("rotated", Rotated())):
         desk = desk_of(rows, codec)
         chosen[name] = desk.assigned(settings, cost, index=0, transport="ring")
         found[name] = measured(Rotated(), rows, chosen[name][place][0])
@@ -142,7 +142,7 @@ def test_spikes_get_the_bits_that_the_codec_needs_for_them():
     for name in found:
         assert desk.variance(chosen[name], 0)[place] == pytest.approx(found[name], rel=0.04)
     assert (
-        desk.writing(gq.Stochastic())
+        desk.writing(gq.codecs.Stochastic())
         .assigned(settings, cost, index=0, transport="ring")[place][0]
         .equal(chosen["min-max"][place][0])
     ), "what was sorted for one codec is not taken for another"
@@ -156,10 +156,12 @@ def test_a_trace_tells_of_rows_what_the_codec_that_chooses_notes_of_them():
     widths = {(0, "forward"): [torch.tensor([1, 2, 4, 8], dtype=torch.uint8).repeat(len(rows) // 4)]}
     expected = float(variance.of(spreads, widths[0, "forward"][0]).sum())
     assert desk.variance(widths, 0)[0, "forward"] == pytest.approx(expected)
-    between, rotated = (desk.writing(other).variance(widths, 0)[0, "forward"] for other in (gq.Stochastic(), Rotated()))
+    between, rotated = (
+        desk.writing(other).variance(widths, 0)[0, "forward"] for other in (gq.codecs.Stochastic(), Rotated())
+    )
     assert expected < 0.8 * min(between, rotated)
     with pytest.raises(ValueError, match=r"a trace has .* got a codec that needs rest"):
-        desk.writing(gq.Spikes()).variance(widths, 0)
+        desk.writing(gq.codecs.Spikes()).variance(widths, 0)
 
 
 def test_a_problem_of_rows_alike_has_their_variance_at_every_width():
@@ -175,7 +177,7 @@ def test_a_problem_of_rows_alike_has_their_variance_at_every_width():
 
 
 def test_a_codec_without_a_variance_is_refused_for_assigned_widths():
-    for codec, name in ((gq.Linear(), "Linear"), ((gq.Stochastic(), gq.Linear()), "Linear")):
+    for codec, name in ((gq.codecs.Linear(), "Linear"), ((gq.codecs.Stochastic(), gq.codecs.Linear()), "Linear")):
         with pytest.raises(ValueError, match=rf"Assigned weighs rows .* got {name}, which has no row_variance; choose"):
             replace(gq.systems.adaqp(), codec=codec)
 

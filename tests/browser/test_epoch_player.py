@@ -12,7 +12,7 @@ from tests.browser.lab_page import LabPage
 
 CELL = """import gnnqlab as gq
 from gnnqlab import course
-gq.EpochPlayer(gq.partition(course.ten_nodes(), course.Halves(), workers=2))"""
+gq.course.EpochPlayer(gq.partition(course.ten_nodes(), course.Halves(), workers=2))"""
 TITLE = "(document.querySelector('.js-plotly-plot')?.layout.title?.text || '')"
 WORDS = "(document.querySelector('.widget-html [role=status]')?.textContent || '')"
 

@@ -16,10 +16,10 @@ FIGURE = "application/vnd.plotly.v1+json"
 CELLS = [
     'import gnnqlab as gq\nfrom gnnqlab import course\ngraph = gq.load("sbm:300,4,8")\n'
     "parts = gq.partition(graph, workers=2)\n"
-    "gq.MessagePlayer(parts, hidden=8, epochs=3)",
-    'gq.PartitionExplorer(graph, partitioner="random", parts=3, most_parts=8)',
-    "gq.EpochPlayer(gq.partition(course.ten_nodes(), course.Halves(), workers=2), epochs=1)",
-    "gq.AssignerPlayer(parts, hidden=8, epochs=3)",
+    "gq.course.MessagePlayer(parts, hidden=8, epochs=3)",
+    'gq.course.PartitionExplorer(graph, partitioner="random", parts=3, most_parts=8)',
+    "gq.course.EpochPlayer(gq.partition(course.ten_nodes(), course.Halves(), workers=2), epochs=1)",
+    "gq.course.AssignerPlayer(parts, hidden=8, epochs=3)",
     'run = gq.launch("sbm:300,4,8", workers=2, hidden=8, epochs=30, out="left", wait=True)\nrun.live()',
     'gq.runs("left")',
     'tuner = gq.Tuner("sbm:300,4,8", workers=2, measure=False)\ntuner',

@@ -12,8 +12,8 @@ from tests.browser.lab_page import GIVEN_UP, LabPage
 
 CELLS = [
     'import gnnqlab as gq\ngraph = gq.load("sbm:300,4,8")\nparts = gq.partition(graph, workers=2)\n'
-    "gq.MessagePlayer(parts, hidden=8, epochs=3)",
-    'gq.PartitionExplorer(graph, partitioner="random", parts=3, most_parts=8)',
+    "gq.course.MessagePlayer(parts, hidden=8, epochs=3)",
+    'gq.course.PartitionExplorer(graph, partitioner="random", parts=3, most_parts=8)',
 ]
 IMPATIENT = """const usual = AbortSignal.timeout.bind(AbortSignal);
 AbortSignal.timeout = (ms) => usual(ms === 2000 ? 0 : ms);"""

@@ -14,7 +14,7 @@ from tests.browser.lab_page import LabPage
 
 CELL = """import gnnqlab as gq
 run = gq.launch("digits", system="adaqp", model="gcn", workers=2, epochs=4, wait=True)
-gq.EpochPlayer(run)"""
+gq.course.EpochPlayer(run)"""
 TITLE = "(document.querySelector('.js-plotly-plot')?.layout.title?.text || '')"
 CURSOR = "document.querySelector('.js-plotly-plot').data.at(-1).x[0]"
 STEP = "Number(document.getElementById('step').value)"
@@ -42,7 +42,7 @@ def lab(open_notebook: Any) -> Iterator[LabPage]:
 def walk_and_page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunWalk, Any]]:
     place = tmp_path_factory.mktemp("run-page")
     settings = {"workers": 2, "epochs": 4, "model": "gcn"}
-    player = gq.EpochPlayer(gq.launch("digits", system="adaqp", out=place, wait=True, **settings))
+    player = gq.course.EpochPlayer(gq.launch("digits", system="adaqp", out=place, wait=True, **settings))
     page = browser.new_page(viewport={"width": 900, "height": 1000})
     page.on("request", lambda request: None if request.url.startswith(("file:", "data:", "blob:")) else pytest.fail())
     page.goto(player.export(place / "run.html").as_uri())

@@ -59,7 +59,7 @@ def test_a_listing_survives_its_neighbours(tmp_path: Path, capsys: pytest.Captur
     assert "without workers, model, system.name" in rows["4-odd"]["cause"]
     cli.main(["runs", "--out", str(tmp_path)])
     assert str(tmp_path / "2-empty" / "config.json") in capsys.readouterr().out
-    assert gq.cleanup(tmp_path) == []
+    assert gq.launch.cleanup(tmp_path) == []
 
 
 def test_reading_a_run_imports_nothing_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

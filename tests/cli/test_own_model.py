@@ -31,7 +31,7 @@ class TimesSettings(ModelSettings):
     factor: int = 2
     """How much wider."""
 
-@gq.register_model(norms=("none",), settings=TimesSettings)
+@gq.models.register_model(norms=("none",), settings=TimesSettings)
 def times_wider(settings, in_features, num_classes, seed):
     """GCN of other widths."""
     return plain(settings, in_features, num_classes, seed, settings.factor)
@@ -42,7 +42,7 @@ def at_the_end(settings, in_features, num_classes, seed):
     """Registered once it is there."""
     return plain(settings, in_features, num_classes, seed)
 
-gq.register_model(norms=("none",))(at_the_end)
+gq.models.register_model(norms=("none",))(at_the_end)
 
 def plain(settings, in_features, num_classes, seed, factor=1):
     """GCN."""
@@ -76,7 +76,7 @@ def test_its_module_is_found_and_its_settings_are_options(own: str, made_by: Mad
 def test_it_is_understood_wherever_a_model_is_named(own: str) -> None:
     sys.path.insert(0, os.getcwd())
     assert ModelSettings(name=f"{own}:times_wider", factor=3).name == "times-wider"
-    bounds = gq.theory.cache_error(gq.load("sbm:40,3,6"), gq.AdaptiveCache(), f"{own}:plain", epochs=2)
+    bounds = gq.theory.cache_error(gq.load("sbm:40,3,6"), gq.caches.AdaptiveCache(), f"{own}:plain", epochs=2)
     assert len(bounds.frame) > 0
 
 
@@ -93,10 +93,10 @@ def test_the_line_that_repeats_a_run_says_where_it_is(own: str, made_by: MadeBy)
 def test_there_is_no_line_for_what_only_this_process_knows(own: str) -> None:
     sys.path.insert(0, os.getcwd())
     module = __import__(own)
-    gq.register_model(norms=("none",))(module.plain)  # by hand: elsewhere its default would be another norm
+    gq.models.register_model(norms=("none",))(module.plain)  # by hand: elsewhere its default would be another norm
     assert word_for("plain") is None and command_of(gq.configure("digits", model="plain")) is None
 
-    @gq.register_model
+    @gq.models.register_model
     def of_a_cell(settings: Any, in_features: int, num_classes: int, seed: int) -> Any:
         raise AssertionError("not built")
 
@@ -107,11 +107,11 @@ def test_what_was_only_named_may_still_be_registered(own: str) -> None:
     sys.path.insert(0, os.getcwd())
     assert gq.configure("digits", model=f"{own}:plain").model.norm == "layer"
     module = sys.modules[own]
-    gq.register_model(norms=("none",), settings=module.TimesSettings)(module.plain)
+    gq.models.register_model(norms=("none",), settings=module.TimesSettings)(module.plain)
     config = gq.configure("digits", model="plain", factor=3)
     assert (config.model.norm, config.model.factor) == ("none", 3) and word_for("plain") is None
     with pytest.raises(ValueError, match="'plain' is registered already"):
-        gq.register_model(module.plain)
+        gq.models.register_model(module.plain)
 
 
 @pytest.mark.parametrize(

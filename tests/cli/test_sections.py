@@ -22,7 +22,7 @@ from gnnqlab.train.config.run_config import RunConfig
 
 def coarse_start(*, coarse: Annotated[int, Range(1, 16), Option("coarse-bits"), "How coarse."] = 2) -> System:
     """Coarse messages."""
-    return replace(gq.systems.vanilla(), codec=gq.Stochastic(), bits=gq.Fixed(bits=coarse))
+    return replace(gq.systems.vanilla(), codec=gq.codecs.Stochastic(), bits=gq.bits.Fixed(bits=coarse))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,18 +43,18 @@ def wide(settings: WideSettings, in_features: int, num_classes: int, seed: int) 
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    gq.register_system(coarse_start)
+    gq.systems.register_system(coarse_start)
     with monkeypatch.context() as defining:  # as a decorator does, before its module has the function
         builder = wide
         defining.delattr(f"{__name__}.wide")
-        gq.register_model(settings=WideSettings)(builder)
+        gq.models.register_model(settings=WideSettings)(builder)
     yield
     del SYSTEMS["coarse-start"], MODELS["wide"], registry._KINDS["wide"]
 
 
 def test_python_json_and_the_command_line_know_it(made_by):
     config = gq.configure("digits", system="coarse-start", coarse=4, model="wide", widening=3, biased=False, hidden=8)
-    assert config.system.bits == gq.Fixed(bits=4) and (config.model.widening, config.model.biased) == (3, False)
+    assert config.system.bits == gq.bits.Fixed(bits=4) and (config.model.widening, config.model.biased) == (3, False)
     value = json.loads(json.dumps(config.to_json()))
     assert value["recipe"] == {"name": "coarse-start", "coarse": 4} and value["model"]["widening"] == 3
     assert RunConfig.from_json(value) == config
@@ -103,7 +103,7 @@ def test_a_setting_of_both_model_and_system_is_refused():
     def both(settings, in_features, num_classes, seed):
         raise AssertionError("not built")
 
-    gq.register_model(settings=Both)(both)
+    gq.models.register_model(settings=Both)(both)
     try:
         with pytest.raises(ValueError, match=r"must belong to either the model or the system, got \['bits'\] of both"):
             gq.configure("digits", model="both", system="fixed-bits", bits=4)

@@ -36,7 +36,7 @@ def _choices() -> pd.DataFrame:
 
 def test_choices_are_those_that_the_codec_makes_and_says_in_its_messages() -> None:
     graph, shape = gq.load("sbm:120,3,8"), ModelSettings(layers=2, hidden=48, dropout=0.0)
-    recipe = replace(gq.systems.vanilla(), partition=gq.Random())
+    recipe = replace(gq.systems.vanilla(), partition=gq.partitioners.Random())
     found = codes_chosen(graph, model=shape, epochs=(0, 3), system=recipe)
     rows = trained_rows(graph, shape, trained_weights(graph, shape, 3), most=200, system=recipe)
     codec, kinds = LeastVariance(), set()
@@ -89,7 +89,7 @@ def test_shares_are_drawn_by_width_over_epochs() -> None:
     assert shares(_choices()).loc[(7, "backward", 1)].tolist() == [1.0, 1.0, 0.0]
 
 
-CODECS: dict[str, Codec] = {"min-max": gq.Stochastic(), "rotated": gq.Rotated()}
+CODECS: dict[str, Codec] = {"min-max": gq.codecs.Stochastic(), "rotated": gq.codecs.Rotated()}
 
 
 def _frame() -> pd.DataFrame:
@@ -109,7 +109,7 @@ def _frame() -> pd.DataFrame:
 
 def test_each_message_has_noise_of_its_own_and_the_mean_is_the_row() -> None:
     row = torch.linspace(-1, 2, 64)
-    arrived = sent_often(row, gq.Stochastic(), 2, draws=400)
+    arrived = sent_often(row, gq.codecs.Stochastic(), 2, draws=400)
     assert arrived.shape == (400, 64) and not torch.equal(arrived[0], arrived[1])
     step = 3 / 3
     assert (arrived.mean(0) - row).abs().max() < 5 * step / 2 / 400**0.5
@@ -157,11 +157,11 @@ def test_the_cheapest_fits_the_bytes_of_what_it_is_held_against() -> None:
 
 
 GRAPH, SHAPE = gq.load("sbm:80,3,6"), ModelSettings(layers=2, hidden=16, dropout=0.0)
-RECIPE = replace(gq.systems.vanilla(), partition=gq.Random())
+RECIPE = replace(gq.systems.vanilla(), partition=gq.partitioners.Random())
 
 
 def test_lines_are_the_errors_of_that_epochs_rows() -> None:
-    codecs: dict[str, Codec] = {"min-max": gq.Stochastic(), "eight": gq.MXFP8()}
+    codecs: dict[str, Codec] = {"min-max": gq.codecs.Stochastic(), "eight": gq.codecs.MXFP8()}
     found = codecs_over_epochs(GRAPH, codecs, model=SHAPE, epochs=(0, 3), bits=(1, 8), system=RECIPE, rows=50)
     assert set(found[found["codec"] == "eight"]["bits"]) == {8}  # a width that it has not got has no line
     sent = trained_rows(GRAPH, SHAPE, trained_weights(GRAPH, SHAPE, 3), most=50, system=RECIPE)
@@ -176,4 +176,4 @@ def test_lines_are_the_errors_of_that_epochs_rows() -> None:
 
 def test_epochs_rise() -> None:
     with pytest.raises(ValueError, match=r"epochs must rise from 0 on, got \[5, 0\]"):
-        codecs_over_epochs(GRAPH, {"min-max": gq.Stochastic()}, model=SHAPE, epochs=(5, 0))
+        codecs_over_epochs(GRAPH, {"min-max": gq.codecs.Stochastic()}, model=SHAPE, epochs=(5, 0))

@@ -13,7 +13,7 @@ from gnnqlab.theory.variance import exact_variance, step_widths
 
 
 def _alpha(graph: gq.Graph, source: int, target: int) -> float:
-    whole = gq.partition(graph, gq.Random(), workers=1).shards[0]
+    whole = gq.partition(graph, gq.partitioners.Random(), workers=1).shards[0]
     place = {int(node): row for row, node in enumerate(whole.owned)}
     first, last = whole.indptr[place[target]], whole.indptr[place[target] + 1]
     at = first + (whole.indices[first:last] == place[source]).nonzero()[0, 0]
@@ -72,7 +72,7 @@ def test_smoothed_rows() -> None:
 
 
 def test_some_of_the_rows() -> None:
-    sampler = gq.BoundarySampling(p=0.25)
+    sampler = gq.samplers.BoundarySampling(p=0.25)
     p = 1 / sampler.rescale
     assert EXERCISES["23.variance"].right == pytest.approx((1 - p) / p * (0.5 + 0.1))
     assert EXERCISES["23.silence"].right == pytest.approx((1 - 0.1) ** 5)
@@ -101,11 +101,11 @@ def test_codes_for_rows() -> None:
     from gnnqlab.message.codecs.lloyd_max import relative_error
 
     row = torch.tensor([0.0, 1.0] + [0.5] * 62)
-    arrived = sent_often(row, gq.Stochastic(), 1, draws=3)
+    arrived = sent_often(row, gq.codecs.Stochastic(), 1, draws=3)
     errors = (arrived - row).square().sum(1) / row.square().sum()
     assert errors.tolist() == pytest.approx([EXERCISES["25.middle"].right] * 3)
     assert EXERCISES["25.normal"].right == pytest.approx(relative_error(1, 1 << 20), rel=1e-3)
-    assert EXERCISES["25.bytes"].right == gq.Spikes().layout(2, 1, 256).num_bytes
+    assert EXERCISES["25.bytes"].right == gq.codecs.Spikes().layout(2, 1, 256).num_bytes
 
 
 def test_a_code_of_ones_own() -> None:

@@ -36,12 +36,12 @@ class _CheapLast:
 
 
 def test_one_width_is_not_better_than_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    assert not grade_policy(gq.Fixed(bits=2), graph=GRAPH)
+    assert not grade_policy(gq.bits.Fixed(bits=2), graph=GRAPH)
     assert "1.00 times less noise; the goal is 1.2 times less" in capsys.readouterr().out
 
 
 def test_more_noise_is_said_as_such(capsys: pytest.CaptureFixture[str]) -> None:
-    assert not grade_policy(gq.Fixed(bits=1), graph=GRAPH)
+    assert not grade_policy(gq.bits.Fixed(bits=1), graph=GRAPH)
     said = capsys.readouterr().out
     assert float(said.split("), ")[1].split(" times as much noise")[0]) > 1
 
@@ -49,20 +49,20 @@ def test_more_noise_is_said_as_such(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_is_missing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert not grade_policy(None) and not grade_codec(None, 2)
     assert capsys.readouterr().out.count("in place of None and run the cell again.") == 2
-    assert not grade_policy(gq.Fixed) and not grade_codec(gq.Spikes, 2)  # type: ignore[arg-type]
+    assert not grade_policy(gq.bits.Fixed) and not grade_codec(gq.codecs.Spikes, 2)  # type: ignore[arg-type]
     said = capsys.readouterr().out
     assert "a policy is a value, Fixed(), got the class Fixed." in said and "Spikes()" in said
 
 
 def test_a_row_may_not_be_longer_than_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert gq.Stochastic().layout(2, 1, 64).num_bytes == 24
-    assert not grade_codec(gq.Stochastic(), 2, most=23)
+    assert gq.codecs.Stochastic().layout(2, 1, 64).num_bytes == 24
+    assert not grade_codec(gq.codecs.Stochastic(), 2, most=23)
     assert "a row of 64 elements takes 24 bytes, and 23 are allowed" in capsys.readouterr().out
-    assert grade_codec(gq.Stochastic(), 2, most=24)
+    assert grade_codec(gq.codecs.Stochastic(), 2, most=24)
 
 
 def test_less_noise_in_more_bytes_is_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    assert not grade_policy(gq.Fixed(bits=8), graph=GRAPH)
+    assert not grade_policy(gq.bits.Fixed(bits=8), graph=GRAPH)
     assert "more than the" in capsys.readouterr().out
 
 
@@ -72,13 +72,17 @@ def test_less_noise_in_no_more_bytes_is_right(capsys: pytest.CaptureFixture[str]
     assert said.startswith("Right: ") and float(said.split()[-4]) > 1.2
 
 
-@pytest.mark.parametrize(("codec", "bits"), [(gq.Stochastic(), 1), (gq.Rotated(), 2), (gq.Spikes(), 2)])
+@pytest.mark.parametrize(
+    ("codec", "bits"), [(gq.codecs.Stochastic(), 1), (gq.codecs.Rotated(), 2), (gq.codecs.Spikes(), 2)]
+)
 def test_codes_that_are_right_on_average_pass(codec: Codec, bits: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert grade_codec(codec, bits)
     assert f"in {codec.layout(bits, 6, 128).num_bytes // 6:g}, " in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("codec", "bits", "kind"), [(gq.MXFP8(), 8, "normal"), (gq.Rotated(rotations=1), 1, "spiky")])
+@pytest.mark.parametrize(
+    ("codec", "bits", "kind"), [(gq.codecs.MXFP8(), 8, "normal"), (gq.codecs.Rotated(rotations=1), 1, "spiky")]
+)
 def test_a_bias_is_found(codec: Codec, bits: int, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert not grade_codec(codec, bits)
     assert f"rows that are {kind} have a bias of" in capsys.readouterr().out
@@ -86,7 +90,7 @@ def test_a_bias_is_found(codec: Codec, bits: int, kind: str, capsys: pytest.Capt
 
 def test_zeros_must_stay_zeros(capsys: pytest.CaptureFixture[str]) -> None:
     @dataclass(frozen=True)
-    class OneMore(gq.Stochastic):
+    class OneMore(gq.codecs.Stochastic):
         def decode(self, segment, layout, out, rows, **rest):  # type: ignore[no-untyped-def]
             super().decode(segment, layout, out, rows, **rest)
             out += 1

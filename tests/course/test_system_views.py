@@ -34,7 +34,7 @@ def test_cells_say_what_the_table_says() -> None:
 
 
 def test_the_kept_table_has_every_case() -> None:
-    table = verdict(gq.bench_results())
+    table = verdict(gq.results.bench_results())
     assert table.shape[1] >= 5 and table.notna().all().all() and (table.loc["vanilla"] == 1.0).all()
 
 

@@ -14,7 +14,7 @@ def test_the_rows_that_travel_are_those_of_the_drawing(small) -> None:
 
 def test_metis_cuts_about_as_few_edges_as_the_halves() -> None:
     # On so small a graph METIS finds the two groups at most calls, not at all of them.
-    quality = gq.partition(course.ten_nodes(), gq.METIS(), workers=2).quality
+    quality = gq.partition(course.ten_nodes(), gq.partitioners.METIS(), workers=2).quality
     assert quality.edge_cut <= 10, "five edges, both ways"
 
 
@@ -31,7 +31,7 @@ def test_the_drawing_shows_owners_kinds_and_cut_edges(small) -> None:
 
 def test_another_graph_is_not_drawn() -> None:
     with pytest.raises(ValueError, match="only the graph of ten nodes has fixed coordinates"):
-        course.draw(gq.partition(gq.load("sbm:40,2,4"), gq.Random(), workers=2))
+        course.draw(gq.partition(gq.load("sbm:40,2,4"), gq.partitioners.Random(), workers=2))
 
 
 def test_the_answers_of_the_first_notebook_are_right() -> None:

@@ -157,7 +157,7 @@ def test_your_own_graph_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     nx.set_node_attributes(nx_graph, {node: {"age": 30 + row, "club": row % 2} for row, node in enumerate(nx_graph)})
     names: dict[str, Any] = {
         "gq": gq,
-        "dgl_graph": gq.to_dgl(gq.load("sbm:20,2,4")),
+        "dgl_graph": gq.load("sbm:20,2,4").to_dgl(),
         "nx_graph": nx_graph,
         "adjacency": coo_array(([1, 1, 1], ([0, 1, 2], [1, 2, 3])), shape=(4, 4)),
         "src": [0, 1, 2],
@@ -188,7 +188,7 @@ def test_your_own_model(read: Callable[[str], Read], capsys: pytest.CaptureFixtu
     assert (run.config.model.name, run.config.model.epsilon, run.config.model.norm) == ("gin", 0.1, "none")
     # The law, dropout included: three workers with float32 messages are one process.
     settings = TrainSettings(seed=3)
-    cut = gq.Random(seed=1).cut(run.graph, 3)
+    cut = gq.partitioners.Random(seed=1).cut(run.graph, 3)
     workers = ThreadedWorkers(run.graph, cut, gq.systems.vanilla(), run.config.model, settings)
     alone = exact_trainer(run.graph, run.config.model, seed=3)
     loss, gradients = workers.gradients(0)
@@ -231,9 +231,11 @@ def test_observer(read: Callable[[str], Read], capsys: pytest.CaptureFixture[str
 def test_your_own_system(read: Callable[[str], Read]) -> None:
     runs = read("own_system").runs
     assert [run.config.system.name for run in runs] == ["overlapped", "lazy-bits", "vanilla", "lazy-bits"]
-    assert [run.config.system.cache for run in (runs[1], runs[3])] == [gq.Unchanged(tolerance=t) for t in (0.1, 0.05)]
+    assert [run.config.system.cache for run in (runs[1], runs[3])] == [
+        gq.caches.Unchanged(tolerance=t) for t in (0.1, 0.05)
+    ]
     with pytest.raises(ValueError, match="needs every boundary row in every epoch"):
-        replace(gq.systems.adaqp(), sampler=gq.BoundarySampling(p=0.5))
+        replace(gq.systems.adaqp(), sampler=gq.samplers.BoundarySampling(p=0.5))
 
 
 def test_several_machines(read: Callable[[str], Read], capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,11 +73,12 @@ def test_every_public_name_and_erratum_has_its_place() -> None:
     pages = reference.pages()
     named = set(re.findall(r"^\.\. (?:py:)?\w+:: gq\.(\w+)$|^## `gq\.(\w+)`$", "\n".join(pages.values()), re.M))
     assert {a or b for a, b in named} == set(gq.__all__)
-    assert "Range" in str(gq.Spikes.__annotations__["count"]), (
+    assert "Range" in str(gq.codecs.Spikes.__annotations__["count"]), (
         "listing names must leave the checks of settings as they are"
     )
     assert set(re.findall(r"^### (\S+)$", errata_page(measure=False), re.M)) == {entry.id for entry in ERRATA}
     assert reference.reference_of("gnnqlab.graph.graph.Graph") == "gq.Graph"
+    assert reference.reference_of("gnnqlab.message.codecs.spikes.Spikes") == "gq.codecs.Spikes"
     assert reference.reference_of("gnnqlab.launch") == "gq.launch" and reference.reference_of("torch.Tensor") is None
 
 

@@ -81,7 +81,7 @@ def test_workers_equal_one_process(workers, directed, features, self_loops):
 REPLICATED = {
     "cagnet, c = 2": cagnet(replication=2),
     "overlapped": replace(cagnet(replication=2), schedule=Overlapped()),
-    "skipped": replace(cagnet(replication=2), cache=gq.StaleBlocks(epsilon=0.0)),
+    "skipped": replace(cagnet(replication=2), cache=gq.caches.StaleBlocks(epsilon=0.0)),
 }
 OF_SUMS = sorted(set(MODELS) - {"gat"})
 
@@ -179,7 +179,7 @@ STALE = {
     # an element of the second block, of standard deviation 1, moves by 0.1 an epoch against a bound of 0.25
     "variation": (sancus(epsilon=0.25), [[0] * 7, [0, 0, 0, 3, 3, 3, 6]]),
     "absolute": (
-        replace(sancus(), cache=gq.StaleBlocks(epsilon=0.25 * 90**0.5, measure="absolute")),
+        replace(sancus(), cache=gq.caches.StaleBlocks(epsilon=0.25 * 90**0.5, measure="absolute")),
         [[0, 0, 0, 3, 3, 3, 6]] * 2,
     ),
 }
@@ -221,8 +221,8 @@ def test_all_hold_the_decoded_block_and_the_owner_too():
 
 def test_a_block_is_written_once_and_lands_in_two_buffers_that_take_turns(monkeypatch):
     written = []
-    plain = gq.Float32.encode
-    monkeypatch.setattr(gq.Float32, "encode", lambda *given: written.append(given[1].shape[1]) or plain(*given))
+    plain = gq.codecs.Float32.encode
+    monkeypatch.setattr(gq.codecs.Float32, "encode", lambda *given: written.append(given[1].shape[1]) or plain(*given))
     exchanges = [trainer.exchange for trainer in trained(cagnet(), epochs=1).trainers]
     assert len(written) == 3 * (3 + 3)  # blocks times layers, forward and backward
     for exchange in exchanges:
@@ -234,10 +234,10 @@ def test_a_block_is_written_once_and_lands_in_two_buffers_that_take_turns(monkey
 
 REFUSED = [
     ({"schedule": Pipelined()}, r"exchange Broadcast cannot work .*StaleBlocks\(\) for stale blocks"),
-    ({"sampler": gq.BoundarySampling(p=0.5)}, r"exchange Broadcast cannot work .*choose sampler AllRows"),
+    ({"sampler": gq.samplers.BoundarySampling(p=0.5)}, r"exchange Broadcast cannot work .*choose sampler AllRows"),
     ({"cache": Unchanged()}, r"got cache Unchanged, which selects rows; choose StaleBlocks"),
-    ({"codec": gq.Stochastic(), "bits": Assigned()}, r"bits Assigned need halo rows, got whole blocks; choose"),
-    ({"partition": gq.Random()}, "the exchange Broadcast takes cuts of blocks, got partition Random"),
+    ({"codec": gq.codecs.Stochastic(), "bits": Assigned()}, r"bits Assigned need halo rows, got whole blocks; choose"),
+    ({"partition": gq.partitioners.Random()}, "the exchange Broadcast takes cuts of blocks, got partition Random"),
 ]
 
 
@@ -249,13 +249,13 @@ def test_impossible_company_is_refused(axes, text):
 
 def test_what_cannot_be_is_refused_with_a_way_out():
     with pytest.raises(ValueError, match=r"cache StaleBlocks cannot work .*choose exchange Broadcast\(\)"):
-        replace(make_system("vanilla"), cache=gq.StaleBlocks())
+        replace(make_system("vanilla"), cache=gq.caches.StaleBlocks())
     with pytest.raises(ValueError, match="multiple of the squared replication, 4, got 6; choose other workers"):
-        gq.Contiguous(replication=2).cut(random_graph(), 6)
+        gq.partitioners.Contiguous(replication=2).cut(random_graph(), 6)
     with pytest.raises(ValueError, match="between 1 and the number of nodes"):
-        gq.Contiguous().cut(random_graph(nodes=5, edges=4), 6)
+        gq.partitioners.Contiguous().cut(random_graph(nodes=5, edges=4), 6)
     with pytest.raises(ValueError, match="rule"):
-        gq.StaleBlocks(rule="sometimes")
+        gq.caches.StaleBlocks(rule="sometimes")
     with pytest.raises(ValueError, match=r"got replication 2, .*Contiguous\(replication=1\) or a model without"):
         trained(cagnet(replication=2), "gat", workers=4)
     graph = random_graph()

@@ -210,8 +210,13 @@ def test_any_codec_and_transport_brings_as_many_bytes_as_were_sent(transport):
     systems = [
         replace(fixed_bits(bits=8), cache=cache),
         replace(fixed_bits(bits=8), cache=replace(cache, differences=True)),
-        replace(vanilla(), codec=Stochastic(parameters="bfloat16"), bits=gq.UniformRandom(period=2), cache=cache),
-        replace(vanilla(), codec=(Stochastic(), gq.Float32()), bits=(gq.Fixed(bits=4), gq.Fixed()), cache=cache),
+        replace(vanilla(), codec=Stochastic(parameters="bfloat16"), bits=gq.bits.UniformRandom(period=2), cache=cache),
+        replace(
+            vanilla(),
+            codec=(Stochastic(), gq.codecs.Float32()),
+            bits=(gq.bits.Fixed(bits=4), gq.bits.Fixed()),
+            cache=cache,
+        ),
     ]
     results = run_ranks(on_rank, WORKERS, graph, owner, SHAPE, systems, transport)
     truth = dense(graph, owner, SHAPE, 0.0)[0]
@@ -236,7 +241,8 @@ def drift_on_rank(rank, workers):
     cache = Unchanged(tolerance=0.0, differences=True)
     channel = Channel(
         selection=SelectedRows(cache.build()), layer=0, direction="forward", plan=plan_between(rank, 50),
-        codec=Stochastic(), bits=gq.Fixed(bits=2), transport=make_transport("direct", rank, workers), seed=1, run=1,
+        codec=Stochastic(), bits=gq.bits.Fixed(bits=2), transport=make_transport("direct", rank, workers),
+        seed=1, run=1,
     )  # fmt: skip
     other = plan_between(1 - rank, 50).send[0].rows
     walks = [torch.randn(100, 16, generator=torch.Generator().manual_seed(worker)) for worker in range(2)]
@@ -280,7 +286,7 @@ def test_impossible_company_is_refused():
         ("cache", 42, r"cache must be a part .* with build, got 42; choose NoCache\(\), Unchanged\(\)"),
         ("compute", None, r"compute must be a part .* got None; choose Float32Products\(\)"),
         ("codec", Stochastic, r"codec must be a part .* a dataclass instance"),
-        ("schedule", gq.Float32(), r"schedule must be a part .* with build"),
+        ("schedule", gq.codecs.Float32(), r"schedule must be a part .* with build"),
     ],
 )
 def test_junk_is_refused(axis, part, text):
@@ -289,10 +295,12 @@ def test_junk_is_refused(axis, part, text):
 
 
 def test_a_pair_is_json_too():
-    system = replace(vanilla(), codec=(Stochastic(), gq.Float32()), bits=(gq.Fixed(bits=2), gq.Fixed()))
+    system = replace(
+        vanilla(), codec=(Stochastic(), gq.codecs.Float32()), bits=(gq.bits.Fixed(bits=2), gq.bits.Fixed())
+    )
     assert System.from_json(system.to_json()) == system
     with pytest.raises(ValueError, match=r"Float32 writes \[32\], got \[2\]"):
-        replace(system, bits=gq.Fixed(bits=2))
+        replace(system, bits=gq.bits.Fixed(bits=2))
 
 
 def test_every_recipe_still_makes_a_system():

@@ -115,11 +115,13 @@ def test_workers_that_meet_equal_one_process(workers, hosts, idle, directed, fea
 
 
 def company():
-    rounded = replace(SYSTEM, codec=gq.Stochastic())
+    rounded = replace(SYSTEM, codec=gq.codecs.Stochastic())
     systems = {
         "float32": SYSTEM,
-        "one bit": replace(rounded, bits=gq.Fixed(bits=1), schedule=Overlapped()),
-        "linear": replace(SYSTEM, codec=gq.Linear(), bits=gq.Fixed(bits=4), cache=gq.AdaptiveCache()),
+        "one bit": replace(rounded, bits=gq.bits.Fixed(bits=1), schedule=Overlapped()),
+        "linear": replace(
+            SYSTEM, codec=gq.codecs.Linear(), bits=gq.bits.Fixed(bits=4), cache=gq.caches.AdaptiveCache()
+        ),
     }
     return {(case, name): (system, name) for case, system in systems.items() for name in ("gcn", "gat")}
 
@@ -161,7 +163,7 @@ def test_bytes_follow_from_distinct_pairs_of_node_and_host(workers, name):
     hosts = held.view(-1, 2, per_host).any(2).sum(1)
     outer, inner = int((hosts - 1).sum()), int((held.sum(1) - hosts).sum())
     model = ModelSettings(name=name, layers=2, hidden=8)
-    for system in (SYSTEM, replace(SYSTEM, codec=gq.Stochastic(), bits=gq.Fixed(bits=4))):
+    for system in (SYSTEM, replace(SYSTEM, codec=gq.codecs.Stochastic(), bits=gq.bits.Fixed(bits=4))):
         threads = ThreadedWorkers(graph, cut, system, model, TrainSettings())
         threads.step(0)
         columns = [c.columns for c in threads.trainers[0].exchange.channels if c.place.round == 0]
@@ -179,8 +181,8 @@ def test_what_was_predicted_is_sent(name):
     cut = EdgesAtRandom().cut(graph, 4)
     traced = trace(graph, shape_, SYSTEM, workers=4, epochs=3)
     probe = replace(written_down(4), config=replace(written_down(4).config, system=SYSTEM, model=shape_), trace=traced)
-    widths = replace(SYSTEM, codec=gq.Stochastic(), bits=gq.UniformRandom(period=1, among=(1, 8)))
-    for system in (SYSTEM, replace(widths, bits=gq.Fixed(bits=4)), widths):
+    widths = replace(SYSTEM, codec=gq.codecs.Stochastic(), bits=gq.bits.UniformRandom(period=1, among=(1, 8)))
+    for system in (SYSTEM, replace(widths, bits=gq.bits.Fixed(bits=4)), widths):
         threads = ThreadedWorkers(graph, cut, system, shape_, TrainSettings())
         threads.step(0)
         channels = [channel for trainer in threads.trainers for channel in trainer.exchange.channels]
@@ -191,8 +193,8 @@ def test_what_was_predicted_is_sent(name):
 
 def test_a_launched_run_is_told_its_hosts_and_writes_both_tiers_down(tmp_path):
     setup = {"layers": 2, "hidden": 8, "workers": 4, "hosts": 2, "wire": "paced"}
-    system = replace(vanilla(), partition=gq.EBV(), exchange=Replicas(meet=True))
-    rounded = replace(system, codec=gq.Stochastic(), bits=gq.Fixed(bits=4))
+    system = replace(vanilla(), partition=gq.partitioners.EBV(), exchange=Replicas(meet=True))
+    rounded = replace(system, codec=gq.codecs.Stochastic(), bits=gq.bits.Fixed(bits=4))
     probe = gq.probe(GRAPH, system=system, launched=False, epochs=3, theorem=False, **setup)
     run = gq.launch(GRAPH, system=rounded, epochs=3, out=tmp_path, wait=True, **setup)
     found, sent = probe.forecast(system=rounded).by_tier(), by_tier(run.traffic)

@@ -84,14 +84,16 @@ def recorded(rank, workers, graph, cut, systems):
 
 
 def company():
-    rounded = replace(SYSTEM, codec=gq.Stochastic())
+    rounded = replace(SYSTEM, codec=gq.codecs.Stochastic())
     systems = {
         "float32": SYSTEM,
-        "one bit": replace(rounded, bits=gq.Fixed(bits=1)),
-        "by node": replace(rounded, codec=gq.Stochastic(noise="node", parameters="bfloat16"), bits=gq.Fixed(bits=4)),
-        "several widths": replace(rounded, bits=gq.UniformRandom(among=(2, 8, 32)), schedule=Overlapped()),
-        "held": replace(rounded, cache=Unchanged(tolerance=0.3, differences=True), bits=gq.Fixed(bits=4)),
-        "bfloat16": replace(rounded, compute=gq.BFloat16Rows(), bits=gq.Fixed(bits=8)),
+        "one bit": replace(rounded, bits=gq.bits.Fixed(bits=1)),
+        "by node": replace(
+            rounded, codec=gq.codecs.Stochastic(noise="node", parameters="bfloat16"), bits=gq.bits.Fixed(bits=4)
+        ),
+        "several widths": replace(rounded, bits=gq.bits.UniformRandom(among=(2, 8, 32)), schedule=Overlapped()),
+        "held": replace(rounded, cache=Unchanged(tolerance=0.3, differences=True), bits=gq.bits.Fixed(bits=4)),
+        "bfloat16": replace(rounded, compute=gq.compute.BFloat16Rows(), bits=gq.bits.Fixed(bits=8)),
     }
     return {(case, name): (system, name) for case, system in systems.items() for name in ("gcn", "gat")}
 
@@ -115,7 +117,7 @@ def noises(rank, workers, graph, cut):
     """What each worker's first layer gathers of the same partial sums, as they come to the masters."""
     shard, came = cut.shard(graph, rank), {}
     exchange = worker_trainer(
-        shard, replace(SYSTEM, codec=gq.Stochastic(), bits=gq.Fixed(bits=1)), shape("gcn"), SETTINGS
+        shard, replace(SYSTEM, codec=gq.codecs.Stochastic(), bits=gq.bits.Fixed(bits=1)), shape("gcn"), SETTINGS
     ).exchange
     ramp = torch.linspace(0, 1, 64)
     for direction in ("forward", "backward"):
@@ -152,12 +154,12 @@ def test_parts_of_one_sum_err_independently():
 
 REFUSED = [
     ({"schedule": Pipelined()}, r"exchange Replicas cannot work .*choose schedule Synchronous\(\) or Overlapped"),
-    ({"sampler": gq.BoundarySampling(p=0.5)}, r"exchange Replicas cannot work .*choose sampler AllRows\(\)"),
+    ({"sampler": gq.samplers.BoundarySampling(p=0.5)}, r"exchange Replicas cannot work .*choose sampler AllRows\(\)"),
     (
-        {"codec": gq.Stochastic(), "bits": Assigned()},
+        {"codec": gq.codecs.Stochastic(), "bits": Assigned()},
         r"bits Assigned need halo rows, got partial sums; choose",
     ),
-    ({"partition": gq.Random()}, "the exchange Replicas takes cuts of edges, got partition Random"),
+    ({"partition": gq.partitioners.Random()}, "the exchange Replicas takes cuts of edges, got partition Random"),
 ]
 
 

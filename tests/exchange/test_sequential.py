@@ -14,7 +14,7 @@ from gnnqlab.exchange import Replicas, Sequential, Synchronous
 from gnnqlab.exchange.halo.attention_in_turn import PIECES
 from gnnqlab.message.caches.cache import Unchanged
 from gnnqlab.message.codecs.codec import Stochastic
-from gnnqlab.message.sampler import BoundarySampling
+from gnnqlab.message.samplers import BoundarySampling
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import EBV, Random, build_shard
 from gnnqlab.partition.parts import cut_graph

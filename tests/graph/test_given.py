@@ -138,9 +138,9 @@ def test_what_is_no_graph_is_refused_with_all_that_is(given: object, shown: str,
 
 def test_partitions_and_configurations_of_foreign_graphs(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path))
-    parts = gq.partition(scipy(), gq.Random(), workers=2)
+    parts = gq.partition(scipy(), gq.partitioners.Random(), workers=2)
     assert (parts.graph.name, parts.workers) == ("scipy", 2)
-    assert gq.partition("sbm:20,2,4", gq.Random(), workers=2).graph.name == "sbm:20,2,4"
+    assert gq.partition("sbm:20,2,4", gq.partitioners.Random(), workers=2).graph.name == "sbm:20,2,4"
     path = gq.configure(FakeDGL()).graph
     assert path.endswith("/dgl") and load(path).content_hash == expected().content_hash
 

@@ -168,7 +168,7 @@ def test_of_files(tmp_path: Any) -> None:
 def test_to_dgl_takes_them_along() -> None:
     pytest.importorskip("dgl", reason="DGL is not installed")
     graph = expected()
-    made = gq.to_dgl(graph)
+    made = graph.to_dgl()
     assert torch.equal(made.edata["weight"], graph.edge_weights)
     assert gq.load(made).content_hash == graph.content_hash
 

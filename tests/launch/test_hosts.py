@@ -82,7 +82,7 @@ def test_a_paced_run_gives_the_results_of_a_loopback_and_says_what_it_is(tmp_pat
 
 def pipelined(root: Path, **settings: object) -> Run:
     """PipeGCN over a link on which its messages take longer than its computation."""
-    system = replace(gq.systems.pipegcn(), partition=gq.Random())
+    system = replace(gq.systems.pipegcn(), partition=gq.partitioners.Random())
     launch = {"system": system, "workers": 2, "epochs": 16, "hidden": 64, "link": "50mbit", "out": root}
     return gq.launch("digits", **launch, **settings, wait=True)  # type: ignore[arg-type]
 

@@ -27,7 +27,7 @@ def test_a_graph_of_dgl_trains_as_the_graph_it_is(bench: Bench) -> None:
     folder = bench.root / "runs"
     one, other = (
         launch(graph, out=folder, wait=True, **settings)  # type: ignore[arg-type]
-        for graph in (gq.to_dgl(whole()), whole())
+        for graph in (whole().to_dgl(), whole())
     )
     assert one.status == other.status == "finished", (one.errors, other.errors)
     losses = [run.records.groupby("epoch")["loss"].first().tolist() for run in (one, other)]

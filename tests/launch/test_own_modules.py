@@ -46,8 +46,9 @@ import gnnqlab as gq
 import own_bits
 sys.path.insert(0, sys.argv[1])
 import own_model
-gq.register_model(norms=("none", "layer"), settings=own_model.DoubledSettings)(own_model.doubled)
-system = replace(gq.systems.fixed_bits(), name="switching", bits=own_bits.Switching(), partition=gq.Random())
+gq.models.register_model(norms=("none", "layer"), settings=own_model.DoubledSettings)(own_model.doubled)
+random = gq.partitioners.Random()
+system = replace(gq.systems.fixed_bits(), name="switching", bits=own_bits.Switching(), partition=random)
 shape = dict(model="doubled", factor=3, layers=2, hidden=4)
 run = gq.launch("sbm:60,3,6", system=system, **shape, workers=2, epochs=2, wait=True)
 parameters = json.loads((run.folder / "facts.json").read_text())["num_parameters"]
@@ -103,7 +104,7 @@ def narrow(settings: object, in_features: int, num_classes: int, seed: int) -> o
 
 
 def test_a_model_is_found_again_by_name() -> None:
-    gq.register_model(norms=("layer",), activations=("elu", "gelu"))(narrow)
+    gq.models.register_model(norms=("layer",), activations=("elu", "gelu"))(narrow)
     try:
         value = json.loads(json.dumps(gq.configure("digits", model="narrow", hidden=8).to_json()))
         assert value["model_home"] == {
@@ -125,7 +126,7 @@ def test_a_model_from_a_notebook_cell_is_refused_before_anything_starts(tmp_path
     def in_a_cell(settings: object, in_features: int, num_classes: int, seed: int) -> object:
         raise AssertionError("not built")
 
-    gq.register_model(in_a_cell)
+    gq.models.register_model(in_a_cell)
     try:
         for module, name, text in (
             ("__main__", "in_a_cell", "in_a_cell is defined in a notebook cell or script"),

@@ -120,4 +120,4 @@ def test_impossible_settings_and_company_are_refused():
         replace(vanilla(), cache=AdaptiveCache(), schedule=Pipelined())
     with pytest.raises(ValueError, match=r"cache AdaptiveCache cannot work .* choose sampler AllRows\(\)"):
         replace(vanilla(), cache=AdaptiveCache(), sampler=BoundarySampling(p=0.5))
-    assert gq.AdaptiveCache is AdaptiveCache
+    assert gq.caches.AdaptiveCache is AdaptiveCache

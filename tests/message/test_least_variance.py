@@ -210,5 +210,5 @@ def test_a_system_takes_it_by_name_in_a_pair_for_assigned_widths_and_for_differe
     assert parts_in("codec=least-variance:noise=node") == {"codec": LeastVariance(noise="node")}
     pair = replace(system, codec=(Stochastic(), LeastVariance()))
     assert gq.System.from_json(pair.to_json()) == pair
-    kept = replace(system, bits=Fixed(bits=1), cache=gq.Difference())
-    assert kept.cache == gq.Difference(), "an error of at most 0.57 of a row fades"
+    kept = replace(system, bits=Fixed(bits=1), cache=gq.caches.Difference())
+    assert kept.cache == gq.caches.Difference(), "an error of at most 0.57 of a row fades"

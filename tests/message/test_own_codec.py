@@ -91,7 +91,7 @@ def test_rows_of_several_widths_have_their_parameters_in_one_message() -> None:
 
 @each("codec", [Half(), PlainHalf()])
 def test_a_system_completes_and_trains_it(codec: Any) -> None:
-    system = replace(gq.systems.vanilla(), codec=codec, bits=gq.Fixed(bits=16))
+    system = replace(gq.systems.vanilla(), codec=codec, bits=gq.bits.Fixed(bits=16))
     assert (system.codec.widths, system.codec.param_bytes(16, 7)) == ((16,), 0)
     assert gq.systems.System.from_json(system.to_json()) == system
     exact, short = (
@@ -139,7 +139,7 @@ class WithoutParameters:
 )
 def test_one_without_a_method_is_refused_when_the_system_is_made(codec: Any, lacks: str) -> None:
     with pytest.raises(ValueError, match=rf"codec must be a part of that axis.*with encode_rows and.*{lacks}; choose"):
-        replace(gq.systems.vanilla(), codec=codec, bits=gq.Fixed(bits=16))
+        replace(gq.systems.vanilla(), codec=codec, bits=gq.bits.Fixed(bits=16))
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def test_no_range_and_no_scale_changes_the_error():
         out, _ = there_and_back(x * scale, 1)
         assert 0.3 < float((out / scale - x).double().square().sum() / x.double().square().sum()) < 0.6
     squared = x.square().sum()
-    assert float((there_and_back(x, 1, gq.Stochastic())[0] - x).square().sum() / squared) > 10
+    assert float((there_and_back(x, 1, gq.codecs.Stochastic())[0] - x).square().sum() / squared) > 10
 
 
 @each("bits", [1, 2])
@@ -269,7 +269,7 @@ def test_mixed_widths_arrive_within_their_error():
 def test_a_training_takes_it_for_both_directions_and_in_a_pair():
     system = gq.systems.fixed_bits(bits=1)
     assert replace(system, codec=Rotated()).codec.widths == (1, 2, 3, 4, 8, 16, 32)
-    pair = replace(system, codec=(gq.Stochastic(), Rotated(rotations=1)))
+    pair = replace(system, codec=(gq.codecs.Stochastic(), Rotated(rotations=1)))
     assert gq.System.from_json(pair.to_json()) == pair
 
 
@@ -278,7 +278,7 @@ def test_three_bits_are_of_rotated_rows_alone_and_refused_by_name_elsewhere():
     assert gq.System.from_json(three.to_json()) == three
     asked = replace(gq.systems.adaqp(among=(1, 2, 4)), codec=Rotated(), bits=Assigned(among=(2, 3, 4)))
     assert asked.bits.among == (2, 3, 4) and Assigned().among == (2, 4, 8)
-    for codec in (gq.Stochastic(), gq.LeastVariance(), gq.Spikes(), gq.Linear()):
+    for codec in (gq.codecs.Stochastic(), gq.codecs.LeastVariance(), gq.codecs.Spikes(), gq.codecs.Linear()):
         with pytest.raises(ValueError, match=rf"{type(codec).__name__} writes .*, got \[3\]; choose codec Rotated\(\)"):
             replace(three, codec=codec)
     with pytest.raises(ValueError, match=r"bits must be one of \(1, 2, 3, 4, 8, 16, 32\), got 5"):

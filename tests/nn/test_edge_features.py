@@ -156,7 +156,7 @@ def test_attention_is_that_of_dgl(heads, directed):
     local, x, e = LocalGraph(graph), graph.features.double(), graph.edge_features.double()
     local.edge_features = e
     y = ours.double()(local.at(0, training=False), x)
-    z, attention = theirs.double()(gq.to_dgl(graph), x, e, get_attention=True)
+    z, attention = theirs.double()(graph.to_dgl(), x, e, get_attention=True)
     of_edges = attention * theirs.fc_edge(e).unflatten(1, z.shape[1:])
     z = (z - torch.zeros_like(z).index_add(0, graph.edge_list()[1].long(), of_edges)).flatten(1)
     torch.testing.assert_close(y, z, rtol=1e-10, atol=1e-10)

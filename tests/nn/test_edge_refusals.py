@@ -11,7 +11,7 @@ import gnnqlab as gq
 import tests.nn.message_model
 from gnnqlab.compute import Int8Products
 from gnnqlab.exchange import Pipelined, Sequential
-from gnnqlab.message.sampler import BoundarySampling
+from gnnqlab.message.samplers import BoundarySampling
 from gnnqlab.nn import LocalGraph, ModelSettings
 from gnnqlab.nn.messages import MessageConvolution
 from gnnqlab.nn.models.registry import _KINDS, MODELS, edges_in, find_model, is_stacked, model_home, register_model

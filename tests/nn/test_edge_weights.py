@@ -11,7 +11,7 @@ import gnnqlab as gq
 from gnnqlab.bits.assigner.groups import use_of_halo
 from gnnqlab.exchange import Overlapped, Replicas, Sequential
 from gnnqlab.graph import Graph
-from gnnqlab.message.sampler import BoundarySampling
+from gnnqlab.message.samplers import BoundarySampling
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.partition import Random, Shard, build_shard
@@ -86,7 +86,7 @@ def test_coefficients_are_those_of_dgl():
     """``EdgeWeightNorm("both")``, which ``GraphConv`` takes, and ``SAGEConv``'s weighted mean."""
     dgl = pytest.importorskip("dgl", reason="DGL is not installed")
     graph = random_graph(directed=True, weighted=True)
-    made, local = gq.to_dgl(graph), LocalGraph(graph)
+    made, local = graph.to_dgl(), LocalGraph(graph)
     norm = dgl.nn.EdgeWeightNorm(norm="both")(made, made.edata["weight"])
     torch.testing.assert_close(local.adjacency("symmetric").weights, norm)
     right = dgl.nn.EdgeWeightNorm(norm="right")(made, made.edata["weight"])

@@ -136,7 +136,7 @@ def test_pymetis_cuts_alike_in_every_process_and_leaves_no_worker_empty():
     graph, small = gq.load("digits"), gq.load("sbm:10,2,3")
     here = METIS().cut(graph, 5).owner
     code = (
-        "import gnnqlab as gq, hashlib; owner = gq.METIS().cut(gq.load('digits'), 5).owner; "
+        "import gnnqlab as gq, hashlib; owner = gq.partitioners.METIS().cut(gq.load('digits'), 5).owner; "
         "print(hashlib.sha256(owner.numpy().tobytes()).hexdigest())"
     )
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()

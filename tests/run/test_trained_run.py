@@ -127,7 +127,7 @@ def plain(settings: object, in_features: int, num_classes: int, seed: int) -> nn
 
 
 def test_a_model_of_torch_modules_is_evaluated_as_it_predicts(tmp_path: Path) -> None:
-    gq.register_model(plain)
+    gq.models.register_model(plain)
     try:
         graph = random_graph(nodes=301, edges=900, seed=6)
         run = made(tmp_path, "plain", graph, model="plain", workers=1)

@@ -76,9 +76,9 @@ INEXACT = {
 
 def of_part(axis: str, part: object) -> System:
     """A system around one part: Vanilla, with a codec that writes what the part may want, or a width it writes."""
-    company = {"codec": gq.Stochastic()} if axis == "bits" else {}
+    company = {"codec": gq.codecs.Stochastic()} if axis == "bits" else {}
     if axis == "codec" and 32 not in part.widths:
-        company = {"bits": gq.Fixed(bits=max(part.widths))}
+        company = {"bits": gq.bits.Fixed(bits=max(part.widths))}
     if getattr(part, "takes_cuts_of", "nodes") == "edges":
         company = {"partition": EdgesAtRandom()}
     if axis == "partition":
@@ -102,7 +102,7 @@ def candidates() -> dict[str, System]:
             if (axis, kind) not in used and (axis != "partition" or taker(kind)):
                 found[f"{axis}-{name}"] = of_part(axis, kind())
     later = {"fixed-bits": make_system("fixed-bits"), "adaqp": make_system("adaqp", **ASSIGNED)}
-    found |= {f"{name}-exact-later": gq.exact_at(of, "backward 1", since=3) for name, of in later.items()}
+    found |= {f"{name}-exact-later": gq.systems.exact_at(of, "backward 1", since=3) for name, of in later.items()}
     return found
 
 
@@ -134,7 +134,9 @@ def test_every_system_is_made_from_the_command_line(monkeypatch):
             assert made[-1] == made[-2], again
     # A cut of edges and an exchange that takes it are a system together alone.
     cli.main(["train", "--graph", "digits", "--partition", "ebv", "--replace", "exchange=replicas"])
-    assert made[-1].system == replace(make_system("vanilla"), partition=gq.EBV(), exchange=gq.Replicas())
+    assert made[-1].system == replace(
+        make_system("vanilla"), partition=gq.partitioners.EBV(), exchange=gq.exchanges.Replicas()
+    )
     cli.main(shlex.split(command_of(made[-1]))[1:])
     assert made[-1] == made[-2]
 
@@ -147,18 +149,18 @@ def test_what_is_no_part_is_refused(axis, junk):
 
 
 IMPOSSIBLE = [
-    ({"bits": gq.Fixed(bits=2)}, r"Float32 writes \[32\], got \[2\]; choose codec Stochastic\(\) or other bits"),
+    ({"bits": gq.bits.Fixed(bits=2)}, r"Float32 writes \[32\], got \[2\]; choose codec Stochastic\(\) or other bits"),
     (
-        {"bits": Assigned(), "codec": gq.Stochastic(), "sampler": gq.BoundarySampling(p=0.5)},
+        {"bits": Assigned(), "codec": gq.codecs.Stochastic(), "sampler": gq.samplers.BoundarySampling(p=0.5)},
         r"Assigned needs every boundary row.*got sampler BoundarySampling with p 0.5; choose sampler All",
     ),
     ({"cache": Unchanged(), "schedule": Pipelined()}, r"cache Unchanged cannot work .*choose schedule Synchronous\(\)"),
     (
-        {"cache": Unchanged(), "sampler": gq.BoundarySampling(p=0.5)},
+        {"cache": Unchanged(), "sampler": gq.samplers.BoundarySampling(p=0.5)},
         r"cache Unchanged cannot work .*choose sampler All",
     ),
     (
-        {"schedule": Pipelined(feature_smoothing=0.5), "sampler": gq.BoundarySampling(p=0.5)},
+        {"schedule": Pipelined(feature_smoothing=0.5), "sampler": gq.samplers.BoundarySampling(p=0.5)},
         r"Pipelined needs every boundary row.*p 0.5; choose sampler AllRows\(\)",
     ),
 ]
@@ -174,7 +176,7 @@ def configured(name: str, workers: int, graph: str, *, epochs: int = EPOCHS):
     """The run of one candidate; METIS is tried as a part, the others are cut at random."""
     system = candidates()[name]
     if name != "vanilla" and getattr(system.partition, "cuts", "nodes") == "nodes":
-        system = replace(system, partition=gq.Random(seed=1))
+        system = replace(system, partition=gq.partitioners.Random(seed=1))
     settings = {"layers": 3, "hidden": 16, "dropout": 0.3, "evaluate_every": 2, "seed": 5, "timeline_every": 0}
     return gq.configure(graph, system=system, workers=workers, epochs=epochs, **settings)
 

@@ -123,7 +123,7 @@ class Evenly:
     """Partitioner without the base class."""
 
     def cut(self, graph, workers):
-        return gq.Random(seed=2).cut(graph, workers)
+        return gq.partitioners.Random(seed=2).cut(graph, workers)
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class InStep:
 
 class _Steps:
     def run(self, step, place):
-        gq.Synchronous().run(step, place)
+        gq.schedules.Synchronous().run(step, place)
 
     def release(self):
         """Nothing is held back."""
@@ -161,7 +161,7 @@ OWN: dict[str, Any] = {
 
 @each("axis", sorted(OWN))
 def test_a_part_without_the_base_class_trains(axis: str) -> None:
-    parts = {axis: OWN[axis], **({"codec": gq.Stochastic()} if axis == "bits" else {})}
+    parts = {axis: OWN[axis], **({"codec": gq.codecs.Stochastic()} if axis == "bits" else {})}
     system = replace(gq.systems.vanilla(), **parts)
     own = getattr(system, axis)
     assert own.steerable == () and own.refuses(system) == "" and own.on_hosts(2) is own

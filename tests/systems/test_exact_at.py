@@ -37,7 +37,7 @@ def test_each_direction_has_its_own_points():
 
 
 def test_a_codec_without_32_bits_is_refused():
-    short = replace(vanilla(), codec=gq.BFloat16(), bits=Fixed(bits=16))
+    short = replace(vanilla(), codec=gq.codecs.BFloat16(), bits=Fixed(bits=16))
     with pytest.raises(ValueError, match=r"BFloat16 writes \[16\], got \[16, 32\]; choose codec Stochastic\(\)"):
         exact_at(short, "forward")
 

@@ -16,13 +16,15 @@ from gnnqlab.systems.system import settings_for
 
 
 def test_a_variant_is_one_replaced_axis():
-    system = replace(gq.systems.vanilla(), partition=gq.Random(seed=3))
-    assert system.codec == gq.Float32() and system.partition == gq.Random(seed=3)
+    system = replace(gq.systems.vanilla(), partition=gq.partitioners.Random(seed=3))
+    assert system.codec == gq.codecs.Float32() and system.partition == gq.partitioners.Random(seed=3)
 
 
 def test_the_stochastic_codec_writes_every_width():
-    assert replace(gq.systems.vanilla(), codec=gq.Stochastic()).bits == gq.Fixed(bits=32)
-    assert replace(gq.systems.vanilla(), codec=gq.Stochastic(), bits=gq.Fixed(bits=16)).bits.choices == (16,)
+    assert replace(gq.systems.vanilla(), codec=gq.codecs.Stochastic()).bits == gq.bits.Fixed(bits=32)
+    assert replace(gq.systems.vanilla(), codec=gq.codecs.Stochastic(), bits=gq.bits.Fixed(bits=16)).bits.choices == (
+        16,
+    )
 
 
 def test_unknown_names_list_the_known_ones():
@@ -82,8 +84,8 @@ def test_a_comparison_gives_each_system_what_it_takes():
 
 def test_as_released_does_both_things_that_the_published_code_does():
     released = gq.systems.adaqp(as_released=True)
-    assert released.bits.as_released and released.codec == gq.Stochastic(parameters="bfloat16-after")
-    assert not gq.systems.adaqp().bits.as_released and gq.systems.adaqp().codec == gq.Stochastic()
+    assert released.bits.as_released and released.codec == gq.codecs.Stochastic(parameters="bfloat16-after")
+    assert not gq.systems.adaqp().bits.as_released and gq.systems.adaqp().codec == gq.codecs.Stochastic()
     assert System.from_json(json.loads(json.dumps(released.to_json()))) == released
     with pytest.raises(ValueError, match="as_released sends parameters 'bfloat16-after', got 'bfloat16'"):
         gq.systems.adaqp(as_released=True, parameters="bfloat16")

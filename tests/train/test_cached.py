@@ -16,12 +16,12 @@ SHAPE = {"layers": 2, "hidden": 8, "epochs": 6, "workers": 2, "timeline_every": 
 
 
 def trained(cache: object | None, folder: Path) -> DataFrame:
-    system = replace(vanilla(), partition=gq.Random(), **({} if cache is None else {"cache": cache}))
+    system = replace(vanilla(), partition=gq.partitioners.Random(), **({} if cache is None else {"cache": cache}))
     return gq.launch("digits", system=system, out=folder, wait=True, **SHAPE).cache
 
 
 def test_rows_by_layer_and_epsilon_are_recorded(tmp_path: Path) -> None:
-    frame = trained(gq.AdaptiveCache(epsilon=0.1), tmp_path)
+    frame = trained(gq.caches.AdaptiveCache(epsilon=0.1), tmp_path)
     assert len(frame) == 6 * 2 * 4, "an epoch, a worker, two layers there and back"
     first = frame[frame["epoch"] == 0]
     assert (first["rows_sent"] == first["rows_offered"]).all(), "nothing is held before the first epoch"
@@ -34,7 +34,7 @@ def test_rows_by_layer_and_epsilon_are_recorded(tmp_path: Path) -> None:
 
 
 def test_another_cache_has_no_epsilon_and_none_has_no_rows(tmp_path: Path) -> None:
-    frame = trained(gq.Unchanged(tolerance=0.1), tmp_path)
+    frame = trained(gq.caches.Unchanged(tolerance=0.1), tmp_path)
     assert frame["epsilon"].isna().all() and frame["rows_sent"].sum() < frame["rows_offered"].sum()
     none = trained(None, tmp_path)
     assert none.empty

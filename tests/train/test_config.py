@@ -132,13 +132,13 @@ def test_presets_are_those_of_table_8():
         graph, layers, hidden, norm, optimizer, lr, dropout, epochs, group_size, lam = line.split()
         assert (norm, optimizer) == ("LayerNorm", "Adam")
         for name in ("gcn", "graphsage"):
-            model, train = gq.preset(graph, model=name)
+            model, train = gq.presets.preset(graph, model=name)
             assert (model.name, model.norm, train.weight_decay) == (name, "layer", 0.0)
             assert (model.layers, model.hidden, model.dropout) == (int(layers), int(hidden), float(dropout))
             assert (train.lr, train.epochs) == (float(lr), int(epochs))
-        assert gq.preset_system(graph) == gq.systems.adaqp(group_size=int(group_size), lam=float(lam))
+        assert gq.presets.preset_system(graph) == gq.systems.adaqp(group_size=int(group_size), lam=float(lam))
     assert len(ADAQP) == len(TABLE_8.strip().splitlines())
-    for refused in (gq.preset, gq.preset_system):
+    for refused in (gq.presets.preset, gq.presets.preset_system):
         with pytest.raises(ValueError, match="AdaQP Table 8 has presets for the graphs .*, got 'cora'"):
             refused("cora")
 
@@ -168,7 +168,7 @@ def test_presets_are_those_of_table_vi():
     ours = {(name, graph): row for name, rows in SYLVIE.items() for graph, row in rows.items()}
     assert ours == printed and len(ours) == 24
     for (name, graph), (layers, hidden, epochs, dropout) in printed.items():
-        model, train = gq.preset(graph, model=name, paper="sylvie")
+        model, train = gq.presets.preset(graph, model=name, paper="sylvie")
         assert (model.name, model.layers, model.hidden, model.dropout) == (name, layers, hidden, dropout)
         assert (getattr(model, "heads", 1), train.epochs) == (1, epochs)
         # Not of the paper: rates of PipeGCN's scripts for three graphs, weight decay of two models' authors.
@@ -176,7 +176,7 @@ def test_presets_are_those_of_table_vi():
         assert train.lr == scripts.get(graph, 0.01)
         assert train.weight_decay == {"gcnii": 5e-4, "dagnn": 5e-3}.get(name, 0.0)
     with pytest.raises(ValueError, match="SYLVIE Table VI, jknet, has presets for the graphs .'reddit'., got 'yelp'"):
-        gq.preset("yelp", model="jknet", paper="sylvie")
+        gq.presets.preset("yelp", model="jknet", paper="sylvie")
 
 
 def test_the_command_of_a_run_repeats_it(made_by):
@@ -224,16 +224,16 @@ def test_a_run_keeps_what_its_recipe_was_told():
     assert value["recipe"] == {"name": "adaqp", "lam": 0.3, "among": [2, 8]}
     again = RunConfig.from_json(value)
     assert again == config and again.system.recipe == config.system.recipe
-    assert again.system.partition == gq.Random(seed=4)
+    assert again.system.partition == gq.partitioners.Random(seed=4)
     line = "--workers 2 --epochs 60 --seed 4 --lam 0.3 --widths 2,8 --partition random"
     assert command_of(again).endswith(line)
     # The function of the recipe says the same as its name, and replacing a part ends it.
     direct = gq.configure("digits", system=gq.systems.adaqp(lam=0.3, among=(2, 8)))
     assert direct.system.recipe == config.system.recipe
-    changed = dataclasses.replace(direct.system, schedule=gq.Synchronous())
+    changed = dataclasses.replace(direct.system, schedule=gq.schedules.Synchronous())
     assert gq.configure("digits", system=changed).to_json()["recipe"] is None
     # What JSON cannot hold is not kept: there is no line for it either.
-    assert RecipeCall("own", {"codec": gq.Float32()}).to_json() is None
+    assert RecipeCall("own", {"codec": gq.codecs.Float32()}).to_json() is None
 
 
 def test_a_file_from_before_recipes_were_kept_has_its_line():
@@ -249,7 +249,7 @@ def test_a_file_from_before_recipes_were_kept_has_its_line():
 
 
 def test_what_no_line_can_make_has_no_line():
-    changed = dataclasses.replace(gq.systems.fixed_bits(), schedule=gq.Overlapped())
+    changed = dataclasses.replace(gq.systems.fixed_bits(), schedule=gq.schedules.Overlapped())
     assert command_of(gq.configure("digits", system=changed)) is None
     later = dataclasses.replace(gq.systems.adaqp(), bits=Assigned(first=5))
     assert command_of(gq.configure("digits", system=later)) is None

@@ -39,8 +39,8 @@ def test_a_size_is_never_more_than_the_graph_has(source: str, tmp_path: Path) ->
 @each("model", sorted(MODELS))
 def test_what_is_counted_is_less_than_what_workers_hold(model: str) -> None:
     shape = ModelSettings(name=model, layers=4, hidden=32, dropout=0.0)
-    exact = replaced(make_system("vanilla"), {"compute": gq.ExactActivations(bits=2)})
-    rounded = replaced(make_system("vanilla"), {"compute": gq.BFloat16Rows()})
+    exact = replaced(make_system("vanilla"), {"compute": gq.compute.ExactActivations(bits=2)})
+    rounded = replaced(make_system("vanilla"), {"compute": gq.compute.BFloat16Rows()})
     for recipe in (make_system("vanilla"), rounded, *((exact, make_system("sar")) if model == "gcn" else ())):
         system = replace(recipe, partition=Random())
         least = preflight.min_memory(configure(SMALL, model=shape, system=system, workers=2))
@@ -53,7 +53,7 @@ def test_a_run_that_cannot_fit_is_refused_with_what_it_takes(tmp_path: Path, mon
     numbers = 64 * 100 + 100 * 100
     expected = {"weights": 16 * 3 * numbers, "features": 4 * 300 * 64, "adjacency": 1200, "kept": 4 * 300 * 100 * 2}
     assert preflight.min_memory(config) == expected
-    rounded = replace(config, system=replace(config.system, compute=gq.BFloat16Rows()))
+    rounded = replace(config, system=replace(config.system, compute=gq.compute.BFloat16Rows()))
     assert preflight.min_memory(rounded) == {**expected, "kept": expected["kept"] // 2}
     monkeypatch.setattr(preflight, "free_bytes", lambda device, workers: sum(expected.values()))
     preflight.require_memory(config)

@@ -24,7 +24,7 @@ def test_systems_of_one_cut_share_it_and_halo_rows_are_counted(monkeypatch: pyte
     systems = {"Vanilla": gq.systems.vanilla(), "SAR": gq.systems.sar(), "CAGNET": gq.systems.cagnet()}
     found = by_workers(graph, systems, SHAPE, workers=(1, 3), tried_up_to=1).set_index(["system", "workers"])
     assert [type(cut).__name__ for cut, workers in cuts if workers == 3] == ["METIS", "Contiguous"]
-    halo = sum(shard.num_halo for shard in gq.partition(graph, gq.METIS(), workers=3).shards)
+    halo = sum(shard.num_halo for shard in gq.partition(graph, gq.partitioners.METIS(), workers=3).shards)
     sent = found["bytes"]
     sizes = PartitionSizes(num_nodes=60, workers=3, copies=halo)
     expected = epoch_bytes(gq.systems.vanilla(), SHAPE, sizes, features=graph.num_features, classes=3)

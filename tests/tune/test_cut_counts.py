@@ -47,7 +47,7 @@ def test_counts_are_those_of_the_shards(case):
 
 def test_a_node_a_worker_is_the_end_of_it():
     graph = gq.load("sbm:40,2,4")
-    found = counted_by_workers(graph, gq.Random(), workers=(1, 2, 40))
+    found = counted_by_workers(graph, gq.partitioners.Random(), workers=(1, 2, 40))
     alone, ends = found.loc[1], found.loc[40]
     assert (alone["halo_rows"], alone["held_rows"], alone["partners"]) == (0, 40, 0)
     others = {(int(u), v) for v in range(40) for u in graph.indices[graph.indptr[v] : graph.indptr[v + 1]] if u != v}
@@ -61,7 +61,7 @@ def test_a_node_a_worker_is_the_end_of_it():
 def test_other_cuts_and_too_many_workers_are_refused(monkeypatch):
     graph = gq.load("sbm:40,2,4")
     with pytest.raises(ValueError, match="halo rows need an edge-cut, a cut of nodes, got a cut of edges"):
-        CutCounts.of(graph, cut_graph(graph, gq.EBV(), 2))
+        CutCounts.of(graph, cut_graph(graph, gq.partitioners.EBV(), 2))
     monkeypatch.setattr(place, "MOST_WORKERS", 3)
     with pytest.raises(ValueError, match="workers must be at most 3 to count every pair, got 4"):
-        CutCounts.of(graph, cut_graph(graph, gq.Random(), 4))
+        CutCounts.of(graph, cut_graph(graph, gq.partitioners.Random(), 4))

@@ -55,40 +55,42 @@ def test_what_is_sampled_is_in_the_forecast_and_in_its_key() -> None:
 
 def test_no_variance_is_forecast_of_biased_messages_but_all_else_is() -> None:
     probe = written_down()
-    plain = probe.forecast(system=_custom(codec=gq.Stochastic(), bits=gq.Fixed(bits=2)))
-    fed = probe.forecast(system=_custom(codec=gq.Stochastic(), bits=gq.Fixed(bits=2), cache=gq.Feedback()))
+    plain = probe.forecast(system=_custom(codec=gq.codecs.Stochastic(), bits=gq.bits.Fixed(bits=2)))
+    fed = probe.forecast(
+        system=_custom(codec=gq.codecs.Stochastic(), bits=gq.bits.Fixed(bits=2), cache=gq.caches.Feedback())
+    )
     assert (fed.bytes_sent, fed.phases, fed.mean_bits) == (plain.bytes_sent, plain.phases, 2.0)
     assert plain.biased == "" and plain.total_variance > 0 and plain.total_bound and plain.noise_share
     assert fed.biased.startswith("cache Feedback") and (fed.bounds, fed.noise_share) == ({}, None)
     for name in ("variance", "total_variance", "total_bound"):
         with pytest.raises(ValueError, match=r"a forecast of .* Theorem 1.* cache Feedback adds.*choose cache NoCache"):
             getattr(fed, name)
-    nearest = probe.forecast(system=_custom(codec=gq.Linear(), bits=gq.Fixed(bits=2)))
+    nearest = probe.forecast(system=_custom(codec=gq.codecs.Linear(), bits=gq.bits.Fixed(bits=2)))
     with pytest.raises(ValueError, match="codec Linear rounds to the nearest"):
         _ = nearest.total_variance
-    exact = probe.forecast(system=_custom(cache=gq.Feedback()))
+    exact = probe.forecast(system=_custom(cache=gq.caches.Feedback()))
     assert exact.total_variance == 0.0, "32 bits leave nothing to feed back"
 
 
 def test_variance_is_that_of_the_systems_own_codec() -> None:
     """Of every row what its codec has of it: rotated ones by norm, not by range; of spikes no trace tells."""
     probe = written_down()
-    two = {"bits": gq.Fixed(bits=2)}
+    two = {"bits": gq.bits.Fixed(bits=2)}
     plain, rotated, least = (
         probe.forecast(system=_custom(codec=codec, **two))
-        for codec in (gq.Stochastic(), gq.Rotated(), gq.LeastVariance())
+        for codec in (gq.codecs.Stochastic(), gq.codecs.Rotated(), gq.codecs.LeastVariance())
     )
     for place in probe.trace.places:
         expected = 0.0
         for message in probe.trace.at(place):
-            of_codec = gq.Rotated().row_variance(message.columns)
+            of_codec = gq.codecs.Rotated().row_variance(message.columns)
             spreads = message.spreads(probe.trace.index(0), of_codec.spreads)
             expected += float((message.use * of_codec.of(spreads, 2)).sum())
         assert rotated.variance[place] == pytest.approx(expected)
     assert rotated.total_variance != plain.total_variance and rotated.total_bound != plain.total_bound
     assert least.total_bound is not None and plain.total_bound is not None
     assert least.total_variance < plain.total_variance and least.total_bound < plain.total_bound
-    spikes = probe.forecast(system=_custom(codec=gq.Spikes(), **two))
+    spikes = probe.forecast(system=_custom(codec=gq.codecs.Spikes(), **two))
     assert spikes.bytes_sent > plain.bytes_sent and spikes.noise_share is None
     with pytest.raises(ValueError, match=r"variance is not possible: .* needs rest.*choose codec Rotated"):
         _ = spikes.total_variance

@@ -18,7 +18,7 @@ from tests.exchange.random_edges import EdgesAtRandom
 from tests.tune.probes import sent_by_epoch
 
 GRAPH = "sbm:121,3,6"
-RANDOM = gq.Random()
+RANDOM = gq.partitioners.Random()
 HALO = replace(make_system("fixed-bits", bits=4, parameters="bfloat16"), partition=RANDOM)
 SYSTEMS = {
     "vanilla": replace(make_system("vanilla"), partition=RANDOM),
@@ -26,7 +26,9 @@ SYSTEMS = {
     "pipegcn": replace(make_system("pipegcn"), partition=RANDOM),
     "replicas": replace(cdfgnn(bits=8), partition=EdgesAtRandom(), cache=gq.systems.vanilla().cache),
     "cagnet": cagnet(),
-    "cagnet, 3 bits by direction": replace(cagnet(), codec=gq.Stochastic(), bits=(gq.Fixed(bits=2), gq.Fixed(bits=8))),
+    "cagnet, 3 bits by direction": replace(
+        cagnet(), codec=gq.codecs.Stochastic(), bits=(gq.bits.Fixed(bits=2), gq.bits.Fixed(bits=8))
+    ),
     "sancus, fixed": sancus(rule="fixed", every=2),
     "sancus, age": sancus(rule="age", every=9, max_age=2),
     "sancus-q, age": sancus_q(rule="age", every=2, warm_up=2),

@@ -15,7 +15,7 @@ from torch import Tensor
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, panels, scatter
 from gnnqlab.launch.start import launch
-from gnnqlab.message.sampler import BoundarySampling
+from gnnqlab.message.samplers import BoundarySampling
 
 if TYPE_CHECKING:
     from pandas import DataFrame

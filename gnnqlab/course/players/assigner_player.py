@@ -61,7 +61,7 @@ class AssignerModel(WalkModel):
         """Return the line of Python that shows the same assignment."""
         walk = self.walk
         return (
-            f"gq.AssignerPlayer(source, lam={walk.settings.lam:g}, group_size={walk.settings.group_size}, "
+            f"gq.course.AssignerPlayer(source, lam={walk.settings.lam:g}, group_size={walk.settings.group_size}, "
             f"widths={walk.settings.among}, layer={walk.layer}, direction={walk.direction!r}, sender={walk.sender}, "
             f"receiver={walk.receiver})"
         )

@@ -156,7 +156,8 @@ class ExplorerModel:
     def code(self) -> str:
         """Line of Python that makes this partition."""
         hosts = f", hosts={self.hosts}" if self.hosts > 1 else ""
-        return f"gq.partition(graph, gq.{PARTITIONERS[self.partitioner].__name__}(), workers={self.number}{hosts})"
+        partitioner = f"gq.partitioners.{PARTITIONERS[self.partitioner].__name__}()"
+        return f"gq.partition(graph, {partitioner}, workers={self.number}{hosts})"
 
     def sharing(self, *, dark: bool = False) -> FigureData:
         """Draw this partition: rows by kind, rows by pair of workers."""

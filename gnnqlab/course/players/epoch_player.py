@@ -256,7 +256,7 @@ class EpochPlayer(Player):
             if extra:
                 raise ValueError(
                     f"a run is played as it was trained, got {', '.join(extra)}; leave it out, or use "
-                    "gq.EpochPlayer(run.parts()) if the graph is small"
+                    "gq.course.EpochPlayer(run.parts()) if the graph is small"
                 )
             self.model = RunModel(source, epoch=epoch, around=around)
         elif hasattr(source, "shards"):

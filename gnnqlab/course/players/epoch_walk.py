@@ -119,7 +119,7 @@ class EpochWalk:
         if kind != "nodes" or not any(shard.halo.numel() for shard in parts.shards):
             raise ValueError(
                 f"an epoch is played on a cut of nodes, some of whose edges are cut, got a cut of "
-                f"{kind} on {parts.workers} worker(s); use gq.partition(graph, gq.METIS(), workers=2)"
+                f"{kind} on {parts.workers} worker(s); use gq.partition(graph, gq.partitioners.METIS(), workers=2)"
             )
         return cls(parts, way, train_one_epoch(parts, WAYS[way].system, **settings))
 

@@ -76,7 +76,7 @@ class RunDrawing:
         if around is None and graph.num_nodes > LARGEST_WHOLE:
             raise ValueError(
                 f"a graph drawn as a whole must have at most {LARGEST_WHOLE:,} nodes, got {graph.num_nodes:,}; draw "
-                "the neighbourhood of a node: gq.EpochPlayer(run, around=0)"
+                "the neighbourhood of a node: gq.course.EpochPlayer(run, around=0)"
             )
         self.walk, self.around = walk, around
         nodes = None if around is None else neighbourhood(graph, around)

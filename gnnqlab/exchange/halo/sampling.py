@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gnnqlab.exchange.halo.sampled_matrices import first_columns, kept_columns
 from gnnqlab.kernels.sparse.adjacency import Adjacency
-from gnnqlab.message.sampler import Sampler
+from gnnqlab.message.samplers import Sampler
 from gnnqlab.partition.plan import Plan, Route
 
 __all__ = ["Sampling"]

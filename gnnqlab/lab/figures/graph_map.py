@@ -87,7 +87,7 @@ def draw(
 
     Example:
         >>> import gnnqlab as gq
-        >>> drawn = draw(gq.partition(gq.load("sbm:60,3,6"), gq.Random(), workers=2), pair=(0, 1))
+        >>> drawn = draw(gq.partition(gq.load("sbm:60,3,6"), gq.partitioners.Random(), workers=2), pair=(0, 1))
         >>> drawn.frame.loc["rows that worker 0 sends", "nodes"] > 0
         np.True_
     """
@@ -173,9 +173,9 @@ def _check(
     if pair is not None:
         travelling(parts, *pair)
     if show == "bits" and bits is None:
-        raise ValueError("show='bits' needs bit-widths, got none; pass bits=gq.UniformRandom() or those of a run")
+        raise ValueError("show='bits' needs bit-widths, got none; pass bits=gq.bits.UniformRandom() or those of a run")
     if show == "error" and bits is None and errors is None:
-        raise ValueError("show='error' needs bits= or errors=, got neither; pass bits=gq.Fixed(bits=2)")
+        raise ValueError("show='error' needs bits= or errors=, got neither; pass bits=gq.bits.Fixed(bits=2)")
     if (bits is not None or errors is not None) and parts.shards[0].cuts != "nodes":
         raise ValueError(
             "bits and errors can be drawn for an edge-cut only, where a halo row is a copy of one node's row, got a "

@@ -36,7 +36,7 @@ def places_of(graph: Graph) -> Sequence[tuple[float, float]]:
     if graph.num_nodes > LARGEST:
         raise ValueError(
             f"a graph drawn node by node must have at most {LARGEST} nodes, got {graph.num_nodes}; draw "
-            "course.ten_nodes(), or use gq.PartitionExplorer"
+            "course.ten_nodes(), or use gq.course.PartitionExplorer"
         )
     return _spread_out(graph.num_nodes, neighbours(graph))
 

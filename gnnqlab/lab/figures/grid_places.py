@@ -68,7 +68,7 @@ def places_on_grid(graph: Graph, nodes: NDArray[np.int64] | None = None) -> Grid
     if not 1 <= len(selection) <= LARGEST_WHOLE:
         raise ValueError(
             f"a graph drawn whole must have 1 to {LARGEST_WHOLE:,} nodes, got {len(selection):,}; draw the "
-            "neighbourhood of a node: gq.draw(parts, around=0)"
+            "neighbourhood of a node: parts.draw(around=0)"
         )
     key = (graph.content_hash, b"" if nodes is None else nodes.tobytes())
     if key in _layouts:

@@ -39,7 +39,7 @@ def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> FigureData:
     Example:
         >>> import gnnqlab as gq
         >>> from gnnqlab import course
-        >>> drawn = draw_vertex_cut(gq.partition(course.ten_nodes(), gq.EBV(), workers=2))
+        >>> drawn = draw_vertex_cut(gq.partition(course.ten_nodes(), gq.partitioners.EBV(), workers=2))
         >>> drawn.frame.columns.tolist(), len(drawn.frame)
         (['master', 'copies', 'hosts'], 10)
     """

@@ -68,7 +68,7 @@ def waiting_of(parts: Parts, nodes: NDArray[np.int64] | None = None) -> Waiting:
     if kind == "blocks":
         raise ValueError(
             "rows that a node waits for are known for edge-cuts and vertex-cuts, got a cut into blocks, which every "
-            "worker receives as a whole; partition by gq.METIS()"
+            "worker receives as a whole; partition by gq.partitioners.METIS()"
         )
     total = parts.graph.num_nodes
     selection = np.arange(total) if nodes is None else np.asarray(nodes)

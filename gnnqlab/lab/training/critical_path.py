@@ -237,7 +237,7 @@ def critical_path(
         ValueError: if nothing, or not that epoch, was recorded, or two runs have different workers.
 
     Example:
-        ``gq.critical_path(run).by_phase()``, ``gq.critical_path(run, vanilla).words``
+        ``run.critical_path().by_phase()``, ``run.critical_path(vanilla).words``
     """
     import pandas as pd
 

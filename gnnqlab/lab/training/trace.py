@@ -1,4 +1,4 @@
-"""``gq.export_trace``: activities of all workers of a run as Chrome trace events."""
+"""``run.export_trace``: activities of all workers of a run as Chrome trace events."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def export_trace(run: Run, path: str | Path | None = None, *, epoch: int | None 
         ValueError: if nothing, or not that epoch, was recorded, or the file has another extension.
 
     Example:
-        ``gq.export_trace(run, "epochs.json")``
+        ``run.export_trace("epochs.json")``
     """
     from gnnqlab import __version__
 

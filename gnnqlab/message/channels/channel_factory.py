@@ -20,7 +20,7 @@ from gnnqlab.message.codecs.codec import Codec, Float32
 from gnnqlab.message.codecs.entropy import Counting
 from gnnqlab.message.direction import ByDirection, of_direction
 from gnnqlab.message.exchange_key import ExchangeKey, Phases, at_once, no_phases
-from gnnqlab.message.sampler import AllRows, Sampler
+from gnnqlab.message.samplers import AllRows, Sampler
 from gnnqlab.message.transport.preposted_receives import PrepostedReceives
 from gnnqlab.message.transport.transport import Transport
 from gnnqlab.observe import NO_OBSERVERS, Observers

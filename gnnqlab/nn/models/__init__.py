@@ -22,3 +22,7 @@ __all__ = [
     "register_model",
     "sgc",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gnnqlab.message.sampler import BoundarySampling
+from gnnqlab.message.samplers import BoundarySampling
 from gnnqlab.systems.recipes.vanilla import vanilla
 from gnnqlab.systems.system import System, register_system
 

@@ -19,7 +19,7 @@ def test_lines_are_those_of_the_cuts() -> None:
     graph = gq.load("rmat:10,8")
     found = connections_by_gamma(graph, gammas=(0.0, 0.2), hosts=2, per_host=2)
     for gamma in (0.0, 0.2):
-        quality = gq.partition(graph, gq.EBV(gamma=gamma), hosts=2, per_host=2).quality
+        quality = gq.partition(graph, gq.partitioners.EBV(gamma=gamma), hosts=2, per_host=2).quality
         assert found.loc[gamma, ["inner", "outer"]].tolist() == [quality.inner, quality.outer]
         assert found.loc[gamma, "edge imbalance"] == quality.edge_imbalance
     assert found.loc[0.2, "outer"] < found.loc[0.0, "outer"] and found.loc[0.2, "inner"] > found.loc[0.0, "inner"]
@@ -28,8 +28,8 @@ def test_lines_are_those_of_the_cuts() -> None:
 def test_both_tiers_of_both_kinds_of_cut_are_drawn():
     graph = gq.load("sbm:200,4,8")
     several = {
-        "random": gq.partition(graph, gq.Random(), hosts=2, per_host=2),
-        "EBV": gq.partition(graph, gq.EBV(), hosts=2, per_host=2),
+        "random": gq.partition(graph, gq.partitioners.Random(), hosts=2, per_host=2),
+        "EBV": gq.partition(graph, gq.partitioners.EBV(), hosts=2, per_host=2),
     }
     table = connection_table(several)
     for name, parts in several.items():

@@ -26,12 +26,14 @@ from tests.graphs import random_graph
 
 GRAPH = random_graph()
 SHAPE = ModelSettings(layers=2, hidden=8, norm="none", dropout=0.0)
-EDGES = replace(fixed_bits(bits=2), partition=gq.EBV(), exchange=Replicas())
+EDGES = replace(fixed_bits(bits=2), partition=gq.partitioners.EBV(), exchange=Replicas())
 """EBV, told of two hosts, cuts otherwise for four workers than told of one."""
 
 
 def sent(system: System, **hosts: int) -> tuple[int, int]:
-    cached = CachedWorkers(GRAPH, replace(system, cache=gq.AdaptiveCache()), SHAPE, TrainSettings(), workers=4, **hosts)
+    cached = CachedWorkers(
+        GRAPH, replace(system, cache=gq.caches.AdaptiveCache()), SHAPE, TrainSettings(), workers=4, **hosts
+    )
     cached.step(0)
     return cached.sent()
 
@@ -54,7 +56,7 @@ MEASURES: dict[str, Callable[..., Any]] = {
 def test_both_hosts_are_used(name: str) -> None:
     measure = MEASURES[name]
     found = measure(EDGES, hosts=2)
-    assert found == measure(replace(EDGES, partition=gq.EBV(hosts=2)))
+    assert found == measure(replace(EDGES, partition=gq.partitioners.EBV(hosts=2)))
     assert found != measure(EDGES)
 
 
@@ -70,7 +72,7 @@ def test_a_configuration_tells_its_system_where_it_is() -> None:
     assert config.placed.partition.hosts == 2 and config.system.partition.hosts is None  # type: ignore[attr-defined]
     halo = replace(config, system=fixed_bits())
     assert halo.placed is halo.system, "nothing in it asks for hosts"
-    own = replace(config, system=replace(cdfgnn(), partition=gq.EBV(hosts=4)))
+    own = replace(config, system=replace(cdfgnn(), partition=gq.partitioners.EBV(hosts=4)))
     assert own.placed is own.system, "it was told already"
 
 

@@ -45,7 +45,7 @@ def test_two_bits_take_their_bytes_and_their_parameters(small) -> None:
 
 
 def test_the_order_of_a_schedule_changes_no_sum(small, exact: OneEpoch) -> None:
-    overlapped = train_one_epoch(small, replace(vanilla(), schedule=gq.Overlapped()), epochs=2)
+    overlapped = train_one_epoch(small, replace(vanilla(), schedule=gq.schedules.Overlapped()), epochs=2)
     assert overlapped.losses == exact.losses and overlapped.gradients == exact.gradients
     kinds = [[span.what for span in found.spans[0][:5]] for found in (exact, overlapped)]
     assert kinds[0] == ["encode", "post", "wait", "decode", "central"]
@@ -53,7 +53,7 @@ def test_the_order_of_a_schedule_changes_no_sum(small, exact: OneEpoch) -> None:
 
 
 def test_a_cache_leaves_rows_at_home(small) -> None:
-    found = train_one_epoch(small, replace(vanilla(), cache=gq.Unchanged(tolerance=0.1)), epochs=3).sent
+    found = train_one_epoch(small, replace(vanilla(), cache=gq.caches.Unchanged(tolerance=0.1)), epochs=3).sent
     assert len(found) == 8 and all(rows.offered == 2 for rows in found)
     assert 0 < sum(len(rows.nodes) for rows in found) < 16
     for rows in found:

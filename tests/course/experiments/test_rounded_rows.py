@@ -20,13 +20,13 @@ from tests.cases import each
 from tests.graphs import random_graph
 
 SHAPE = ModelSettings(layers=2, hidden=8, dropout=0.0)
-TWO = replace(fixed_bits(bits=2), partition=gq.Random(seed=1))
+TWO = replace(fixed_bits(bits=2), partition=gq.partitioners.Random(seed=1))
 EPOCH = 2
 
 
 @pytest.fixture(scope="module")
 def parts():
-    return gq.partition(random_graph(), gq.Random(seed=1), workers=3)
+    return gq.partition(random_graph(), gq.partitioners.Random(seed=1), workers=3)
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +115,11 @@ REFUSED = [
     (gq.systems.adaqp(), r"must follow from settings and epoch to be repeated here, got Assigned"),
     (exact_at(gq.systems.adaqp(), "forward"), r"got ExactAt, which adapts"),
     (replace(vanilla(), schedule=AdaptivePipeline()), r"got AdaptivePipeline, which adapts during training"),
-    (replace(vanilla(), cache=gq.Unchanged()), r"got cache Unchanged, .*choose cache NoCache\(\)"),
-    (replace(vanilla(), partition=gq.EBV(), exchange=Replicas()), r"got exchange Replicas; choose exchange Halo\(\)"),
+    (replace(vanilla(), cache=gq.caches.Unchanged()), r"got cache Unchanged, .*choose cache NoCache\(\)"),
+    (
+        replace(vanilla(), partition=gq.partitioners.EBV(), exchange=Replicas()),
+        r"got exchange Replicas; choose exchange Halo\(\)",
+    ),
 ]
 
 
@@ -146,7 +149,7 @@ def test_a_point_of_the_system_that_is_none_is_refused_too(parts):
 
 def test_alone_nobody_sends():
     with pytest.raises(ValueError, match="rows are exchanged between workers, got 1"):
-        rounded_rows(gq.partition(random_graph(), gq.Random(), workers=1), TWO, model=SHAPE)
+        rounded_rows(gq.partition(random_graph(), gq.partitioners.Random(), workers=1), TWO, model=SHAPE)
 
 
 def test_other_settings_are_other_rows(parts, found):

@@ -23,7 +23,7 @@ from gnnqlab.train.config.run_config import TrainSettings
 from tests.graphs import random_graph
 
 GRAPH, SHAPE = random_graph(), ModelSettings(layers=2, hidden=8, dropout=0.0)
-TWO = replace(fixed_bits(bits=2), partition=gq.Random(seed=1))
+TWO = replace(fixed_bits(bits=2), partition=gq.partitioners.Random(seed=1))
 POINTS = ["forward 0", "forward 1", "backward 0", "backward 1"]
 
 

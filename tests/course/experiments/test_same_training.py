@@ -40,7 +40,7 @@ def test_equal_curves_can_all_be_seen() -> None:
 
 def test_the_table_of_systems_is_the_registry() -> None:
     table = systems_by_axes()
-    assert set(table.frame.index) == set(gq.SYSTEMS) and table.frame.index[0] == "vanilla"
+    assert set(table.frame.index) == set(gq.systems.SYSTEMS) and table.frame.index[0] == "vanilla"
     assert {"codec", "bits", "schedule"} <= set(table.frame.columns)
     page = table._repr_mimebundle_()["text/html"]
     assert "<td><b>stochastic</b></td>" in page and "<td>float32</td>" in page

@@ -8,7 +8,7 @@ import torch
 
 from gnnqlab.course.experiments.sampled_rows import draw_shares, draw_sums, left_out, sampled_sums, variance_by_share
 from gnnqlab.lab.figures.graph_drawing import draw_shards
-from gnnqlab.message.sampler import BoundarySampling
+from gnnqlab.message.samplers import BoundarySampling
 
 ROWS = torch.arange(1.0, 11.0)
 

@@ -54,7 +54,7 @@ def test_nodes_are_named_where_names_have_room(walk: AssignerWalk) -> None:
     assert list(few.data[1].text) == [" node 3 ", " node 4 "]
     assert list(few.data[1].textposition) == ["middle left", "middle right"], "row 3 spans more"
     graph = gq.load("sbm:60,3,6")
-    parts = gq.partition(graph, gq.Random(), workers=2)
+    parts = gq.partition(graph, gq.partitioners.Random(), workers=2)
     more = AssignerPlayer(parts, hidden=8, layers=2, layer=0, group_size=10, link="1mbit").walk
     assert more.message.num_rows > 16
     many = draw_assignment(more).figure
@@ -131,4 +131,6 @@ def test_controls_move_the_model_and_the_figure(player: AssignerPlayer, monkeypa
     assert view.model.walk.settings.lam == 0.0 and "2 rows in 2 bits" in view.words.value
     view.message.value = (1, "backward", 1, 0)
     assert view.model.walk.place == (1, "backward") and view.model.walk.sender == 1
-    assert view.model.to_code().startswith("gq.AssignerPlayer(source, lam=0, group_size=1, widths=(2, 4, 8), layer=1")
+    assert view.model.to_code().startswith(
+        "gq.course.AssignerPlayer(source, lam=0, group_size=1, widths=(2, 4, 8), layer=1"
+    )

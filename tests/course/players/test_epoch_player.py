@@ -18,7 +18,7 @@ from gnnqlab.course.players.epoch_words import say_step
 
 @pytest.fixture(scope="module")
 def player() -> EpochPlayer:
-    return gq.EpochPlayer(gq.partition(course.ten_nodes(), course.Halves(), workers=2), epochs=2)
+    return gq.course.EpochPlayer(gq.partition(course.ten_nodes(), course.Halves(), workers=2), epochs=2)
 
 
 def walk(player: EpochPlayer, way: str) -> EpochWalk:
@@ -155,11 +155,11 @@ def test_controls_step_switch_and_play(player: EpochPlayer) -> None:
 def test_what_cannot_be_played_is_refused(player: EpochPlayer) -> None:
     parts = player.walk.parts
     with pytest.raises(ValueError, match="one of vanilla, two bits, overlapped, stale, cached, got 'fast'"):
-        gq.EpochPlayer(parts, way="fast")
+        gq.course.EpochPlayer(parts, way="fast")
     with pytest.raises(ValueError, match=r"some of whose edges are cut, got a cut of nodes on 1 worker"):
-        gq.EpochPlayer(gq.partition(course.ten_nodes(), course.Halves(), workers=1))
+        gq.course.EpochPlayer(gq.partition(course.ten_nodes(), course.Halves(), workers=1))
     with pytest.raises(ValueError, match="a cut of edges on 2 worker"):
-        gq.EpochPlayer(gq.partition(course.ten_nodes(), gq.EBV(), workers=2))
+        gq.course.EpochPlayer(gq.partition(course.ten_nodes(), gq.partitioners.EBV(), workers=2))
     with pytest.raises(KeyError, match="a step must be one of start, encode"):
         player["decide"]
 

@@ -19,7 +19,7 @@ from tests.cases import each
 
 @pytest.fixture(scope="module")
 def parts():
-    return gq.partition(gq.load("sbm:60,3,6"), gq.Random(), workers=2)
+    return gq.partition(gq.load("sbm:60,3,6"), gq.partitioners.Random(), workers=2)
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +78,8 @@ def test_the_message_is_what_a_channel_sends(parts, message: RealMessage) -> Non
         HaloExchange(
             shard,
             ChannelFactory(
-                codec=gq.Stochastic(),
-                bits=gq.Fixed(bits=2),
+                codec=gq.codecs.Stochastic(),
+                bits=gq.bits.Fixed(bits=2),
                 transport=LoopbackTransport(mail, shard.rank),
                 seed=message.seed,
             ),

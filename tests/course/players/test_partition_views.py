@@ -45,7 +45,7 @@ def test_the_tables_are_those_a_reader_counts(halves) -> None:
 
 
 def test_every_row_is_held_once_or_copied() -> None:
-    parts = gq.partition(GRAPH, gq.Random(), workers=5)
+    parts = gq.partition(GRAPH, gq.partitioners.Random(), workers=5)
     table = worker_table(parts)
     assert table["central"].sum() + table["marginal"].sum() == 120
     assert table["halo"].sum() == pair_table(parts).to_numpy().sum()
@@ -54,7 +54,7 @@ def test_every_row_is_held_once_or_copied() -> None:
 
 @each("workers", [1, 2, 12])
 def test_figures_show_the_tables(workers: int) -> None:
-    parts = gq.partition(GRAPH, gq.Random(), workers=workers)
+    parts = gq.partition(GRAPH, gq.partitioners.Random(), workers=workers)
     pairs = draw_pairs(parts)
     cells = pairs.figure.data[0].z
     assert all(cells[i][i] is None for i in range(workers)), "nobody sends to itself"
@@ -67,7 +67,7 @@ def test_figures_show_the_tables(workers: int) -> None:
 
 
 def test_shares_are_drawn_for_every_partitioner() -> None:
-    table = share_table(gq.partition(GRAPH, gq.Random(), workers=number) for number in (2, 4))
+    table = share_table(gq.partition(GRAPH, gq.partitioners.Random(), workers=number) for number in (2, 4))
     shown = draw_shares({"random": table}, parts=4)
     marginal = next(trace for trace in shown.figure.data if trace.xaxis == "x")
     assert list(marginal.y) == pytest.approx((100 * table["marginal"]).tolist())
@@ -78,7 +78,7 @@ def test_shares_are_drawn_for_every_partitioner() -> None:
 def test_the_model_cuts_as_it_is_told() -> None:
     model = ExplorerModel(GRAPH, partitioner="random", parts=3)
     assert model.parts.workers == 3 and model.table.index.tolist() == [1, 2, 3, 4, 8, 16]
-    assert model.code == "gq.partition(graph, gq.Random(), workers=3)"
+    assert model.code == "gq.partition(graph, gq.partitioners.Random(), workers=3)"
     model.choose(parts=5)
     assert model.parts.quality.halo_rows.shape == (5, 5) and 5 in model.table.index
     assert "5 workers" in model.sharing().figure.layout.title.text
@@ -86,11 +86,11 @@ def test_the_model_cuts_as_it_is_told() -> None:
 
 def test_the_model_shows_the_partition_that_a_run_trains_on() -> None:
     model = ExplorerModel(GRAPH, parts=2)
-    assert model.parts.owner.tolist() == gq.partition(GRAPH, gq.METIS(), workers=2).owner.tolist()
+    assert model.parts.owner.tolist() == gq.partition(GRAPH, gq.partitioners.METIS(), workers=2).owner.tolist()
 
 
 def test_without_metis_the_cut_is_random_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Missing(gq.METIS):
+    class Missing(gq.partitioners.METIS):
         def cut(self, graph, workers):
             raise RuntimeError("METIS needs pymetis or DGL")
 
@@ -123,11 +123,11 @@ def test_cuts_of_edges_are_drawn_too() -> None:
     assert "copied" in model.sharing().figure.layout.meta["caption"]
     names = {trace.name for trace in model.shares().figure.data}
     assert {"EBV", "HEP", "random", "random edges"} <= names
-    assert model.code == "gq.partition(graph, gq.EBV(), workers=4)"
+    assert model.code == "gq.partition(graph, gq.partitioners.EBV(), workers=4)"
 
 
 def test_a_small_cut_of_edges_shows_masters_and_copies() -> None:
-    parts = gq.partition(course.ten_nodes(), gq.EBV(), workers=2)
+    parts = gq.partition(course.ten_nodes(), gq.partitioners.EBV(), workers=2)
     drawn = draw_vertex_cut(parts)
     nodes = [trace for trace in drawn.figure.data if trace.mode == "markers+text"]
     copied = {int(node) for trace in nodes if trace.marker.symbol == "diamond" for node in trace.text}
@@ -139,7 +139,7 @@ def test_a_small_cut_of_edges_shows_masters_and_copies() -> None:
     with pytest.raises(ValueError, match="needs a vertex-cut, got an edge-cut; use draw_partition"):
         draw_vertex_cut(gq.partition(course.ten_nodes(), course.Halves(), workers=2))
     with pytest.raises(ValueError, match="for at most 4 workers, got 5"):
-        draw_vertex_cut(gq.partition(course.ten_nodes(), gq.EBV(), workers=5))
+        draw_vertex_cut(gq.partition(course.ten_nodes(), gq.partitioners.EBV(), workers=5))
 
 
 def test_a_cut_is_of_the_hosts_that_are_chosen() -> None:
@@ -148,10 +148,14 @@ def test_a_cut_is_of_the_hosts_that_are_chosen() -> None:
     assert "hosts" not in model.sharing().figure.layout.title.text + model.sharing().figure.layout.meta["caption"]
     assert not model.sharing().figure.layout.shapes
     model.choose(hosts=2)
-    assert model.parts.cut.part.tolist() == gq.EBV(hosts=2).cut(GRAPH, 4).part.tolist() != alone.cut.part.tolist()
+    assert (
+        model.parts.cut.part.tolist()
+        == gq.partitioners.EBV(hosts=2).cut(GRAPH, 4).part.tolist()
+        != alone.cut.part.tolist()
+    )
     assert model.parts.quality.outer < alone.quality.outer + alone.quality.inner
     assert model.table.index.tolist() == [2, 4, 8, 16]
-    assert model.code == "gq.partition(graph, gq.EBV(), workers=4, hosts=2)"
+    assert model.code == "gq.partition(graph, gq.partitioners.EBV(), workers=4, hosts=2)"
     figure = model.sharing().figure
     assert figure.layout.title.text == "One graph on 4 workers of 2 hosts"
     assert f"{model.parts.quality.outer:,} of them between hosts" in figure.layout.meta["caption"]
@@ -162,7 +166,7 @@ def test_a_cut_is_of_the_hosts_that_are_chosen() -> None:
 
 
 def test_a_small_cut_shows_which_copies_are_on_several_hosts() -> None:
-    parts = gq.partition(course.ten_nodes(), gq.EBV(), hosts=2, per_host=2)
+    parts = gq.partition(course.ten_nodes(), gq.partitioners.EBV(), hosts=2, per_host=2)
     drawn = draw_vertex_cut(parts)
     wide = {node for node, copies in drawn.frame["copies"].items() if len({worker // 2 for worker in copies}) > 1}
     squares = [trace for trace in drawn.figure.data if trace.marker.symbol == "square"]
@@ -171,7 +175,7 @@ def test_a_small_cut_shows_which_copies_are_on_several_hosts() -> None:
     words = ", ".join(map(str, sorted(wide)))
     assert drawn.figure.layout.meta["caption"].endswith(f"On more than one of 2 hosts: {words}.")
     assert any(trace.name == "edges of worker 2, host 1" for trace in drawn.figure.data)
-    alone = draw_vertex_cut(gq.partition(course.ten_nodes(), gq.EBV(), hosts=2)).figure
+    alone = draw_vertex_cut(gq.partition(course.ten_nodes(), gq.partitioners.EBV(), hosts=2)).figure
     assert not any(trace.marker.symbol == "square" or "host" in trace.name for trace in alone.data), "a worker each"
 
 
@@ -254,7 +258,7 @@ def test_a_cell_of_the_heat_map_shows_the_rows_of_its_pair(controls) -> None:
 
 
 def test_views_are_those_that_the_cut_has(controls) -> None:
-    view = controls(parts=2, bits=gq.Fixed(bits=4))
+    view = controls(parts=2, bits=gq.bits.Fixed(bits=4))
     view.show.value = "bits"
     assert "4 bits 110, not sent 10" in view.said.value
     view.show.value = "error"
@@ -274,7 +278,7 @@ def test_a_large_graph_is_explored_round_a_node() -> None:
 
 @each("workers", [4, 16])
 def test_a_heat_map_has_its_scale_and_its_numbers_where_they_fit(workers: int) -> None:
-    shown = draw_sharing(gq.partition(GRAPH, gq.Random(), workers=workers)).figure.data
+    shown = draw_sharing(gq.partition(GRAPH, gq.partitioners.Random(), workers=workers)).figure.data
     cells = next(trace for trace in shown if trace.type == "heatmap")
     assert cells.showscale is not False and cells.colorbar.title.text == "rows"
     assert cells.texttemplate == "%{z:.0f}" and cells.textfont.size >= 10

@@ -27,7 +27,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[gq.Run]:
 
 @pytest.fixture(scope="module")
 def player(run: gq.Run) -> EpochPlayer:
-    return gq.EpochPlayer(run, epoch=2)
+    return gq.course.EpochPlayer(run, epoch=2)
 
 
 @pytest.fixture(scope="module")
@@ -164,12 +164,12 @@ def test_controls_step_and_play(run: gq.Run) -> None:
 
 def test_what_cannot_be_played_is_refused(run: gq.Run, walk: RunWalk, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="a run is played as it was trained, got epochs, way; leave it out"):
-        gq.EpochPlayer(run, way="stale", epochs=3)
+        gq.course.EpochPlayer(run, way="stale", epochs=3)
     with pytest.raises(ValueError, match="epoch= and around= need a run, got a partition"):
-        gq.EpochPlayer(walk.parts, epoch=2)
+        gq.course.EpochPlayer(walk.parts, epoch=2)
     with pytest.raises(ValueError, match=r"one that was recorded, \[1, 2, 3\], got 9"):
-        gq.EpochPlayer(run, epoch=9)
+        gq.course.EpochPlayer(run, epoch=9)
     monkeypatch.setattr("gnnqlab.course.players.run_views.LARGEST_WHOLE", 50)
     with pytest.raises(ValueError, match=r"at most 50 nodes, got 90; draw the neighbourhood of a node: gq\."):
-        gq.EpochPlayer(run)
-    assert len(model(gq.EpochPlayer(run, around=3))._drawing.grid.nodes) <= 90
+        gq.course.EpochPlayer(run)
+    assert len(model(gq.course.EpochPlayer(run, around=3))._drawing.grid.nodes) <= 90

@@ -92,7 +92,7 @@ def test_places_are_the_same_at_every_call_and_apart() -> None:
 
 @each("workers", [1, 3, 4])
 def test_any_small_graph_is_drawn(workers: int) -> None:
-    parts = gq.partition(gq.load("sbm:24,2,3"), gq.Random(), workers=workers)
+    parts = gq.partition(gq.load("sbm:24,2,3"), gq.partitioners.Random(), workers=workers)
     drawn = [
         draw_partition(parts),
         draw_shards(parts, dark=True),
@@ -105,7 +105,7 @@ def test_any_small_graph_is_drawn(workers: int) -> None:
 def test_what_cannot_be_told_apart_is_refused() -> None:
     large = gq.load(f"sbm:{LARGEST + 20},2,3")
     with pytest.raises(ValueError, match=f"at most {LARGEST} nodes, got {LARGEST + 20}"):
-        draw_partition(gq.partition(large, gq.Random(), workers=2))
-    many = gq.partition(gq.load("sbm:24,2,3"), gq.Random(), workers=5)
+        draw_partition(gq.partition(large, gq.partitioners.Random(), workers=2))
+    many = gq.partition(gq.load("sbm:24,2,3"), gq.partitioners.Random(), workers=5)
     with pytest.raises(ValueError, match="at most 4 workers can be drawn side by side, got 5"):
         draw_shards(many)

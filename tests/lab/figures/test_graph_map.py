@@ -21,12 +21,12 @@ GRAPH = gq.load("sbm:120,3,6")
 
 @pytest.fixture(scope="module")
 def digits():
-    return gq.partition(gq.load("digits"), gq.METIS(), workers=4)
+    return gq.partition(gq.load("digits"), gq.partitioners.METIS(), workers=4)
 
 
 @pytest.fixture(scope="module")
 def parts():
-    return gq.partition(GRAPH, gq.Random(), workers=3)
+    return gq.partition(GRAPH, gq.partitioners.Random(), workers=3)
 
 
 def _edges(graph):
@@ -36,7 +36,7 @@ def _edges(graph):
 
 @each("graph", [GRAPH, gq.Graph.from_edges([0, 0, 1, 3, 4], [1, 2, 2, 4, 0], num_nodes=6, symmetrize=False)])
 def test_a_node_waits_for_its_neighbours_elsewhere_and_for_no_others(graph) -> None:
-    cut = gq.partition(graph, gq.Random(), workers=3)
+    cut = gq.partition(graph, gq.partitioners.Random(), workers=3)
     owner, found = cut.owner.tolist(), waiting_of(cut)
     waits: dict[int, dict[int, list[int]]] = {}
     copies: dict[int, set[int]] = {}
@@ -52,7 +52,7 @@ def test_a_node_waits_for_its_neighbours_elsewhere_and_for_no_others(graph) -> N
         assert travelling(cut, *pair) == sorted(sent)
 
 
-@each("partitioner", [gq.Random(), gq.EBV()])
+@each("partitioner", [gq.partitioners.Random(), gq.partitioners.EBV()])
 def test_a_pair_stands_out_as_often_as_the_heat_map_counts_it(partitioner) -> None:
     cut = gq.partition(GRAPH, partitioner, workers=3)
     for sender, receiver in ((0, 1), (1, 0), (2, 1)):
@@ -60,7 +60,7 @@ def test_a_pair_stands_out_as_often_as_the_heat_map_counts_it(partitioner) -> No
 
 
 def test_under_a_cut_of_edges_a_node_waits_for_its_own_sums() -> None:
-    cut = gq.partition(GRAPH, gq.EBV(), workers=3)
+    cut = gq.partition(GRAPH, gq.partitioners.EBV(), workers=3)
     found = waiting_of(cut)
     holders = {node: set() for node in range(120)}
     for edge, (source, target) in zip(cut.cut.part.tolist(), _edges(GRAPH)):
@@ -71,9 +71,9 @@ def test_under_a_cut_of_edges_a_node_waits_for_its_own_sums() -> None:
         assert set(found.rows.get(node, ())) == holders[node] - {own}
     assert "waits for partial sums of worker" in found.say(next(iter(found.rows)))
     with pytest.raises(ValueError, match="bits and errors can be drawn for an edge-cut only"):
-        draw(cut, "bits", bits=gq.Fixed(bits=2))
+        draw(cut, "bits", bits=gq.bits.Fixed(bits=2))
     with pytest.raises(ValueError, match="got a cut into blocks"):
-        waiting_of(gq.partition(GRAPH, gq.Contiguous(), workers=3))
+        waiting_of(gq.partition(GRAPH, gq.partitioners.Contiguous(), workers=3))
 
 
 def test_places_do_not_depend_on_the_cut_and_no_two_nodes_share_one() -> None:
@@ -94,10 +94,8 @@ def test_the_smallest_graphs_have_places(nodes: int) -> None:
 
 
 def test_a_large_graph_is_drawn_round_a_node() -> None:
-    large = gq.partition(gq.load("sbm:2400,4,6"), gq.Random(), workers=2)
-    with pytest.raises(
-        ValueError, match=rf"1 to {LARGEST_WHOLE:,} nodes, got 2,400; draw .* gq.draw\(parts, around=0\)"
-    ):
+    large = gq.partition(gq.load("sbm:2400,4,6"), gq.partitioners.Random(), workers=2)
+    with pytest.raises(ValueError, match=rf"1 to {LARGEST_WHOLE:,} nodes, got 2,400; draw .* parts.draw\(around=0\)"):
         draw(large)
     drawn = draw(large, around=7)
     assert drawn.frame["nodes"].sum() == 400 and "around node 7" in drawn.figure.layout.meta["caption"]
@@ -109,7 +107,7 @@ def test_a_large_graph_is_drawn_round_a_node() -> None:
 
 @each("show", SHOWN)
 def test_every_node_has_one_colour_and_says_what_it_waits_for(parts, show: str) -> None:
-    bits = gq.UniformRandom(among=(2, 4, 8))
+    bits = gq.bits.UniformRandom(among=(2, 4, 8))
     drawn = draw(parts, show, bits=bits, dark=True)
     assert drawn.frame["nodes"].sum() == 120
     over = next(trace for trace in drawn.figure.data if trace.type == "heatmap")
@@ -128,7 +126,7 @@ def test_every_node_has_one_colour_and_says_what_it_waits_for(parts, show: str) 
 
 def test_a_row_counts_by_the_widest_of_its_copies_or_by_that_of_the_pair(parts) -> None:
     nodes = travelling(parts, 0, 1)
-    widths = dict.fromkeys(message_widths(parts, gq.Fixed(bits=2), layer=0), 2) | {(1, node): 8 for node in nodes}
+    widths = dict.fromkeys(message_widths(parts, gq.bits.Fixed(bits=2), layer=0), 2) | {(1, node): 8 for node in nodes}
     counts = draw(parts, "bits", bits=widths).frame["nodes"]
     everybody = {node for _, node in widths}
     assert counts["8 bits"] == len(nodes) and counts["2 bits"] == len(everybody) - len(nodes)
@@ -151,7 +149,7 @@ def test_a_pair_shows_its_rows_its_waiting_nodes_and_their_edges(parts) -> None:
 
 def test_errors_are_those_of_the_rows_that_arrive(parts) -> None:
     """A step is the row's range over three; rounding errs by less than one, and a row of 8 bits by far less."""
-    widths = message_widths(parts, gq.Fixed(bits=2), layer=0)
+    widths = message_widths(parts, gq.bits.Fixed(bits=2), layer=0)
     found = coding_errors(parts, widths)
     assert set(found) == set(widths)
     features = GRAPH.features.double()

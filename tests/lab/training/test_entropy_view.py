@@ -22,8 +22,11 @@ def train_one(rank, workers, config, folder):
 
 
 def test_a_run_counts_in_the_epochs_it_is_asked_to_and_draws_them(tmp_path):
-    codec, bits = (gq.Stochastic(), gq.Float32()), (gq.UniformRandom(among=(2, 8), period=1), gq.Fixed())
-    system = replace(vanilla(), partition=gq.Random(), codec=codec, bits=bits)
+    codec, bits = (
+        (gq.codecs.Stochastic(), gq.codecs.Float32()),
+        (gq.bits.UniformRandom(among=(2, 8), period=1), gq.bits.Fixed()),
+    )
+    system = replace(vanilla(), partition=gq.partitioners.Random(), codec=codec, bits=bits)
     config = gq.configure(
         "digits", system=system, layers=2, hidden=8, epochs=3, workers=2, timeline_every=0, entropy_every=2
     )

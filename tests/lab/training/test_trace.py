@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-import gnnqlab as gq
 from gnnqlab import cli
 from gnnqlab.run.run import Run
 from tests.lab.synthetic_folder import PHASE_S, Folder
@@ -50,7 +49,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture(scope="module")
 def events(run: Run) -> list[dict[str, Any]]:
-    path = gq.export_trace(run)
+    path = run.export_trace()
     assert path == run.folder / "trace.json"
     trace = json.loads(path.read_text())
     assert trace["displayTimeUnit"] == "ms" and trace["otherData"]["system"] == "vanilla"
@@ -117,17 +116,17 @@ def test_arrows_lead_from_a_post_to_the_bytes_under_way(events: list[dict[str, A
 
 
 def test_one_epoch_alone_another_file_and_what_is_refused(run: Run, tmp_path: Path) -> None:
-    path = gq.export_trace(run, tmp_path / "new" / "one.json", epoch=4)
+    path = run.export_trace(tmp_path / "new" / "one.json", epoch=4)
     found = json.loads(path.read_text())["traceEvents"]
     assert {event["args"]["epoch"] for event in slices(found)} == {4} and min(e["ts"] for e in slices(found)) == 0
     with pytest.raises(ValueError, match=r"must end in \.json, got 'one\.html'"):
-        gq.export_trace(run, tmp_path / "one.html")
+        run.export_trace(tmp_path / "one.html")
     with pytest.raises(ValueError, match=r"one that was recorded, \[2, 4\], got 3"):
-        gq.export_trace(run, epoch=3)
+        run.export_trace(epoch=3)
     empty = Folder(tmp_path / "empty")
     empty.write(range(2))
     with pytest.raises(ValueError, match="must be recorded to be shown, got none; launch with timeline_every=5"):
-        gq.export_trace(Run(empty.path))
+        Run(empty.path).export_trace()
 
 
 def test_the_command(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,7 +136,7 @@ def test_the_command(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert result == {
         "path": str(run.folder / "trace.json"),
         "epoch": 2,
-        "critical_path_ms": gq.critical_path(run, epoch=2).milliseconds,
+        "critical_path_ms": run.critical_path(epoch=2).milliseconds,
     }
     with pytest.raises(SystemExit):
         cli.main(["export-trace", "20260101-000000-ran", "--out", out])

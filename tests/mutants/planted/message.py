@@ -93,18 +93,18 @@ FAULTS = (
     ),
     Fault(
         name="BNS-GCN without 1/p",
-        file="message/sampler.py",
+        file="message/samplers.py",
         before="return _STEPS / self._threshold if self._threshold else 0.0",
         after="return 1.0 if self._threshold else 0.0",
-        test="message/test_sampler.py::test_the_ends_of_the_range",
+        test="message/test_samplers.py::test_the_ends_of_the_range",
         why="sums would shrink by p: a bias that training half hides",
     ),
     Fault(
         name="all workers sample alike",
-        file="message/sampler.py",
+        file="message/samplers.py",
         before='stream("sample", 0, holder + 1)',
         after='stream("sample", 0, 1)',
-        test="message/test_sampler.py::test_a_sample_belongs_to_seed_epoch_and_holder",
+        test="message/test_samplers.py::test_a_sample_belongs_to_seed_epoch_and_holder",
         why="a row would travel to all of its receivers or to none, and their errors add up",
     ),
     Fault(

@@ -103,3 +103,7 @@ class BoundarySampling(Sampler):
         # The holder enters the key: a node in several halos is sampled independently for each of them.
         draw = uniform16(ids, 1, seed=seed, epoch=epoch, stream=stream("sample", 0, holder + 1)).flatten()  # (n,)
         return (draw < self._threshold).nonzero().flatten()
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,4 +1,4 @@
-"""``gq.on_machines``: the start commands of a run over several machines, and its handle once it is started."""
+"""``gq.launch.on_machines``: the start commands of a run over several machines, and its handle once it is started."""
 
 from __future__ import annotations
 

@@ -12,16 +12,16 @@ import torch
 import gnnqlab as gq
 from gnnqlab.cli import main
 from gnnqlab.launch import Run
-from gnnqlab.launch.on_machines import MachineLines
+from gnnqlab.launch.machines import MachineLines
 from tests.launch.test_cluster import free_port
 from tests.slow_down import HANG_S
 
 
 def test_they_are_those_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
-    monkeypatch.setattr("gnnqlab.launch.on_machines.new_id", lambda system: f"new-{system}")
+    monkeypatch.setattr("gnnqlab.launch.machines.new_id", lambda system: f"new-{system}")
     where = {"address": "10.1.2.3", "port": 29501, "interface": "eth1"}
     asked = {"system": "adaqp", "workers": 4, "epochs": 7, "lam": 0.25}
-    lines = gq.on_machines("digits", nnodes=2, out=tmp_path, **where, **asked)
+    lines = gq.launch.on_machines("digits", nnodes=2, out=tmp_path, **where, **asked)
     words = [word for name, value in {**where, **asked}.items() for word in (f"--{name}", str(value))]
     main(["train", "--graph", "digits", "--nnodes", "2", "--print-command", "--out", str(tmp_path), *words])
     assert capsys.readouterr().out == f"{lines}\n"
@@ -30,7 +30,7 @@ def test_they_are_those_of_the_command_line(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_a_worker_a_machine_is_the_default() -> None:
-    lines = gq.on_machines("digits", nnodes=3, address="10.0.0.1")
+    lines = gq.launch.on_machines("digits", nnodes=3, address="10.0.0.1")
     assert all("--nnodes=3 --nproc-per-node=1" in line for line in lines.commands)
 
 
@@ -45,14 +45,14 @@ def test_a_worker_a_machine_is_the_default() -> None:
 )
 def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path, options: dict, text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        gq.on_machines("digits", **{"nnodes": 2, "address": "10.0.0.1", "out": tmp_path / "runs", **options})
+        gq.launch.on_machines("digits", **{"nnodes": 2, "address": "10.0.0.1", "out": tmp_path / "runs", **options})
     assert not (tmp_path / "runs").exists()
 
 
 def test_a_graph_in_memory_lies_on_the_shared_disk_and_the_run_is_found(tmp_path: Path) -> None:
     graph = gq.load("sbm:60,3,6", name="mine")
     where = {"address": "127.0.0.1", "interface": "lo", "port": free_port(), "out": tmp_path}
-    lines = gq.on_machines(graph, nnodes=2, epochs=3, layers=2, hidden=8, **where)
+    lines = gq.launch.on_machines(graph, nnodes=2, epochs=3, layers=2, hidden=8, **where)
     with pytest.raises(FileNotFoundError, match="a run exists once its commands were started, got no folder"):
         _ = lines.run
     [kept] = (tmp_path / "graphs").glob("*/mine")
@@ -78,7 +78,7 @@ def test_a_run_goes_on_over_several_machines(tmp_path: Path) -> None:
     whole = gq.launch("sbm:60,3,6", epochs=6, **shape, out=tmp_path, wait=True)
     old = gq.launch("sbm:60,3,6", epochs=4, checkpoint_every=2, **shape, out=tmp_path, wait=True)
     where = {"address": "127.0.0.1", "interface": "lo", "port": free_port()}
-    lines = gq.resume_on_machines(old, nnodes=2, epochs=6, **where)
+    lines = gq.launch.resume_on_machines(old, nnodes=2, epochs=6, **where)
     assert lines.folder.parent == tmp_path and not lines.folder.exists(), "nothing is copied before a line is started"
     run = started(lines, tmp_path)
     assert run.status == "finished" and list(run.records["epoch"].unique()) == [0, 1, 2, 3, 4, 5]
@@ -89,11 +89,11 @@ def test_a_run_goes_on_over_several_machines(tmp_path: Path) -> None:
     assert list(again.records["epoch"].unique()) == [0, 1, 2, 3, 4, 5], "its own past, not once more the old one's"
     assert [event["event"] for event in again.events].count("resumed") == 1
     with pytest.raises(ValueError, match="has trained 4 epochs already, got epochs 4"):
-        gq.resume_on_machines(old, nnodes=2, **where)
+        gq.launch.resume_on_machines(old, nnodes=2, **where)
     with pytest.raises(
         ValueError, match="nnodes must be at least 1, got 0; use gq.resume for a run on this machine only"
     ):
-        gq.resume_on_machines(old, nnodes=0, **where)
+        gq.launch.resume_on_machines(old, nnodes=0, **where)
 
 
 def test_what_there_is_to_go_on_from_is_seen_by_every_machine(tmp_path: Path) -> None:
@@ -107,5 +107,5 @@ def test_what_there_is_to_go_on_from_is_seen_by_every_machine(tmp_path: Path) ->
 def test_an_untrainable_graph_is_refused(tmp_path: Path) -> None:
     bare = gq.Graph.from_edges([0, 1], [1, 2], num_nodes=3)
     with pytest.raises(ValueError, match="features"):
-        gq.on_machines(bare, nnodes=2, address="10.0.0.1", out=tmp_path)
+        gq.launch.on_machines(bare, nnodes=2, address="10.0.0.1", out=tmp_path)
     assert not list(tmp_path.iterdir())

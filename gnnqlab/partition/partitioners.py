@@ -1,0 +1,15 @@
+"""The axis ``partition``: partitioners of nodes (edge-cuts), of edges (vertex-cuts) and into blocks."""
+
+from gnnqlab.partition.contiguous import Contiguous
+from gnnqlab.partition.cut import Partitioner
+from gnnqlab.partition.dne import DNE
+from gnnqlab.partition.ebv import EBV
+from gnnqlab.partition.edge_cut import METIS, Random
+from gnnqlab.partition.hep import HEP
+from gnnqlab.partition.streamed import HDRF, RandomEdges
+
+__all__ = ["DNE", "EBV", "HDRF", "HEP", "METIS", "Contiguous", "Partitioner", "Random", "RandomEdges"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
