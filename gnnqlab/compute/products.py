@@ -75,7 +75,7 @@ class Compute(AxisPart, ABC):
     kept_bytes: ClassVar[int] = 0
     """Bytes per element of a layer's saved activations; 0: unknown. Memory checks read it."""
     remade: ClassVar[bool] = False
-    """True if a backward pass can recompute a product; checks of ``keep_for_backward`` and edge features read it."""
+    """True if a backward pass can recompute a product; checks of ``recompute`` and edge features read it."""
 
     @abstractmethod
     def build(self, device: torch.device | str = "cpu") -> Products:

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["KEEPS", "RecomputeContext"]
+__all__ = ["LEVELS", "RecomputeContext"]
 
-KEEPS = ("all", "sums", "nothing")
+LEVELS = ("none", "selective", "full")
 """Modes of saving for backward: every operand; only aggregated rows, with dense and row-wise operations recomputed; or
 not even these if all their input rows are local, with the aggregation recomputed too."""
 
@@ -31,12 +31,12 @@ class RecomputeContext:
     """Recompute context of one forward pass; enter it around the forward pass and the loss.
 
     Args:
-        keep: ``sums`` or ``nothing`` of ``KEEPS``.
+        keep: ``selective`` or ``full``.
         see: called with every tensor that is saved.
 
     Example:
         >>> x, w = torch.ones(2, 3), torch.ones(3, 3, requires_grad=True)
-        >>> with RecomputeContext("sums") as remakes:
+        >>> with RecomputeContext("selective") as remakes:
         ...     y = x @ w
         ...     remakes.made(y, torch.mm, x, w)
         ...     loss = y.square().sum()  # would save y
@@ -46,9 +46,9 @@ class RecomputeContext:
     """
 
     def __init__(self, keep: str, see: Callable[[Tensor], object] | None = None) -> None:
-        if keep not in KEEPS[1:]:
-            raise ValueError(f"keep must be one of {KEEPS[1:]} to recompute tensors, got {keep!r}")
-        self.sums_too = keep == "nothing"
+        if keep not in LEVELS[1:]:
+            raise ValueError(f"keep must be one of {LEVELS[1:]} to recompute tensors, got {keep!r}")
+        self.sums_too = keep == "full"
         """True if aggregations over local rows are recomputed too."""
         self._see = see
         self._entries: dict[int, _Entry] = {}
@@ -213,7 +213,7 @@ class _Saved:
         if self._tensor._version != self.version:
             raise RuntimeError(
                 f"a tensor that the backward pass needs was overwritten, shape {tuple(self._tensor.shape)}; write "
-                "results to other memory, or choose keep_for_backward 'all'"
+                "results to other memory, or choose recompute 'none'"
             )
         return self._tensor
 

@@ -129,8 +129,8 @@ class GraphPass(RowPasses):
     ) -> None:
         if remakes is not None and not graph.exchange.products.remade:
             raise ValueError(
-                "keep_for_backward 'sums' and 'nothing' recompute float32 products, got products that prepare their "
-                "operands once per pass; choose compute float32 or keep_for_backward 'all'"
+                "recompute 'selective' and 'full' recompute float32 products, got products that prepare their "
+                "operands once per pass; choose compute float32 or recompute 'none'"
             )
         self._remakes = remakes
         self.graph, self.epoch, self.training, self.clock = graph, epoch, training, clock

@@ -54,8 +54,8 @@ FAULTS = (
     Fault(
         name="seconds of everything kept for a run that makes rows again",
         file="tune/timing.py",
-        before='for name in ("transport", "layer0", "keep_for_backward")}',
-        after='for name in ("transport", "layer0")}',
+        before='for name in ("transport", "input_features", "recompute")}',
+        after='for name in ("transport", "input_features")}',
         test="tune/test_memory.py::test_less_kept_is_foreseen_and_timed_by_itself",
         why="a forecast would leave out what is computed twice",
     ),

@@ -38,7 +38,7 @@ FAULTS = (
     Fault(
         name="the loss without its negatives in the mean",
         file="train/link_prediction/objective.py",
-        before='self._terms = totals["train"] * (1 + task.negatives)',
+        before='self._terms = totals["train"] * (1 + task.num_negatives)',
         after='self._terms = totals["train"]',
         test="train/link_prediction/test_link_law.py::test_one_process_is_plain_pytorch_in_float64",
         why="the loss would grow with the number of negatives",
