@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import textwrap
 import types
 from collections.abc import Callable, Iterator
@@ -147,16 +148,7 @@ def _quoted(choice: object) -> str:
 
 def stub_text() -> str:
     """Return the text of the stub: one typed key for each setting, with its help."""
-    lines = [
-        '"""Keywords of ``gq.launch`` for editors; written by ``keywords.write_stub()``, compared by a test."""',
-        "",
-        "from pathlib import Path",
-        "from typing import Any, Literal, TypedDict",
-        "",
-        "from gnnqlab.partition.cut import Partitioner",
-        "",
-        "class LaunchKeywords(TypedDict, total=False):",
-    ]
+    lines = []
     for name, users in keywords().items():
         known = (BESIDE[name][0],) if name in BESIDE else (_type_text(setting) for _, setting in users)
         kinds = dict.fromkeys(known)
@@ -164,7 +156,19 @@ def stub_text() -> str:
         text = "; ".join(dict.fromkeys(" ".join(setting.help.split()) for _, setting in users if setting.help))
         if text:
             lines += textwrap.fill(f'"""{text}"""', 116, initial_indent="    ", subsequent_indent="    ").splitlines()
-    return "\n".join(lines) + "\n"
+    body = "\n".join(lines)
+    used = [word for word in ("Any", "Literal") if re.search(rf"\b{word}\b", body)]
+    head = [
+        '"""Keywords of ``gq.launch`` for editors; written by ``keywords.write_stub()``, compared by a test."""',
+        "",
+        *(["from pathlib import Path"] if re.search(r"\bPath\b", body) else []),
+        f"from typing import {', '.join([*used, 'TypedDict'])}",
+        "",
+        "from gnnqlab.partition.cut import Partitioner",
+        "",
+        "class LaunchKeywords(TypedDict, total=False):",
+    ]
+    return "\n".join([*head, body, ""])
 
 
 def write_stub() -> None:
