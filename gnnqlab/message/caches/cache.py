@@ -167,7 +167,7 @@ def needs_fading_errors(system: Any, directions: tuple[str, ...] = ("forward", "
     """
     for direction in directions:
         codec, bits = (of_direction(part, direction) for part in (system.codec, system.bits))
-        least, narrowest = codec.min_contractive_bits, min(bits.choices)
+        least, narrowest = codec.min_contractive_bits, min(bits.choices)  # the policy may choose its smallest bit-width
         if narrowest < least:
             return (
                 f"each message includes the error of the one before, and at {narrowest} bit {type(codec).__name__} has "
@@ -233,5 +233,5 @@ class _UnchangedRows(Chooser):
     def choose(self, x: Tensor, rows: Tensor, held: Tensor) -> Tensor | None:
         change = (x.index_select(0, rows) - held).norm(dim=1)  # (n, D) -> (n,)
         # Negated, so that a row with NaN is sent, and then refused by the codec.
-        is_sent = ~(change <= self._tolerance * held.norm(dim=1))
-        return is_sent.nonzero().flatten()
+        is_sent = ~(change <= self._tolerance * held.norm(dim=1))  # (n,) bool
+        return is_sent.nonzero().flatten()  # (n,) -> (k,) int64, ascending

@@ -47,7 +47,7 @@ class Float32(Codec):
         Raises:
             NonFiniteRow: if a row holds NaN or Inf; on CUDA `raise_refused` raises it later.
         """
-        gathered = segment.view(torch.float32).view(layout.num_rows, layout.columns)
+        gathered = segment.view(torch.float32).view(layout.num_rows, layout.columns)  # (4 n D,) uint8 -> (n, D)
         torch.index_select(x, 0, rows, out=gathered)
         require_finite(gathered)
         return None
@@ -57,10 +57,11 @@ class Float32(Codec):
 
         A subclass with its own :meth:`encode` always gets ``None``.
         """
+        # A strided view has gaps between its rows, which are no part of the message.
         if type(self).encode is not Float32.encode or not x.is_contiguous():
             return None
         require_finite(x)
-        return x.view(torch.uint8).flatten()
+        return x.view(torch.uint8).flatten()  # (n, D) float32 -> (4 n D,) uint8, the same memory
 
     def decode(
         self,
@@ -73,7 +74,7 @@ class Float32(Codec):
         ids: Tensor | None = None,
         noise: Noise | None = None,
     ) -> None:
-        received = segment.view(torch.float32).view(layout.num_rows, layout.columns)
+        received = segment.view(torch.float32).view(layout.num_rows, layout.columns)  # (4 n D,) uint8 -> (n, D)
         if accumulate:
             out.index_add_(0, rows, received)
         else:
@@ -127,6 +128,7 @@ class Stochastic(PartCodec):
         sent = part.params.view(_PARAMETERS[self.parameters]).view(-1, 2)  # (m, 2): Z and S
         # With "bfloat16-after" codes are computed with float32 parameters, which are converted only when copied below.
         params = torch.empty(sent.shape, device=x.device) if self.parameters == "bfloat16-after" else sent
+        # Wide rows are few, so they are encoded by tensor operations; all smaller bit-widths by one kernel.
         if part.width == 32:
             encode_32(x, rows, payload, noted)
         elif part.width == 16:
