@@ -174,7 +174,7 @@ class Threshold(Adaptive):
 
     Args:
         cache: run-time state with ε.
-        seat: context of this worker; by default that of a single worker.
+        worker: context of this worker; by default that of a single worker.
     """
 
     name = "epsilon"
@@ -210,8 +210,8 @@ class Threshold(Adaptive):
         self._decided.append((DECISIONS, {**line, **facts}))
 
     def entries(self) -> Sequence[Entry]:
-        decided, self._decided[:] = list(self._decided), []
-        return decided
+        entries, self._decided[:] = list(self._decided), []
+        return entries
 
     def state(self) -> State:
         # ε and its mean are equal on all workers; the copies are this worker's own.

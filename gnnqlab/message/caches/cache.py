@@ -95,7 +95,9 @@ class RunningCache(Running, ABC):
         raise NotImplementedError(f"{type(self).__name__} selects rows, not blocks")
 
     def selection_at(self, place: ExchangeKey, plan: Plan) -> Any:
-        """Return a selection of the cache's own in place of a :class:`Chooser`, else ``None``; `Wires` calls it.
+        """Return a selection of the cache's own in place of a :class:`Chooser`, else ``None``.
+
+        `ChannelFactory` calls it.
 
         Returns:
             An instance of :class:`gnnqlab.message.channels.selection.AllRowsOfRoute` or of a subclass.

@@ -64,7 +64,7 @@ class RowCacheCheckpoint(Adaptive):
     Args:
         name: name in the checkpoint.
         rows: cache with the rows.
-        seat: context of this worker.
+        worker: context of this worker.
     """
 
     decides: ClassVar[bool] = False

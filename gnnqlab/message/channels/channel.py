@@ -356,10 +356,10 @@ class Channel:
         """Return the receive buffer of each peer, and the peers received directly into ``out``."""
         receive, landed, plan = {}, set(), message_layouts.plan
         # Receive directly only rows that replace others: sums need the old value, caches decode into a copy.
-        replaced = not plan.accumulate and self.selection.in_place
+        replaces_rows = not plan.accumulate and self.selection.in_place
         for route in plan.receive:
             target = None
-            if replaced and route.first is not None and route.num_rows:
+            if replaces_rows and route.first is not None and route.num_rows:
                 assert isinstance(out, Tensor), "a plan that does not accumulate needs its output when it posts"
                 target = self._codec.receive_view(out[route.first : route.first + route.num_rows])
             if target is not None:

@@ -47,9 +47,9 @@ class Float32(Codec):
         Raises:
             NonFiniteRow: if a row holds NaN or Inf; on CUDA `raise_refused` raises it later.
         """
-        gathered = segment.view(torch.float32).view(layout.num_rows, layout.columns)  # (4 n D,) uint8 -> (n, D)
-        torch.index_select(x, 0, rows, out=gathered)
-        require_finite(gathered)
+        payload_nD = segment.view(torch.float32).view(layout.num_rows, layout.columns)  # (4 n D,) uint8 -> (n, D)
+        torch.index_select(x, 0, rows, out=payload_nD)
+        require_finite(payload_nD)
         return None
 
     def send_view(self, x: Tensor) -> Tensor | None:
@@ -74,11 +74,11 @@ class Float32(Codec):
         ids: Tensor | None = None,
         noise: Noise | None = None,
     ) -> None:
-        received = segment.view(torch.float32).view(layout.num_rows, layout.columns)  # (4 n D,) uint8 -> (n, D)
+        payload_nD = segment.view(torch.float32).view(layout.num_rows, layout.columns)  # (4 n D,) uint8 -> (n, D)
         if accumulate:
-            out.index_add_(0, rows, received)
+            out.index_add_(0, rows, payload_nD)
         else:
-            out.index_copy_(0, rows, received)
+            out.index_copy_(0, rows, payload_nD)
 
     def receive_view(self, out: Tensor) -> Tensor | None:
         return out.view(torch.uint8).flatten() if out.is_contiguous() else None
@@ -125,9 +125,9 @@ class Stochastic(PartCodec):
     def encode_part(self, part: PartRows, x: Tensor, noted: Tensor, noise: Noise) -> None:
         rows, ids, payload, key = part.rows, part.ids, part.payload, noise.key(self.noise)
         assert ids is not None
-        sent = part.params.view(_PARAMETERS[self.parameters]).view(-1, 2)  # (m, 2): Z and S
+        wire_params = part.params.view(_PARAMETERS[self.parameters]).view(-1, 2)  # (m, 2): Z and S
         # With "bfloat16-after" codes are computed with float32 parameters, which are converted only when copied below.
-        params = torch.empty(sent.shape, device=x.device) if self.parameters == "bfloat16-after" else sent
+        params = torch.empty(wire_params.shape, device=x.device) if self.parameters == "bfloat16-after" else wire_params
         # Wide rows are few, so they are encoded by tensor operations; all smaller bit-widths by one kernel.
         if part.width == 32:
             encode_32(x, rows, payload, noted)
@@ -135,8 +135,8 @@ class Stochastic(PartCodec):
             encode_16(x, rows, ids, payload, params, noted, **key)
         else:
             encode_rows(x, rows, ids, part.bits, part.offsets, payload, params, ranges=noted, **key)
-        if params is not sent:
-            sent.copy_(params)
+        if params is not wire_params:
+            wire_params.copy_(params)
 
     def decode_part(self, part: PartRows, out: Tensor, noise: Noise | None, *, accumulate: bool) -> None:
         rows, payload, params = part.rows, part.payload, part.params.view(_PARAMETERS[self.parameters]).view(-1, 2)

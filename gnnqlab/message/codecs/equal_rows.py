@@ -136,13 +136,13 @@ def surplus_bytes(encode_rows: EncodeRows, bits: int, columns: int) -> int:
         >>> surplus_bytes(lambda rows, bits, noise: np.zeros((len(rows), 14), np.uint8), 8, 10)
         4
     """
-    written, needed = _encoded_bytes(encode_rows, bits, columns), row_bytes(bits, columns, lambda bits, columns: 0)
-    if written < needed:
+    num_bytes, min_bytes = _encoded_bytes(encode_rows, bits, columns), row_bytes(bits, columns, lambda bits, columns: 0)
+    if num_bytes < min_bytes:
         raise ValueError(
-            f"encode_rows must return at least the {needed} bytes of {columns} elements at {bits} bits, got {written}; "
-            "list the bit-widths that it supports as widths"
+            f"encode_rows must return at least the {min_bytes} bytes of {columns} elements at {bits} bits, got "
+            f"{num_bytes}; list the bit-widths that it supports as widths"
         )
-    return written - needed
+    return num_bytes - min_bytes
 
 
 def _encoded_bytes(encode_rows: EncodeRows, bits: int, columns: int) -> int:

@@ -45,7 +45,7 @@ def _expansion(levels: Sequence[float]) -> tuple[float, float]:
     """Return e and k of a symmetric quantizer with these positive levels."""
     # A value is rounded to the nearest level, so decision bounds lie midway; symmetric, so half of them suffice.
     ends = [0.0, *((low + high) / 2 for low, high in itertools.pairwise(levels)), math.inf]
-    moments = [_moments(*between) for between in itertools.pairwise(ends)]
+    moments = [_moments(*bounds) for bounds in itertools.pairwise(ends)]
 
     def mean(of_level: int, of_value: int) -> float:
         """Return ``E[q^i z^j]``; i + j is even, so both signs contribute equally."""
