@@ -2,6 +2,8 @@
 
 Works with any exchange that sends rows. With a halo, z is the embedding of a boundary node as it is sent (for GAT the
 projected embedding, not its attention), and δ the gradient of a halo row, sent to its owner.
+
+Letters: n rows of a route, k of them sent, D columns.
 """
 
 from __future__ import annotations

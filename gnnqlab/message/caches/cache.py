@@ -2,6 +2,8 @@
 
 A cache works between plan and codec. The sender stores a replica of the *receiver's* copy of each row; both are updated
 with the same decoded message, so rounding errors never accumulate.
+
+Letters: N rows of this worker, n rows of a route, k of them sent, D columns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Error feedback: the rounding error of a row is added to its next message (EC-Graph, ICDE 2022)."""
+"""Error feedback: the rounding error of a row is added to its next message (EC-Graph, ICDE 2022).
+
+Letters: n rows of a route, k of them in a message, D columns.
+"""
 
 from __future__ import annotations
 

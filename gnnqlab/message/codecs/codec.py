@@ -1,4 +1,7 @@
-"""The axis ``codec``: float32, and AdaQP's stochastic integer quantization."""
+"""The axis ``codec``: float32, and AdaQP's stochastic integer quantization.
+
+Letters: n rows of a message, m of one part of it, D columns.
+"""
 
 from __future__ import annotations
 

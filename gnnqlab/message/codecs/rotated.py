@@ -1,4 +1,7 @@
-"""Codec with a random rotation: the error of a row depends on its norm, not on its range."""
+"""Codec with a random rotation: the error of a row depends on its norm, not on its range.
+
+Letters: N source rows, m rows of one part of a message, D columns.
+"""
 
 from __future__ import annotations
 

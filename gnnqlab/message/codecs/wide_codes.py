@@ -3,6 +3,8 @@
 A row of 16 bits has stochastic codes like smaller bit-widths, two bytes per element, with its own Z and S; its step is
 the range over 65535. A row of 32 bits is float32. Both are encoded with tensor operations, one block of rows at a time,
 without kernels of their own, because assignments choose these bit-widths for few rows.
+
+Letters: N source rows, n rows of a call, m of one block, D columns.
 """
 
 from __future__ import annotations
