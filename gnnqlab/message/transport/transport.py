@@ -1,6 +1,6 @@
 """Transports over ``torch.distributed``: direct, ring and all-to-all.
 
-A transport sends and receives one uint8 tensor per peer, each with an optional header. Both sides know the sizes, or
+A transport sends and receives one uint8 tensor per peer, each with an optional header. Both sides derive the sizes, or
 upper bounds, so these need not be sent. Receives are posted before sends, always from a specified rank. A header is
 checked before waiting for its body.
 """
