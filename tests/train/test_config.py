@@ -29,7 +29,7 @@ from tests.cases import each
         {"model": "graphsage", "device": "cuda", "backend": "nccl"},
         {"workers": 4, "hosts": 2, "link": "200mbit", "wire": "paced", "vanilla_share": 0.75},
         {"comm_share": 0.75},
-        {"task": "links", "negatives": 3, "decoder": "mlp", "embedding": 24, "val_share": 0.0},
+        {"task": "links", "num_negatives": 3, "decoder": "mlp", "embedding": 24, "val_share": 0.0},
     ],
 )
 def test_json_loses_nothing(settings):
@@ -50,8 +50,11 @@ def test_json_loses_nothing(settings):
         ({"transport": "pigeon"}, "transport must be 'direct', 'ring' or 'all-to-all', got 'pigeon'"),
         ({"workers": 0}, "workers must be at least 1, got 0"),
         ({"task": "edges"}, "task must be 'nodes' or 'links', got 'edges'"),
-        ({"negatives": 4}, "negatives 4 needs task 'links', got task 'nodes'; add task 'links', or leave it out"),
-        ({"task": "links", "pool": 2}, "pool must be at least 3, got 2"),
+        (
+            {"num_negatives": 4},
+            "num_negatives 4 needs task 'links', got task 'nodes'; add task 'links', or leave it out",
+        ),
+        ({"task": "links", "negative_pool": 2}, "negative_pool must be at least 3, got 2"),
         ({"task": "links", "val_share": 0.5, "test_share": 0.5}, "must leave edges for training, got 0.5 and 0.5"),
         ({"task": "links", "system": "cdfgnn"}, "one owner per node, .*, got a partition of edges in system 'cdfgnn'"),
         ({"task": "links", "system": "cagnet"}, "got a partition of blocks in system 'cagnet'; choose a system with"),
@@ -293,5 +296,5 @@ def test_what_knows_the_loss_of_nodes_alone_refuses_links(capsys):
 def test_a_command_says_the_task(made_by):
     config = gq.configure("digits", task="links", num_negatives=2, test_share=0.2)
     line = "gnnqlab train --graph digits --system vanilla --model gcn --workers 2 --epochs 60"
-    assert command_of(config) == f"{line} --task links --test-share 0.2 --negatives 2"
+    assert command_of(config) == f"{line} --task links --test-share 0.2 --num-negatives 2"
     assert made_by(command_of(config)) == config

@@ -73,7 +73,7 @@ def takers(section: str) -> Iterator[Taker]:
 
 
 def keywords() -> dict[str, list[Taker]]:
-    """Return the settings that ``gq.launch`` takes besides its own parameters, by name."""
+    """Return the settings that ``gq.launch`` takes in addition to its own parameters, by name."""
     own = (setting for setting in parameters_of(configure) if setting.name in BESIDE)
     found: dict[str, list[Taker]] = {
         setting.name: [("", dataclasses.replace(setting, help=BESIDE[setting.name][1]))] for setting in own
