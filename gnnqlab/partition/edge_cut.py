@@ -56,9 +56,10 @@ class METIS(Partitioner):
             (True, [0, 1, 2, 3])
         """
         check_workers(graph, workers)
+        # One part needs no library.
         if workers == 1:
             return NodeCut(owner=torch.zeros(graph.num_nodes, dtype=torch.int64), workers=1)
-        source, destination = graph.indices, torch.repeat_interleave(graph.in_degrees).to(torch.int32)
+        source, destination = graph.indices, torch.repeat_interleave(graph.in_degrees).to(torch.int32)  # (E,) int32
         # METIS does not allow self loops; with some, its cuts are worse and differ from call to call.
         between = source != destination
         name, run_metis = metis_library(2 * int(between.sum()))
@@ -94,7 +95,7 @@ class Random(Partitioner):
         generator = torch.Generator().manual_seed(self.seed)
         shuffled = torch.randperm(graph.num_nodes, generator=generator)
         owner = torch.empty(graph.num_nodes, dtype=torch.int64)
-        owner[shuffled] = torch.arange(graph.num_nodes) % workers
+        owner[shuffled] = torch.arange(graph.num_nodes) % workers  # (N,) equal shares, up to one node
         return NodeCut(owner=owner, workers=workers)
 
     def assign(self, graph: Graph, workers: int) -> Tensor:
