@@ -131,6 +131,7 @@ class Graph(GraphArrays):
             test_mask=as_mask("test_idx", test_idx, num_nodes),
             num_classes=known_classes if num_classes is None else num_classes,
         )
+        # Every reverse edge was added, so symmetry need not be computed.
         if symmetrize:
             graph.__dict__["is_symmetric"] = True
         return graph
@@ -219,12 +220,12 @@ class Graph(GraphArrays):
         """
         missing = [
             what
-            for what, there in (
+            for what, present in (
                 ("features", self.num_features > 0),
                 ("labels", self.num_classes > 0 and self.num_labelled > 0),
                 ("train split", self.has_split),
             )
-            if not there
+            if not present
         ]
         if missing:
             raise ValueError(
@@ -322,9 +323,10 @@ class Graph(GraphArrays):
     def _replace(self, **changes: Any) -> Graph:
         """Replace fields as ``dataclasses.replace``, and copy cached properties of an unchanged structure."""
         graph = Graph(**{**self._fields(), **changes})
-        for known in ("is_symmetric", "in_degrees", "out_degrees"):
-            if known in self.__dict__ and "indices" not in changes:
-                graph.__dict__[known] = self.__dict__[known]
+        # The structure is unchanged, so these hold for the new graph, and need not be computed again.
+        for field in ("is_symmetric", "in_degrees", "out_degrees"):
+            if field in self.__dict__ and "indices" not in changes:
+                graph.__dict__[field] = self.__dict__[field]
         return graph
 
 

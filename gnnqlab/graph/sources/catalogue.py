@@ -221,6 +221,7 @@ def expect(name_or_path: str | Path) -> None:
         if not Path(text).expanduser().exists() and not Path(folder).expanduser().is_dir():
             raise ValueError(_unknown(text))
     elif ":" in source.name:
+        # The parameters are parsed only: a generated graph is not made here.
         pattern = source.name.partition(":")[2]
         _numbers(source.name, parameters, (float,) * len(pattern.split(",")))
 
@@ -264,6 +265,7 @@ def _read(
         return edges_of(graph, **named)
     text = str(graph)
     source, parameters = (None, "") if isinstance(graph, Graph) else _find(text)
+    # A Path is never a name.
     of_name = source is not None and isinstance(graph, str)
     if edge_features is not None and (of_name or isinstance(graph, Graph)):
         what = f"graph {graph.name!r}" if isinstance(graph, Graph) else text
