@@ -124,9 +124,9 @@ def build_csr(
     key, place = key[order], place[order]
     if deduplicate:
         # Equal keys are neighbours; the first of them is used.
-        again = _repeated(key)
-        attributes.require_equal(key, place, again, shift)
-        key, place = _selected(key, ~again), _selected(place, ~again)
+        repeats = _repeated(key)
+        attributes.require_equal(key, place, repeats, shift)
+        key, place = _selected(key, ~repeats), _selected(place, ~repeats)
     return CSR(*_compressed(key, num_nodes, shift), *attributes.at(place))
 
 
@@ -150,9 +150,9 @@ def _selected(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
 
 def _repeated(key: np.ndarray) -> np.ndarray:
     """Return True for each sorted key that equals the one before."""
-    again = np.zeros(key.size, dtype=bool)
-    np.equal(key[1:], key[:-1], out=again[1:])  # in place, without a temporary array
-    return again
+    repeats = np.zeros(key.size, dtype=bool)
+    np.equal(key[1:], key[:-1], out=repeats[1:])  # in place, without a temporary array
+    return repeats
 
 
 def _compressed(key: np.ndarray, num_nodes: int, shift: int) -> tuple[Tensor, Tensor]:

@@ -66,8 +66,8 @@ def _places(nodes: Tensor, degrees: Tensor, fanout: int, *, seed: int, step: int
     for number in range(fanout):
         last = degrees - fanout + number  # (n,) last position this draw may take
         place = draws[:, number] * (last + 1) >> 32  # (n,) uniform in [0, last]
-        taken = (places[:, :number] == place.unsqueeze(1)).any(1)
-        places[:, number] = torch.where(taken, last, place)
+        repeats = (places[:, :number] == place.unsqueeze(1)).any(1)
+        places[:, number] = torch.where(repeats, last, place)
     return places
 
 

@@ -166,8 +166,8 @@ class BlockShard(Shard):
         # The own block has the first local ids, so blocks before it are shifted by its size.
         if block == self.row:
             return 0, size
-        before = int(self.block_splits[:block].sum())
-        first = before + self.block.numel() if block < self.row else before
+        offset = int(self.block_splits[:block].sum())
+        first = offset + self.block.numel() if block < self.row else offset
         return first, first + size
 
     def matrix(self, alpha: str) -> BlockMatrix:
@@ -175,8 +175,8 @@ class BlockShard(Shard):
         returning = Adjacency(
             self.leaving_indptr, self.leaving_indices, self._leaving_alpha(alpha), num_columns=self.num_columns
         )
-        arriving = self.indptr, self.indices, self.alpha(alpha)
-        return BlockMatrix(*arriving, num_columns=self.num_columns, returning=returning)
+        in_edges = self.indptr, self.indices, self.alpha(alpha)
+        return BlockMatrix(*in_edges, num_columns=self.num_columns, returning=returning)
 
     def _leaving_alpha(self, kind: str) -> Tensor:
         """Return α of the out-edges: source and destination are swapped."""
@@ -184,8 +184,8 @@ class BlockShard(Shard):
             # The mean divides by the in-degree of the destination, which is the column of an out-edge.
             alpha = divisors(self.in_degrees).reciprocal()[self.leaving_indices.long()]  # (V,) -> (E,)
             return (alpha if self.leaving_weights is None else alpha * self.leaving_weights).float()
-        turned = self.leaving_indptr, self.leaving_indices, self.out_degrees, self.in_degrees
-        return aggregation_coefficients(kind, *turned, self.leaving_weights)
+        transposed = self.leaving_indptr, self.leaving_indices, self.out_degrees, self.in_degrees
+        return aggregation_coefficients(kind, *transposed, self.leaving_weights)
 
 
 def block_sizes(num_nodes: int, blocks: int) -> Tensor:
@@ -229,11 +229,11 @@ def build_block_shard(graph: Graph, owner: Tensor, rank: int, workers: int, repl
     source = graph.indices.long()
     target = torch.repeat_interleave(torch.arange(num_nodes), graph.in_degrees)  # (E,) in the order of indices
     # CSR by destination for the forward pass, by source for the backward pass.
-    arriving, leaving = (_rows(*ends, first, last, local) for ends in ((target, source), (source, target)))
+    in_edges, out_edges = (_rows(*ends, first, last, local) for ends in ((target, source), (source, target)))
     masters = owner[block] == rank
     others = owner != rank
     return BlockShard(
-        **graph_fields(graph, rows=block, nodes=nodes, edges=arriving[2], masters=masters),
+        **graph_fields(graph, rows=block, nodes=nodes, edges=in_edges[2], masters=masters),
         rank=rank,
         workers=workers,
         num_central=0,
@@ -242,23 +242,23 @@ def build_block_shard(graph: Graph, owner: Tensor, rank: int, workers: int, repl
         halo_splits=owner[others].bincount(minlength=workers),
         boundary=torch.arange(int(masters.sum())).repeat(workers - 1),  # all masters, to every other worker
         boundary_splits=masters.sum() * (torch.arange(workers) != rank),
-        indptr=arriving[0],
-        indices=arriving[1],
+        indptr=in_edges[0],
+        indices=in_edges[1],
         importance=torch.zeros(num_nodes),
         replication=replication,
         block=block,
         block_splits=splits,
-        leaving_indptr=leaving[0],
-        leaving_indices=leaving[1],
-        leaving_weights=weights_of(graph, leaving[2]),
+        leaving_indptr=out_edges[0],
+        leaving_indices=out_edges[1],
+        leaving_weights=weights_of(graph, out_edges[2]),
     )
 
 
 def _rows(rows: Tensor, columns: Tensor, first: int, last: int, local: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the CSR of the edges with rows in ``[first, last)``, columns as local ids, and the edges' indices."""
     edges = ((rows >= first) & (rows < last)).nonzero().flatten()  # ascending indices of the edges
-    here = rows[edges] - first
-    order = torch.argsort(here, stable=True)  # stable: a row's edges stay in the graph's order
+    local_rows = rows[edges] - first
+    order = torch.argsort(local_rows, stable=True)  # stable: a row's edges stay in the graph's order
     indptr = torch.zeros(last - first + 1, dtype=torch.int64)
-    indptr[1:] = here.bincount(minlength=last - first).cumsum(0)
+    indptr[1:] = local_rows.bincount(minlength=last - first).cumsum(0)
     return indptr, local[columns[edges[order]]], edges[order]

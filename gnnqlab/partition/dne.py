@@ -112,9 +112,9 @@ class _Growth:
     def _chosen(self, number: int, lam: float) -> list[int]:
         """Return the nodes of a part's boundary with the fewest free edges, or a seed."""
         heap, bit = self.boundary[number], 1 << number
-        wanted = max(1, int(lam * len(heap)))
+        quota = max(1, int(lam * len(heap)))
         found: list[int] = []
-        while heap and len(found) < wanted:
+        while heap and len(found) < quota:
             left, node = heapq.heappop(heap)
             # Nodes without free edges, and nodes of this part's core, cannot grow the part.
             if self.left[node] and not self.moved[node] & bit:

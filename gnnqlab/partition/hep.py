@@ -57,15 +57,15 @@ class HEP(Partitioner):
         edges = undirected(graph)
         ends, degrees = edges.ends, edges.degrees
         hub = degrees > self.tau * (2 * len(ends) / max(graph.num_nodes, 1))  # (N,) bool; the mean degree is 2 E / N
-        between = hub[ends.u] & hub[ends.v]  # (E,) bool
+        hub_edges = hub[ends.u] & hub[ends.v]  # (E,) bool
         # NE++: grow the parts over all edges but those between hubs.
-        part = grow(ends, hub, between, workers)
+        part = grow(ends, hub, hub_edges, workers)
         copies = empty_copies(graph.num_nodes, workers)  # (N, ceil(P / 8)) bits
         has_part = part >= 0
         add_copies(copies, Ends(ends.u[has_part], ends.v[has_part]), part[has_part])
         loads = np.bincount(part[has_part], minlength=workers).astype(np.int64)  # (P,)
         # HDRF: first the edges that no part took, then those between hubs, both with the replicas made so far.
-        for rest in (np.flatnonzero(~has_part & ~between), np.flatnonzero(between)):
+        for rest in (np.flatnonzero(~has_part & ~hub_edges), np.flatnonzero(hub_edges)):
             # The limit exceeds an even share by one edge because NE++ fills parts up to E // P + 1 edges.
             part[rest] = place_by_worth(
                 edges.in_order(rest), copies, loads, limit=math.ceil(len(ends) / workers) + 1, lam=self.lam, eps=1.0,

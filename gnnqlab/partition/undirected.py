@@ -87,8 +87,8 @@ def undirected(graph: Graph) -> Undirected:
 def add_copies(copies: NDArray[np.uint8], ends: Ends, part: NDArray[np.int32]) -> None:
     """Set the bits of the replicas required by edges on these parts."""
     for number in np.unique(part):
-        here = part == number
-        nodes = np.unique(np.concatenate([ends.u[here], ends.v[here]]))
+        mask = part == number
+        nodes = np.unique(np.concatenate([ends.u[mask], ends.v[mask]]))
         copies[nodes, number // 8] |= np.uint8(1 << (number % 8))  # part i is bit i % 8 of byte i // 8
 
 
