@@ -163,6 +163,7 @@ class Graph(GraphArrays):
             deduplicate=deduplicate,
             self_loops=self_loops,
         )
+        # Cached properties are not copied: other edges may be symmetric, or not.
         return Graph(**{**self._fields(), **structure})
 
     def without_edge_weights(self) -> Graph:
@@ -173,6 +174,7 @@ class Graph(GraphArrays):
             >>> g.edge_weights.tolist(), g.without_edge_weights().edge_weights
             ([1.0, 0.5, 0.5, 1.0], None)
         """
+        # Not _replace(), since symmetry depends on the weights.
         return Graph(**{**self._fields(), "edge_weights": None})
 
     def without_edge_features(self) -> Graph:
@@ -266,6 +268,7 @@ class Graph(GraphArrays):
         """
         if not self.num_classes or not self.num_labelled:
             raise ValueError(f"a split needs labelled nodes, graph {self.name!r} has none; pass labels=")
+        # Multi-label targets have no mark for unlabelled nodes.
         labelled = torch.ones(self.num_nodes, dtype=torch.bool) if self.multi_label else self.labels >= 0
         return self.with_split(*random_split(labelled.nonzero().flatten(), seed=seed, train=train, val=val))
 

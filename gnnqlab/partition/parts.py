@@ -212,7 +212,7 @@ def cache_folder() -> Path:
 def shard_folder(graph_hash: str, partitioner: Partitioner, workers: int) -> Path:
     """Return the folder of a partition's shards, named by a hash of graph, partitioner and number of workers."""
     settings = {
-        "format": SHARDS[partitioner.cuts].version,
+        "format": SHARDS[partitioner.cuts].version,  # each version of the files has its own folders
         "graph": graph_hash,
         "partitioner": type(partitioner).__name__,
         "settings": asdict(partitioner),  # type: ignore[call-overload]

@@ -205,6 +205,7 @@ def edges_of_pyg(
             f"from_pyg takes a homogeneous graph with edge_index of shape (2, M), got {type(data).__name__}; convert a "
             "heterogeneous one with to_homogeneous(), a sparse adj_t with to_edge_index"
         )
+    # PyG names the values of edges ``edge_...``.
     named = [key for key in _keys(data) if key.startswith("edge_") and key != "edge_index"]
     edge_data = {key: getattr(data, key) for key in named if getattr(data, key) is not None}
     of_edges = named_features(edge_features)

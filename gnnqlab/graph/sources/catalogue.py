@@ -203,6 +203,7 @@ def load(
         found = replace(found, name=name)
     if isinstance(found, EdgeList):
         return found.build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
+    # A Graph has had its edge rules applied: only those that the caller passes change it.
     return found.with_edge_rules(
         symmetrize=bool(symmetrize), deduplicate=bool(deduplicate), self_loops=self_loops or "keep"
     )

@@ -226,6 +226,7 @@ def _register(builder: Builder, kind: _Kind, *, implied: bool = False) -> Builde
 def _is_being_imported(builder: Builder) -> bool:
     """Return True if the builder's module is being imported: a decorator runs before the module has the function."""
     module = sys.modules.get(builder.__module__)
+    # importlib sets _initializing while the module's code runs.
     return getattr(module, builder.__name__, None) is not builder or bool(
         getattr(getattr(module, "__spec__", None), "_initializing", False)
     )
@@ -334,6 +335,7 @@ def _found(model: str) -> tuple[str, bool]:
     builder = load(model) if module and function else None
     if not callable(builder):
         raise TypeError("module:function must name a function that builds a model")
+    # Importing the module may have registered the builder.
     known = next((name for name, other in MODELS.items() if other is builder), None)
     if known is not None:
         return known, False
