@@ -86,7 +86,7 @@ def _fetch(url: str, folder: Path) -> None:
             f"{url} has {size / 1e9:.1f} GB and needs about {3 * size / 1e9:.0f} GB to unpack, "
             f"{folder.parent} has {free / 1e9:.1f} GB left"
         )
-    # Beside the folder, hence on the same disk, so that the last step is a rename.
+    # Next to the folder, hence on the same disk, so that the last step is a rename.
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as room:
         archive, fresh = Path(room, "archive.zip"), Path(room, "unpacked")
         try:
