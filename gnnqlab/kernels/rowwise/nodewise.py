@@ -98,12 +98,13 @@ def nodewise(
     """
     kind = _check(x, norm, activation, mask)
     threshold = 0 if mask is None else noise._threshold(mask.p)
-    if not _fuses(x, norm) or (norm is None and kind == 0):
+    if not _fuses(x, norm) or (norm is None and kind == 0):  # dropout alone is one pass already
         return step_by_step(x, norm, activation=activation, mask=mask, inplace=inplace)[0]
     tensors, numbers = _arguments(x, norm, kind, mask, threshold)
     if torch.compiler.is_compiling():
         dropped: Tensor = torch.ops.gnnqlab.nodewise(*tensors, *numbers[:2], False, *numbers[2:])[0]
         return dropped
+    # With these the gradient is computed from the output, so x may hold the result.
     inplace = inplace and norm is None and kind in (_RELU, _ELU) and x.is_contiguous()
     result: Tensor = _Nodewise.apply(*tensors, *numbers[:2], False, *numbers[2:], inplace)
     return result
@@ -146,10 +147,11 @@ def step_by_step(
     """
     if x.dtype == torch.bfloat16:
         dropped, h = step_by_step(x.float(), norm, activation=activation, mask=mask)
-        rounded = h.bfloat16()
+        rounded = h.bfloat16()  # once, after all steps
         return rounded if dropped is h else dropped.bfloat16(), rounded
     h = x if norm is None else functional.layer_norm(x, x.shape[1:], norm.weight, norm.bias, norm.eps)
     if activation == "relu":
+        # The result of a norm is new memory, and its backward pass reads its input only.
         h = functional.relu(h, inplace=inplace or norm is not None)
     elif activation != "none":
         h = functional.elu(h) if activation == "elu" else functional.gelu(h, approximate=_APPROXIMATE[activation])
@@ -233,16 +235,17 @@ def _run(
     out: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return rows after dropout, rows before dropout (empty unless ``both``) and statistics."""
-    ids, nothing = noise._as_ids(ids), x.new_empty(0)
+    ids, nothing = noise._as_ids(ids), x.new_empty(0)  # an operator has no optional results
     if x.dtype not in (torch.float32, torch.bfloat16) or not native.active(x.device):
         mask = {"threshold": threshold, "seed": seed, "epoch": epoch, "stream": stream}
         dropped, h, stats = reference.nodewise(x, ids, weight, bias, eps, activation, **mask)
+        # An operator must return neither an input nor one tensor twice.
         return (dropped.clone() if dropped is h or dropped is x else dropped), h if both else nothing, stats
     x = _by_rows(x)
     if out is None:
         out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    whole = torch.empty_like(out) if both else nothing
-    stats = x.new_empty((0 if weight is None else x.shape[0], 2), dtype=torch.float32)
+    whole = torch.empty_like(out) if both else nothing  # (N, D) or (0,)
+    stats = x.new_empty((0 if weight is None else x.shape[0], 2), dtype=torch.float32)  # (N, 2) or (0, 2)
     if out.numel() == 0:
         return out, whole, stats
     arguments = (
@@ -279,6 +282,7 @@ def _run_backward(
     kept, gradient = _by_rows(kept), _by_rows(gradient)
     of_whole = None if of_whole is None else _by_rows(of_whole)
     out = torch.empty(kept.shape, dtype=kept.dtype, device=kept.device)
+    # (blocks of rows, 2, D): gradients of weight and bias, summed within a block.
     shape = (0, columns) if weight is None else (-(-rows // _ROWS_A_PARTIAL), 2, columns)
     partials = kept.new_empty(shape, dtype=torch.float32)
     if out.numel():
@@ -291,6 +295,7 @@ def _run_backward(
             _backward.cuda(kept.device, *arguments, native.threads())
         else:
             _backward(*arguments, native.threads())
+    # (N, D), (2, D); in float64, since a float32 sum of many partial sums would lose small ones.
     return out, partials if weight is None else partials.sum(0, dtype=torch.float64).float()
 
 
@@ -307,12 +312,14 @@ def _keep(inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor, Tensor]) -> tu
     x, ids, weight, bias, _, activation, both, threshold, *place = inputs
     dropped, whole, stats = outputs
     kept, factor = x, 65536 / (65536 - threshold)
+    # The output determines the gradient, so x need not be saved.
     if weight is None and activation in (_RELU, _ELU):
         kept = whole if both else dropped
         if activation == _ELU:
             activation = reference.ELU_OUTPUT
         elif not both:  # ReLU's output is 0 where dropped, so it contains the mask
             threshold = 0
+    # Without a mask to generate again, no ids are saved.
     return [kept, ids if threshold else ids[:0], weight, bias, stats], [activation, threshold, factor, *place]
 
 
@@ -324,7 +331,7 @@ class _Nodewise(torch.autograd.Function):
         arguments = (*inputs, inputs[0] if inplace else None)
         outputs = _run(*arguments)
         if inplace:
-            ctx.mark_dirty(inputs[0])
+            ctx.mark_dirty(inputs[0])  # required for an input that holds the result
         tensors, ctx.numbers = _keep(inputs, outputs)
         ctx.save_for_backward(*tensors)
         return outputs[:2] if both else outputs[0]
@@ -334,7 +341,7 @@ class _Nodewise(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor, of_whole: Tensor | None = None) -> tuple[Tensor | None, ...]:
         kept, ids, weight, bias, stats = ctx.saved_tensors
         dx, of_affine = _run_backward(kept, gradient, of_whole, ids, weight, bias, stats, *ctx.numbers)
-        return dx, None, *_of_affine(weight, of_affine), *(None,) * 8
+        return dx, None, *_of_affine(weight, of_affine), *(None,) * 8  # the rest are numbers
 
 
 def _of_affine(weight: Tensor | None, found: Tensor) -> tuple[Tensor | None, Tensor | None]:
