@@ -131,8 +131,8 @@ def quantize(
     valid = isinstance(largest, Tensor) or largest is None or 0.0 <= largest < math.inf
     if not valid or (largest is not None and scale != "tensor"):
         raise ValueError(f"largest must be a finite magnitude with scale 'tensor', got {largest} and {scale!r}")
-    natively = native.active(x.device) and rows > 0 and columns > 0
-    if packed and not natively:
+    use_kernel = native.active(x.device) and rows > 0 and columns > 0
+    if packed and not use_kernel:
         return pack_pairs(quantize(x, bits=bits, scale=scale, noise=noise, largest=largest))
     result = _room(x, packed) if out is None else out
     levels, most = 2 ** (bits - 1) - 1, None  # L: symmetric, so the code -2**(b - 1) is not used
@@ -143,7 +143,7 @@ def quantize(
             most = largest_magnitude(x) if largest is None else x.new_full((), largest)
     ids = None if noise is None else noise.ids.contiguous()
     counter = (0, 0, 0) if noise is None else (noise.seed, noise.epoch, noise.stream)
-    if not natively:
+    if not use_kernel:
         names = dict(zip(("seed", "epoch", "stream"), counter, strict=True))
         codes, scales, bad = reference.quantize(x, levels=levels, largest=most, ids_N=ids, **names)
         raise_or_note(bad)  # on the CPU raises; on CUDA records without synchronization

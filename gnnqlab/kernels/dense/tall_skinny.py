@@ -100,11 +100,11 @@ def own_products(own: bool) -> Iterator[None]:
         False
     """
     global _own
-    before, _own = _own, own
+    previous, _own = _own, own
     try:
         yield
     finally:
-        _own = before
+        _own = previous
 
 
 @functools.cache

@@ -51,10 +51,10 @@ def passes(columns: int, rotations: int) -> list[tuple[int, int, int, int]]:
     """
     size = min(WIDEST, 1 << (columns.bit_length() - 1))  # largest power of two up to D, at most WIDEST
     windows = columns // size
-    once = [(0, 0, size, windows)]
+    plan = [(0, 0, size, windows)]
     if windows * size < columns:
-        once.append((1, columns - size, size, 1))  # the last columns, overlapping the window before them
-    return [(2 * turn + number, first, width, many) for turn in range(rotations) for number, first, width, many in once]
+        plan.append((1, columns - size, size, 1))  # the last columns, overlapping the window before them
+    return [(2 * turn + number, first, width, many) for turn in range(rotations) for number, first, width, many in plan]
 
 
 def row_signs(ids_m: Tensor, columns: int, number: int, *, seed: int, epoch: int, stream: int) -> Tensor:

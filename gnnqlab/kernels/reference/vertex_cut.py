@@ -19,15 +19,15 @@ def place_by_cost(
     edges_of, nodes_of, load = np.zeros(parts, np.int64), np.zeros(parts, np.int64), np.zeros(parts)
     part_of = np.empty(len(u), np.int32)  # (E,)
     for e, (a, b) in enumerate(zip(u.tolist(), v.tolist())):
-        away = np.zeros(parts, np.int64)  # (P,): ends without a replica on the part's host
+        remote = np.zeros(parts, np.int64)  # (P,): ends without a replica on the part's host
         for node in (a, b):
             at_home = np.zeros(hosts, bool)
             np.logical_or.at(at_home, host_of, has[node])  # unbuffered: several parts share a host
             if home is not None:
                 at_home[home[node]] = True
-            away += ~at_home[host_of]
+            remote += ~at_home[host_of]
         missing = (~has[a]).astype(np.int64) + ~has[b]  # (P,): ends without a replica on the part
-        cost = (1.0 - gamma) * missing + gamma * away + load
+        cost = (1.0 - gamma) * missing + gamma * remote + load
         cost[edges_of >= limit] = np.inf  # full parts cannot be chosen
         chosen = int(cost.argmin())  # the first part on a tie
         part_of[e] = chosen

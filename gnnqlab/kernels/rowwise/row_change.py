@@ -104,6 +104,6 @@ def _found(x: Tensor, rows: Tensor, held: Tensor, epsilon: float, changes: Tenso
 
 def _marked(x: Tensor, rows: Tensor, held: Tensor, epsilon: float) -> Tensor:
     """Mark changed rows by 1 with the CUDA kernel, uint8 ``(n,)``."""
-    moved = torch.empty(rows.numel(), dtype=torch.uint8, device=x.device)
-    run_noting(_moved_rows, x, x.shape[0], x.stride(0), held, x.shape[1], rows, rows.numel(), epsilon, moved)
-    return moved
+    marks = torch.empty(rows.numel(), dtype=torch.uint8, device=x.device)
+    run_noting(_moved_rows, x, x.shape[0], x.stride(0), held, x.shape[1], rows, rows.numel(), epsilon, marks)
+    return marks

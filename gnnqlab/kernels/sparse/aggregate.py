@@ -192,7 +192,7 @@ def _sum_rows(
     if out is None:
         out = empty_in_huge_pages(x, stop - start, columns)  # (stop - start, D) float32
     # The kernel needs unit column stride; a strided out is computed in a copy.
-    x, into = _unit_columns(x), _unit_columns(out)
+    x, buffer = _unit_columns(x), _unit_columns(out)
     halo = None if halo is None else _unit_columns(halo)
     indptr, indices, weights = csr
     arguments = (
@@ -211,8 +211,8 @@ def _sum_rows(
         0 if halo is None else halo.shape[0],
         0 if halo is None else halo.stride(0),
         halo_scales,
-        into,
-        into.stride(0),
+        buffer,
+        buffer.stride(0),
         accumulate,
         native.threads(),
     )
@@ -220,7 +220,7 @@ def _sum_rows(
         _spmm.cuda(x.device, *arguments)
     else:
         _spmm(*arguments)
-    return out if into is out else out.copy_(into)
+    return out if buffer is out else out.copy_(buffer)
 
 
 def _unit_columns(rows: Tensor) -> Tensor:

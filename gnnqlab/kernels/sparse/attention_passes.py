@@ -66,7 +66,7 @@ def attend_rows(
         out = empty_in_huge_pages(values, stop - start, num_heads, num_features)
     stats = values.new_empty((stop - start, 2, num_heads))  # (stop - start, 2, K)
     # A strided out is computed in a copy.
-    values, into = head_rows(values), head_rows(out)
+    values, buffer = head_rows(values), head_rows(out)
     halo_values = None if halo_values is None else head_rows(halo_values)
     source_logits, target_logits = source_logits.contiguous(), target_logits.contiguous()
     halo_logits = None if halo_logits is None else halo_logits.contiguous()
@@ -83,11 +83,11 @@ def attend_rows(
         halo_logits,
         target_logits,
         slope,
-        into,
-        into.stride(0),
+        buffer,
+        buffer.stride(0),
         stats,
     )
-    return (out if into is out else out.copy_(into)), stats
+    return (out if buffer is out else out.copy_(buffer)), stats
 
 
 def pack_rows(target_logits: Tensor, stats: Tensor, grad: Tensor, out: Tensor) -> Tensor:

@@ -86,9 +86,9 @@ def quantized_sum(
     check_bits(bits)
     if adj.weights is not None or x.shape[0] != adj.num_columns:
         raise ValueError(f"quantized_sum needs {adj.num_columns} rows and a matrix without weights, got {describe(x)}")
-    natively = x.dtype == torch.float32 and x.dim() == 2 and native.active(x.device) and x.numel() > 0
+    use_kernel = x.dtype == torch.float32 and x.dim() == 2 and native.active(x.device) and x.numel() > 0
     # An unknown scale is refused by `quantize`.
-    if not natively or scale not in SCALES:
+    if not use_kernel or scale not in SCALES:
         return spmm(adj, quantize(x, bits=bits, scale=scale, noise=noise))
     if noise is not None and noise.ids.shape != (x.shape[0],):
         raise ValueError(f"noise must have an id for each of {x.shape[0]} rows, got shape {tuple(noise.ids.shape)}")
