@@ -280,7 +280,7 @@ class Products(Running, ABC):
 
     def _product(self, base: Tensor | None, a: Operand, b: Operand, transposed: str, out: Tensor | None) -> Tensor:
         """Multiply as in `mm` if ``base`` is ``None``, else as in `addmm`."""
-        a, b = turned(self._factor(a), self._factor(b), transposed)
+        a, b = turned(self._factor(a), self._factor(b), transposed)  # (N, D), (D, O)
         if tall_skinny.pays(a, b):
             return tall_skinny.tall_mm(a, b, base=base, out=out)
         return torch.mm(a, b, out=out) if base is None else torch.addmm(base, a, b, out=out)
