@@ -22,8 +22,11 @@ KINDS = {
     "gradient": 9, "links": 10,
 }  # fmt: skip
 
+# ids, are int32, N, D; seed, epoch, stream; out; threads.
 _uniform16 = native.declare("uniform16", "p i i i i i i p i")
+# x, is bfloat16, stride, N, D; ids, are int32; threshold, seed, epoch, stream; out; threads.
 _dropout_rows = native.declare("dropout", "p i i i i p i i i i i p i")
+# values, E; ids, are int32; columns, are int32; threshold, seed, epoch, stream; out; threads.
 _dropout_values = native.declare("dropout_values", "p i p i p i i i i i p i")
 
 

@@ -15,6 +15,7 @@ from gnnqlab.kernels.reference import linear as reference
 
 __all__ = ["encode_linear"]
 
+# x, N, stride, D; rows, n; bits, width, offsets; payload, bytes; params, ranges; threads.
 _encode_linear = native.declare("encode_linear", "p i i i p i p i p p i p p i")
 
 

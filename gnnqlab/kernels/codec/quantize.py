@@ -27,6 +27,7 @@ WIDTHS = (2, 3, 4, 5, 6, 7, 8)
 """Bit-widths of codes supported by products."""
 SCALES = ("row", "tensor")
 
+# x, stride, N, D; ids, are int32; L, largest, is stochastic; seed, epoch, stream; codes, stride, scales; threads.
 _quantize = native.declare("quantize", "p i i i p i f p i i i i p i p i")
 _quantize_pairs = native.declare("quantize_pairs", "p i i i p i f p i i i i p i p i")
 

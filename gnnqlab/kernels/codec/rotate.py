@@ -22,7 +22,11 @@ ROTATED_WIDTHS = (1, 2, 3, 4)
 MOST_COLUMNS = 8192
 """Largest number of columns of a row that fits into a CUDA block's shared memory."""
 
+# x, N, stride, D; rows, n, ids; bits, width, offsets; payload, bytes; scales, spreads; rotations; seed, epoch,
+# stream; threads.
 _encode_rotated = native.declare("encode_rotated", "p i i i p i p p i p p i p p i i i i i")
+# payload, bytes; scales; bits, width, offsets; out, M, stride, D; rows, ids, n; accumulate; rotations; seed, epoch,
+# stream; threads.
 _decode_rotated = native.declare("decode_rotated", "p i p p i p p i i i p p i i i i i i i")
 
 

@@ -20,6 +20,7 @@ __all__ = ["ERROR_WIDTHS", "NOTED", "row_errors"]
 NOTED = len(ERROR_WIDTHS) + 2
 """Number of statistics per row."""
 
+# x, N, stride, D; rows, n; noted; threads.
 _row_errors = native.declare("row_errors", "p i i i p i p i")
 
 

@@ -25,7 +25,11 @@ __all__ = [
 
 WIDTHS = (1, 2, 4, 8)
 
+# x, is bfloat16, N, stride, D; rows, are int32, n; ids; bits, width, offsets; payload, bytes; params, are bfloat16;
+# ranges; seed, epoch, stream; threads.
 _encode_rows = native.declare("encode_rows", "p i i i i p i i p p i p p i p i p i i i i")
+# payload, bytes; params, are bfloat16; bits, width, offsets; out, M, stride, D; rows, are int32, n; accumulate;
+# threads.
 _decode_rows = native.declare("decode_rows", "p i p i p i p p i i i p i i i i")
 
 # A kernel returns 0, or the first refused position * 8 + one of these reasons (core/codec.h).

@@ -20,9 +20,12 @@ __all__ = ["MOST_TERMS", "int8_instructions", "int8_mm", "int8_mm_scaled", "int8
 MOST_TERMS = 2**16
 """Number of products of two codes whose sum fits into 32 bits, with one factor shifted to be positive."""
 
+# a, stride, scales; b, stride, scale, is transposed; M, N, K; bias; out, stride, accumulate; largest; threads.
 _int8_mm = native.declare("int8_mm", "p i p p i f i i i i p p i i p i")
+# a, stride; b, stride; scale or scales; M, N, K; out, stride, accumulate; threads.
 _int8_mm_transposed = native.declare("int8_mm_transposed", "p i p i f i i i p i i i")
 _int8_mm_scaled = native.declare("int8_mm_scaled", "p i p i p i i i p i i i")
+# The same with partial sums and their number before out; integer totals have a number of thread blocks instead.
 _int8_mm_shared = native.declare("int8_mm_shared", "p i p i p i i i p i p i i i")
 _int8_mm_totals = native.declare("int8_mm_totals", "p i p i i i i p i")
 _instructions = native.declare("int8_instructions", "")

@@ -23,6 +23,7 @@ from gnnqlab.kernels.sparse.adjacency import describe
 
 __all__ = ["many", "own_products", "pays", "tall_mm"]
 
+# x, stride, N, I; w, both strides, O; base, stride; out, stride; threads.
 _tall_mm = native.declare("tall_mm", "p i i i p i i i p i p i i")
 _LEAST_ROWS = 1024
 """Minimum number of rows: with fewer, packing the matrix dominates a product of microseconds."""

@@ -30,6 +30,7 @@ MOST = 32
 """Largest number of layers that compiled kernels join."""
 
 _MOST_BY_BYTE = 256  # layers that the saved byte can number
+# Addresses and strides of layers, T, N, D; ids, are int32, threshold, seed, epoch, stream; out (and layer); threads.
 _columns = native.declare("join_columns", "p p i i i p i i i i i p i")
 _largest = native.declare("join_largest", "p p i i i p i i i i i p p i")
 _largest_backward = native.declare("join_largest_backward", "p i p i i i p i i i i i p i")

@@ -29,7 +29,11 @@ from gnnqlab.kernels.reference.nodewise import ACTIVATIONS
 
 __all__ = ["ACTIVATIONS", "Mask", "Norm", "apart", "nodewise", "nodewise_both", "step_by_step", "steps_are_apart"]
 
+# x, is bfloat16, stride, N, D; weight, bias, eps, activation; ids, are int32, threshold, seed, epoch, stream;
+# out, whole, stats; threads.
 _forward = native.declare("nodewise", "p i i i i p p f i p i i i i i p p p i")
+# Saved rows as x above; weight, bias, stats, activation; gradients of both results, with strides; ids, are int32,
+# threshold, factor, seed, epoch, stream; out, partial sums; threads.
 _backward = native.declare("nodewise_backward", "p i i i i p p p i p i p i p i i f i i i p p i")
 _RELU, _ELU = ACTIVATIONS.index("relu"), ACTIVATIONS.index("elu")
 _ROWS_A_PARTIAL = 256

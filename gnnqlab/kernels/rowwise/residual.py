@@ -20,6 +20,7 @@ from gnnqlab.kernels.reference import residual as reference
 
 __all__ = ["residual"]
 
+# gradient, later, elements; 1 - share, share; gradients of x and of first; threads.
 _backward = native.declare("residual_backward", "p p i f f p p i")
 
 

@@ -18,6 +18,7 @@ from gnnqlab.kernels.sparse.adjacency import describe
 
 __all__ = ["row_changes", "row_moves"]
 
+# x, N, stride; held, D; rows, n; epsilon; marks, or positions and changes; threads.
 _moved_rows = native.declare("moved_rows", "p i i p i p i f p i")
 _row_moves = native.declare("row_moves", "p i i p i p i f p p i")
 

@@ -22,6 +22,8 @@ from gnnqlab.kernels.sparse.adjacency import Adjacency, Csr, describe
 
 __all__ = ["Adjacency", "PairedRows", "QuantizedRows", "aggregate", "quantize_rows", "spmm"]
 
+# Matrix (3), start, stop, type of rows, D; x, N, stride, scales; halo, H, stride, scales; out, stride, accumulate;
+# threads.
 _spmm = native.declare("spmm", "p p p i i i i p i i p p i i p p i i i")
 _ROW_TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.int8: 2, torch.uint8: 3}  # as the C interface numbers them
 _Rows = Tensor | QuantizedRows | PairedRows

@@ -18,7 +18,11 @@ from gnnqlab.kernels.sparse.sddmm import head_rows, join, runs_natively, sources
 
 __all__ = ["attend_columns", "attend_rows", "pack_rows"]
 
+# indptr, indices, start, stop, K, F; values, N, stride; halo values, stride; source, halo and target logits; slope;
+# out, stride; stats; threads.
 _attend = native.declare("attend", "p p i i i i p i i p i p p p f p i p i")
+# Transpose (3), start, stop, K, F; values, stride; source logits, packed; gradient, stride; slope; values' gradient,
+# stride; source logits' and edges' gradients; threads.
 _attend_backward = native.declare("attend_backward", "p p p i i i i p i p p p i f p i p p i")
 
 

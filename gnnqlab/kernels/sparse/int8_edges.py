@@ -30,11 +30,15 @@ __all__ = [
     "quantized_sum",
 ]
 
+# As in `attention_passes`, but each matrix of codes is followed by its scales.
 _attend = native.declare("int8_attend", "p p i i i i p i i p p i p p p p f p i p i")
 _attend_backward = native.declare("int8_attend_backward", "p p p i i i i p i p p p p i p f p i p p i")
+# indptr, indices, R, K, F, weights; codes, N, stride, scales; out, stride; threads.
 _weighted_sum = native.declare("int8_weighted_sum", "p p i i i p p i i p p i i")
+# indptr, indices, R, K, F (D for sums); codes, N, stride, scales by column; codes, stride, scales by row; out; threads.
 _dot = native.declare("int8_sddmm_dot", "p p i i i p i i p p i p p i")
 _add = native.declare("int8_sddmm_add", "p p i i p i i p p i p p i")
+# indptr, indices, R; x, stride, D; ids, are int32; L, largest, is stochastic; seed, epoch, stream; out; threads.
 _quantized_sum = native.declare("quantized_sum", "p p i p i i p i f p i i i i p i")
 
 

@@ -20,10 +20,12 @@ from gnnqlab.kernels.sparse.adjacency import Adjacency
 
 __all__ = ["sddmm_add", "sddmm_dot", "segment_softmax", "segment_sum", "weighted_sum"]
 
+# indptr, indices, R, K, F; rows by column: x, N, stride, halo, stride; rows by row: y, stride; out; threads.
 _sddmm_dot = native.declare("sddmm_dot", "p p i i i p i i p i p i p i")
 _sddmm_add = native.declare("sddmm_add", "p p i i p i p p p i")
 _segment_softmax = native.declare("segment_softmax", "p i i p p i")
 _segment_softmax_backward = native.declare("segment_softmax_backward", "p i i p p p i")
+# indptr, indices, order of the weights, R, K, F; weights; x, N, stride, halo, stride; out, stride; threads.
 _weighted_sum = native.declare("weighted_sum", "p p p i i i p p i i p i p i i")
 _segment_sum = native.declare("segment_sum", "p p i i p p i")
 

@@ -16,7 +16,9 @@ from gnnqlab.kernels.reference import vertex_cut as reference
 
 __all__ = ["Ends", "choose_masters", "empty_copies", "place_by_cost", "place_by_worth"]
 
+# u, v, E; parts, hosts, limit, settings, home; copies, bytes per node; part of each edge.
 _ebv = native.declare("ebv", "p p i i i i p p p i p")
+# u, v, E; parts, limit, settings; counts degrees, degrees, loads; copies, bytes per node; part of each edge.
 _hdrf = native.declare("hdrf", "p p i i i p i p p p i p")
 _masters = native.declare("masters", "p i i i i p")
 _CPU = torch.device("cpu")
