@@ -140,7 +140,7 @@ class ExactProducts(PlainProducts):
             return super().nodewise_both(x, norm, activation=activation, mask=mask)
         _expect_rectifier(activation)
         with _Elementwise(self):
-            dropped, whole = step_by_step(x, norm, activation=activation, mask=mask)
+            dropped, whole = step_by_step(x, norm, activation=activation, mask=mask)  # each step saves codes or bits
         return whole, dropped
 
     def part(self, operand: Operand, rows: Range) -> Operand:
@@ -167,6 +167,7 @@ class ExactProducts(PlainProducts):
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         if not self._packs:
             return super().linear(x, weight, bias)
+        # The same float32 product, as a function that saves codes of x.
         product: Tensor = Linear.apply(x, weight, self)
         return product if bias is None else product + bias
 
@@ -238,6 +239,7 @@ class _Elementwise(TorchFunctionMode):
     def _rectify(self, function: Any, input: Tensor, inplace: bool = False) -> Tensor:
         if not input.requires_grad:  # nothing is saved for backward
             return torch.relu_(input) if inplace or function in _IN_PLACE else torch.relu(input)
+        # One bit per element in place of the result that PyTorch would save.
         rectified: Tensor = Rectifier.apply(input, inplace or function in _IN_PLACE)
         return rectified
 

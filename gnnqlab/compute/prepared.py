@@ -44,7 +44,7 @@ class PreparedProducts(Products):
             # No version: the tensor itself is filled range by range in the meantime, which changes its version.
             entry = self._known[x] = _CachedOperand(self._blank(x), None, 0)
         self._fill(entry.operand, x, rows)
-        entry.filled += rows[1] - rows[0]  # ranges do not overlap, so the count tells completeness
+        entry.filled += rows[1] - rows[0]  # ranges do not overlap: complete at N rows
         return entry.operand
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
