@@ -223,7 +223,9 @@ class QuantizedProducts(EdgeProducts):
         codes, version = self._weights.get(w, (None, None))
         if codes is None or version != w._version:  # in-place updates change the version
             # One scale for all rows, as an integer product that sums over them needs.
-            codes = self._quantize(w, self._numbers.stream("weight"), "tensor")
+            # A weight may have as many rows as this worker has nodes; its noise must not depend on their ids.
+            ids = torch.arange(len(w), device=w.device)  # (D_in,)
+            codes = self._quantize(w, self._numbers.stream("weight"), "tensor", ids)
             codes = dataclasses.replace(codes, step=float(codes.scales[0]) if len(codes.scales) else 0.0)
             self._weights[w] = codes, w._version
         return codes

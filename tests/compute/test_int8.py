@@ -252,3 +252,13 @@ def test_a_row_that_is_not_finite_is_found_though_the_product_told_its_scale() -
     product.data[5, 3] = torch.nan
     with pytest.raises(NonFiniteRow, match="row 5"):
         products.operand(product)
+
+
+def test_a_weight_with_one_row_for_each_node_has_the_same_codes_on_every_worker() -> None:
+    weight = _random(NODES, OUT, seed=1)
+    codes = []
+    for nodes in (torch.arange(NODES) + 7, torch.arange(NODES + 1)):  # two workers, the first with NODES nodes
+        products = Int8Products(bits=4).build()
+        products.begin(PassRows(nodes, 3, 1))
+        codes.append(products.weight(weight).codes)
+    assert torch.equal(*codes)
