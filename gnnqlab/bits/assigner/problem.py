@@ -183,6 +183,7 @@ class Problem:
             near, far = (np.bincount(link, values, minlength=links) for link in (self.group_link, self.group_far_link))
             return (near + far).astype(np.float64)
         if self.in_order:  # much faster than bincount
+            # Every link has a group, so no segment is empty (reduceat would put the next value there).
             return np.add.reduceat(values, self._link_starts)
         return np.bincount(self.group_link, values, minlength=links).astype(np.float64)
 
@@ -223,7 +224,7 @@ class Problem:
     def round_s(self, link_s: Array) -> Array:
         """Return ``Z_r``, the slowest link of every round, ``(R,)``."""
         slowest = np.zeros(self.num_rounds)
-        np.maximum.at(slowest, self.link_round, link_s)
+        np.maximum.at(slowest, self.link_round, link_s)  # (L,) -> (R,)
         return slowest
 
     def seconds(self, choice: Index) -> float:
@@ -233,8 +234,10 @@ class Problem:
     @cached_property
     def ends(self) -> tuple[float, float, float, float]:
         """Utopia and nadir of V, utopia and nadir of T."""
+        # With two ends every group counts twice in `link_beta`.
         total = float((self.link_beta if self.pair_far_link is None else self.group_beta).sum())
         v = [total * float(self.width_variance[index]) for index in (self.finest, self.cheapest)]
+        # All groups at one bit-width: seconds of the links, (L,), for utopia and nadir of T.
         links = [self.link_gamma_s + self.link_s_per_byte * self.width_bytes[i] for i in (self.cheapest, self.finest)]
         t = [float(self.round_s(link_s).sum()) for link_s in links]
         return v[0], v[1], t[0], t[1]
@@ -246,7 +249,7 @@ class Problem:
         spread_v, spread_t = nadir_v - utopia_v, nadir_t - utopia_t
         return (
             self.lam / spread_v if spread_v > 0 else 0.0,
-            (1 - self.lam) / spread_t if spread_t > 1e-12 * nadir_t else 0.0,
+            (1 - self.lam) / spread_t if spread_t > 1e-12 * nadir_t else 0.0,  # a smaller spread is rounding
         )
 
     def objective(self, variance: float, seconds: float) -> float:
