@@ -42,7 +42,7 @@ class _MessageGroups:
     def of(cls, beta: Tensor, size: int) -> _MessageGroups:
         groups = group(beta, size)
         number = np.empty(beta.numel(), dtype=np.int64)
-        number[groups.order.numpy()] = np.arange(beta.numel()) // size
+        number[groups.order.numpy()] = np.arange(beta.numel()) // size  # undo the sorting: (n,), group of each row
         return cls(groups.rows.numpy(), groups.beta.numpy(), number)
 
 
@@ -141,7 +141,7 @@ class OfflineAssigner:
         widths = {}
         for place, problem in self.problems(settings, cost, index=index, transport=transport).items():
             groups = self.groups(index, settings.group_size, as_released=settings.as_released)[place]
-            ends = np.cumsum([each.rows.size for each in groups])[:-1]
+            ends = np.cumsum([each.rows.size for each in groups])[:-1]  # groups are in the order of the messages
             parts = np.split(solve(problem).widths, ends)
             widths[place] = [  # (G,) -> (n,) for each message
                 torch.from_numpy(part[each.group_of_row]) for each, part in zip(groups, parts, strict=True)
@@ -152,6 +152,7 @@ class OfflineAssigner:
         """Return the bit-widths that a policy chooses in an epoch."""
         return {
             place: [
+                # One number for all rows is expanded: () -> (n,).
                 torch.as_tensor(EXACT if message.exact else policy.widths(message.rows(self.trace.seed), epoch)).expand(
                     message.num_rows
                 )
@@ -164,6 +165,7 @@ class OfflineAssigner:
         """Return a policy with these bit-widths installed, for measurements."""
         policy = AssignedWidths(settings or Assigned())
         table = {
+            # Cloned, because all elements of an expanded tensor share one byte.
             (message.layer, message.direction, message.sender, message.receiver): rows.to(torch.uint8).clone()
             for place, parts in widths.items()
             for message, rows in zip(self.messages(place), parts, strict=True)
@@ -189,6 +191,7 @@ class OfflineAssigner:
             sent = np.zeros((self.trace.workers, self.trace.workers))
             for message, rows in zip(self.messages(place), parts, strict=True):
                 codec = of_direction(self.codec, message.direction)
+                # The codec's own layout, so that padding and parameters are counted as in a run.
                 layout = codec.layout(as_asked(rows), message.num_rows, message.columns)
                 sent[message.sender, message.receiver] += layout.num_bytes
             found[place] = sent

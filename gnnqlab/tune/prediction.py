@@ -67,12 +67,12 @@ def _join(forward: PreviewedWidths, backward: PreviewedWidths) -> PreviewedWidth
     """Combine the predictions of two policies, one for embeddings and one for gradients."""
     if forward is backward:
         return forward
-    of = {"forward": forward, "backward": backward}
+    by_direction = {"forward": forward, "backward": backward}
     return PreviewedWidths(
-        widths={place: of[place[1]].widths[place] for place in forward.widths},
+        widths={place: by_direction[place[1]].widths[place] for place in forward.widths},
         epoch=max(forward.epoch, backward.epoch),
         base=forward.base if backward.base is None else backward.base,
-        assumes=tuple(dict.fromkeys(f"{name}: {each}" for name, one in of.items() for each in one.assumes)),
+        assumes=tuple(dict.fromkeys(f"{name}: {each}" for name, one in by_direction.items() for each in one.assumes)),
     )
 
 
@@ -114,7 +114,9 @@ class Prediction:
     @cached_property
     def phases(self) -> dict[str, float]:
         """Seconds of an epoch by phase; ``wire`` is the exposed part of the transfers."""
+        # Computation, measured with float32 rows and with quantized ones, in the proportion of the elements.
         phases = _interpolate(self.timing.quantized, self.timing.exact, self.volume.exact)
+        # Rows that a sampler or a cache skips are neither encoded nor decoded, and fewer edges need them.
         if self.volume.share != 1.0:
             sent, marginal = self.volume.share, _marginal_share(self.desk.trace, self.volume.share)
             for name, share in (("encode", sent), ("decode", sent), ("marginal", marginal)):
@@ -146,7 +148,7 @@ class Prediction:
         sent, seen = self.volume, self.foreseen
         desk, wrong = self.desk.writing(self.system.codec), biased(self.system)
         unknown = _untraced_reason(desk, seen.widths)
-        known = not wrong and not unknown
+        known = not wrong and not unknown  # Theorems 1 and 3 apply
         bounds, share = _bounds(desk, seen.widths) if known else ({}, None)
         variances = desk.variance(seen.widths, desk.trace.index(seen.epoch)) if known else {}
         assumed = self.system.schedule.assumes
@@ -183,6 +185,7 @@ def _interpolate(rounded: Spent, exact: Spent, share: float) -> dict[str, float]
     """Interpolate the phases of an epoch in which a share of the elements is sent as float32."""
     if share in (0.0, 1.0):
         return dict(exact.phases if share else rounded.phases)
+    # Linear: coding takes time per element, and all other phases are about equal in both runs.
     return {name: share * exact.phases[name] + (1 - share) * rounded.phases[name] for name in rounded.phases}
 
 
@@ -205,7 +208,7 @@ def _marginal_share(seen: Trace, share: float) -> float:
             remote = shard.edges_of_copies
             edges = shard.num_edges - int(shard.indptr[shard.num_central]) if direction == "forward" else remote
             whole += columns * edges
-            remaining += columns * (edges - (1 - share) * remote)
+            remaining += columns * (edges - (1 - share) * remote)  # a skipped row saves the edges from its copy
     return remaining / whole if whole else 1.0
 
 
@@ -224,6 +227,7 @@ def _bounds(desk: OfflineAssigner, widths: Widths) -> tuple[dict[str, float], fl
     seen, theorem = desk.trace, desk.trace.theorem
     if theorem is None:
         return {}, None
+    # Messages concatenated in the order of `Reach`: (n,) each -> (rows,).
     joined = {place: torch.cat([rows.long() for rows in parts]) for place, parts in widths.items()}
     noise = seen.noise(joined, len(seen.epochs) - 1, desk.variance_of)
     bounds = {f"{each.layer}.{each.name}": each.bound(noise, AVERAGE).total for each in theorem.terms}
@@ -233,6 +237,7 @@ def _bounds(desk: OfflineAssigner, widths: Widths) -> tuple[dict[str, float], fl
 
 def _pair_bits(desk: OfflineAssigner, widths: Widths) -> NDArray[np.float64]:
     workers = desk.trace.workers
+    # Bits of all elements and their number, from sender to receiver, (P, P).
     bits, elements = np.zeros((workers, workers)), np.zeros((workers, workers))
     for place, parts in widths.items():
         for message, rows in zip(desk.messages(place), parts, strict=True):
