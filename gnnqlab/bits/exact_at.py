@@ -181,18 +181,18 @@ class ExactAt(Bits):
         Raises:
             ValueError: if the other policy cannot be predicted.
         """
-        seen: PreviewedWidths = self.of.foresee(outlook)
+        preview: PreviewedWidths = self.of.foresee(outlook)
         if outlook.epoch is not None and outlook.epoch < self.since:  # before the first float32 epoch
-            return seen
+            return preview
         # Same shapes as predicted by the inner policy: one (n,) per message.
         exact = {
             (layer, direction): [torch.full_like(part, EXACT) for part in parts]
-            for (layer, direction), parts in seen.widths.items()
+            for (layer, direction), parts in preview.widths.items()
             if self.covers(direction, layer)
         }
         later = outlook.epoch is None and self.since > 0
         assumes = (f"an epoch from {self.since} on, in which points are exact",) if later else ()
-        return replace(seen, widths={**seen.widths, **exact}, assumes=(*seen.assumes, *assumes))
+        return replace(preview, widths={**preview.widths, **exact}, assumes=(*preview.assumes, *assumes))
 
 
 class ExactFrom(BitPolicy):

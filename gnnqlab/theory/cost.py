@@ -253,12 +253,12 @@ def _medians(samples: Iterable[tuple[float, float]]) -> dict[int, tuple[float, i
     Raises:
         ValueError: if a transfer has no positive size or no positive, finite time.
     """
-    seen: dict[int, list[float]] = {}
+    times_by_size: dict[int, list[float]] = {}
     for size, seconds in samples:
         if not (size > 0 and 0 < seconds < np.inf):
             raise ValueError(f"transfers must have positive bytes and finite positive seconds, got {(size, seconds)}")
-        seen.setdefault(int(size), []).append(seconds)
-    return {size: (float(np.median(times)), len(times)) for size, times in seen.items()}
+        times_by_size.setdefault(int(size), []).append(seconds)
+    return {size: (float(np.median(times)), len(times)) for size, times in times_by_size.items()}
 
 
 def _moments(medians: Mapping[int, float]) -> Array:

@@ -82,15 +82,15 @@ class _WorkerMemory:
 
 def _measure(trainer: Trainer) -> _WorkerMemory:
     opened: tuple[ExitStack, MemoryTracker] = counting(trainer)
-    stack, ledger = opened
+    stack, tracker = opened
     with stack:
         trainer.gradients(1)
         trainer.optimizer.step()
-        after_step = dict(ledger.live)  # a copy, because the evaluation below changes it
+        after_step = dict(tracker.live)  # a copy, because the evaluation below changes it
         assert trainer.exchange is not None
         traces = traces_of(trainer.exchange.channels)
         trainer.evaluate(1)  # part of an epoch with evaluation, whose peak may be higher
-    return _WorkerMemory({purpose: ledger.at_peak[purpose] for purpose in PURPOSES}, after_step, traces)
+    return _WorkerMemory({purpose: tracker.at_peak[purpose] for purpose in PURPOSES}, after_step, traces)
 
 
 def _timed_bytes(system: System, direction: str, traces: list[list[Trace]]) -> int:

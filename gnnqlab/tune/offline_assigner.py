@@ -58,7 +58,7 @@ class OfflineAssigner:
     _messages: dict[Place, list[TracedMessage]] = field(default_factory=dict)
 
     def writing(self, codec: Codec | ByDirection) -> OfflineAssigner:
-        """Return the desk for another codec; it shares all cached groups, which are valid for an equal β formula."""
+        """Return an offline assigner for another codec; codecs with an equal formula of β share their cached groups."""
         return OfflineAssigner(self.trace, codec, self._groups, self._betas, self._messages)
 
     def codec_of(self, direction: str) -> Codec:

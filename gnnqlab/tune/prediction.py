@@ -145,19 +145,19 @@ class Prediction:
         """
         bits: Any = self.system.bits
         settings = {each.name: getattr(bits, each.name) for each in dataclasses.fields(bits)}
-        sent, seen = self.volume, self.foreseen
+        sent, preview = self.volume, self.foreseen
         desk, wrong = self.desk.writing(self.system.codec), biased(self.system)
-        unknown = _untraced_reason(desk, seen.widths)
+        unknown = _untraced_reason(desk, preview.widths)
         known = not wrong and not unknown  # Theorems 1 and 3 apply
-        bounds, share = _bounds(desk, seen.widths) if known else ({}, None)
-        variances = desk.variance(seen.widths, desk.trace.index(seen.epoch)) if known else {}
+        bounds, share = _bounds(desk, preview.widths) if known else ({}, None)
+        variances = desk.variance(preview.widths, desk.trace.index(preview.epoch)) if known else {}
         assumed = self.system.schedule.assumes
         payload, params = round(sent.payload_bytes), round(sent.param_bytes)
         return Forecast(
             system=self.system.name,
             recipe=self.system,
             epoch=self.epoch,
-            base=seen.base,
+            base=preview.base,
             lam=settings.get("lam"),
             group_size=settings.get("group_size"),
             widths=settings.get("among"),
@@ -174,10 +174,10 @@ class Prediction:
             noise_share=share,
             rows={width: round(count) for width, count in sent.rows.items()},
             tiers=self.tiers,
-            pair_bits=_pair_bits(self.desk, seen.widths),
+            pair_bits=_pair_bits(self.desk, preview.widths),
             link=self.wire.name,
             error=error,
-            assumes=(*seen.assumes, *sent.assumes, *([assumed] if assumed else [])),
+            assumes=(*preview.assumes, *sent.assumes, *([assumed] if assumed else [])),
         )
 
 
@@ -189,22 +189,22 @@ def _interpolate(rounded: Spent, exact: Spent, share: float) -> dict[str, float]
     return {name: share * exact.phases[name] + (1 - share) * rounded.phases[name] for name in rounded.phases}
 
 
-def _central_work(seen: Trace) -> dict[Place, float]:
+def _central_work(trace: Trace) -> dict[Place, float]:
     """Return the number of multiplications without remote rows, for every layer and direction."""
     found = {}
-    for place in seen.places:
-        columns = seen.at(place)[0].columns
-        edges = sum(shard.independent_edges(place[1]) for shard in seen.shards)
+    for place in trace.places:
+        columns = trace.at(place)[0].columns
+        edges = sum(shard.independent_edges(place[1]) for shard in trace.shards)
         found[place] = float(edges * columns)
     return found
 
 
-def _marginal_share(seen: Trace, share: float) -> float:
+def _marginal_share(trace: Trace, share: float) -> float:
     """Return the share of work on marginal rows and halo gradients that remains if a share of the rows is sent."""
     remaining = whole = 0.0
-    for layer, direction in seen.places:
-        columns = seen.at((layer, direction))[0].columns
-        for shard in seen.shards:
+    for layer, direction in trace.places:
+        columns = trace.at((layer, direction))[0].columns
+        for shard in trace.shards:
             remote = shard.edges_of_copies
             edges = shard.num_edges - int(shard.indptr[shard.num_central]) if direction == "forward" else remote
             whole += columns * edges
@@ -224,12 +224,12 @@ def _untraced_reason(desk: OfflineAssigner, widths: Widths) -> str:
 
 def _bounds(desk: OfflineAssigner, widths: Widths) -> tuple[dict[str, float], float | None]:
     """Return Theorem 3's bounds at the last traced epoch, and their sum relative to the squared gradient."""
-    seen, theorem = desk.trace, desk.trace.theorem
+    trace, theorem = desk.trace, desk.trace.theorem
     if theorem is None:
         return {}, None
     # Messages concatenated in the order of `Reach`: (n,) each -> (rows,).
     joined = {place: torch.cat([rows.long() for rows in parts]) for place, parts in widths.items()}
-    noise = seen.noise(joined, len(seen.epochs) - 1, desk.variance_of)
+    noise = trace.noise(joined, len(trace.epochs) - 1, desk.variance_of)
     bounds = {f"{each.layer}.{each.name}": each.bound(noise, AVERAGE).total for each in theorem.terms}
     squared = theorem.squared_gradient
     return bounds, sum(bounds.values()) / squared if squared > 0 else None
