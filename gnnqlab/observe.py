@@ -305,7 +305,7 @@ class Observers:
             try:
                 listen(event)
             except Exception as error:
-                raise ObserverFailed(listen.__qualname__, error) from error
+                raise ObserverFailed(listen.__qualname__, error) from error  # Class.method
 
 
 NO_OBSERVERS = Observers()

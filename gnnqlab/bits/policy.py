@@ -185,7 +185,7 @@ class Steered(BitPolicy):
         return self.settings.choices
 
     def round(self, epoch: int) -> int:
-        return self._changes * _ROUNDS + self.settings.round(epoch)
+        return self._changes * _ROUNDS + self.settings.round(epoch)  # unique, as epochs are below _ROUNDS
 
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
         return self.settings.widths(rows, epoch)
@@ -263,7 +263,7 @@ class UniformRandom(Bits):
         # Forward rows of a node have one sender, its owner; gradients of a halo node come from several workers.
         key = stream("bits", 2 * rows.layer + backward, rows.sender + 1 if backward else 0, rows.round)
         draw = uniform16(rows.ids, 1, seed=rows.seed, epoch=self.round(epoch), stream=key).flatten()  # (n,), 16 bits
-        table = torch.tensor(self.among, dtype=torch.uint8, device=rows.ids.device)
+        table = torch.tensor(self.among, dtype=torch.uint8, device=rows.ids.device)  # (k,)
         # Scale the 16-bit draw to an index in [0, len(among)) in integers, identical on CPU and GPU.
         return table[(draw.long() * len(self.among)) >> 16]  # (k,)[(n,)] -> uint8 (n,)
 

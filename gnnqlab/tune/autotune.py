@@ -289,7 +289,7 @@ def _trial(seen: Probe, graph: Graph, forecast: Forecast, *, epochs: int, repeat
         config = _config(seen, forecast.lam, forecast.group_size, forecast.period, forecast.widths)
     run = launch(replace(config, train=replace(config.train, epochs=epochs, evaluate_every=0)), root=root, wait=True)
     variance = None
-    if repeats and forecast.lam is not None:
+    if repeats and forecast.lam is not None:  # Vanilla has no noise from rounding
         # Bit-widths and weights are fixed and dropout is off, so that passes differ in rounding noise only.
         bits = seen.installed(forecast)
         variance = gradient_noise(

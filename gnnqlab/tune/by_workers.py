@@ -69,7 +69,7 @@ def by_workers(
                 sizes[place] = PartitionSizes.of(cut.shard(graph, rank) for rank in range(count))
             sent = epoch_bytes(system, model, sizes[place], features=graph.num_features, classes=graph.num_classes)
             memory = float("nan")
-            if count <= tried_up_to:
+            if count <= tried_up_to:  # a trial runs all its workers in this process
                 memory = float(sum(foreseen_memory(graph, model, system, workers=count).values()))
             rows.append({"system": name, "workers": count, "bytes": sent, "memory_bytes": memory})
     return pd.DataFrame(rows)

@@ -86,7 +86,7 @@ class OfflineAssigner:
     def _parts(self, index: int, place: Place, *, as_released: bool = False) -> list[Tensor]:
         """Return the terms of every row's variance, ``(K, n)`` for each message."""
         variance = self._variance(place)
-        key = index, place, as_released, _weight(variance)
+        key = index, place, as_released, _weight(variance)  # codecs with one formula share an entry
         if key not in self._betas:
             self._betas[key] = [
                 message.betas(index, variance, as_released=as_released) for message in self.messages(place)

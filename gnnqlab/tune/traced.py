@@ -206,7 +206,7 @@ class Trace:
         """
         assert self.theorem is not None
         nodes = self.shards[0].num_global_nodes
-        nothing = torch.zeros(nodes, dtype=torch.float64)
+        nothing = torch.zeros(nodes, dtype=torch.float64)  # (V,), for layers without messages
         layers = 1 + max(layer for layer, _ in self.places)
         found: dict[Place, Tensor] = {
             (direction, layer): nothing for layer in range(layers) for direction in ("forward", "backward")

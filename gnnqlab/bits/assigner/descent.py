@@ -176,6 +176,7 @@ class Watch(Adaptive):
     def steer(self, settings: Comparing, *, version: int = 0) -> None:
         """Replace the settings; a new momentum or delta starts again without an earlier rate."""
         self.settings = settings
+        # Rates with another λ or δ cannot be compared with earlier ones.
         if (settings.momentum, settings.delta) != (self._descent.momentum, self._descent.delta):
             self._descent = Descent(settings.momentum, settings.delta)
 

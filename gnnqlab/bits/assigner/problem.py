@@ -76,6 +76,7 @@ class Problem:
     """Factor of β at each bit-width, ``(B,)``, from the codec; ``None``: ``1 / (2^b - 1)^2``."""
 
     def __post_init__(self) -> None:
+        # Converted once here, so that no index or sum of the solver converts again.
         for name in ("group_pair", "group_rows", "pair_link", "link_round", "pair_far_link"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.int64))
@@ -107,6 +108,7 @@ class Problem:
                 raise ValueError(
                     f"{name} must be finite and not negative, got {values[wrong][0]} at {int(wrong.argmax())}"
                 )
+        # An idle link would be an empty segment in `by_link`, and an idle pair would add its γ.
         for name, index, limit in (("group_pair", self.group_pair, pairs), ("pair_link", self._queues(), links)):
             if index.min() < 0 or index.max() >= limit or np.bincount(index, minlength=limit).min() == 0:
                 raise ValueError(f"{name} must name each of {limit} at least once and no other; leave out idle ones")
@@ -159,7 +161,7 @@ class Problem:
     @cached_property
     def group_s_per_byte(self) -> Array:
         """Seconds per additional byte in every row of a group, ``(G,)``."""
-        return self.group_rows * self.theta_s_per_byte[self.group_pair]
+        return self.group_rows * self.theta_s_per_byte[self.group_pair]  # (I,)[(G,)] -> (G,)
 
     @cached_property
     def group_link(self) -> Index:
@@ -194,7 +196,7 @@ class Problem:
 
     @cached_property
     def _link_starts(self) -> Index:
-        return np.searchsorted(self.group_link, np.arange(self.link_round.size))
+        return np.searchsorted(self.group_link, np.arange(self.link_round.size))  # (L,), if groups are in order
 
     @cached_property
     def link_gamma_s(self) -> Array:
@@ -279,7 +281,7 @@ class Problem:
         variance, seconds = self.variance(choice), float(self.round_s(link_s).sum())
         objective = max(0.0, self.objective(variance, seconds))  # below 0 there are only rounding errors
         return Solution(
-            widths=np.array(self.widths, dtype=np.uint8)[choice],
+            widths=np.array(self.widths, dtype=np.uint8)[choice],  # (B,)[(G,)] -> (G,)
             objective=objective,
             variance=variance,
             seconds=seconds,
