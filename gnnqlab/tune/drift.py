@@ -100,5 +100,5 @@ def _objective(
     total = 0.0
     for place, problem in desk.problems(settings, cost, index=index, transport=transport).items():
         seconds = exchange_s(cost, sent[place], transport="ring" if transport == "ring" else "direct")
-        total += problem.objective(variance[place], seconds)  # in [0, 1] per problem, so that all count alike
+        total += problem.objective(variance[place], seconds)  # in [0, 1] per problem: equal weights
     return total
