@@ -21,6 +21,7 @@ from gnnqlab.by_name import near
 
 __version__ = "0.9.0"
 
+# Methods of low layers that are implemented in higher ones; nothing is imported here.
 attach({
     "graph.to_dgl": "gnnqlab.graph.convert.frameworks:to_dgl",
     "parts.draw": "gnnqlab.lab.figures.graph_map:draw",
@@ -118,7 +119,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_HOMES[name]), name)
     else:
         return _former(name)
-    globals()[name] = value
+    globals()[name] = value  # later accesses do not call this function
     return value
 
 
@@ -126,6 +127,7 @@ def _former(name: str) -> Any:
     """Return a public name that has moved, with a warning; it is not stored, so that each use warns."""
     for home, names in _FORMER.items():
         if name in names:
+            # Level 3 is the line that reads the name, above `__getattr__` and this function.
             warnings.warn(f"gnnqlab.{name} is gnnqlab.{home}.{name} now", DeprecationWarning, stacklevel=3)
             return operator.attrgetter(f"{home}.{name}")(sys.modules[__name__])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}{near(name, __all__)}")

@@ -70,7 +70,7 @@ class Adaptive:
     """True to receive the counts of this worker's training score in every training pass."""
     by_seconds: ClassVar[bool] = False
     """True if it decides by measured seconds, so that a simulation cannot repeat its decisions."""
-    wants: Mapping[str, Sharing] = MappingProxyType({})
+    wants: Mapping[str, Sharing] = MappingProxyType({})  # read-only, because all subclasses share it
     """Requested reductions over all workers: name -> ``sum`` or ``max``."""
 
     def counted(self, right: float, rows: float) -> None:
@@ -184,7 +184,7 @@ class Training:
     """True if there are other workers, in a process group."""
     transport: str = "direct"
     """Name of the transport of training messages."""
-    time_links: Callable[[int], dict[int, list[tuple[int, float]]]] = lambda largest: {}
+    time_links: Callable[[int], dict[int, list[tuple[int, float]]]] = lambda largest: {}  # one worker: no links
     """Function that times messages of up to ``largest`` bytes between all workers, called on all of them together:
     sender -> ``(bytes, seconds)`` as measured by this worker."""
     phases: Callable[[str], AbstractContextManager[object]] = nullcontext
@@ -210,17 +210,17 @@ def adaptives_of(training: Training) -> dict[str, list[Adaptive]]:
         ValueError: if two have the same name.
     """
     found: dict[str, list[Adaptive]] = {}
-    for axis in training.parts:
+    for axis in training.parts:  # in the order of the axes, identical on all workers
         found[axis] = []
         for built, offered in _halves(training, axis):
-            complete(built, Running)
+            complete(built, Running)  # a user's component may lack the base class
             for adaptive in built.adaptives(offered):
                 if not adaptive.name or adaptive.name in training.adaptives:
                     raise ValueError(
                         f"callbacks must have unique names, got {adaptive.name!r} on the axis {axis!r} after "
                         f"{sorted(training.adaptives)}"
                     )
-                training.adaptives[adaptive.name] = adaptive
+                training.adaptives[adaptive.name] = adaptive  # at once, for the callbacks of later axes
                 found[axis].append(adaptive)
     return found
 
@@ -228,7 +228,9 @@ def adaptives_of(training: Training) -> dict[str, list[Adaptive]]:
 def _halves(training: Training, axis: str) -> list[tuple[Any, Training]]:
     """Return the components of an axis, one or one per direction, each with the training for its callbacks."""
     forward, backward = (training.part(axis, direction) for direction in ("forward", "backward"))
-    if forward is backward:
+    if forward is backward:  # one component for both directions has its callbacks once
         return [(forward, training)]
-    seats = [dataclasses.replace(training.worker, direction=direction) for direction in ("forward", "backward")]
-    return [(built, dataclasses.replace(training, worker=worker)) for built, worker in zip((forward, backward), seats)]
+    contexts = [dataclasses.replace(training.worker, direction=direction) for direction in ("forward", "backward")]
+    return [
+        (built, dataclasses.replace(training, worker=worker)) for built, worker in zip((forward, backward), contexts)
+    ]

@@ -41,15 +41,15 @@ def replacing(path: Path, *, first: bool = False) -> Iterator[Path]:
     partial = _own_name(path)
     try:
         yield partial
-        if partial.is_dir():
+        if partial.is_dir():  # the block may have made a file or a folder
             put_folder(partial, path)
         elif first:
             with contextlib.suppress(FileExistsError):
-                os.link(partial, path)
+                os.link(partial, path)  # fails if `path` exists, where a rename would replace it
         else:
-            os.replace(partial, path)
+            os.replace(partial, path)  # atomic, because both are in one folder, hence on one disk
     finally:
-        _remove(partial)
+        _remove(partial)  # what is left after an error, or the other name of a linked file
 
 
 def write_text(path: Path, text: str) -> None:
@@ -73,7 +73,7 @@ def put_folder(fresh: Path, path: Path) -> None:
         old = _own_name(path)
         with contextlib.suppress(FileNotFoundError):  # another process moved it away at the same time
             os.rename(path, old)
-        shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)  # best effort: another process may be removing it
 
 
 @contextlib.contextmanager
@@ -101,6 +101,7 @@ def locked(path: Path) -> Iterator[bool]:
 
 def _lock(path: Path) -> tuple[int, bool]:
     while True:
+        # O_CLOEXEC: a started program that inherits the descriptor would hold the lock after this process.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -110,7 +111,8 @@ def _lock(path: Path) -> tuple[int, bool]:
         except FileNotFoundError:
             pass  # removed by the holder before
         except OSError:
-            return descriptor, False
+            return descriptor, False  # a disk without locks
+        # Ctrl-C while waiting: close the descriptor, so that it is not leaked.
         except BaseException:
             os.close(descriptor)
             raise
@@ -134,7 +136,7 @@ def _own_name(path: Path) -> Path:
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
+    if path.is_dir() and not path.is_symlink():  # of a link only the link itself is removed
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)

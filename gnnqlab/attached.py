@@ -18,7 +18,7 @@ def attach(homes: Mapping[str, str]) -> None:
     """Register implementations, ``{verb: "module:name"}``; an earlier registration is replaced."""
     for verb, home in homes.items():
         module, _, name = home.partition(":")
-        _HOMES[verb] = module, name
+        _HOMES[verb] = module, name  # names only: importing here would load all layers
 
 
 def home_of(verb: str) -> tuple[str, str]:

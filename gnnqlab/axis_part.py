@@ -36,7 +36,7 @@ class AxisPart(Running):
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        _take_former_names(cls, cls.renamed)
+        _take_former_names(cls, cls.renamed)  # at the definition, so that the warning names its line
 
     @classmethod
     def needed(cls) -> str:
@@ -76,10 +76,11 @@ def complete(part: Any, base: type) -> None:
     kind = type(part)
     if issubclass(kind, base):
         return
+    # Former names first: a default under the present name would hide the part's own member.
     _take_former_names(kind, _defaults(base).get("renamed", {}))
     for name, default in _defaults(base).items():
         if not getattr(default, "__isabstractmethod__", False) and not hasattr(part, name):
-            setattr(kind, name, default)
+            setattr(kind, name, default)  # on the class, so that all instances have it
 
 
 def missing(part: Any, base: type[AxisPart]) -> tuple[str, ...]:
@@ -96,7 +97,7 @@ def missing(part: Any, base: type[AxisPart]) -> tuple[str, ...]:
     kind: type = base  # arguments of a cached function must be hashable; mypy does not infer that of type[AxisPart]
     defaults = _defaults(kind)
     absent = [tuple(name for name in group if not _defines(part, name, defaults.get(name))) for group in base.required]
-    return min(absent, key=len, default=())
+    return min(absent, key=len, default=())  # the group that the part nearly defines
 
 
 def not_predicted(axis: str, part: Any, method: str) -> ValueError:
@@ -110,7 +111,7 @@ def not_predicted(axis: str, part: Any, method: str) -> ValueError:
 def _take_former_names(kind: type, renamed: Mapping[str, str]) -> None:
     """Give a class the present names of members that it defines by their former names, with a warning."""
     for former, name in renamed.items():
-        if former in vars(kind) and name not in vars(kind):
+        if former in vars(kind) and name not in vars(kind):  # own members only, not inherited ones
             text = f"{kind.__name__}.{former} is called {name} now; the former name is read until version 1.0"
             warnings.warn(text, DeprecationWarning, stacklevel=3)
             setattr(kind, name, vars(kind)[former])
@@ -118,6 +119,7 @@ def _take_former_names(kind: type, renamed: Mapping[str, str]) -> None:
 
 def _defines(part: Any, name: str, default: Any) -> bool:
     """Return True if a part has a member that is not the placeholder of its base class."""
+    # Looked up in instance and classes, because getattr would run properties.
     own = getattr(part, "__dict__", {})
     member = own.get(name, next((vars(kind)[name] for kind in type(part).__mro__ if name in vars(kind)), None))
     return member is not None and member is not default
@@ -127,7 +129,7 @@ def _defines(part: Any, name: str, default: Any) -> bool:
 def _defaults(base: type) -> dict[str, Any]:
     """Return the public members of a base class and its own base classes."""
     found: dict[str, Any] = {}
-    for kind in reversed(base.__mro__[:-1]):
+    for kind in reversed(base.__mro__[:-1]):  # without object; bases first, so that derived classes override
         if kind.__module__ not in ("abc", "typing"):
             found |= {name: member for name, member in vars(kind).items() if not name.startswith("_")}
     return found

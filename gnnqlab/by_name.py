@@ -25,7 +25,7 @@ def load(name: str) -> Any:
         3.0
     """
     module, _, path = name.partition(":")
-    return functools.reduce(getattr, path.split("."), importlib.import_module(module))
+    return functools.reduce(getattr, path.split("."), importlib.import_module(module))  # also Outer.Inner
 
 
 def name_of(kind: Any) -> str:
@@ -39,6 +39,7 @@ def name_of(kind: Any) -> str:
         >>> name_of(Fraction)
         'fractions:Fraction'
     """
+    # A worker is a new process: its __main__ is another module, and local names do not exist there.
     if kind.__module__ == "__main__" or "<locals>" in kind.__qualname__:
         where = "a function" if "<locals>" in kind.__qualname__ else "a notebook cell or script"
         raise ValueError(
@@ -55,6 +56,6 @@ def near(name: Any, known: Iterable[str]) -> str:
         >>> near("Metsi", ["metis", "random"]), near(3, ["metis"])
         ('; did you mean metis', '')
     """
-    written = {word.lower(): word for word in known}
+    written = {word.lower(): word for word in known}  # compared without case, returned as written
     close = difflib.get_close_matches(str(name).lower(), written, n=1)
     return f"; did you mean {written[close[0]]}" if close else ""

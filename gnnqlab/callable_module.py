@@ -20,6 +20,7 @@ class _CallableModule(ModuleType):
 
     @property
     def __signature__(self) -> inspect.Signature:
+        # Read by help() and by completion in notebooks.
         if self._settings:
             described: inspect.Signature = importlib.import_module(self._settings).with_settings(self._function())
             return described
@@ -39,7 +40,7 @@ class _CallableModule(ModuleType):
 
     def _function(self) -> Any:
         home, name = self._verb
-        return getattr(importlib.import_module(home), name)
+        return getattr(importlib.import_module(home), name)  # at a call, not when the package is imported
 
 
 def make_callable(package: str, home: str, name: str, *, settings: str = "") -> None:
@@ -53,6 +54,7 @@ def make_callable(package: str, home: str, name: str, *, settings: str = "") -> 
             the signature and the help of the callable module then list them.
     """
     module = sys.modules[package]
+    # Python looks up `__call__` on the class of an object, so the module needs a class of its own.
     module.__class__ = _CallableModule
     module._verb = (home, name)  # type: ignore[attr-defined]
     module._settings = settings  # type: ignore[attr-defined]

@@ -56,7 +56,7 @@ class MessageEncoded:
     @property
     def skipped_ids(self) -> Tensor:
         """Global ids of the rows that were not sent, int64 ``(m - n,)``."""
-        return self.offered_ids[~torch.isin(self.offered_ids, self.node_ids)]
+        return self.offered_ids[~torch.isin(self.offered_ids, self.node_ids)]  # (m,) -> (m - n,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -267,7 +267,7 @@ class Observers:
     @contextmanager
     def joined_by(self, observer: Observer) -> Iterator[None]:
         """Add one observer for the duration of the block."""
-        before = self.all
+        before = self.all  # blocks may be nested
         self._sort((*before, observer))
         try:
             yield
@@ -275,6 +275,7 @@ class Observers:
             self._sort(before)
 
     def _sort(self, observers: tuple[Observer, ...]) -> None:
+        # One tuple per kind of event, made once: an event without listeners costs one test.
         self.all = observers
         self.message_encoded = self._listeners("on_message_encoded")
         self.message_decoded = self._listeners("on_message_decoded")
@@ -291,6 +292,7 @@ class Observers:
     def _listeners(self, method: str) -> tuple[Callable[[Any], None], ...]:
         """Return the methods of this name that observers override."""
         default = getattr(Observer, method)
+        # Compared on the class: a bound method is a new object at each access.
         return tuple(getattr(each, method) for each in self.all if getattr(type(each), method) is not default)
 
     def emit(self, listeners: tuple[Callable[[Event], None], ...], event: Event) -> None:
@@ -303,7 +305,7 @@ class Observers:
             try:
                 listen(event)
             except Exception as error:
-                raise ObserverFailed(listen.__qualname__, error) from error
+                raise ObserverFailed(listen.__qualname__, error) from error  # Class.method
 
 
 NO_OBSERVERS = Observers()
@@ -316,7 +318,7 @@ def observers_named(names: Iterable[str]) -> list[Observer]:
     Raises:
         ValueError: if a name is not that of a subclass of `Observer`.
     """
-    made = []
+    observers = []
     for name in names:
         try:
             kind = load(name)
@@ -326,8 +328,8 @@ def observers_named(names: Iterable[str]) -> list[Observer]:
             ) from error
         if not (isinstance(kind, type) and issubclass(kind, Observer)):
             raise ValueError(f"an observer must be a subclass of gnnqlab.Observer, got {name!r}: {kind!r}")
-        made.append(kind())
-    return made
+        observers.append(kind())
+    return observers
 
 
 def observer_name(observer: str | type[Observer]) -> str:
@@ -337,6 +339,6 @@ def observer_name(observer: str | type[Observer]) -> str:
         ValueError: if other processes cannot import it.
     """
     if isinstance(observer, str):
-        observers_named([observer])
+        observers_named([observer])  # checks that workers can import it, before they start
         return observer
     return name_of(observer)

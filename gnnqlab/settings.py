@@ -61,7 +61,7 @@ class Range:
     def __contains__(self, value: float) -> bool:
         above = self.low is None or (value > self.low if self.open_low else value >= self.low)
         below = self.high is None or (value < self.high if self.open_high else value <= self.high)
-        return above and below and not math.isnan(value)
+        return above and below and not math.isnan(value)  # without limits NaN would be in the range
 
     @property
     def rule(self) -> str:
@@ -117,7 +117,7 @@ class Former:
 
 _NUMBER_OR_WORD = int | str
 _KINDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false"}
-_REAL = {int: numbers.Integral, float: numbers.Real}
+_REAL = {int: numbers.Integral, float: numbers.Real}  # the abstract types include NumPy's scalars
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +157,7 @@ class Setting:
         """
         if value is None and self.optional:
             return
+        # bool is a subclass of int, but True is not a count.
         if self.kind in _REAL and (isinstance(value, bool) or not isinstance(value, _REAL[self.kind])):
             raise TypeError(f"{self.name} must be {_KINDS[self.kind]}, got {value!r}")
         for rule in self.rules:
@@ -234,6 +235,7 @@ def settings_in(kind: type) -> list[Setting]:
 
 def parameters_of(function: Callable[..., Any]) -> list[Setting]:
     """Return the parameters of a function as settings."""
+    # A parameter without a type is read as text.
     hints = _hints(function)
     return [
         _setting(name, hints.get(name, str), _or_missing(parameter.default))
@@ -261,18 +263,19 @@ def nearest(name: str, settings: Iterable[Setting]) -> str | None:
         ('epochs', 'lr', None)
     """
     known = {setting.name: setting.help.lower() for setting in settings}
-    close = difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(name, known, n=1)  # a misspelled name precedes a paraphrase
     words = name.replace("_", " ").lower()
     return next(iter(close), None) or next((each for each, text in known.items() if text.startswith(words)), None)
 
 
+# Cached by class: type hints do not change, and every new instance is checked.
 @functools.cache
 def _fields(kind: type) -> tuple[Setting, ...]:
     hints = _hints(kind)
     return tuple(
         _setting(field.name, hints.get(field.name, field.type), _default(field))
         for field in dataclasses.fields(kind)
-        if field.init
+        if field.init  # others are computed, not set
     )
 
 
@@ -288,7 +291,7 @@ def _or_missing(default: Any) -> Any:
 
 def _hints(target: Any) -> dict[str, Any]:
     try:
-        return typing.get_type_hints(target, include_extras=True)
+        return typing.get_type_hints(target, include_extras=True)  # extras: the metadata of Annotated
     except NameError:  # a type that is imported for the type checker only
         return {}
 
@@ -297,6 +300,7 @@ def _setting(name: str, hint: Any, default: Any) -> Setting:
     """Return a setting from its name, type hint and default."""
     metadata, optional = list(_metadata(hint)), False
     kind = _plain(hint)
+    # `X | None` is an optional X; of other unions only `int | str` can be read from text.
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
         kinds = [each for each in typing.get_args(kind) if each is not types.NoneType]
         several = _NUMBER_OR_WORD if set(kinds) == {int, str} else Any
@@ -308,7 +312,7 @@ def _setting(name: str, hint: Any, default: Any) -> Setting:
         kind=kind,
         default=default,
         optional=optional,
-        option=option if _fits_option(kind) else None,
+        option=option if _fits_option(kind) else None,  # a type that no text can express gets no option
         choices=tuple(choice for each in metadata if isinstance(each, OneOf) for choice in each.choices),
         low=next((each.low for each in ranges), None),
         high=next((each.high for each in ranges), None),
@@ -345,13 +349,14 @@ def _fits_option(kind: Any) -> bool:
 def _texts(kind: type) -> dict[str, str]:
     """Return the docstrings under a class's fields, including inherited ones."""
     texts: dict[str, str] = {}
-    for each in reversed(kind.__mro__):
+    for each in reversed(kind.__mro__):  # bases first, so that a derived class overrides
         try:
+            # Python does not store texts under fields, so they are read from the source.
             tree = ast.parse(textwrap.dedent(inspect.getsource(each)))
         except (OSError, TypeError, SyntaxError):
             continue  # a built-in class, or one defined at a prompt
         body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
-        for field, text in itertools.pairwise(body):
+        for field, text in itertools.pairwise(body):  # a docstring follows its field
             if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
                 continue
             if (

@@ -35,7 +35,9 @@ def point_of(text: str) -> tuple[str, int | None]:
         >>> point_of("backward 1"), point_of("forward")
         (('backward', 1), ('forward', None))
     """
+    # A value of another type is split into empty parts, so that it raises the same error as a wrong text.
     direction, _, layer = text.partition(" ") if isinstance(text, str) else ("", "", "")
+    # Without a layer the text must equal the direction: a trailing space is an error.
     if direction not in DIRECTIONS or not (layer.isdecimal() or text == direction):
         raise ValueError(
             f"a point must be 'forward' or 'backward', optionally followed by the number of a layer, got {text!r}; "
@@ -75,12 +77,14 @@ class ExactAt(Bits):
     """Policy for all other points: a part of the axis ``bits``."""
 
     def __post_init__(self) -> None:
+        # A single text is one point, not a sequence of characters.
         object.__setattr__(self, "at", (self.at,) if isinstance(self.at, str) else tuple(self.at))
         check(self)
         for point in self.at:
             point_of(point)
         if not self.at:
             raise ValueError("at must name at least one point, got none; write for instance at=('backward 1',)")
+        # A pair lacks the members of a policy: each direction needs a wrapper of its own.
         if missing(self.of, Bits):
             raise ValueError(
                 f"of must be one policy for bits, got {self.of!r}; give each of a pair its own, as "
@@ -116,6 +120,7 @@ class ExactAt(Bits):
             >>> part.around(Fixed(bits=2)).of, part.around(Fixed(bits=2), "forward")
             (Fixed(bits=2), Fixed(bits=2))
         """
+        # A wrapper without points would only require that the codec supports 32 bits.
         own = tuple(point for point in self.at if direction is None or point_of(point)[0] == direction)
         return replace(self, of=other, at=own) if own else other
 
@@ -125,6 +130,7 @@ class ExactAt(Bits):
 
     @property
     def choices(self) -> tuple[int, ...]:
+        # If every row is float32 from the start, the inner policy's bit-widths are never used.
         whole = self.since == 0 and set(DIRECTIONS) <= set(self.at)
         return (EXACT,) if whole else tuple(sorted({*self.of.choices, EXACT}))
 
@@ -175,17 +181,18 @@ class ExactAt(Bits):
         Raises:
             ValueError: if the other policy cannot be predicted.
         """
-        seen: PreviewedWidths = self.of.foresee(outlook)
-        if outlook.epoch is not None and outlook.epoch < self.since:
-            return seen
+        preview: PreviewedWidths = self.of.foresee(outlook)
+        if outlook.epoch is not None and outlook.epoch < self.since:  # before the first float32 epoch
+            return preview
+        # Same shapes as predicted by the inner policy: one (n,) per message.
         exact = {
             (layer, direction): [torch.full_like(part, EXACT) for part in parts]
-            for (layer, direction), parts in seen.widths.items()
+            for (layer, direction), parts in preview.widths.items()
             if self.covers(direction, layer)
         }
         later = outlook.epoch is None and self.since > 0
         assumes = (f"an epoch from {self.since} on, in which points are exact",) if later else ()
-        return replace(seen, widths={**seen.widths, **exact}, assumes=(*seen.assumes, *assumes))
+        return replace(preview, widths={**preview.widths, **exact}, assumes=(*preview.assumes, *assumes))
 
 
 class ExactFrom(BitPolicy):
@@ -210,10 +217,10 @@ class ExactFrom(BitPolicy):
         return self.other.by_settings
 
     def round(self, epoch: int) -> int:
-        return 2 * self.other.round(epoch) + (epoch >= self.settings.since)
+        return 2 * self.other.round(epoch) + (epoch >= self.settings.since)  # as in ExactAt.round
 
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
-        self.points.add((rows.direction, rows.layer))
+        self.points.add((rows.direction, rows.layer))  # for require_points
         if self.settings.exact(rows.direction, rows.layer, epoch):
             return EXACT
         return self.other.widths(rows, epoch)
@@ -225,7 +232,7 @@ class ExactFrom(BitPolicy):
             ValueError: with the points that there are.
         """
         unused = [point for point in self.settings.at if not any(_is_of(point, *each) for each in self.points)]
-        if unused and self.points:
+        if unused and self.points:  # one worker sends no messages, so it has no points to check
             raise ValueError(
                 f"every point must have quantized messages, got none for {' and '.join(map(repr, unused))}; choose "
                 f"from the points of this training: {', '.join(_written(self.points))}"
@@ -245,7 +252,7 @@ class _PointCheck(Adaptive):
         self.name, self._policy, self._checked = name, policy, False
 
     def observe(self, arrivals: Sequence[Any]) -> None:
-        if not self._checked:
+        if not self._checked:  # every epoch has the same points, so the first is enough
             self._policy.require_points()
             self._checked = True
 
@@ -255,5 +262,5 @@ def _is_of(point: str, direction: str, layer: int) -> bool:
 
 
 def _written(points: Iterable[tuple[str, int]]) -> list[str]:
-    in_order = sorted(points, key=lambda each: (DIRECTIONS.index(each[0]), each[1]))
+    in_order = sorted(points, key=lambda each: (DIRECTIONS.index(each[0]), each[1]))  # forward first
     return [f"{direction} {layer}" for direction, layer in in_order]

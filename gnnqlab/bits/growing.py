@@ -48,10 +48,10 @@ class Growing(Bits):
 
     @property
     def choices(self) -> tuple[int, ...]:
-        return tuple(dict.fromkeys(self.among))
+        return tuple(dict.fromkeys(self.among))  # without repetitions, still ascending
 
     def round(self, epoch: int) -> int:
-        return min(epoch // self.period, len(self.among) - 1)
+        return min(epoch // self.period, len(self.among) - 1)  # after the plan, its last bit-width
 
     def widths(self, rows: Rows, epoch: int) -> int:
         return self.among[self.round(epoch)]

@@ -83,6 +83,7 @@ class Orchestrated(Bits):
             >>> Orchestrated().widens(2.0, 1.0), Orchestrated(formula="printed").widens(2.0, 1.0)
             (True, False)
         """
+        # Eq. 5 with both readings of its sign (erratum SY-1).
         return rate > earlier if self.formula == "printed" else rate < earlier
 
     def round(self, epoch: int) -> int:
@@ -157,9 +158,9 @@ def by_importance(p: Tensor, base: int, among: tuple[int, ...], thresholds: tupl
         [1, 1, 1, 1, 2, 2, 8]
     """
     candidates = [width for width in among if width >= base]
-    edges = torch.tensor(thresholds[: len(candidates) - 1])
+    edges = torch.tensor(thresholds[: len(candidates) - 1])  # (k - 1,)
     level = torch.bucketize(p.float(), edges.to(p.device), right=True)  # (n,), 0: the base
-    return torch.tensor(candidates, dtype=torch.uint8, device=p.device)[level]
+    return torch.tensor(candidates, dtype=torch.uint8, device=p.device)[level]  # (k,)[(n,)] -> (n,)
 
 
 class OrchestratedWidths(BitPolicy):
@@ -176,7 +177,8 @@ class OrchestratedWidths(BitPolicy):
         self.base = settings.among[0]
         self._steered = 0
         self._ids, order = ids.cpu().sort()  # sorted, for searchsorted
-        self._p = p.cpu()[order]
+        self._p = p.cpu()[order]  # (n,), in the order of `_ids`
+        # Weak keys: an entry is freed together with the message's id tensor.
         self._p_of: MutableMapping[Tensor, Tensor] = WeakTensorKeyDictionary()
         """Ids of a message, by identity -> their importance: all layers share the same few id tensors."""
         self._widths_of: MutableMapping[Tensor, dict[int, Tensor]] = WeakTensorKeyDictionary()
@@ -197,6 +199,7 @@ class OrchestratedWidths(BitPolicy):
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
         if not self.settings.by_node or self.base == self.settings.among[-1]:
             return self.base
+        # The base returns to earlier values, so bit-widths are computed once per id tensor and base.
         known = self._widths_of.setdefault(rows.ids, {})
         if self.base not in known:
             p, settings = self._importance(rows.ids), self.settings
@@ -205,6 +208,7 @@ class OrchestratedWidths(BitPolicy):
 
     def _importance(self, ids: Tensor) -> Tensor:
         if ids not in self._p_of:
+            # Every row of a message is an owned or halo node of this worker, so its id is found: (n,) -> (n,).
             self._p_of[ids] = self._p[torch.searchsorted(self._ids, ids.cpu())].to(ids.device)
         return self._p_of[ids]
 
@@ -212,7 +216,7 @@ class OrchestratedWidths(BitPolicy):
         """Take the next larger or smaller base; return False if there is none."""
         among = self.settings.among
         index = among.index(self.base) + (1 if wider else -1)
-        if not 0 <= index < len(among):
+        if not 0 <= index < len(among):  # at the smallest or largest bit-width already
             return False
         self.base = among[index]
         return True
@@ -220,7 +224,7 @@ class OrchestratedWidths(BitPolicy):
     def steer(self, settings: Orchestrated, *, version: int = 0) -> None:
         """Apply new settings; all workers must do so between the same two epochs."""
         self.settings, self.version = settings, version
-        self._steered += 1
+        self._steered += 1  # a new number of the policy, even with an equal base
         self._widths_of.clear()
 
 
@@ -241,6 +245,7 @@ class Orchestrator(Adaptive):
 
     def after_epoch(self, epoch: int, loss: float, shared: object) -> None:
         verdict = self._watch.verdict
+        # The watch precedes this callback, so its verdict is that of this epoch.
         if verdict.rates is not None and self.widths.move(wider=verdict.careful):
             self.decisions.append(verdict.entry(epoch, f"base width {self.widths.base}"))
 

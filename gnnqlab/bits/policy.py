@@ -65,9 +65,11 @@ def check_subset(known: Sequence[int], among: Any, *, to: str = "choose") -> tup
         >>> check_subset((2, 4, 8), [8, 2])
         (8, 2)
     """
+    # A text is iterable too, but its characters are not bit-widths.
     if isinstance(among, str) or not isinstance(among, Iterable):
         raise TypeError(f"bit-widths to {to} from must be several, as {tuple(known)}, got {among!r}")
     widths = tuple(among)
+    # 8.0 and True equal known bit-widths: they pass this check, and raise the TypeError below.
     if not widths or not all(isinstance(each, Integral | float) and each in known for each in widths):
         raise ValueError(f"bit-widths to {to} from must be among {tuple(known)}, got {widths}")
     if not all(isinstance(each, Integral) and not isinstance(each, bool) for each in widths):
@@ -149,6 +151,7 @@ def in_force(part: Bits, worker: WorkerContext) -> BitPolicy:
     """
     complete(part, Bits)
     policy = part.build(worker)
+    # A user's part may build an object of another class, which gets its own defaults.
     complete(policy, BitPolicy)
     return policy
 
@@ -182,7 +185,7 @@ class Steered(BitPolicy):
         return self.settings.choices
 
     def round(self, epoch: int) -> int:
-        return self._changes * _ROUNDS + self.settings.round(epoch)
+        return self._changes * _ROUNDS + self.settings.round(epoch)  # unique, as epochs are below _ROUNDS
 
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
         return self.settings.widths(rows, epoch)
@@ -259,10 +262,10 @@ class UniformRandom(Bits):
         backward = rows.direction == "backward"
         # Forward rows of a node have one sender, its owner; gradients of a halo node come from several workers.
         key = stream("bits", 2 * rows.layer + backward, rows.sender + 1 if backward else 0, rows.round)
-        draw = uniform16(rows.ids, 1, seed=rows.seed, epoch=self.round(epoch), stream=key).flatten()
-        table = torch.tensor(self.among, dtype=torch.uint8, device=rows.ids.device)
+        draw = uniform16(rows.ids, 1, seed=rows.seed, epoch=self.round(epoch), stream=key).flatten()  # (n,), 16 bits
+        table = torch.tensor(self.among, dtype=torch.uint8, device=rows.ids.device)  # (k,)
         # Scale the 16-bit draw to an index in [0, len(among)) in integers, identical on CPU and GPU.
-        return table[(draw.long() * len(self.among)) >> 16]
+        return table[(draw.long() * len(self.among)) >> 16]  # (k,)[(n,)] -> uint8 (n,)
 
     def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
         """Return the draw of an epoch, which follows from the seed; by default that of epoch 0."""

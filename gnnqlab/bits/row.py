@@ -36,4 +36,4 @@ def row_bytes(width: int, columns: int, param_bytes: ParamBytes) -> int:
         >>> row_bytes(2, 5, two_parameters(4)), row_bytes(32, 5, two_parameters(4))
         (10, 20)
     """
-    return -(-columns * width // 8) + param_bytes(width, columns)
+    return -(-columns * width // 8) + param_bytes(width, columns)  # -(-a // b): division rounded up

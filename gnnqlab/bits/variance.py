@@ -65,6 +65,7 @@ class RowVariance:
             ValueError: if the shapes differ, or a value is negative or not finite.
         """
         count = len(self.spreads)
+        # A codec with one statistic may record it without a second dimension.
         known = [(len(use), count), (len(use),)] if count == 1 else [(len(use), count)]
         if use.dim() != 1 or tuple(spreads.shape) not in known:
             raise ValueError(
@@ -72,7 +73,8 @@ class RowVariance:
                 f"and {tuple(spreads.shape)}"
             )
         spreads_Kn = spreads.reshape(len(use), count).T  # (n,) or (n, K) -> (K, n)
-        values = use.double() * spreads_Kn.double() ** 2 * self.unit
+        values = use.double() * spreads_Kn.double() ** 2 * self.unit  # (K, n)
+        # One reduction for all three checks, so that a GPU synchronizes once.
         if not bool((torch.isfinite(values) & (use >= 0) & (spreads_Kn >= 0)).all()):
             raise ValueError(
                 f"β must be finite and not negative; a use or {' or '.join(self.spreads)} is NaN, infinite or negative"
@@ -85,12 +87,12 @@ class RowVariance:
 
     def at(self, betas_Kn: Tensor, bits: int | Tensor) -> Tensor:
         """Return ``Σ_j β_j share_j(b)`` of each row, float64 ``(n,)``."""
-        widths = torch.as_tensor(bits).expand(betas_Kn.shape[1])
+        widths = torch.as_tensor(bits).expand(betas_Kn.shape[1])  # () or (n,) -> (n,)
         shares_Kn = torch.zeros_like(betas_Kn)
         for width in widths.unique().tolist():
             of_width = torch.tensor(self.shares[width], dtype=torch.float64)[:, None]
             shares_Kn = torch.where(widths == width, of_width, shares_Kn)  # (K, 1) to the rows of this bit-width
-        return (betas_Kn * shares_Kn).sum(0)
+        return (betas_Kn * shares_Kn).sum(0)  # (K, n) -> (n,)
 
     def relative(self, width: int, totals: Sequence[float] | NDArray[np.float64]) -> float:
         """Return the variance of rows at a bit-width over the sum of their β.
@@ -100,7 +102,7 @@ class RowVariance:
                 Otherwise the result is exact for all rows together, and for one row if its spreads have the same ratio.
         """
         first, *others = self.shares[width]
-        if not totals[0] > 0:
+        if not totals[0] > 0:  # β is 0 in every row, so V is 0 with any factor
             return first
         return first + sum(share * total / totals[0] for share, total in zip(others, totals[1:], strict=True))
 

@@ -110,9 +110,10 @@ class Cell:
 
         User code named in a configuration (a codec, a model) is not included.
         """
+        # Content in place of the path: a moved graph keeps its results, a changed one does not.
         config = {**self.config.to_json(), "graph": self.content}
         identity = {"name": self.contestant.name, "config": config, **self.code}
-        text = json.dumps(identity, sort_keys=True)
+        text = json.dumps(identity, sort_keys=True)  # sorted, so that equal cells have equal text
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
@@ -153,9 +154,9 @@ def content_of(source: str) -> str:
     if not path.exists():
         return source
     digest = hashlib.blake2b(digest_size=16)
-    for file in [path] if path.is_file() else sorted(path.rglob("*")):
+    for file in [path] if path.is_file() else sorted(path.rglob("*")):  # sorted: file systems list in any order
         if file.is_file():
-            digest.update(file.relative_to(path).as_posix().encode())
+            digest.update(file.relative_to(path).as_posix().encode())  # relative, independent of the folder's place
             with open(file, "rb") as opened:
                 digest.update(hashlib.file_digest(opened, "blake2b").digest())
     return digest.hexdigest()
@@ -172,6 +173,7 @@ class CellResults:
         from gnnqlab.train.records.json_lines import read_lines
 
         self._path, self._links = folder / "cells.jsonl", folder / "links.json"
+        # The file only grows; of several lines with one key the last counts, so a repeated cell replaces its failure.
         self._lines = {line["key"]: line for line in read_lines(self._path)} if self._path.exists() else {}
 
     def find(self, key: str) -> RunResult | None:
@@ -196,10 +198,11 @@ class CellResults:
             "cause": cause,
             "result": None if result is None else result.to_json(),
         }
+        # Appended and closed at once, so that an interrupted study loses no finished cell.
         lines = JsonLines(self._path)
         lines.write(line)
         lines.close()
-        self._lines[cell.key] = json.loads(json.dumps(line))
+        self._lines[cell.key] = json.loads(json.dumps(line))  # as it would be read: tuples become lists
 
     def link(self, case: Case, share: float) -> tuple[str, float] | None:
         """Return the rate of a case's link and Vanilla's communication share; ``None`` before calibration."""
@@ -209,7 +212,7 @@ class CellResults:
     def add_link(self, case: Case, share: float, link: str, vanilla_share: float) -> None:
         """Store the rate at which Vanilla spends this share of its epoch in communication, for all later cells."""
         self._links.parent.mkdir(parents=True, exist_ok=True)
-        links = {**self._known_links(), _link_key(case, share): [link, vanilla_share]}
+        links = {**self._known_links(), _link_key(case, share): [link, vanilla_share]}  # read again: others may add
         write_text(self._links, json.dumps(links, indent=1) + "\n")
 
     def _known_links(self) -> dict[str, Any]:
@@ -218,11 +221,12 @@ class CellResults:
 
 
 def _link_key(case: Case, share: float) -> str:
-    return json.dumps([*case, share, _processor()])
+    return json.dumps([*case, share, _processor()])  # a rate is valid for the speed of one processor
 
 
 def linked(cell: Cell, link: str, vanilla_share: float) -> Cell:
     """Return a copy of a cell with a calibrated link rate in place of the requested communication share."""
+    # Without comm_share, for which a launch would calibrate again; Vanilla's share is recorded instead.
     launch = dataclasses.replace(cell.config.launch, link=link, comm_share=None, vanilla_share=vanilla_share)
     config = dataclasses.replace(cell.config, launch=launch)
     return dataclasses.replace(cell, case=cell.case._replace(link=link), config=config)
@@ -246,7 +250,7 @@ def contestants_of(systems: Iterable[str | System | Contestant] | Mapping[str, s
             continue
         system = make_system(each) if isinstance(each, str) else each
         found.append(Contestant(name=name or system.name, system=system))
-    labels = [one.label for one in found]
+    labels = [one.label for one in found]  # labels, not names: a system may appear with and without services
     if not labels:
         raise ValueError("a study needs at least one system, got none")
     if repeated := sorted({label for label in labels if labels.count(label) > 1}):

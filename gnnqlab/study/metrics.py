@@ -63,6 +63,7 @@ def metric_rows(result: RunResult, baseline: RunResult | None) -> list[dict[str,
         ("assign_cpu_s", result.assign_cpu_s, "s"),
     ]
     if baseline is not None:
+        # The baseline of the same seed: the spread between seeds cancels in these ratios.
         target = baseline.best - MARGIN
         known += [
             ("speed_up", baseline.train_s / result.train_s, "×"),

@@ -101,7 +101,7 @@ class RunResult:
 
     def settled_s(self, share: float = 0.5) -> float:
         """Compute the mean seconds per epoch over the last ``share`` of the training, after warm-up and adaptation."""
-        settled = self.epochs_s[int((1 - share) * len(self.epochs_s)) :]
+        settled = self.epochs_s[int((1 - share) * len(self.epochs_s)) :]  # the last epochs
         return statistics.fmean(settled) if settled else math.nan
 
     def to_json(self) -> dict[str, Any]:
@@ -119,10 +119,10 @@ class RunResult:
 def read_result(run: Run) -> RunResult:
     """Read the result of a finished run from its folder."""
     summary, records, traffic = run.summary, run.records, run.traffic
-    evaluated = by_epoch(records).dropna(subset=["val_score"])
+    evaluated = by_epoch(records).dropna(subset=["val_score"])  # epochs without evaluation have no score
     payload_bits = 8.0 * traffic["payload_bytes"]
-    elements = float((payload_bits / traffic["bits"]).sum())
-    sent = records.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1)
+    elements = float((payload_bits / traffic["bits"]).sum())  # parameters are not elements
+    sent = records.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1)  # of all workers
     offered = run.cache[["rows_sent", "rows_offered"]].sum()
     return RunResult(
         score=score_in(summary) or 0.0,
@@ -133,16 +133,16 @@ def read_result(run: Run) -> RunResult:
         epochs=int(summary["epochs"]),
         train_s=summary["train_s"],
         curve=tuple(
-            (int(at.epoch) + 1, float(at.train_s), float(at.val_score)) for at in evaluated.itertuples(index=False)
+            (int(row.epoch) + 1, float(row.train_s), float(row.val_score)) for row in evaluated.itertuples(index=False)
         ),
         epochs_s=tuple(map(float, epoch_seconds(records))),
         epochs_bytes=tuple(map(float, sent)),
         bytes_sent=float(sent.sum()) / int(summary["epochs"]),
         computation_s=summary["comp_s"],
         communication_s=summary["comm_s"] + summary["quant_s"],
-        gradients_s=float(records.groupby("epoch")["reduce_s"].mean().median()),
+        gradients_s=float(records.groupby("epoch")["reduce_s"].mean().median()),  # workers' mean, epochs' median
         memory_bytes=summary["peak_memory_bytes"],
-        assign_s=float(records.groupby("rank")["assign_s"].sum().max()),
+        assign_s=float(records.groupby("rank")["assign_s"].sum().max()),  # all workers wait for the slowest
         assign_cpu_s=summary.get("assignments", 0) * summary.get("assign_cpu_s", 0.0),
         skipped=float(1 - offered["rows_sent"] / offered["rows_offered"]) if offered["rows_offered"] else 0.0,
         rounded_twice=float(records["rounded_twice"].sum() / max(records["rounded"].sum(), 1.0)),
@@ -154,7 +154,7 @@ def stale_share(run: Run) -> float:
     if run.config.system.schedule.lag == 0:
         return 0.0
     epochs, decisions = run.config.train.epochs, run.decisions
-    stale = [False] + [True] * (epochs - 1)
+    stale = [False] + [True] * (epochs - 1)  # the first epoch has no earlier rows
     for epoch, what in zip(decisions["epoch"], decisions["what"]):
         if what in ("fresh rows", "rows of the epoch before"):
             # A decision holds until the next one.

@@ -39,6 +39,7 @@ def launch_cell(cell: Cell, folder: Path) -> RunResult:
     """
     from gnnqlab.launch.local import launch
 
+    # Processes that still run would slow the next cell, and its times are measured.
     with launch(cell.config, root=folder) as run:  # leaving the block waits until the run's processes have ended
         result = read_result(run.wait())
         if run.status != "finished":
@@ -95,8 +96,9 @@ class Study:
         self.baseline = labels[0] if baseline is None else baseline
         if self.baseline not in labels:
             raise ValueError(f"baseline must be one of the systems {labels}, got {baseline!r}")
+        # Evaluation receives pending messages of a stale schedule, so one such contestant makes all evaluations rare.
         lag = max(one.system.schedule.lag for one in self.contestants)
-        settings = {"evaluate_every": usual_every(lag), **settings}
+        settings = {"evaluate_every": usual_every(lag), **settings}  # an explicit setting precedes
         counts = [workers] if isinstance(workers, int) else list(workers)
         seeds = list(seeds)
         for what, values in (("graphs", graphs), ("models", models), ("seeds", seeds), ("workers", counts)):
@@ -104,6 +106,7 @@ class Study:
                 raise ValueError(f"{what} of a study must be a list with at least one entry, got {values!r}")
         self._train, self._results, code = train, CellResults(self.folder), code_in_use()
         self._cells: list[Cell] = []
+        # Seeds outside, contestants inside: a slow hour of the machine affects all systems of a seed.
         for graph in graphs:
             name, content = _identity(graph)
             for model in models:
@@ -112,7 +115,7 @@ class Study:
                     for seed in seeds:
                         for one in self.contestants:
                             own = {**settings, **one.settings(), "model": model, "workers": count, "seed": seed}
-                            config = configure(graph, **own)
+                            config = configure(graph, **own)  # checks every cell before the first training
                             case = Case(name, model_name, count, config.launch.link or "")
                             cell = Cell(
                                 case=case, contestant=one, config=config, content=content or config.graph, code=code
@@ -122,6 +125,7 @@ class Study:
     @property
     def cells(self) -> list[Cell]:
         """All cells in the order of training, with calibrated links as far as known."""
+        # Another process may have calibrated a link in the meantime, so it is looked up at each access.
         for number, cell in enumerate(self._cells):
             share = cell.config.launch.comm_share
             known = None if share is None else self._results.link(cell.case, share)
@@ -142,6 +146,7 @@ class Study:
         trains it again. Ctrl-C stops the study; finished cells are stored, and the next call continues. Progress and
         the estimated remaining time are printed on standard error.
         """
+        # Failed cells have no result, so they are trained again.
         missing = [number for number, cell in enumerate(self.cells) if self._results.find(cell.key) is None]
         began = time.monotonic()
         for done, number in enumerate(missing):
@@ -151,7 +156,7 @@ class Study:
                 count = len(self._cells) - len(missing) + done
                 print(f"stopped: {count} of {len(self._cells)} cells are in {self.folder}", file=sys.stderr, flush=True)
                 raise
-            left_s = (time.monotonic() - began) / (done + 1) * (len(missing) - done - 1)
+            left_s = (time.monotonic() - began) / (done + 1) * (len(missing) - done - 1)  # by the mean of this call
             count = len(self._cells) - len(missing) + done + 1
             text = f"{count} of {len(self._cells)}: {text}, about {left_s / 60:.0f} min left"
             print(text, file=sys.stderr, flush=True)
@@ -193,6 +198,7 @@ class Study:
         import pandas as pd
 
         rows = []
+        # Ratios are between results of one seed, so each seed has its own baseline.
         baselines = {
             (cell.case, cell.seed): self._results.find(cell.key)
             for cell in self.cells
@@ -275,6 +281,7 @@ class Study:
             return f"{_described(self._cells[number])}: {cause}"
         try:
             result = self._train(cell, self.folder)
+        # One failed cell must not end a study of hours; errors of the program itself are raised.
         except (RuntimeError, OSError, ValueError) as error:
             cause = f"failed: {error}"
             self._results.add(cell, None, cause)
@@ -294,7 +301,7 @@ class Study:
             # Calibrate with the plain reference, so that the rate does not depend on the contestant.
             train = dataclasses.replace(cell.config.train, gradients="float32", seed=0)
             vanilla = dataclasses.replace(cell.config, system=make_system("vanilla"), train=train)
-            (settled,) = settle([vanilla])
+            (settled,) = settle([vanilla])  # short runs of Vanilla at several rates
             found = settled.launch
             assert found.link is not None and found.vanilla_share is not None
             self._results.add_link(cell.case, share, found.link, found.vanilla_share)

@@ -49,10 +49,10 @@ def summarize(frame: pd.DataFrame, metrics: Sequence[str], baseline: Mapping[str
     same = ["graph", "model", "workers", "link", "seed", "metric"]
     # Differences are paired by seed: the variation between seeds that both systems share cancels.
     baselines = frame[is_baseline].rename(columns={"value": "baseline"})[[*same, "baseline"]]
-    paired = frame.merge(baselines, on=same, how="left")
+    paired = frame.merge(baselines, on=same, how="left")  # a seed without baseline has NaN
     rows = []
-    for place, group in paired.groupby([*GROUP, "metric", "unit"], sort=False):
-        value = group.dropna(subset=["value"])
+    for place, group in paired.groupby([*GROUP, "metric", "unit"], sort=False):  # in the order of the grid
+        value = group.dropna(subset=["value"])  # NaN: for instance a target that was not reached
         both = value.dropna(subset=["baseline"])  # seeds that the baseline has too
         mean, half = _interval(value["value"])
         difference, difference_half = _interval(both["value"] - both["baseline"])
@@ -75,11 +75,11 @@ def wide_table(summary: pd.DataFrame, baseline: str) -> pd.DataFrame:
         row = rows.setdefault(tuple(each[name] for name in GROUP), {name: each[name] for name in varied})
         unit = each["unit"]
         row[each["metric"]] = _shown(each["mean"], each["half_interval"], unit)
-        if unit != "×":
-            unit = "points" if unit == "%" else unit
+        if unit != "×":  # a ratio is relative to the baseline already
+            unit = "points" if unit == "%" else unit  # a difference of percentages is in points
             text = _shown(each["difference"], each["difference_half_interval"], unit, sign="+")
             row[f"{each['metric']} − {baseline}"] = text
-    return pd.DataFrame(list(rows.values())).fillna("")
+    return pd.DataFrame(list(rows.values())).fillna("")  # a cell without this metric
 
 
 def convergence(curves: Iterable[tuple[Mapping[str, object], Iterable[tuple[int, float, float]]]]) -> pd.DataFrame:
@@ -100,7 +100,7 @@ def convergence(curves: Iterable[tuple[Mapping[str, object], Iterable[tuple[int,
     points = [(*(each[name] for name in GROUP), *point) for each, curve in curves for point in curve]
     rows = []
     for place, group in pd.DataFrame(points, columns=columns).groupby([*GROUP, "epochs"], sort=False):
-        mean, half = (100 * value for value in _interval(group["score"]))
+        mean, half = (100 * value for value in _interval(group["score"]))  # in per cent
         rows.append((*place, group["seconds"].mean(), mean, mean - half, mean + half, len(group)))
     frame = pd.DataFrame(rows, columns=[*columns, "low", "high", "seeds"])
     frame.attrs["units"] = {"seconds": "s", "score": "%", "low": "%", "high": "%"}
@@ -133,7 +133,7 @@ def _scores(frame: pd.DataFrame) -> list[str]:
 def _interval(values: pd.Series) -> tuple[float, float]:
     """Return mean and half interval; the interval is NaN for one value, both are NaN for none."""
     mean, half = interval(values.tolist()) if len(values) else (math.nan, math.nan)
-    return mean, half if len(values) > 1 else math.nan
+    return mean, half if len(values) > 1 else math.nan  # one seed gives no interval, rather than one of 0
 
 
 def _shown(mean: float, half: float, unit: str, *, sign: str = "") -> str:
@@ -141,7 +141,7 @@ def _shown(mean: float, half: float, unit: str, *, sign: str = "") -> str:
         return "–"
     scale, unit = (1e-6, "MB") if unit == "B" else (1.0, unit)
     digits = f"{sign}.2f" if unit in ("%", "points", "×") else f"{sign}.3g"
-    error = "" if math.isnan(half) else f" ± {scale * half:{digits.lstrip('+')}}"
+    error = "" if math.isnan(half) else f" ± {scale * half:{digits.lstrip('+')}}"  # a half-width has no sign
     return f"{scale * mean:{digits}}{error} {unit}"
 
 

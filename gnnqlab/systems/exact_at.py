@@ -36,8 +36,8 @@ def exact_at(system: System, *points: str, since: int = 0, name: str | None = No
     if not isinstance(system, System):
         raise TypeError(f"system must be a System, for instance gq.systems.adaqp(), got {system!r}")
     when = f" from epoch {since}" if since else ""
-    made = around(ExactAt(at=points, since=since), system.bits)
-    return replace(system, name=name or f"{system.name}, {', '.join(points)} exact{when}", bits=made)
+    wrapped = around(ExactAt(at=points, since=since), system.bits)
+    return replace(system, name=name or f"{system.name}, {', '.join(points)} exact{when}", bits=wrapped)
 
 
 def around(part: Any, present: Any) -> Any:
@@ -47,6 +47,7 @@ def around(part: Any, present: Any) -> Any:
         part: a part with a method ``around``, such as :class:`gnnqlab.bits.exact_at.ExactAt`.
         present: the part, or pair, to wrap.
     """
+    # Each policy of a pair is wrapped with the points of its own direction.
     if isinstance(present, ByDirection):
         return ByDirection(*(part.around(of_direction(present, direction), direction) for direction in DIRECTIONS))
     return part.around(present)

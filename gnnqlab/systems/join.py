@@ -49,11 +49,12 @@ def join(
         observers: observers of message events.
     """
     counting = counting or Counting()
-    counting.observers = observers
+    counting.observers = observers  # one switch for counts of codes and for events of messages
+    # Message axes (codec, bits, cache, sampler) go into the channels, which the exchange creates on demand.
     wires = ChannelFactory(
         codec=system.codec,
         bits=bits,
-        cache=at_work(system.cache) if cache is None else cache,
+        cache=at_work(system.cache) if cache is None else cache,  # running state, never the frozen part
         sampler=system.sampler,
         transport=transport,
         exact_transport=exact_transport,

@@ -128,12 +128,13 @@ def check_part(axis: str, part: Any) -> None:
     Raises:
         ValueError: if it is not a dataclass instance, or lacks required members.
     """
-    if isinstance(part, ByDirection) and axis in BY_DIRECTION:
+    if isinstance(part, ByDirection) and axis in BY_DIRECTION:  # other axes refuse a pair below
         check_part(axis, part.forward)
         check_part(axis, part.backward)
         return
     base = BASES[axis]
     lacks = missing(part, base)
+    # `is_dataclass` is also true for a class, which a caller passes by mistake: Fixed for Fixed().
     if lacks or isinstance(part, type) or not dataclasses.is_dataclass(part):
         known = ", ".join(f"{kind.__name__}()" for kind in PARTS[axis].values())
         raise ValueError(
@@ -145,6 +146,7 @@ def check_part(axis: str, part: Any) -> None:
 
 def _without(part: Any, lacks: Iterable[str]) -> str:
     """Describe the members that a dataclass instance lacks, for an error message."""
+    # For any other object the list of all members would not help.
     named = lacks and dataclasses.is_dataclass(part) and not isinstance(part, type)
     return f" without {' and '.join(lacks)}" if named else ""
 
@@ -158,19 +160,20 @@ def part_to_json(axis: str, part: Any) -> dict[str, Any]:
     Raises:
         ValueError: if the part is not a dataclass instance, or workers cannot import its class.
     """
+    # A pair is a nested object, one entry per direction.
     if isinstance(part, ByDirection):
         pair = {direction: part_to_json(axis, getattr(part, direction)) for direction in ("forward", "backward")}
         return {"name": _PAIR, **pair}
     if not dataclasses.is_dataclass(part):
         raise ValueError(f"a part of the axis {axis!r} must be a dataclass instance, got {part!r}")
-    names = {cls: name for name, cls in PARTS[axis].items()}
+    names = {cls: name for name, cls in PARTS[axis].items()}  # the exact class: a subclass gets its module name
     kind = type(part)
     if kind in names:
         name = names[kind]
     else:
         name = name_of(kind)
     settings = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
-    inner = {key: part_to_json(axis, of) for key, of in settings.items() if dataclasses.is_dataclass(of)}
+    inner = {key: part_to_json(axis, each) for key, each in settings.items() if dataclasses.is_dataclass(each)}
     return {"name": name, **settings, **inner}
 
 
@@ -180,11 +183,11 @@ def part_from_json(axis: str, value: dict[str, Any]) -> Any:
     Raises:
         ValueError: if the name or a setting is unknown; the message lists the known ones.
     """
-    settings = dict(value)
+    settings = dict(value)  # a copy, because `pop` must not change the caller's value
     name = settings.pop("name")
     if name == _PAIR and axis in BY_DIRECTION:
-        return ByDirection(**{direction: part_from_json(axis, of) for direction, of in settings.items()})
-    if ":" in name:
+        return ByDirection(**{direction: part_from_json(axis, part) for direction, part in settings.items()})
+    if ":" in name:  # a part outside this package
         kind = load(name)
     elif name in PARTS[axis]:
         kind = PARTS[axis][name]
@@ -192,11 +195,16 @@ def part_from_json(axis: str, value: dict[str, Any]) -> Any:
         known_parts = f"{sorted(PARTS[axis])} or module:Class"
         raise ValueError(f"{axis} must be one of {known_parts}, got {name!r}{near(name, PARTS[axis])}")
     settings = with_present_names(settings, settings_in(kind), warn=False)
+    # Checked here, because the TypeError of a constructor would not list the known settings.
     known = {field.name for field in dataclasses.fields(kind)}
     if not set(settings) <= known:
         raise ValueError(f"{axis} {name!r} has the settings {sorted(known)}, got {sorted(set(settings) - known)}")
+    # JSON has no tuples, and a frozen part compares and hashes by its tuples.
     lists = {key: tuple(setting) for key, setting in settings.items() if isinstance(setting, list)}
-    inner = {key: part_from_json(axis, of) for key, of in settings.items() if isinstance(of, dict) and "name" in of}
+    # Parts inside a part, such as the policy that `exact-at` wraps.
+    inner = {
+        key: part_from_json(axis, part) for key, part in settings.items() if isinstance(part, dict) and "name" in part
+    }
     return kind(**{**settings, **lists, **inner})
 
 
@@ -209,5 +217,5 @@ def partitioner_named(name: str, seed: int) -> Any:
     known = PARTS["partition"]
     if name not in known:
         raise ValueError(f"partition must be one of {sorted(known)}, got {name!r}{near(name, known)}")
-    seeded = any(field.name == "seed" for field in dataclasses.fields(known[name]))
+    seeded = any(field.name == "seed" for field in dataclasses.fields(known[name]))  # deterministic ones have none
     return known[name](**({"seed": seed} if seeded else {}))

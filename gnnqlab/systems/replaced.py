@@ -45,10 +45,11 @@ def replaced(system: System, parts: Mapping[str, Any]) -> System:
 
     A part that wraps another one (``bits=exact-at``) wraps the system's own.
     """
+    # Check all parts first, so that an error is about the part and not about the whole system.
     for axis, part in parts.items():
         check_part(axis, part)
-    made = {axis: around(of, getattr(system, axis)) if _wraps(of) else of for axis, of in parts.items()}
-    changed = dataclasses.replace(system, **made)
+    values = {axis: around(part, getattr(system, axis)) if _wraps(part) else part for axis, part in parts.items()}
+    changed = dataclasses.replace(system, **values)
     object.__setattr__(changed, "recipe", system.recipe)  # replace() resets fields with init=False
     return changed
 
@@ -66,32 +67,35 @@ def words_of(axis: str, part: Any, usual: Any = None) -> str | None:
         >>> words_of("cache", Unchanged(tolerance=0.05))
         'cache=unchanged:tolerance=0.05'
     """
+    # The text of a wrapping part has only its own settings; the wrapped part must be the system's.
     if usual is not None and _wraps(part):
         if part != part.around(usual):
             return None
-        part = part.around(type(part)().of)
+        part = part.around(type(part)().of)  # with the default inside, so that `of` is unchanged
     kind = type(part)
     try:
+        # A registered name, else module:Class.
         name = next((name for name, known in PARTS[axis].items() if known is kind), None) or name_of(kind)
     except ValueError:
         return None
     settings = settings_in(kind)
-    changed = [each for each in settings if getattr(part, each.name) != each.default]
+    changed = [each for each in settings if getattr(part, each.name) != each.default]  # defaults are left out
     if any(each.option is None or getattr(part, each.name) is None for each in changed):
         return None
+    # Commas separate axes, so elements of a setting are joined with a plus sign.
     texts = [f"{each.name}={each.write(getattr(part, each.name), between='+')}" for each in changed]
     return ":".join([f"{axis}={name}", *texts])
 
 
 def _wraps(part: Any) -> bool:
-    return not isinstance(part, ByDirection) and part.wraps
+    return not isinstance(part, ByDirection) and part.wraps  # a pair replaces the system's part as a whole
 
 
 def _part(axis: str, text: str) -> Any:
     name, *settings = (word.strip() for word in text.split(":"))
     if name in PARTS[axis]:
         kind = PARTS[axis][name]
-    elif settings and "=" not in settings[0]:
+    elif settings and "=" not in settings[0]:  # module:Class, not a setting
         name = f"{name}:{settings.pop(0)}"
         kind = _own_class(axis, name)
     else:
@@ -101,7 +105,7 @@ def _part(axis: str, text: str) -> Any:
     values: dict[str, Any] = {}
     for word in settings:
         setting, sign, value = (each.strip() for each in word.partition("="))
-        setting = setting.replace("-", "_")
+        setting = setting.replace("-", "_")  # both spellings, as for command-line options
         if not sign or setting not in known:
             takes = f"the settings {sorted(known)}" if known else "no settings"
             raise ValueError(f"{axis} {name} takes {takes}, written NAME=VALUE, got {word!r}{near(setting, known)}")

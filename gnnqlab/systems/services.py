@@ -32,6 +32,7 @@ def with_every_service(system: System) -> System:
         >>> with_every_service(vanilla()).schedule, with_every_service(bns_gcn(p=0.2)).name
         (Overlapped(), 'bns-gcn+')
     """
+    # Only the default is replaced: a schedule that a method chooses is a part of the method.
     schedule = Overlapped() if system.schedule == Synchronous() else system.schedule
     codec = by_direction(system.codec, _shortened)
     return dataclasses.replace(system, name=f"{system.name}+", schedule=schedule, codec=codec)
@@ -39,6 +40,7 @@ def with_every_service(system: System) -> System:
 
 def _shortened(codec: Any) -> Any:
     """Return the codec with bfloat16 quantization parameters if it has float32 ones."""
+    # Codecs without parameters, or with other ones by their method, are unchanged.
     return dataclasses.replace(codec, parameters=_SHORT) if codec.parameters == "float32" else codec
 
 

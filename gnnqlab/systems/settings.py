@@ -30,6 +30,7 @@ def settings_of(recipe: Callable[..., Any]) -> list[Setting]:
         ['boundary-share', 'boundary-attention']
     """
     own = parameters_of(recipe)
+    # Fields come from a built system, so only a recipe with defaults for all settings has them.
     fields = _fields_filled(recipe) if own and all(each.default is not dataclasses.MISSING for each in own) else {}
     return [_completed(setting, fields.get(setting.name)) for setting in own]
 
@@ -37,8 +38,10 @@ def settings_of(recipe: Callable[..., Any]) -> list[Setting]:
 def filled(recipe: Callable[..., Any], system: Any) -> dict[str, Any]:
     """Return the non-default recipe settings that reproduce the parts of a system."""
     settings = {}
+    # Of a pair the forward part is read: no recipe has settings per direction.
     parts = [of_direction(getattr(system, axis.name), "forward") for axis in dataclasses.fields(system)]
     for setting in parameters_of(recipe):
+        # The first axis with a field of this name, as in `_fields_filled`.
         value = next((getattr(part, setting.name) for part in parts if _has(part, setting.name)), setting.default)
         if value != setting.default:
             settings[setting.name] = value
@@ -63,9 +66,9 @@ def _fields_filled(recipe: Callable[..., Any]) -> dict[str, Setting]:
 
 def _completed(own: Setting, field: Setting | None) -> Setting:
     """Complete a recipe's setting with the attributes of the part's field."""
-    if field is None or field.kind != own.kind:
+    if field is None or field.kind != own.kind:  # an equal name with another type is another setting
         return own
-    renamed = own.option != own.name.replace("_", "-")
+    renamed = own.option != own.name.replace("_", "-")  # an explicit option of the recipe precedes the field's
     return dataclasses.replace(
         own,
         option=own.option if renamed else field.option,

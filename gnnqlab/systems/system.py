@@ -88,11 +88,14 @@ class System:
     def __post_init__(self) -> None:
         for axis in BY_DIRECTION:
             pair = getattr(self, axis)
+            # A tuple always stands for a pair, because a part is a dataclass.
             if isinstance(pair, tuple) and len(pair) == 2:
                 object.__setattr__(self, axis, ByDirection(*pair))  # the dataclass is frozen
+        # Types first: the checks below read members of the base classes.
         for axis in PARTS:
             check_part(axis, getattr(self, axis))
         self._check_cut()
+        # Rules between axes, each with the pair of parts that one direction has.
         for direction in ("forward", "backward"):
             self._check_widths(of_direction(self.codec, direction), of_direction(self.bits, direction))
             if self.sampler.p < 1.0:
@@ -102,6 +105,7 @@ class System:
         for axis in PARTS:
             ahead, back = (of_direction(getattr(self, axis), way) for way in ("forward", "backward"))
             for part in (ahead,) if ahead is back else (ahead, back):  # a part for both directions is checked once
+                # Rules that only the part itself has, last, when all axes are known to be complete.
                 reason = part.refuses(self)
                 if reason:
                     raise ValueError(f"{axis} {type(part).__name__} cannot work in this system: {reason}")
@@ -136,7 +140,7 @@ class System:
         """
         parts = {axis: on_hosts(getattr(self, axis), hosts) for axis in ("partition", "exchange")}
         changed = any(part is not getattr(self, axis) for axis, part in parts.items())
-        return dataclasses.replace(self, **parts) if changed else self
+        return dataclasses.replace(self, **parts) if changed else self  # replace would reset `recipe`
 
     def _check_widths(self, codec: Codec, bits: Bits) -> None:
         known, wanted = set(codec.widths), set(bits.choices)
@@ -146,6 +150,7 @@ class System:
                 f"got {sorted(wanted)}; choose {_codec_of(wanted)} or other bits"
             )
 
+        # Bit-widths by variance need the codec's formula (AdaQP Eq. 11).
         if bits.weighs_rows and codec.row_variance(_ANY_COLUMNS) is None:
             raise ValueError(
                 f"{type(bits).__name__} weighs rows by the variance of their codec, got {type(codec).__name__}, which "
@@ -184,7 +189,7 @@ class System:
         if unknown:
             raise ValueError(f"a system has the axes {sorted(PARTS)}, got {sorted(unknown)}")
         parts = {axis: part_from_json(axis, part) for axis, part in value.items() if axis != "name"}
-        return cls(name=value.get("name", "custom"), **parts)
+        return cls(name=value.get("name", "custom"), **parts)  # axes that are missing have their defaults
 
 
 Recipe = Callable[..., System]
@@ -205,10 +210,11 @@ def register_system(recipe: Recipe) -> Recipe:
 
     @functools.wraps(recipe)
     def wrapper(*values: Any, **settings: Any) -> System:
+        # Positional values by name, so that the stored call can be written as JSON.
         named = {**dict(zip(_names(recipe), values, strict=False)), **settings}
         return _made(recipe(*values, **settings), name, named)
 
-    SYSTEMS[name] = wrapper
+    SYSTEMS[name] = wrapper  # the signature stays that of the recipe, for command line and checks
     return wrapper
 
 
@@ -231,6 +237,7 @@ def make_system(system: str | System, **settings: Any) -> System:
     if system not in SYSTEMS:
         raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}{near(system, SYSTEMS)}")
     recipe = SYSTEMS[system]
+    # Checked before the call, so that the error lists the known settings.
     known = _names(recipe)
     if not set(settings) <= set(known):
         settings = with_present_names(settings, settings_of(recipe))
@@ -245,7 +252,7 @@ def make_system(system: str | System, **settings: Any) -> System:
 def _made(system: System, name: str, settings: dict[str, Any]) -> System:
     """Return the system with its recipe's name, and the recipe's call stored in ``recipe``."""
     named = dataclasses.replace(system, name=name)
-    object.__setattr__(named, "recipe", RecipeCall(name, settings))
+    object.__setattr__(named, "recipe", RecipeCall(name, settings))  # frozen, and not a field of the constructor
     return named
 
 

@@ -33,11 +33,11 @@ def biased(system: System, bits: Any = None) -> str:
         ('', 'codec Linear rounds to the nearest level, so a row has the same error in every draw')
     """
     for direction in ("forward", "backward"):
-        if set(of_direction(system.bits if bits is None else bits, direction).choices) == {EXACT}:
+        if set(of_direction(system.bits if bits is None else bits, direction).choices) == {EXACT}:  # no rounding
             continue
         for axis in ("cache", "codec"):
             part = of_direction(getattr(system, axis), direction)
-            reason = part.biased(direction)
+            reason = part.biased(direction)  # a biased cache is reported before the codec behind it
             if reason:
                 return f"{axis} {type(part).__name__} {reason}"
     return ""

@@ -50,8 +50,9 @@ def cases(workers: Sequence[int], *, seed: int, edge_features: int = 0) -> list[
         found.append(Case(what, graphs[what], Random(seed=seed + number).cut(graphs[what], count)))
     most = max(workers)
     if most > 1:
+        # The last worker owns only the isolated nodes: no boundary, no halo, empty messages.
         owner = torch.full((_NODES,), most - 1)
-        connected = torch.arange(_NODES - _ISOLATED)
+        connected = torch.arange(_NODES - _ISOLATED)  # isolated nodes are the last ones, see `_graph`
         owner[connected] = connected % (most - 1)
         what = kinds[1]
         found.append(Case(f"{what}, a worker without halo", graphs[what], NodeCut(owner=owner, workers=most)))
@@ -60,13 +61,15 @@ def cases(workers: Sequence[int], *, seed: int, edge_features: int = 0) -> list[
 
 def _graph(directed: bool, seed: int, edge_features: int = 0) -> Graph:
     generator = torch.Generator().manual_seed(seed)
-    src, dst = torch.randint(_NODES - _ISOLATED, (2, _EDGES), generator=generator)
+    src, dst = torch.randint(_NODES - _ISOLATED, (2, _EDGES), generator=generator)  # (E,) each; not the last nodes
+    # Random thirds: workers have different numbers of training nodes.
     order = torch.randperm(_NODES, generator=generator)
     third = _NODES // 3
     of_edges = None
     if edge_features:
+        # A generator of its own, so that graphs with and without edge features are otherwise the same.
         table = torch.randn(_NODES, _NODES, edge_features, generator=torch.Generator().manual_seed(seed))
-        of_edges = (table if directed else table + table.transpose(0, 1))[src, dst]
+        of_edges = (table if directed else table + table.transpose(0, 1))[src, dst]  # (N, N, F) -> (E, F)
     return Graph.from_edges(
         src,
         dst,

@@ -20,6 +20,7 @@ from gnnqlab.train.loop.trainer import Trainer
 
 __all__ = ["LawReport", "check_law"]
 
+# Two, because dropout masks depend on the epoch.
 _EPOCHS = 2
 _PLACES = ("losses", "gradients", "logits")
 Passes = list[tuple[str, str, Tensor]]
@@ -96,24 +97,25 @@ def check_law(
             shape = dataclasses.replace(model, **settings)
         else:
             shape = ModelSettings(name=name, **_SHAPE | settings)
-        shown = model if isinstance(model, str) else name
-        _expect_same_start(shape, shown, seed, edge_features)
+        model_name = model if isinstance(model, str) else name
+        _expect_same_start(shape, model_name, seed, edge_features)
         graphs = cases(workers, seed=seed, edge_features=edge_features)
-        rows = [_compared(case, shape, shown, tolerance, seed) for case in graphs]
-    return LawReport(model=shown, tolerance=tolerance, rows=tuple(rows))
+        rows = [_compared(case, shape, model_name, tolerance, seed) for case in graphs]
+    return LawReport(model=model_name, tolerance=tolerance, rows=tuple(rows))
 
 
 _SHAPE = {"layers": 3, "hidden": 16, "dropout": 0.3, "input_dropout": 0.1}
 
 
-def _expect_same_start(shape: ModelSettings, shown: str, seed: int, edge_features: int) -> None:
+def _expect_same_start(shape: ModelSettings, model_name: str, seed: int, edge_features: int) -> None:
     """Check that weights are a function of the seed, since every worker initializes its own copy."""
     of_edges = {"seed": seed, "edge_features": edge_features}
+    # Two builds from one seed must agree to the bit.
     one, other = (build_model(shape, 12, 4, **of_edges).state_dict() for _ in range(2))
     for name, value in one.items():
         if not torch.equal(value, other[name]):
             raise LawBroken(
-                model=shown,
+                model=model_name,
                 workers=2,
                 graph="before training",
                 tensor=f"{name}, drawn twice from one seed,",
@@ -122,16 +124,17 @@ def _expect_same_start(shape: ModelSettings, shown: str, seed: int, edge_feature
             )
 
 
-def _compared(case: Case, shape: ModelSettings, shown: str, tolerance: float, seed: int) -> dict[str, Any]:
+def _compared(case: Case, shape: ModelSettings, model_name: str, tolerance: float, seed: int) -> dict[str, Any]:
     """Compute the largest differences of one case, by kind."""
     truth = _alone(case, shape, seed)
+    # Relative to the kind's largest value: a tensor of zeros has no relative error of its own.
     largest = {place: max(_size(value) for kind, _, value in truth if kind == place) for place in _PLACES}
     row: dict[str, Any] = {"workers": case.workers, "graph": case.what, **dict.fromkeys(_PLACES, 0.0)}
     for (place, name, right), (_, _, found) in zip(truth, _together(case, shape, seed), strict=True):
-        difference = _size(found - right) / (largest[place] or 1.0)
+        difference = _size(found - right) / (largest[place] or 1.0)  # absolute, if all values are 0
         if not difference <= tolerance:  # also true for NaN
             raise LawBroken(
-                model=shown,
+                model=model_name,
                 workers=case.workers,
                 graph=case.what,
                 tensor=name,
@@ -160,9 +163,9 @@ def _together(case: Case, shape: ModelSettings, seed: int) -> Passes:
     threads = ThreadedWorkers(case.graph, case.cut, vanilla(), shape, train, as_launched=True)
     found: Passes = []
     for epoch in range(_EPOCHS):
-        found += _named(threads.trainers[0], epoch, *threads.gradients(epoch))
+        found += _named(threads.trainers[0], epoch, *threads.gradients(epoch))  # gradients are summed over workers
     parts = threads.run(_logits)
-    logits = torch.empty(case.graph.num_nodes, *parts[0].shape[1:])
+    logits = torch.empty(case.graph.num_nodes, *parts[0].shape[1:])  # (N, C) of all workers
     for shard, part in zip(threads.shards, parts, strict=True):
         logits[shard.owned] = part  # local order -> global ids
     return [*found, ("logits", "logits", logits)]
@@ -173,7 +176,7 @@ def _named(trainer: Trainer, epoch: int, loss: float, gradient: Tensor) -> Itera
     yield "losses", f"the loss of epoch {epoch}", torch.tensor(loss)
     names = [name for name, _ in trainer.model.named_parameters()]
     sizes = [parameter.numel() for parameter in trainer.parameters.list]
-    for name, part in zip(names, gradient.clone().split(sizes), strict=True):
+    for name, part in zip(names, gradient.clone().split(sizes), strict=True):  # cloned: the next pass overwrites it
         yield "gradients", f"the gradient of {name} in epoch {epoch}", part
 
 

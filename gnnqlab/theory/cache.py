@@ -35,7 +35,7 @@ def product_bound(a: Tensor, b: Tensor) -> float:
     """
     if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(f"a and b must be matrices (m, k) and (k, n), got {tuple(a.shape)} and {tuple(b.shape)}")
-    if a.numel() == 0 or b.numel() == 0:
+    if a.numel() == 0 or b.numel() == 0:  # max of an empty tensor is an error
         return 0.0
     return a.shape[1] * float(a.abs().max()) * float(b.abs().max())
 
@@ -61,6 +61,7 @@ def forward_error(
         (0.2, 7.4)
     """
     _check(before=before, epsilon=epsilon, size=size, columns=columns, lipschitz=lipschitz, workers=workers)
+    # p partial sums, each at most ν1 B off; the input's error passes ρ and the products with A and W (Lemma 1 twice).
     return workers * epsilon * size + columns**2 * size**2 * lipschitz * before
 
 
@@ -100,7 +101,7 @@ def backward_error(above: float, forward: float, *, size: float, columns: int, l
         3.0
     """
     _check(above=above, forward=forward, size=size, columns=columns, lipschitz=lipschitz)
-    return columns**2 * size**3 * (lipschitz * forward + above)
+    return columns**2 * size**3 * (lipschitz * forward + above)  # Eq. 15
 
 
 def weight_error(above: float, forward: float, *, size: float, columns: int, lipschitz: float = 1.0) -> float:
@@ -111,7 +112,7 @@ def weight_error(above: float, forward: float, *, size: float, columns: int, lip
         12.0
     """
     _check(above=above, forward=forward, size=size, columns=columns, lipschitz=lipschitz)
-    return columns**2 * size**2 * (lipschitz * forward + above)
+    return columns**2 * size**2 * (lipschitz * forward + above)  # Eq. 16
 
 
 @dataclass(frozen=True)
@@ -167,12 +168,13 @@ def cache_bound(
         raise ValueError(f"reading must be 'kept' or 'printed', got {reading!r}")
     if not errors:
         raise ValueError("errors must hold one number per step, got none")
+    # Beyond 1 / ρ the factor η - ρη² of <∇L, Δ> is negative, and its bound does not hold.
     if not 0 < step <= (1 / curvature if curvature > 0 else float("inf")):
         raise ValueError(f"step must lie in (0, 1 / curvature], got {step} with curvature {curvature}")
     _check(loss_gap=loss_gap, curvature=curvature, least=min(errors))
     steps, mean = len(errors), sum(errors) / len(errors)
     if reading == "printed":
-        shrink = step - curvature * step**2 / 2
+        shrink = step - curvature * step**2 / 2  # η - ρη²/2, the factor of ||∇L||²
         return CacheBound(loss_gap / (shrink * steps), curvature * step**2 / 2 * mean / shrink)
     # η - ρη²/2 - (η - ρη²)/2 = η/2 and (η - ρη²)/2 + ρη²/2 = η/2
     return CacheBound(2 * loss_gap / (step * steps), mean)
@@ -180,5 +182,5 @@ def cache_bound(
 
 def _check(**values: float) -> None:
     for name, value in values.items():
-        if not value >= 0:
+        if not value >= 0:  # also true for NaN
             raise ValueError(f"{name} must not be negative, got {value}")

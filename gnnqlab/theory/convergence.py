@@ -41,7 +41,7 @@ def largest_step(curvature: float) -> float:
         >>> largest_step(4.0)
         0.5
     """
-    return math.inf if curvature == 0 else 2 / curvature
+    return math.inf if curvature == 0 else 2 / curvature  # a linear loss allows any step
 
 
 def convergence_bound(
@@ -76,7 +76,7 @@ def convergence_bound(
         raise ValueError(
             f"the step must lie in (0, 2 / L_2) = (0, {largest_step(curvature):.4g}), got {step}; choose a smaller one"
         )
-    slack = 2 - step * curvature
+    slack = 2 - step * curvature  # positive, because step < 2 / L_2
     return ConvergenceBound(descent=2 * loss_gap / (epochs * step * slack), noise=step * curvature * variance / slack)
 
 
@@ -129,15 +129,17 @@ def smoothness(
     if not gradient.requires_grad:  # a linear loss
         return Smoothness(0.0, 0, True)
     generator = torch.Generator().manual_seed(seed)
+    # A random start has a component along every eigenvector, almost surely.
     direction = torch.randn(gradient.numel(), generator=generator).to(gradient)
     direction /= direction.norm()
     estimate = 0.0
     for count in range(1, max_products + 1):
+        # Hessian-vector product: the gradient of <gradient, direction> with the direction constant.
         product = _flat(
             torch.autograd.grad(gradient @ direction, inputs, retain_graph=True, materialize_grads=True)
         ).detach()
-        before, estimate = estimate, float(product.norm())
-        if estimate == 0.0:
+        before, estimate = estimate, float(product.norm())  # ||H v|| for ||v|| = 1: at most |λ_max|
+        if estimate == 0.0:  # H v = 0 for a random v: H = 0, almost surely
             return Smoothness(0.0, count, True)
         direction = product / estimate
         if abs(estimate - before) <= tolerance * estimate:

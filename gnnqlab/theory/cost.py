@@ -114,6 +114,7 @@ class LinkCost:
         """
         if not bytes_per_s > 0 or latency_s < 0:
             raise ValueError(f"rate must be positive and latency not negative, got {bytes_per_s} and {latency_s}")
+        # Two exact points of the line, as if timed; `updated` combines them with transfers of training.
         one = _moments({size: latency_s + size / bytes_per_s for size in (2**12, 2**20)})
         moments = np.zeros((workers, workers, 2, 6))
         moments[~np.eye(workers, dtype=bool)] = one
@@ -146,11 +147,12 @@ class LinkCost:
         for (sender, receiver), transfers in samples.items():
             if sender == receiver or not (0 <= sender < self.workers and 0 <= receiver < self.workers):
                 raise ValueError(f"pairs must be two of {self.workers} workers, got {(sender, receiver)}")
+            # A few transfers of a size have no reliable median, so they are dropped.
             medians = {size: value for size, (value, count) in _medians(transfers).items() if count >= REPEATS}
             if medians:
                 moments[sender, receiver] = keep * moments[sender, receiver] + _moments(medians)
         fresh = self._of(moments)
-        changed = (moments != self.moments).any(axis=(2, 3))
+        changed = (moments != self.moments).any(axis=(2, 3))  # (P, P, 2, 6) -> (P, P)
         return LinkCost(
             theta_s_per_byte=np.where(changed, fresh.theta_s_per_byte, self.theta_s_per_byte),
             gamma_s=np.where(changed, fresh.gamma_s, self.gamma_s),
@@ -170,7 +172,7 @@ class LinkCost:
         amount = np.asarray(sent_bytes, dtype=np.float64)
         if amount.shape != self.theta_s_per_byte.shape:
             raise ValueError(f"bytes must have shape {self.theta_s_per_byte.shape}, got {amount.shape}")
-        return np.where(amount > 0, self.theta_s_per_byte * amount + self.gamma_s, 0.0)
+        return np.where(amount > 0, self.theta_s_per_byte * amount + self.gamma_s, 0.0)  # no γ without a message
 
     @classmethod
     def _of(cls, moments: Array) -> LinkCost:
@@ -185,6 +187,7 @@ def ring_round_s(cost: LinkCost, sent_bytes: ArrayLike) -> Array:
     """
     seconds = cost.seconds(sent_bytes)
     sender = np.arange(cost.workers)
+    # The next round begins when the slowest pair has finished.
     return np.array([seconds[sender, (sender + k) % cost.workers].max() for k in range(1, cost.workers)])
 
 
@@ -211,7 +214,7 @@ def all_at_once_s(cost: LinkCost, sent_bytes: ArrayLike) -> float:
         6.0
     """
     seconds = cost.seconds(sent_bytes)
-    return float(max(seconds.sum(axis=end).max(initial=0.0) for end in (0, 1)))
+    return float(max(seconds.sum(axis=end).max(initial=0.0) for end in (0, 1)))  # receiving ends, sending ends
 
 
 def exchange_s(cost: LinkCost, sent_bytes: ArrayLike, *, transport: str = "direct") -> float:
@@ -239,6 +242,7 @@ def epoch_s(exchanges_s: ArrayLike, central_s: ArrayLike, other_s: float, *, ove
         [9.0, 12.0]
     """
     wire, central = np.asarray(exchanges_s, dtype=np.float64), np.asarray(central_s, dtype=np.float64)
+    # With overlap each exchange is hidden behind its own central computation, up to its length.
     both = np.maximum(wire, central) if overlapped else wire + central
     return float(both.sum() + other_s)
 
@@ -249,30 +253,31 @@ def _medians(samples: Iterable[tuple[float, float]]) -> dict[int, tuple[float, i
     Raises:
         ValueError: if a transfer has no positive size or no positive, finite time.
     """
-    seen: dict[int, list[float]] = {}
+    times_by_size: dict[int, list[float]] = {}
     for size, seconds in samples:
         if not (size > 0 and 0 < seconds < np.inf):
             raise ValueError(f"transfers must have positive bytes and finite positive seconds, got {(size, seconds)}")
-        seen.setdefault(int(size), []).append(seconds)
-    return {size: (float(np.median(times)), len(times)) for size, times in seen.items()}
+        times_by_size.setdefault(int(size), []).append(seconds)
+    return {size: (float(np.median(times)), len(times)) for size, times in times_by_size.items()}
 
 
 def _moments(medians: Mapping[int, float]) -> Array:
     """Compute the sums of ``w · (1, x, y, x², xy, y²)`` with ``w = 1 / y²`` and with ``w = 1``, ``(2, 6)``."""
     x = np.array(list(medians), dtype=np.float64)
-    y = np.array(list(medians.values()))
+    y = np.array(list(medians.values()))  # (n,) seconds
     terms = np.stack([np.ones_like(x), x, y, x * x, x * y, y * y])  # (6, n)
     return np.stack([(terms / y**2).sum(axis=1), terms.sum(axis=1)])  # relative errors weigh by 1 / y^2
 
 
 def _line(moments: Array) -> tuple[Array, Array, Array]:
     """Solve the non-negative least squares of ``y = θ x + γ`` from moments ``(..., 2, 6)``; R² is unweighted."""
-    one, x, y, xx, xy, _ = np.moveaxis(moments[..., 0, :], -1, 0)
+    one, x, y, xx, xy, _ = np.moveaxis(moments[..., 0, :], -1, 0)  # (..., 6) -> six of (...)
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = one * xx - x * x
-        free = (one * xy - x * y) / spread, (y * xx - x * xy) / spread
+        free = (one * xy - x * y) / spread, (y * xx - x * xy) / spread  # θ, γ of unconstrained least squares
         no_gamma, no_theta = xy / xx, y / one
-    known = one > 0
+    known = one > 0  # pairs with timings; the diagonal has none
+    # With one size the spread is 0 up to rounding errors, and the line goes through the origin.
     solvable = known & (spread > 1e-9 * one * xx) & (free[0] >= 0) & (free[1] >= 0)
     # With two unknowns: if the unconstrained optimum is infeasible, the best feasible point has θ = 0 or γ = 0.
     flat = known & ~solvable & np.nan_to_num(free[0] < 0) & (spread > 1e-9 * one * xx)
@@ -282,8 +287,9 @@ def _line(moments: Array) -> tuple[Array, Array, Array]:
 
     # R² uses the unweighted moments.
     one, x, y, xx, xy, yy = np.moveaxis(moments[..., 1, :], -1, 0)
+    # Sum of squared residuals, Σ (y - θx - γ)².
     error = yy - 2 * theta * xy - 2 * gamma * y + theta**2 * xx + 2 * theta * gamma * x + gamma**2 * one
     with np.errstate(divide="ignore", invalid="ignore"):
         total = yy - y * y / one
-        r_squared = 1 - np.maximum(error, 0) / total
+        r_squared = 1 - np.maximum(error, 0) / total  # a negative error is a rounding error
     return theta, gamma, np.where(known & (total > 1e-12 * yy), r_squared, 1.0)

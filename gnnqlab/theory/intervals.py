@@ -24,5 +24,5 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
         return mean, 0.0
     from scipy.special import stdtrit  # the same quantile in scipy.stats takes twice as long to import
 
-    spread = math.sqrt(sum((value - mean) ** 2 for value in values) / (count - 1))
-    return mean, float(stdtrit(count - 1, 0.975)) * spread / math.sqrt(count)
+    spread = math.sqrt(sum((value - mean) ** 2 for value in values) / (count - 1))  # n - 1: unbiased variance
+    return mean, float(stdtrit(count - 1, 0.975)) * spread / math.sqrt(count)  # 2.5 % on each side

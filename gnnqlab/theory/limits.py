@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 __all__ = ["NeighbourSum", "Product", "RowPass"]
 
-_VALUE, _INDEX, _POINTER = 4, 4, 8
+_VALUE, _INDEX, _POINTER = 4, 4, 8  # float32, int32, int64
 """Bytes of a value, of a column index, and of a row offset (CSR)."""
 
 

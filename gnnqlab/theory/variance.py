@@ -41,7 +41,7 @@ def step_widths(ranges: Tensor, bits: int | Tensor) -> Tensor:
         [3.0, 1.0]
     """
     widths = torch.as_tensor(bits, device=ranges.device).double()
-    return torch.where(widths < 32, ranges.double() / (2.0**widths - 1), 0.0)
+    return torch.where(widths < 32, ranges.double() / (2.0**widths - 1), 0.0)  # rows of 32 bits: no step
 
 
 def rounding_fractions(rows_KD: Tensor, bits: int | Tensor) -> Tensor:
@@ -54,8 +54,8 @@ def rounding_fractions(rows_KD: Tensor, bits: int | Tensor) -> Tensor:
     """
     x_KD = rows_KD.double()
     zero_K1, top_K1 = x_KD.amin(dim=1, keepdim=True), x_KD.amax(dim=1, keepdim=True)
-    scale_K1 = step_widths((top_K1 - zero_K1)[:, 0], bits)[:, None]
-    steps_KD = torch.where(scale_K1 > 0, (x_KD - zero_K1) / scale_K1, 0.0)
+    scale_K1 = step_widths((top_K1 - zero_K1)[:, 0], bits)[:, None]  # (K,) -> (K, 1)
+    steps_KD = torch.where(scale_K1 > 0, (x_KD - zero_K1) / scale_K1, 0.0)  # a constant row has S = 0
     return steps_KD - steps_KD.floor()
 
 
@@ -75,7 +75,7 @@ def exact_variance(rows_KD: Tensor, bits: int | Tensor) -> Tensor:
     """
     sigma_KD = rounding_fractions(rows_KD, bits)  # probability of rounding up
     ranges_K = (rows_KD.amax(dim=1) - rows_KD.amin(dim=1)).double()
-    return step_widths(ranges_K, bits) ** 2 * (sigma_KD * (1 - sigma_KD)).sum(dim=1)
+    return step_widths(ranges_K, bits) ** 2 * (sigma_KD * (1 - sigma_KD)).sum(dim=1)  # (K, D) -> (K,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,7 @@ def decoded_moments(rows_KD: Tensor, bits: int | Tensor) -> DecodedMoments:
     """
     columns = rows_KD.shape[1]
     ranges_K = (rows_KD.amax(dim=1) - rows_KD.amin(dim=1)).double()
-    square_K = step_widths(ranges_K, bits) ** 2 * columns
+    square_K = step_widths(ranges_K, bits) ** 2 * columns  # D S²
     return DecodedMoments(
         bias=torch.zeros_like(square_K),
         exact=exact_variance(rows_KD, bits),
@@ -134,8 +134,8 @@ def received_variance(
         >>> received_variance(k, v, torch.tensor([1.0, 0.5, 2.0]), torch.tensor([4.0, 3.0]), num_rows=2).tolist()
         [4.0, 13.0]
     """
-    noise_E = alpha_E.double() ** 2 * variance_K.double()[message_E]
-    return noise_E.new_zeros(num_rows).index_add_(0, row_E, noise_E)
+    noise_E = alpha_E.double() ** 2 * variance_K.double()[message_E]  # (K,) -> (E,)
+    return noise_E.new_zeros(num_rows).index_add_(0, row_E, noise_E)  # (E,) -> (V,)
 
 
 def shared_variance(noise_E: Tensor, alpha_E: Tensor, variance_E: Tensor) -> float:
@@ -158,7 +158,7 @@ def shared_variance(noise_E: Tensor, alpha_E: Tensor, variance_E: Tensor) -> flo
     if noise_E.numel() == 0:
         return 0.0
     pulls_E = alpha_E.double().abs() * variance_E.double().sqrt()  # α sd
-    sums = pulls_E.new_zeros(int(noise_E.max()) + 1).index_add_(0, noise_E, pulls_E)
+    sums = pulls_E.new_zeros(int(noise_E.max()) + 1).index_add_(0, noise_E, pulls_E)  # (E,) -> (noises,)
     return float((sums**2).sum())  # standard deviations add within shared noise, variances across
 
 
@@ -219,9 +219,9 @@ def gradient_variance_bound(
             f"rows_V and gradients_V need one number per row, got shapes {tuple(rows_V.shape)} and "
             f"{tuple(gradients_V.shape)}; sum them with received_variance"
         )
-    product = float((rows_V.double() * gradients_V.double()).sum())
+    product = float((rows_V.double() * gradients_V.double()).sum())  # Σ_v A_v B_v
     return GradientBound(
-        product=product * (6 if as_printed else 1),
+        product=product * (6 if as_printed else 1),  # A and B have the factor 1/6 each
         from_gradients=largest_row**2 * float(gradients_V.double().sum()),
         from_rows=largest_gradient**2 * float(rows_V.double().sum()),
     )

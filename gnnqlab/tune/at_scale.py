@@ -73,7 +73,8 @@ class _Cluster:
 
     def hosts(self, workers: int, probed: Wire) -> int:
         if self.per_host is None and probed.hosts == 1 and self.link is None:
-            return 1
+            return 1  # as probed: all workers on one host, with no link between hosts
+        # A link between hosts needs workers per host: as passed, else one, or as many as probed.
         each = self.per_host or (1 if probed.hosts == 1 else probed.workers // probed.hosts)
         if workers > each and workers % each:
             raise ValueError(f"workers must be a multiple of per_host, got {workers} worker(s), {each} on a host")
@@ -84,12 +85,13 @@ class _Cluster:
         if self.link is None:
             return replace(probed, workers=workers, hosts=hosts, gamma_s=gamma)
         found = Wire.of_rate(self.link, workers=workers, hosts=hosts, gamma_s=gamma, transport=probed.transport)
-        return found if hosts > 1 else replace(found, theta_s_per_byte=1 / WITHIN_HOST)
+        return found if hosts > 1 else replace(found, theta_s_per_byte=1 / WITHIN_HOST)  # no row leaves the host
 
     def stretch(self, workers: int, probed: int) -> float:
         """Return the time of computation relative to the probe's."""
         if self.cores is None:
             return 1 / self.speed
+        # Workers beyond the cores take turns; the same factor of the probe is divided out.
         return max(1.0, workers / self.cores) / max(1.0, probed / self.cores) / self.speed
 
 
@@ -124,7 +126,7 @@ class _Baseline:
     @property
     def row_bytes(self) -> dict[Place, float]:
         """Mean bytes of a halo row of each layer and direction, with quantization parameters."""
-        halo = max(1, self.counts.halo_rows)
+        halo = max(1, self.counts.halo_rows)  # without halo rows nothing is sent, so the mean does not matter
         return {place: float(sent.sum()) / halo for place, sent in self.prediction.volume.sent.items()}
 
     def work(self, counts: CutCounts) -> dict[str, Array]:
@@ -133,9 +135,9 @@ class _Baseline:
         boundary, halo = (counts.rows.sum(end).astype(float) for end in (1, 0))  # (P, P) -> (P,)
         out = {"forward": boundary, "backward": halo}  # gradients are sent in the opposite direction
         into = {"forward": halo, "backward": boundary}
-        free = {way: counts.independent_edges(way).astype(float) for way in out}
+        free = {way: counts.independent_edges(way).astype(float) for way in out}  # (P,), edges
         bound = {way: counts.dependent_edges(way).astype(float) for way in out}
-        nothing = np.zeros(counts.workers)
+        nothing = np.zeros(counts.workers)  # start of each sum, so that no layers give (P,) too
         return {
             "central": sum((wide * free[way] for (_, way), wide in columns), nothing),
             "marginal": sum((wide * bound[way] for (_, way), wide in columns), nothing),
@@ -151,9 +153,9 @@ class _Baseline:
         for phase, seconds in self.prediction.phases.items():
             if phase in ("wire", "reduce"):
                 continue
-            ratio = np.ones(counts.workers)
+            ratio = np.ones(counts.workers)  # optimizer and other do not depend on the part
             if phase in now and before[phase].mean() > 0:
-                ratio = now[phase] / before[phase].mean()
+                ratio = now[phase] / before[phase].mean()  # the probe's seconds are means over its workers
             found[phase] = seconds * ratio
         return found
 
@@ -166,9 +168,11 @@ class _Baseline:
         wire, stretch = cluster.wire(workers, probed), cluster.stretch(workers, self.counts.workers)
         each = {phase: stretch * seconds for phase, seconds in self.by_phase(counts).items()}
         mean = {phase: float(seconds.mean()) for phase, seconds in each.items()}
+        # γ of the probe includes waiting for its own slowest worker, so only the excess is added.
         uneven = max(0.0, _spread(each) - _spread(self.by_phase(self.counts)))
         gradients = self.prediction.timing.gradient_bytes
         reduce = self._reduce(wire, cluster.latency_s)
+        # Transfers, of which the schedule hides a part behind computation.
         under_way, exposed = self._under_way(counts, wire), 0.0
         if workers > 1:
             schedule = self.prediction.system.schedule
@@ -196,6 +200,7 @@ class _Baseline:
             return 0.0
         probed, gradients = self.prediction.wire, self.prediction.timing.gradient_bytes
         ring = wire.theta_s_per_byte * wire.reduce_bytes(gradients)
+        # The probed phase includes the ring of the probe's own workers and link, so only the difference is added.
         more = ring - probed.theta_s_per_byte * probed.reduce_bytes(gradients)
         found = max(0.0, self.prediction.phases.get("reduce", 0.0) + more)
         if before == 2 < workers:
@@ -204,9 +209,9 @@ class _Baseline:
 
     def _under_way(self, counts: CutCounts, wire: Wire) -> list[float]:
         rows = counts.rows.astype(float)
-        busiest = {way: wire.busiest_bytes(_way(rows, way)) for way in ("forward", "backward")}
+        busiest = {way: wire.busiest_bytes(_way(rows, way)) for way in ("forward", "backward")}  # in rows here
         theta, gamma, sizes = wire.theta_s_per_byte, wire.gamma_s, self.row_bytes
-        return [gamma + theta * sizes[place] * busiest[place[1]] for place in self.columns]
+        return [gamma + theta * sizes[place] * busiest[place[1]] for place in self.columns]  # γ + θ · bytes
 
     def _central_shares(self, counts: CutCounts) -> Iterator[float]:
         work = {place: wide * int(counts.independent_edges(place[1]).sum()) for place, wide in self.columns.items()}
@@ -270,12 +275,13 @@ def at_scale(
             f"graph must have {own.num_features} features and {own.num_classes} classes as the probe's, got "
             f"{whole.num_features} and {whole.num_classes}; probe a small graph with the same columns"
         )
+    # The probe's own cut, to which the work of all other cuts is relative.
     before = _counts(probe, own, probe.config.workers, probe.config.launch.hosts or 1)
     forecasts = {name: probe.forecast(system=system) for name, system in systems.items()}
     bases = {name: _Baseline(prediction=probe.prediction(each), counts=before) for name, each in forecasts.items()}
     rows = []
     for count in workers:
-        counts = _counts(probe, whole, count, cluster.hosts(count, probe.wire))
+        counts = _counts(probe, whole, count, cluster.hosts(count, probe.wire))  # one cut for all systems
         rows += [{"system": name, "workers": count, **each.row(counts, cluster)} for name, each in bases.items()]
     return pd.DataFrame(rows)
 
@@ -291,5 +297,5 @@ def _way(rows: NDArray[Any], direction: str) -> NDArray[Any]:
 
 def _spread(each: Mapping[str, Array]) -> float:
     """Return the time of the slowest worker above the mean."""
-    whole = sum(each.values(), np.zeros(1))
+    whole = sum(each.values(), np.zeros(1))  # (P,) of all phases
     return float(whole.max() - whole.mean())

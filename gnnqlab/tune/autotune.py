@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["TARGETS", "Autotuned", "Trial", "autotune", "search"]
 
 TARGETS = ("time", "accuracy", "balanced")
-LAMS = tuple(round(0.1 * step, 1) for step in range(11))
+LAMS = tuple(round(0.1 * step, 1) for step in range(11))  # rounded: 3 · 0.1 is not the float 0.3
 GROUP_SIZES = (10, 30, 100, 300)
 _EPOCHS = 20
 
@@ -141,8 +141,8 @@ class Autotuned:
         return f"<Autotuned {self._title()}>"
 
     def _repr_html_(self) -> str:
-        shown = self.to_frame().to_html(index=False, float_format="{:.4g}".format)
-        return f"<p>{html.escape(self._title())}</p>{shown}"
+        table = self.to_frame().to_html(index=False, float_format="{:.4g}".format)
+        return f"<p>{html.escape(self._title())}</p>{table}"
 
     def _title(self) -> str:
         return (
@@ -207,6 +207,7 @@ def autotune(
     for forecast in ranked[:confirm]:
         assert forecast.lam is not None and forecast.group_size is not None
         drift = seen.drift(lam=forecast.lam, group_size=forecast.group_size, widths=widths)
+        # A period does not change the time of a typical epoch, so it is chosen afterwards, from the drift.
         candidates.append(replace(forecast, period=drift.period(most_stale, periods=PERIODS)))
     with tempfile.TemporaryDirectory(prefix="gnnqlab-autotune-") as folder:
         root = folder if out is None else out
@@ -215,8 +216,9 @@ def autotune(
             say(f"training {epochs} epochs: {forecast!r}")
             return _trial(seen, whole, forecast, epochs=epochs, repeats=repeats, root=root)
 
-        vanilla = run_trial(seen.vanilla)
+        vanilla = run_trial(seen.vanilla)  # close in time, under about the same load
         trials = tuple(run_trial(forecast) for forecast in candidates)
+    # Predictions only select the candidates; the measurement decides.
     best = min(trials, key=lambda trial: _score(trial, target, trials))
     assert best.lam is not None and best.group_size is not None and best.period is not None
     drift = seen.drift(lam=best.lam, group_size=best.group_size, widths=widths)
@@ -244,11 +246,12 @@ def search(
     found = [
         seen.forecast(lam=lam, group_size=size, widths=widths) for size, lam in itertools.product(GROUP_SIZES, LAMS)
     ]
+    # Best value of each objective, to which the limits below are relative.
     fastest = min(each.epoch_s for each in found)
     least = min(_noise(each) for each in found)
     if target == "time":
         meeting = [each for each in found if _noise(each) <= most_variance * least]
-        return sorted(meeting, key=lambda each: (each.epoch_s, _noise(each)))
+        return sorted(meeting, key=lambda each: (each.epoch_s, _noise(each)))  # noise decides between equal times
     if target == "accuracy":
         meeting = [each for each in found if each.epoch_s <= (1 + most_slower) * fastest]
         return sorted(meeting, key=lambda each: (_noise(each), each.epoch_s))
@@ -256,7 +259,7 @@ def search(
 
     # Both axes scaled to [0, 1]; noise by its logarithm, because bounds span orders of magnitude.
     def distance(each: Forecast) -> float:
-        slower = (each.epoch_s - fastest) / (slowest - fastest) if slowest > fastest else 0.0
+        slower = (each.epoch_s - fastest) / (slowest - fastest) if slowest > fastest else 0.0  # in [0, 1]
         noisier = math.log(_noise(each) / least) / math.log(most / least) if most > least else 0.0
         return math.hypot(slower, noisier)
 
@@ -286,7 +289,8 @@ def _trial(seen: Probe, graph: Graph, forecast: Forecast, *, epochs: int, repeat
         config = _config(seen, forecast.lam, forecast.group_size, forecast.period, forecast.widths)
     run = launch(replace(config, train=replace(config.train, epochs=epochs, evaluate_every=0)), root=root, wait=True)
     variance = None
-    if repeats and forecast.lam is not None:
+    if repeats and forecast.lam is not None:  # Vanilla has no noise from rounding
+        # Bit-widths and weights are fixed and dropout is off, so that passes differ in rounding noise only.
         bits = seen.installed(forecast)
         variance = gradient_noise(
             graph,
@@ -294,7 +298,7 @@ def _trial(seen: Probe, graph: Graph, forecast: Forecast, *, epochs: int, repeat
             config.model,
             workers=config.workers,
             repeats=repeats,
-            weights=seen.trace.weights,
+            weights=seen.trace.weights,  # those of the last traced epoch, at which the bound was computed
             system=config.placed,
             seed=config.train.seed,
         ).variance

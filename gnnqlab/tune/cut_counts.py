@@ -64,17 +64,17 @@ class CutCounts:
         if workers > MOST_WORKERS:
             raise ValueError(f"workers must be at most {MOST_WORKERS} to count every pair, got {workers}")
         owner, degrees = cut.owner.numpy(), graph.in_degrees.numpy()
-        source = graph.indices.numpy().astype(np.int64)
-        end = np.repeat(np.arange(graph.num_nodes), degrees)
+        source = graph.indices.numpy().astype(np.int64)  # (E,); int64, since keys below exceed int32
+        end = np.repeat(np.arange(graph.num_nodes), degrees)  # (E,), node at which each edge ends
         worker = owner[end]  # (E,), worker of each edge
-        remote = owner[source] != worker
+        remote = owner[source] != worker  # (E,) bool: edges from another worker's node
         # One halo row per (holder, node): many edges of a worker share a source.
         pairs = np.unique(worker[remote] * graph.num_nodes + source[remote])
-        holder, sent = pairs // graph.num_nodes, pairs % graph.num_nodes
-        marginal = np.unique(end[remote])
+        holder, sent = pairs // graph.num_nodes, pairs % graph.num_nodes  # (Ω,) each: worker and global node
+        marginal = np.unique(end[remote])  # nodes with a neighbour in the halo
         rows = np.bincount(owner[sent] * workers + holder, minlength=workers * workers)
         return cls(
-            rows=rows.reshape(workers, workers),
+            rows=rows.reshape(workers, workers),  # (P²,) -> (P, P), [owner, holder]
             owned=np.bincount(owner, minlength=workers),
             edges=np.bincount(worker, minlength=workers),
             marginal_edges=np.bincount(np.repeat(owner[marginal], degrees[marginal]), minlength=workers),
@@ -147,7 +147,7 @@ def counted_by_workers(
                 "central_share": float(found.independent_edges("forward").sum() / max(1, graph.num_edges)),
                 "partners": int(found.partners.max()),
                 "held_rows": int(found.held.max()),
-                "imbalance": float(found.edges.max() / max(1e-12, found.edges.mean())),
+                "imbalance": float(found.edges.max() / max(1e-12, found.edges.mean())),  # a graph may lack edges
             }
         )
     return pd.DataFrame(rows).set_index("workers")

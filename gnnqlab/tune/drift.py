@@ -41,7 +41,7 @@ class Drift:
         """Return the loss at an age: linear in log(1 + age) between traced ages, constant beyond the last."""
         if not self.ages:
             return 0.0
-        positions = np.log1p([0.0, *self.ages])
+        positions = np.log1p([0.0, *self.ages])  # traced epochs double, so logarithms space them evenly
         return float(np.interp(np.log1p(age), positions, [0.0, *self.loss]))
 
     def of_period(self, period: int) -> float:
@@ -51,7 +51,7 @@ class Drift:
             >>> round(Drift(ages=(1, 10), loss=(0.1, 0.1)).of_period(2), 3)
             0.05
         """
-        return float(np.mean([self.at(age) for age in range(period)]))
+        return float(np.mean([self.at(age) for age in range(period)]))  # an assignment has the ages 0 to period - 1
 
     def period(self, most: float = 0.1, *, periods: Sequence[int] = PERIODS) -> int:
         """Return the longest period with a mean loss of at most ``most``; the shortest if there is none.
@@ -88,6 +88,7 @@ def drift(desk: OfflineAssigner, settings: Assigned, cost: LinkCost, *, transpor
         fresh = _objective(desk, settings, cost, assignments[late], late, transport)
         excess.setdefault(epochs[late] - epochs[early], []).append(stale / fresh - 1 if fresh > 0 else 0.0)
     ages = tuple(sorted(excess))
+    # Assignments are optimal up to their gap, so a mean excess may be a little below 0.
     return Drift(ages=ages, loss=tuple(max(0.0, float(np.mean(excess[age]))) for age in ages))
 
 
@@ -99,5 +100,5 @@ def _objective(
     total = 0.0
     for place, problem in desk.problems(settings, cost, index=index, transport=transport).items():
         seconds = exchange_s(cost, sent[place], transport="ring" if transport == "ring" else "direct")
-        total += problem.objective(variance[place], seconds)
+        total += problem.objective(variance[place], seconds)  # in [0, 1] per problem: equal weights
     return total

@@ -36,6 +36,7 @@ def estimate_timing(config: RunConfig, seen: Trace) -> Timing:
     hosts = config.launch.hosts or 1
     kind = "emulated" if hosts > 1 else "loopback"
     link = Link(kind=kind, hosts=hosts, name=config.launch.link or "")
+    # Of a nominal rate only the goodput is left for rows.
     theta = 1 / _LOOPBACK if link.bytes_per_s is None else 1 / GOODPUT / link.bytes_per_s
     transport = "ring" if config.train.transport == "ring" else "direct"
     wire = Wire(workers=config.workers, hosts=hosts, theta_s_per_byte=theta, gamma_s=_GAMMA_S, transport=transport)
@@ -44,11 +45,12 @@ def estimate_timing(config: RunConfig, seen: Trace) -> Timing:
     shared = max(1.0, config.workers / len(os.sched_getaffinity(0)))
     phases = {name: shared * seconds for name, seconds in seen.phases.items()}
     phases["reduce"] = phases.get("reduce", 0.0) + _GAMMA_S + theta * wire.reduce_bytes(gradient_bytes)
+    # The trace quantizes; a float32 run only copies rows to and from its buffers.
     copied = {name: (_COPY if name in ("encode", "decode") else 1.0) * value for name, value in phases.items()}
     desk = OfflineAssigner(seen)
 
     def spent(bits: int, each: dict[str, float]) -> Spent:
-        sent = desk.sent_bytes(desk.chosen(Fixed(bits=bits)))
+        sent = desk.sent_bytes(desk.chosen(Fixed(bits=bits)))  # (P, P) per layer and direction
         volume = sum(wire.busiest_bytes(amount) for amount in sent.values())
         whole = sum(each.values()) + len(sent) * _GAMMA_S + theta * volume
         return Spent(epoch_s=whole, phases=each, busiest_bytes=volume, exchanges=len(sent))

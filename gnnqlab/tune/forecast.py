@@ -92,7 +92,7 @@ class Forecast:
             raise ValueError(
                 "memory needs a forecast of a probe, got one that was constructed directly; use gq.probe(...).forecast"
             )
-        return self.tried()
+        return self.tried()  # a trial of some seconds, so the property stores its result
 
     @property
     def bytes_sent(self) -> int:
@@ -102,7 +102,7 @@ class Forecast:
     @property
     def epoch_s(self) -> float:
         """Predicted seconds of a typical epoch, without evaluation and assignment."""
-        return sum(self.phases.values())
+        return sum(self.phases.values())  # phases do not overlap: `wire` is the exposed part alone
 
     @property
     def speedup(self) -> float:

@@ -61,7 +61,7 @@ def foreseen_memory(
     cut = cut_graph(whole, system.partition, workers)
     threads = ThreadedWorkers(whole, cut, system, model, settings or TrainSettings(), as_launched=True)
     threads.step(0)  # allocates buffers and the optimizer's moments
-    threads.run(lambda trainer: trainer.evaluate(0))
+    threads.run(lambda trainer: trainer.evaluate(0))  # allocates the buffers of evaluation, before counting
     found = threads.run(_measure)
     timed = max(_timed_bytes(system, direction, [one.traces for one in found]) for direction in ("forward", "backward"))
     # Links are timed after the step of an epoch, when its activations are already freed.
@@ -82,23 +82,23 @@ class _WorkerMemory:
 
 def _measure(trainer: Trainer) -> _WorkerMemory:
     opened: tuple[ExitStack, MemoryTracker] = counting(trainer)
-    stack, ledger = opened
+    stack, tracker = opened
     with stack:
         trainer.gradients(1)
         trainer.optimizer.step()
-        after_step = dict(ledger.live)
+        after_step = dict(tracker.live)  # a copy, because the evaluation below changes it
         assert trainer.exchange is not None
         traces = traces_of(trainer.exchange.channels)
-        trainer.evaluate(1)
-    return _WorkerMemory({purpose: ledger.at_peak[purpose] for purpose in PURPOSES}, after_step, traces)
+        trainer.evaluate(1)  # part of an epoch with evaluation, whose peak may be higher
+    return _WorkerMemory({purpose: tracker.at_peak[purpose] for purpose in PURPOSES}, after_step, traces)
 
 
 def _timed_bytes(system: System, direction: str, traces: list[list[Trace]]) -> int:
     """Return the bytes of the buffers that time links for a policy of one direction, or of both."""
     policy = of_direction(system.bits, direction)
-    if len(traces) == 1 or not policy.times_links:
+    if len(traces) == 1 or not policy.times_links:  # one worker has no links
         return 0
-    whole = policy is system.bits
+    whole = policy is system.bits  # one policy for both directions times the larger of their messages
     param_bytes = of_direction(system.codec, "forward" if whole else direction).param_bytes
     sent = [trace for own in traces for trace in own if whole or trace.place[1] == direction]
     return held_bytes(sizes_up_to(largest_sent(sent, policy.start, param_bytes)))

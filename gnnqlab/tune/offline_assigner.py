@@ -42,7 +42,7 @@ class _MessageGroups:
     def of(cls, beta: Tensor, size: int) -> _MessageGroups:
         groups = group(beta, size)
         number = np.empty(beta.numel(), dtype=np.int64)
-        number[groups.order.numpy()] = np.arange(beta.numel()) // size
+        number[groups.order.numpy()] = np.arange(beta.numel()) // size  # undo the sorting: (n,), group of each row
         return cls(groups.rows.numpy(), groups.beta.numpy(), number)
 
 
@@ -58,7 +58,7 @@ class OfflineAssigner:
     _messages: dict[Place, list[TracedMessage]] = field(default_factory=dict)
 
     def writing(self, codec: Codec | ByDirection) -> OfflineAssigner:
-        """Return the desk for another codec; it shares all cached groups, which are valid for an equal β formula."""
+        """Return an offline assigner for another codec; codecs with an equal formula of β share their cached groups."""
         return OfflineAssigner(self.trace, codec, self._groups, self._betas, self._messages)
 
     def codec_of(self, direction: str) -> Codec:
@@ -86,7 +86,7 @@ class OfflineAssigner:
     def _parts(self, index: int, place: Place, *, as_released: bool = False) -> list[Tensor]:
         """Return the terms of every row's variance, ``(K, n)`` for each message."""
         variance = self._variance(place)
-        key = index, place, as_released, _weight(variance)
+        key = index, place, as_released, _weight(variance)  # codecs with one formula share an entry
         if key not in self._betas:
             self._betas[key] = [
                 message.betas(index, variance, as_released=as_released) for message in self.messages(place)
@@ -141,7 +141,7 @@ class OfflineAssigner:
         widths = {}
         for place, problem in self.problems(settings, cost, index=index, transport=transport).items():
             groups = self.groups(index, settings.group_size, as_released=settings.as_released)[place]
-            ends = np.cumsum([each.rows.size for each in groups])[:-1]
+            ends = np.cumsum([each.rows.size for each in groups])[:-1]  # groups are in the order of the messages
             parts = np.split(solve(problem).widths, ends)
             widths[place] = [  # (G,) -> (n,) for each message
                 torch.from_numpy(part[each.group_of_row]) for each, part in zip(groups, parts, strict=True)
@@ -152,6 +152,7 @@ class OfflineAssigner:
         """Return the bit-widths that a policy chooses in an epoch."""
         return {
             place: [
+                # One number for all rows is expanded: () -> (n,).
                 torch.as_tensor(EXACT if message.exact else policy.widths(message.rows(self.trace.seed), epoch)).expand(
                     message.num_rows
                 )
@@ -164,6 +165,7 @@ class OfflineAssigner:
         """Return a policy with these bit-widths installed, for measurements."""
         policy = AssignedWidths(settings or Assigned())
         table = {
+            # Cloned, because all elements of an expanded tensor share one byte.
             (message.layer, message.direction, message.sender, message.receiver): rows.to(torch.uint8).clone()
             for place, parts in widths.items()
             for message, rows in zip(self.messages(place), parts, strict=True)
@@ -189,6 +191,7 @@ class OfflineAssigner:
             sent = np.zeros((self.trace.workers, self.trace.workers))
             for message, rows in zip(self.messages(place), parts, strict=True):
                 codec = of_direction(self.codec, message.direction)
+                # The codec's own layout, so that padding and parameters are counted as in a run.
                 layout = codec.layout(as_asked(rows), message.num_rows, message.columns)
                 sent[message.sender, message.receiver] += layout.num_bytes
             found[place] = sent

@@ -39,7 +39,7 @@ class _Aggregations(Observer):
     def on_operation_ended(self, event: OperationEnded) -> None:
         if event.operation in ("aggregate", "convolve", "attend"):
             x = event.inputs[0]
-            heads = x.shape[1] if event.operation == "attend" else 0
+            heads = x.shape[1] if event.operation == "attend" else 0  # rows of attention are (N, heads, columns)
             sizes = {"columns": x.flatten(1).shape[1], "out": event.output.flatten(1).shape[1], "heads": heads}
             self.found.append(AggregationCall(kind=event.operation, **sizes, needs_gradient=x.requires_grad))
 
@@ -59,8 +59,10 @@ def looks_of(model: ModelSettings, *, features: int, classes: int, system: Syste
         >>> [(each.kind, each.columns, each.out) for each in found]
         [('convolve', 4, 8), ('aggregate', 3, 3)]
     """
+    # Kinds and columns of aggregations do not depend on the graph, so two nodes are enough.
     tiny = Graph.from_edges([0, 1], [1, 0], num_nodes=2, features=torch.zeros(2, features), self_loops="add")
     graph, aggregations = LocalGraph(tiny), _Aggregations()
+    # A model reads these to decide on which side of an aggregation it projects.
     graph.exchange.uses_stale_rows, graph.exchange.aggregates_before_projection = (
         system.uses_stale_rows,
         system.aggregates_before_projection,
@@ -103,8 +105,8 @@ def epoch_bytes(
         return 0.0
     widths = {way: _width(system, way) for way in ("forward", "backward")}
     total = 0.0
-    for look in looks_of(model, features=features, classes=classes, system=system):
-        for way, rows, columns in system.exchange.moved(look, sizes):
+    for aggregation in looks_of(model, features=features, classes=classes, system=system):
+        for way, rows, columns in system.exchange.moved(aggregation, sizes):
             share = cached_share(system.cache, way, epoch) * _sampled_share(system)
             total += share * rows * _row_bytes(system, way, columns, widths[way])
     return total
@@ -123,7 +125,7 @@ def _width(system: System, direction: str) -> int:
 
 def _row_bytes(system: System, direction: str, columns: int, bits: int) -> int:
     codec = of_direction(system.codec, direction)
-    return -(-columns * bits // 8) + int(codec.param_bytes(bits, columns))
+    return -(-columns * bits // 8) + int(codec.param_bytes(bits, columns))  # whole bytes per row, rounded up
 
 
 def _sampled_share(system: System) -> float:

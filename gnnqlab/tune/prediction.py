@@ -67,12 +67,12 @@ def _join(forward: PreviewedWidths, backward: PreviewedWidths) -> PreviewedWidth
     """Combine the predictions of two policies, one for embeddings and one for gradients."""
     if forward is backward:
         return forward
-    of = {"forward": forward, "backward": backward}
+    by_direction = {"forward": forward, "backward": backward}
     return PreviewedWidths(
-        widths={place: of[place[1]].widths[place] for place in forward.widths},
+        widths={place: by_direction[place[1]].widths[place] for place in forward.widths},
         epoch=max(forward.epoch, backward.epoch),
         base=forward.base if backward.base is None else backward.base,
-        assumes=tuple(dict.fromkeys(f"{name}: {each}" for name, one in of.items() for each in one.assumes)),
+        assumes=tuple(dict.fromkeys(f"{name}: {each}" for name, one in by_direction.items() for each in one.assumes)),
     )
 
 
@@ -114,7 +114,9 @@ class Prediction:
     @cached_property
     def phases(self) -> dict[str, float]:
         """Seconds of an epoch by phase; ``wire`` is the exposed part of the transfers."""
+        # Computation, measured with float32 rows and with quantized ones, in the proportion of the elements.
         phases = _interpolate(self.timing.quantized, self.timing.exact, self.volume.exact)
+        # Rows that a sampler or a cache skips are neither encoded nor decoded, and fewer edges need them.
         if self.volume.share != 1.0:
             sent, marginal = self.volume.share, _marginal_share(self.desk.trace, self.volume.share)
             for name, share in (("encode", sent), ("decode", sent), ("marginal", marginal)):
@@ -143,19 +145,19 @@ class Prediction:
         """
         bits: Any = self.system.bits
         settings = {each.name: getattr(bits, each.name) for each in dataclasses.fields(bits)}
-        sent, seen = self.volume, self.foreseen
+        sent, preview = self.volume, self.foreseen
         desk, wrong = self.desk.writing(self.system.codec), biased(self.system)
-        unknown = _untraced_reason(desk, seen.widths)
-        known = not wrong and not unknown
-        bounds, share = _bounds(desk, seen.widths) if known else ({}, None)
-        variances = desk.variance(seen.widths, desk.trace.index(seen.epoch)) if known else {}
+        unknown = _untraced_reason(desk, preview.widths)
+        known = not wrong and not unknown  # Theorems 1 and 3 apply
+        bounds, share = _bounds(desk, preview.widths) if known else ({}, None)
+        variances = desk.variance(preview.widths, desk.trace.index(preview.epoch)) if known else {}
         assumed = self.system.schedule.assumes
         payload, params = round(sent.payload_bytes), round(sent.param_bytes)
         return Forecast(
             system=self.system.name,
             recipe=self.system,
             epoch=self.epoch,
-            base=seen.base,
+            base=preview.base,
             lam=settings.get("lam"),
             group_size=settings.get("group_size"),
             widths=settings.get("among"),
@@ -172,10 +174,10 @@ class Prediction:
             noise_share=share,
             rows={width: round(count) for width, count in sent.rows.items()},
             tiers=self.tiers,
-            pair_bits=_pair_bits(self.desk, seen.widths),
+            pair_bits=_pair_bits(self.desk, preview.widths),
             link=self.wire.name,
             error=error,
-            assumes=(*seen.assumes, *sent.assumes, *([assumed] if assumed else [])),
+            assumes=(*preview.assumes, *sent.assumes, *([assumed] if assumed else [])),
         )
 
 
@@ -183,29 +185,30 @@ def _interpolate(rounded: Spent, exact: Spent, share: float) -> dict[str, float]
     """Interpolate the phases of an epoch in which a share of the elements is sent as float32."""
     if share in (0.0, 1.0):
         return dict(exact.phases if share else rounded.phases)
+    # Linear: coding takes time per element, and all other phases are about equal in both runs.
     return {name: share * exact.phases[name] + (1 - share) * rounded.phases[name] for name in rounded.phases}
 
 
-def _central_work(seen: Trace) -> dict[Place, float]:
+def _central_work(trace: Trace) -> dict[Place, float]:
     """Return the number of multiplications without remote rows, for every layer and direction."""
     found = {}
-    for place in seen.places:
-        columns = seen.at(place)[0].columns
-        edges = sum(shard.independent_edges(place[1]) for shard in seen.shards)
+    for place in trace.places:
+        columns = trace.at(place)[0].columns
+        edges = sum(shard.independent_edges(place[1]) for shard in trace.shards)
         found[place] = float(edges * columns)
     return found
 
 
-def _marginal_share(seen: Trace, share: float) -> float:
+def _marginal_share(trace: Trace, share: float) -> float:
     """Return the share of work on marginal rows and halo gradients that remains if a share of the rows is sent."""
     remaining = whole = 0.0
-    for layer, direction in seen.places:
-        columns = seen.at((layer, direction))[0].columns
-        for shard in seen.shards:
+    for layer, direction in trace.places:
+        columns = trace.at((layer, direction))[0].columns
+        for shard in trace.shards:
             remote = shard.edges_of_copies
             edges = shard.num_edges - int(shard.indptr[shard.num_central]) if direction == "forward" else remote
             whole += columns * edges
-            remaining += columns * (edges - (1 - share) * remote)
+            remaining += columns * (edges - (1 - share) * remote)  # a skipped row saves the edges from its copy
     return remaining / whole if whole else 1.0
 
 
@@ -221,11 +224,12 @@ def _untraced_reason(desk: OfflineAssigner, widths: Widths) -> str:
 
 def _bounds(desk: OfflineAssigner, widths: Widths) -> tuple[dict[str, float], float | None]:
     """Return Theorem 3's bounds at the last traced epoch, and their sum relative to the squared gradient."""
-    seen, theorem = desk.trace, desk.trace.theorem
+    trace, theorem = desk.trace, desk.trace.theorem
     if theorem is None:
         return {}, None
+    # Messages concatenated in the order of `Reach`: (n,) each -> (rows,).
     joined = {place: torch.cat([rows.long() for rows in parts]) for place, parts in widths.items()}
-    noise = seen.noise(joined, len(seen.epochs) - 1, desk.variance_of)
+    noise = trace.noise(joined, len(trace.epochs) - 1, desk.variance_of)
     bounds = {f"{each.layer}.{each.name}": each.bound(noise, AVERAGE).total for each in theorem.terms}
     squared = theorem.squared_gradient
     return bounds, sum(bounds.values()) / squared if squared > 0 else None
@@ -233,6 +237,7 @@ def _bounds(desk: OfflineAssigner, widths: Widths) -> tuple[dict[str, float], fl
 
 def _pair_bits(desk: OfflineAssigner, widths: Widths) -> NDArray[np.float64]:
     workers = desk.trace.workers
+    # Bits of all elements and their number, from sender to receiver, (P, P).
     bits, elements = np.zeros((workers, workers)), np.zeros((workers, workers))
     for place, parts in widths.items():
         for message, rows in zip(desk.messages(place), parts, strict=True):

@@ -71,7 +71,7 @@ def _similar_runs(config: RunConfig, found: Iterable[Run]) -> Iterable[Run]:
             == (config.train.input_features, config.train.transport)
             and other.system.partition == config.system.partition
         )
-        if same and other.train.epochs >= _FEWEST and run.status == "finished":
+        if same and other.train.epochs >= _FEWEST and run.status == "finished":  # fewer are mostly warm-up
             yield run
 
 
@@ -82,7 +82,7 @@ def _row(predict: Callable[[System], Forecast], run: Run) -> dict[str, Any] | No
     except ValueError:
         return None  # no prediction for this system
     measured = spent(run).epoch_s
-    if not (measured > 0 and math.isfinite(forecast.epoch_s)):
+    if not (measured > 0 and math.isfinite(forecast.epoch_s)):  # no relative error can be computed
         return None
     return {
         "run": run.id,

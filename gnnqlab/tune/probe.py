@@ -62,7 +62,7 @@ class Probe:
     """Forecasts by system, epoch and base; drifts by settings."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_desk", OfflineAssigner(self.trace))
+        object.__setattr__(self, "_desk", OfflineAssigner(self.trace))  # the dataclass is frozen
         object.__setattr__(self, "_aggregate_first_desk", OfflineAssigner(self.trace.kept))
 
     def forecast(
@@ -180,7 +180,7 @@ class Probe:
             link,
             workers=self.wire.workers,
             hosts=hosts,
-            gamma_s=self.timing.wire.gamma_s,
+            gamma_s=self.timing.wire.gamma_s,  # latency and waiting, independent of the rate
             transport=self.wire.transport,
         )
         return replace(self, wire=wire)
@@ -210,10 +210,10 @@ class Probe:
 
     def _cached_forecast(self, recipe: System, epoch: int | None, base: int | None) -> Forecast:
         facts = {**recipe.to_json(), "name": None}  # the name of a system changes no prediction
-        key = json.dumps([facts, epoch, base], sort_keys=True, default=repr)
+        key = json.dumps([facts, epoch, base], sort_keys=True, default=repr)  # a user's part may not be JSON
         if key not in self._cache:
             forecast = self._prediction(recipe, epoch, base).forecast(self._vanilla_s, self.error)
-            self._cache[key] = replace(forecast, tried=partial(self._memory, recipe))
+            self._cache[key] = replace(forecast, tried=partial(self._memory, recipe))  # a trial only on demand
         cached: Forecast = self._cache[key]
         return cached if cached.system == recipe.name else replace(cached, system=recipe.name, recipe=recipe)
 
@@ -231,6 +231,7 @@ class Probe:
         return Prediction(desk=desk, timing=self.timing, wire=self.wire, system=recipe, epoch=epoch, base=base)
 
     def _desk_of(self, recipe: System) -> OfflineAssigner:
+        # The order of aggregation and projection decides the columns of every message.
         return self._aggregate_first_desk if recipe.aggregates_before_projection else self._desk
 
 
@@ -286,6 +287,7 @@ def probe(
             "a probe predicts seconds and memory only of models without edge features, got a graph whose edges have "
             "features; launch a short run with memory_every=1, or probe graph.without_edge_features()"
         )
+    # Ranges of rows and processor time, from threads of this process.
     seen = trace(
         whole,
         config.model,
@@ -295,6 +297,7 @@ def probe(
         settings=config.train,
         theorem=theorem,
     )
+    # Seconds: a stored measurement is better than an estimate.
     timing = None if launched else kept_timing(config)
     if timing is None:
         if launched:
@@ -302,6 +305,7 @@ def probe(
         else:
             timing = estimate_timing(config, seen)
     found = Probe(config=config, trace=seen, timing=timing, wire=timing.wire)
+    # Forecasts of earlier runs need the probe itself, so their error is added last.
     return replace(found, error=median_error(found.past()["error"]))
 
 
@@ -323,6 +327,7 @@ def _vanilla(
     else:
         config = configure(graph, model=model, system=system, workers=workers, **settings)
     config.require_nodes("gq.probe")
+    # Float32 rows over the probed cut, exchange and precision.
     config = replace(config, system=probed(make_system("vanilla"), config.system))
     return settle([config])[0] if config.launch.comm_share is not None else config
 

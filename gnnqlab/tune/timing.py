@@ -86,6 +86,7 @@ class Timing:
     def wire(self) -> Wire:
         """Wire with θ and γ from the two volumes, never negative; θ is limited to the nominal rate, if there is one."""
         exact, quantized = self.exact, self.quantized
+        # Two points of the line: θ is its slope, γ what remains per exchange.
         volume, seconds = (
             np.array([exact.busiest_bytes, quantized.busiest_bytes]),
             np.array([exact.communication_s, quantized.communication_s]),
@@ -96,7 +97,7 @@ class Timing:
         if self.bytes_per_s is not None:
             theta = float(np.clip(theta, 1 / self.bytes_per_s, 1.15 / GOODPUT / self.bytes_per_s))
         theta = min(max(0.0, theta), float(seconds[0] / volume[0]) if volume[0] > 0 else 0.0)
-        gamma = max(0.0, float((seconds - theta * volume).mean()) / max(1, exact.exchanges))
+        gamma = max(0.0, float((seconds - theta * volume).mean()) / max(1, exact.exchanges))  # a negative γ is noise
         return Wire(
             workers=self.workers,
             hosts=self.hosts,
@@ -165,7 +166,7 @@ def measure_timing(config: RunConfig, *, epochs: int = 20, fresh: bool = False, 
     if quantile != 0.5:
         return timing
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(timing.to_json()))
+    write_text(path, json.dumps(timing.to_json()))  # atomic, because another process may measure at the same time
     return timing
 
 
@@ -184,11 +185,12 @@ def spent(run: Run, *, quantile: float = 0.5) -> Spent:
             a lower quantile is closer to the run itself.
     """
     records, workers = run.records, run.config.workers
+    # Of a very short run at least the last two epochs.
     steady = records[records["epoch"] >= min(_WARM_UP, max(0, int(records["epoch"].max()) - 1))]
     # epoch_s includes assignment, but not evaluation.
     whole = (steady["epoch_s"] - steady["assign_s"]).groupby(steady["epoch"]).mean()
     names = [name for name in _phases(records) if name not in (*COMMUNICATION, *_OCCASIONAL)]
-    means = steady.groupby("epoch")[[f"{name}_s" for name in names]].mean().quantile(quantile)
+    means = steady.groupby("epoch")[[f"{name}_s" for name in names]].mean().quantile(quantile)  # first over workers
     link = Link.of(run.folder, workers)
     wire = Wire(
         workers=workers,
@@ -196,6 +198,7 @@ def spent(run: Run, *, quantile: float = 0.5) -> Spent:
         theta_s_per_byte=0.0,
         transport="ring" if run.config.train.transport == "ring" else "direct",
     )
+    # The last epoch stands for all, so traffic of the others is not read.
     volume, exchanges = _busiest(run.read_traffic(epochs=[int(steady["epoch"].max())]), wire)
     return Spent(
         epoch_s=float(whole.quantile(quantile)),
@@ -217,6 +220,7 @@ def _busiest(traffic: pd.DataFrame, wire: Wire) -> tuple[float, int]:
     for _, rows in traffic.groupby(["layer", "direction", "round"]):
         sent = np.zeros((wire.workers, wire.workers))
         amount = (rows["payload_bytes"] + rows["param_bytes"]).to_numpy()
+        # One row per bit-width of a pair, so `+=` by index would drop all but one of them.
         np.add.at(sent, (rows["sender"].to_numpy(), rows["receiver"].to_numpy()), amount)
         total += wire.busiest_bytes(sent)
         exchanges += 1
@@ -232,8 +236,9 @@ def _digest(config: RunConfig) -> str:
     from gnnqlab import __version__
 
     facts = config.to_json()
-    del facts["recipe"]
+    del facts["recipe"]  # the name of a recipe changes no measurement
     facts["system"] = [facts["system"][axis] for axis in PROBED]
+    # Of the training only the settings that change the seconds of an epoch.
     facts["train"] = {name: facts["train"][name] for name in ("transport", "input_features", "recompute")}
     facts["graph"] = _content(config.graph)
     machine = [platform.node(), len(os.sched_getaffinity(0)), __version__]
@@ -244,4 +249,4 @@ def _content(source: str) -> list[Any]:
     path = Path(source)
     if not path.is_file():
         return [source]
-    return [str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns]
+    return [str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns]  # cheaper than a hash of the content

@@ -78,7 +78,7 @@ def trace(
         raise ValueError(f"epochs must be at least 2, since the first assignment follows epoch 1, got {epochs}")
     settings, system = settings or TrainSettings(), (system or make_system("vanilla")).on_hosts(hosts)
     cut = cut_graph(graph, system.partition, workers)
-    observers = [_RowErrors() for _ in range(workers)]
+    observers = [_RowErrors() for _ in range(workers)]  # one per thread, so that they need no lock
     of_worker = [Observers([observer], rank) for rank, observer in enumerate(observers)]
     threads = ThreadedWorkers(graph, cut, _eight_bits(system), model, settings, bits=Fixed(bits=8), observers=of_worker)
     # Ranges change less and less, so epochs at doubling distances show their drift.
@@ -132,7 +132,7 @@ class _RowErrors(Observer):
 
     def on_message_encoded(self, event: MessageEncoded) -> None:
         noted = torch.empty(len(event.values), NOTED, device=event.values.device)  # (n, D) -> (n, 5)
-        row_errors(event.values, torch.arange(len(event.values), device=noted.device), noted)
+        row_errors(event.values, torch.arange(len(event.values), device=noted.device), noted)  # written to `noted`
         self.latest[event.layer, event.direction, event.round, event.rank, event.receiver] = noted
 
 
@@ -151,7 +151,7 @@ def _messages(threads: ThreadedWorkers, spreads: list[dict[Key, Tensor]]) -> lis
     for key in sorted(spreads[0]):
         layer, direction, round_, sender, receiver = key
         channel = _channel(threads, key)
-        *between, norms, ranges = torch.stack([seen[key] for seen in spreads]).unbind(2)
+        *between, norms, ranges = torch.stack([seen[key] for seen in spreads]).unbind(2)  # (T, n, 5) -> five of (T, n)
         found.append(
             TracedMessage(
                 layer=layer,
@@ -164,7 +164,7 @@ def _messages(threads: ThreadedWorkers, spreads: list[dict[Key, Tensor]]) -> lis
                 released_use=_use(threads, key, as_released=True),
                 ranges=ranges.contiguous(),
                 norms=norms.contiguous(),
-                between=torch.stack(between, dim=2),
+                between=torch.stack(between, dim=2),  # (T, n, 3)
                 kept_columns=0,
                 round=round_,
                 to_all=channel.plan.to_all,
@@ -198,8 +198,8 @@ def _use(threads: ThreadedWorkers, key: Key, *, as_released: bool = False) -> Te
     assert exchange is not None
     if shard.cuts != "nodes" or layer not in exchange.adjacencies:
         return torch.ones(_channel(threads, key).plan.to_peer(receiver).num_rows, dtype=torch.float64)
-    use = use_of_halo(shard, _alpha(threads, holder, layer), direction, as_released=as_released)
-    return use[shard.plan("forward").from_peer(owner).rows]
+    use = use_of_halo(shard, _alpha(threads, holder, layer), direction, as_released=as_released)  # (H,)
+    return use[shard.plan("forward").from_peer(owner).rows]  # (H,) -> (n,), the rows of one owner
 
 
 def _channel(threads: ThreadedWorkers, key: Key) -> Channel:
@@ -224,6 +224,7 @@ def _theorem(
     settings: TrainSettings,
     places: list[tuple[int, str]],
 ) -> Theorem:
+    # Theorem 3 is about rounding alone, so its factors come from a pass without dropout and with exact rows.
     undropped = replace(model, dropout=0.0, input_dropout=0.0)
     exact, traces = traced_workers(graph, cut, make_system("vanilla"), undropped, settings)
     exact.set_weights(weights)
@@ -233,6 +234,7 @@ def _theorem(
         mean.add(traces, Fixed())
     terms = weight_terms(exact.trainers[0].model, means, LocalGraph(graph).adjacency)
     reach = {place: _reach(exact, *place) for place in places}
+    # Only the weights that the theorem covers, so that bounds and gradient are comparable.
     squared = float(gradient[torch.cat([each.span for each in terms])].double().square().sum())
     return Theorem(terms, reach, squared)
 
@@ -249,16 +251,18 @@ def _reach(threads: ThreadedWorkers, layer: int, direction: str) -> Reach:
                 continue
             rows = route.num_rows
             if direction == "backward":
+                # Backward: the owner adds each row to the gradient of one node, with coefficient 1.
                 row = torch.arange(rows)
                 parts.append((row + start, route.ids, torch.ones(rows, dtype=torch.float64)))
             else:
                 assert route.first is not None
                 # Halo rows of one owner are contiguous, so a column minus the first is the row of the message.
                 column = shard.indices.long() - shard.num_owned - route.first
-                some = ((column >= 0) & (column < rows)).nonzero().flatten()
+                some = ((column >= 0) & (column < rows)).nonzero().flatten()  # edges from this owner's halo rows
+                # CSR to edge list: the local node at which each edge ends.
                 destination = torch.repeat_interleave(torch.arange(shard.num_owned), shard.indptr.diff())[some]
                 alpha = _alpha(threads, holder, layer)[some].double()
                 parts.append((column[some] + start, shard.owned[destination], alpha**2))
-            start += rows
+            start += rows  # rows of all messages are numbered consecutively
     nothing = (torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64), torch.zeros(0).double())
     return Reach(*(torch.cat(list(column)) for column in zip(*(parts or [nothing]), strict=True)))

@@ -42,7 +42,7 @@ class TracePreview:
     @cached_property
     def _importance(self) -> Tensor:
         shards = self.desk.trace.shards
-        found = torch.zeros(shards[0].num_global_nodes)
+        found = torch.zeros(shards[0].num_global_nodes)  # (V,)
         for shard in shards:
-            found[shard.owned] = shard.importance[: shard.num_owned]
+            found[shard.owned] = shard.importance[: shard.num_owned]  # each node has one owner, so all are set
         return found

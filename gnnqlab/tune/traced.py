@@ -84,13 +84,13 @@ class TracedMessage:
         if reason := untraced(names):
             raise ValueError(reason)
         traced = {"range": self.ranges, "norm": self.norms, **self._least}
-        return torch.stack([traced[name][index] for name in names], dim=1)
+        return torch.stack([traced[name][index] for name in names], dim=1)  # (n,) each -> (n, K)
 
     @cached_property
     def _least(self) -> dict[str, Tensor]:
         """Root of the variance of each row in the better of both codes, as recorded by :class:`LeastVariance`."""
         noted = torch.cat([self.between, self.norms[..., None]], dim=2)  # (T, n, 4)
-        least = torch.stack([least_errors(each, self.columns) for each in noted])
+        least = torch.stack([least_errors(each, self.columns) for each in noted])  # (T, n, 3)
         return dict(zip(("of 1 bit", "of 2 bits", "of 4 bits"), least.unbind(2), strict=True))
 
     def betas(self, index: int, variance: RowVariance, *, as_released: bool = False) -> Tensor:
@@ -103,7 +103,7 @@ class TracedMessage:
             layer=self.layer,
             direction=self.direction,
             sender=self.sender,
-            receiver=self.sender if self.to_all else self.receiver,
+            receiver=self.sender if self.to_all else self.receiver,  # a broadcast has the same bit-widths for all
             ids=self.ids,
             seed=seed,
             round=self.round,
@@ -139,7 +139,7 @@ class Reach:
     def noise(self, squared_steps: Tensor, num_nodes: int) -> Tensor:
         """Return ``Σ_k α^2 D S^2`` of every node, float64 ``(V,)``, from ``D S^2`` of every row."""
         noise = torch.zeros(num_nodes, dtype=torch.float64)
-        return noise.index_add_(0, self.node, self.squared_alpha * squared_steps[self.row])
+        return noise.index_add_(0, self.node, self.squared_alpha * squared_steps[self.row])  # (E,) -> (V,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +206,7 @@ class Trace:
         """
         assert self.theorem is not None
         nodes = self.shards[0].num_global_nodes
-        nothing = torch.zeros(nodes, dtype=torch.float64)
+        nothing = torch.zeros(nodes, dtype=torch.float64)  # (V,), for layers without messages
         layers = 1 + max(layer for layer, _ in self.places)
         found: dict[Place, Tensor] = {
             (direction, layer): nothing for layer in range(layers) for direction in ("forward", "backward")
@@ -215,6 +215,7 @@ class Trace:
             here = self.at((layer, direction))
             columns = here[0].columns
             of_codec = min_max(columns) if variance is None else variance(direction, columns)
-            spreads = torch.cat([message.spreads(index, of_codec.spreads) for message in here])
+            spreads = torch.cat([message.spreads(index, of_codec.spreads) for message in here])  # (n, K) -> (rows, K)
+            # Divided by 1/6, the variance is D S^2, which Theorem 3 multiplies by its own constant.
             found[direction, layer] = reach.noise(of_codec.of(spreads, widths[layer, direction]) / AVERAGE, nodes)
         return found

@@ -81,7 +81,8 @@ def volume(desk: OfflineAssigner, system: System, widths: Widths, epoch: int | N
     for place, parts in widths.items():
         for message, bits in zip(desk.messages(place), parts, strict=True):
             sample, share = _sample(system.sampler, message, bits, desk.trace.seed, epoch)
-            share *= 1.0 if message.exact else cached[message.direction]
+            share *= 1.0 if message.exact else cached[message.direction]  # exact rows are never cached
+            # Bytes from the layout of the sampled rows, times the expected share that a cache sends.
             codec = Float32() if message.exact else of_direction(system.codec, message.direction)
             layout = codec.layout(as_asked(sample), sample.numel(), message.columns)
             ends = message.sender, message.receiver
@@ -94,6 +95,7 @@ def volume(desk: OfflineAssigner, system: System, widths: Widths, epoch: int | N
             for each in layout.shares:
                 rows[each.bits] = rows.get(each.bits, 0.0) + share * each.rows
             sent_rows, whole = sent_rows + row_share * sample.numel(), whole + message.num_rows
+            # Shares for the timing: of rows for coding, of elements for float32.
             elements += share * sample.numel() * message.columns
             exact += share * layout.rows_of(EXACT) * message.columns
     return Volume(
@@ -114,6 +116,7 @@ def cached_share(cache: Cache, direction: str, epoch: int | None) -> float:
 
 def _fetches(system: System, message: TracedMessage, attends: frozenset[int]) -> int:
     """Return the number of times that a message is sent in an epoch."""
+    # SAR fetches rows of attention again in the backward pass.
     again = message.direction == "forward" and message.layer in attends
     return system.schedule.attention_fetches if again else 1
 
@@ -127,6 +130,7 @@ def _sample(
     if epoch is None:
         # 1 / rescale is the exact probability, p rounded to the steps of the 16-bit draw.
         return bits, 1.0 / sampler.rescale if sampler.rescale else 0.0
+    # The sample of a run in this epoch: it follows from the seed.
     return bits[sampler.kept(message.ids, holder=message.holder, seed=seed, epoch=epoch)], 1.0
 
 

@@ -72,10 +72,11 @@ class Wire:
         Args:
             sent_bytes: from worker to worker, ``(P, P)``.
         """
-        across = np.where(self._linked_pairs(), sent_bytes, 0.0)
+        across = np.where(self._linked_pairs(), sent_bytes, 0.0)  # (P, P) without messages inside a host
         if self.transport != "ring":
             return self._busiest(across)
         rank = np.arange(self.workers)
+        # (P, P) masks: in ring round k, rank r sends to r + k.
         rounds = ((rank[None, :] - rank[:, None]) % self.workers == k for k in range(1, self.workers))
         return sum(self._busiest(np.where(each, across, 0.0)) for each in rounds)
 
@@ -102,7 +103,7 @@ class Wire:
         if self.hosts == 1:
             return {"inner": (float(sent_bytes.sum()), self.exchange_s(sent_bytes)), "outer": (0.0, 0.0)}
         within = np.where(self._linked_pairs(), 0.0, sent_bytes)
-        busiest = max(within.sum(axis=end).max() for end in (0, 1))
+        busiest = max(within.sum(axis=end).max() for end in (0, 1))  # receiving ends, sending ends
         outer = float(sent_bytes.sum() - within.sum())
         return {
             "inner": (float(within.sum()), float(busiest) / WITHIN_HOST),
@@ -111,6 +112,7 @@ class Wire:
 
     def reduce_bytes(self, num_bytes: int) -> float:
         """Return the bytes of each link in one direction for a ring all-reduce of ``num_bytes`` of gradients."""
+        # Reduce-scatter and all-gather move (P - 1) / P of the bytes each.
         return 2 * (self.workers - 1) / self.workers * num_bytes if self.workers > 1 else 0.0
 
     def cost(self) -> LinkCost:
@@ -124,18 +126,19 @@ class Wire:
         for k in range(1, self.workers):  # ring round k: rank r sends to r + k
             target = (rank + k) % self.workers
             crossing = linked[rank, target]
-            sharing = np.bincount(self._host(rank), crossing, minlength=self.hosts)[self._host(rank)]
+            sharing = np.bincount(self._host(rank), crossing, minlength=self.hosts)[self._host(rank)]  # (P,)
             theta[rank[crossing], target[crossing]] = self.theta_s_per_byte * np.maximum(sharing[crossing], 1)
+            # On a loopback every worker has a link of its own, so nothing is shared.
             if self.hosts == 1:
                 theta[rank, target] = self.theta_s_per_byte
         np.fill_diagonal(theta, 0.0)
         gamma = np.full_like(theta, self.gamma_s)
         np.fill_diagonal(gamma, 0.0)
-        empty = LinkCost.uniform(self.workers, bytes_per_s=WITHIN_HOST)
+        empty = LinkCost.uniform(self.workers, bytes_per_s=WITHIN_HOST)  # for R² and moments only
         return LinkCost(theta_s_per_byte=theta, gamma_s=gamma, r_squared=empty.r_squared, moments=empty.moments)
 
     def _host(self, rank: NDArray[np.int64]) -> NDArray[np.int64]:
-        return rank * self.hosts // self.workers
+        return rank * self.hosts // self.workers  # consecutive ranks share a host
 
     def _linked_pairs(self) -> NDArray[np.bool_]:
         """Return a mask of the pairs whose messages use a link, ``(P, P)``."""

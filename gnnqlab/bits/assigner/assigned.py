@@ -93,6 +93,7 @@ class Assigned(Bits):
         last = outlook.epoch - (2 if self.when == "background" else 1)
         if last < self.first:
             return PreviewedWidths(widths=outlook.ask(self, outlook.epoch), epoch=outlook.epoch)
+        # The latest assigning epoch; there is one, because `first` is at most `last`.
         weighed = next(epoch for epoch in range(last, -1, -1) if self.assigns_after(epoch))
         return PreviewedWidths(
             widths=outlook.assign(self, weighed),
@@ -127,7 +128,7 @@ class AssignedWidths(BitPolicy):
 
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
         key = (rows.layer, rows.direction, rows.sender, rows.receiver)
-        return self._table.get(key, self.settings.start)
+        return self._table.get(key, self.settings.start)  # no entry before the first assignment
 
     @property
     def table(self) -> dict[Key, Tensor]:
@@ -192,6 +193,7 @@ class Assigner(Adaptive):
         # would count as transfer time.
         self._timed_by_training = training.transport == "direct" and dist.get_backend() == "gloo"
         self._transfers = Transfers()
+        # One thread: collectives of consecutive assignments keep the same order on all workers.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="assigner")
         self._pending: Future[tuple[dict[Key, Tensor], dict[str, Any]]] | None = None
         self._last_written = 0
@@ -212,6 +214,7 @@ class Assigner(Adaptive):
         """Install the assignment that was solved during this epoch, and start one if it is due."""
         if self._pending is not None:
             self._install(epoch)
+        # After the installation above, so that at most one assignment is pending.
         if self.widths.assigns_after(epoch):
             self.widths.due = False
             self._begin(epoch)
@@ -245,10 +248,11 @@ class Assigner(Adaptive):
         facts = {"asked": self.widths.due, "installed": self.widths.round(0), "pending": entry}
         cost = self.joint.cost
         priced = {} if cost is None else {f"cost/{name}": torch.from_numpy(getattr(cost, name)) for name in _COST}
+        # Only the sender of a message saves its bit-widths; its receiver restores them from there.
         own = {
-            f"{table}/{'-'.join(map(str, key))}": rows
-            for table, of in (("widths", self.widths.table), ("pending", pending))
-            for key, rows in of.items()
+            f"{kind}/{'-'.join(map(str, key))}": rows
+            for kind, table in (("widths", self.widths.table), ("pending", pending))
+            for key, rows in table.items()
             if key[2] == self._rank
         }
         return State(facts, priced, own)
@@ -263,11 +267,12 @@ class Assigner(Adaptive):
                 cost[rest] = tensor.numpy()
                 continue
             layer, direction, sender, receiver = rest.split("-")
-            if self._rank in (int(sender), int(receiver)):
+            if self._rank in (int(sender), int(receiver)):  # both ends decode by the same bit-widths
                 tables[kind][int(layer), direction, int(sender), int(receiver)] = tensor
         self.widths.reinstall(tables["widths"], facts["installed"])
         self.widths.due = facts["asked"]
         if facts["pending"] is not None:
+            # A future with a result: the next epoch installs it like one of the thread.
             self._pending = Future()
             self._pending.set_result((tables["pending"], facts["pending"]))
         if cost:
@@ -279,11 +284,13 @@ class Assigner(Adaptive):
     def close(self) -> None:
         """Wait for the thread and stop it; an assignment that is not installed yet is dropped."""
         if self._pending is not None:
+            # Peers wait in collectives of this assignment, so the thread must complete its part.
             self._pending.result()
             self._pending = None
         self._thread.shutdown()
 
     def _begin(self, epoch: int) -> None:
+        # Links are timed once; later assignments refresh the model with transfers of training.
         if self.joint.cost is None:
             with self._phases("wait"):
                 self.joint.price(self._time_links(self.joint.largest_bytes(self.widths.settings.start)))

@@ -133,7 +133,7 @@ class JointAssignment:
         self._codec = codec
         self._transport = "ring" if ring else "direct"
         self._direction = direction
-        self._group = dist.new_group(backend="gloo")
+        self._group = dist.new_group(backend="gloo")  # collective; gloo, because bit-widths are CPU tensors
         self._use: dict[int, list[Tensor]] = {}
         if shard.workers > 2 and not ring:
             import scipy.optimize  # noqa: F401  # for the solver of both ends: a slow import, not during an epoch
@@ -168,13 +168,16 @@ class JointAssignment:
             settings: of the assignment.
             witnessed: transfer times of training's messages since the last assignment.
         """
-        start_s = time.thread_time()
+        start_s = time.thread_time()  # processor time of this thread, without waiting for peers
         groups, mine = self._weigh(traces, settings)
+        # Exchange sums, timings and machines in one collective, because each one waits for the slowest worker.
         gathered = self._gather((mine, witnessed, machine()))
         summaries = {one.key: one for summaries, _, _ in gathered for one in summaries}
+        # Refit and solve from the same inputs on all workers, so that all have the same cost model and solution.
         links = self._refresh([record for _, record, _ in gathered], [name for _, _, name in gathered])
         solved = self._solve_all(summaries, settings)
         chosen = {key: widths for one in solved for key, widths in one.widths.items()}
+        # Only senders have the order of their rows, so they send the bit-width of every row.
         table = self._exchanged(groups, chosen, summaries)
         cpu_s = round(time.thread_time() - start_s, 6)  # on few cores this time is lost to training
         return table, {"problems": [one.figures for one in solved], "links": links, "cpu_s": cpu_s}
@@ -182,7 +185,7 @@ class JointAssignment:
     def _weigh(self, traces: list[Trace], settings: Weighing) -> tuple[dict[Key, Groups], list[_Summary]]:
         """Group the rows of every message this worker sent in the epoch that was traced."""
         groups, summaries = {}, []
-        for trace in sorted(traces, key=lambda trace: trace.place):
+        for trace in sorted(traces, key=lambda trace: trace.place):  # the order of collectives, equal on all workers
             layer, direction = trace.place
             use = self._use_of(trace.place, settings)  # collective: also called on a worker that sends nothing
             variance = self._codec.row_variance(trace.columns)
@@ -191,7 +194,7 @@ class JointAssignment:
                     continue
                 key = (layer, direction, self._shard.rank, receiver)
                 weights = torch.ones(len(spreads), dtype=torch.float64) if use is None else use[receiver]
-                betas = variance.betas(weights, spreads.cpu())
+                betas = variance.betas(weights, spreads.cpu())  # (n, K) -> float64 (K, n)
                 groups[key] = group(betas[0], settings.group_size)
                 rows, sums = groups[key].rows.numpy(), groups[key].beta.numpy()
                 summaries.append(_Summary(key, trace.columns, rows, sums, betas.sum(1).numpy()))
@@ -200,14 +203,15 @@ class JointAssignment:
     def _use_of(self, place: Place, settings: Weighing) -> list[Tensor] | None:
         """Return c_k of the rows sent to each peer: the peer's Σα² forward; ``None``, meaning 1, backward."""
         layer, direction = place
-        if direction == "backward" or layer not in self._exchange.adjacencies:
+        if direction == "backward" or layer not in self._exchange.adjacencies:  # attention has no fixed α
             return None
         if layer not in self._use:
             # Only the receiver has the coefficients of its edges, so it computes Σα² and sends it to the row's owner.
             alpha = self._exchange.adjacencies[layer].weights
             assert alpha is not None
-            mine = use_of_halo(self._shard, alpha.cpu(), as_released=settings.as_released)
+            mine = use_of_halo(self._shard, alpha.cpu(), as_released=settings.as_released)  # (H,)
             plan = self._shard.plan("forward")
+            # Halo rows are in the order of their owners, so a split gives one part per owner.
             self._use[layer] = self._trade(list(mine.split(plan.received_rows.tolist())), plan.sent_rows.tolist())
         return self._use[layer]
 
@@ -235,10 +239,10 @@ class JointAssignment:
 
     def _solve_all(self, summaries: Mapping[Key, _Summary], settings: Weighing) -> list[_Solved]:
         """Solve every problem, each on one worker; return all solutions, identical on every worker."""
-        places = sorted({key[:2] for key in summaries})
+        places = sorted({key[:2] for key in summaries})  # sorted: each problem has the same solver on all workers
         mine = {}
         for index, place in enumerate(places):
-            if index % self._shard.workers == self._shard.rank:
+            if index % self._shard.workers == self._shard.rank:  # problems are dealt out in turn
                 messages = [one for key, one in sorted(summaries.items()) if key[:2] == place]
                 mine[place] = self._solve(place, messages, settings)
         solved: dict[Place, _Solved] = {}
@@ -250,7 +254,7 @@ class JointAssignment:
         assert self.cost is not None
         start_s = time.perf_counter()
         variance = self._codec.row_variance(messages[0].columns)
-        totals = np.sum([one.totals for one in messages], axis=0)
+        totals = np.sum([one.totals for one in messages], axis=0)  # (K,)
         problem = assemble(
             [Message(one.key[2], one.key[3], one.rows, one.beta) for one in messages],
             self.cost,
@@ -263,7 +267,7 @@ class JointAssignment:
         )
         solution = solve(problem)
         ends = np.cumsum([one.rows.size for one in messages])[:-1]
-        parts = np.split(solution.widths, ends)
+        parts = np.split(solution.widths, ends)  # (G,) -> one vector per message
         figures = {
             "layer": place[0],
             "direction": place[1],
@@ -287,8 +291,9 @@ class JointAssignment:
         incoming = {
             peer: [key for key in sorted(summaries) if key[2] == peer and key[3] == rank] for peer in range(workers)
         }
+        # The receiver derives all lengths from the shared summaries.
         lengths = {key: int(summaries[key].rows.sum()) for keys in incoming.values() for key in keys}
-        send = [torch.cat([nothing, *parts]) for parts in outgoing]
+        send = [torch.cat([nothing, *parts]) for parts in outgoing]  # uint8; empty to a peer without rows
         received = self._trade(send, [sum(lengths[key] for key in incoming[peer]) for peer in range(workers)])
         for peer, keys in incoming.items():
             table |= dict(zip(keys, received[peer].split([lengths[key] for key in keys]), strict=True))

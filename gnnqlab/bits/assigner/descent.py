@@ -38,12 +38,13 @@ class Descent:
         """F."""
         self.epoch_s: float | None = None
         """Last known seconds of an epoch."""
-        self._falls: deque[float] = deque(maxlen=delta + 1)
+        self._falls: deque[float] = deque(maxlen=delta + 1)  # of the epochs t - δ to t
         self._seconds: deque[float | None] = deque(maxlen=delta + 1)
 
     @property
     def rates(self) -> list[float]:
         """``LDR_(t-δ)`` to ``LDR_t``; fewer in the first epochs, and none while no time is known."""
+        # 1e-9 s prevents a division by zero with a coarse clock.
         return [fall / max(epoch_s, 1e-9) for fall, epoch_s in zip(self._falls, self._seconds) if epoch_s is not None]
 
     def add(self, loss: float, epoch_s: float | None) -> tuple[float, float] | None:
@@ -63,6 +64,7 @@ class Descent:
             [None, None, (2.0, 1.0)]
         """
         before, momentum = self.loss, self.momentum
+        # F_t = λ F_(t-1) + (1 - λ) L_t, with F_0 = L_0.
         self.loss = loss if before is None else momentum * before + (1 - momentum) * loss
         if self.epoch_s is None and epoch_s is not None:
             # The first known time replaces the unknown ones before it.
@@ -174,6 +176,7 @@ class Watch(Adaptive):
     def steer(self, settings: Comparing, *, version: int = 0) -> None:
         """Replace the settings; a new momentum or delta starts again without an earlier rate."""
         self.settings = settings
+        # Rates with another λ or δ cannot be compared with earlier ones.
         if (settings.momentum, settings.delta) != (self._descent.momentum, self._descent.delta):
             self._descent = Descent(settings.momentum, settings.delta)
 

@@ -75,6 +75,7 @@ def solve_full_duplex(
     relaxed = _relax(problem, ups)
     weight_v, weight_t = problem.weights
     base = weight_v * problem.ends[0] + weight_t * problem.ends[2]
+    # The dual bounds the absolute objective; the normalised one is relative to utopia, `base`.
     proved = max(0.0, float(dual_bound(problem, relaxed.multipliers).sum()) - base)
     found = min(
         (problem.solution(choice, proved) for choice in _whole_choices(problem, ups, relaxed)),
@@ -102,14 +103,15 @@ def _relax(problem: Problem, ups: Upgrades) -> _Relaxed:
     start = ups.first[:, None] + steps.astype(np.int64)  # (I, K per pair)
     owner, state = _unique(np.repeat(np.arange(ups.first.size), _START_STATES), start.ravel())
     best, best_proved = None, -np.inf
+    # Column generation: solve the restricted master, price all states, add the best ones.
     for _ in range(_PROGRAMS):
         master = _master(problem, ups, owner, state)
         answer = _best_states(ups, weight_v, problem, master.multipliers)
-        price = _of_pairs(problem, master.multipliers)
+        price = _of_pairs(problem, master.multipliers)  # (I,), a pair's seconds count on both of its links
         cost = weight_v * ups.variance[answer] + price * ups.seconds[answer]
         # The master is restricted, so its optimum is an upper bound; each pair's own best state gives a lower one.
         proved = float(cost.sum())
-        if proved > best_proved:
+        if proved > best_proved:  # bounds of successive programs may fall again
             best, best_proved = master, proved
         if master.objective - best_proved <= _TOLERANCE:
             break
@@ -117,7 +119,7 @@ def _relax(problem: Problem, ups: Upgrades) -> _Relaxed:
         nearby = np.clip(answer[:, None] + np.array([-1, 0, 1]), ups.first[:, None], ups.last[:, None])
         both = np.concatenate([owner, np.repeat(np.arange(answer.size), 3)]), np.concatenate([state, nearby.ravel()])
         wider = _unique(*both)
-        if wider[1].size == state.size:
+        if wider[1].size == state.size:  # no new state, so the master has the optimum of all states
             break
         owner, state = wider
     assert best is not None
@@ -128,9 +130,11 @@ def _one_sided(problem: Problem, ups: Upgrades) -> _Relaxed:
     """Return the optimum if only time counts, or only variance."""
     _, weight_t = problem.weights
     multipliers = np.zeros(problem.link_round.size)
+    # Time is free: each pair takes all upgrades.
     if weight_t == 0:
         return _Relaxed(multipliers, ups.seconds[ups.last])
     cheapest = problem.link_s(np.full(problem.group_rows.size, problem.cheapest))
+    # Variance is free: the slowest link at the cheapest bit-widths bears the whole price.
     multipliers[cheapest.argmax()] = weight_t
     return _Relaxed(multipliers, ups.seconds[ups.first])
 
@@ -157,7 +161,7 @@ def _master(problem: Problem, ups: Upgrades, owner: Index, state: Index) -> _Mas
     on_link = coo_array((np.tile(seconds, 2), (queues, np.tile(columns, 2))), shape=(links, columns.size))
     of_pair = coo_array((np.ones(columns.size), (owner, columns)), shape=(pairs, columns.size))  # shares sum to 1
     found = linprog(
-        np.append(weight_v * ups.variance[state], weight_t * unit_s),
+        np.append(weight_v * ups.variance[state], weight_t * unit_s),  # (K + 1,); the last is the time
         A_ub=hstack([on_link, coo_array(-np.ones((links, 1)))]).tocsc(),
         b_ub=np.zeros(links),
         A_eq=hstack([of_pair, coo_array((pairs, 1))]).tocsc(),
@@ -169,6 +173,7 @@ def _master(problem: Problem, ups: Upgrades, owner: Index, state: Index) -> _Mas
     # Clip and rescale the rounding errors of HiGHS, because the dual bound needs μ >= 0 with the exact sum.
     multipliers = np.maximum(-found.ineqlin.marginals / unit_s, 0.0)
     multipliers *= weight_t / multipliers.sum()
+    # (K,) shares -> (I,), the mean time of each pair's mix.
     pair_s: Array = np.bincount(owner, found.x[:-1] * ups.seconds[state], minlength=pairs).astype(np.float64)
     return _Master(float(found.fun), multipliers, pair_s)
 
@@ -199,13 +204,14 @@ def _unique(owner: Index, state: Index) -> tuple[Index, Index]:
 
 def _whole_choices(problem: Problem, ups: Upgrades, relaxed: _Relaxed) -> list[Index]:
     """Return choices of whole groups near the best mix: within its time, and with the next upgrade of each pair."""
+    # With rounding errors a mix of one state may seem a little shorter than the state itself.
     lower = ups.at(relaxed.pair_s * (1 + 1e-12))
     upper = np.minimum(lower + (ups.seconds[lower] < relaxed.pair_s * (1 - 1e-9)), ups.last)
     found = []
     for state in (lower, upper):
         levels = ups.steps_taken(state)
         limit = float(problem.link_s(ups.hull[levels]).max())
-        for end in {limit, max(limit, _longest(problem, relaxed))}:
+        for end in {limit, max(limit, _longest(problem, relaxed))}:  # time of these groups, or of the mix
             found.append(ups.hull[_spend_spare(problem, ups, levels.copy(), relaxed.multipliers, end)])
     return found
 
@@ -223,6 +229,7 @@ def _longest(problem: Problem, relaxed: _Relaxed) -> float:
 def _spend_spare(problem: Problem, ups: Upgrades, levels: Index, multipliers: Array, limit_s: float) -> Index:
     """Spend the spare time of links up to a limit on upgrades that fit, by variance saved per price."""
     assert problem.group_far_link is not None
+    # Per step of the hull, (J,).
     more_bytes, saves = np.diff(problem.width_bytes[ups.hull]), -np.diff(problem.width_variance[ups.hull])
     spare_s = limit_s - problem.link_s(ups.hull[levels])
     price = problem.group_price(multipliers)
@@ -230,10 +237,11 @@ def _spend_spare(problem: Problem, ups: Upgrades, levels: Index, multipliers: Ar
         open_groups = np.flatnonzero((levels < ups.hull.size - 1) & (problem.group_beta > 0))
         cost = problem.group_s_per_byte[open_groups] * more_bytes[levels[open_groups]]
         near, far = problem.group_link[open_groups], problem.group_far_link[open_groups]
-        fits = cost <= np.minimum(spare_s[near], spare_s[far])
+        fits = cost <= np.minimum(spare_s[near], spare_s[far])  # a transfer takes its time on both links
         if not fits.any():
             return levels
         # A link with spare time has the price 0; a small price everywhere still ranks upgrades by their seconds there.
+        # 1e-300 prevents a division by zero for an upgrade without cost.
         paid = (price[open_groups] + 1e-3 * multipliers.sum() + 1e-300) * cost + 1e-300
         worth = problem.group_beta[open_groups] * saves[levels[open_groups]] / paid
         for index in np.flatnonzero(fits)[np.argsort(-worth[fits], kind="stable")[:_BATCH]].tolist():
@@ -251,8 +259,9 @@ def _close_gap(
     # Reduced cost (G, B): increase of the Lagrangian over the group's best bit-width at these multipliers.
     cost = np.outer(problem.group_price(multipliers) * problem.group_s_per_byte, problem.width_bytes)
     cost += weight_v * np.outer(problem.group_beta, problem.width_variance)
-    usual = cost.argmin(axis=1)
+    usual = cost.argmin(axis=1)  # (G, B) -> (G,)
     cost -= cost.min(axis=1, keepdims=True)
+    # A choice with a larger reduced cost is in no assignment better than the known one.
     allowed = cost <= known.objective - known.bound + 1e-12
     is_open = allowed.sum(axis=1) > 1
     if is_open.sum() > most_open:
@@ -262,7 +271,7 @@ def _close_gap(
         only = problem.solution(usual, -np.inf)
         better = min(known, only, key=lambda one: one.objective)
         return replace(better, bound=better.objective)
-    if allowed[is_open].sum(axis=1).astype(float).prod() <= most_tried:
+    if allowed[is_open].sum(axis=1).astype(float).prod() <= most_tried:  # float: int64 could overflow
         best = problem.solution(_best_of_all(problem, usual, allowed, is_open), -np.inf)
         better = min(known, best, key=lambda one: one.objective)
         return replace(better, bound=better.objective)
@@ -281,9 +290,9 @@ def _best_of_all(problem: Problem, usual: Index, allowed: NDArray[np.bool_], is_
     groups = np.flatnonzero(is_open)
     grid = np.meshgrid(*(np.flatnonzero(allowed[group]) for group in groups), indexing="ij")
     widths = np.stack(grid, axis=-1).reshape(-1, groups.size)  # (assignments, open groups)
-    fixed = np.where(is_open, 0.0, problem.group_s_per_byte * problem.width_bytes[usual])
-    link_s = np.tile(problem.link_gamma_s + problem.by_link(fixed), (len(widths), 1))
-    variance = np.zeros(len(widths))
+    fixed = np.where(is_open, 0.0, problem.group_s_per_byte * problem.width_bytes[usual])  # (G,)
+    link_s = np.tile(problem.link_gamma_s + problem.by_link(fixed), (len(widths), 1))  # (assignments, L)
+    variance = np.zeros(len(widths))  # (assignments,)
     for column, group in zip(widths.T, groups.tolist()):
         seconds = problem.group_s_per_byte[group] * problem.width_bytes[column]
         for link in (problem.group_link[group], problem.group_far_link[group]):
@@ -305,7 +314,7 @@ def _integer(
     assert problem.group_far_link is not None
     weight_v, weight_t = problem.weights
     unit_s, links = problem.ends[3], problem.link_round.size
-    group, width = np.nonzero(allowed & is_open[:, None])
+    group, width = np.nonzero(allowed & is_open[:, None])  # (K,) each: one binary per choice
     extra_v = problem.width_variance - problem.width_variance[problem.finest]
     fixed = np.where(is_open, 0.0, problem.group_s_per_byte * problem.width_bytes[usual])
     fixed_s = (problem.link_gamma_s + problem.by_link(fixed)) / unit_s
@@ -331,11 +340,12 @@ def _integer(
         options={"mip_rel_gap": tolerance / 2, "node_limit": _NODES, "presolve": False},
     )
     dual = getattr(found, "mip_dual_bound", None)
+    # HiGHS may violate a link's constraint by its tolerance, so the bound is lowered by the price of that time.
     bound = -np.inf if dual is None else float(dual) + fixed_v - _FEASIBLE * weight_t * unit_s
     if found.x is None:
         return None, bound
     choice = usual.copy()
-    share = np.zeros(allowed.shape)
+    share = np.zeros(allowed.shape)  # (G, B)
     share[group, width] = found.x[:-1]
-    choice[is_open] = share[is_open].argmax(axis=1)
+    choice[is_open] = share[is_open].argmax(axis=1)  # argmax: binaries are 0 or 1 up to a tolerance
     return choice, bound

@@ -131,9 +131,9 @@ def group(beta_n: Tensor, size: int) -> Groups:
     if size < 1:
         raise ValueError(f"group size must be at least 1 row, got {size}")
     values, order = beta_n.double().sort(descending=True, stable=True)  # stable: reproducible for equal β
-    number = -(-order.numel() // size)
+    number = -(-order.numel() // size)  # rounded up
     rows = torch.full((number,), size, dtype=torch.int64, device=beta_n.device)
     if number:
         rows[-1] = order.numel() - (number - 1) * size
-    index = torch.arange(order.numel(), device=beta_n.device) // size
+    index = torch.arange(order.numel(), device=beta_n.device) // size  # (n,), group of each sorted row
     return Groups(order, rows, values.new_zeros(number).index_add_(0, index, values))  # (n,) -> (G,)

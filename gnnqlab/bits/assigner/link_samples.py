@@ -141,13 +141,13 @@ def samples(
         posted = np.stack(  # (P, E), by the clock of rank 0
             [one.posted[place][-epochs:] + offset for one, offset in zip(witnessed, offsets, strict=True)]
         )
-        sizes, took = _exchanges(place, epochs, witnessed, posted, offsets)
+        sizes, took = _exchanges(place, epochs, witnessed, posted, offsets)  # (P, P, E) each
         shares = _shares(sizes, took, np.ones((workers, workers)) if theta_s_per_byte is None else theta_s_per_byte)
         for sender in range(workers):
             for receiver, record in enumerate(witnessed):
                 if (place, sender) in record.came:
                     size, seconds = sizes[sender, receiver], shares[sender, receiver]
-                    good = (size > 0) & (seconds > 0)
+                    good = (size > 0) & (seconds > 0)  # clocks are aligned to some error: drop negative times
                     pairs = zip(size[good].astype(int).tolist(), seconds[good].tolist(), strict=True)
                     found.setdefault((sender, receiver), []).extend(pairs)
     return found
@@ -162,7 +162,8 @@ def _exchanges(
     for receiver, record in enumerate(witnessed):
         for sender in range(workers):
             if (place, sender) in record.came:
-                size, completed = record.came[place, sender][-epochs:].T
+                size, completed = record.came[place, sender][-epochs:].T  # (E, 2) -> two of (E,)
+                # From the later of both posts; all times by the clock of rank 0.
                 wire_s = completed + offsets[receiver] - np.maximum(posted[receiver], posted[sender])
                 sizes[sender, receiver], took[sender, receiver] = size, np.where(size > 0, wire_s, 0.0)
     return sizes, took
@@ -175,8 +176,9 @@ def _shares(sizes: Array, took: Array, theta_s_per_byte: Array) -> Array:
     """
     shares, load = [], []
     for other_ends in (1, 0):  # sum over the receivers of each sender, then over the senders of each receiver
-        through = sizes.sum(axis=other_ends, keepdims=True)
+        through = sizes.sum(axis=other_ends, keepdims=True)  # (P, P, E) -> bytes of each end
         busy_s = took.max(axis=other_ends, keepdims=True)
+        # An end without bytes gives NaN, which the caller drops with its messages of size 0.
         with np.errstate(invalid="ignore", divide="ignore"):
             shares.append(busy_s * sizes / through)
         load.append((theta_s_per_byte[:, :, None] * sizes).sum(axis=other_ends, keepdims=True))
@@ -211,6 +213,7 @@ def machine() -> str:
     """Return the boot id of this machine: processes with the same id share a monotonic clock."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    # Without a boot id (not Linux) all workers count as one machine.
     except OSError:
         return ""
 
@@ -229,7 +232,7 @@ def clock_offsets(
         group: process group of the round trips.
         seconds: added to this worker's clock, for tests.
     """
-    first = {name: machines.index(name) for name in reversed(machines)}
+    first = {name: machines.index(name) for name in reversed(machines)}  # lowest rank of each machine
     found = torch.zeros(len(machines), dtype=torch.float64)
     for peer in sorted(set(first.values()) - {0}):
         ping, pong = torch.zeros(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
@@ -240,6 +243,7 @@ def clock_offsets(
                 dist.send(ping, peer, group=group)
                 dist.recv(pong, peer, group=group)
                 round_trip = time.perf_counter() + seconds - start
+                # The fastest round trip has waited least, so its middle is the best estimate.
                 if round_trip < fastest:
                     fastest, found[peer] = round_trip, start + round_trip / 2 - float(pong)
             elif rank == peer:

@@ -73,6 +73,7 @@ def spans(first: Index, count: Index) -> tuple[Index, Index]:
         [[0, 0, 1], [5, 6, 9]]
     """
     owner = np.repeat(np.arange(count.size), count)
+    # A running index, shifted in each range by the range's first element minus its position in the result.
     return owner, np.arange(owner.size) + np.repeat(first - (np.cumsum(count) - count), count)
 
 
@@ -115,7 +116,7 @@ def even_links(problem: Problem, ups: Upgrades, apart_from: list[int]) -> Even:
     """Find the even links, without those in ``apart_from``; none if a bit-width lies above the hull."""
     links, rows = problem.link_round.size, problem.group_rows
     more_bytes, step_variance = np.diff(problem.width_bytes[ups.hull]), -np.diff(problem.width_variance[ups.hull])
-    usual = np.maximum.reduceat(rows if ups.in_order else rows[ups.by_link], ups.start)
+    usual = np.maximum.reduceat(rows if ups.in_order else rows[ups.by_link], ups.start)  # (L,)
     differs = np.flatnonzero(rows != usual[problem.group_link])
     odd = np.full(links, -1)
     odd[problem.group_link[differs]] = differs
@@ -123,14 +124,15 @@ def even_links(problem: Problem, ups: Upgrades, apart_from: list[int]) -> Even:
     theta = np.zeros(links)
     theta[problem.pair_link] = problem.theta_s_per_byte
     fits = (np.bincount(problem.pair_link, minlength=links) == 1) & (theta > 0)
-    fits &= np.bincount(problem.group_link[differs], minlength=links) <= 1
+    fits &= np.bincount(problem.group_link[differs], minlength=links) <= 1  # at most one odd group
     fits[apart_from] = False
     if ups.hull.size < len(problem.widths) or ups.hull.size < 2:
         fits[:] = False
     some = np.flatnonzero(fits)
     step_bytes = more_bytes.astype(np.int64)
-    unit_bytes = int(np.gcd.reduce(step_bytes)) if step_bytes.size else 1
+    unit_bytes = int(np.gcd.reduce(step_bytes)) if step_bytes.size else 1  # every step is a multiple of it
     there = (odd[some] >= 0)[:, None]
+    # Index -1 (no odd group) selects some group's values, which `there` replaces by 0.
     return Even(
         links=some,
         unit_s=(usual * theta)[some] * unit_bytes,
@@ -166,16 +168,17 @@ def even_stairs(problem: Problem, ups: Upgrades, even: Even, window: Window, *, 
     owner, state, group, step = owner[keep], state[keep], group[keep], step[keep]
     final = state == end[owner]
 
-    odd_steps = _odd_steps_taken(problem, ups, even, owner, state)
+    odd_steps = _odd_steps_taken(problem, ups, even, owner, state)  # (states, J)
     seconds = ups.seconds[state] - (even.odd_s[owner] * odd_steps).sum(axis=1)
     variance = ups.variance[state] + (even.odd_v[owner] * odd_steps).sum(axis=1)
     base_s = ups.seconds[ups.first[links]][owner]
-    units = np.rint((seconds - base_s) / even.unit_s[owner])
+    units = np.rint((seconds - base_s) / even.unit_s[owner])  # whole up to rounding errors of the sums
     saves = problem.group_beta[group] * even.step_variance[step]
     filler = _fillers(ups, owner, state, step, final)
 
     # One stair for every number of units: each state, then one per unit until its next upgrade can be paid.
     source, extra = spans(np.zeros(state.size, dtype=np.int64), np.where(final, 1, even.step_units[step]))
+    # Relaxed knapsack: between two states the bound falls in proportion to the units paid.
     bound = variance[source] - saves[source] * extra / even.step_units[step[source]]
     reached, remaining = variance[source].copy(), extra.copy()
     also = np.full((source.size, even.step_units.size), -1)
@@ -201,6 +204,7 @@ def _repeat_for_odd(
     """Repeat the stairs of the even groups for every bit-width of the odd group."""
     parts = []
     for steps in range(even.step_units.size + 1):
+        # Links without an odd group have no copies but the one without steps.
         some = np.flatnonzero(even.odd[owner] >= 0) if steps else np.arange(owner.size)
         which = owner[some]
         more_s, less_v = even.odd_s[which, :steps].sum(axis=1), even.odd_v[which, :steps].sum(axis=1)
@@ -224,11 +228,11 @@ def _odd_steps_taken(problem: Problem, ups: Upgrades, even: Even, owner: Index, 
     index = even.odd.copy()
     if not ups.in_order:
         position = np.empty_like(ups.by_link)
-        position[ups.by_link] = np.arange(ups.by_link.size)
+        position[ups.by_link] = np.arange(ups.by_link.size)  # inverse permutation: group -> place by link
         index = np.where(there, position[even.odd], -1)
     index -= ups.start[links]
     slopes = group_slopes(problem, ups.hull, even.odd)
-    column = np.arange(slopes.shape[1]) * ups.width[links][:, None] + index[:, None]
+    column = np.arange(slopes.shape[1]) * ups.width[links][:, None] + index[:, None]  # (links, J)
     # The order of `upgrades`: by falling slope, then by column.
     slope = ups.slope[state][:, None]
     before = (slopes[owner] > slope) | ((slopes[owner] == slope) & (column[owner] < ups.column[state][:, None]))

@@ -72,13 +72,13 @@ def fronts(problem: Problem, multipliers: Array, slack: Array, *, most_open: int
     """
     weight_v, _ = problem.weights
     links = problem.link_round.size
-    price = multipliers[problem.group_link] * problem.group_s_per_byte
+    price = multipliers[problem.group_link] * problem.group_s_per_byte  # (G,)
     cost = np.outer(price, problem.width_bytes)
     cost += weight_v * np.outer(problem.group_beta, problem.width_variance)
-    usual = cost.argmin(axis=1)
+    usual = cost.argmin(axis=1)  # (G, B) -> (G,)
     cost -= cost.min(axis=1, keepdims=True)  # (G, B), reduced costs
-    limit = slack[problem.link_round] + _ROUNDING
-    allowed = cost <= limit[problem.group_link][:, None]
+    limit = slack[problem.link_round] + _ROUNDING  # (L,)
+    allowed = cost <= limit[problem.group_link][:, None]  # (G, B)
     if np.count_nonzero(allowed.sum(axis=1) > 1) > most_open:
         return []
     by_link = np.split(np.argsort(problem.group_link, kind="stable"), np.bincount(problem.group_link).cumsum()[:-1])
@@ -98,13 +98,13 @@ def _front(
     open_groups = np.flatnonzero(allowed[groups].sum(axis=1) > 1)
     closed = np.delete(groups, open_groups)
     fixed_s = problem.link_gamma_s[link] + (s_per_byte[closed] * problem.width_bytes[usual[closed]]).sum()
-    seconds = np.array([fixed_s])
+    seconds = np.array([fixed_s])  # one pair at first: the closed groups
     variance = np.array([(beta[closed] * extra_variance[usual[closed]]).sum()])
-    spent = np.zeros(1)
+    spent = np.zeros(1)  # reduced costs of each pair
     parents, options = [], []
     for group in groups[open_groups]:
         width = np.flatnonzero(allowed[group])
-        all_spent = (spent[:, None] + cost[group, width]).ravel()
+        all_spent = (spent[:, None] + cost[group, width]).ravel()  # (pairs, bit-widths), flat
         some = np.flatnonzero(all_spent <= limit)
         all_s = (seconds[:, None] + s_per_byte[group] * problem.width_bytes[width]).ravel()[some]
         all_v = (variance[:, None] + beta[group] * extra_variance[width]).ravel()[some]
@@ -117,7 +117,7 @@ def _front(
         if order.size > _LONGEST:
             return None
         seconds, variance, spent = all_s[order], all_v[order], all_spent[some[order]]
-        parent, option = np.divmod(some[order], width.size)
+        parent, option = np.divmod(some[order], width.size)  # flat index -> pair and bit-width
         parents.append(parent)
         options.append(width[option])
     return Front(link, groups, usual[groups], open_groups, seconds, variance, tuple(parents), tuple(options))

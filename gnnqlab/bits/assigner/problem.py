@@ -76,6 +76,7 @@ class Problem:
     """Factor of β at each bit-width, ``(B,)``, from the codec; ``None``: ``1 / (2^b - 1)^2``."""
 
     def __post_init__(self) -> None:
+        # Converted once here, so that no index or sum of the solver converts again.
         for name in ("group_pair", "group_rows", "pair_link", "link_round", "pair_far_link"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.int64))
@@ -107,6 +108,7 @@ class Problem:
                 raise ValueError(
                     f"{name} must be finite and not negative, got {values[wrong][0]} at {int(wrong.argmax())}"
                 )
+        # An idle link would be an empty segment in `by_link`, and an idle pair would add its γ.
         for name, index, limit in (("group_pair", self.group_pair, pairs), ("pair_link", self._queues(), links)):
             if index.min() < 0 or index.max() >= limit or np.bincount(index, minlength=limit).min() == 0:
                 raise ValueError(f"{name} must name each of {limit} at least once and no other; leave out idle ones")
@@ -159,7 +161,7 @@ class Problem:
     @cached_property
     def group_s_per_byte(self) -> Array:
         """Seconds per additional byte in every row of a group, ``(G,)``."""
-        return self.group_rows * self.theta_s_per_byte[self.group_pair]
+        return self.group_rows * self.theta_s_per_byte[self.group_pair]  # (I,)[(G,)] -> (G,)
 
     @cached_property
     def group_link(self) -> Index:
@@ -183,6 +185,7 @@ class Problem:
             near, far = (np.bincount(link, values, minlength=links) for link in (self.group_link, self.group_far_link))
             return (near + far).astype(np.float64)
         if self.in_order:  # much faster than bincount
+            # Every link has a group, so no segment is empty (reduceat would put the next value there).
             return np.add.reduceat(values, self._link_starts)
         return np.bincount(self.group_link, values, minlength=links).astype(np.float64)
 
@@ -193,7 +196,7 @@ class Problem:
 
     @cached_property
     def _link_starts(self) -> Index:
-        return np.searchsorted(self.group_link, np.arange(self.link_round.size))
+        return np.searchsorted(self.group_link, np.arange(self.link_round.size))  # (L,), if groups are in order
 
     @cached_property
     def link_gamma_s(self) -> Array:
@@ -223,7 +226,7 @@ class Problem:
     def round_s(self, link_s: Array) -> Array:
         """Return ``Z_r``, the slowest link of every round, ``(R,)``."""
         slowest = np.zeros(self.num_rounds)
-        np.maximum.at(slowest, self.link_round, link_s)
+        np.maximum.at(slowest, self.link_round, link_s)  # (L,) -> (R,)
         return slowest
 
     def seconds(self, choice: Index) -> float:
@@ -233,8 +236,10 @@ class Problem:
     @cached_property
     def ends(self) -> tuple[float, float, float, float]:
         """Utopia and nadir of V, utopia and nadir of T."""
+        # With two ends every group counts twice in `link_beta`.
         total = float((self.link_beta if self.pair_far_link is None else self.group_beta).sum())
         v = [total * float(self.width_variance[index]) for index in (self.finest, self.cheapest)]
+        # All groups at one bit-width: seconds of the links, (L,), for utopia and nadir of T.
         links = [self.link_gamma_s + self.link_s_per_byte * self.width_bytes[i] for i in (self.cheapest, self.finest)]
         t = [float(self.round_s(link_s).sum()) for link_s in links]
         return v[0], v[1], t[0], t[1]
@@ -246,7 +251,7 @@ class Problem:
         spread_v, spread_t = nadir_v - utopia_v, nadir_t - utopia_t
         return (
             self.lam / spread_v if spread_v > 0 else 0.0,
-            (1 - self.lam) / spread_t if spread_t > 1e-12 * nadir_t else 0.0,
+            (1 - self.lam) / spread_t if spread_t > 1e-12 * nadir_t else 0.0,  # a smaller spread is rounding
         )
 
     def objective(self, variance: float, seconds: float) -> float:
@@ -276,7 +281,7 @@ class Problem:
         variance, seconds = self.variance(choice), float(self.round_s(link_s).sum())
         objective = max(0.0, self.objective(variance, seconds))  # below 0 there are only rounding errors
         return Solution(
-            widths=np.array(self.widths, dtype=np.uint8)[choice],
+            widths=np.array(self.widths, dtype=np.uint8)[choice],  # (B,)[(G,)] -> (G,)
             objective=objective,
             variance=variance,
             seconds=seconds,

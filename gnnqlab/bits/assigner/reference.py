@@ -73,8 +73,9 @@ def solve_reference(
     share = cvxpy.Variable((groups, widths), boolean=not relaxed)  # (G, B)
     longer = cvxpy.Variable(problem.num_rounds, nonneg=True)  # (R,), Z above its least, so that utopia is objective 0
     least = problem.round_s(problem.link_s(np.full(groups, problem.cheapest))) / unit_s
-    seconds = np.outer(problem.group_s_per_byte, problem.width_bytes) / unit_s
+    seconds = np.outer(problem.group_s_per_byte, problem.width_bytes) / unit_s  # (G, B)
     links = problem.link_round.size
+    # Seconds that each choice takes on its link or links, (L, G · B).
     on_link = sum(
         scipy.sparse.csr_array(
             (seconds.ravel(), (np.repeat(link, widths), np.arange(groups * widths))), shape=(links, groups * widths)
@@ -84,7 +85,7 @@ def solve_reference(
     )
     cost = weight_v * np.outer(problem.group_beta, problem.width_variance - problem.width_variance[problem.finest])
     constraints = [
-        cvxpy.sum(share, axis=1) == 1,
+        cvxpy.sum(share, axis=1) == 1,  # one bit-width per group
         on_link @ cvxpy.vec(share, order="C") + problem.link_gamma_s / unit_s <= (least + longer)[problem.link_round],
     ]
     if relaxed:
@@ -96,7 +97,7 @@ def solve_reference(
     if time_limit_s is not None:
         options["time_limit"] = time_limit_s
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore")  # cvxpy warns of inaccurate results; `status` has them
         try:
             model.solve(solver=cvxpy.HIGHS, **options)
         except cvxpy.error.SolverError as error:
@@ -106,7 +107,7 @@ def solve_reference(
     objective = float(model.value)
     if relaxed:
         return Reference(None, objective, model.status, time.perf_counter() - start)
-    choice = np.asarray(share.value).argmax(axis=1)
+    choice = np.asarray(share.value).argmax(axis=1)  # (G, B) -> (G,); binaries are 0 or 1 up to a tolerance
     found = model.solver_stats.extra_stats
     bound = getattr(found, "mip_dual_bound", None)
     solution = problem.solution(choice, -np.inf if bound is None else float(bound))

@@ -105,7 +105,7 @@ class Upgrades:
         low = self.first.copy() if low is None else low.copy()
         high = self.last.copy() if high is None else high.copy()
         while (low < high).any():
-            middle = (low + high + 1) >> 1
+            middle = (low + high + 1) >> 1  # rounded up: `low = middle` always shortens the interval
             fits = self.seconds[middle] <= seconds_L
             low = np.where(fits, middle, low)
             high = np.where(fits, high, middle - 1)
@@ -116,6 +116,7 @@ class Upgrades:
         state = self.at(seconds_L)
         saved = np.zeros_like(seconds_L)
         part = self.slope[state] > 0
+        # A fraction of the next upgrade, in proportion to the rest of the time.
         saved[part] = self.slope[state[part]] * (seconds_L[part] - self.seconds[state[part]])
         return self.variance[state] - saved
 
@@ -146,16 +147,16 @@ def upgrades(problem: Problem) -> Upgrades:
     """Sort the upgrades of every link by falling slope."""
     hull = lower_hull(problem)
     links, steps = problem.link_round.size, hull.size - 1
-    more_bytes = np.diff(problem.width_bytes[hull])
+    more_bytes = np.diff(problem.width_bytes[hull])  # (J,)
     less_variance = -np.diff(problem.width_variance[hull])
     cost, weight, link = problem.group_s_per_byte, problem.group_beta, problem.group_link
-    base_s = problem.link_gamma_s + problem.link_s_per_byte * problem.width_bytes[hull[0]]
-    base_v = problem.link_beta * less_variance.sum()
+    base_s = problem.link_gamma_s + problem.link_s_per_byte * problem.width_bytes[hull[0]]  # (L,)
+    base_v = problem.link_beta * less_variance.sum()  # (L,), above the finest bit-width
     by_link, in_order = np.arange(link.size), problem.in_order
     if not in_order:
         by_link = np.argsort(link, kind="stable")
         cost, weight = cost[by_link], weight[by_link]
-    ratio = _ratio(weight, cost)
+    ratio = _ratio(weight, cost)  # (G,), β per second of a byte in each row
     members = np.bincount(link, minlength=links)
     start = np.cumsum(members) - members
     blocks = _blocks(members, steps)
@@ -166,8 +167,10 @@ def upgrades(problem: Problem) -> Upgrades:
     steepness = less_variance / more_bytes
     fall = steepness[:-1] / steepness[1:]
     ups = Upgrades(hull, by_link, in_order, start, width, blocks, fall, first, last, seconds, variance, slope, column)
+    # Slopes fall along the hull, so the sorting keeps the steps of each group in their order.
     for block in blocks:
         inside = np.arange(block.width) < block.members[:, None]
+        # (links, width) indices; the padding repeats the last group.
         group = start[block.links][:, None] + np.minimum(np.arange(block.width), block.members[:, None] - 1)
         ratios, costs = ratio[group], cost[group]
         if not inside.all():
@@ -184,7 +187,7 @@ def upgrades(problem: Problem) -> Upgrades:
         else:
             saved = slopes * spent
         ups.rows(column, block)[:, :-1] = ranked
-        ups.rows(column, block)[:, -1] = 0
+        ups.rows(column, block)[:, -1] = 0  # no upgrade follows the last state
         ups.rows(slope, block)[:, :-1] = slopes
         ups.rows(slope, block)[:, -1] = 0.0
         _write_sums(spent, base_s[block.links], ups.rows(seconds, block))
@@ -198,6 +201,7 @@ def upgrades(problem: Problem) -> Upgrades:
 def _blocks(members: Index, steps: int) -> tuple[_Block, ...]:
     """Partition the links by number of groups: matrices at least half full, and small enough for a core's cache."""
     blocks, begin = [], 0
+    # A matrix is padded to its longest link, so links of similar size share one.
     size_class = np.frexp(members.astype(np.float64))[1]  # binary exponent: sizes in a class differ by less than 2x
     for each in np.unique(size_class):
         links = np.flatnonzero(size_class == each)
@@ -225,7 +229,7 @@ def _ratio(weight: Array, cost: Array) -> Array:
 def _write_sums(amounts: Array, base: Array, out: Array) -> None:
     """Write the value of each state of a link: its base plus the amounts of all upgrades before the state."""
     out[:, 0] = base
-    np.cumsum(amounts, axis=1, out=out[:, 1:])
+    np.cumsum(amounts, axis=1, out=out[:, 1:])  # into the result, without a temporary matrix
     out[:, 1:] += base[:, None]
 
 
@@ -252,6 +256,7 @@ def relax(problem: Problem, ups: Upgrades) -> Relaxed:
     def worth(state: Index) -> Array:
         """Return the objective saved per additional second of the round, ``(L,)`` to ``(R,)``."""
         slope = ups.slope[state]
+        # Upgrades without cost in time are always taken, so their infinite slopes must not count.
         saved = np.bincount(round_of, np.where(np.isfinite(slope), slope, 0.0), minlength=rounds)
         return (weight_v * saved).astype(np.float64)
 
@@ -261,6 +266,7 @@ def relax(problem: Problem, ups: Upgrades) -> Relaxed:
     # Invariant: an additional second pays at `low` and not at `high`. A round where it never pays stays at its least Z.
     stays = worth(low_state) <= weight_t
     high[stays], high_state = low[stays], np.where(stays[round_of], low_state, high_state)
+    # Ends when no state or no float lies between; 200 halvings exceed the precision of a float64.
     for _ in range(200):
         open_rounds = (np.bincount(round_of, high_state - low_state, minlength=rounds) > 0) & (high > low)
         middle = low + (high - low) / 2
@@ -324,7 +330,7 @@ def dual_bound(problem: Problem, multipliers: Array) -> Array:
         weight = weight_v * problem.group_beta[some]
         best = np.full(price.size, np.inf)
         for size, variance in zip(problem.width_bytes.tolist(), problem.width_variance.tolist()):
-            np.minimum(best, price * size + weight * variance, out=best)
+            np.minimum(best, price * size + weight * variance, out=best)  # (some groups,), least over bit-widths
         links += np.bincount(link, best, minlength=links.size)
     sums: Array = np.bincount(problem.link_round, links, minlength=rounds).astype(np.float64)
     return sums

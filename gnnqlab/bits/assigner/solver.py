@@ -64,13 +64,15 @@ def solve(problem: Problem, *, tolerance: float = 1e-4, most_open: int | None = 
         tolerance = 0.0
     if problem.pair_far_link is not None:
         return solve_full_duplex(problem, tolerance=tolerance, most_open=_FEW if most_open is None else most_open)
+    # Relaxation, dual bound, and whole groups in the window around the relaxed optimum.
     ups = upgrades(problem)
     relaxed = relax(problem, ups)
     proved = dual_bound(problem, relaxed.multipliers)
     found = _assign(problem, ups, relaxed, proved, [], tolerance)
     if found.gap(problem) <= tolerance:
         return found.solution(problem)
-    slack = np.maximum(found.reached - proved, 0.0)
+    slack = np.maximum(found.reached - proved, 0.0)  # (R,)
+    # The gap is too large: list the assignments of each link that may still be better.
     listed = fronts(problem, relaxed.multipliers, slack, most_open=_MOST_OPEN if most_open is None else most_open)
     if not listed:
         return found.solution(problem)
@@ -121,6 +123,7 @@ def _assign(
     finest_v *= weight_v * problem.width_variance[ups.hull[-1]]
     bound = np.where(complete, np.maximum(proved, np.minimum(descent.bound, descent.reached) + finest_v), proved)
     link_v = problem.by_link(problem.group_beta * problem.width_variance[choice])
+    # Evaluated from the choice itself: spending spare time may have made it better than its stairs.
     reached = np.bincount(problem.link_round, weight_v * link_v, minlength=problem.num_rounds).astype(np.float64)
     reached += weight_t * problem.round_s(problem.link_s(choice))
     return _Assignment(choice, reached, bound)
@@ -144,6 +147,7 @@ def _stairs_around(
     other[[each.link for each in listed]] = False
 
     complete = np.ones(problem.num_rounds, dtype=bool)
+    # Too many stairs: narrow the window to a quarter on both sides of the relaxed best Z.
     for _ in range(8):
         states = ups.at(high[round_of]) - ups.at(low[round_of])
         if states.sum() * ups.hull.size <= _MOST_STAIRS:
@@ -176,7 +180,7 @@ def _window(problem: Problem, ups: Upgrades, relaxed: Relaxed) -> tuple[Array, A
     whole = objective(best, ups.variance[ups.at(best[round_of])])
     # First estimate of half the window: the longest next upgrade of the round's links; doubled until it suffices.
     state = ups.at(best[round_of])
-    step_s = ups.seconds[np.minimum(state + 1, ups.last)] - ups.seconds[state]
+    step_s = ups.seconds[np.minimum(state + 1, ups.last)] - ups.seconds[state]  # (L,)
     guess = problem.round_s(step_s)
     ends = []
     for limit, sign in ((relaxed.least, -1.0), (relaxed.most, 1.0)):
@@ -263,6 +267,7 @@ def _choice(problem: Problem, ups: Upgrades, stairs: Stairs, stair: Index, even:
     by_state = ~_members(np.array([each.link for each in listed], dtype=np.int64), stair.size)
     state = np.where(by_state, stairs.state[stair], ups.first)
     levels = ups.steps_taken(state)
+    # Fillers of even links: upgrades taken in addition, before their turn.
     for step in range(ups.hull.size - 1):
         also = stairs.also[stair, step]
         some = np.flatnonzero(by_state & (also >= 0))

@@ -41,7 +41,7 @@ def adaqp(
             raise ValueError(
                 f"as_released sends parameters 'bfloat16-after', got {parameters!r}; leave one of the two out"
             )
-        parameters = "bfloat16-after"
+        parameters = "bfloat16-after"  # as the published code: truncated after codes are computed
     assigned = Assigned(lam=lam, group_size=group_size, period=period, among=among, when=when, as_released=as_released)
     return replace(
         vanilla(), name="adaqp", codec=Stochastic(parameters=parameters), bits=assigned, schedule=Overlapped()
@@ -60,6 +60,7 @@ def adaqp_q(
     as_released: _AsReleased = False,
 ) -> System:
     """AdaQP without overlap: quantization only."""
+    # The same recipe with one part replaced, so that the ablation differs in nothing else.
     whole = adaqp(
         lam=lam,
         group_size=group_size,

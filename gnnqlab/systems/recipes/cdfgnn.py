@@ -25,6 +25,6 @@ def cdfgnn(*, gamma: float = 0.1, bits: int = 8, epsilon: float = 0.05, rule: st
         partition=EBV(gamma=gamma),
         exchange=Replicas(),
         cache=AdaptiveCache(epsilon=epsilon, rule=rule),
-        codec=Linear(),
+        codec=Linear(),  # of the differences that the cache selects
         bits=Fixed(bits=bits),
     )

@@ -28,6 +28,7 @@ def sancus(
     ``epsilon=0`` with ``variation``, or ``every=1``, equals CAGNET; ``as_released`` is the plan of the published code,
     whose caches are all disabled.
     """
+    # CAGNET's partition and exchange; only the cache is SANCUS's own.
     cache = StaleBlocks(
         rule=rule, every=every, epsilon=epsilon, warm_up=warm_up, max_age=max_age, as_released=as_released
     )
@@ -50,4 +51,4 @@ def sancus_q(
     AdaQP.
     """
     plain = sancus(rule=rule, every=every, epsilon=epsilon, warm_up=warm_up, max_age=max_age)
-    return replace(plain, name="sancus-q", codec=Stochastic(), bits=Fixed(bits=bits))
+    return replace(plain, name="sancus-q", codec=Stochastic(), bits=Fixed(bits=bits))  # schedule and cache as in SANCUS

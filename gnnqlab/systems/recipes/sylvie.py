@@ -41,5 +41,5 @@ def sylvie(
         name="sylvie",
         codec=Stochastic(parameters=parameters),
         bits=bits,
-        schedule=AdaptivePipeline(bound=bound, dropped_by=dropped_by),
+        schedule=AdaptivePipeline(bound=bound, dropped_by=dropped_by),  # section V-B
     )
