@@ -95,6 +95,7 @@ def _available() -> int | None:
 
 def _left_in_group(root: Path) -> int | None:
     """Return the rest of a container's memory limit; its page cache counts as free, because the kernel can drop it."""
+    # Control groups of version 2, then of version 1.
     for limit, used, cached in (
         ("memory.max", "memory.current", "inactive_file"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),

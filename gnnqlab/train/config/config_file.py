@@ -58,10 +58,11 @@ def unimported(value: Mapping[str, Any]) -> list[str]:
 def _names(value: dict[str, Any]) -> Iterator[str]:
     """Yield every ``module:name`` of the system's parts, also nested ones, and of the model."""
     parts = value.get("system")
-    waiting = [part for part in parts.values() if isinstance(part, dict)] if isinstance(parts, dict) else []
-    while waiting:
-        part = waiting.pop()
-        waiting += [inner for inner in part.values() if isinstance(inner, dict)]
+    # Parts are nested, for instance one codec for each direction, or a wrapping part.
+    queue = [part for part in parts.values() if isinstance(part, dict)] if isinstance(parts, dict) else []
+    while queue:
+        part = queue.pop()
+        queue += [inner for inner in part.values() if isinstance(inner, dict)]
         if ":" in (name := str(part.get("name", ""))):
             yield name
     home = value.get("model_home")

@@ -59,6 +59,7 @@ def configure(
         >>> configure("digits", system="fixed-bits", bits=4, epochs=10).system.bits
         Fixed(bits=4)
     """
+    # Workers import observers by their names; config.json cannot hold classes.
     if "observers" in settings:
         settings = {**settings, "observers": tuple(observer_name(each) for each in settings["observers"])}
     kind = type(model) if isinstance(model, ModelSettings) else settings_class(model)
@@ -102,6 +103,7 @@ def _by_section(
     }
     if isinstance(system, str) and system in SYSTEMS:
         takes["system"] = {setting.name for setting in parameters_of(SYSTEMS[system])}
+    # A name that is a setting of both would silently go to one of them.
     both = sorted(set(settings) & takes["model"] & takes["system"])
     if both:
         raise ValueError(
@@ -125,9 +127,9 @@ def _suggest(name: str, system: str | System) -> None:
     known: list[Setting] = [setting for section in sections for setting in settings_in(section)]
     known += [setting for recipe in SYSTEMS.values() for setting in parameters_of(recipe)]
     known += [Setting(name=word, kind=int) for word in ("workers", "workers_per_host", "partition")]
-    if name not in {setting.name for setting in known} and (near := nearest(name, known)):
+    if name not in {setting.name for setting in known} and (suggestion := nearest(name, known)):
         shown = system if isinstance(system, str) else system.name
-        raise ValueError(f"no setting of a run with system {shown!r} is called {name!r}; did you mean {near}")
+        raise ValueError(f"no setting of a run with system {shown!r} is called {name!r}; did you mean {suggestion}")
 
 
 def _names(section: type) -> set[str]:
@@ -147,7 +149,9 @@ def _source(graph: GraphLike, model: ModelSettings, system: System, task: TaskSe
         if model.attends and whole.edge_weights is not None:
             refuse_attention(f"model {model.name}")
         require_edges(model, system, whole.num_edge_features)
+        # Workers are other processes: they load the graph from disk.
         return keep_graph(whole)
     expect(graph)
     path = Path(graph)
+    # Absolute, because workers may have another working directory.
     return str(path.absolute()) if path.exists() else str(graph)

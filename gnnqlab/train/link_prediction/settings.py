@@ -50,6 +50,7 @@ class TaskSettings:
                     f"{self.test_share}; choose smaller shares"
                 )
             return
+        # Settings of links would be ignored without the task: refuse them.
         changed = [
             f"{field.name} {getattr(self, field.name)!r}"
             for field in dataclasses.fields(self)

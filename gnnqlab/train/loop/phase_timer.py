@@ -62,7 +62,7 @@ class PhaseTimer:
             observers: receive an event for each interval of a phase.
         """
         self._beat, self._timer, self._observers = beat, timer, observers
-        self._folded = False
+        self._folded = False  # True inside whole()
         self._turners: dict[str, Callable[[object], None]] = {}
         self._open = "other"
         self._since = timer()
@@ -111,7 +111,7 @@ class PhaseTimer:
 
     def take(self) -> dict[str, float]:
         """Return seconds per phase since the last call and reset them; each second is counted once."""
-        self._switch(self._open)
+        self._switch(self._open)  # counts the open interval up to this moment
         seconds, self._seconds = self._seconds, dict.fromkeys(_ALL, 0.0)
         return seconds
 

@@ -67,9 +67,10 @@ def read_timeline(folder: Path) -> pd.DataFrame:
         for span in line["spans"]
     ]
     frame = pd.DataFrame(rows, columns=[*TIMELINE_COLUMNS, "clock"])
-    begun = frame.groupby(["epoch", "clock"])["start_s"].transform("min")
-    frame["start_s"] -= begun
-    frame["end_s"] -= begun
+    # Clocks of two machines are unrelated: count from the first span on each.
+    start = frame.groupby(["epoch", "clock"])["start_s"].transform("min")
+    frame["start_s"] -= start
+    frame["end_s"] -= start
     return frame[list(TIMELINE_COLUMNS)].sort_values(["epoch", "start_s", "end_s"], ignore_index=True)
 
 

@@ -85,6 +85,7 @@ def _selected_epochs(
     if epochs is not None:
         return epochs if isinstance(epochs, range) and epochs.step > 0 else sorted(set(epochs))
     if last is not None:
+        # Workers write at different times: the newest epoch that is in all files.
         newest = min((line["epoch"] if (line := last_line(path)) else -1 for path in paths), default=-1)
         return range(max(0, newest + 1 - last), newest + 1)
     if spread is not None:
@@ -103,6 +104,7 @@ def _columns(lines: list[dict[str, Any]]) -> dict[str, NDArray[Any]]:
     """Return the rows of some epochs as columns; empty if no message was sent."""
     import numpy as np
 
+    # Short rows come from files without the last columns.
     columns = zip(*((line["epoch"], *row, *_DEFAULTS[len(row) :]) for line in lines for row in line["rows"]))
     found = dict(zip(TRAFFIC_COLUMNS, columns))
     return {
