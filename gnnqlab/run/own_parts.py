@@ -40,6 +40,7 @@ def parts_of(run: RunData) -> Parts:
             f"the graph of run {run.id} must be the one that was partitioned, got another in {config.graph} (or "
             "another version's shards); launch the run again"
         )
+    # An edge-cut is read from its shards, which store the owner of each node; other cuts are computed again.
     if partitioner.cuts == "nodes" and has_shards(shards, config.workers):
         cut = NodeCut(owner=owner_of(shards, config.workers, graph.num_nodes), workers=config.workers)
         return Parts(graph=graph, cut=cut, per_host=config.workers // hosts)
