@@ -57,4 +57,4 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 
-make_callable(__name__, "gnnqlab.launch.start", "launch")
+make_callable(__name__, "gnnqlab.launch.start", "launch")  # gq.launch is both a package and a function

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["interface_address", "shared_folder", "slurm_script", "torchrun_command"]
 
-_JOIN_S = 900
+_JOIN_S = 900  # seconds; machines are started one after the other
+# Evaluated on each machine, where the package may have another path.
 _WORKER_FILE = '"$(python -c "import gnnqlab.launch.worker as w; print(w.__file__)")"'
 
 
@@ -159,6 +160,7 @@ def _line(
         raise ValueError(f"workers must be a multiple of the machines, got {workers} workers on {nnodes} machines")
     name = shlex.quote(interface)
     folder = shlex.quote(f"{root}/{run_id}")
+    # Gloo and NCCL must use the network that joins the machines, not the first interface that they find.
     parts = [f"GLOO_SOCKET_IFNAME={name} NCCL_SOCKET_IFNAME={name}"]
     if launch["threads_per_worker"]:
         parts[0] += f" OMP_NUM_THREADS={launch['threads_per_worker']}"
@@ -183,7 +185,7 @@ def interface_address(interface: str) -> str:
         '127.0.0.1'
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        request = struct.pack("256s", interface.encode()[:15])
+        request = struct.pack("256s", interface.encode()[:15])  # struct ifreq: a name of 15 characters and a zero
         try:
             answer = fcntl.ioctl(probe.fileno(), 0x8915, request)  # SIOCGIFADDR
         except OSError as error:
@@ -191,7 +193,7 @@ def interface_address(interface: str) -> str:
                 f"the interface must have an IPv4 address, got {interface!r}: {error.strerror}; "
                 f"this machine has {', '.join(name for _, name in socket.if_nameindex())}"
             ) from error
-    return socket.inet_ntoa(answer[20:24])
+    return socket.inet_ntoa(answer[20:24])  # struct ifreq: 16 bytes of name, family, port, address
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ def resume(
             stacklevel=2,
         )
 
+    # Before the guard starts: workers look for a checkpoint as soon as they run.
     def prepare(folder: Path) -> None:
         carry_over(old.folder, folder, epoch)
 

@@ -50,7 +50,7 @@ def search_path() -> dict[str, str]:
     It includes the folder of a script or notebook, and additions to ``sys.path``; ``PYTHONPATH`` would not do, because
     it puts all entries before the standard library.
     """
-    return {VARIABLE: json.dumps([os.path.abspath(entry) for entry in sys.path])}
+    return {VARIABLE: json.dumps([os.path.abspath(entry) for entry in sys.path])}  # the entry "" is the working folder
 
 
 def apply_search_path() -> None:
