@@ -36,6 +36,7 @@ def threads_as_launched(
     Raises:
         ValueError: if bit-widths or schedule adapt, which threads of one process cannot repeat.
     """
+    # Policies by settings and epoch do not depend on the worker: the one built for rank 0 serves all workers.
     shard = cut.shard(graph, 0)
     policy = by_direction(system.bits, partial(in_force, worker=worker_context(shard, settings)))
     adapting = [
