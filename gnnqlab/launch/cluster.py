@@ -54,6 +54,7 @@ def torchrun_command(
     """
     if not 0 <= node_rank < nnodes:
         raise ValueError(f"node_rank must lie in [0, {nnodes}), got {node_rank}")
+    # The address of machine 0 is known; any other machine determines its own when the command runs.
     own_address = address if node_rank == 0 else f'"$(python -m gnnqlab.launch.cluster {shlex.quote(interface)})"'
     return _line(
         config.to_json(),
@@ -95,6 +96,7 @@ def slurm_script(
     line = _line(
         settings,
         nnodes,
+        # Variables of the shell, which each machine expands for itself.
         node='"$SLURM_NODEID"',
         is_host='"$((SLURM_NODEID == 0))"',
         endpoint=f'"$GNNQLAB_HOST":{port}',
@@ -167,6 +169,7 @@ def _line(
     options = f"--machines={nnodes} --node={node} --config={settings_text}"
     if past is not None:
         options += f" --past={shlex.quote(past[0])} --from-epoch={past[1]}"
+    # The guard, and after -- torchrun, which it starts.
     parts += [
         f"python -m gnnqlab.launch.guard {options} {folder} --",
         f"python -m torch.distributed.run --nnodes={nnodes} --nproc-per-node={workers // nnodes} --max-restarts=0",

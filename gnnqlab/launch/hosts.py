@@ -55,7 +55,7 @@ class RunLink:
             except RuntimeError as error:
                 if self._wire == "emulated":
                     raise
-                reason = str(error)
+                reason = str(error)  # `auto`: use a paced link instead
         Link(kind="paced", hosts=self._hosts, name=self._link, reason=reason).write(self._folder)
         files.append_event(self._folder, "paced link", link=self._link, text=reason)
 

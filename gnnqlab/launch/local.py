@@ -53,7 +53,7 @@ def launch(
     if config.launch.comm_share is not None:
         from gnnqlab.launch.calibrate import settle
 
-        [config] = settle([config])
+        [config] = settle([config])  # with a link in place of comm_share
     from gnnqlab.train.records.evaluation_pauses import advice
 
     if text := advice(config.system, config.workers, config.train.evaluate_every):

@@ -42,7 +42,7 @@ class Loopback(RendezvousHandler):
         # TCPStore itself binds to all interfaces, but accepts a socket that is already bound.
         listening = socket.socket()
         listening.bind((_ADDRESS, 0))
-        port = listening.getsockname()[1]
+        port = listening.getsockname()[1]  # chosen by the kernel
         self._store = TCPStore(
             _ADDRESS, port, is_master=True, timeout=_TIMEOUT, multi_tenant=True, master_listen_fd=listening.detach()
         )

@@ -168,7 +168,7 @@ def machine_lines(
     run_id = new_id(config.system.name)  # the same for all machines: it is torchrun's rendezvous id
     commands = tuple(
         torchrun_command(config, nnodes, node, address, port, interface, run_id=run_id, root=root, past=past)
-        for node in range(max(nnodes, 1))
+        for node in range(max(nnodes, 1))  # one command at least, which raises for a wrong nnodes
     )
     script = slurm_script(config, nnodes, port, interface, run_id=run_id, root=root, past=past)
     return MachineLines(commands, script, Path(root) / run_id, shared_folder(root, run_id))

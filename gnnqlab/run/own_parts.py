@@ -33,7 +33,7 @@ def parts_of(run: RunData) -> Parts:
             "first epoch, or launch it again"
         )
     config = run.config
-    hosts, partitioner = config.launch.hosts or 1, config.placed.partition
+    hosts, partitioner = config.launch.hosts or 1, config.placed.partition  # adapted to the hosts, as for the workers
     graph = _graph_of(run)
     if shard_folder(graph.content_hash, partitioner, config.workers).name != shards.name:
         raise ValueError(

@@ -166,9 +166,8 @@ class Run(TrainedRun):
         if self.status == "running" and (self.folder / "facts.json").exists():
             self._keep(timeout)
         for pid, start in self._guards() if self._comparable() else []:
-            # SIGTERM first: the guard then ends all processes and writes the last status.
             if processes.alive(pid, start):
-                os.kill(pid, signal.SIGTERM)
+                os.kill(pid, signal.SIGTERM)  # the guard ends all processes and writes the last status
                 until = time.monotonic() + timeout
                 while processes.alive(pid, start) and time.monotonic() < until:
                     time.sleep(0.01)
@@ -269,7 +268,6 @@ class Run(TrainedRun):
     def _status(self) -> dict[str, Any]:
         """Return the status from all guards, corrected if a guard was killed or records of workers are missing."""
         others = files.other_machines(self.folder)
-        # Machines start at different times: another one may have a status before the first has.
         first = [] if others and not (self.folder / "status.json").exists() else [self._first_status()]
         status = files.together([*first, *others])
         if status["state"] == "starting" and any(pulse.epoch >= 0 for pulse in self._pulses()):

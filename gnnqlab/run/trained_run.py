@@ -172,6 +172,7 @@ class TrainedRun(RunData, ABC):
 
     def _built(self, saved: SavedModel) -> nn.Module:
         config = self.config
+        # The decoder is part of the weights, so it is built before they are loaded.
         decoder = config.task.decoder if config.task.task == "links" else None
         return saved.build(config.model, seed=config.train.seed, decoder=decoder)
 

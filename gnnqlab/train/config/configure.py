@@ -101,6 +101,7 @@ def _by_section(
         "model": _names(model) - {"name"},
         "system": set(),
     }
+    # Only recipes take settings; a System is complete.
     if isinstance(system, str) and system in SYSTEMS:
         takes["system"] = {setting.name for setting in parameters_of(SYSTEMS[system])}
     # A name that is a setting of both would silently go to one of them.
@@ -126,6 +127,7 @@ def _suggest(name: str, system: str | System) -> None:
     sections = [TrainSettings, LaunchSettings, TaskSettings, *(settings_class(model) for model in MODELS)]
     known: list[Setting] = [setting for section in sections for setting in settings_in(section)]
     known += [setting for recipe in SYSTEMS.values() for setting in parameters_of(recipe)]
+    # Arguments of configure() itself, which are no settings, but can be misspelt like them.
     known += [Setting(name=word, kind=int) for word in ("workers", "workers_per_host", "partition")]
     if name not in {setting.name for setting in known} and (suggestion := nearest(name, known)):
         shown = system if isinstance(system, str) else system.name

@@ -74,4 +74,5 @@ class TaskSettings:
 
     def columns(self, hidden: int, num_classes: int) -> int:
         """Return the dimension of the model's output."""
+        # For links the decoder compares embeddings, so the output has no dimension of classes.
         return num_classes if self.task == "nodes" else self.embedding or hidden

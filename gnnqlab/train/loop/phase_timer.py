@@ -32,6 +32,7 @@ PARTS = {"dense": ("products", "elementwise", "loss")}
 sums; the loss. Each includes forward and backward pass."""
 
 _ALL = (*PHASES, *(part for parts in PARTS.values() for part in parts))
+# Phases that the guard must distinguish; all others are computation.
 _BEATS = {"encode": "encode", "wait": "wait", "reduce": "reduce", "evaluate": "evaluate"}
 
 
@@ -91,7 +92,7 @@ class PhaseTimer:
 
     def enter_hook(self, phase: str) -> Callable[[object], None]:
         """Return a function that opens a phase and ignores its argument, one per phase, for backward hooks."""
-        if phase not in self._turners:
+        if phase not in self._turners:  # one function per phase, for all passes
 
             def turn(_: object) -> None:
                 self.enter(phase)

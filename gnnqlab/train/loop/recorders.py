@@ -97,6 +97,7 @@ class RoundedProducts(Recorder):
         self._before = tuple(self._counts().values())
 
     def trained(self, epoch: int) -> None:
+        # Before the evaluation, whose products are not counted.
         counts = self._counts().items()
         self._rounded = {name: now - before for (name, now), before in zip(counts, self._before, strict=True)}
 
@@ -130,6 +131,7 @@ class Decisions(Recorder):
         decided = take_decisions(trainer, epoch)
         if not decided or self._rank != 0:  # all workers make the same decisions
             return
+        # Writing decisions is part of what they cost.
         with trainer.clock.whole("assign"):
             for name in dict.fromkeys(name for name, _ in decided):  # each file once
                 if name not in (ASSIGNMENTS, DECISIONS):

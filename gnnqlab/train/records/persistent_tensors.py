@@ -64,7 +64,7 @@ def persistent_tensors(trainer: Trainer) -> dict[str, list[Tensor]]:
     known: set[int] = set()
     for purpose, tensor in claims:
         memory = id(tensor.untyped_storage())
-        if memory not in known:
+        if memory not in known:  # views share a storage
             known.add(memory)
             found[purpose].append(tensor)
     return found
@@ -94,6 +94,7 @@ def _walk(start: Any) -> Iterator[tuple[Any, str | None]]:
         seen.add((id(value), purpose))
         references.append(value)
         yield value, purpose
+        # Tensors inside a matrix count for it, unless a part on the path declares their purpose.
         if isinstance(value, Adjacency):
             purpose = purpose or "adjacency"
         queue.extend((each, named or purpose) for each, named in _inside(value))

@@ -148,7 +148,7 @@ def _lag(folder: Path) -> int:
     try:
         config = read_config(folder)
         if unimported(config):
-            return int(_facts(folder).get("lag", 0))
+            return int(_facts(folder).get("lag", 0))  # as the run itself wrote it
         return System.from_json(config["system"]).schedule.lag
     except (ValueError, KeyError, TypeError):  # not written yet, or of another version
         return 0
@@ -258,9 +258,10 @@ def summarize(folder: Path) -> dict[str, Any]:
     # Seconds and bytes of usual epochs: without the first one, and without those after evaluations.
     settled = frame[frame["epoch"] > frame["epoch"].min()] if frame["epoch"].nunique() > 1 else frame
 
-    timed = undisturbed(settled)
+    timed = undisturbed(settled)  # without epochs after evaluations
 
     def median_of_means(*columns: str) -> float:
+        # Mean over workers, sum of the phases, median over epochs.
         return float(timed.groupby("epoch")[list(columns)].mean().sum(axis=1).median())
 
     first = frame[frame["rank"] == frame["rank"].min()]  # loss and scores are equal on all ranks
@@ -270,7 +271,7 @@ def summarize(folder: Path) -> dict[str, Any]:
     metric = _metric(folder)
     # Summed over workers, as assign_s is.
     trained = sum(float(epoch_seconds(own).sum()) for _, own in frame.groupby("rank"))
-    sent = settled.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1)
+    sent = settled.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1)  # per epoch, all workers
     summary.update(
         {
             "epochs": int(frame["epoch"].max()) + 1,

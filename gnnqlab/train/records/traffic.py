@@ -52,14 +52,14 @@ def read_traffic(
         for path in paths
         for chunk in _by(_LINES, read_lines(path) if selected is None else lines_at(path, "epoch", selected))
     ]
-    parts = [part for part in parts if part]
+    parts = [part for part in parts if part]  # a chunk without messages has no columns
     if not parts:
         none = pd.DataFrame([], columns=list(TRAFFIC_COLUMNS))
         return none.assign(tier=pd.Categorical([], categories=TIERS))
     # One column at a time, freeing its parts: never two copies of a long table in memory.
     columns = {name: np.concatenate([part.pop(name) for part in parts]) for name in TRAFFIC_COLUMNS}
-    crossed = _host(columns["sender"], folder) != _host(columns["receiver"], folder)
-    tier = pd.Categorical.from_codes(crossed.astype(np.int8), categories=TIERS)
+    crossed = _host(columns["sender"], folder) != _host(columns["receiver"], folder)  # (rows,) bool
+    tier = pd.Categorical.from_codes(crossed.astype(np.int8), categories=TIERS)  # 0: inner, 1: outer
     return pd.DataFrame({**columns, "tier": tier}, copy=False)
 
 
