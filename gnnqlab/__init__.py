@@ -106,7 +106,7 @@ _FORMER = {
     "Graph": ("to_dgl",),
     "partition.Parts": ("draw",),
 }
-"""Where a public name is now -> names that were at the top until version 0.9."""
+"""Present place of public names -> names that were at the top until version 0.9."""
 
 __all__ = sorted(_HOMES | _MODULES)
 

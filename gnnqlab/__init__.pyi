@@ -3,6 +3,11 @@
 ``__init__.py`` imports them on demand; a test compares the two files.
 """
 
+from pathlib import Path as _Path
+from typing import Any as _Any
+from typing import Unpack as _Unpack
+from typing import overload
+
 from gnnqlab import bits as bits
 from gnnqlab import compute as compute
 from gnnqlab import course as course
@@ -17,6 +22,7 @@ from gnnqlab.exchange.standalone.halo_plan import HaloPlan as HaloPlan
 from gnnqlab.exchange.standalone.halo_rows import exchange_rows as exchange_rows
 from gnnqlab.graph.convert.frameworks import from_dgl as from_dgl
 from gnnqlab.graph.convert.frameworks import from_pyg as from_pyg
+from gnnqlab.graph.convert.given import GraphLike as _GraphLike
 from gnnqlab.graph.convert.networkx_graphs import from_networkx as from_networkx
 from gnnqlab.graph.convert.scipy_matrices import from_scipy as from_scipy
 from gnnqlab.graph.graph import Graph as Graph
@@ -29,12 +35,12 @@ from gnnqlab.launch.continuation import resume as resume
 from gnnqlab.launch.leftovers import cleanup as _cleanup
 from gnnqlab.launch.machines import on_machines as _on_machines
 from gnnqlab.launch.machines import resume_on_machines as _resume_on_machines
-from gnnqlab.launch.start import launch as _launch
 from gnnqlab.message import caches as caches
 from gnnqlab.message import codecs as codecs
 from gnnqlab.message import samplers as samplers
 from gnnqlab.nn import models as models
 from gnnqlab.nn.dgl import tango as tango
+from gnnqlab.nn.models.registry import ModelSettings as _ModelSettings
 from gnnqlab.observe import Observer as Observer
 from gnnqlab.partition import partitioners as partitioners
 from gnnqlab.partition.parts import Parts as _Parts
@@ -46,11 +52,35 @@ from gnnqlab.study.study import Study as Study
 from gnnqlab.systems.system import System as System
 from gnnqlab.train.config import presets as presets
 from gnnqlab.train.config.configure import configure as configure
+from gnnqlab.train.config.launch_keywords import LaunchKeywords as _LaunchKeywords
 from gnnqlab.tune.autotune import autotune as autotune
 from gnnqlab.tune.probe import probe as probe
 
 class _Launch:  # the callable module gnnqlab.launch
-    __call__ = staticmethod(_launch)
+    @overload  # with the settings that there are, for editors
+    def __call__(
+        self,
+        graph: _GraphLike,
+        *,
+        model: str | _ModelSettings = "gcn",
+        system: str | System = "vanilla",
+        workers: int | None = None,
+        out: str | _Path | None = None,
+        wait: bool = False,
+        **settings: _Unpack[_LaunchKeywords],
+    ) -> Run: ...
+    @overload  # with settings of a model or system of one's own, or collected in a dictionary
+    def __call__(
+        self,
+        graph: _GraphLike,
+        *,
+        model: str | _ModelSettings = "gcn",
+        system: str | System = "vanilla",
+        workers: int | None = None,
+        out: str | _Path | None = None,
+        wait: bool = False,
+        **settings: _Any,
+    ) -> Run: ...
     cleanup = staticmethod(_cleanup)
     on_machines = staticmethod(_on_machines)
     resume_on_machines = staticmethod(_resume_on_machines)

@@ -13,12 +13,16 @@ __all__ = ["make_callable"]
 
 class _CallableModule(ModuleType):
     _verb: tuple[str, str]
+    _settings: str
 
     def __call__(self, *arguments: Any, **settings: Any) -> Any:
         return self._function()(*arguments, **settings)
 
     @property
     def __signature__(self) -> inspect.Signature:
+        if self._settings:
+            described: inspect.Signature = importlib.import_module(self._settings).with_settings(self._function())
+            return described
         return inspect.signature(self._function())
 
     @property
@@ -30,21 +34,25 @@ class _CallableModule(ModuleType):
         function = self._function()
         text, example, _ = (inspect.getdoc(function) or "").partition("\n\nExample:")
         where = f"\n\nExample: see help({'.'.join(self._verb)})." if example else ""
-        return f"{function.__name__}{inspect.signature(function)}\n\n{text}{where}"
+        more = f"\n\n{importlib.import_module(self._settings).settings_text()}" if self._settings else ""
+        return f"{function.__name__}{inspect.signature(function)}\n\n{text}{where}{more}"
 
     def _function(self) -> Any:
         home, name = self._verb
         return getattr(importlib.import_module(home), name)
 
 
-def make_callable(package: str, home: str, name: str) -> None:
+def make_callable(package: str, home: str, name: str, *, settings: str = "") -> None:
     """Make the module ``package`` callable: a call runs ``home.name``, imported at its first use.
 
     Args:
         package: the module that is being imported, its ``__name__``.
         home: the module that defines the function.
         name: the function.
+        settings: module with ``with_settings`` and ``settings_text``, for a function whose ``**settings`` are known;
+            the signature and the help of the callable module then list them.
     """
     module = sys.modules[package]
     module.__class__ = _CallableModule
     module._verb = (home, name)  # type: ignore[attr-defined]
+    module._settings = settings  # type: ignore[attr-defined]

@@ -18,7 +18,7 @@ import numbers
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from gnnqlab.by_name import near
 __all__ = [
     "NO_OPTION",
     "POSITIVE",
+    "Former",
     "OneOf",
     "Option",
     "Range",
@@ -104,6 +105,16 @@ class Option:
 
 NO_OPTION = Option(None)
 
+
+@dataclass(frozen=True)
+class Former:
+    """Former name of a setting, and its former values; see `gnnqlab.former_names`."""
+
+    name: str
+    values: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Former value -> present value."""
+
+
 _NUMBER_OR_WORD = int | str
 _KINDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false"}
 _REAL = {int: numbers.Integral, float: numbers.Real}
@@ -130,6 +141,8 @@ class Setting:
     help: str = ""
     """Description with unit and range."""
     rules: tuple[Range | OneOf, ...] = ()
+    former: tuple[Former, ...] = ()
+    """Former names, which are still accepted."""
 
     @property
     def many(self) -> bool:
@@ -301,6 +314,7 @@ def _setting(name: str, hint: Any, default: Any) -> Setting:
         high=next((each.high for each in ranges), None),
         help=next((each for each in metadata if isinstance(each, str)), ""),
         rules=tuple(each for each in metadata if isinstance(each, Range | OneOf)),
+        former=tuple(each for each in metadata if isinstance(each, Former)),
     )
 
 

@@ -17,6 +17,7 @@ import gnnqlab as gq
 from gnnqlab.launch.start import launch
 from gnnqlab.partition.parts import partition
 from gnnqlab.systems.parts import BASES, PARTS
+from gnnqlab.train.config import keywords
 
 pytestmark = pytest.mark.core
 
@@ -81,12 +82,28 @@ def test_a_name_that_was_at_the_top_works_with_a_warning(former: str) -> None:
     assert former not in dir(gq)
 
 
-@pytest.mark.parametrize(("room", "verb"), [(gq.launch, launch), (gq.partition, partition)])
-def test_a_room_with_a_verb_shows_what_the_verb_takes(room: object, verb: object) -> None:
-    assert inspect.signature(room) == inspect.signature(verb)  # type: ignore[arg-type]
-    text = pydoc.plain(pydoc.render_doc(room))
-    assert inspect.getdoc(verb).splitlines()[0] in text  # type: ignore[union-attr]
-    assert str(inspect.signature(verb)) in text  # type: ignore[arg-type]
+@pytest.mark.parametrize(("module", "function"), [(gq.launch, launch), (gq.partition, partition)])
+def test_a_callable_module_shows_the_parameters_of_its_function(module: object, function: object) -> None:
+    parameters = inspect.signature(function).parameters  # type: ignore[arg-type]
+    shown = inspect.signature(module).parameters  # type: ignore[arg-type]
+    assert {name: shown[name] for name in parameters if name != "settings"} == {
+        name: each for name, each in parameters.items() if name != "settings"
+    }
+    text = pydoc.plain(pydoc.render_doc(module))
+    assert inspect.getdoc(function).splitlines()[0] in text  # type: ignore[union-attr]
+    assert str(inspect.signature(function)) in text  # type: ignore[arg-type]
+
+
+def test_help_and_editors_show_every_setting_of_a_run() -> None:
+    shown, text = inspect.signature(gq.launch).parameters, pydoc.plain(pydoc.render_doc(gq.launch))
+    settings = keywords.keywords()
+    assert set(shown) == {*inspect.signature(launch).parameters, *settings} - {"settings"}
+    assert {"epochs", "hidden", "lam", "bits", "hosts", "num_negatives", "heads", "partition"} <= set(shown)
+    assert shown["epochs"].default == 60 and repr(shown["bits"].default) == "8 or 2", "cdfgnn and fixed-bits differ"
+    assert all(re.search(rf"^ +{name}( \(|:)", text, re.MULTILINE) for name in settings.keys() - keywords.BESIDE)
+    assert keywords.STUB.read_text(encoding="utf-8") == keywords.stub_text(), (
+        'write it again: python -c "from gnnqlab.train.config import keywords; keywords.write_stub()"'
+    )
 
 
 def test_an_unknown_name_is_refused() -> None:

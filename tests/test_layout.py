@@ -18,15 +18,15 @@ ROOT = Path(__file__).parent.parent
 TREE = Tree(ROOT / "gnnqlab", DOORS)
 BENCHMARKS = Tree(ROOT / "benchmarks", ("benchmarks",))
 ROOMS = (
-    "errors", "attached", "atomic", "axis_part", "by_name", "settings", "observe", "callable_module", "worker_context",
-    "adaptive", "theory", "kernels", "compute", "graph", "partition", "bits", "message", "exchange", "nn", "systems",
-    "train", "results", "run", "launch", "simulation", "testing", "study", "tune", "lab.figures", "lab.training",
-    "lab.listing", "lab.tuner", "cli", "course",
+    "errors", "attached", "atomic", "axis_part", "by_name", "settings", "former_names", "observe", "callable_module",
+    "worker_context", "adaptive", "theory", "kernels", "compute", "graph", "partition", "bits", "message", "exchange",
+    "nn", "systems", "train", "results", "run", "launch", "simulation", "testing", "study", "tune", "lab.figures",
+    "lab.training", "lab.listing", "lab.tuner", "cli", "course",
 )  # fmt: skip
 # Doors open rooms by name; the others call what a user, a launcher or the front door names.
 IMPORT_BY_NAME = (
-    "__init__.py", "attached.py", "by_name.py", "callable_module.py", "cli/bench.py", "course/__init__.py", "lab/__init__.py",
-    "launch/__init__.py", "launch/agent.py", "theory/__init__.py",
+    "__init__.py", "attached.py", "by_name.py", "callable_module.py", "cli/bench.py", "course/__init__.py",
+    "lab/__init__.py", "launch/__init__.py", "launch/agent.py", "theory/__init__.py",
 )  # fmt: skip
 # Libraries that take long to import, or that a small installation has not got.
 HEAVY = {

@@ -108,7 +108,7 @@ def measure_run(config: RunConfig, *, alone: bool = False) -> Measured:
 
     if alone:
         launched = replace(config.launch, hosts=1, link=None, vanilla_share=None)
-        config = replace(config, launch=launched, train=replace(config.train, headers="off"))
+        config = replace(config, launch=launched, train=replace(config.train, verify_messages="off"))
     config = replace(config, train=replace(config.train, timeline_every=1))
     fit = "benchmarks.engine.link_run:fit_alone" if alone else FIT
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:

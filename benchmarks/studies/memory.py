@@ -39,8 +39,8 @@ GOALS = {"graphsage": 2.0, "gat": 4.0}
 """Goal: model -> least factor by which SAR reduces the bytes of halo rows."""
 SLOWER = 1.5
 """Goal: largest factor of SAR's seconds per epoch over Vanilla's, over loopback."""
-MOST_LIVE = {("gcn", 1, "all"): 9.0, ("gcn", 1, "nothing"): 5.0}
-"""Goal: (model, workers, ``keep_for_backward``) -> most live matrices of nodes × hidden at the peak, for 3 layers."""
+MOST_LIVE = {("gcn", 1, "none"): 9.0, ("gcn", 1, "full"): 5.0}
+"""Goal: (model, workers, ``recompute``) -> most live matrices of nodes × hidden at the peak, for 3 layers."""
 LIVE = (20_000, 64)
 """Number of nodes, and columns of features and hidden layers, of the graph for live matrices."""
 WORKERS = 4
@@ -101,8 +101,8 @@ def memory(
 
 
 def live(models: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Return rows of live matrices at the peak by model and ``keep_for_backward``; the rival is ``all``."""
-    from gnnqlab.compute.recompute import KEEPS
+    """Return rows of live matrices at the peak by model and ``recompute``; the rival is ``none``."""
+    from gnnqlab.compute.recompute import LEVELS
     from gnnqlab.course.experiments.kept_bytes import live_matrices
     from gnnqlab.graph.generate import sbm
     from gnnqlab.nn import ModelSettings
@@ -113,13 +113,13 @@ def live(models: Sequence[str] | None = None) -> list[dict[str, Any]]:
     whole = 0.0
     for model in sorted(MODELS) if models is None else models:
         shape = ModelSettings(name=model, layers=3, hidden=columns)
-        for workers, keep in [*((1, keep) for keep in KEEPS), (2, "all"), (2, "sums")]:
+        for workers, keep in [*((1, keep) for keep in LEVELS), (2, "none"), (2, "selective")]:
             found = live_matrices(graph, shape, keep, workers=workers)
-            whole = found if keep == "all" else whole
+            whole = found if keep == "none" else whole
             most = MOST_LIVE.get((model, workers, keep))
             case = f"{model}, {workers} worker{'s' * (workers > 1)}, {keep}"
             figure = "live matrices at the peak" + (f" (at most {most:g})" if most else "")
-            rival, ratio, goal = ("goal", most / found, 1.0) if most else ("all", whole / found, None)
+            rival, ratio, goal = ("goal", most / found, 1.0) if most else ("none", whole / found, None)
             rows.append(row(case, figure, found, "nodes x hidden", rival, most or whole, ratio, goal))
     return rows
 
@@ -139,29 +139,29 @@ def kept(models: Sequence[str] | None = None) -> list[dict[str, Any]]:
 def kept_layers(graph: Graph, shapes: list[ModelSettings], *, epochs: int = 5) -> list[dict[str, Any]]:
     """Return rows of the tensors that each layer saves for backward, by kind, and of the cost of recomputing them.
 
-    The unit is a matrix of nodes × hidden, in one process: ``keep_for_backward="all"`` compared with ``"sums"`` per
-    layer and kind; then all layers together and seconds per epoch (median of interleaved epochs) of ``"sums"`` and
-    ``"nothing"`` compared with ``"all"``.
+    The unit is a matrix of nodes × hidden, in one process: ``recompute="none"`` compared with ``"selective"`` per
+    layer and kind; then all layers together and seconds per epoch (median of interleaved epochs) of
+    ``"selective"`` and ``"full"`` compared with ``"none"``.
     """
-    from gnnqlab.compute.recompute import KEEPS
+    from gnnqlab.compute.recompute import LEVELS
     from gnnqlab.course.experiments.kept_by_layer import kept_by_layer, remade_seconds
 
     rows = []
     for shape in shapes:
         unit, matrix = "nodes x hidden", 4 * graph.num_nodes * shape.hidden
-        saved = {keep: kept_by_layer(graph, shape, keep) for keep in KEEPS}
-        for (layer, kind), count in saved["all"].items():
-            case, less = f"{shape.name}, layer {layer}", saved["sums"].get((layer, kind), 0)
-            rows.append(row(case, f"kept: {kind}", count / matrix, unit, "sums", less / matrix, None))
+        saved = {keep: kept_by_layer(graph, shape, keep) for keep in LEVELS}
+        for (layer, kind), count in saved["none"].items():
+            case, less = f"{shape.name}, layer {layer}", saved["selective"].get((layer, kind), 0)
+            rows.append(row(case, f"kept: {kind}", count / matrix, unit, "selective", less / matrix, None))
         whole = {keep: sum(found.values()) / matrix for keep, found in saved.items()}
         seconds = remade_seconds(graph, shape, epochs=epochs)
         spent = {keep: median(of) for keep, of in seconds.items()}
-        for keep in KEEPS[1:]:
+        for keep in LEVELS[1:]:
             case, range_ = f"{shape.name}, {keep}", f"{min(seconds[keep]):.3g} to {max(seconds[keep]):.3g} s"
-            ratio = whole["all"] / whole[keep] if whole[keep] else None
-            rows.append(row(case, "kept by all layers", whole[keep], unit, "all", whole["all"], ratio))
-            ratio = spent["all"] / spent[keep]
-            rows.append(row(case, "epoch", spent[keep], "s", "all", spent["all"], ratio, detail=f" ({range_})"))
+            ratio = whole["none"] / whole[keep] if whole[keep] else None
+            rows.append(row(case, "kept by all layers", whole[keep], unit, "none", whole["none"], ratio))
+            ratio = spent["none"] / spent[keep]
+            rows.append(row(case, "epoch", spent[keep], "s", "none", spent["none"], ratio, detail=f" ({range_})"))
     return rows
 
 

@@ -53,12 +53,12 @@ MEMORY = Group(
                 ),
                 Measure(
                     text="Live matrices at the peak, GCN with three layers, one worker", part="memory",
-                    case="gcn, 1 worker, all", metric=r"live matrices at the peak \(at most 9\)", show=value,
+                    case="gcn, 1 worker, none", metric=r"live matrices at the peak \(at most 9\)", show=value,
                     unit="matrices of nodes × hidden units",
                 ),
                 Measure(
                     text="The same with everything computed again in the backward pass", part="memory",
-                    case="gcn, 1 worker, nothing", metric=r"live matrices at the peak \(at most 5\)", show=value,
+                    case="gcn, 1 worker, full", metric=r"live matrices at the peak \(at most 5\)", show=value,
                     unit="matrices of nodes × hidden units",
                 ),
                 Measure(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gnnqlab.settings import Setting
 
-__all__ = ["Arguments", "arguments_of", "text_of"]
+__all__ = ["Arguments", "Shown", "arguments_of", "shown_of", "text_of"]
 
 Arguments = list[tuple[str, dict[str, Any]]]
 """Flags of an option, each with its keyword arguments for :meth:`argparse.ArgumentParser.add_argument`."""
@@ -15,35 +17,71 @@ Arguments = list[tuple[str, dict[str, Any]]]
 _KINDS = {int: "INT", float: "FLOAT", str: "TEXT"}
 
 
-def arguments_of(option: str, takers: list[tuple[str, Setting]], place: str) -> Arguments:
-    """Return the flags of an option; its value is stored as text until its setting, and so its type, is known."""
-    kind, text = takers[0][1].kind, text_of(takers)
-    if kind is not bool:
-        return [(f"--{option}", {"dest": place, "metavar": _metavar(takers[0][1]), "help": text})]
+@dataclass(frozen=True)
+class Shown:
+    """One setting as help shows it: plain data, which can be stored in a file."""
+
+    help: str
+    taker: str = ""
+    """Model or system that has the setting; empty for all."""
+    metavar: str | None = None
+    """Placeholder of the value; ``None`` for a switch."""
+    default: str = ""
+    """Default as text; empty for switches, and for values decided later."""
+    on: bool = False
+    """True for a switch that is on by default."""
+
+
+def shown_of(takers: list[tuple[str, Setting]]) -> list[Shown]:
+    """Return the settings of an option as help shows them, one for each model or system that has it."""
+    return [
+        Shown(
+            taker=taker,
+            metavar=None if setting.kind is bool else _metavar(setting),
+            help=" ".join(setting.help.replace("``", "").split()),
+            default=setting.write(setting.default) if _has_default(setting) else "",
+            on=setting.default is True,
+        )
+        for taker, setting in takers
+    ]
+
+
+def arguments_of(option: str, shown: Sequence[Shown], place: str, *, hidden: str | None = None) -> Arguments:
+    """Return the flags of an option; its value is stored as text until its setting, and so its type, is known.
+
+    Args:
+        option: name without leading dashes.
+        shown: the settings that help describes.
+        place: name of the value in the parser's result.
+        hidden: help text in place of that of the settings, for an option that is accepted and not listed.
+    """
+    text = text_of(shown) if hidden is None else hidden
+    if shown[0].metavar is not None:
+        return [(f"--{option}", {"dest": place, "metavar": shown[0].metavar, "help": text})]
     switch = {"dest": place, "action": "store_const", "help": text}
     words: Arguments = []
-    if any(setting.default is not True for _, setting in takers):
+    if not all(each.on for each in shown):
         words.append((f"--{option}", {**switch, "const": "true"}))
-    if any(setting.default is True for _, setting in takers):
+    if any(each.on for each in shown):
         words.append((f"--no-{option}", {**switch, "const": "false"}))
     return words
 
 
-def text_of(takers: list[tuple[str, Setting]]) -> str:
+def text_of(shown: Collection[Shown]) -> str:
     """Return the help of an option: text and default, once for each group of models or systems with the same text."""
-    groups: dict[str, list[tuple[str, Setting]]] = {}
-    for taker, setting in takers:
-        groups.setdefault(" ".join(setting.help.replace("``", "").split()), []).append((taker, setting))
+    groups: dict[str, list[Shown]] = {}
+    for each in shown:
+        groups.setdefault(each.help, []).append(each)
     lines = []
     for text, group in groups.items():
-        names = ", ".join(name for name, _ in group)
-        lines.append(f"{names}: {text}{_usual(group)}" if names else text + _usual(group))
+        names = ", ".join(each.taker for each in group)
+        lines.append(f"{names}: {text}{_default(group)}" if names else text + _default(group))
     return "\n".join(lines).replace("%", "%%")  # argparse formats help with %
 
 
-def _usual(group: list[tuple[str, Setting]]) -> str:
-    """Return the default, and all that differ from the first one; empty for switches and for values decided later."""
-    defaults = {name: setting.write(setting.default) for name, setting in group if _has_default(setting)}
+def _default(group: list[Shown]) -> str:
+    """Return the default in parentheses, and all that differ from the first one."""
+    defaults = {each.taker: each.default for each in group if each.default}
     if not defaults:
         return ""
     first = next(iter(defaults.values()))

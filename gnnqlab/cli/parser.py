@@ -6,15 +6,19 @@ import argparse
 import dataclasses
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from gnnqlab.cli.arguments import Arguments, arguments_of, text_of
+from gnnqlab.cli.arguments import Arguments, Shown, arguments_of, shown_of, text_of
 from gnnqlab.cli.kept_help import kept_sections, live_sections
 from gnnqlab.cli.options import Options, look_here
 from gnnqlab.settings import Setting, nearest, settings_in
 
 __all__ = ["BadWords", "parse", "parser_of"]
+
+_HELP_ALL = "--help-all"
+_EPILOG = "Options of model {models} and system {systems}. --model NAME --system NAME --help shows those of others, \
+--help-all those of all."
 
 
 class BadWords(Exception):
@@ -29,12 +33,13 @@ def parse(name: str, command: type[Any], words: Sequence[str]) -> Any:
         ValueError: if a value does not have its option's type, or a model is unknown.
     """
     own = {setting.name: setting for setting in settings_in(command)}
-    wants_help = not {"-h", "--help"}.isdisjoint(words)
+    wants_help = not {"-h", "--help", _HELP_ALL}.isdisjoint(words)
     if issubclass(command, Options):
         words = _register_models(words)
+    chosen = _chosen(command, own, words) if wants_help and _HELP_ALL not in words else None
     # Help alone does not need torch: without it the stored options are shown much sooner.
-    parser, known = parser_of(name, command, kept=wants_help and "torch" not in sys.modules)
-    namespace, unknown = parser.parse_known_args([_hyphens(word) for word in words])
+    parser, known = parser_of(name, command, kept=wants_help and "torch" not in sys.modules, chosen=chosen)
+    namespace, unknown = parser.parse_known_args(_present_options([_hyphens(word) for word in words], known))
     if unknown:
         near = nearest(unknown[0].partition("=")[0].lstrip("-").replace("-", "_"), known)
         hint = next((f"; did you mean --{each.option}" for each in known if each.name == near), "")
@@ -60,13 +65,31 @@ def _register_models(words: Sequence[str]) -> list[str]:
     return [*others, "--model", ",".join(named(model) for model in models_in(found.model))]
 
 
-def parser_of(name: str, command: type[Any], *, kept: bool = False) -> tuple[_Parser, list[Setting]]:
+def _chosen(command: type[Any], own: Mapping[str, Setting], words: Sequence[str]) -> dict[str, list[str]] | None:
+    """Return the models and the systems of a command line, by section; ``None`` if the command has neither."""
+    if not issubclass(command, Options):
+        return None
+    before = _Parser(add_help=False, allow_abbrev=False)
+    names = {"model": "model", "system": "systems" if "systems" in own else "system"}
+    for setting in names.values():
+        before.add_argument(f"--{setting}", default=own[setting].default if setting in own else "")
+    found, _ = before.parse_known_args(list(words))
+    return {
+        section: [each.partition(":")[0] for each in vars(found)[setting].split(",")]
+        for section, setting in names.items()
+    }
+
+
+def parser_of(
+    name: str, command: type[Any], *, kept: bool = False, chosen: Mapping[str, Sequence[str]] | None = None
+) -> tuple[_Parser, list[Setting]]:
     """Return a parser with a group for each section, and all settings behind its options.
 
     Args:
         name: of the command.
         command: its class.
         kept: True to take the options of models and systems from the stored help, without their settings.
+        chosen: section ``model`` or ``system`` -> names whose options help lists; by default those of all.
     """
     own = {setting.name: setting for setting in settings_in(command)}
     positional = "".join(f"{each.name.upper()} " for each in own.values() if each.default is dataclasses.MISSING)
@@ -81,22 +104,35 @@ def parser_of(name: str, command: type[Any], *, kept: bool = False) -> tuple[_Pa
     options, known = parser.add_argument_group("options of the command"), list(own.values())
     for setting in known:
         if setting.default is dataclasses.MISSING:
-            options.add_argument(setting.name, help=text_of([("", setting)]))
+            options.add_argument(setting.name, help=text_of(shown_of([("", setting)])))
         elif setting.option is not None:
-            _add(options, arguments_of(setting.option, [("", setting)], setting.name))
+            _add(options, arguments_of(setting.option, shown_of([("", setting)]), setting.name))
     if issubclass(command, Options):
+        parser.add_argument(_HELP_ALL, action="help", help="show the options of all models and systems, and exit")
+        if chosen is not None:
+            parser.epilog = _EPILOG.format(models=", ".join(chosen["model"]), systems=", ".join(chosen["system"]))
         added = {setting.option for setting in known}
         for section, section_options in (kept_sections() if kept else live_sections()).items():
             group = parser.add_argument_group(section)
-            for option, arguments in section_options.items():
+            for option, shown in section_options.items():
                 if option not in added:  # a model and a system may have an option of the same name
-                    _add(group, arguments)
+                    own_ones = _of(shown, None if chosen is None else chosen.get(section))
+                    hidden = None if own_ones else argparse.SUPPRESS
+                    _add(group, arguments_of(option, own_ones or shown, option, hidden=hidden))
                 added.add(option)
         if not kept:
             from gnnqlab.cli.sections import SECTIONS, taken
 
             known += [takers[0][1] for section in SECTIONS for takers in taken(section).values()]
     return parser, known
+
+
+def _of(shown: Sequence[Shown], names: Sequence[str] | None) -> list[Shown]:
+    """Return the settings of some models or systems; a name is left out of the text where there is only one."""
+    if names is None:
+        return list(shown)
+    found = [each for each in shown if each.taker in ("", *names)]
+    return [dataclasses.replace(each, taker="") for each in found] if len(names) == 1 else found
 
 
 def _add(group: Any, arguments: Arguments) -> None:
@@ -114,6 +150,24 @@ def _hyphens(word: str) -> str:
         return word
     option, sign, value = word.partition("=")
     return option.replace("_", "-") + sign + value
+
+
+def _present_options(words: list[str], known: list[Setting]) -> list[str]:
+    """Return the words with present options in place of former ones, which are announced on standard error."""
+    former = {f"--{each.name.replace('_', '-')}": (setting, each) for setting in known for each in setting.former}
+    present: list[str] = []
+    takes: Mapping[str, str] = {}
+    for word in words:
+        flag, sign, value = word.partition("=")
+        if flag in former and former[flag][0].option is not None:
+            setting, each = former[flag]
+            takes = {} if sign else each.values
+            word = f"--{setting.option}{sign}{each.values.get(value, value)}"
+            print(f"gnnqlab: {flag} is --{setting.option} now; the former name is accepted until 1.0", file=sys.stderr)
+        elif takes:  # the value of a former option
+            word, takes = takes.get(word, word), {}
+        present.append(word)
+    return present
 
 
 class _Parser(argparse.ArgumentParser):

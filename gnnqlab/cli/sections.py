@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gnnqlab.nn.models import MODELS, ModelSettings
+from gnnqlab.nn.models import MODELS
 from gnnqlab.nn.models.registry import settings_class
 from gnnqlab.settings import Setting, settings_in
 from gnnqlab.systems import SYSTEMS
 from gnnqlab.systems.settings import settings_of
+from gnnqlab.train.config.keywords import SECTIONS, takers
 from gnnqlab.train.config.run_config import LaunchSettings, TrainSettings
 from gnnqlab.train.link_prediction.settings import TaskSettings
 
 __all__ = ["SECTIONS", "Taken", "model_options", "own_options", "system_options", "taken"]
 
-SECTIONS = ("training", "task", "model", "launch", "system")
 _KINDS = {"training": TrainSettings, "task": TaskSettings, "launch": LaunchSettings}
 Taken = dict[str, list[tuple[str, Setting]]]
 """Option -> models or systems that have it, each with its own setting; an empty name stands for all of them."""
@@ -39,20 +39,10 @@ def system_options(system: str | None = None) -> list[Setting]:
 
 def taken(section: str) -> Taken:
     """Return the options of a section, with the models or systems that have them."""
-    if section in _KINDS:
-        return _by_option(("", setting) for setting in _with_option(settings_in(_KINDS[section])))
-    if section == "system":
-        return _by_option((name, setting) for name in SYSTEMS for setting in system_options(name))
-    shared = _with_option(settings_in(ModelSettings))
-    names = {setting.name for setting in shared}
-    own = ((name, setting) for name in MODELS for setting in model_options(name) if setting.name not in names)
-    return _by_option([*(("", setting) for setting in shared), *own])
-
-
-def _by_option(takers: Iterable[tuple[str, Setting]]) -> Taken:
     by_option: Taken = {}
-    for taker, setting in takers:
-        by_option.setdefault(setting.option or setting.name, []).append((taker, setting))
+    for taker, setting in takers(section):
+        if setting.option is not None:
+            by_option.setdefault(setting.option, []).append((taker, setting))
     return by_option
 
 

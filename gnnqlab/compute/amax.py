@@ -34,11 +34,12 @@ class Largest:
     def __init__(self) -> None:
         self.group: dist.ProcessGroup | None = None
         """Process group of the workers that share a scale; ``None`` for a single worker."""
+        # Weak: an entry is dropped with its product. The number is the version of the product.
         self._known: MutableMapping[Tensor, tuple[Tensor, int]] = WeakTensorKeyDictionary()
 
     def tell(self, product: Tensor, largest: Tensor) -> None:
         """Store the largest magnitude of a product, a scalar on its device."""
-        self._known[product] = largest, product._version
+        self._known[product] = largest, product._version  # an in-place write changes the version
 
     def of(self, x: Tensor, scale: str) -> float | Tensor | None:
         """Return the largest magnitude for a scale of these rows; ``None`` if it is not known yet.
@@ -49,10 +50,10 @@ class Largest:
             return None if self.group is None else largest_of_all(x.flatten(1).float(), self.group)
         if scale != "tensor":
             return None
-        base = x._base  # of a view
-        of = base if base is not None and base.numel() == x.numel() else x
-        largest, version = self._known.get(of, (None, None))
-        return largest if version == of._version else None
+        base = x._base  # None unless x is a view
+        product = base if base is not None and base.numel() == x.numel() else x
+        largest, version = self._known.get(product, (None, None))
+        return largest if version == product._version else None
 
     @staticmethod
     def room(device: torch.device) -> Tensor:
@@ -73,12 +74,13 @@ def largest_of_all(x: Tensor, group: dist.ProcessGroup) -> float | None:
     Raises:
         RuntimeError: if the rows of another worker contain NaN or Inf.
     """
-    own = x.abs().amax() if x.numel() else x.new_zeros(())
+    own = x.abs().amax() if x.numel() else x.new_zeros(())  # (); a worker without rows takes part too
     # NaN does not survive a maximum on every backend, infinity does.
     most = torch.where(own.isfinite(), own, torch.inf)
     dist.all_reduce(most, op=dist.ReduceOp.MAX, group=group)
     if most.isfinite():
         return float(most)
+    # Every worker raises: this one here, the worker of the rows when it quantizes them.
     if own.isfinite():
         raise RuntimeError("rows to quantize must be finite, got NaN or Inf on another worker; see the error there")
     return None

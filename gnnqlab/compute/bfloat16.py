@@ -80,17 +80,17 @@ class BFloat16Products(PreparedProducts):
         return operand[rows[0] : rows[1]]
 
     def dense(self, operand: Operand) -> Tensor:
-        values: Tensor = operand.float()
+        values: Tensor = operand.float()  # exact: every bfloat16 value is a float32 value
         return values
 
     def _product(self, base: Tensor | None, a: Operand, b: Operand, transposed: str, out: Tensor | None) -> Tensor:
-        a, b = turned(a.bfloat16(), b.bfloat16(), transposed)
+        a, b = turned(a.bfloat16(), b.bfloat16(), transposed)  # (N, D), (D, O); operands are unchanged
         if base is None:
             return bfloat16_mm(a, b, out=out)
         if out is None:
             out = torch.empty((a.shape[0], b.shape[1]), device=a.device)
         if out is not base:
-            out.copy_(base)
+            out.copy_(base)  # (O,) or (N, O) -> (N, O)
         return bfloat16_mm(a, b, out=out, accumulate=True)  # adds to float32, so the base is not rounded
 
     def _sources(
@@ -103,7 +103,7 @@ class BFloat16Products(PreparedProducts):
         return rounded
 
     def _prepare(self, x: Tensor) -> Operand:
-        return x.to(torch.bfloat16, memory_format=torch.contiguous_format)
+        return x.to(torch.bfloat16, memory_format=torch.contiguous_format)  # kernels take contiguous rows
 
     def _blank(self, x: Tensor) -> Operand:
         return torch.empty(x.shape, dtype=torch.bfloat16, device=x.device)

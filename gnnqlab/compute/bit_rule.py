@@ -45,7 +45,7 @@ def relative_error(x: Tensor, rounded: Tensor, *, epsilon: float = EPSILON) -> f
         )
     x, rounded = x.double(), rounded.double()
     sizes = x.abs() + rounded.abs() + epsilon
-    return float(((x - rounded).abs() / sizes.clamp(min=1e-300)).mean())
+    return float(((x - rounded).abs() / sizes.clamp(min=1e-300)).mean())  # with epsilon 0, 0 / 0 counts as 0
 
 
 def bits_needed(
@@ -72,6 +72,7 @@ def bits_needed(
     errors = {}
     for bits in choices:
         codes = quantize(x, bits=bits, scale=scale, noise=noise)
+        # Codes times scales, (N, D) (N, 1) -> (N, D), are the rounded values.
         errors[bits] = relative_error(x, codes.codes * codes.scales.unsqueeze(1), epsilon=epsilon)
     return fewest(errors, target=target)
 
@@ -111,7 +112,7 @@ class BitChoice(Adaptive):
     def __init__(self, products: _HasBits) -> None:
         self.products = products
         self.settled = False
-        self._sums = dict.fromkeys(self.wants, 0.0)
+        self._sums = dict.fromkeys(self.wants, 0.0)  # of one epoch
         self._decisions: list[Entry] = []
 
     def take(self, elements: int, sums: Mapping[int, float]) -> None:
@@ -121,6 +122,7 @@ class BitChoice(Adaptive):
             self._sums[_error(bits)] += total
 
     def says(self, epoch_s: float | None) -> Mapping[str, float | None]:
+        # Sums, not means, are all-reduced: workers with more elements weigh more. The next epoch starts from 0.
         own, self._sums = self._sums, dict.fromkeys(self.wants, 0.0)
         return own
 
@@ -132,7 +134,7 @@ class BitChoice(Adaptive):
             why = "no layer aggregated, so there was no error to choose by"
         else:
             errors = {bits: sums[_error(bits)] / sums[_ELEMENTS] for bits in CHOICES}
-            self.products.bits = fewest(errors)
+            self.products.bits = fewest(errors)  # equal sums, so equal bits, on all workers
             words = ", ".join(f"{error:.3f} at {bits}" for bits, error in errors.items())
             why = f"the relative error of the first layer's output is {words} bits; at most {TARGET} is allowed"
         what = f"products of {self.products.bits}-bit codes"

@@ -103,6 +103,7 @@ def rows_to_sum(
         packed: one of `PACKINGS`; codes of more than four bits are not packed.
         rows: rows to aggregate, all by default; rows of the transpose if ``transposed``.
     """
+    # Both buffers in one format: the kernel reads them as one matrix.
     both = [x] if halo is None else [x, halo]
     if packed == NEVER or any(each.bits not in PAIRED_WIDTHS for each in both):
         return x.rows, None if halo is None else halo.rows
@@ -111,10 +112,11 @@ def rows_to_sum(
     return pack_pairs(x.rows), None if halo is None else pack_pairs(halo.rows)
 
 
-def _pays(matrix: Adjacency, rows: tuple[int, int] | None, read: list[Codes]) -> bool:
-    sources, codes = sum(len(each.codes) for each in read), read[0].codes
+def _pays(matrix: Adjacency, rows: tuple[int, int] | None, operands: list[Codes]) -> bool:
+    sources, codes = sum(len(each.codes) for each in operands), operands[0].codes
     # Measured for the compiled CPU kernels only.
     if sources * codes.shape[1] < _LEAST_BYTES or not (codes.is_cpu and native.active(codes.device)):
         return False
     start, stop = rows or (0, matrix.num_rows)
+    # Packing reads every row once; sums must read the packed rows often enough to save more.
     return int(matrix.indptr[stop] - matrix.indptr[start]) >= _LEAST_EDGES * sources

@@ -55,9 +55,9 @@ class EdgeProducts(PreparedProducts):
 
         The sum reads each row once, so its codes are not stored; existing ones are used.
         """
-        known = self._known.get(x)
-        if known is not None and known.holds(x):
-            return self.spmm(incidence, known.operand)
+        entry = self._known.get(x)  # codes that another product of this pass made
+        if entry is not None and entry.holds(x):
+            return self.spmm(incidence, entry.operand)
         return self._sum_alone(incidence, x)
 
     @abstractmethod
@@ -74,7 +74,7 @@ class WeightedSum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, x: Tensor, adjacency: Adjacency, products: EdgeProducts) -> Tensor:
-        rows = products.operand(x.contiguous())
+        rows = products.operand(x.contiguous())  # (N, K, F)
         ctx.adjacency, ctx.products = adjacency, products
         save_operands(ctx, weights, rows)
         return products.weighted_sum(adjacency, weights, rows)
@@ -83,12 +83,14 @@ class WeightedSum(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (weights, rows), products, adjacency = saved_operands(ctx), ctx.products, ctx.adjacency
+        # Codes of dy (R, K, F), made once for both products.
         gradient, of_weights = products.operand(gradients[0].contiguous()), None
         if ctx.needs_input_grad[0]:
-            of_weights = products.edge_dot(adjacency, rows, gradient)
+            of_weights = products.edge_dot(adjacency, rows, gradient)  # (N, K, F), (R, K, F) -> (E, K)
         if not ctx.needs_input_grad[1]:
             return of_weights, None, None, None
         by_column = weights[adjacency.transposed_edges.long()]  # (E, K), in the edge order of the transpose
+        # dx: a weighted sum over the transpose, (R, K, F) -> (N, K, F).
         return of_weights, products.weighted_sum(adjacency.transposed, by_column, gradient), None, None
 
 
@@ -106,7 +108,7 @@ class EdgeDot(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (of_columns, of_rows), products, adjacency = saved_operands(ctx), ctx.products, ctx.adjacency
-        gradient = gradients[0].contiguous()
+        gradient = gradients[0].contiguous()  # (E, K) float32: used as weights, not rounded
         by_column = gradient[adjacency.transposed_edges.long()]  # (E, K), in the edge order of the transpose
         dx = products.weighted_sum(adjacency.transposed, by_column, of_rows) if ctx.needs_input_grad[0] else None
         dy = products.weighted_sum(adjacency, gradient, of_columns) if ctx.needs_input_grad[1] else None
@@ -118,15 +120,15 @@ class EdgeAdd(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, adjacency: Adjacency, products: EdgeProducts) -> Tensor:
-        ctx.adjacency = adjacency
-        of_columns, of_rows = (products.operand(each.contiguous()) for each in (x, y))
+        ctx.adjacency = adjacency  # the gradients need no operand, so none is saved
+        of_columns, of_rows = (products.operand(each.contiguous()) for each in (x, y))  # (N, K), (R, K)
         return products.edge_add(adjacency, of_columns, of_rows)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         gradient, needed = gradients[0].contiguous(), ctx.needs_input_grad
-        dx = segment_sum(ctx.adjacency, gradient, by_column=True) if needed[0] else None
+        dx = segment_sum(ctx.adjacency, gradient, by_column=True) if needed[0] else None  # (E, K) -> (N, K)
         return dx, segment_sum(ctx.adjacency, gradient) if needed[1] else None, None, None
 
 
@@ -141,5 +143,6 @@ class EdgeSum(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        gradient = ctx.products.operand(gradients[0].contiguous())
+        gradient = ctx.products.operand(gradients[0].contiguous())  # (R, D)
+        # Row e of the transposed incidence matrix has one entry, the node of edge e: (R, D) -> (E, D).
         return ctx.products.spmm(ctx.incidence, gradient, transposed=True), None, None

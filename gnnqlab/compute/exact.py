@@ -70,6 +70,7 @@ class ExactProducts(PlainProducts):
         self.bits, self.ratio = bits, ratio
         self._pass: PassRows | None = None
         self._saves = 0
+        # Weak: dropped with the tensor. Version of the tensor, True if projected, and codes.
         self._known: MutableMapping[Tensor, tuple[int, bool, PackedRows]] = WeakTensorKeyDictionary()
 
     def begin(self, rows: PassRows | None = None) -> None:
@@ -97,13 +98,15 @@ class ExactProducts(PlainProducts):
                 f"compute exact saves float32 rows as codes, got {operand.dtype}; choose compute float32 for others"
             )
         ids = place.ids if ids is None else ids
+        # Not one row per node: there are no ids for the noise, so the rows are saved in float32.
         if operand.shape[0] != ids.numel():
             return operand
         # The codes of a tensor are shared by all products that save it, until it is written to.
-        known = self._known.get(operand)
+        entry = self._known.get(operand)
         project = project and self.ratio < 1.0 and operand.dim() == 2
-        if known is not None and known[:2] == (operand._version, project):
-            return known[2]
+        if entry is not None and entry[:2] == (operand._version, project):
+            return entry[2]
+        # The stream of the owned rows, so that a halo node has the codes that it has on its owner.
         counter = like.counter if isinstance(like, PackedRows) else self._next(place)
         ratio = self.ratio if project else 1.0
         packed = pack(operand, ids, bits=self.bits, counter=counter, ratio=ratio)
@@ -111,6 +114,7 @@ class ExactProducts(PlainProducts):
         return packed
 
     def _next(self, place: PassRows) -> Counter:
+        # A stream for each saved tensor, so that rounding errors of layers are independent.
         self._saves += 1
         return Counter(place.seed, place.epoch, stream("kept", self._saves - 1))
 
@@ -136,7 +140,7 @@ class ExactProducts(PlainProducts):
             return super().nodewise_both(x, norm, activation=activation, mask=mask)
         _expect_rectifier(activation)
         with _Elementwise(self):
-            dropped, whole = step_by_step(x, norm, activation=activation, mask=mask)
+            dropped, whole = step_by_step(x, norm, activation=activation, mask=mask)  # each step saves codes or bits
         return whole, dropped
 
     def part(self, operand: Operand, rows: Range) -> Operand:
@@ -163,6 +167,7 @@ class ExactProducts(PlainProducts):
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         if not self._packs:
             return super().linear(x, weight, bias)
+        # The same float32 product, as a function that saves codes of x.
         product: Tensor = Linear.apply(x, weight, self)
         return product if bias is None else product + bias
 
@@ -224,15 +229,17 @@ class _Elementwise(TorchFunctionMode):
         bias: Tensor | None = None,
         eps: float = 1e-5,
     ) -> Tensor:
+        # Only rows normalized over all their columns are saved as codes.
         if x.dim() != 2 or tuple(normalized_shape) != tuple(x.shape[1:]):
             return functional.layer_norm(x, normalized_shape, weight, bias, eps)
-        saved = partial(self._products.saved, project=False)
+        saved = partial(self._products.saved, project=False)  # only inputs of products are projected
         normed: Tensor = LayerNorm.apply(x, weight, bias, eps, self._products, saved)
         return normed
 
     def _rectify(self, function: Any, input: Tensor, inplace: bool = False) -> Tensor:
-        if not input.requires_grad:
+        if not input.requires_grad:  # nothing is saved for backward
             return torch.relu_(input) if inplace or function in _IN_PLACE else torch.relu(input)
+        # One bit per element in place of the result that PyTorch would save.
         rectified: Tensor = Rectifier.apply(input, inplace or function in _IN_PLACE)
         return rectified
 

@@ -70,7 +70,7 @@ class PlainProducts(Products):
         if not tall_skinny.many(x):
             return self.affine(x, x, weight, beta=beta, alpha=alpha)
         # x (beta I + alpha weight): one product forward and one backward, without passes that scale and add.
-        identity = torch.eye(weight.shape[0], dtype=weight.dtype, device=weight.device)
+        identity = torch.eye(weight.shape[0], dtype=weight.dtype, device=weight.device)  # (D, D)
         return self.linear(x, torch.add(beta * identity, weight, alpha=alpha))
 
     def aggregate(self, adjacency: Adjacency, x: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ class PlainProducts(Products):
     def attend(
         self, adjacency: Adjacency, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float = 0.2
     ) -> Tensor:
-        source, target = (z * a_source).sum(-1), (z * a_target).sum(-1)
+        source, target = (z * a_source).sum(-1), (z * a_target).sum(-1)  # (N, K, F) -> (N, K)
         return attention.attend(adjacency, z, source, target, slope=slope)
 
 
@@ -89,13 +89,14 @@ class Affine(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, base: Tensor | None, x: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
-        ctx.by_row = base is not None and base.dim() == 2
-        return tall_skinny.tall_mm(x, weight, base=base)
+        ctx.by_row = base is not None and base.dim() == 2  # else (O,), added to every row
+        return tall_skinny.tall_mm(x, weight, base=base)  # (N, I) (I, O) -> (N, O)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (x, weight), gradient = ctx.saved_tensors, gradients[0].contiguous()
         of_base, of_x, of_weight = ctx.needs_input_grad
+        # A base (O,) is added to every row, so its gradient is the sum over rows.
         base = (gradient if ctx.by_row else gradient.sum(0)) if of_base else None
         # The kernel records no gradient, so a double backward pass needs torch.mm.
         use_kernel = not torch.is_grad_enabled() and tall_skinny.pays(gradient, weight.t())
@@ -104,6 +105,7 @@ class Affine(torch.autograd.Function):
 
 
 def _pays(x: Tensor, weight: Tensor) -> bool:
+    # A compiler cannot trace a kernel that is called by address.
     return not torch.compiler.is_compiling() and tall_skinny.pays(x, weight)
 
 

@@ -32,17 +32,17 @@ class Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, products: Products) -> Tensor:
-        a, b = products.operand(x), products.weight(weight)
+        a, b = products.operand(x), products.weight(weight)  # (N, I), (I, O)
         ctx.products = products
         save_operands(ctx, products.saved(a), b)
-        return products.mm(a, b)
+        return products.mm(a, b)  # (N, O)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (a, b), products = saved_operands(ctx), ctx.products
-        gradient = products.operand(gradients[0].contiguous())
-        dx = products.mm(gradient, b, transposed="b") if ctx.needs_input_grad[0] else None
+        gradient = products.operand(gradients[0].contiguous())  # (N, O), made once for both products
+        dx = products.mm(gradient, b, transposed="b") if ctx.needs_input_grad[0] else None  # (N, I)
         return dx, products.mm(a, gradient, transposed="a") if ctx.needs_input_grad[1] else None, None
 
 
@@ -70,7 +70,7 @@ class LinearByType(torch.autograd.Function):
         (rows, *matrices), products = saved_operands(ctx), ctx.products
         gradient = products.operand(gradients[0].contiguous())
         dx = gradients[0].new_empty(gradients[0].shape[0], ctx.shape[1]) if ctx.needs_input_grad[0] else None
-        dw = gradients[0].new_zeros(ctx.shape) if ctx.needs_input_grad[1] else None
+        dw = gradients[0].new_zeros(ctx.shape) if ctx.needs_input_grad[1] else None  # zeros for types without rows
         for number, (start, stop) in enumerate(_runs(ctx.lengths)):
             if start == stop:
                 continue
@@ -94,7 +94,7 @@ class Aggregate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, adjacency: Adjacency, products: Products) -> Tensor:
         ctx.adjacency, ctx.products = adjacency, products
-        return products.spmm(adjacency, products.operand(x))
+        return products.spmm(adjacency, products.operand(x))  # linear in x, so nothing is saved
 
     @staticmethod
     @once_differentiable
@@ -123,6 +123,7 @@ class Attend(torch.autograd.Function):
         (values, a_source, a_target, source, target, out, stats), products = saved_operands(ctx), ctx.products
         gradient = products.operand(gradients[0].contiguous())
         edge_gradients = source.new_empty(ctx.adjacency.num_edges, source.shape[1])  # (E, K)
+        # Gradients by source, (N, K, F) and (N, K); those of edges are written to the buffer, for the targets.
         d_z, d_source = products.attend_columns(
             ctx.adjacency,
             values,
@@ -133,9 +134,9 @@ class Attend(torch.autograd.Function):
             columns=(0, ctx.adjacency.num_columns),
             slope=ctx.slope,
         )
-        d_target = segment_sum(ctx.adjacency, edge_gradients)
+        d_target = segment_sum(ctx.adjacency, edge_gradients)  # (E, K) -> (R, K)
         z = products.dense(values)
-        of_vectors = [(logits.unsqueeze(-1) * z).sum(0) for logits in (d_source, d_target)]
+        of_vectors = [(logits.unsqueeze(-1) * z).sum(0) for logits in (d_source, d_target)]  # 2 x (K, F)
         # z also enters through both halves of the logits, <a, z>.
         for logits, vector in ((d_source, a_source), (d_target, a_target)):
             d_z.addcmul_(logits.unsqueeze(-1), vector)

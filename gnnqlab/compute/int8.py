@@ -95,9 +95,9 @@ class Int8Products(Compute):
         if isinstance(self.bits, str) and self.bits != AUTO:
             raise ValueError(f"bits must be one of {WIDTHS} or {AUTO!r}, got {self.bits!r}")
         check_bits(self.first_bits)
-        for name, known in (("scale", (*SCALES, WHOLE)), ("rounding", ROUNDINGS)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
+        for name, choices in (("scale", (*SCALES, WHOLE)), ("rounding", ROUNDINGS)):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {choices}, got {getattr(self, name)!r}")
         check_packing(self.packed, self.bits)
 
     @property
@@ -149,7 +149,7 @@ class QuantizedProducts(EdgeProducts):
         self._largest = Largest()
         self.quantized: Quantized = Quantized()
         """Counts since the products were built."""
-        self._weights: MutableMapping[Tensor, tuple[Codes, int]] = WeakTensorKeyDictionary()
+        self._weights: MutableMapping[Tensor, tuple[Codes, int]] = WeakTensorKeyDictionary()  # codes and version
         self._rows: PassRows | None = None
         self._passes = 0
         self._numbers = Numbers()
@@ -170,9 +170,11 @@ class QuantizedProducts(EdgeProducts):
                     f"scale 'whole' needs a process group, got {training.worker.workers} workers without one; choose "
                     "scale 'row'"
                 )
+            # Collective: every worker must create the group.
             self._largest.group = dist.new_group()
         if self.settings.bits != AUTO:
             return ()
+        # Positions of owned rows among the worker's rows, int64, for the rule's mean.
         shard, self._choice = training.shard, BitChoice(self)
         self._owned = torch.isin(shard.row_ids, shard.owned).nonzero().squeeze(1).to(training.worker.device)
         return (self._choice,)
@@ -184,6 +186,7 @@ class QuantizedProducts(EdgeProducts):
         if self._choice is None or self._owned is None or self._choice.settled:
             return
         x, errors = output.flatten(1), dict.fromkeys(CHOICES, 0.0)
+        # A stream of its own: the trial does not change the noise of later operands.
         noise = self._noise(self._ids(output), stream("bits", 0))
         largest = self._largest.of(output, self.settings.scale)
         for bits in CHOICES:
@@ -219,6 +222,7 @@ class QuantizedProducts(EdgeProducts):
             return w
         codes, version = self._weights.get(w, (None, None))
         if codes is None or version != w._version:  # in-place updates change the version
+            # One scale for all rows, as an integer product that sums over them needs.
             codes = self._quantize(w, self._numbers.stream("weight"), "tensor")
             codes = dataclasses.replace(codes, step=float(codes.scales[0]) if len(codes.scales) else 0.0)
             self._weights[w] = codes, w._version
@@ -233,7 +237,7 @@ class QuantizedProducts(EdgeProducts):
     def part(self, operand: Operand, rows: Range) -> Operand:
         if isinstance(operand, Tensor):
             return operand[rows[0] : rows[1]]
-        of_part = (operand.codes[rows[0] : rows[1]], operand.scales[rows[0] : rows[1]])
+        of_part = (operand.codes[rows[0] : rows[1]], operand.scales[rows[0] : rows[1]])  # views
         shape = (rows[1] - rows[0], *operand.shape[1:])
         return Codes(*of_part, shape, operand.stream, operand.step, operand.bits, operand.largest)
 
@@ -251,7 +255,7 @@ class QuantizedProducts(EdgeProducts):
             rows, columns = a.shape[1] if transposed == "a" else a.shape[0], b.shape[0 if transposed == "b" else 1]
             out = torch.empty((rows, columns), device=base.device)
         if base is not None and out is not None and out is not base:
-            out.copy_(base)
+            out.copy_(base)  # (O,) or (N, O) -> (N, O); the product adds to it
         if transposed == "a":
             return self._over_rows(a, b, out, accumulate=base is not None)
         return self._over_columns(a, b, transposed == "b", bias, out, accumulate=base is not None)
@@ -279,6 +283,7 @@ class QuantizedProducts(EdgeProducts):
             if largest is not None:
                 self._largest.tell(product, largest)
             return product
+        # Decoded operands: several scales in a sum, or so many terms that integers could overflow.
         product = PLAIN.mm(self.dense(a), self.dense(b), transposed="b" if transposed else "")
         product = product if bias is None else product + bias
         if out is None:
@@ -287,10 +292,11 @@ class QuantizedProducts(EdgeProducts):
 
     def _over_rows(self, a: Codes, b: Codes, out: Tensor | None, *, accumulate: bool) -> Tensor:
         """Return ``a.T @ b``: integers for each run of rows with one scale, or float32 sums."""
-        scales = a.scales * b.scales
+        scales = a.scales * b.scales  # (N,): the scale of each row's products
         if out is None:
             out, accumulate = torch.zeros((a.codes.shape[1], b.codes.shape[1]), device=scales.device), True
         if self.settings.scale != "row":
+            # Few scales, each for a run of rows; more runs would cost more calls than integers save.
             steps, counts = torch.unique_consecutive(scales, return_counts=True)
             if len(steps) <= _MOST_RUNS:
                 out = out if accumulate else out.zero_()
@@ -301,7 +307,7 @@ class QuantizedProducts(EdgeProducts):
                     int8_mm_transposed(a.codes[start:stop], b.codes[start:stop], step, out=out, accumulate=True)
                     start = stop
                 return out
-        return int8_mm_scaled(a.codes, b.codes, scales, out=out, accumulate=accumulate)
+        return int8_mm_scaled(a.codes, b.codes, scales, out=out, accumulate=accumulate)  # a scale per row
 
     def _codes(self, x: Operand) -> Codes:
         """Return the codes of an operand and count them; a matrix is quantized for this product only."""
@@ -319,6 +325,7 @@ class QuantizedProducts(EdgeProducts):
         return self._quantize(x, self._stream(x), self.settings.scale)
 
     def _blank(self, x: Tensor) -> Codes:
+        # (N, ...) -> (N, D), as in `_quantize`; rows are written later, range by range.
         width = x[0].numel() if len(x) else x.flatten(1).shape[1]
         codes = torch.empty((x.shape[0], width), dtype=torch.int8, device=x.device)
         return Codes(codes, torch.empty(x.shape[0], device=x.device), tuple(x.shape), self._stream(x), bits=self.bits)
@@ -338,6 +345,7 @@ class QuantizedProducts(EdgeProducts):
         most = self._largest.of(x, scale) if largest is None else largest
         rows = self._round(flat, scale, self._noise(ids, number), most)
         self.quantized.made += rows.codes.numel()
+        # A number is the maximum of all workers, which halo rows use too; a tensor is that of one product.
         shared = most if isinstance(most, float) else None
         return Codes(rows.codes, rows.scales, tuple(x.shape), number, bits=self.bits, largest=shared)
 
@@ -362,5 +370,6 @@ class QuantizedProducts(EdgeProducts):
     def _noise(self, ids: Tensor, number: int) -> Noise | None:
         if self.settings.rounding == "nearest":
             return None
+        # Without rows of a pass, a count of passes takes the place of the epoch.
         seed, epoch = (0, self._passes) if self._rows is None else (self._rows.seed, self._rows.epoch)
         return Noise(ids, seed, epoch, number)

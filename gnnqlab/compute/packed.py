@@ -36,7 +36,7 @@ class Counter:
 
     @property
     def of_columns(self) -> Counter:
-        return Counter(self.seed, self.epoch, self.stream + 1)
+        return Counter(self.seed, self.epoch, self.stream + 1)  # the field `sender`, 0 for saved rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class PackedRows:
 
     def rows(self) -> Tensor:
         """Decode the codes without lifting a projection, float32 ``(N, k)``."""
-        out = torch.empty(self.shape[0], self.columns, device=self.payload.device)
+        out = torch.empty(self.shape[0], self.columns, device=self.payload.device)  # (N, k)
         decode_rows(self.payload, self.params, self.bits, None, out, None)
         return out
 
@@ -86,6 +86,7 @@ def projected_columns(columns: int, ratio: float) -> int:
         >>> projected_columns(100, 0.125), projected_columns(3, 1.0)
         (13, 3)
     """
+    # 0.07 * 100 is 7.000000000000001 in float64, whose ceiling would be 8.
     return min(columns, max(1, math.ceil(ratio * columns - 1e-9)))
 
 
@@ -117,7 +118,7 @@ def pack(x: Tensor, ids: Tensor, *, bits: int, counter: Counter, ratio: float = 
         >>> pack(x, torch.tensor([7]), bits=2, counter=Counter(0, 0, 0)).dense().tolist()
         [[0.0, 1.0, 3.0]]
     """
-    shape, x = x.shape, x.flatten(1)
+    shape, x = x.shape, x.flatten(1)  # (N, K, F) -> (N, D)
     columns = projected_columns(x.shape[1], ratio)
     if columns < x.shape[1]:
         x = x @ projection(x.shape[1], columns, counter, x.device)  # (N, D) -> (N, k)
@@ -126,6 +127,7 @@ def pack(x: Tensor, ids: Tensor, *, bits: int, counter: Counter, ratio: float = 
     payload = torch.empty(x.shape[0] * int(row_bytes(columns, bits)), dtype=torch.uint8, device=x.device)
     params = torch.empty(x.shape[0], 2, dtype=torch.bfloat16, device=x.device)
     rows = torch.arange(x.shape[0], device=x.device)
+    # Noise by node id, so that a node's codes do not depend on the worker.
     ids, seed, epoch = ids.long().contiguous(), counter.seed, counter.epoch
     encode_rows(x, rows, ids, bits, None, payload, params, seed=seed, epoch=epoch, stream=counter.stream)
     return PackedRows(payload, params, shape, bits, columns, counter)
@@ -134,5 +136,6 @@ def pack(x: Tensor, ids: Tensor, *, bits: int, counter: Counter, ratio: float = 
 def projection(columns: int, kept: int, counter: Counter, device: torch.device | str = "cpu") -> Tensor:
     """Draw R, ``(columns, kept)`` of ``+-1 / sqrt(kept)`` (normalised Rademacher), the same on all workers."""
     rows, draw = torch.arange(columns, device=device), counter.of_columns
-    noise = uniform16(rows, kept, seed=draw.seed, epoch=draw.epoch, stream=draw.stream)
+    noise = uniform16(rows, kept, seed=draw.seed, epoch=draw.epoch, stream=draw.stream)  # (D, k)
+    # The top bit is the sign; with entries of magnitude 1 / sqrt(k), E[R R^T] = I.
     return torch.where(noise < 1 << 15, 1.0, -1.0).div_(math.sqrt(kept))

@@ -37,6 +37,7 @@ class Affine(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (x, weight), products, needed = saved_operands(ctx), ctx.products, ctx.needs_input_grad
         gradient = gradients[0]
+        # (N, O) -> the base's shape: a row is broadcast forward, so its gradient is a sum.
         of_base = (ctx.beta * gradient).sum_to_size(ctx.base_shape) if needed[0] else None
         scaled = gradient if ctx.alpha == 1.0 else ctx.alpha * gradient
         of_x = products.mm(scaled, weight, transposed="b") if needed[1] else None
@@ -56,7 +57,7 @@ class LayerNorm(torch.autograd.Function):
         products: Products,
         saved: Callable[[Tensor], Operand],
     ) -> Tensor:
-        out, mean, reciprocal = torch.native_layer_norm(x, x.shape[1:], weight, bias, eps)
+        out, mean, reciprocal = torch.native_layer_norm(x, x.shape[1:], weight, bias, eps)  # (N, D), (N, 1), (N, 1)
         ctx.products = products
         save_operands(ctx, saved(x), mean, reciprocal, weight, bias)
         return out
@@ -65,7 +66,7 @@ class LayerNorm(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, mean, reciprocal, weight, bias = saved_operands(ctx)
-        x, needed = ctx.products.dense(x), list(ctx.needs_input_grad[:3])
+        x, needed = ctx.products.dense(x), list(ctx.needs_input_grad[:3])  # decoded, (N, D)
         gradient = gradients[0].contiguous()
         found = torch.ops.aten.native_layer_norm_backward(
             gradient, x, x.shape[1:], mean, reciprocal, weight, bias, needed
@@ -79,7 +80,7 @@ class Rectifier(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, inplace: bool) -> Tensor:
         if inplace:
-            ctx.mark_dirty(x)  # autograd must know that x was overwritten
+            ctx.mark_dirty(x)  # required by autograd for an input that is overwritten
         out = torch.relu_(x) if inplace else torch.relu(x)
         ctx.shape = x.shape
         ctx.save_for_backward(pack_positive(out))  # float32 -> one bit per element

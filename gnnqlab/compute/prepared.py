@@ -25,35 +25,36 @@ class PreparedProducts(Products):
     """Products that cache their prepared operands by tensor for one pass, also in the backward pass."""
 
     def __init__(self) -> None:
-        self._known: MutableMapping[Tensor, _CachedOperand] = WeakTensorKeyDictionary()
+        self._known: MutableMapping[Tensor, _CachedOperand] = WeakTensorKeyDictionary()  # weak: dropped with the tensor
 
     def begin(self, rows: PassRows | None = None) -> None:
         self._known.clear()
 
     def operand(self, x: Operand, rows: Range | None = None) -> Operand:
-        if not isinstance(x, Tensor) or x.dtype not in (torch.float32, torch.float64):
+        if not isinstance(x, Tensor) or x.dtype not in (torch.float32, torch.float64):  # an operand already
             return x
-        known = self._known.get(x)
+        entry = self._known.get(x)
         if rows is None:
-            if known is None or not known.holds(x):
-                known = self._known[x] = _CachedOperand(self._prepare(x), x._version, x.shape[0])
-            return known.operand
-        if known is not None and known.holds(x):
-            return known.operand
-        if known is None:
+            if entry is None or not entry.holds(x):
+                entry = self._known[x] = _CachedOperand(self._prepare(x), x._version, x.shape[0])
+            return entry.operand
+        if entry is not None and entry.holds(x):
+            return entry.operand
+        if entry is None:
             # No version: the tensor itself is filled range by range in the meantime, which changes its version.
-            known = self._known[x] = _CachedOperand(self._blank(x), None, 0)
-        self._fill(known.operand, x, rows)
-        known.filled += rows[1] - rows[0]
-        return known.operand
+            entry = self._known[x] = _CachedOperand(self._blank(x), None, 0)
+        self._fill(entry.operand, x, rows)
+        entry.filled += rows[1] - rows[0]  # ranges do not overlap: complete at N rows
+        return entry.operand
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         product: Tensor = Linear.apply(x, weight, self)
-        return product if bias is None else product.add_(bias)
+        return product if bias is None else product.add_(bias)  # in place: the product is not saved for backward
 
     def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
         if alpha == beta == 1.0 and base.dim() == 1:
             return self.linear(x, weight, base)
+        # alpha scales the result, since a scaled x would be another operand.
         return torch.add(base if beta == 1.0 else beta * base, self.linear(x, weight), alpha=alpha)
 
     def aggregate(self, adjacency: Adjacency, x: Tensor) -> Tensor:

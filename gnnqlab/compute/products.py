@@ -75,7 +75,7 @@ class Compute(AxisPart, ABC):
     kept_bytes: ClassVar[int] = 0
     """Bytes per element of a layer's saved activations; 0: unknown. Memory checks read it."""
     remade: ClassVar[bool] = False
-    """True if a backward pass can recompute a product; checks of ``keep_for_backward`` and edge features read it."""
+    """True if a backward pass can recompute a product; checks of ``recompute`` and edge features read it."""
 
     @abstractmethod
     def build(self, device: torch.device | str = "cpu") -> Products:
@@ -199,6 +199,7 @@ class Products(Running, ABC):
 
     def join(self, layers: Sequence[Tensor], how: str, *, mask: Mask | None) -> Tensor:
         """Concatenate layers or take the elementwise maximum, with dropout; see `jumping_knowledge.join`."""
+        # The kernel joins float32 layers; the results of `nodewise` may be bfloat16.
         return jumping_knowledge.join([to_float32(layer) for layer in layers], how, mask=mask)
 
     @abstractmethod
@@ -235,7 +236,7 @@ class Products(Running, ABC):
         accumulate: bool = False,
     ) -> Tensor:
         """Aggregate in float32, as :func:`gnnqlab.kernels.sparse.aggregate.spmm`; ``x``, ``halo`` as in `mm`."""
-        sources = self._sources(adjacency, x, halo, rows, transposed)
+        sources = self._sources(adjacency, x, halo, rows, transposed)  # (N, D) and (H, D), in a format of the kernel
         return sparse.spmm(adjacency, *sources, rows=rows, transposed=transposed, out=out, accumulate=accumulate)
 
     def attend_rows(
@@ -280,7 +281,8 @@ class Products(Running, ABC):
 
     def _product(self, base: Tensor | None, a: Operand, b: Operand, transposed: str, out: Tensor | None) -> Tensor:
         """Multiply as in `mm` if ``base`` is ``None``, else as in `addmm`."""
-        a, b = turned(self._factor(a), self._factor(b), transposed)
+        a, b = turned(self._factor(a), self._factor(b), transposed)  # (N, D), (D, O)
+        # Faster for many rows on some processors; sums differ from PyTorch's in their order only.
         if tall_skinny.pays(a, b):
             return tall_skinny.tall_mm(a, b, base=base, out=out)
         return torch.mm(a, b, out=out) if base is None else torch.addmm(base, a, b, out=out)

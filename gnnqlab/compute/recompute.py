@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["KEEPS", "RecomputeContext"]
+__all__ = ["LEVELS", "RecomputeContext"]
 
-KEEPS = ("all", "sums", "nothing")
+LEVELS = ("none", "selective", "full")
 """Modes of saving for backward: every operand; only aggregated rows, with dense and row-wise operations recomputed; or
 not even these if all their input rows are local, with the aggregation recomputed too."""
 
@@ -31,12 +31,12 @@ class RecomputeContext:
     """Recompute context of one forward pass; enter it around the forward pass and the loss.
 
     Args:
-        keep: ``sums`` or ``nothing`` of ``KEEPS``.
+        keep: ``selective`` or ``full``.
         see: called with every tensor that is saved.
 
     Example:
         >>> x, w = torch.ones(2, 3), torch.ones(3, 3, requires_grad=True)
-        >>> with RecomputeContext("sums") as remakes:
+        >>> with RecomputeContext("selective") as remakes:
         ...     y = x @ w
         ...     remakes.made(y, torch.mm, x, w)
         ...     loss = y.square().sum()  # would save y
@@ -46,12 +46,13 @@ class RecomputeContext:
     """
 
     def __init__(self, keep: str, see: Callable[[Tensor], object] | None = None) -> None:
-        if keep not in KEEPS[1:]:
-            raise ValueError(f"keep must be one of {KEEPS[1:]} to recompute tensors, got {keep!r}")
-        self.sums_too = keep == "nothing"
+        if keep not in LEVELS[1:]:
+            raise ValueError(f"keep must be one of {LEVELS[1:]} to recompute tensors, got {keep!r}")
+        self.sums_too = keep == "full"
         """True if aggregations over local rows are recomputed too."""
         self._see = see
-        self._entries: dict[int, _Entry] = {}
+        self._entries: dict[int, _Entry] = {}  # by id of the storage
+        # Pack and unpack hooks of autograd: called when a node saves a tensor, and when its backward pass reads it.
         self._hooks = torch.autograd.graph.saved_tensors_hooks(self._save, _Saved.take)
 
     def __enter__(self) -> RecomputeContext:
@@ -62,6 +63,7 @@ class RecomputeContext:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._hooks.__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
+        # Saved tensors and recipes belong to autograd's nodes; the registry serves the forward pass only.
         self._entries.clear()
 
     def made(self, result: Tensor, remake: Callable[..., Tensor], *inputs: Any) -> None:
@@ -89,7 +91,7 @@ class RecomputeContext:
         """Save a tensor even if a recomputation is registered for it."""
         recipe = self._entry(x).recipe
         if recipe is not None and recipe.fixed is None:
-            recipe.fixed = x.detach()
+            recipe.fixed = x.detach()  # without the autograd graph, which refers to this recipe
             self._report(x)
 
     def _register(self, result: Tensor, recipe: _Recipe) -> None:
@@ -113,7 +115,7 @@ class RecomputeContext:
         if entry.recipe is not None and entry.version == tensor._version:
             saved.replace_by(entry.recipe)
         else:
-            entry.saved.append(weakref.ref(saved))
+            entry.saved.append(weakref.ref(saved))  # weak: freed with the autograd node
             self._report(tensor)
         return saved
 
@@ -161,18 +163,19 @@ class _Recipe:
             return 0
         return 1 + max((each.depth for each in self._inputs if isinstance(each, _Saved)), default=0)
 
-    def make(self, below: int = 0) -> Tensor:
-        """Return the tensor; ``below``: its distance in the chain from the tensor that autograd needs."""
+    def make(self, distance: int = 0) -> Tensor:
+        """Return the tensor; ``distance``: its distance in the chain from the tensor that autograd needs."""
         if self.fixed is not None:
             return self.fixed
         if self._value is not None:
             return self._value
+        # The autograd graph of the forward pass exists already; only the value is needed.
         with torch.no_grad():
-            inputs = [each.value(below + 1) if isinstance(each, _Saved) else each for each in self._inputs]
+            inputs = [each.value(distance + 1) if isinstance(each, _Saved) else each for each in self._inputs]
             value = self._remake(*inputs)
         # The backward pass takes the direct input of a tensor next, so that one is cached. Tensors further down the
         # chain, and aggregated rows, would occupy memory next to gradients of their size: they are recomputed again.
-        if self.waiting > 0 and below < 2 and not self.of_sums:
+        if self.waiting > 0 and distance < 2 and not self.of_sums:
             self._value = value
         return value
 
@@ -201,19 +204,19 @@ class _Saved:
     def depth(self) -> int:
         return 0 if self._recipe is None else self._recipe.depth
 
-    def value(self, below: int = 0) -> Tensor:
+    def value(self, distance: int = 0) -> Tensor:
         """Return the tensor, saved or recomputed.
 
         Raises:
             RuntimeError: if it was overwritten after it was saved.
         """
         if self._recipe is not None:
-            return self._recipe.make(below).as_strided(*self._shape)
+            return self._recipe.make(distance).as_strided(*self._shape)  # the saved tensor may be a view
         assert self._tensor is not None
         if self._tensor._version != self.version:
             raise RuntimeError(
                 f"a tensor that the backward pass needs was overwritten, shape {tuple(self._tensor.shape)}; write "
-                "results to other memory, or choose keep_for_backward 'all'"
+                "results to other memory, or choose recompute 'none'"
             )
         return self._tensor
 

@@ -36,6 +36,7 @@ def _flatten(operand: Any, tensors: list[Tensor | None]) -> Any:
         return None
     values = {field.name: getattr(operand, field.name) for field in dataclasses.fields(operand)}
     tensors += [value for value in values.values() if isinstance(value, Tensor)]
+    # Other values are boxed, so that a field whose value is None differs from the place of a tensor.
     return type(operand), {name: None if isinstance(value, Tensor) else (value,) for name, value in values.items()}
 
 

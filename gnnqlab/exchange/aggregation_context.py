@@ -68,7 +68,9 @@ class PrecomputedDropout:
             >>> ahead.take(x, drop), ahead.take(x, drop)
             (tensor([[2.]]), None)
         """
+        # Released at the first call, so that no second copy of the rows stays in memory.
         rows, self._rows = self._rows, None
+        # Rows are compared by identity, because comparing values would read all of them.
         return rows[1] if rows is not None and rows[0] is x and self._drop == drop else None
 
 

@@ -81,6 +81,7 @@ class CudaStages(Stages):
         with self._use(self._side):
             yield
         if what in APART:
+            # Decoded rows are read by the next products; sent bytes must be encoded before their rows are modified.
             products.wait_stream(self._side)
 
     def mark(self) -> Callable[[], float]:
@@ -94,13 +95,15 @@ class CudaStages(Stages):
         return lambda: self._seconds(event)
 
     def after_launch(self, start: Callable[[], None]) -> None:
+        # Deferred until a product is queued: the device has work while the host waits for the encoded bytes.
         self._waiting.append(start)
 
     def _seconds(self, event: Any) -> float:
         assert self._zero is not None
         zero, host_s = self._zero
+        # Called when the epoch is over, so waiting for the event delays no product.
         event.synchronize()
-        return float(host_s + zero.elapsed_time(event) / 1e3)
+        return float(host_s + zero.elapsed_time(event) / 1e3)  # milliseconds -> seconds
 
 
 def stages_on(device: torch.device | str) -> Stages:

@@ -185,6 +185,7 @@ class WorkerExchange(Running, ABC):
 
     def _runner(self, context: AggregationContext) -> Runner:
         """Return the runner of a pass; evaluation is synchronous, or receives rows from one worker at a time."""
+        # Evaluation must not use stale rows, but with rows in turn it needs the same memory bound as training.
         return self.schedule if context.training or self.in_turn else Synchronous()
 
 

@@ -56,6 +56,7 @@ class Timeline:
 
     def __call__(self, what: str, place: ExchangeKey | None = None) -> AbstractContextManager[object]:
         """Run a part of an exchange; without an exchange key it is timed but not recorded."""
+        # Phases are always timed; single parts only in recorded epochs, because each needs two time stamps.
         phase = self._phases(_PHASE_OF.get(what, what))
         if what not in WHATS:
             return phase
@@ -72,6 +73,7 @@ class Timeline:
     def _record(self, what: str, place: ExchangeKey, phase: AbstractContextManager[object]) -> Iterator[None]:
         assert self._parts is not None
         with self.stages.part(what):
+            # Marks inside the part's stream, so that on a GPU they are times of that stream.
             start = self.stages.mark()
             with phase:
                 yield

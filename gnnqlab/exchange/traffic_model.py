@@ -35,7 +35,7 @@ class AggregationCall:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionSizes:
-    """PartitionSizes of a partition, for formulas of message volume."""
+    """Sizes of a partition, for formulas of message volume."""
 
     num_nodes: int
     """n."""

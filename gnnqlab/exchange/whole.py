@@ -35,6 +35,7 @@ class LocalExchange:
         products, own = _products(self, context), context.own(x)
         sums = products.aggregate(adjacency, own)
         if context.remakes is not None:
+            # All rows are local, so the backward pass may aggregate again in place of saving the sums.
             context.remakes.summed(sums, partial(products.spmm, adjacency), own)
         return sums
 
@@ -104,7 +105,7 @@ def convolve_in_steps(
 def _projected(
     products: Products, sums: Tensor, weight: Tensor, bias: Tensor, own: Tensor | None, self_weight: Tensor | None
 ) -> Tensor:
-    y = products.affine(bias, sums, weight)
+    y = products.affine(bias, sums, weight)  # (N, D) -> (N, O)
     return y if own is None or self_weight is None else products.affine(y, own, self_weight)
 
 

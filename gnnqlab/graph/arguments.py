@@ -20,10 +20,11 @@ def as_features(features: object, num_nodes: int) -> Features:
     if hasattr(features, "tocsr"):
         return SparseRows.from_scipy(features)
     dense = _tensor("features", features)
+    # Sparse tensors of any layout become rows of features.
     if dense.layout != torch.strided:
-        coo = dense.to("cpu").to_sparse_coo().coalesce()
+        coo = dense.to("cpu").to_sparse_coo().coalesce()  # ascending, duplicates summed
         row, column = coo.indices()
-        counts = torch.bincount(row, minlength=coo.shape[0])
+        counts = torch.bincount(row, minlength=coo.shape[0])  # (N,) values per row
         return SparseRows(
             indptr=torch.cat([counts.new_zeros(1), counts.cumsum(0)]),
             indices=column.to(torch.int32),
@@ -42,10 +43,12 @@ def as_labels(labels: object, num_nodes: int) -> tuple[Tensor, int]:
     target = _tensor("labels", labels).to("cpu")
     if target.dim() == 1 and not target.dtype.is_floating_point and not target.dtype.is_complex:
         target = target.to(torch.int64).contiguous()
+        # -1 stands for unlabelled: without any label there are no classes.
         return target, max(0, int(target.max()) + 1) if target.numel() else 0
     if target.dim() == 2 and not target.dtype.is_complex:
         wrong = (target != 0) & (target != 1)
         if bool(wrong.any()):
+            # The first wrong node; argmax does not support bool.
             node = int(wrong.any(1).to(torch.uint8).argmax())
             raise ValueError(
                 f"multi-label targets must be 0 or 1, got {target[node][wrong[node]][0].item()} at node {node}"
@@ -66,8 +69,9 @@ def as_mask(what: str, nodes: object, num_nodes: int) -> Tensor:
     if ids.dtype == torch.bool:
         if ids.shape != mask.shape:
             raise ValueError(f"{what} as a mask must have shape ({num_nodes},), got {tuple(ids.shape)}")
-        return ids.clone()
+        return ids.clone()  # a copy: changes by the caller must not reach the graph
     if ids.numel() == 0:
+        # The splits for validation and test may be empty.
         if what == "train_idx":
             raise ValueError("train_idx must name at least one node, got none; leave it out for a graph with no split")
         return mask
@@ -80,7 +84,7 @@ def as_mask(what: str, nodes: object, num_nodes: int) -> Tensor:
         raise ValueError(
             f"{what} must hold node ids in [0, {num_nodes}), got {int(ids[position])} at position {position}"
         )
-    mask[ids] = True
+    mask[ids] = True  # (K,) -> (N,)
     return mask
 
 
@@ -90,8 +94,10 @@ def _tensor(what: str, value: object) -> Tensor:
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{what} must be numbers, got {type(value).__name__} that holds {array.dtype}")
+    # torch.from_numpy needs writable memory and no negative strides.
     if not array.flags.writeable or any(stride < 0 for stride in array.strides):
         array = array.copy()
+    # PyTorch has few operations for these types.
     if array.dtype in (np.uint16, np.uint32, np.uint64):
         array = array.astype(np.int64)
     return torch.from_numpy(array)

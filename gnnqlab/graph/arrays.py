@@ -89,7 +89,8 @@ class GraphArrays:
         """Sum of the weights of edges into each node, float64 ``(N,)``; ``in_degrees`` without weights."""
         if self.edge_weights is None:
             return self.in_degrees
-        _, dst = edge_list(self.indptr, self.indices)
+        _, dst = edge_list(self.indptr, self.indices)  # (E,)
+        # In float64: in float32 small weights would be lost in the sum of a hub.
         return torch.bincount(dst, self.edge_weights.double(), minlength=self.num_nodes)
 
     @cached_property
@@ -102,18 +103,19 @@ class GraphArrays:
     @cached_property
     def is_symmetric(self) -> bool:
         """True if every ``u -> v`` has its reverse, as often and with equal weights; edge features are ignored."""
+        # A necessary condition, cheaper than the sort below.
         if not torch.equal(self.in_degrees, self.out_degrees):
             return False
         src, dst = edge_list(self.indptr, self.indices)
         as_stored: dict[str, Any] = {"symmetrize": False, "deduplicate": False, "self_loops": "keep"}
-        back = build_csr(dst, src, self.edge_weights, num_nodes=self.num_nodes, **as_stored)
-        if not (torch.equal(back.indices, self.indices) and torch.equal(back.indptr, self.indptr)):
+        reverse = build_csr(dst, src, self.edge_weights, num_nodes=self.num_nodes, **as_stored)  # transposed edges
+        if not (torch.equal(reverse.indices, self.indices) and torch.equal(reverse.indptr, self.indptr)):
             return False
-        if self.edge_weights is None or back.weights is None:
+        if self.edge_weights is None or reverse.weights is None:
             return True
         # The weights of parallel edges may be stored in any order; build_csr sorts them for the comparison.
-        there = build_csr(src, dst, self.edge_weights, num_nodes=self.num_nodes, **as_stored)
-        return there.weights is not None and torch.equal(there.weights, back.weights)
+        stored = build_csr(src, dst, self.edge_weights, num_nodes=self.num_nodes, **as_stored)
+        return stored.weights is not None and torch.equal(stored.weights, reverse.weights)
 
     def edge_list(self) -> tuple[Tensor, Tensor]:
         """Return all stored edges as ``(src, dst)``, int32, shape ``(E,)`` each, sorted by destination."""
@@ -125,8 +127,9 @@ class GraphArrays:
         digest = hashlib.blake2b(digest_size=16)
         digest.update(f"num_classes={self.num_classes}".encode())
         for field, array in self._arrays().items():
+            # Names, types and shapes too: equal bytes of different arrays must have different hashes.
             digest.update(f"|{field}:{array.dtype}:{tuple(array.shape)}|".encode())
-            digest.update(array.numpy().reshape(-1).view("uint8").data)
+            digest.update(array.numpy().reshape(-1).view("uint8").data)  # the array's own memory, not copied
         return digest.hexdigest()
 
     def _arrays(self) -> dict[str, Tensor]:
@@ -143,6 +146,7 @@ class GraphArrays:
         return {
             "indptr": self.indptr,
             "indices": self.indices,
+            # Absent arrays are left out, in the hash as on disk.
             **({} if self.edge_weights is None else {"edge_weights": self.edge_weights}),
             **({} if self.edge_features is None else {"edge_features": self.edge_features}),
             **features,

@@ -26,11 +26,13 @@ __all__ = ["check_graph", "check_shapes"]
 def check_graph(graph: GraphArrays) -> None:
     """Check a graph completely: types and shapes, then every value."""
     check_shapes(graph)
-    check_csr("graph", graph.indptr, graph.indices, graph.num_nodes, strict=False)
+    # Structure before values: the errors of the next checks name an edge by its row.
+    check_csr("graph", graph.indptr, graph.indices, graph.num_nodes, strict=False)  # parallel edges are allowed
     if graph.edge_weights is not None:
         _check_edge_weights(graph.edge_weights, graph.indptr, graph.indices)
     if graph.edge_features is not None:
         _check_edge_features(graph.edge_features, graph.indptr, graph.indices)
+    # SparseRows are checked when they are made.
     if isinstance(graph.features, Tensor):
         _check_finite_rows(graph.features)
     _check_labels(graph)
@@ -121,6 +123,7 @@ def _check_finite_rows(features: Tensor) -> None:
 
 def _check_labels(graph: GraphArrays) -> None:
     labels = graph.labels
+    # The extremes decide; a wrong label is searched only for the error.
     low, high = (int(x) for x in torch.aminmax(labels)) if labels.numel() else (0, 0)
     if graph.multi_label:
         if high > 1:
@@ -139,6 +142,7 @@ def _check_labels(graph: GraphArrays) -> None:
 
 def _check_splits(graph: GraphArrays) -> None:
     masks = {"train": graph.train_mask, "val": graph.val_mask, "test": graph.test_mask}
+    # Splits are disjoint: a node of two splits would be trained on and tested.
     for first, second in (("train", "val"), ("train", "test"), ("val", "test")):
         shared = masks[first] & masks[second]
         if bool(shared.any()):
@@ -147,6 +151,7 @@ def _check_splits(graph: GraphArrays) -> None:
                 f"{second}, the first is node {int(shared.to(torch.uint8).argmax())}; "
                 f"remove them from one of the two"
             )
+    # Without any split a graph can be partitioned, but not trained on.
     if not bool(masks["train"].any()):
         others = [name for name in ("val", "test") if bool(masks[name].any())]
         if others:
@@ -155,6 +160,7 @@ def _check_splits(graph: GraphArrays) -> None:
                 f"{' and '.join(others)}; pass train_idx, or no split at all"
             )
         return
+    # A row of zeros is a valid multi-label target, so every node has a label.
     if graph.multi_label:
         return
     for name, mask in masks.items():

@@ -39,8 +39,8 @@ def one_line(graph: GraphArrays) -> str:
     """Format name and sizes in one line, for ``repr``."""
     train, val, test = (int(mask.sum()) for mask in (graph.train_mask, graph.val_mask, graph.test_mask))
     width = graph.num_edge_features
-    carried = {"weights": graph.edge_weights is not None, f"{width} features": width}
-    weighted = " and ".join(what for what, there in carried.items() if there)
+    attributes = {"weights": graph.edge_weights is not None, f"{width} features": width}
+    weighted = " and ".join(what for what, present in attributes.items() if present)
     weighted = f" with {weighted}" if weighted else ""
     return (
         f"Graph({graph.name!r}, nodes={graph.num_nodes:,}, edges={graph.num_edges:,}{weighted}, "
@@ -69,8 +69,8 @@ def _card(graph: GraphArrays) -> dict[str, str]:
     """Return the facts shown on the card, a subset of ``describe()``."""
     facts = describe(graph)
     sets = " / ".join(f"{facts[name]:,}" for name in ("train", "val", "test"))
-    carried = {"weights": facts["edge_weights"], f"{facts['edge_features']} features": facts["edge_features"]}
-    edges = [what for what, there in carried.items() if there]
+    attributes = {"weights": facts["edge_weights"], f"{facts['edge_features']} features": facts["edge_features"]}
+    edges = [what for what, present in attributes.items() if present]
     features = f"{facts['features']:,}" + (", sparse" if facts["sparse_features"] else "")
     return {
         "nodes": f"{facts['nodes']:,}",

@@ -37,13 +37,14 @@ class EdgeAttributes:
     def add_self_loop(self) -> None:
         """Append the attributes of added self loops at place M: weight 1 and zero features."""
         if self.weights is not None:
-            self.weights = np.append(self.weights, np.float32(1.0))
+            self.weights = np.append(self.weights, np.float32(1.0))  # (M,) -> (M + 1,)
         if self.features is not None:
             zeros = np.zeros((1, self.features.shape[1]), dtype=np.float32)
-            self.features = np.concatenate([self.features, zeros])
+            self.features = np.concatenate([self.features, zeros])  # (M, F) -> (M + 1, F)
 
     def order(self, key: np.ndarray, place: np.ndarray) -> np.ndarray:
         """Return the permutation that sorts edges by key, then weight, then (with features) place."""
+        # lexsort sorts by its last column first; without features parallel edges of equal weight are interchangeable.
         columns = [] if self.features is None else [place]
         if self.weights is not None:
             columns.append(self.weights[place])
@@ -61,30 +62,31 @@ class EdgeAttributes:
         Raises:
             ValueError: if an edge is repeated with other values; the text names the first.
         """
-        repeated = again.nonzero()[0]
+        repeats = again.nonzero()[0]
         if self.weights is not None:
-            weight, before = self.weights[place[repeated]], self.weights[place[repeated - 1]]
-            if (weight != before).any():
-                i = int((weight != before).argmax())
+            # Equality is transitive: in sorted order it is enough to compare each repeated edge with the one before it.
+            weight, previous = self.weights[place[repeats]], self.weights[place[repeats - 1]]
+            if (weight != previous).any():
+                i = int((weight != previous).argmax())
                 raise ValueError(
-                    f"an edge that is kept once must have one weight, got {before[i]:g} and {weight[i]:g} for "
-                    f"{_ends(key[repeated[i]], shift)}; symmetrize=False keeps an edge and its reverse apart, "
+                    f"an edge that is kept once must have one weight, got {previous[i]:g} and {weight[i]:g} for "
+                    f"{_ends(key[repeats[i]], shift)}; symmetrize=False keeps an edge and its reverse apart, "
                     "deduplicate=False keeps all edges, or add up the weights before"
                 )
         if self.features is not None:
-            row, before = self.features[place[repeated]], self.features[place[repeated - 1]]
-            differs = (row != before).any(axis=1)
+            row, previous = self.features[place[repeats]], self.features[place[repeats - 1]]
+            differs = (row != previous).any(axis=1)
             if differs.any():
                 i = int(differs.argmax())
                 raise ValueError(
-                    f"an edge that is kept once must have one row of features, got {_shown(before[i])} and "
-                    f"{_shown(row[i])} for {_ends(key[repeated[i]], shift)}; symmetrize=False keeps an edge and its "
+                    f"an edge that is kept once must have one row of features, got {_shown(previous[i])} and "
+                    f"{_shown(row[i])} for {_ends(key[repeats[i]], shift)}; symmetrize=False keeps an edge and its "
                     "reverse apart, deduplicate=False keeps all edges, or choose one row before"
                 )
 
     def at(self, place: np.ndarray) -> tuple[Tensor | None, Tensor | None]:
         """Return weights ``(E,)`` and features ``(E, F)`` of the edges at some places, ``None`` if there are none."""
-        weights = None if self.weights is None else torch.from_numpy(self.weights[place])
+        weights = None if self.weights is None else torch.from_numpy(self.weights[place])  # (M,) -> (E,)
         return weights, None if self.features is None else torch.from_numpy(self.features[place])
 
 
@@ -103,9 +105,10 @@ def as_edge_weights(weights: object, source: np.ndarray, target: np.ndarray) -> 
     values = as_array(weights)
     if values.dtype.kind not in "biuf":
         raise TypeError(f"edge weights must be numbers, got {type(weights).__name__} that holds {values.dtype}")
-    flat = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    flat = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values  # (M, 1) -> (M,)
     if flat.shape != source.shape:
         raise ValueError(f"edge weights must be one for each of {source.size} edges, got shape {values.shape}")
+    # A value beyond the range of float32 becomes infinite here, and is refused below.
     with np.errstate(over="ignore"):
         weight = flat.astype(np.float32)
     wrong = ~(np.isfinite(weight) & (weight >= 0))
@@ -129,16 +132,17 @@ def as_edge_features(features: object, source: np.ndarray, target: np.ndarray) -
     values = as_array(features)
     if values.dtype.kind not in "biuf":
         raise TypeError(f"edge features must be numbers, got {type(features).__name__} that holds {values.dtype}")
-    rows = values[:, None] if values.ndim == 1 else values
+    rows = values[:, None] if values.ndim == 1 else values  # (M,) -> (M, 1)
     if rows.ndim != 2 or rows.shape[0] != source.size or not rows.shape[1]:
         raise ValueError(
             f"edge features must have a row of at least one number for each of {source.size} edges, got shape "
             f"{values.shape}; give them in the order of src and dst"
         )
+    # As for weights: values beyond float32 are refused below.
     with np.errstate(over="ignore"):
         rows = np.ascontiguousarray(rows, dtype=np.float32)
     if not np.isfinite(rows).all():
-        edge, column = (int(place[0]) for place in (~np.isfinite(rows)).nonzero())
+        edge, column = (int(place[0]) for place in (~np.isfinite(rows)).nonzero())  # the first wrong value
         raise ValueError(
             f"edge features must be finite, got {rows[edge, column]} in column {column} of the edge {source[edge]} -> "
             f"{target[edge]}; replace it, or build the graph without edge features"
@@ -147,7 +151,7 @@ def as_edge_features(features: object, source: np.ndarray, target: np.ndarray) -
 
 
 def _ends(key: np.int64, shift: int) -> str:
-    return f"{int(key) & ((1 << shift) - 1)} -> {int(key) >> shift}"
+    return f"{int(key) & ((1 << shift) - 1)} -> {int(key) >> shift}"  # low bits: source; high bits: destination
 
 
 def _shown(row: np.ndarray) -> str:

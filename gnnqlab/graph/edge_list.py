@@ -48,6 +48,7 @@ class EdgeList:
         """Build the graph with edge rules (by default the papers') and, without a split, a random one."""
         labels, _ = as_labels(self.labels, self.num_nodes)
         splits = (self.train_idx, self.val_idx, self.test_idx)
+        # Multi-label targets have no mark for unlabelled nodes, so the split is over all nodes.
         labelled = torch.arange(self.num_nodes) if labels.dim() == 2 else (labels >= 0).nonzero().flatten()
         if all(split is None for split in splits) and labelled.numel():
             splits = random_split(labelled, seed=seed)
@@ -64,6 +65,7 @@ class EdgeList:
             test_idx=splits[2],
             name=self.name,
             num_classes=self.num_classes,
+            # In a list of both directions a second reverse would count twice if repeated edges are kept.
             symmetrize=not self.both_ways and (True if symmetrize is None else symmetrize),
             deduplicate=True if deduplicate is None else deduplicate,
             self_loops="add" if self_loops is None else self_loops,

@@ -85,44 +85,48 @@ def build_csr(
         [0.0, 5.0, 5.0, 0.0, 7.0, 7.0, 0.0]
     """
     source, target = _checked_ends(src, dst, num_nodes, self_loops)
-    num_nodes, listed = int(num_nodes), source.size
+    num_nodes, num_listed = int(num_nodes), source.size
     rows = None if features is None else as_edge_features(features, source, target)
     weight = None if weights is None else as_edge_weights(weights, source, target)
     attributes = EdgeAttributes(weight, rows)
     # One integer per edge, with the destination in its high bits and the source in its low bits: one sort suffices.
-    shift = max(1, (num_nodes - 1).bit_length())
+    shift = max(1, (num_nodes - 1).bit_length())  # bits of a node id
     is_loop = source == target
-    kept = np.ones(listed, dtype=bool) if weight is None else weight > 0
+    is_edge = np.ones(num_listed, dtype=bool) if weight is None else weight > 0  # (M,) bool
     if self_loops != "keep":
-        kept &= ~is_loop
+        is_edge &= ~is_loop
     # Keys and places of the edges that remain, then of their reverses, then of new self loops.
-    keys, places = [_selected((target.astype(np.int64) << shift) | source, kept)], [kept]
+    keys, places = [_selected((target.astype(np.int64) << shift) | source, is_edge)], [is_edge]
     if symmetrize:
         # A self loop is its own reverse: it must not be counted twice.
-        turned = kept & ~is_loop
-        keys.append(_selected((source.astype(np.int64) << shift) | target, turned))
-        places.append(turned)
+        reverses = is_edge & ~is_loop
+        keys.append(_selected((source.astype(np.int64) << shift) | target, reverses))
+        places.append(reverses)
     del source, target, is_loop  # frees memory before the keys are sorted
+    # Existing self loops were removed above, so each node has exactly one.
     if self_loops == "add":
         node = np.arange(num_nodes, dtype=np.int64)
         keys.append((node << shift) | node)
     key = np.concatenate(keys) if len(keys) > 1 else keys[0]
     del keys
+    # Without attributes the keys are sorted alone and in place, which needs the least memory.
     if not attributes:
         key.sort()
         if deduplicate:
             key = _selected(key, ~_repeated(key))
         return CSR(*_compressed(key, num_nodes, shift), None, None)
-    place = np.concatenate([each.nonzero()[0] for each in places])
+    place = np.concatenate([each.nonzero()[0] for each in places])  # (E,) int64
     if self_loops == "add":
-        place = np.append(place, np.full(num_nodes, listed))
+        # Added self loops share place M, behind the listed edges.
+        place = np.append(place, np.full(num_nodes, num_listed))
         attributes.add_self_loop()
-    order = attributes.order(key, place)
+    order = attributes.order(key, place)  # (E,)
     key, place = key[order], place[order]
     if deduplicate:
-        again = _repeated(key)
-        attributes.require_equal(key, place, again, shift)
-        key, place = _selected(key, ~again), _selected(place, ~again)
+        # Equal keys are neighbours; the first of them is used.
+        repeats = _repeated(key)
+        attributes.require_equal(key, place, repeats, shift)
+        key, place = _selected(key, ~repeats), _selected(place, ~repeats)
     return CSR(*_compressed(key, num_nodes, shift), *attributes.at(place))
 
 
@@ -146,15 +150,15 @@ def _selected(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
 
 def _repeated(key: np.ndarray) -> np.ndarray:
     """Return True for each sorted key that equals the one before."""
-    again = np.zeros(key.size, dtype=bool)
-    np.equal(key[1:], key[:-1], out=again[1:])
-    return again
+    repeats = np.zeros(key.size, dtype=bool)
+    np.equal(key[1:], key[:-1], out=repeats[1:])  # in place, without a temporary array
+    return repeats
 
 
 def _compressed(key: np.ndarray, num_nodes: int, shift: int) -> tuple[Tensor, Tensor]:
     """Build ``indptr`` and ``indices`` from sorted keys ``destination << shift | source``, which are overwritten."""
-    indices = (key & ((1 << shift) - 1)).astype(np.int32)
-    key >>= shift
+    indices = (key & ((1 << shift) - 1)).astype(np.int32)  # low bits: source
+    key >>= shift  # high bits: destination; in place, to save a copy of E int64
     indptr = np.zeros(num_nodes + 1, dtype=np.int64)
     np.cumsum(np.bincount(key, minlength=num_nodes), out=indptr[1:])
     return torch.from_numpy(indptr), torch.from_numpy(indices)
@@ -168,12 +172,13 @@ def edge_list(indptr: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
         >>> src.tolist(), dst.tolist()
         ([0, 1], [1, 1])
     """
-    node = torch.arange(indptr.numel() - 1, dtype=torch.int32)
-    return indices, torch.repeat_interleave(node, indptr.diff())
+    node = torch.arange(indptr.numel() - 1, dtype=torch.int32)  # (N,)
+    return indices, torch.repeat_interleave(node, indptr.diff())  # (E,), (E,)
 
 
 def _node_ids(what: str, ids: object, num_nodes: int) -> np.ndarray:
     array = np.asarray(ids)
+    # NumPy makes float64 of an empty list.
     if array.size == 0:
         array = array.astype(np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":

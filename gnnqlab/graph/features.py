@@ -55,8 +55,8 @@ class SparseRows:
             >>> SparseRows.from_dense(torch.eye(2)).to_dense().tolist()
             [[1.0, 0.0], [0.0, 1.0]]
         """
-        row, column = torch.nonzero(x_ND, as_tuple=True)
-        counts = torch.bincount(row, minlength=x_ND.shape[0])
+        row, column = torch.nonzero(x_ND, as_tuple=True)  # sorted by row, then by column
+        counts = torch.bincount(row, minlength=x_ND.shape[0])  # (N,)
         return cls(
             indptr=torch.cat([counts.new_zeros(1), counts.cumsum(0)]),
             indices=column.to(torch.int32),
@@ -67,8 +67,8 @@ class SparseRows:
     @classmethod
     def from_scipy(cls, matrix: Any) -> SparseRows:
         """Convert any ``scipy.sparse`` matrix or array; duplicate entries are summed."""
-        csr = matrix.tocsr().copy()
-        csr.sum_duplicates()
+        csr = matrix.tocsr().copy()  # sum_duplicates works in place: leave the caller's matrix unchanged
+        csr.sum_duplicates()  # sorts the columns of each row, too
         return cls(
             indptr=torch.from_numpy(csr.indptr.astype("int64")),
             indices=torch.from_numpy(csr.indices.astype("int32")),
@@ -124,8 +124,8 @@ class SparseRows:
             raise ValueError(
                 f"row ids must lie in [0, {len(self)}), got values from {int(ids.min())} to {int(ids.max())}"
             )
-        start = self.indptr[ids]
-        counts = self.indptr[ids + 1] - start
+        start = self.indptr[ids]  # (K,)
+        counts = self.indptr[ids + 1] - start  # (K,) values of each row
         indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         # Position of every selected value: its row's start plus its rank within the row.
         positions = torch.arange(int(indptr[-1])) + torch.repeat_interleave(start - indptr[:-1], counts)
@@ -139,7 +139,7 @@ class SparseRows:
     def to_dense(self) -> Tensor:
         """Convert to a dense float32 tensor, shape ``(N, D)``."""
         dense = torch.zeros(self.shape, dtype=torch.float32)
-        row = torch.repeat_interleave(torch.arange(len(self)), self.indptr.diff())
+        row = torch.repeat_interleave(torch.arange(len(self)), self.indptr.diff())  # (nnz,)
         dense[row, self.indices.to(torch.int64)] = self.values
         return dense
 
@@ -158,8 +158,8 @@ def _check(rows: SparseRows) -> None:
             "sparse features must have one column index per value, got "
             f"{rows.indices.numel()} indices and {rows.values.numel()} values"
         )
-    check_csr("sparse features", rows.indptr, rows.indices, rows.num_columns, strict=True)
+    check_csr("sparse features", rows.indptr, rows.indices, rows.num_columns, strict=True)  # no column twice in a row
     bad = first_not_finite(rows.values)
     if bad is not None:
-        row = int(torch.searchsorted(rows.indptr, bad, right=True)) - 1
+        row = int(torch.searchsorted(rows.indptr, bad, right=True)) - 1  # right=True passes empty rows
         refuse_not_finite(row, int(rows.indices[bad]), float(rows.values[bad]))

@@ -69,37 +69,37 @@ def sbm(
     require("features", features, 1, None)
     require("homophily", homophily, 0, 1)
     require("stray", stray, 0, 0.999)
-    rng = np.random.default_rng([seed, 0x5B3])
+    rng = np.random.default_rng([seed, 0x5B3])  # the second word gives each generator a stream of its own
     order = rng.permutation(nodes)  # nodes grouped by class, in random order
     # Class c owns the slice [start[c], start[c + 1]) of ``order``.
-    start = np.arange(classes + 1, dtype=np.int64) * nodes // classes
+    start = np.arange(classes + 1, dtype=np.int64) * nodes // classes  # (C + 1,)
     label = np.empty(nodes, dtype=np.int64)
     label[order] = np.repeat(np.arange(classes), np.diff(start))
 
-    is_stray = rng.random(nodes) < stray
-    drawn = round(nodes * degree / 2)
-    u = rng.integers(nodes, size=drawn)
+    is_stray = rng.random(nodes) < stray  # (N,) bool
+    num_edges = round(nodes * degree / 2)
+    u = rng.integers(nodes, size=num_edges)  # (M,)
     # An edge follows the classes if neither end is stray; other edges join equal classes with
     # probability 1 / C. So homophily = f p + (1 - f) / C, where f is the share that follows.
     follows = ~is_stray[u]
-    share = (1 - stray) ** 2
-    p = (homophily - (1 - share) / classes) / share
+    share = (1 - stray) ** 2  # f: neither end is stray
+    p = (homophily - (1 - share) / classes) / share  # the equation above, solved for p
     if not 0 <= p <= 1:
         low, high = (1 - share) / classes, share + (1 - share) / classes
         raise ValueError(
             f"homophily must lie in [{low:.3f}, {high:.3f}] with {classes} classes and stray={stray}, got {homophily}; "
             "lower stray"
         )
-    v = rng.integers(nodes, size=drawn)
+    v = rng.integers(nodes, size=num_edges)
     # The second end of a following edge, sampled from the same class or from another one.
-    same = rng.random(drawn) < p
-    shift = np.where(same, 0, rng.integers(1, classes, size=drawn))
+    same = rng.random(num_edges) < p
+    shift = np.where(same, 0, rng.integers(1, classes, size=num_edges))  # (M,) 0: same class, else any other one
     target_class = (label[u] + shift) % classes
-    width = np.diff(start)[target_class]
-    chosen = order[start[target_class] + (rng.random(drawn) * width).astype(np.int64)]
+    width = np.diff(start)[target_class]  # (M,) size of the target class
+    chosen = order[start[target_class] + (rng.random(num_edges) * width).astype(np.int64)]
     # A stray node that was chosen by class is replaced by a stray node of any class, so that the
     # neighbours of a stray node carry no information, while degrees stay equal.
-    strays = np.flatnonzero(is_stray)
+    strays = np.flatnonzero(is_stray)  # ids of all stray nodes
     if strays.size:
         hit = follows & is_stray[chosen]
         chosen[hit] = strays[rng.integers(strays.size, size=int(hit.sum()))]
@@ -171,22 +171,27 @@ def rmat(
         raise ValueError(f"corners must be four probabilities that sum to 1, got {corners}")
     rng = np.random.default_rng([seed, 0x93A7])
     nodes = 1 << scale
-    drawn = round(nodes * degree / 2)
-    u = np.zeros(drawn, dtype=np.int32)
-    v = np.zeros(drawn, dtype=np.int32)
+    num_edges = round(nodes * degree / 2)
+    u = np.zeros(num_edges, dtype=np.int32)
+    v = np.zeros(num_edges, dtype=np.int32)
+    # Upper limits of the first three quadrants on [0, 1).
     both_low, source_low, source_high, _ = np.cumsum(corners).astype(np.float32)
     for bit in range(scale):
-        draw = rng.random(drawn, dtype=np.float32)
+        draw = rng.random(num_edges, dtype=np.float32)  # (M,)
+        # The third and fourth quadrant set the bit of the source, the second and fourth that of the target.
         u |= (draw >= source_low).astype(np.int32) << bit
         v |= (((draw >= both_low) & (draw < source_low)) | (draw >= source_high)).astype(np.int32) << bit
 
     # Siblings share all bits but the lowest; a random pattern per family assigns the classes.
-    low = classes - 1
-    pattern = np.repeat(rng.integers(classes, size=nodes // classes, dtype=np.int32), classes)
+    low = classes - 1  # mask of the bits that number the siblings of a family
+    pattern = np.repeat(rng.integers(classes, size=nodes // classes, dtype=np.int32), classes)  # (N,)
+    # XOR with a pattern is a permutation of the classes, so each sibling has another class.
     label_of = (np.arange(nodes, dtype=np.int32) & low) ^ pattern
-    moved = rng.random(drawn, dtype=np.float32) < homophily
-    v[moved] = (v[moved] & ~low) | (label_of[u[moved]] ^ pattern[v[moved]])
+    moves = rng.random(num_edges, dtype=np.float32) < homophily
+    # Of v's siblings the one with the class of u: its low bits are this class XOR the pattern of the family.
+    v[moves] = (v[moves] & ~low) | (label_of[u[moves]] ^ pattern[v[moves]])
 
+    # Without the shuffle a node's id would show its popularity and its class.
     new_id = rng.permutation(nodes).astype(np.int32)
     label = np.empty(nodes, dtype=np.int64)
     label[new_id] = label_of
@@ -197,7 +202,7 @@ def rmat(
 def class_features(label: np.ndarray, classes: int, features: int, signal: float, rng: np.random.Generator) -> Tensor:
     """Generate features ``(N, D)``: a random direction per class, of length ``signal``, plus unit Gaussian noise."""
     direction = rng.standard_normal((classes, features), dtype=np.float32)
-    direction *= signal / np.linalg.norm(direction, axis=1, keepdims=True)
+    direction *= signal / np.linalg.norm(direction, axis=1, keepdims=True)  # (C, D), rows of length signal
     x = rng.standard_normal((len(label), features), dtype=np.float32)
     for start in range(0, len(label), 1 << 16):  # in chunks, so that directions are not gathered for all nodes at once
         x[start : start + (1 << 16)] += direction[label[start : start + (1 << 16)]]
@@ -232,6 +237,7 @@ def assemble(
         test_mask=test,
         num_classes=classes,
     )
+    # build_csr adds every reverse edge, so symmetry need not be computed.
     graph.__dict__["is_symmetric"] = True
     return graph
 

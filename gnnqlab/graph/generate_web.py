@@ -58,18 +58,19 @@ def web(
     require("features", features, 1, None)
     require("local", local, 0, 1)
     require("skew", skew, 0, 0.999)
-    rng = np.random.default_rng([seed, 0x3EB])
-    drawn = round(nodes * degree / 2)
-    by_rank = rng.permutation(nodes)
+    rng = np.random.default_rng([seed, 0x3EB])  # the second word gives each generator a stream of its own
+    num_edges = round(nodes * degree / 2)
+    by_rank = rng.permutation(nodes)  # (N,) node of each rank
 
     def popular() -> np.ndarray:
         """Sample nodes of rank r with density r^-skew: r / N is a uniform number to the power 1 / (1 - skew)."""
-        chosen: np.ndarray = by_rank[(nodes * rng.random(drawn) ** (1 / (1 - skew))).astype(np.int64)]
+        chosen: np.ndarray = by_rank[(nodes * rng.random(num_edges) ** (1 / (1 - skew))).astype(np.int64)]
         return chosen
 
-    u, far = popular(), popular()
-    distance = np.exp(rng.random(drawn) * np.log(nodes / 2)).astype(np.int64)  # log-uniform, density 1 / d
-    near = (u + np.where(rng.random(drawn) < 0.5, distance, -distance)) % nodes
-    v = np.where(rng.random(drawn) < local, near, far)
+    u, popular_end = popular(), popular()  # (M,), (M,)
+    distance = np.exp(rng.random(num_edges) * np.log(nodes / 2)).astype(np.int64)  # log-uniform, density 1 / d
+    # The ring closes behind node N - 1.
+    local_end = (u + np.where(rng.random(num_edges) < 0.5, distance, -distance)) % nodes
+    v = np.where(rng.random(num_edges) < local, local_end, popular_end)
     label, name = np.arange(nodes, dtype=np.int64) * classes // nodes, name or f"web:{nodes},{degree:g}"
     return assemble(name, u, v, label, classes, features=features, signal=signal, rng=rng, seed=seed)

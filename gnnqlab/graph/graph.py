@@ -131,6 +131,7 @@ class Graph(GraphArrays):
             test_mask=as_mask("test_idx", test_idx, num_nodes),
             num_classes=known_classes if num_classes is None else num_classes,
         )
+        # Every reverse edge was added, so symmetry need not be computed.
         if symmetrize:
             graph.__dict__["is_symmetric"] = True
         return graph
@@ -162,6 +163,7 @@ class Graph(GraphArrays):
             deduplicate=deduplicate,
             self_loops=self_loops,
         )
+        # Cached properties are not copied: other edges may be symmetric, or not.
         return Graph(**{**self._fields(), **structure})
 
     def without_edge_weights(self) -> Graph:
@@ -172,6 +174,7 @@ class Graph(GraphArrays):
             >>> g.edge_weights.tolist(), g.without_edge_weights().edge_weights
             ([1.0, 0.5, 0.5, 1.0], None)
         """
+        # Not _replace(), since symmetry depends on the weights.
         return Graph(**{**self._fields(), "edge_weights": None})
 
     def without_edge_features(self) -> Graph:
@@ -219,12 +222,12 @@ class Graph(GraphArrays):
         """
         missing = [
             what
-            for what, there in (
+            for what, present in (
                 ("features", self.num_features > 0),
                 ("labels", self.num_classes > 0 and self.num_labelled > 0),
                 ("train split", self.has_split),
             )
-            if not there
+            if not present
         ]
         if missing:
             raise ValueError(
@@ -265,6 +268,7 @@ class Graph(GraphArrays):
         """
         if not self.num_classes or not self.num_labelled:
             raise ValueError(f"a split needs labelled nodes, graph {self.name!r} has none; pass labels=")
+        # Multi-label targets have no mark for unlabelled nodes.
         labelled = torch.ones(self.num_nodes, dtype=torch.bool) if self.multi_label else self.labels >= 0
         return self.with_split(*random_split(labelled.nonzero().flatten(), seed=seed, train=train, val=val))
 
@@ -322,9 +326,10 @@ class Graph(GraphArrays):
     def _replace(self, **changes: Any) -> Graph:
         """Replace fields as ``dataclasses.replace``, and copy cached properties of an unchanged structure."""
         graph = Graph(**{**self._fields(), **changes})
-        for known in ("is_symmetric", "in_degrees", "out_degrees"):
-            if known in self.__dict__ and "indices" not in changes:
-                graph.__dict__[known] = self.__dict__[known]
+        # The structure is unchanged, so these hold for the new graph, and need not be computed again.
+        for field in ("is_symmetric", "in_degrees", "out_degrees"):
+            if field in self.__dict__ and "indices" not in changes:
+                graph.__dict__[field] = self.__dict__[field]
         return graph
 
 

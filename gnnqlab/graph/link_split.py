@@ -20,7 +20,7 @@ __all__ = ["TEST", "TRAIN", "VAL", "LinkSplit", "split_links"]
 
 TRAIN, VAL, TEST = 0, 1, 2
 """Kinds of links."""
-_KIND, _END = stream("links", 0), stream("links", 1)
+_KIND, _END = stream("links", 0), stream("links", 1)  # noise of the kind of a link, and of its fixed end
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -67,41 +67,45 @@ def split_links(graph: Graph, *, val: float = 0.05, test: float = 0.1, seed: int
     if not (0.0 <= val < 1.0 and 0.0 <= test < 1.0 and val + test < 1.0):
         raise ValueError(f"shares of links must lie in [0, 1), their sum too, got val {val} and test {test}")
     nodes = graph.num_nodes
-    source = graph.indices.long()
-    target = torch.repeat_interleave(torch.arange(nodes), graph.in_degrees)
-    between = source != target
+    source = graph.indices.long()  # (E,)
+    target = torch.repeat_interleave(torch.arange(nodes), graph.in_degrees)  # (E,)
+    no_loop = source != target
     pairs = torch.minimum(source, target) * nodes + torch.maximum(source, target)  # equal for both directions
-    links, numbers = pairs[between].unique(return_inverse=True)
+    links, numbers = pairs[no_loop].unique(return_inverse=True)  # (L,), ascending, and the link of each edge
     ids = torch.arange(links.numel())
-    drawn = uniform32(ids, seed=seed, epoch=0, stream=_KIND).flatten()
-    testing, validating = round(2**32 * test), round(2**32 * val)
+    bits = uniform32(ids, seed=seed, epoch=0, stream=_KIND).flatten()  # (L,) int64 in [0, 2**32)
+    test_share, val_share = round(2**32 * test), round(2**32 * val)
     kinds = torch.full((links.numel(),), TRAIN, dtype=torch.uint8)
-    kinds[drawn < testing + validating] = VAL
-    kinds[drawn < testing] = TEST
+    # The lowest values are test links: they overwrite a part of the wider interval.
+    kinds[bits < test_share + val_share] = VAL
+    kinds[bits < test_share] = TEST
     if not bool((kinds == TRAIN).any()):
         raise ValueError(
             f"link prediction needs at least one training link, got {links.numel()} link(s) in {graph.name!r}, with "
             f"val {val} and test {test}; lower val and test, or use a graph with more edges"
         )
+    # The end that is fixed in negative samples is random, so low ids are not preferred as sources.
     swapped = uniform32(ids, seed=seed, epoch=0, stream=_END).flatten() < 2**31
     low, high = links // nodes, links % nodes
-    kept = ~between
-    kept[between] = kinds[numbers] == TRAIN
+    in_graph = ~no_loop  # (E,) bool; self loops stay
+    in_graph[no_loop] = kinds[numbers] == TRAIN
     return LinkSplit(
-        graph=_with_edges(graph, kept, target),
+        graph=_with_edges(graph, in_graph, target),
         sources=torch.where(swapped, high, low),
         targets=torch.where(swapped, low, high),
         kinds=kinds,
-        scored=(kinds == TRAIN) & (drawn >= 2**32 - validating),
+        # The highest values: about as many links as validation has.
+        scored=(kinds == TRAIN) & (bits >= 2**32 - val_share),
     )
 
 
-def _with_edges(graph: Graph, kept: Tensor, target: Tensor) -> Graph:
+def _with_edges(graph: Graph, in_graph: Tensor, target: Tensor) -> Graph:
     """Return a graph with a subset of its stored edges."""
     indptr = torch.zeros(graph.num_nodes + 1, dtype=torch.int64)
-    indptr[1:] = target[kept].bincount(minlength=graph.num_nodes).cumsum(0)
-    weights = None if graph.edge_weights is None else graph.edge_weights[kept]
+    indptr[1:] = target[in_graph].bincount(minlength=graph.num_nodes).cumsum(0)
+    weights = None if graph.edge_weights is None else graph.edge_weights[in_graph]
+    # As in Graph.from_edges: weights that are all 1 are no weights.
     if weights is not None and bool((weights == 1).all()):
         weights = None
-    features = None if graph.edge_features is None else graph.edge_features[kept]
-    return replace(graph, indptr=indptr, indices=graph.indices[kept], edge_weights=weights, edge_features=features)
+    features = None if graph.edge_features is None else graph.edge_features[in_graph]
+    return replace(graph, indptr=indptr, indices=graph.indices[in_graph], edge_weights=weights, edge_features=features)

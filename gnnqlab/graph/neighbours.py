@@ -43,15 +43,16 @@ def sample_neighbours(
     """
     if fanout < 1:
         raise ValueError(f"fanout must be at least 1, got {fanout}")
-    first = graph.indptr[nodes]
+    first = graph.indptr[nodes]  # (n,)
     degrees = graph.indptr[nodes + 1] - first
-    counts = degrees.clamp(max=fanout)
+    counts = degrees.clamp(max=fanout)  # (n,)
     indptr = torch.zeros(len(nodes) + 1, dtype=torch.int64)
     torch.cumsum(counts, 0, out=indptr[1:])
     # The first neighbours of every node; rows with more than ``fanout`` are replaced below.
     edges = torch.arange(int(indptr[-1])) + torch.repeat_interleave(first - indptr[:-1], counts)
-    many = degrees > fanout
+    many = degrees > fanout  # (n,) bool
     if bool(many.any()):
+        # Only these rows are sampled; all others keep all of their neighbours.
         places = _places(nodes[many], degrees[many], fanout, seed=seed, step=step, layer=layer)
         edges[torch.repeat_interleave(many, counts)] = (places + first[many].unsqueeze(1)).flatten()
     return indptr, graph.indices[edges].long()
@@ -60,13 +61,13 @@ def sample_neighbours(
 def _places(nodes: Tensor, degrees: Tensor, fanout: int, *, seed: int, step: int, layer: int) -> Tensor:
     """Sample ``fanout`` different positions in [0, degree) for each node, int64 ``(n, fanout)``."""
     halves = uniform16(nodes, 2 * fanout, seed=seed, epoch=step, stream=stream("sample", layer)).long()
-    draws = halves[:, ::2] << 16 | halves[:, 1::2]
+    draws = halves[:, ::2] << 16 | halves[:, 1::2]  # (n, k), 32 random bits each
     places = torch.empty_like(draws)
     for number in range(fanout):
-        last = degrees - fanout + number
-        place = draws[:, number] * (last + 1) >> 32
-        taken = (places[:, :number] == place.unsqueeze(1)).any(1)
-        places[:, number] = torch.where(taken, last, place)
+        last = degrees - fanout + number  # (n,) last position this draw may take
+        place = draws[:, number] * (last + 1) >> 32  # (n,) uniform in [0, last]
+        repeats = (places[:, :number] == place.unsqueeze(1)).any(1)
+        places[:, number] = torch.where(repeats, last, place)
     return places
 
 
@@ -78,7 +79,7 @@ def shuffled(nodes: Tensor, *, seed: int, epoch: int) -> Tensor:
         [0, 1, 2, 3, 4]
     """
     halves = uniform16(nodes, 2, seed=seed, epoch=epoch, stream=stream("sample", 0, round=_ORDER)).long()
-    return nodes[torch.argsort(halves[:, 0] << 16 | halves[:, 1], stable=True)]
+    return nodes[torch.argsort(halves[:, 0] << 16 | halves[:, 1], stable=True)]  # stable: the order of a tie is fixed
 
 
 class Frontier:
@@ -96,7 +97,7 @@ class Frontier:
     def number(self, targets: Tensor, neighbours: Tensor) -> tuple[Tensor, Tensor]:
         """Return the distinct nodes, targets first, and the position of every neighbour among them."""
         self._place[targets] = torch.arange(len(targets))
-        others = neighbours[self._place[neighbours] < 0].unique()
+        others = neighbours[self._place[neighbours] < 0].unique()  # nodes without a number in this batch, ascending
         self._place[others] = torch.arange(len(targets), len(targets) + len(others))
         places, sources = self._place[neighbours], torch.cat([targets, others])
         self._place[sources] = -1  # resets touched entries only, not all N

@@ -50,12 +50,13 @@ def write_png(pixels: NDArray[np.uint8], palette: Sequence[Sequence[int]]) -> by
     colors = bytes(value for color in palette for value in color[:3])
     opacity = bytes(color[3] for color in palette)
     parts = (
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),  # 8 bits per pixel, colour type 3: palette
         (b"PLTE", colors),
-        *([(b"tRNS", opacity)] if min(opacity) < 255 else []),
+        *([(b"tRNS", opacity)] if min(opacity) < 255 else []),  # opacity, if a colour is not opaque
         (b"IDAT", zlib.compress(lines.tobytes(), 9)),
         (b"IEND", b""),
     )
+    # A chunk: length, name, data, and a checksum of name and data.
     chunks = (
         struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in parts
     )
@@ -107,15 +108,17 @@ def _examples(levels: NDArray[np.uint8], labels: NDArray[np.int64], classes: int
     sheet = np.zeros((_EXAMPLES * high, classes * wide), np.uint8)
     for label in range(classes):
         for line, node in enumerate(np.flatnonzero(labels == label)[:_EXAMPLES]):
+            # The last two lines and columns of a cell stay empty, as a margin.
             place = np.s_[line * high : (line + 1) * high - 2, label * wide : (label + 1) * wide - 2]
             sheet[place] = levels[node]
     return sheet
 
 
 def _bars(degrees: NDArray[np.int64], bars: int = 22, high: int = 48) -> NDArray[np.uint8]:
+    # At most one bar for each integer.
     counts, _ = np.histogram(degrees, bins=min(bars, int(degrees.max() - degrees.min()) + 1))
     heights = np.ceil(high * counts / max(int(counts.max()), 1)).astype(int)
-    each = 220 // len(counts)
+    each = 220 // len(counts)  # width of a bar and its gap
     sheet = np.zeros((high, each * len(counts)), np.uint8)
     for number, tall in enumerate(heights):
         sheet[high - tall :, number * each : (number + 1) * each - 2] = 1

@@ -29,13 +29,16 @@ def random_split(
         >>> [len(part) for part in random_split(torch.arange(10), seed=0)]
         [6, 2, 2]
     """
+    # The tolerance admits the rounding error of the sum.
     if not (0 <= train <= 1 and 0 <= val <= 1 and train + val <= 1 + 1e-9):
         raise ValueError(f"shares must lie in [0, 1] and sum to at most 1, got train={train}, val={val}")
     if seed < 0:
         raise ValueError(f"seed must be at least 0, got {seed}")
     ids = torch.as_tensor(candidates).to(torch.int64)
+    # The second word separates these random numbers from those of the generators of graphs.
     order = torch.from_numpy(np.random.default_rng([seed, 0x5911]).permutation(ids.numel()))
     num_train = round(train * ids.numel())
+    # Both shares may be rounded up: validation then has what training leaves.
     num_val = min(round(val * ids.numel()), ids.numel() - num_train)
     shuffled = ids[order]
     parts = shuffled.split([num_train, num_val, ids.numel() - num_train - num_val])

@@ -37,6 +37,7 @@ def save_graph(graph: GraphArrays, path: Path) -> Path:
     if path.exists() and not is_saved_graph(path):
         raise ValueError(f"a graph is saved to a new folder or over a saved graph, got {path}; choose another path")
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Written to a temporary folder that is renamed at the end, so no reader finds an incomplete graph.
     with replacing(path) as fresh:
         fresh.mkdir()
         arrays = graph._arrays()
@@ -101,6 +102,7 @@ def load_graph(kind: type[_Kind], path: Path, *, mmap: bool | None = None) -> _K
             object.__setattr__(graph, field, value)
         check_shapes(graph)
         graph.__dict__["content_hash"] = header["content_hash"]
+    # Stored, because computing it sorts all edges.
     graph.__dict__["is_symmetric"] = header["is_symmetric"]
     return graph
 
@@ -108,6 +110,7 @@ def load_graph(kind: type[_Kind], path: Path, *, mmap: bool | None = None) -> _K
 def _read_array(file: Path, shape: tuple[int, ...], dtype: str, mmap: bool) -> Tensor:
     try:
         # Copy-on-write: torch requires writable memory, and a write must never reach the file.
+        # An array without elements cannot be mapped.
         array = np.load(file, mmap_mode="c" if mmap and 0 not in shape else None, allow_pickle=False)
     except (OSError, ValueError) as error:
         raise ValueError(f"saved graph file {file} cannot be read: {error}; save the graph again") from error

@@ -35,6 +35,7 @@ def empty_in_huge_pages(like: Tensor, *shape: int, dtype: torch.dtype = torch.fl
         torch.Size([2, 3])
     """
     out = torch.empty(shape, dtype=dtype, device=like.device)
+    # Smaller blocks are reused by the allocator, so their pages are mapped already.
     if out.is_cpu and _LEAST_BYTES <= out.nbytes <= _MOST_BYTES and native.active(out.device):
         _large_pages(out, out.nbytes)  # advice to the system before the first write
     return out

@@ -49,17 +49,17 @@ products of many rows with a small matrix."""
 ISAS = ("avx512", "avx2", "scalar")
 """Instruction sets, the fastest first."""
 _TYPES = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "f": ctypes.c_float}
-_LIBRARY = torch.library.Library("gnnqlab", "FRAGMENT")
+_LIBRARY = torch.library.Library("gnnqlab", "FRAGMENT")  # other libraries may add operators to this namespace
 _WHY_NOT = {
     "libgnnqlab_cpu.so": "no compiler at installation); reinstall the package with one",
     "libgnnqlab_cuda.so": "it is optional); reinstall the package with nvcc and "
     "--config-settings=cmake.define.GNNQLAB_CUDA=ON",
 }
-_NOTHING_REFUSED = 2**63 - 1
+_NOTHING_REFUSED = 2**63 - 1  # above every refusal code: kernels record the minimum
 _BACKENDS = ("native", "reference")
 
-_forced_backend: str | None = None
-_forced_isa: str | None = None
+_forced_backend: str | None = None  # set by `use`, takes precedence over GNNQLAB_KERNELS
+_forced_isa: str | None = None  # likewise over GNNQLAB_ISA
 
 
 class Kernel:
@@ -78,6 +78,7 @@ class Kernel:
 
     def __call__(self, *arguments: Any) -> int:
         name = isa()
+        # Bound at the first call, so that an import loads no library.
         function = self._functions.get(name)
         if function is None:
             function = self._functions[name] = self._bind(_cpu_library(), name, self._argtypes)
@@ -91,6 +92,7 @@ class Kernel:
         """
         function = self._functions.get("cuda")
         if function is None:
+            # Every CUDA function has one more argument, the stream.
             function = self._functions["cuda"] = self._bind(_cuda_library(), "cuda", [*self._argtypes, ctypes.c_void_p])
         # On the current stream, so that the kernel is ordered with PyTorch's operations.
         with torch.cuda.device(device):
@@ -101,15 +103,17 @@ class Kernel:
 
     def _addressed(self, arguments: tuple[Any, ...]) -> list[Any]:
         """Return the arguments with addresses in place of tensors and arrays."""
+        # The caller holds the tensors until the call returns, so their addresses remain valid.
         plain = list(arguments)
         for place in self._pointers:
             value = plain[place]
-            if value is not None:
+            if value is not None:  # None is passed as a null pointer
                 plain[place] = value.data_ptr() if isinstance(value, torch.Tensor) else value.ctypes.data
         return plain
 
     def _bind(self, library: ctypes.CDLL, target: str, argtypes: list[Any]) -> Callable[..., int]:
         function = getattr(library, f"gnnqlab_{self.name}_{target}")
+        # Without argument types ctypes would pass Python integers as C int, of 32 bits.
         function.argtypes, function.restype = argtypes, ctypes.c_int64
         return function
 
@@ -153,6 +157,7 @@ def register(
     """
     name = schema.split("(")[0]
     _LIBRARY.define(schema)
+    # One function for both: it selects the kernel by the device of its tensors.
     for key in ("CPU", "CUDA"):
         _LIBRARY.impl(name, function, key)
     torch.library.register_fake(f"gnnqlab::{name}", fake, lib=_LIBRARY)
@@ -170,7 +175,7 @@ def active(device: torch.device) -> bool:
     reason = _missing(device.type)
     if reason is None:
         return True
-    if backend == "native":
+    if backend == "native":  # requested: a fallback would hide the missing library
         raise RuntimeError(f"native kernels were requested but {reason}")
     _warn_once(f"gnnqlab runs its plain-PyTorch reference kernels on {device.type}: {reason}")
     return False
@@ -185,6 +190,7 @@ def _restored(backend: str | None, forced: str | None) -> Iterator[None]:
         _forced_backend, _forced_isa = backend, forced
 
 
+# One record per device: kernels take its address, and `take_refusal` resets it.
 @functools.cache
 def refused(device: torch.device) -> torch.Tensor:
     """Return the device tensor in which CUDA kernels record the first refused position, read by `take_refusal`."""
@@ -193,9 +199,9 @@ def refused(device: torch.device) -> torch.Tensor:
 
 def take_refusal(device: torch.device) -> int:
     """Return and reset the first refusal of CUDA kernels, position * 8 + reason, or 0; synchronizes with the device."""
-    noted = refused(device)
-    code = int(noted)  # synchronizes
-    noted.fill_(_NOTHING_REFUSED)
+    record = refused(device)
+    code = int(record)  # synchronizes
+    record.fill_(_NOTHING_REFUSED)
     return 0 if code == _NOTHING_REFUSED else code
 
 
@@ -220,6 +226,7 @@ def use(backend: str | None, *, isa: str | None = None) -> contextlib.AbstractCo
         raise ValueError(f"backend must be one of {_BACKENDS}, got {backend!r}")
     if isa is not None:
         _check_isa(isa, "isa")
+    # Takes effect here, so that `use` works without ``with`` too; the context manager only restores.
     restored = _restored(_forced_backend, _forced_isa)
     _forced_backend, _forced_isa = backend, isa
     return restored
@@ -264,7 +271,7 @@ def openmp_runtimes() -> list[str]:
     if not maps.exists():
         return []
     found = re.findall(r"(/\S*/lib(?:gomp|iomp5|omp)[-.\w]*\.so[.\d]*)$", maps.read_text(), flags=re.MULTILINE)
-    return sorted(set(found))
+    return sorted(set(found))  # a library is mapped in several segments, one line each
 
 
 def _missing(device_type: str) -> str | None:
@@ -290,6 +297,7 @@ def _cuda_library() -> ctypes.CDLL:
     return library
 
 
+# Cached, also a failure: a missing library is searched once.
 @functools.cache
 def _load(name: str) -> tuple[ctypes.CDLL | None, str | None]:
     path = library_path(name)
@@ -302,7 +310,7 @@ def _load(name: str) -> tuple[ctypes.CDLL | None, str | None]:
     if library.gnnqlab_abi() != ABI:  # its functions would misread their arguments
         return None, f"{name} is of another version of the package; reinstall it"
     if name == "libgnnqlab_cuda.so":
-        library.gnnqlab_cuda_error.restype = ctypes.c_char_p
+        library.gnnqlab_cuda_error.restype = ctypes.c_char_p  # the default, C int, would truncate the pointer
     return library, None
 
 
@@ -312,6 +320,7 @@ def _default_isa() -> str:
     if forced:
         _check_isa(forced, "GNNQLAB_ISA")
         return forced
+    # Every processor has "scalar", so there always is one.
     return next(name for name in ISAS if _has_isa(name))
 
 
@@ -327,6 +336,7 @@ def _has_isa(name: str) -> bool:
     return bool(_cpu_library().gnnqlab_has_isa(name.encode()))
 
 
+# Cached by text: one warning each, whatever the warning filters are.
 @functools.cache
 def _warn_once(text: str) -> None:
-    warnings.warn(text, RuntimeWarning, stacklevel=4)
+    warnings.warn(text, RuntimeWarning, stacklevel=4)  # the caller of the operator, above `active`

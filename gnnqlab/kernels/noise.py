@@ -16,13 +16,17 @@ from gnnqlab.kernels.reference import noise as reference
 
 __all__ = ["below", "check_counter", "dropout", "dropout_values", "stream", "stream_parts", "uniform16", "uniform32"]
 
+# Four bits of a stream. A change of these numbers changes the noise of every run.
 KINDS = {
     "forward": 0, "backward": 1, "dropout": 2, "bits": 3, "sample": 4, "operand": 5, "weight": 6, "loose": 7, "kept": 8,
     "gradient": 9, "links": 10,
 }  # fmt: skip
 
+# ids, are int32, N, D; seed, epoch, stream; out; threads.
 _uniform16 = native.declare("uniform16", "p i i i i i i p i")
+# x, is bfloat16, stride, N, D; ids, are int32; threshold, seed, epoch, stream; out; threads.
 _dropout_rows = native.declare("dropout", "p i i i i p i i i i i p i")
+# values, E; ids, are int32; columns, are int32; threshold, seed, epoch, stream; out; threads.
 _dropout_values = native.declare("dropout_values", "p i p i p i i i i i p i")
 
 
@@ -52,6 +56,7 @@ def stream(kind: str, layer: int, sender: int = 0, round: int = 0) -> int:
         raise ValueError(f"layer must be in [0, 4096), got {layer}")
     if not 0 <= sender < 1 << 12:
         raise ValueError(f"sender must be in [0, 4096), got {sender}")
+    # One 32-bit word: 4 bits of kind, 12 of layer, 4 of round, 12 of sender.
     return KINDS[kind] << 28 | layer << 16 | (round % 16) << 12 | sender
 
 
@@ -77,7 +82,7 @@ def uniform16(ids: Tensor, columns: int, *, seed: int, epoch: int, stream: int) 
     if not native.active(ids.device):
         _check_ids(ids)
         return reference.uniform16(ids, columns, seed=seed, epoch=epoch, stream=stream)
-    out = torch.empty(ids.numel(), columns, dtype=torch.int32, device=ids.device)
+    out = torch.empty(ids.numel(), columns, dtype=torch.int32, device=ids.device)  # (N, columns)
     arguments = (*_list(ids), ids.numel(), columns, seed, epoch, stream, out)
     _run(_uniform16, ids, arguments)
     return out
@@ -93,8 +98,8 @@ def uniform32(ids: Tensor, columns: int = 1, *, seed: int, epoch: int, stream: i
         >>> drawn.shape, 0.45 < float((drawn < 2**31).float().mean()) < 0.55
         (torch.Size([1000, 1]), True)
     """
-    halves = uniform16(ids, 2 * columns, seed=seed, epoch=epoch, stream=stream).long()
-    return halves[:, 0::2] << 16 | halves[:, 1::2]
+    halves = uniform16(ids, 2 * columns, seed=seed, epoch=epoch, stream=stream).long()  # (N, 2 columns)
+    return halves[:, 0::2] << 16 | halves[:, 1::2]  # (N, columns) int64: the sign bit stays 0
 
 
 def below(drawn: Tensor, count: int | Tensor) -> Tensor:
@@ -106,7 +111,7 @@ def below(drawn: Tensor, count: int | Tensor) -> Tensor:
         >>> below(torch.tensor([0, 2**31, 2**32 - 1]), 10).tolist()
         [0, 5, 9]
     """
-    return drawn * count >> 32
+    return drawn * count >> 32  # a product below 2**63, so int64 does not overflow
 
 
 def dropout(x: Tensor, ids: Tensor, *, p: float, seed: int, epoch: int, stream: int) -> Tensor:
@@ -138,6 +143,7 @@ def dropout(x: Tensor, ids: Tensor, *, p: float, seed: int, epoch: int, stream: 
     if threshold == 0:
         return x
     if torch.compiler.is_compiling():
+        # The kernel is called by address, which a compiler cannot trace: compiled graphs call an operator.
         return torch.ops.gnnqlab.dropout(x, ids, threshold, seed, epoch, stream)
     return _Dropout.apply(x, ids, threshold, seed, epoch, stream)
 
@@ -203,7 +209,7 @@ def _list(indices: Tensor) -> tuple[Tensor, int]:
 def _run(kernel: native.Kernel, ids: Tensor, arguments: tuple[Any, ...]) -> None:
     if ids.is_cuda:
         kernel.cuda(ids.device, *arguments, native.refused(ids.device).data_ptr())
-    elif kernel(*arguments, native.threads()):
+    elif kernel(*arguments, native.threads()):  # nonzero: an id is out of range; raise its error
         _check_ids(ids)
 
 
@@ -212,13 +218,14 @@ def _run(kernel: native.Kernel, ids: Tensor, arguments: tuple[Any, ...]) -> None
 
 def _drop(x: Tensor, ids: Tensor, threshold: int, seed: int, epoch: int, stream: int) -> Tensor:
     ids = _as_ids(ids)
+    # Other float types have no kernel; the reference masks identical elements.
     if x.dtype not in (torch.float32, torch.bfloat16) or not native.active(x.device):
         _check_ids(ids)
         return reference.dropout(x, ids, threshold=threshold, seed=seed, epoch=epoch, stream=stream)
     rows, columns = x.shape
     if columns > 1 and x.stride(1) != 1:
-        x = x.contiguous()
-    out = torch.empty((rows, columns), dtype=x.dtype, device=x.device)
+        x = x.contiguous()  # the kernel takes any row stride, but adjacent columns
+    out = torch.empty((rows, columns), dtype=x.dtype, device=x.device)  # (N, D), adjacent rows
     place = (threshold, seed, epoch, stream)
     arguments = (x, int(x.dtype == torch.bfloat16), x.stride(0), rows, columns, *_list(ids), *place, out)
     _run(_dropout_rows, ids, arguments)
@@ -244,7 +251,7 @@ def _drop_values(
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, ids: Tensor, *settings: int) -> Tensor:
-        ctx.save_for_backward(ids)
+        ctx.save_for_backward(ids)  # x is not needed: its mask is generated again
         ctx.settings = settings
         return _drop(x, ids, *settings)
 
@@ -268,8 +275,9 @@ class _DropoutValues(torch.autograd.Function):
 
 
 def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    # Ids (and columns), not x: the backward pass generates the mask again.
     ctx.save_for_backward(*(value for value in inputs[1:] if isinstance(value, Tensor)))
-    ctx.settings = [value for value in inputs[1:] if not isinstance(value, Tensor)]
+    ctx.settings = [value for value in inputs[1:] if not isinstance(value, Tensor)]  # threshold, seed, epoch, stream
 
 
 def _dropout_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

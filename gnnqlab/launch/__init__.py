@@ -58,4 +58,5 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 
-make_callable(__name__, "gnnqlab.launch.start", "launch")  # gq.launch is both a package and a function
+# gq.launch is both a package and a function.
+make_callable(__name__, "gnnqlab.launch.start", "launch", settings="gnnqlab.train.config.keywords")

@@ -80,6 +80,7 @@ class Layout:
     @cached_property
     def digest(self) -> int:
         """64-bit hash of the shape, the parameter bytes and the bit-width of every row."""
+        # The order by bit-width, with the number of rows of each, determines the bit-width of every row.
         digest = hashlib.blake2b(repr((self.num_rows, self.columns, self.shares)).encode(), digest_size=8)
         if self.order is not None:
             digest.update(self.order.cpu().numpy().tobytes())
@@ -100,6 +101,7 @@ class Layout:
         return self._parts[alone]
 
     def _cut(self, alone: tuple[int, ...]) -> Iterator[Part]:
+        # Next row, next parameter byte and next payload byte, in wire order.
         row, param, byte = 0, 0, self.param_bytes
         for width in alone:
             for share in self.shares:
@@ -109,6 +111,7 @@ class Layout:
                     row, param, byte = ends
         if row == self.num_rows:
             return
+        # All remaining rows, of several small bit-widths, form one part.
         bits, offsets = self.bits, self.offsets
         if row:
             assert isinstance(bits, Tensor) and offsets is not None
@@ -149,7 +152,7 @@ def make_layout(widths: int | Tensor, num_rows: int, columns: int, *, param_byte
     if widths.shape != (num_rows,):
         raise ValueError(f"widths must have one entry per row, got shape {tuple(widths.shape)} for {num_rows} rows")
     order = torch.argsort(widths, descending=True, stable=True)  # stable: both ends compute the same order
-    bits = widths[order]
+    bits = widths[order]  # (n,) uint8, descending
     row_bytes = (bits.long() * columns + 7) // 8  # each row starts at a whole byte
     offsets = row_bytes.cumsum(0) - row_bytes
     values, counts = widths.unique(return_counts=True)  # ascending, unlike the wire order
@@ -170,4 +173,5 @@ def make_layout(widths: int | Tensor, num_rows: int, columns: int, *, param_byte
 
 
 def _share(bits: int, rows: int, columns: int, param_bytes: ParamBytes) -> Share:
+    # Each row starts at a whole byte, so its bits are rounded up to bytes.
     return Share(bits, rows, rows * (-(-columns * bits // 8)), rows * param_bytes(bits, columns))

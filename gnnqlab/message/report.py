@@ -81,7 +81,7 @@ def report_decoded(observers: Observers, message: Sent) -> None:
         round=place.round,
         sender=message.sender,
         node_ids=message.ids,
-        staleness=observers.epoch - message.noise.epoch,
+        staleness=observers.epoch - message.noise.epoch,  # the noise epoch is that of the encoding
         decode=message.copied().decode,
     )
     observers.emit(observers.message_decoded, event)

@@ -87,6 +87,7 @@ class BoundarySampling(Sampler):
     changes the logits too (as in the released code, which does not rescale the first layer)."""
 
     def __post_init__(self) -> None:
+        # A positive p that rounds to 0 would never sample a row, and no factor could make the sums unbiased.
         if not 0.0 <= self.p <= 1.0 or (self.p > 0 and self._threshold == 0):
             raise ValueError(f"p must be 0 or lie in (2**-17, 1], got {self.p}")
         check(self)
@@ -97,12 +98,14 @@ class BoundarySampling(Sampler):
 
     @property
     def rescale(self) -> float:
+        # 1/p with the rounded p that is drawn, so that aggregations stay unbiased.
         return _STEPS / self._threshold if self._threshold else 0.0
 
     def kept(self, ids: Tensor, *, holder: int, seed: int, epoch: int) -> Tensor:
         # The holder enters the key: a node in several halos is sampled independently for each of them.
         draw = uniform16(ids, 1, seed=seed, epoch=epoch, stream=stream("sample", 0, holder + 1)).flatten()  # (n,)
-        return (draw < self._threshold).nonzero().flatten()
+        # P(draw < round(2^16 p)) is p, rounded to a multiple of 2^-16.
+        return (draw < self._threshold).nonzero().flatten()  # (n,) -> (k,) int64
 
 
 def __dir__() -> list[str]:

@@ -68,16 +68,17 @@ class BlockWeights:
             )
         if graph.edge_features is not None:
             refuse_features("mini-batches", "sample neighbours without the features of their edges")
+        # Clamped, so that nodes without edges do not divide by 0; float64, as in full-graph training.
         self._scale = graph.out_degrees.clamp(min=1).double().rsqrt()
-        self._in_degrees = graph.in_degrees.clamp(min=1).double()
+        self._in_degrees = graph.in_degrees.clamp(min=1).double()  # (nodes of the graph,)
 
     def block(self, indptr: Tensor, indices: Tensor, sources: Tensor) -> Block:
         """Build a block from a CSR by target: ``indptr (T + 1,)`` and ``indices``, positions in ``sources``."""
-        counts, targets = indptr.diff(), sources[: indptr.numel() - 1]
+        counts, targets = indptr.diff(), sources[: indptr.numel() - 1]  # (T,), (T,)
         # symmetric: (in-degree / sampled) / sqrt(d_out(u) d_in(v)); mean: (in-degree / sampled) / in-degree.
-        per_row = self._in_degrees[targets].sqrt() / counts.clamp(min=1)
+        per_row = self._in_degrees[targets].sqrt() / counts.clamp(min=1)  # (T,)
         symmetric = self._scale[sources][indices] * torch.repeat_interleave(per_row, counts)
-        mean = torch.repeat_interleave(1.0 / counts.clamp(min=1).double(), counts)
+        mean = torch.repeat_interleave(1.0 / counts.clamp(min=1).double(), counts)  # (edges,)
         return Block(indptr, indices.int(), {"symmetric": symmetric.float(), "mean": mean.float()}, sources)
 
 
@@ -93,14 +94,15 @@ def forward(network: ConvolutionStack, blocks: Sequence[Block], x: Tensor, *, dr
     Returns:
         Logits of the last block's targets, float32 ``(T, C)``.
     """
-    h = drop(x, network.input_dropout, 0, blocks[0].sources)
+    h = drop(x, network.input_dropout, 0, blocks[0].sources)  # (N, D)
     last = len(network.convolutions) - 1
     for index, (convolution, block) in enumerate(zip(network.convolutions, blocks, strict=True)):
         if index > 0:
             h = drop(h, network.dropout, index, block.sources)
-        h = _convolve(convolution, block, h)
+        h = _convolve(convolution, block, h)  # (sources, D) -> (targets, O)
         if index < last:
             norm = norm_of(network.norms, index)
+            # Without a mask: dropout precedes the next layer, whose number enters the mask.
             h = step_by_step(h, None if norm is None else Norm.of(norm), activation=network.activation, mask=None)[0]
     return h
 
@@ -108,7 +110,7 @@ def forward(network: ConvolutionStack, blocks: Sequence[Block], x: Tensor, *, dr
 def _convolve(convolution: nn.Module, block: Block, h: Tensor) -> Tensor:
     if isinstance(convolution, GraphConvolution):
         return _sum(block, "symmetric", h, convolution.weight, convolution.projects_first) + convolution.bias
-    own = h[: block.num_targets]
+    own = h[: block.num_targets]  # the targets are the first sources: (N, D) -> (T, D)
     if isinstance(convolution, SageConvolution):
         neighbours = _sum(block, "mean", h, convolution.weight_neighbour, convolution.projects_first)
         return own @ convolution.weight_self + neighbours + convolution.bias

@@ -46,7 +46,7 @@ from gnnqlab.nn.dgl_edges import edges_of
 
 __all__ = ["Tango", "tango"]
 
-_passes = itertools.count()
+_passes = itertools.count()  # numbers the openings of all blocks, so that noise differs
 
 
 def tango(
@@ -118,10 +118,11 @@ class Tango:
         _install()
         self._open, self._paused = True, 0
         no_ids = torch.empty(0, dtype=torch.int64)
+        # The number of the opening stands for the epoch, which has 32 bits.
         self.products.begin(PassRows(no_ids, self.seed, next(_passes) % 2**32))
         for module in self.exact:
             self._hooks.append(module.register_forward_pre_hook(self._pause))
-            self._hooks.append(module.register_forward_hook(self._resume, always_call=True))
+            self._hooks.append(module.register_forward_hook(self._resume, always_call=True))  # also after an exception
         _blocks().append(self)
         return self
 
@@ -153,8 +154,9 @@ class Tango:
             self._leave("dense")
             return None
         self._take("dense")
+        # (..., D) -> (M, D), since products take matrices.
         product: Tensor = Linear.apply(x if x.dim() == 2 else x.reshape(-1, x.shape[-1]), weight, self.products)
-        return product.view(*x.shape[:-1], weight.shape[1])
+        return product.view(*x.shape[:-1], weight.shape[1])  # (M, O) -> (..., O)
 
     def by_type(self, x: Tensor, weights: Tensor, lengths: Tensor) -> Tensor | None:
         """Multiply each segment of rows by the weight of its type, or return None unless both are float32.
@@ -168,7 +170,7 @@ class Tango:
             self._leave("by type")
             return None
         self._take("by type")
-        product: Tensor = LinearByType.apply(x, weights, tuple(lengths.tolist()), self.products)
+        product: Tensor = LinearByType.apply(x, weights, tuple(lengths.tolist()), self.products)  # (N, D) -> (N, O)
         return product
 
     def sums(self, gidx: Any, op: str, reduce: str, lhs: Tensor | None, rhs: Tensor | None) -> Tensor | None:
@@ -185,9 +187,10 @@ class Tango:
                 self._leave(kind)
                 return None
             self._take(kind)
-            flat = _flat(rows).contiguous()
+            flat = _flat(rows).contiguous()  # (n, columns)
             if op == "copy_lhs":
                 return self.products.aggregate(edges.matrix, flat).view(-1, *rows.shape[1:])
+            # ``copy_rhs`` sums rows of edges: the incidence matrix has a column per edge.
             at_nodes: Tensor = EdgeSum.apply(flat, edges.incidence, self.products)
             return at_nodes.view(-1, *rows.shape[1:])
         heads = None if lhs is None or rhs is None or op != "mul" else _heads(lhs, rhs)
@@ -197,6 +200,7 @@ class Tango:
         assert lhs is not None and rhs is not None
         self._take(kind)
         weights = edges.by_row(rhs.reshape(-1, heads))  # (E, K)
+        # (N, K, D), (E, K) -> (targets, K, D).
         summed: Tensor = WeightedSum.apply(weights, lhs.reshape(len(lhs), heads, -1), edges.matrix, self.products)
         return summed.view(-1, *lhs.shape[1:])
 
@@ -207,10 +211,12 @@ class Tango:
             return None
         self._take(op)
         edges, inner = edges_of(gidx), lhs.shape[1:]
+        # ``dot`` sums over the last dimension; ``add`` has a result for each number.
         columns = inner[-1] if op == "dot" and inner else 1
         function = EdgeDot if op == "dot" else EdgeAdd
         shape = (-1, math.prod(inner) // columns, columns) if op == "dot" else (-1, math.prod(inner))
         found: Tensor = function.apply(lhs.reshape(shape), rhs.reshape(shape), edges.matrix, self.products)
+        # Back to DGL's order of edges, and to its shape of results.
         return edges.by_number(found).view(-1, *((*inner[:-1], 1) if op == "dot" else inner))
 
     def _take(self, kind: str) -> None:
@@ -227,7 +233,7 @@ def _float32(*tensors: Tensor) -> bool:
 def _heads(rows: Tensor, edges: Tensor) -> int | None:
     """Return the number of heads of edge weights, or None if an edge has a weight for each feature."""
     if math.prod(edges.shape[1:]) == 1:
-        return 1
+        return 1  # one weight per edge
     if rows.dim() == edges.dim() and edges.shape[-1] == 1 and edges.shape[1:-1] == rows.shape[1:-1]:
         return math.prod(edges.shape[1:])
     return None
@@ -238,7 +244,7 @@ def _flat(rows: Tensor) -> Tensor:
     return rows if rows.dim() == 2 else rows.reshape(len(rows), -1)
 
 
-_here = threading.local()
+_thread = threading.local()
 _lock = threading.Lock()
 _originals: list[tuple[Any, str, Any]] = []
 _opened = 0
@@ -246,9 +252,9 @@ _opened = 0
 
 def _blocks() -> list[Tango]:
     """Return the blocks that are open on this thread, the innermost last."""
-    if not hasattr(_here, "blocks"):
-        _here.blocks = []
-    blocks: list[Tango] = _here.blocks
+    if not hasattr(_thread, "blocks"):
+        _thread.blocks = []
+    blocks: list[Tango] = _thread.blocks
     return blocks
 
 
@@ -261,6 +267,7 @@ def _block() -> Tango | None:
 def _install() -> None:
     """Replace the products of PyTorch and DGL by ones that check for an open block; only for the first block."""
     global _opened
+    # Blocks of all threads share the replacements: the first installs them, the last removes them.
     with _lock:
         if _opened == 0:
             _replace(torch.nn.functional, "linear", _linear)
@@ -293,6 +300,7 @@ def _uninstall() -> None:
 
 
 def _replace(place: Any, name: str, make: Callable[[Any], Any]) -> None:
+    # None for an inherited attribute: it is then deleted at the end, not restored.
     _originals.append((place, name, vars(place).get(name)))
     setattr(place, name, make(getattr(place, name)))
 
@@ -300,7 +308,7 @@ def _replace(place: Any, name: str, make: Callable[[Any], Any]) -> None:
 def _linear(original: Any) -> Any:
     def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
         block = _block()
-        product = None if block is None else block.linear(input, weight.t())
+        product = None if block is None else block.linear(input, weight.t())  # (O, D) -> (D, O)
         if product is None:
             return original(input, weight, bias)
         return product if bias is None else product + bias
@@ -320,6 +328,7 @@ def _matmul(original: Any) -> Any:
 def _matmul_operator(original: Any) -> Any:
     def matmul_operator(self: Tensor, other: Any) -> Any:
         block, product = _block(), None
+        # A product of two results may have any meaning; a parameter is a weight.
         if block is not None and isinstance(other, nn.Parameter):
             product = block.linear(self, other)
         elif block is not None:
@@ -380,7 +389,7 @@ def _gsddmm(original: Any) -> Any:
             if ends == ("u", "v"):
                 found = block.numbers(gidx, op, lhs_data, rhs_data)
             elif ends == ("v", "u"):
-                found = block.numbers(gidx, op, rhs_data, lhs_data)
+                found = block.numbers(gidx, op, rhs_data, lhs_data)  # both operations are symmetric
             else:
                 block._leave(op)
         return original(gidx, op, lhs_data, rhs_data, lhs_target, rhs_target) if found is None else found

@@ -17,12 +17,14 @@ class Edges:
     """Edges of one type of a DGL graph, sorted by target and in DGL's order."""
 
     def __init__(self, gidx: Any) -> None:
+        # A row per target; ``numbers`` are the edges' ids in DGL.
         _, columns, indptr, indices, numbers = gidx.adjacency_matrix_tensors(0, True, "csr")
         indptr, count = indptr.long(), len(indices)
+        # DGL omits the ids if its order is that of the matrix.
         self.numbers: Tensor = numbers.long() if len(numbers) else torch.arange(count, device=indices.device)
         """DGL edge id of each edge, sorted by target, int64 ``(E,)``."""
-        self.matrix = Adjacency(indptr, indices.int(), num_columns=columns)
-        self.incidence = Adjacency(indptr, self.numbers.int(), num_columns=count)
+        self.matrix = Adjacency(indptr, indices.int(), num_columns=columns)  # (targets, sources)
+        self.incidence = Adjacency(indptr, self.numbers.int(), num_columns=count)  # (targets, E)
 
     def by_row(self, values: Tensor) -> Tensor:
         """Reorder edge values ``(E, K)`` from DGL's order to that of the matrix; differentiable."""
@@ -42,5 +44,6 @@ def edges_of(gidx: Any) -> Edges:
     known = _known_edges.get(id(gidx))
     if known is None:
         known = _known_edges[id(gidx)] = Edges(gidx)
+        # Removed with the index, since a later object may have the same id().
         weakref.finalize(gidx, _known_edges.pop, id(gidx), None)
     return known

@@ -40,6 +40,7 @@ def edge_features(g: GraphPass) -> Tensor:
             "this layer needs a graph with edge features, got one without; pass edge_features= to Graph.from_edges, "
             "or build the model without them"
         )
+    # Moved to the device once, and stored for later passes.
     if features.device != g.graph.device:
         features = g.graph.edge_features = features.to(g.graph.device)
     return features
@@ -62,8 +63,9 @@ def edge_means(g: GraphPass) -> Tensor:
     """
     graph = g.graph
     if graph.edge_means is None:
+        # The mean has no parameters and is reused in all epochs, so no autograd graph may be attached to it.
         with torch.no_grad():
-            graph.edge_means = aggregate(graph.adjacency("mean").by_edge, edge_features(g))
+            graph.edge_means = aggregate(graph.adjacency("mean").by_edge, edge_features(g))  # (N, E), (E, F) -> (N, F)
     return graph.edge_means
 
 
@@ -94,9 +96,9 @@ def attend_edges(
     rows = g.extend(z.flatten(1)).unflatten(1, z.shape[1:])  # (N, K, D) -> (N + H, K, D)
 
     def run(rows: Tensor, z: Tensor, edge_logits: Tensor) -> Tensor:
-        source, target = (rows * a_source).sum(-1), (z * a_target).sum(-1)
-        logits = functional.leaky_relu(sddmm_add(adjacency, source, target) + edge_logits, slope)
-        return weighted_sum(adjacency, segment_softmax(adjacency, logits), rows)
+        source, target = (rows * a_source).sum(-1), (z * a_target).sum(-1)  # (N + H, K), (N, K)
+        logits = functional.leaky_relu(sddmm_add(adjacency, source, target) + edge_logits, slope)  # (E, K)
+        return weighted_sum(adjacency, segment_softmax(adjacency, logits), rows)  # (N, K, D)
 
     return timed(g.clock, "products", run, rows, z, edge_logits)
 

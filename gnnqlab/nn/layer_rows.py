@@ -37,6 +37,7 @@ def layer_rows(model: nn.Module, graph: ModelGraph, layer: int, *, epoch: int = 
     recorder = _InputRecorder(graph.ids.numel(), layer)
     # Products of a pass emit events; modules of torch.nn do not, so they need hooks.
     modules = [module for module in model.modules() if type(module).__module__.startswith("torch.nn.")]
+    # Modules with a matrix of their own; norms have vectors only.
     matrices = [module for module in modules if any(p.dim() >= 2 for p in module.parameters(recurse=False))]
     hooks = [module.register_forward_pre_hook(recorder.inputs) for module in matrices]
     try:
@@ -68,7 +69,7 @@ class _InputRecorder(Observer):
         if event.operation in ("linear", "convolve"):
             self.take(event.inputs[0])
         elif event.operation == "affine":
-            self.take(event.inputs[1])
+            self.take(event.inputs[1])  # after the base
 
     def inputs(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
         """Record the call of a module."""

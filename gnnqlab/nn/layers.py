@@ -35,10 +35,12 @@ class GraphConvolution(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_features))
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput, *, dropout: float = 0.0, exact: bool = False) -> Tensor:
+        # Unless receivers apply dropout, which they could not do to projected rows.
         if self.projects_first and not g.aggregates_before_projection(x, dropout):
-            projected = g.linear(g.dropout(x, dropout), self.weight, exact=exact)
-            sums = g.aggregate(projected, alpha="symmetric", exact=exact)
+            projected = g.linear(g.dropout(x, dropout), self.weight, exact=exact)  # (N, D) -> (N, O)
+            sums = g.aggregate(projected, alpha="symmetric", exact=exact)  # (N, O)
             return g.rowwise(torch.add, sums, self.bias)
+        # Aggregates first: rows (N, D) are sent.
         return g.convolve(_dense(x), self.weight, self.bias, alpha="symmetric", dropout=dropout, exact=exact)
 
 
@@ -69,15 +71,16 @@ class SageConvolution(nn.Module):
         y = self._of_nodes(g, x, dropout, exact)
         if self.weight_edge is None:
             return y
-        return g.rowwise(torch.add, y, (edge_means(g) @ self.weight_edge).to(y.dtype))
+        return g.rowwise(torch.add, y, (edge_means(g) @ self.weight_edge).to(y.dtype))  # (N, F) -> (N, O)
 
     def _of_nodes(self, g: GraphPass, x: Tensor | SparseInput, dropout: float, exact: bool) -> Tensor:
         if self.projects_first and not g.aggregates_before_projection(x, dropout):
             x = g.dropout(x, dropout)
-            x = g.exactly(x) if exact else x
-            projected = g.linear(x, self.weight_neighbour, exact=exact)
+            x = g.exactly(x) if exact else x  # converted once for both products
+            projected = g.linear(x, self.weight_neighbour, exact=exact)  # (N, D) -> (N, O)
             neighbours = g.aggregate(projected, alpha="mean", exact=exact)
             return g.rowwise(_sum, g.linear(x, self.weight_self, exact=exact), neighbours, self.bias)
+        # Aggregates first; the term of the node itself needs no exchange and can be computed meanwhile.
         weights, own = (self.weight_neighbour, self.bias), self.weight_self
         return g.convolve(_dense(x), *weights, alpha="mean", self_weight=own, dropout=dropout, exact=exact)
 

@@ -129,16 +129,17 @@ class GraphPass(RowPasses):
     ) -> None:
         if remakes is not None and not graph.exchange.products.remade:
             raise ValueError(
-                "keep_for_backward 'sums' and 'nothing' recompute float32 products, got products that prepare their "
-                "operands once per pass; choose compute float32 or keep_for_backward 'all'"
+                "recompute 'selective' and 'full' recompute float32 products, got products that prepare their "
+                "operands once per pass; choose compute float32 or recompute 'none'"
             )
         self._remakes = remakes
         self.graph, self.epoch, self.training, self.clock = graph, epoch, training, clock
         self.observers = observers
-        self._hops = 0
-        self._dropouts = 0
-        self._looked = False
+        self._hops = 0  # number of aggregations so far, the layer of the next
+        self._dropouts = 0  # number of masks so far, the noise stream of the next
+        self._looked = False  # True after the first aggregation of a training pass
         self._products = graph.exchange.products
+        # Operands of the last pass are dropped; rounding noise depends on the seed and epoch of this one.
         self._products.begin(PassRows(graph.ids, graph.seed, epoch, training, graph.features))
 
     @property
@@ -157,7 +158,7 @@ class GraphPass(RowPasses):
         x = self.exactly(x) if exact else x
 
         def run(x: Tensor | SparseInput, weight: Tensor, bias: Tensor | None) -> Tensor:
-            product = project(products, x, weight)
+            product = project(products, x, weight)  # (N, D) -> (N, O)
             return product if bias is None else product + bias
 
         y = timed(self.clock, "products", lambda x: run(x, weight, bias), x)
@@ -194,8 +195,8 @@ class GraphPass(RowPasses):
             float32 ``(N, D)``.
         """
         x, context = self._look(x, dropout, exact)
-        rows = x.contiguous()
-        sums = self.graph.exchange.aggregate(self.graph.adjacency(alpha), rows, context)
+        rows = x.contiguous()  # kernels read contiguous memory
+        sums = self.graph.exchange.aggregate(self.graph.adjacency(alpha), rows, context)  # (N, D)
         self._report_sums(alpha, rows, sums, context)
         return self._report(x, sums, context)
 
@@ -253,13 +254,14 @@ class GraphPass(RowPasses):
         if graph.weighted:
             refuse_attention("GraphPass.attend")
         context = self._next_context(z, exact)
-        adjacency = graph.adjacency("sum")
+        adjacency = graph.adjacency("sum")  # structure only: attention computes the coefficients
         return self._report(
             z, graph.exchange.attend(adjacency, z, a_source, a_target, slope=slope, context=context), context
         )
 
     def extend(self, x: Tensor) -> Tensor:
         """Append the halo rows to the owned rows, ``(N, D) -> (N + H, D)``, for layers not covered by other methods."""
+        # Rows may have the precision of products, such as bfloat16; layers outside the pass compute in float32.
         return self.graph.exchange.extend(to_float32(x).contiguous(), self._next_context(x))
 
     def next_aggregation(self, x: Tensor) -> AggregationContext:
@@ -275,10 +277,11 @@ class GraphPass(RowPasses):
         drop = self._next_drop(p)
         if drop is None:
             return x
+        # Rows precomputed by activate() are for the next operation only.
         ahead, self._ahead = self._ahead, None
         if isinstance(x, SparseInput):
-            place = {"seed": drop.seed, "epoch": drop.epoch, "stream": drop.stream}
-            return drop.around(partial(x.dropout, self.ids, p=p, **place))
+            noise = {"seed": drop.seed, "epoch": drop.epoch, "stream": drop.stream}
+            return drop.around(partial(x.dropout, self.ids, p=p, **noise))
         if ahead is not None and (dropped := ahead.take(x, drop)) is not None:
             return dropped
         return self._made(drop.own(x), drop.rows, x, self.ids)
@@ -317,13 +320,14 @@ class GraphPass(RowPasses):
         """Return input rows and context of an aggregation; dropout is applied here, or later by the exchange."""
         drop = self._next_drop(p)
         ahead, self._ahead = self._ahead, None
+        # Before dropout and exchange, so that both are in float32.
         x = to_float32(x) if exact else x
         if drop is None:
             return x, self._next_context(x, exact)
         # With stale or cached halo rows the exchange applies this epoch's mask, so rows are sent without it.
         if self.graph.exchange.uses_stale_rows:
             return x, replace(self._next_context(x, exact), drop=drop, ahead=ahead)
-        x = self._made(drop.own(x), drop.rows, x, self.ids)
+        x = self._made(drop.own(x), drop.rows, x, self.ids)  # recomputed with the same mask
         return x, self._next_context(x, exact)
 
     def _next_drop(self, p: float) -> Drop | None:
@@ -334,13 +338,13 @@ class GraphPass(RowPasses):
     def _drop_to_come(self, p: float) -> Drop | None:
         if not self.training or p == 0.0:
             return None
-        key = stream("dropout", self._dropouts)
+        key = stream("dropout", self._dropouts)  # a stream of noise per mask of the pass
         around = partial(timed, self.clock, "elementwise")
         return Drop(ids=self.ids, p=p, seed=self.graph.seed, epoch=self.epoch, stream=key, around=around)
 
     def _next_context(self, x: Tensor, exact: bool = False) -> AggregationContext:
         self._hops += 1
-        static = x is self.graph.features
+        static = x is self.graph.features  # input features never change, so their sums may be cached
         return AggregationContext(
             self._hops - 1, self.epoch, self.training, static=static, exact=exact, remakes=self._remakes
         )
@@ -364,7 +368,7 @@ class LocalGraph(ModelGraph):
         self, graph: Graph, *, seed: int = 0, device: torch.device | str = "cpu", products: Products = PLAIN
     ) -> None:
         super().__init__(graph.features, LocalExchange(products), device)
-        self.ids = torch.arange(graph.num_nodes, device=device)
+        self.ids = torch.arange(graph.num_nodes, device=device)  # (N,)
         self.seed = seed
         self.weighted, self.edge_features = graph.edge_weights is not None, graph.edge_features
         self._graph = graph
@@ -372,7 +376,7 @@ class LocalGraph(ModelGraph):
     def _weighted(self, alpha: str) -> Adjacency:
         graph = self._graph
         structure = graph.indptr, graph.indices, graph.weighted_in_degrees, graph.weighted_out_degrees
-        weights = aggregation_coefficients(alpha, *structure, graph.edge_weights)
+        weights = aggregation_coefficients(alpha, *structure, graph.edge_weights)  # (E,)
         return Adjacency(graph.indptr, graph.indices, weights, num_columns=graph.num_nodes)
 
 

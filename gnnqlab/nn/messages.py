@@ -73,25 +73,25 @@ class MessageConvolution(nn.Module):
             )
         self.sums: Literal["mean", "sum"] = sums
 
-        def drawn(before: int, after: int) -> nn.Parameter:
+        def matrix(before: int, after: int) -> nn.Parameter:
             return nn.Parameter(glorot(before, after, generator, gain=math.sqrt(2)))
 
-        self.weight_source, self.weight_target = drawn(in_features, hidden), drawn(in_features, hidden)
-        self.weight_edge = drawn(edge_features, hidden)
+        self.weight_source, self.weight_target = matrix(in_features, hidden), matrix(in_features, hidden)
+        self.weight_edge = matrix(edge_features, hidden)
         self.bias_message = nn.Parameter(torch.zeros(hidden))
-        self.weight_self, self.weight_message = drawn(in_features, out_features), drawn(hidden, out_features)
+        self.weight_self, self.weight_message = matrix(in_features, out_features), matrix(hidden, out_features)
         self.bias = nn.Parameter(torch.zeros(out_features))
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput, *, dropout: float = 0.0, exact: bool = False) -> Tensor:
         x = g.dropout(x, dropout)
-        source = g.extend(g.linear(x, self.weight_source, exact=exact))
-        target = g.linear(x, self.weight_target, self.bias_message, exact=exact)
+        source = g.extend(g.linear(x, self.weight_source, exact=exact))  # (N, D) -> (N + H, hidden)
+        target = g.linear(x, self.weight_target, self.bias_message, exact=exact)  # (N, hidden)
         adjacency = g.graph.adjacency(self.sums)
-        of_edges = features_of_edges(g)
+        of_edges = features_of_edges(g)  # (E, F)
 
         def run(source: Tensor, target: Tensor) -> Tensor:
             m = torch.addmm(sddmm_add(adjacency, source, target), of_edges, self.weight_edge)  # (E, hidden)
-            return aggregate(adjacency.by_edge, functional.relu(m)) @ self.weight_message
+            return aggregate(adjacency.by_edge, functional.relu(m)) @ self.weight_message  # (E, hidden) -> (N, O)
 
         messages = timed(g.clock, "products", run, source, target)
         return g.rowwise(torch.add, g.linear(x, self.weight_self, self.bias, exact=exact), messages)

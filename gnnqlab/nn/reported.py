@@ -48,6 +48,7 @@ def _reported(method: Callable[..., Any], operation: str) -> Callable[..., Any]:
     def run(self: _Pass, *args: Any, **kwargs: Any) -> Any:
         observers = self.observers
         inputs = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor | SparseInput | nn.Module)]
+        # Read before the call, which may advance the layer: both events of an operation have the same one.
         fields = observers.rank, self.epoch, self._hops, operation, tuple(inputs)
         if observers.operation_started:
             observers.emit(observers.operation_started, OperationStarted(*fields))

@@ -65,8 +65,9 @@ class RowPasses(ABC):
             ``h, h0 = g.residual(h, h0, 0.1)``
         """
         run = partial(self._products.residual, share=share)
-        joined, again = timed(self.clock, "elementwise", run, x, first)
-        return self._made(joined, partial(torch.lerp, weight=share), x, first), again
+        joined, next_first = timed(self.clock, "elementwise", run, x, first)
+        # lerp(x, first, share) = (1 - share) x + share first.
+        return self._made(joined, partial(torch.lerp, weight=share), x, first), next_first
 
     def join(self, layers: Sequence[Tensor], how: str, *, dropout: float = 0.0) -> Tensor:
         """Compute ``dropout(join(layers))``: the concatenation of layers ``(N, D)``, or their elementwise maximum.
@@ -121,13 +122,15 @@ class RowPasses(ABC):
         """Return the rows before dropout and the input of the next aggregation, both as in :meth:`activate`."""
         if (drop := self._drop_ahead(dropout)) is not None:
             whole = self._activate_ahead(y, norm, activation, drop)
+            # Receivers apply dropout themselves, so both results are the rows before it.
             return whole, whole
         mask, affine = self._mask(dropout, looked_at=True), _affine(norm)
         run = partial(self._products.nodewise_both, activation=activation, mask=mask)
-        whole, dropped = timed(self.clock, "elementwise", run, y, affine)
-        again = partial(self._products.nodewise, activation=activation)
-        self._made(whole, partial(again, mask=None), y, affine)
-        return whole, whole if dropped is whole else self._made(dropped, partial(again, mask=mask), y, affine)
+        whole, dropped = timed(self.clock, "elementwise", run, y, affine)  # (N, D), (N, D)
+        recompute = partial(self._products.nodewise, activation=activation)
+        # Each result has its own recomputation from y: without the mask, and with it.
+        self._made(whole, partial(recompute, mask=None), y, affine)
+        return whole, whole if dropped is whole else self._made(dropped, partial(recompute, mask=mask), y, affine)
 
     def left(self, dropout: float) -> float:
         """Return the dropout that an aggregation must still apply after :meth:`activate` with this probability."""
@@ -140,10 +143,12 @@ class RowPasses(ABC):
     def _activate_ahead(self, y: Tensor, norm: nn.LayerNorm | None, activation: str, drop: Drop) -> Tensor:
         run = partial(self._products.nodewise_both, activation=activation, mask=_mask_of(drop))
         whole, dropped = timed(self.clock, "elementwise", run, y, _affine(norm))
+        # The rows are sent and cached before dropout; the dropped copy is for this worker's own sum.
         self._ahead = PrecomputedDropout(whole, dropped, drop)
         return whole
 
     def _mask(self, p: float, looked_at: bool) -> Mask | None:
+        # Rows that receivers drop must not be dropped here, too.
         return _mask_of(None if looked_at and self._keeps_rows else self._next_drop(p))
 
     def _made(self, result: Tensor, remake: Callable[..., Tensor], *inputs: Any) -> Tensor:

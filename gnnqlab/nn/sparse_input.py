@@ -44,7 +44,7 @@ class SparseInput:
         """Drop stored values with the mask that the dense matrix would have at their positions."""
         values = dropout_values(
             self.values,
-            ids[self._row_of_value()],
+            ids[self._row_of_value()],  # (nnz,) node of each value
             self.matrix.indices,
             p=p,
             seed=seed,
@@ -54,7 +54,7 @@ class SparseInput:
         return SparseInput(self.matrix, values)
 
     def _row_of_value(self) -> Tensor:
-        return torch.repeat_interleave(self.matrix.indptr.diff())
+        return torch.repeat_interleave(self.matrix.indptr.diff())  # (nnz,)
 
 
 def project(products: Products, x: Tensor | SparseInput, weight: Tensor) -> Tensor:
@@ -68,15 +68,17 @@ def project(products: Products, x: Tensor | SparseInput, weight: Tensor) -> Tens
 class _SparseProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, x: SparseInput, products: Products) -> Tensor:
+        # x has no gradient and never changes, so it needs no save_for_backward.
         ctx.x, ctx.products = x, products
-        return products.spmm(_with_values(x.matrix, x.values), products.weight(weight))
+        return products.spmm(_with_values(x.matrix, x.values), products.weight(weight))  # (N, D), (D, O) -> (N, O)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         x: SparseInput = ctx.x
         transposed = x.matrix.transposed  # (D, N), cached
         if x.values is not x.matrix.weights:  # after dropout the cached transpose has other values
-            transposed = _with_values(transposed, x.values[x.matrix.transposed_edges])
+            transposed = _with_values(transposed, x.values[x.matrix.transposed_edges])  # in the order of the transpose
+        # The gradient of W is x^T dY: (D, N), (N, O) -> (D, O).
         return ctx.products.spmm(transposed, ctx.products.operand(gradients[0].contiguous())), None, None
 
 

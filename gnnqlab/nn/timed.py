@@ -51,6 +51,7 @@ def timed(clock: PassClock | None, phase: str, compute: Callable[..., T], *input
     try:
         out = compute(*inputs)
     finally:
+        # Also after an error, so that the phase of the caller continues.
         clock.enter(outer)
     for each in out if isinstance(out, tuple) else (out,):
         if isinstance(each, Tensor) and each.grad_fn is not None:

@@ -90,7 +90,7 @@ class BlockShard(Shard):
     @property
     def num_marginal(self) -> int:
         """Number of owned nodes with a neighbour in another block."""
-        return int(self._needs_others[torch.isin(self.block, self.owned)].sum())
+        return int(self._needs_others[torch.isin(self.block, self.owned)].sum())  # (N,) -> (masters of this worker,)
 
     @property
     def num_cut_edges(self) -> int:
@@ -108,7 +108,7 @@ class BlockShard(Shard):
     @property
     def _needs_others(self) -> Tensor:
         needs = torch.zeros(self.block.numel(), dtype=torch.bool)
-        rows = torch.repeat_interleave(torch.arange(self.block.numel()), self.indptr.diff())
+        rows = torch.repeat_interleave(torch.arange(self.block.numel()), self.indptr.diff())  # (E,) row of each in-edge
         needs[rows[self._of_copies]] = True
         return needs
 
@@ -127,6 +127,7 @@ class BlockShard(Shard):
     def gather(self, device: torch.device | str = "cpu") -> Plan:
         """Return the plan that reduces partial sums of the block at each node's master."""
         own = self._slice(self.rank, device)
+        # Each member has partial sums of all rows of the block: a row's sum is completed at the row's master.
         send = tuple(self._slice(peer, device) for peer in self._members)
         receive = tuple(replace(own, peer=peer) for peer in self._members)
         return Plan(self.rank, self.workers, send=send, receive=receive, accumulate=True, parts=True)
@@ -149,7 +150,7 @@ class BlockShard(Shard):
         sizes = block_sizes(self.block.numel(), self.replication)
         place = member % self.replication
         first = int(sizes[:place].sum())
-        rows = torch.arange(first, first + int(sizes[place]))
+        rows = torch.arange(first, first + int(sizes[place]))  # consecutive
         return Route(peer=member, rows=rows.to(device), ids=self.block[rows].to(device), first=first)
 
     def stages(self, column: int | None = None) -> range:
@@ -165,8 +166,8 @@ class BlockShard(Shard):
         # The own block has the first local ids, so blocks before it are shifted by its size.
         if block == self.row:
             return 0, size
-        before = int(self.block_splits[:block].sum())
-        first = before + self.block.numel() if block < self.row else before
+        offset = int(self.block_splits[:block].sum())
+        first = offset + self.block.numel() if block < self.row else offset
         return first, first + size
 
     def matrix(self, alpha: str) -> BlockMatrix:
@@ -174,16 +175,17 @@ class BlockShard(Shard):
         returning = Adjacency(
             self.leaving_indptr, self.leaving_indices, self._leaving_alpha(alpha), num_columns=self.num_columns
         )
-        arriving = self.indptr, self.indices, self.alpha(alpha)
-        return BlockMatrix(*arriving, num_columns=self.num_columns, returning=returning)
+        in_edges = self.indptr, self.indices, self.alpha(alpha)
+        return BlockMatrix(*in_edges, num_columns=self.num_columns, returning=returning)
 
     def _leaving_alpha(self, kind: str) -> Tensor:
         """Return α of the out-edges: source and destination are swapped."""
         if kind == "mean":
-            alpha = divisors(self.in_degrees).reciprocal()[self.leaving_indices.long()]
+            # The mean divides by the in-degree of the destination, which is the column of an out-edge.
+            alpha = divisors(self.in_degrees).reciprocal()[self.leaving_indices.long()]  # (V,) -> (E,)
             return (alpha if self.leaving_weights is None else alpha * self.leaving_weights).float()
-        turned = self.leaving_indptr, self.leaving_indices, self.out_degrees, self.in_degrees
-        return aggregation_coefficients(kind, *turned, self.leaving_weights)
+        transposed = self.leaving_indptr, self.leaving_indices, self.out_degrees, self.in_degrees
+        return aggregation_coefficients(kind, *transposed, self.leaving_weights)
 
 
 def block_sizes(num_nodes: int, blocks: int) -> Tensor:
@@ -216,47 +218,47 @@ def build_block_shard(graph: Graph, owner: Tensor, rank: int, workers: int, repl
         raise ValueError(
             f"owner must hold a master for each of {num_nodes} nodes, got shape {tuple(owner.shape)}; cut this graph"
         )
-    splits = (owner // replication).bincount(minlength=workers // replication)
-    row, firsts = rank // replication, torch.cat([torch.zeros(1, dtype=torch.int64), splits.cumsum(0)])
+    splits = (owner // replication).bincount(minlength=workers // replication)  # (Q,)
+    row, firsts = rank // replication, torch.cat([torch.zeros(1, dtype=torch.int64), splits.cumsum(0)])  # (Q + 1,)
     first, last = int(firsts[row]), int(firsts[row + 1])
     block = torch.arange(first, last)
     nodes = torch.cat([block, torch.arange(first), torch.arange(last, num_nodes)])  # own block first
-    local = torch.empty(num_nodes, dtype=torch.int32)
+    local = torch.empty(num_nodes, dtype=torch.int32)  # (V,) global id -> local id
     local[nodes] = torch.arange(num_nodes, dtype=torch.int32)
 
     source = graph.indices.long()
-    target = torch.repeat_interleave(torch.arange(num_nodes), graph.in_degrees)
+    target = torch.repeat_interleave(torch.arange(num_nodes), graph.in_degrees)  # (E,) in the order of indices
     # CSR by destination for the forward pass, by source for the backward pass.
-    arriving, leaving = (_rows(*ends, first, last, local) for ends in ((target, source), (source, target)))
+    in_edges, out_edges = (_rows(*ends, first, last, local) for ends in ((target, source), (source, target)))
     masters = owner[block] == rank
     others = owner != rank
     return BlockShard(
-        **graph_fields(graph, rows=block, nodes=nodes, edges=arriving[2], masters=masters),
+        **graph_fields(graph, rows=block, nodes=nodes, edges=in_edges[2], masters=masters),
         rank=rank,
         workers=workers,
         num_central=0,
         owned=block[masters],
         halo=others.nonzero().flatten(),
         halo_splits=owner[others].bincount(minlength=workers),
-        boundary=torch.arange(int(masters.sum())).repeat(workers - 1),
+        boundary=torch.arange(int(masters.sum())).repeat(workers - 1),  # all masters, to every other worker
         boundary_splits=masters.sum() * (torch.arange(workers) != rank),
-        indptr=arriving[0],
-        indices=arriving[1],
+        indptr=in_edges[0],
+        indices=in_edges[1],
         importance=torch.zeros(num_nodes),
         replication=replication,
         block=block,
         block_splits=splits,
-        leaving_indptr=leaving[0],
-        leaving_indices=leaving[1],
-        leaving_weights=weights_of(graph, leaving[2]),
+        leaving_indptr=out_edges[0],
+        leaving_indices=out_edges[1],
+        leaving_weights=weights_of(graph, out_edges[2]),
     )
 
 
 def _rows(rows: Tensor, columns: Tensor, first: int, last: int, local: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the CSR of the edges with rows in ``[first, last)``, columns as local ids, and the edges' indices."""
-    edges = ((rows >= first) & (rows < last)).nonzero().flatten()
-    here = rows[edges] - first
-    order = torch.argsort(here, stable=True)
+    edges = ((rows >= first) & (rows < last)).nonzero().flatten()  # ascending indices of the edges
+    local_rows = rows[edges] - first
+    order = torch.argsort(local_rows, stable=True)  # stable: a row's edges stay in the graph's order
     indptr = torch.zeros(last - first + 1, dtype=torch.int64)
-    indptr[1:] = here.bincount(minlength=last - first).cumsum(0)
+    indptr[1:] = local_rows.bincount(minlength=last - first).cumsum(0)
     return indptr, local[columns[edges[order]]], edges[order]

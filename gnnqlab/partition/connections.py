@@ -30,12 +30,13 @@ def copies_of(cut: VertexCut, graph: Graph) -> tuple[Tensor, Tensor]:
         (True, [0, 1])
     """
     nodes = graph.num_nodes
-    part, source = cut.part.long(), graph.indices.long()
+    part, source = cut.part.long(), graph.indices.long()  # (E,), (E,)
     target = torch.repeat_interleave(torch.arange(nodes), graph.in_degrees)
-    has_copy = torch.zeros(cut.workers, nodes, dtype=torch.bool)
+    # A row per worker, so that nonzero() returns the copies sorted by worker, then by node.
+    has_copy = torch.zeros(cut.workers, nodes, dtype=torch.bool)  # (P, N)
     has_copy[part, source] = True
     has_copy[part, target] = True
-    has_copy[cut.owner, torch.arange(nodes)] = True
+    has_copy[cut.owner, torch.arange(nodes)] = True  # nodes without edges have a copy, too
     worker, node = has_copy.nonzero(as_tuple=True)
     return node, worker
 
@@ -77,15 +78,18 @@ def count_met(cut: VertexCut, graph: Graph, *, per_host: int) -> Met:
     node, worker = copies_of(cut, graph)
     has_copy = torch.zeros(nodes, workers, dtype=torch.bool)
     has_copy[node, worker] = True
-    stands = representatives(torch.arange(nodes), has_copy, cut.owner, workers // per_host)
-    meets_at = stands[node, worker // per_host]
+    representative = representatives(torch.arange(nodes), has_copy, cut.owner, workers // per_host)  # (N, hosts)
+    relay = representative[node, worker // per_host]  # (copies,) the representative on the host of each copy
     # Within a host copies send to their representative, which alone sends to the master.
-    goes_to = torch.where(meets_at == worker, cut.owner[node], meets_at)
-    gathered = torch.bincount(worker * workers + goes_to, minlength=workers**2).view(workers, workers)
-    gathered.fill_diagonal_(0)
+    receiver = torch.where(relay == worker, cut.owner[node], relay)
+    # Rows [sender, receiver], (P, P).
+    gathered = torch.bincount(worker * workers + receiver, minlength=workers**2).view(workers, workers)
+    gathered.fill_diagonal_(0)  # a worker sends nothing to itself
+    # Totals take the way back, between the same pairs of workers.
     rows, host = gathered + gathered.T, torch.arange(workers) // per_host
     inner = rows * (host[:, None] == host[None, :])
     outer = rows - inner
+    # Sums of rows: what one worker sends.
     sums = int(inner.sum()), int(outer.sum()), int(inner.sum(1).max()), int(outer.sum(1).max())
     return Met(inner=sums[0], outer=sums[1], most_inner=sums[2], most_outer=sums[3])
 
@@ -107,22 +111,23 @@ def measure_vertex_cut(cut: VertexCut, graph: Graph, *, per_host: int | None = N
     per_host = per_host or workers
     node, worker = copies_of(cut, graph)
     master = cut.owner[node]
+    # Rows [mirror's worker, master's worker], (P, P).
     gathered = torch.bincount(worker * workers + master, minlength=workers**2).view(workers, workers)
-    gathered.fill_diagonal_(0)
+    gathered.fill_diagonal_(0)  # masters send no partial sum to themselves
     rows = gathered + gathered.T  # mirrors send partial sums, masters send totals
     host = torch.arange(workers) // per_host
-    inner = rows * (host[:, None] == host[None, :])
+    inner = rows * (host[:, None] == host[None, :])  # rows between workers of one host
     outer = rows - inner
-    number = torch.bincount(node, minlength=graph.num_nodes)
+    number = torch.bincount(node, minlength=graph.num_nodes)  # (N,) copies of each node
     owned = torch.bincount(cut.owner, minlength=workers)
-    alone = torch.bincount(cut.owner[number == 1], minlength=workers)
+    alone = torch.bincount(cut.owner[number == 1], minlength=workers)  # (P,) masters without mirrors
     source, target = graph.indices.long(), torch.repeat_interleave(torch.arange(graph.num_nodes), graph.in_degrees)
-    edges = torch.bincount(cut.part[source != target].long(), minlength=workers).double()
-    apart = int((cut.owner[source] != cut.owner[target]).sum())
+    edges = torch.bincount(cut.part[source != target].long(), minlength=workers).double()  # (P,)
+    cut_edges = int((cut.owner[source] != cut.owner[target]).sum())
     nodes = max(graph.num_nodes, 1)
     return Quality(
-        edge_cut=apart,
-        edge_cut_share=apart / max(graph.num_edges, 1),
+        edge_cut=cut_edges,
+        edge_cut_share=cut_edges / max(graph.num_edges, 1),
         remote_ratio=int(rows.sum()) / nodes,
         replication=len(node) / nodes,
         inner=int(inner.sum()),

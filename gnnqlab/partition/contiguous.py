@@ -64,7 +64,8 @@ class Contiguous(Partitioner):
                 f"workers must be a multiple of the squared replication, {c**2}, got {workers}; choose other workers "
                 "or replication=1"
             )
-        blocks = block_sizes(graph.num_nodes, workers // c)
+        blocks = block_sizes(graph.num_nodes, workers // c)  # (Q,) rows of each block
+        # The c workers of a block are the masters of equal shares of its rows.
         parts = [size for block in blocks.tolist() for size in block_sizes(block, c).tolist()]
-        owner = torch.repeat_interleave(torch.arange(workers), torch.tensor(parts))
+        owner = torch.repeat_interleave(torch.arange(workers), torch.tensor(parts))  # (N,) int64, ascending
         return BlockCut(owner=owner, workers=workers, replication=c)

@@ -48,6 +48,7 @@ class Cut(ABC):
         """Write the fields of the cut (tensors, numbers and strings) to an ``.npz`` file without pickles."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         with path.open("wb") as file:
+            # An .npz file has no None: an empty string stands for it.
             np.savez(file, **{name: "" if value is None else value for name, value in values.items()})  # type: ignore[arg-type]
 
     @classmethod
@@ -55,6 +56,7 @@ class Cut(ABC):
         """Read a cut written by :meth:`save`."""
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
+        # Arrays without dimensions are numbers and strings.
         return cls(
             **{name: torch.from_numpy(array) if array.ndim else array.item() or None for name, array in arrays.items()}
         )
@@ -85,6 +87,7 @@ def check_workers(graph: Graph, workers: int) -> None:
     Raises:
         ValueError: if there are no workers, or more workers than nodes.
     """
+    # An empty graph is cut for one worker.
     if not 1 <= workers <= max(graph.num_nodes, 1):
         raise ValueError(f"workers must be between 1 and the number of nodes ({graph.num_nodes}), got {workers}")
 

@@ -58,6 +58,7 @@ class DNE(Partitioner):
         """
         check_hosts(graph, workers)
         edges = undirected(graph)
+        # P parts of this size hold all edges, so in every round some part takes a free edge, and the loop ends.
         room = math.ceil(self.balance * len(edges.ends) / workers)
         grown = _Growth(edges.ends, graph.num_nodes, workers, room, np.random.default_rng(self.seed))
         while grown.free:
@@ -70,15 +71,16 @@ class _Growth:
 
     def __init__(self, ends: Ends, nodes: int, parts: int, room: int, rng: np.random.Generator) -> None:
         self.near = incidence(ends, nodes, np.ones(len(ends), bool))
-        self.part = [-1] * len(ends)
-        self.left = [len(each) for each in self.near]
+        self.part = [-1] * len(ends)  # (E,); -1: free
+        self.left = [len(each) for each in self.near]  # (N,) number of free edges
         self.copies = [0] * nodes
         self.loads = [0] * parts
+        # A heap per part, of pairs (free edges when pushed, node).
         self.boundary: list[list[tuple[int, int]]] = [[] for _ in range(parts)]
         self.moved = [0] * nodes
         """Bit mask of the parts with the node in their core."""
         self.free, self.room, self.rng = len(ends), room, rng
-        self.seeds: NDArray[np.int64] = rng.permutation(nodes)
+        self.seeds: NDArray[np.int64] = rng.permutation(nodes)  # (N,) order in which start nodes are tried
         self.next_seed = 0
 
     def round(self, lam: float) -> None:
@@ -93,8 +95,10 @@ class _Growth:
             node, number = requests[index]
             for edge, other in self.near[node]:
                 if self.part[edge] < 0 and self.loads[number] < self.room:
+                    # Nodes that get their first edge on this part.
                     new += [end for end in (node, other) if not self.copies[end] >> number & 1]
                     self._give(edge, node, other, number)
+        # Edges that need no further copy: both ends are on one part already.
         for node in dict.fromkeys(new):
             for edge, other in self.near[node]:
                 shared = self.copies[node] & self.copies[other]
@@ -108,10 +112,11 @@ class _Growth:
     def _chosen(self, number: int, lam: float) -> list[int]:
         """Return the nodes of a part's boundary with the fewest free edges, or a seed."""
         heap, bit = self.boundary[number], 1 << number
-        wanted = max(1, int(lam * len(heap)))
+        quota = max(1, int(lam * len(heap)))
         found: list[int] = []
-        while heap and len(found) < wanted:
+        while heap and len(found) < quota:
             left, node = heapq.heappop(heap)
+            # Nodes without free edges, and nodes of this part's core, cannot grow the part.
             if self.left[node] and not self.moved[node] & bit:
                 if left != self.left[node]:  # outdated count: other parts took edges since the push
                     heapq.heappush(heap, (self.left[node], node))
@@ -119,6 +124,7 @@ class _Growth:
                 self.moved[node] |= bit
                 found.append(node)
         if not found:
+            # The boundary is empty: start at the next node with free edges, which only decrease, so none is missed.
             while self.next_seed < len(self.seeds) and not self.left[self.seeds[self.next_seed]]:
                 self.next_seed += 1
             found = self.seeds[self.next_seed : self.next_seed + 1].tolist()
@@ -132,5 +138,6 @@ class _Growth:
             self.left[end] -= 1
             if not self.copies[end] >> number & 1:
                 self.copies[end] |= 1 << number
+                # A node without free edges need not enter the boundary.
                 if self.left[end]:
                     heapq.heappush(self.boundary[number], (self.left[end], end))

@@ -83,25 +83,28 @@ class EBV(Partitioner):
             >>> cut.part.unique().tolist(), cut.owner.shape
             ([0, 1, 2, 3], torch.Size([200]))
         """
+        # Without the host term (γ = 0) the number of hosts has no influence.
         hosts = (self.hosts or 1) if self.gamma > 0 else 1
         check_hosts(graph, workers, hosts)
         edges = undirected(graph)
         degrees = edges.degrees
         # Edges of low degree first: nodes with few edges keep a single copy, hubs are replicated last.
-        order = np.argsort(degrees[edges.ends.u] + degrees[edges.ends.v], kind="stable")
+        order = np.argsort(degrees[edges.ends.u] + degrees[edges.ends.v], kind="stable")  # (E,) int64
         ends = edges.in_order(order)
-        placed, copies = self._place(ends, graph.num_nodes, workers, hosts, None)
+        assignment, copies = self._place(ends, graph.num_nodes, workers, hosts, None)
+        # The home of a node is known only after its edges are placed: each pass uses that of the pass before.
         for _ in range(self.passes if self.near == "home" and hosts > 1 else 0):
-            home = _home(ends, placed // (workers // hosts), graph.num_nodes, hosts)
-            placed, copies = self._place(ends, graph.num_nodes, workers, hosts, home)
-        part = np.empty_like(placed)
-        part[order] = placed
+            home = _home(ends, assignment // (workers // hosts), graph.num_nodes, hosts)  # (N,) int32
+            assignment, copies = self._place(ends, graph.num_nodes, workers, hosts, home)
+        part = np.empty_like(assignment)
+        part[order] = assignment  # back to the order of the undirected edges
         return edges.cut(part, graph, workers, copies=copies, hosts=hosts)
 
     def _place(
         self, ends: Ends, nodes: int, workers: int, hosts: int, home: NDArray[np.int32] | None
     ) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
         copies = empty_copies(nodes, workers)
+        # The limit is at least an even share, so that every edge fits.
         part = place_by_cost(
             ends, copies, parts=workers, hosts=hosts, limit=int(np.ceil((1 + self.slack) * len(ends) / workers)),
             alpha=self.alpha, beta=self.beta, gamma=self.gamma if hosts > 1 else 0.0, home=home,
@@ -113,5 +116,6 @@ def _home(ends: Ends, host: NDArray[np.int32], nodes: int, hosts: int) -> NDArra
     """Return the host with most of each node's edges, the lowest on a tie, int32 ``(N,)``."""
     count = np.zeros(nodes * hosts, np.int64)  # edges of each node on each host
     for side in (ends.u, ends.v):
+        # As int64, since N * hosts may exceed int32.
         count += np.bincount(side.astype(np.int64) * hosts + host, minlength=nodes * hosts)
-    return count.reshape(nodes, hosts).argmax(1).astype(np.int32)
+    return count.reshape(nodes, hosts).argmax(1).astype(np.int32)  # (N, hosts) -> (N,)

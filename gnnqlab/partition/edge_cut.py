@@ -56,14 +56,15 @@ class METIS(Partitioner):
             (True, [0, 1, 2, 3])
         """
         check_workers(graph, workers)
+        # One part needs no library.
         if workers == 1:
             return NodeCut(owner=torch.zeros(graph.num_nodes, dtype=torch.int64), workers=1)
-        source, destination = graph.indices, torch.repeat_interleave(graph.in_degrees).to(torch.int32)
+        source, destination = graph.indices, torch.repeat_interleave(graph.in_degrees).to(torch.int32)  # (E,) int32
         # METIS does not allow self loops; with some, its cuts are worse and differ from call to call.
-        between = source != destination
-        name, run_metis = metis_library(2 * int(between.sum()))
-        edges = Edges(source[between], destination[between], graph.num_nodes)
-        del source, destination, between  # METIS needs many times the memory of the graph, so free these first
+        no_loop = source != destination
+        name, run_metis = metis_library(2 * int(no_loop.sum()))
+        edges = Edges(source[no_loop], destination[no_loop], graph.num_nodes)
+        del source, destination, no_loop  # METIS needs many times the memory of the graph, so free these first
         owner = run_metis(edges, workers, self.objective, self.balance_edges)
         return NodeCut(owner=owner, workers=workers, library=name)
 
@@ -94,7 +95,7 @@ class Random(Partitioner):
         generator = torch.Generator().manual_seed(self.seed)
         shuffled = torch.randperm(graph.num_nodes, generator=generator)
         owner = torch.empty(graph.num_nodes, dtype=torch.int64)
-        owner[shuffled] = torch.arange(graph.num_nodes) % workers
+        owner[shuffled] = torch.arange(graph.num_nodes) % workers  # (N,) equal shares, up to one node
         return NodeCut(owner=owner, workers=workers)
 
     def assign(self, graph: Graph, workers: int) -> Tensor:

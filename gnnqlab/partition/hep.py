@@ -56,14 +56,17 @@ class HEP(Partitioner):
         check_hosts(graph, workers)
         edges = undirected(graph)
         ends, degrees = edges.ends, edges.degrees
-        hub = degrees > self.tau * (2 * len(ends) / max(graph.num_nodes, 1))
-        between = hub[ends.u] & hub[ends.v]
-        part = grow(ends, hub, between, workers)
-        copies = empty_copies(graph.num_nodes, workers)
-        placed = part >= 0
-        add_copies(copies, Ends(ends.u[placed], ends.v[placed]), part[placed])
-        loads = np.bincount(part[placed], minlength=workers).astype(np.int64)
-        for rest in (np.flatnonzero(~placed & ~between), np.flatnonzero(between)):
+        hub = degrees > self.tau * (2 * len(ends) / max(graph.num_nodes, 1))  # (N,) bool; the mean degree is 2 E / N
+        hub_edges = hub[ends.u] & hub[ends.v]  # (E,) bool
+        # NE++: grow the parts over all edges but those between hubs.
+        part = grow(ends, hub, hub_edges, workers)
+        copies = empty_copies(graph.num_nodes, workers)  # (N, ceil(P / 8)) bits
+        has_part = part >= 0
+        add_copies(copies, Ends(ends.u[has_part], ends.v[has_part]), part[has_part])
+        loads = np.bincount(part[has_part], minlength=workers).astype(np.int64)  # (P,)
+        # HDRF: first the edges that no part took, then those between hubs, both with the replicas made so far.
+        for rest in (np.flatnonzero(~has_part & ~hub_edges), np.flatnonzero(hub_edges)):
+            # The limit exceeds an even share by one edge because NE++ fills parts up to E // P + 1 edges.
             part[rest] = place_by_worth(
                 edges.in_order(rest), copies, loads, limit=math.ceil(len(ends) / workers) + 1, lam=self.lam, eps=1.0,
                 degrees=degrees,
@@ -110,17 +113,18 @@ class _Growing:
 
     def __init__(self, ends: Ends, hub: NDArray[np.bool_], between: NDArray[np.bool_], parts: int) -> None:
         nodes = len(hub)
-        self.near = incidence(ends, nodes, ~between)
+        self.near = incidence(ends, nodes, ~between)  # edges between hubs are left to HDRF
         self.hub = hub.tolist()
-        self.part = [-1] * len(ends)
-        self.left = [len(each) for each in self.near]
+        self.part = [-1] * len(ends)  # (E,); -1: free
+        self.left = [len(each) for each in self.near]  # (N,) number of free edges
+        # An even share of the edges that NE++ assigns.
         self.room = int((~between).sum()) // parts + 1
         self.loads = [0] * (parts + 1)
         self.joined = [-1] * nodes
         """Last part whose boundary or core the node joined."""
-        self.core = [-1] * nodes
-        self.heap: list[tuple[int, int]] = []
-        self.seed = 0
+        self.core = [-1] * nodes  # (N,) part that has the node in its core
+        self.heap: list[tuple[int, int]] = []  # boundary of the part that grows, as (free edges when pushed, node)
+        self.seed = 0  # next candidate for a start node
 
     def fill(self, number: int) -> None:
         """Grow a part until it is full or no edge is free."""
@@ -131,6 +135,7 @@ class _Growing:
                 if self.core[node] == number or edges_left != self.left[node]:
                     continue  # outdated entry: the node has moved to the core, or has fewer free edges now
             else:
+                # The boundary is empty: start again at the next node with free edges that is no hub.
                 while self.seed < len(self.hub) and (self.hub[self.seed] or not self.left[self.seed]):
                     self.seed += 1
                 if self.seed == len(self.hub):
@@ -148,11 +153,13 @@ class _Growing:
         for edge, other in self.near[node]:
             if self.part[edge] >= 0 or not (self.hub[other] or self.joined[other] == number):
                 continue
+            # The remaining edges of a full part go to the next one.
             target = number if self.loads[number] < self.room else number + 1
             self.part[edge] = target
             self.loads[target] += 1
             self.left[node] -= 1
             self.left[other] -= 1
+            # Its count has fallen: push it again; the entry with the higher count is skipped as outdated.
             if not self.hub[other] and self.core[other] != number and self.left[other]:
                 heapq.heappush(self.heap, (self.left[other], other))
         if self.left[node]:

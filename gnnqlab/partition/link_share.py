@@ -76,18 +76,20 @@ def share_links(split: LinkSplit, owner: Tensor, workers: int) -> list[LinkShare
     """
     source_owner = owner[split.sources]
     learnt = split.kinds == TRAIN
+    # Validation and test links are all scored, of the training links a sample.
     scored = ~learnt | split.scored
     kinds = split.kinds.long().bincount(minlength=3)
-    counts = torch.cat([kinds, split.scored.sum().reshape(1)])
+    counts = torch.cat([kinds, split.scored.sum().reshape(1)])  # (3,) and (1,) -> (4,)
+    # Embeddings are exchanged once per pair of worker and node, however many links share the node.
     remote = {"learnt": _remote_rows(split, owner, learnt), "scored": _remote_rows(split, owner, scored)}
     shares = []
     for rank in range(workers):
-        mine = (source_owner == rank).nonzero().flatten()
+        mine = (source_owner == rank).nonzero().flatten()  # ascending numbers of the links
         sends: dict[str, Tensor] = {}
         for what, (receivers, ids) in remote.items():
             sent = owner[ids] == rank  # rows owned by this rank that others need
             sends[f"{what}_sends"] = ids[sent]
-            sends[f"{what}_send_splits"] = receivers[sent].bincount(minlength=workers)
+            sends[f"{what}_send_splits"] = receivers[sent].bincount(minlength=workers)  # (P,)
         shares.append(
             LinkShare(
                 owner=owner.to(torch.int32),
@@ -108,5 +110,6 @@ def _remote_rows(split: LinkSplit, owner: Tensor, chosen: Tensor) -> tuple[Tenso
     sources, targets = split.sources[chosen], split.targets[chosen]
     across = owner[sources] != owner[targets]
     nodes = owner.numel()
+    # One integer per pair of receiver and node: unique() sorts by receiver, then by node, the order of the sends.
     pairs = (owner[sources[across]] * nodes + targets[across]).unique()
     return pairs // nodes, pairs % nodes

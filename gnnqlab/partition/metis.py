@@ -35,12 +35,14 @@ class Edges:
         import scipy.sparse as sp
 
         ends = (self.destination.numpy(), self.source.numpy())
-        there = sp.coo_array((np.ones(len(ends[0]), dtype=np.int8), ends), shape=(self.num_nodes,) * 2).tocsr()
+        # (N, N), CSR by destination.
+        directed = sp.coo_array((np.ones(len(ends[0]), dtype=np.int8), ends), shape=(self.num_nodes,) * 2).tocsr()
         # Only the structure counts; the int8 multiplicities of repeated edges could overflow, even to zero.
-        there.data[:] = 1
-        both = there + there.T.tocsr()
-        both.sort_indices()
-        return both.indptr.astype(np.int32, copy=False), both.indices.astype(np.int32, copy=False)
+        directed.data[:] = 1
+        symmetric = directed + directed.T.tocsr()  # an edge stored in both directions appears once
+        symmetric.sort_indices()
+        # METIS counts in int32.
+        return symmetric.indptr.astype(np.int32, copy=False), symmetric.indices.astype(np.int32, copy=False)
 
     def in_degrees(self) -> Tensor:
         return self.destination.bincount(minlength=self.num_nodes)
@@ -134,18 +136,19 @@ def _dgl_is_silent() -> Iterator[None]:
     streams are suppressed for the whole process.
     """
     flush = ctypes.CDLL(None).fflush  # C has its own buffers; unflushed lines would appear after the restore
-    with contextlib.ExitStack() as back:
-        back.enter_context(_SILENCING)
-        back.enter_context(contextlib.redirect_stdout(_OtherThreads(sys.stdout)))
-        back.enter_context(contextlib.redirect_stderr(_OtherThreads(sys.stderr)))
-        flush(None)
-        saved = [os.dup(descriptor) for descriptor in (1, 2)]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_SILENCING)
+        stack.enter_context(contextlib.redirect_stdout(_OtherThreads(sys.stdout)))
+        stack.enter_context(contextlib.redirect_stderr(_OtherThreads(sys.stderr)))
+        flush(None)  # flush earlier output of C, which would be discarded otherwise
+        saved = [os.dup(descriptor) for descriptor in (1, 2)]  # the real streams stay open for the restore
         try:
             with open(os.devnull, "w") as sink:
                 for descriptor in (1, 2):
                     os.dup2(sink.fileno(), descriptor)
             yield
         finally:
+            # C's buffer still has DGL's lines: flush them into the sink before the restore.
             flush(None)
             for descriptor, before in zip((1, 2), saved, strict=True):
                 os.dup2(before, descriptor)

@@ -128,6 +128,7 @@ def partition(
     """
     if workers is None:
         workers = hosts * (per_host or 1)
+    # Rounded up, so that the next check refuses an uneven division.
     per_host = per_host or -(-workers // hosts)
     if workers != hosts * per_host:
         raise ValueError(
@@ -153,6 +154,7 @@ def cut_graph(graph: Graph, partitioner: Partitioner, workers: int) -> Cut:
     folder = shard_folder(graph.content_hash, partitioner, workers)
     if not (folder / _CUT).exists():
         _keep(partitioner.cut(graph, workers), folder)
+    # Of concurrent writers the first wins, so the stored cut is read back, even by a process that has just made one.
     return CUTS[partitioner.cuts].load(folder / _CUT)
 
 
@@ -210,12 +212,13 @@ def cache_folder() -> Path:
 def shard_folder(graph_hash: str, partitioner: Partitioner, workers: int) -> Path:
     """Return the folder of a partition's shards, named by a hash of graph, partitioner and number of workers."""
     settings = {
-        "format": SHARDS[partitioner.cuts].version,
+        "format": SHARDS[partitioner.cuts].version,  # each version of the files has its own folders
         "graph": graph_hash,
         "partitioner": type(partitioner).__name__,
         "settings": asdict(partitioner),  # type: ignore[call-overload]
         "workers": workers,
     }
+    # Sorted keys: the hash is independent of the order of the fields.
     digest = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=12).hexdigest()
     return cache_folder() / "shards" / digest
 
@@ -259,6 +262,7 @@ def store_shards(
         if has_shards(folder, workers):  # another process stored them while this one waited for the lock
             return folder
         if held:
+            # Without the lock another process may be writing these incomplete files.
             sweep(folder, shard_path(folder, "*").name)
         warn_if_large(graph, workers)
         cut = cut_graph(graph, partitioner, workers)

@@ -70,7 +70,7 @@ class Plan:
 
 
 def _counts(routes: tuple[Route, ...], workers: int) -> Tensor:
-    counts = torch.zeros(workers, dtype=torch.int64)
+    counts = torch.zeros(workers, dtype=torch.int64)  # (P,)
     for route in routes:
         counts[route.peer] = route.num_rows
     return counts

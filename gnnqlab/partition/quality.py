@@ -63,9 +63,9 @@ def measure_quality(shards: Sequence[Shard], *, per_host: int | None = None) -> 
     per_host = per_host or workers
     halo_rows = torch.stack([shard.plan("forward").received_rows for shard in shards], dim=1)  # [sender, receiver]
     host = torch.arange(workers) // per_host
-    inner_rows = halo_rows * (host[:, None] == host[None, :])
+    inner_rows = halo_rows * (host[:, None] == host[None, :])  # (P, P)
     outer_rows = halo_rows - inner_rows
-    nodes = torch.tensor([shard.num_owned for shard in shards], dtype=torch.float64)
+    nodes = torch.tensor([shard.num_owned for shard in shards], dtype=torch.float64)  # (P,) float64 for the means
     edges = torch.tensor([shard.num_edges for shard in shards], dtype=torch.float64)
     kinds = {kind: torch.tensor([shard.rows_by_kind[kind] for shard in shards]) for kind in shards[0].rows_by_kind}
     cut = sum(shard.num_cut_edges for shard in shards)
@@ -73,7 +73,7 @@ def measure_quality(shards: Sequence[Shard], *, per_host: int | None = None) -> 
     return Quality(
         edge_cut=cut,
         edge_cut_share=cut / max(num_edges, 1),
-        remote_ratio=int(halo_rows.sum()) / max(num_nodes, 1),
+        remote_ratio=int(halo_rows.sum()) / max(num_nodes, 1),  # the number of workers cancels out
         replication=num_rows / max(num_nodes, 1),
         inner=int(inner_rows.sum()),
         outer=int(outer_rows.sum()),

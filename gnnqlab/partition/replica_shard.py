@@ -65,14 +65,14 @@ class ReplicaShard(Shard):
     @property
     def num_cut_edges(self) -> int:
         """Local edges whose ends have masters on different workers."""
-        elsewhere = torch.repeat_interleave(torch.arange(self.workers), self.halo_splits)
-        master = torch.cat([torch.full((self.num_owned,), self.rank), elsewhere])
-        target = torch.repeat_interleave(master, self.indptr.diff())
+        mirror_master = torch.repeat_interleave(torch.arange(self.workers), self.halo_splits)  # (H,)
+        master = torch.cat([torch.full((self.num_owned,), self.rank), mirror_master])  # (R,)
+        target = torch.repeat_interleave(master, self.indptr.diff())  # (R,) -> (E,)
         return int((master[self.indices.long()] != target).sum())
 
     def independent_edges(self, direction: str) -> int:
         """Count the edges that can be aggregated during communication; none backward, where sums need totals."""
-        return int(self.indptr[self.num_central]) if direction == "forward" else 0
+        return int(self.indptr[self.num_central]) if direction == "forward" else 0  # central rows come first
 
     @property
     def edges_of_copies(self) -> int:
@@ -101,7 +101,7 @@ class ReplicaShard(Shard):
 
     def side_by_side(self, device: torch.device | str = "cpu") -> Plan:
         """Return :meth:`plan` with the received rows stacked, ``(B, D)``, instead of added up."""
-        firsts = [0, *itertools.accumulate(self.boundary_splits.tolist())]
+        firsts = [0, *itertools.accumulate(self.boundary_splits.tolist())]  # (P + 1,) first stacked row of each peer
         masters = []
         for route in self._boundary_routes(device):
             first = firsts[route.peer]
@@ -153,45 +153,49 @@ def build_replica_shard(graph: Graph, cut: _CutOfEdges, rank: int) -> ReplicaSha
         )
     source, part, owner = graph.indices.long(), cut.part.long(), cut.owner
     target = torch.repeat_interleave(torch.arange(num_nodes), degrees)
-    receives = part * num_nodes + target
+    # One integer per pair of worker and node: unique() sorts by worker, then by node.
+    receives = part * num_nodes + target  # (E,)
     pairs = torch.cat([receives, part * num_nodes + source, owner * num_nodes + torch.arange(num_nodes)])
     pairs = pairs.unique()  # (worker, node) of every copy, ascending
     holder, node = pairs // num_nodes, pairs % num_nodes
-    copies = node.bincount(minlength=num_nodes)
+    copies = node.bincount(minlength=num_nodes)  # number of copies of each node
 
     mine = owner == rank
     central = (mine & (copies == 1)).nonzero().flatten()
     marginal = (mine & (copies > 1)).nonzero().flatten()
     owned = torch.cat([central, marginal])
-    here = node[holder == rank]
-    halo = here[owner[here] != rank]
+    local_nodes = node[holder == rank]
+    halo = local_nodes[owner[local_nodes] != rank]
     halo = halo[torch.argsort(owner[halo], stable=True)]  # by the master's worker, ascending within one
     nodes = torch.cat([owned, halo])
 
     local = torch.full((num_nodes,), -1, dtype=torch.int32)  # global id -> local id
     local[nodes] = torch.arange(nodes.numel(), dtype=torch.int32)
     # Ascending by holder, then by node: the order of the holder's own halo, so rows need no ids on the wire.
-    away = (holder != rank) & (owner[node] == rank)
-    boundary = node[away]
-    summed = torch.isin(pairs[away], receives)
+    is_mirror = (holder != rank) & (owner[node] == rank)
+    boundary = node[is_mirror]
+    summed = torch.isin(pairs[is_mirror], receives)  # (B,) otherwise the mirror's partial sum is zero
 
-    known = torch.zeros(nodes.numel(), workers, dtype=torch.uint8)
+    replicas = torch.zeros(nodes.numel(), workers, dtype=torch.uint8)  # (R, P)
     of_mine = local[node] >= 0  # replicas, on any worker, of the nodes of this shard
-    filled = torch.isin(pairs[of_mine], receives)
-    known[local[node[of_mine]].long(), holder[of_mine]] = 1 + filled.to(torch.uint8)
+    has_edges = torch.isin(pairs[of_mine], receives)
+    replicas[local[node[of_mine]].long(), holder[of_mine]] = 1 + has_edges.to(torch.uint8)
 
+    # CSR of this worker's edges by local row.
     edges = (part == rank).nonzero().flatten()
     rows = local[target[edges]].long()
-    order = torch.argsort(rows, stable=True)
+    order = torch.argsort(rows, stable=True)  # stable: a row's edges stay in the graph's order
     indptr = torch.zeros(nodes.numel() + 1, dtype=torch.int64)
     indptr[1:] = rows.bincount(minlength=nodes.numel()).cumsum(0)
 
+    # SYLVIE ranks in-degrees among boundary nodes: under a vertex-cut these are the nodes with mirrors.
     begun = time.perf_counter()
     pool = (copies > 1).nonzero().flatten()
     important = torch.zeros(num_nodes)
     important[pool] = importance(degrees[pool])
     extract_s = time.perf_counter() - begun
-    masters = torch.arange(nodes.numel()) < owned.numel()
+    # A node counts in loss and score once, at its master.
+    masters = torch.arange(nodes.numel()) < owned.numel()  # (R,)
     return ReplicaShard(
         **graph_fields(graph, rows=nodes, nodes=nodes, edges=edges[order], masters=masters),
         rank=rank,
@@ -201,9 +205,9 @@ def build_replica_shard(graph: Graph, cut: _CutOfEdges, rank: int) -> ReplicaSha
         halo=halo,
         halo_splits=owner[halo].bincount(minlength=workers),
         boundary=local[boundary].long(),
-        boundary_splits=holder[away].bincount(minlength=workers),
+        boundary_splits=holder[is_mirror].bincount(minlength=workers),
         summed=summed,
-        copies=known,
+        copies=replicas,
         indptr=indptr,
         indices=local[source[edges[order]]],
         importance=important[nodes],

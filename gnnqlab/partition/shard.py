@@ -121,6 +121,7 @@ class Shard:
 
     def independent_edges(self, direction: str) -> int:
         """Count the edges that can be aggregated without remote rows, ``forward`` or ``backward``."""
+        # Central rows come first; backward, edges from owned sources add to gradients that are not sent.
         return int(self.indptr[self.num_central]) if direction == "forward" else int((~self._of_copies).sum())
 
     @property
@@ -153,15 +154,15 @@ class Shard:
         return Plan(self.rank, self.workers, send=send, receive=receive, accumulate=direction == "backward")
 
     def _boundary_routes(self, device: torch.device | str) -> tuple[Route, ...]:
-        rows = self.boundary.split(self.boundary_splits.tolist())
+        rows = self.boundary.split(self.boundary_splits.tolist())  # one tensor per receiver
         return tuple(
             Route(peer=peer, rows=rows[peer].to(device), ids=self.owned[rows[peer]].to(device), first=None)
             for peer in self._peers
         )
 
     def _halo_routes(self, device: torch.device | str) -> tuple[Route, ...]:
-        rows, ids = (of.split(self.halo_splits.tolist()) for of in (torch.arange(self.num_halo), self.halo))
-        firsts = [0, *itertools.accumulate(self.halo_splits.tolist())]
+        rows, ids = (each.split(self.halo_splits.tolist()) for each in (torch.arange(self.num_halo), self.halo))
+        firsts = [0, *itertools.accumulate(self.halo_splits.tolist())]  # (P + 1,) first halo row of each owner
         return tuple(
             Route(peer=peer, rows=rows[peer].to(device), ids=ids[peer].to(device), first=firsts[peer])
             for peer in self._peers
@@ -207,6 +208,7 @@ class Shard:
                 arrays[field.name] = value.numpy()
             elif value is not None:
                 scalars[field.name] = value
+        # As bytes, since .npz files without pickles hold arrays only.
         with replacing(path) as partial, partial.open("wb") as file:
             np.savez(file, scalars=np.frombuffer(json.dumps(scalars).encode(), dtype=np.uint8), **arrays)  # type: ignore[arg-type]
 
@@ -245,8 +247,8 @@ def aggregation_coefficients(
     edge_weights: Tensor | None = None,
 ) -> Tensor:
     """Compute α(u, v) of every stored edge of a CSR by destination; see :meth:`Shard.alpha`."""
-    of_rows = divisors(in_degrees[: indptr.numel() - 1])
-    counts = indptr.diff()
+    of_rows = divisors(in_degrees[: indptr.numel() - 1])  # (N,) of destinations
+    counts = indptr.diff()  # (N,) number of in-edges
     if kind == "symmetric":
         alpha = divisors(out_degrees).rsqrt()[indices.long()] * torch.repeat_interleave(of_rows.rsqrt(), counts)
     elif kind == "mean":
@@ -255,7 +257,7 @@ def aggregation_coefficients(
         alpha = torch.ones(indices.numel(), dtype=torch.float64)
     else:
         raise ValueError(f"alpha must be one of 'symmetric', 'mean', 'sum', got {kind!r}")
-    return (alpha if edge_weights is None else alpha * edge_weights).float()
+    return (alpha if edge_weights is None else alpha * edge_weights).float()  # float64 -> float32, rounded once
 
 
 def divisors(degrees: Tensor) -> Tensor:
@@ -276,23 +278,24 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
         ValueError: if ``owner`` does not fit the graph or holds a worker outside ``[0, P)``.
     """
     _check_owner(graph, owner, workers)
-    mine = owner == rank
+    mine = owner == rank  # (N_global,)
     degrees = graph.in_degrees
-    destination_owner = torch.repeat_interleave(owner, degrees)
+    destination_owner = torch.repeat_interleave(owner, degrees)  # (E_global,)
     source = graph.indices.long()
     source_owner = owner[source]
 
-    inside = destination_owner == rank
-    remote = inside & (source_owner != rank)  # in-edges with a halo source
+    is_local = destination_owner == rank  # (E_global,)
+    remote = is_local & (source_owner != rank)  # in-edges with a halo source
     destination = torch.repeat_interleave(torch.arange(graph.num_nodes), degrees)
 
+    # A node is marginal if one of its in-edges has a halo source.
     marginal = torch.zeros(graph.num_nodes, dtype=torch.bool)
     marginal[destination[remote]] = True
     central_ids = (mine & ~marginal).nonzero().flatten()
     marginal_ids = (mine & marginal).nonzero().flatten()
     owned = torch.cat([central_ids, marginal_ids])
 
-    halo = source[remote].unique()
+    halo = source[remote].unique()  # ascending
     halo = halo[torch.argsort(owner[halo], stable=True)]  # by owner; stable, so ascending within one
     halo_splits = owner[halo].bincount(minlength=workers)
 
@@ -314,7 +317,7 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
 
     nodes = torch.cat([owned, halo])
     begun = time.perf_counter()
-    pool = source[source_owner != destination_owner].unique()
+    pool = source[source_owner != destination_owner].unique()  # boundary nodes of all workers
     important = torch.zeros(graph.num_nodes)
     important[pool] = importance(degrees[pool])  # ranks among all boundary nodes of the graph
     important = important[nodes]
@@ -330,7 +333,7 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
         boundary=local[sent].long(),
         boundary_splits=receiver.bincount(minlength=workers),
         indptr=indptr,
-        indices=local[source[edge]],
+        indices=local[source[edge]],  # (E,) int32 local columns
         edge_features=None if graph.edge_features is None else graph.edge_features[edge],
         importance=important,
         extract_s=extract_s,
@@ -358,7 +361,7 @@ def graph_fields(
         edges: indices of the local edges in the graph, in the order of the shard's ``indices``.
         masters: True for rows that count in a split, bool; all by default.
     """
-    counted = torch.ones(rows.numel(), dtype=torch.bool) if masters is None else masters
+    counts = torch.ones(rows.numel(), dtype=torch.bool) if masters is None else masters
     features = graph.features
     return {
         "num_global_nodes": graph.num_nodes,
@@ -369,12 +372,12 @@ def graph_fields(
         "global_test": int(graph.test_mask.sum()),
         "edge_weights": weights_of(graph, edges),
         "in_degrees": graph.weighted_in_degrees[nodes],
-        "out_degrees": graph.weighted_out_degrees[nodes],
+        "out_degrees": graph.weighted_out_degrees[nodes],  # of halo nodes, too, for α of the edges from them
         "features": features.index_rows(rows) if isinstance(features, SparseRows) else features[rows],
         "labels": graph.labels[rows],
-        "train_mask": graph.train_mask[rows] & counted,
-        "val_mask": graph.val_mask[rows] & counted,
-        "test_mask": graph.test_mask[rows] & counted,
+        "train_mask": graph.train_mask[rows] & counts,
+        "val_mask": graph.val_mask[rows] & counts,
+        "test_mask": graph.test_mask[rows] & counts,
     }
 
 

@@ -49,9 +49,10 @@ class HDRF(Partitioner):
         """
         check_hosts(graph, workers)
         edges, copies = undirected(graph), empty_copies(graph.num_nodes, workers)
-        order = np.random.default_rng(self.seed).permutation(len(edges.ends))
+        order = np.random.default_rng(self.seed).permutation(len(edges.ends))  # (E,) order of the stream
         part = np.empty(len(order), np.int32)
-        part[order] = place_by_worth(
+        # No part has a limit: the balance term alone spreads the edges.
+        part[order] = place_by_worth(  # back to the order of the undirected edges
             edges.in_order(order), copies, np.zeros(workers, np.int64), limit=len(order), lam=self.lam, eps=self.eps
         )
         return edges.cut(part, graph, workers, copies=copies)

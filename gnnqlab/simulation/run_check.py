@@ -125,10 +125,10 @@ def check(
     """
     config = run if isinstance(run, RunConfig) else run.config
     config.require_nodes("gq.theory.check")
-    if config.train.layer0 == "once":
+    if config.train.input_features == "cache":
         raise ValueError(
             "the check sends the rows of layer 0 in every pass, got a run that sent them once; use a configuration "
-            "with layer0 'resend'"
+            "with input_features 'resend'"
         )
     if trained is not None and trained < 0:
         raise ValueError(f"trained must not be negative, got {trained}")

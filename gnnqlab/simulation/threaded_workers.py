@@ -267,7 +267,7 @@ class ThreadedWorkers:
                 cache=cache,
                 transport=LoopbackTransport(self._mail, shard.rank),
                 seed=settings.seed,
-                keep_static=settings.layer0 == "once",
+                keep_static=settings.input_features == "cache",
                 phases=self._clocks[shard.rank],
                 observers=of_worker[shard.rank],
             )

@@ -25,6 +25,7 @@ from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.schedules.schedule import Overlapped, Schedule, Synchronous
 from gnnqlab.exchange.schedules.sequential import Sequential
 from gnnqlab.exchange.vertex_cut.exchange import Replicas
+from gnnqlab.former_names import with_present_names
 from gnnqlab.message.caches.adaptive_cache import AdaptiveCache
 from gnnqlab.message.caches.cache import Cache, NoCache, Unchanged
 from gnnqlab.message.caches.difference import Difference
@@ -46,6 +47,7 @@ from gnnqlab.partition.ebv import EBV
 from gnnqlab.partition.edge_cut import METIS, Random
 from gnnqlab.partition.hep import HEP
 from gnnqlab.partition.streamed import HDRF, RandomEdges
+from gnnqlab.settings import settings_in
 
 __all__ = ["PARTS", "check_part", "part_from_json", "part_to_json", "partitioner_named"]
 
@@ -189,6 +191,7 @@ def part_from_json(axis: str, value: dict[str, Any]) -> Any:
     else:
         known_parts = f"{sorted(PARTS[axis])} or module:Class"
         raise ValueError(f"{axis} must be one of {known_parts}, got {name!r}{near(name, PARTS[axis])}")
+    settings = with_present_names(settings, settings_in(kind), warn=False)
     known = {field.name for field in dataclasses.fields(kind)}
     if not set(settings) <= known:
         raise ValueError(f"{axis} {name!r} has the settings {sorted(known)}, got {sorted(set(settings) - known)}")

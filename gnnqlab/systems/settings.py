@@ -74,4 +74,5 @@ def _completed(own: Setting, field: Setting | None) -> Setting:
         high=field.high if own.high is None else own.high,
         help=own.help or field.help,
         rules=own.rules or field.rules,
+        former=own.former or field.former,
     )

@@ -15,6 +15,7 @@ from gnnqlab.compute import Compute, Float32Products
 from gnnqlab.exchange.halo.exchange import Halo
 from gnnqlab.exchange.protocol import ExchangePart
 from gnnqlab.exchange.schedules.schedule import Schedule, Synchronous
+from gnnqlab.former_names import with_present_names
 from gnnqlab.message.caches.cache import Cache, NoCache
 from gnnqlab.message.codecs.codec import Codec, Float32
 from gnnqlab.message.direction import ByDirection, of_direction
@@ -22,6 +23,7 @@ from gnnqlab.message.samplers import AllRows, Sampler
 from gnnqlab.partition.cut import Partitioner, on_hosts
 from gnnqlab.partition.edge_cut import METIS
 from gnnqlab.systems.parts import BY_DIRECTION, PARTS, check_part, part_from_json, part_to_json
+from gnnqlab.systems.settings import settings_of
 
 __all__ = ["SYSTEMS", "RecipeCall", "System", "make_system", "register_system", "settings_for"]
 
@@ -230,6 +232,8 @@ def make_system(system: str | System, **settings: Any) -> System:
         raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}{near(system, SYSTEMS)}")
     recipe = SYSTEMS[system]
     known = _names(recipe)
+    if not set(settings) <= set(known):
+        settings = with_present_names(settings, settings_of(recipe))
     unknown = sorted(set(settings) - set(known))
     if unknown:
         takes = f"takes {sorted(known)}" if known else "takes no settings"

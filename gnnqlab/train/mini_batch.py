@@ -87,10 +87,10 @@ class MiniBatchTrainer:
             raise ValueError(f"mini-batches support the models {', '.join(MODELS)}, got {model.name}")
         if model.layers != len(batches.fanouts):
             raise ValueError(f"fanouts must have one number for each of {model.layers} layers, got {batches.fanouts}")
-        if settings.keep_for_backward != "all":
+        if settings.recompute != "none":
             raise ValueError(
-                f"mini-batches do not recompute activations in the backward pass, got keep_for_backward "
-                f"{settings.keep_for_backward!r}; choose 'all' and smaller batches"
+                f"mini-batches do not recompute activations in the backward pass, got recompute "
+                f"{settings.recompute!r}; choose 'none' and smaller batches"
             )
         network = build_model(model, rows.shape[1], graph.num_classes, seed=settings.seed)
         assert isinstance(network, ConvolutionStack)

@@ -35,7 +35,7 @@ def min_memory(config: RunConfig) -> dict[str, int] | None:
     numbers = size.features * model.hidden + (model.layers - 2) * model.hidden**2 if stacked else 0
     saved = config.system.compute.kept_bytes if stacked else 0
     # One hidden embedding less than layers; recomputation drops another one.
-    layers = model.layers - (1 if config.train.keep_for_backward == "all" else 2)
+    layers = model.layers - (1 if config.train.recompute == "none" else 2)
     return {
         "weights": 16 * config.workers * numbers,
         "features": size.feature_bytes,
@@ -65,7 +65,7 @@ def require_memory(config: RunConfig) -> None:
     raise ValueError(
         f"a run must fit into memory, got at least {sum(least.values()) / 1e9:.1f} GB for {config.workers} workers "
         f"({table}) where {free / 1e9:.1f} GB are free; choose fewer layers or hidden columns, the "
-        "part exact of compute, keep_for_backward 'sums', or more machines"
+        "part exact of compute, recompute 'selective', or more machines"
     )
 
 

@@ -67,7 +67,8 @@ def _similar_runs(config: RunConfig, found: Iterable[Run]) -> Iterable[Run]:
         same = (
             (other.graph, other.model, other.workers) == (config.graph, config.model, config.workers)
             and (other.launch.hosts, other.launch.link) == (config.launch.hosts, config.launch.link)
-            and (other.train.layer0, other.train.transport) == (config.train.layer0, config.train.transport)
+            and (other.train.input_features, other.train.transport)
+            == (config.train.input_features, config.train.transport)
             and other.system.partition == config.system.partition
         )
         if same and other.train.epochs >= _FEWEST and run.status == "finished":

@@ -278,8 +278,8 @@ def probe(
         ``gq.probe("digits", workers=4, hosts=2, link="100mbit").forecast(lam=0.5)``
     """
     config = _vanilla(graph, model, system, workers, settings)
-    if config.train.layer0 != "resend":
-        raise ValueError("a probe needs rows that are sent in every epoch, got layer0 'once'; choose layer0 'resend'")
+    if config.train.input_features != "resend":
+        raise ValueError("a probe needs rows that are sent in every epoch, got input_features 'cache'; choose 'resend'")
     whole = graph if isinstance(graph, Graph) else load(config.graph)
     if whole.edge_features is not None:
         raise ValueError(

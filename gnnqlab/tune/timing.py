@@ -234,7 +234,7 @@ def _digest(config: RunConfig) -> str:
     facts = config.to_json()
     del facts["recipe"]
     facts["system"] = [facts["system"][axis] for axis in PROBED]
-    facts["train"] = {name: facts["train"][name] for name in ("transport", "layer0", "keep_for_backward")}
+    facts["train"] = {name: facts["train"][name] for name in ("transport", "input_features", "recompute")}
     facts["graph"] = _content(config.graph)
     machine = [platform.node(), len(os.sched_getaffinity(0)), __version__]
     return hashlib.blake2b(json.dumps([facts, machine], sort_keys=True).encode(), digest_size=12).hexdigest()

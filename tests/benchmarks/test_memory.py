@@ -78,9 +78,9 @@ def test_rows_are_matrices_by_layer_and_seconds_beside_all() -> None:
     sums, norms = rows["gcn, layer 0", "kept: sums"], rows["gcn, layer 0", "kept: norms"]
     assert (sums["value"], sums["rival_value"], sums["unit"]) == (1.0, 1.0, "nodes x hidden")
     assert (norms["value"], norms["rival_value"]) == (1.25, 0.25)
-    whole = rows["gcn, nothing", "kept by all layers"]
+    whole = rows["gcn, full", "kept by all layers"]
     assert whole["rival_value"] == sum(row["value"] for (_, figure), row in rows.items() if figure.startswith("kept: "))
     assert whole["ratio"] == whole["rival_value"] / whole["value"] > 1
-    for keep in ("sums", "nothing"):
+    for keep in ("selective", "full"):
         epoch = rows[f"gcn, {keep}", "epoch"]
         assert epoch["value"] > 0 and epoch["ratio"] == epoch["rival_value"] / epoch["value"]

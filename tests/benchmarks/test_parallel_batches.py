@@ -46,7 +46,7 @@ def both(rank, workers, graph, folder):
 
     weights = dgl_weights(rank, workers, graph)
     config = configure(
-        graph, model="graphsage", layers=2, hidden=16, dropout=0.0, workers=workers, epochs=3, headers="off"
+        graph, model="graphsage", layers=2, hidden=16, dropout=0.0, workers=workers, epochs=3, verify_messages="off"
     )
     fit_in_turn(config, folder, rank, workers, Heartbeat(None))
     return weights
@@ -132,7 +132,7 @@ def test_contestants_are_measured(monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_launched_workers_have_their_link():
-    model = {"model": "gcn", "layers": 2, "hidden": 8, "headers": "off"}
+    model = {"model": "gcn", "layers": 2, "hidden": 8, "verify_messages": "off"}
     config = configure("sbm:200,3,6", **model, workers=2, epochs=2, hosts=2, link="5mbit", wire="paced")
     names = ("float32", "int8")
     small = {name: replace(ALL, batch_size=60, **bench.CONTESTANTS[name]) for name in names}

@@ -20,8 +20,7 @@ from tests.slow_down import HANG_S
 
 
 def test_the_kept_help_is_what_models_and_systems_say() -> None:
-    # The live one as JSON has it: tuples become lists.
-    assert kept_help.kept_sections() == json.loads(json.dumps(kept_help.live_sections())), (
+    assert kept_help.kept_sections() == kept_help.live_sections(), (
         'write it again: python -c "from gnnqlab.cli import kept_help; kept_help.write()"'
     )
 
@@ -30,7 +29,7 @@ def test_no_help_imports_torch_and_all_say_what_they_take() -> None:
     program = (
         "import sys; from gnnqlab import cli\n"
         "for command in sys.argv[1:]:\n"
-        "    try: cli.main([command, '--help'])\n"
+        "    try: cli.main([command, '--help-all' if command == 'train' else '--help'])\n"
         "    except SystemExit as end: assert end.code == 0\n"
         "assert 'torch' not in sys.modules"
     )
@@ -42,6 +41,25 @@ def test_no_help_imports_torch_and_all_say_what_they_take() -> None:
     titles = ["options of the command:", "training:", "model:", "launch:", "system:"]
     assert [train.index(f"\n{title}\n") for title in titles] == sorted(train.index(f"\n{title}\n") for title in titles)
     assert "--lam FLOAT" in train and "--epochs INT" in train
+
+
+@each(
+    ("words", "listed", "left_out"),
+    [
+        ([], ["--epochs", "--layers"], ["--lam", "--heads", "--bits", "--jump"]),
+        (["--system", "adaqp", "--model=gat"], ["--lam", "--heads"], ["--bits", "--jump", "--gamma"]),
+        (["--help-all"], ["--lam", "--heads", "--bits", "--jump", "--gamma"], []),
+    ],
+)
+def test_help_lists_the_options_of_the_chosen_model_and_system(
+    words: list[str], listed: list[str], left_out: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["train", *words, *([] if words == ["--help-all"] else ["--help"])])
+    shown = capsys.readouterr().out
+    assert end.value.code == 0
+    assert [option for option in (*listed, *left_out) if f"  {option} " in shown] == listed
+    assert ("gat: " in shown) == (words == ["--help-all"]), "a name is needed only among several"
 
 
 def test_every_variable_that_is_read_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -159,7 +159,7 @@ def test_a_reader_that_has_enough_is_no_mistake():
 
 def test_help_is_readable_where_there_are_no_greek_letters():
     done = subprocess.run(
-        [sys.executable, "-m", "gnnqlab", "train", "--help"],
+        [sys.executable, "-m", "gnnqlab", "train", "--help-all"],
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
         capture_output=True,
         text=True,

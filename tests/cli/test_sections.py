@@ -67,7 +67,7 @@ def test_python_json_and_the_command_line_know_it(made_by):
 def test_help_shows_it_with_who_takes_it(capsys):
     for command in ("train", "compare"):
         with pytest.raises(SystemExit) as end:
-            cli.main([command, "--help"])
+            cli.main([command, "--help-all"])
         said = " ".join(capsys.readouterr().out.split())
         assert end.value.code == 0
         assert "--coarse-bits INT coarse-start: How coarse. (default: 2)" in said

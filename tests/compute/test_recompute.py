@@ -43,14 +43,14 @@ def test_losses_and_weights_are_those_of_everything_kept(shape):
     graph = random_graph()
     shape = ModelSettings(**{"layers": 4, "hidden": 8, "dropout": 0.3, "input_dropout": 0.3, **shape})
     found = {}
-    for keep in ("all", "sums", "nothing"):
-        settings = TrainSettings(keep_for_backward=keep, seed=3)
+    for keep in ("none", "selective", "full"):
+        settings = TrainSettings(recompute=keep, seed=3)
         network = build_model(shape, graph.num_features, graph.num_classes, seed=3)
         trainer = Trainer(LocalGraph(graph, seed=3), label_objective(graph), network, settings)
         found[keep] = [trainer.epoch(epoch) for epoch in range(3)], trainer.parameters.values
-    for keep in ("sums", "nothing"):
-        assert found[keep][0] == found["all"][0], keep
-        assert torch.equal(found[keep][1], found["all"][1]), keep
+    for keep in ("selective", "full"):
+        assert found[keep][0] == found["none"][0], keep
+        assert torch.equal(found[keep][1], found["none"][1]), keep
 
 
 SYSTEMS = ("vanilla", "fixed-bits", "pipegcn", "bns-gcn", "cdfgnn", "cagnet", "sar")
@@ -61,14 +61,14 @@ def test_one_worker_sums_again_what_no_other_has(name):
     graph, shape = random_graph(), ModelSettings(name=name, layers=3, hidden=16)
     system = make_system("vanilla")
     found = {}
-    for keep in ("all", "nothing"):
-        settings = TrainSettings(keep_for_backward=keep, seed=3)
+    for keep in ("none", "full"):
+        settings = TrainSettings(recompute=keep, seed=3)
         threads = ThreadedWorkers(graph, cut_graph(graph, system.partition, 1), system, shape, settings)
         losses, weights = [threads.step(epoch) for epoch in range(3)], threads.trainers[0].parameters.values
         found[keep] = losses, weights, threads.run(lambda trainer: live_of(trainer, 16))[0]
-    assert found["nothing"][0] == found["all"][0]
-    assert torch.equal(found["nothing"][1], found["all"][1])
-    assert found["nothing"][2] < found["all"][2] - 0.5, name
+    assert found["full"][0] == found["none"][0]
+    assert torch.equal(found["full"][1], found["none"][1])
+    assert found["full"][2] < found["none"][2] - 0.5, name
 
 
 @each(("name", "model"), [*((name, "graphsage") for name in SYSTEMS), ("vanilla", "gat"), ("fixed-bits", "gcnii")])
@@ -79,8 +79,8 @@ def test_workers_send_what_they_sent_and_learn_the_same(name, model):
         system = replace(system, partition=Random())
     cut = cut_graph(graph, system.partition, 2)
     found = {}
-    for keep in ("all", "sums"):
-        settings = TrainSettings(keep_for_backward=keep, seed=3)
+    for keep in ("none", "selective"):
+        settings = TrainSettings(recompute=keep, seed=3)
         threads = ThreadedWorkers(graph, cut, system, shape, settings, as_launched=True)
         sent, put = Counter(), threads._mail.put
 
@@ -91,30 +91,30 @@ def test_workers_send_what_they_sent_and_learn_the_same(name, model):
         threads._mail.put = counted
         losses = [threads.step(epoch) for epoch in range(3)]
         found[keep] = losses, sent, threads.trainers[0].parameters.values
-    assert found["sums"][0] == found["all"][0]
-    assert found["sums"][1] == found["all"][1] and found["all"][1].total() > 0
-    assert torch.equal(found["sums"][2], found["all"][2])
+    assert found["selective"][0] == found["none"][0]
+    assert found["selective"][1] == found["none"][1] and found["none"][1].total() > 0
+    assert torch.equal(found["selective"][2], found["none"][2])
 
 
 def test_gcn_holds_fewer_the_less_it_keeps():
     graph, shape = random_graph(2000, 4000, features=32), ModelSettings(layers=3, hidden=32)
-    found = {keep: live_matrices(graph, shape, keep) for keep in ("all", "sums", "nothing")}
-    assert 5 < found["all"] <= 9
-    assert found["nothing"] <= 5
-    assert found["all"] - 1.1 < found["sums"] + 0.1 < found["all"]
-    assert found["nothing"] < found["sums"] - 0.9
+    found = {keep: live_matrices(graph, shape, keep) for keep in ("none", "selective", "full")}
+    assert 5 < found["none"] <= 9
+    assert found["full"] <= 5
+    assert found["none"] - 1.1 < found["selective"] + 0.1 < found["none"]
+    assert found["full"] < found["selective"] - 0.9
 
 
 def test_sums_are_the_same_for_two_workers():
     graph, shape = random_graph(1000, 1500, features=32), ModelSettings(layers=3, hidden=32)
-    found = {keep: live_matrices(graph, shape, keep, workers=2) for keep in ("all", "sums")}
-    assert found["sums"] < found["all"] - 0.9
+    found = {keep: live_matrices(graph, shape, keep, workers=2) for keep in ("none", "selective")}
+    assert found["selective"] < found["none"] - 0.9
 
 
 def test_a_tensor_with_a_recipe_is_not_kept():
     x, w = torch.randn(50, 8), torch.randn(8, 8, requires_grad=True)
     kept: list[Tensor] = []
-    with RecomputeContext("sums", kept.append) as remakes:
+    with RecomputeContext("selective", kept.append) as remakes:
         y = x @ w
         remakes.made(y, torch.mm, x, w)
         loss = (y.exp() * y).sum()
@@ -128,13 +128,13 @@ def test_a_tensor_with_a_recipe_is_not_kept():
 
 def test_what_was_written_over_is_refused_or_kept_as_it_is_now():
     x, w = torch.ones(4, 3), torch.ones(3, 3, requires_grad=True)
-    with RecomputeContext("sums") as remakes:
+    with RecomputeContext("selective") as remakes:
         y = x @ w
         remakes.made(y, torch.mm, x, w)
         loss = y.mul_(2).square().sum()  # squares what is there now, not what was made
     loss.backward()
     assert w.grad is not None and w.grad[0].tolist() == [96.0] * 3
-    with RecomputeContext("sums") as remakes:
+    with RecomputeContext("selective") as remakes:
         y = x @ w
         remakes.made(y, torch.mm, x, w)
         loss = y.square().sum()
@@ -152,7 +152,7 @@ def test_long_chains_are_made_in_pieces():
         return h * h + h
 
     h = torch.full((2, 2), 0.1, requires_grad=True)
-    with RecomputeContext("sums") as remakes:
+    with RecomputeContext("selective") as remakes:
         y = h
         for _ in range(40):
             z = twice(y)
@@ -166,20 +166,18 @@ def test_long_chains_are_made_in_pieces():
 
 def test_other_keeps_are_refused():
     with pytest.raises(ValueError, match="keep must be one of"):
-        RecomputeContext("all")
+        RecomputeContext("none")
 
 
 def test_what_cannot_be_honoured_is_refused():
-    less = TrainSettings(keep_for_backward="sums")
-    with pytest.raises(ValueError, match="keep_for_backward 'sums' recomputes float32 products, got compute Int8"):
+    less = TrainSettings(recompute="selective")
+    with pytest.raises(ValueError, match="recompute 'selective' recomputes float32 products, got compute Int8"):
         RunConfig(graph="digits", system=replace(vanilla(), compute=Int8Products()), train=less)
-    with pytest.raises(
-        ValueError, match="2 workers would have to send their rows twice; choose keep_for_backward 'sums'"
-    ):
-        RunConfig(graph="digits", train=replace(less, keep_for_backward="nothing"))
-    assert RunConfig(graph="digits", train=replace(less, keep_for_backward="nothing"), workers=1).workers == 1
-    graph, shape, nothing = random_graph(), ModelSettings(), replace(less, keep_for_backward="nothing")
+    with pytest.raises(ValueError, match="2 workers would have to send their rows twice; choose recompute 'selective'"):
+        RunConfig(graph="digits", train=replace(less, recompute="full"))
+    assert RunConfig(graph="digits", train=replace(less, recompute="full"), workers=1).workers == 1
+    graph, shape, nothing = random_graph(), ModelSettings(), replace(less, recompute="full")
     with pytest.raises(ValueError, match="2 workers would have to send their rows twice"):
         ThreadedWorkers(graph, cut_graph(graph, Random(), 2), vanilla(), shape, nothing)
-    with pytest.raises(ValueError, match="must be 'all', 'sums' or 'nothing', got 'some'"):
-        TrainSettings(keep_for_backward="some")
+    with pytest.raises(ValueError, match="must be 'none', 'selective' or 'full', got 'some'"):
+        TrainSettings(recompute="some")

@@ -66,6 +66,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     before = [(known, dict(known)) for known in (registry.MODELS, registry._KINDS, systems.SYSTEMS)]
     modules = set(sys.modules)
     runs: list[Trained] = []
+    on_machines = gq.launch.on_machines
 
     def launch(graph: Any, **settings: Any) -> Trained:
         # Workers have the configuration as text only.
@@ -83,6 +84,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         return run
 
     def read_page(page: str, launches: Callable[..., Any] = launch) -> Read:
+        monkeypatch.setattr(launches, "on_machines", on_machines, raising=False)
         monkeypatch.setattr(gq, "launch", launches)
         names: dict[str, Any] = {"__name__": "how_to"}
         graphs: list[gq.Graph] = []

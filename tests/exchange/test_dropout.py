@@ -282,8 +282,8 @@ def test_raw_features_may_travel_once_whatever_is_dropped_of_them():
 
 def once_on_rank(rank, workers, graph, owner, shape):
     found = []
-    for layer0 in ("resend", "once"):
-        settings = TrainSettings(seed=SEED, layer0=layer0)
+    for input_features in ("resend", "cache"):
+        settings = TrainSettings(seed=SEED, input_features=input_features)
         trainer = worker_trainer(build_shard(graph, owner, rank, workers), make_system("pipegcn"), shape, settings)
         losses = [trainer.epoch(epoch) for epoch in range(EPOCHS)]
         trainer.close()

@@ -66,9 +66,9 @@ def test_one_process_extends_nothing():
     assert LocalGraph(graph).at(0, training=True).extend(graph.features) is graph.features
 
 
-def bytes_by_epoch(rank, workers, graph, owner, layer0):
+def bytes_by_epoch(rank, workers, graph, owner, input_features):
     shard = build_shard(graph, owner, rank, workers)
-    settings = TrainSettings(layer0=layer0)
+    settings = TrainSettings(input_features=input_features)
     trainer = worker_trainer(shard, vanilla(), ModelSettings(layers=2, hidden=16), settings)
     counts = []
     for epoch in range(3):
@@ -84,9 +84,9 @@ def test_bytes_equal_the_formula():
     # layer 0 aggregates 12 features (12 < 16), layer 1 projects 16 to 4 classes first and sends 4.
     graph = random_graph(seed=8)
     owner = Random(seed=1).assign(graph, 3)
-    for layer0 in ("resend", "once"):
-        for counts, boundary, halo in run_ranks(bytes_by_epoch, 3, graph, owner, layer0):
-            later = 4 * boundary * (0 if layer0 == "once" else 12) + 4 * (boundary + halo) * 4
+    for input_features in ("resend", "cache"):
+        for counts, boundary, halo in run_ranks(bytes_by_epoch, 3, graph, owner, input_features):
+            later = 4 * boundary * (0 if input_features == "cache" else 12) + 4 * (boundary + halo) * 4
             first = 4 * boundary * 12 + 4 * (boundary + halo) * 4
             assert counts == [first, later, later]
 

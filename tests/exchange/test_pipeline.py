@@ -77,8 +77,8 @@ def on_rank(rank, workers, graph, owner, shape, settings, axes, fresh):
     return train(worker_trainer(shard, replace(vanilla(), **axes), shape, settings), fresh)
 
 
-def check(shape, schedule, *, workers=3, fresh=(), layer0="resend", **smoothing):
-    graph, settings = random_graph(), TrainSettings(seed=3, layer0=layer0)
+def check(shape, schedule, *, workers=3, fresh=(), input_features="resend", **smoothing):
+    graph, settings = random_graph(), TrainSettings(seed=3, input_features=input_features)
     owner = Random(seed=1).assign(graph, workers)
     results = run_ranks(on_rank, workers, graph, owner, shape, settings, {"schedule": schedule}, fresh)
     stale = StaleGraph(graph, owner, seed=3, fresh=fresh, **smoothing)
@@ -94,7 +94,7 @@ def test_rows_are_one_epoch_old(name):
 
 
 def test_layer_0_may_travel_once():
-    check(SHAPES["gcn"], Pipelined(), layer0="once")
+    check(SHAPES["gcn"], Pipelined(), input_features="cache")
 
 
 def test_smoothing():

@@ -181,7 +181,7 @@ def test_neighbours_are_not_brought_together():
 
 
 def once_on_rank(rank, workers, graph, cut, kept):
-    settings = replace(SETTINGS, layer0="once" if kept else "resend")
+    settings = replace(SETTINGS, input_features="cache" if kept else "resend")
     model = ModelSettings(name="gcn", layers=2, hidden=16)
     trainer = worker_trainer(cut.shard(graph, rank), SYSTEM, model, settings)
     losses, sent = [], []

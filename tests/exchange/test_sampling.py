@@ -106,13 +106,13 @@ def on_rank(rank, workers, graph, owner, shape, settings, axes):
     return train(worker_trainer(shard, replace(vanilla(), **axes), shape, settings))
 
 
-def check(shape, sampler, *, schedule=None, graph=None, layer0="resend", **stale):
+def check(shape, sampler, *, schedule=None, graph=None, input_features="resend", **stale):
     graph = graph or random_graph()
-    settings = TrainSettings(seed=3, layer0=layer0)
+    settings = TrainSettings(seed=3, input_features=input_features)
     owner = Random(seed=1).assign(graph, 3)
     axes = {"sampler": sampler, "schedule": schedule or Synchronous()}
     results = run_ranks(on_rank, 3, graph, owner, shape, settings, axes)
-    dense = SampledGraph(graph, owner, sampler, seed=3, whole_input=layer0 == "once", **stale)
+    dense = SampledGraph(graph, owner, sampler, seed=3, whole_input=input_features == "cache", **stale)
     network = build_model(shape, graph.num_features, graph.num_classes, seed=3)
     truth = train(Trainer(dense, label_objective(graph), network, settings))
     assert_same_training(results, truth)
@@ -138,7 +138,7 @@ def test_attention_of_nodes_that_lost_all_neighbours(attention):
 
 
 def test_kept_layer_0_is_not_sampled():
-    check(SHAPES["gcn"], BoundarySampling(p=0.3), layer0="once")
+    check(SHAPES["gcn"], BoundarySampling(p=0.3), input_features="cache")
 
 
 def test_pipelined_rows_are_the_sample_of_the_epoch_before():

@@ -108,14 +108,14 @@ def test_what_stops_changing_becomes_exact_layer_by_layer(case):
     """Each exchange whose rows changed adds one epoch: first the forward ones, one after another, then backward.
 
     Of L layers that aggregate first, raw features are the rows of layer 0; the same in all epochs, they are exact,
-    kept (``layer0="once"``) or not, so logits are from e + L - 1 on. Backward, L - 1 more exchanges follow: weight
-    gradients are exact from e + 2L - 2 on. If features change too, layer 0 is one more: e + L and e + 2L - 1.
+    cached (``input_features="cache"``) or not, so logits are from e + L - 1 on. Backward, L - 1 more exchanges follow:
+    weight gradients are exact from e + 2L - 2 on. If features change too, layer 0 is one more: e + L and e + 2L - 1.
     A layer 0 that projects first sends ``X W``, which changes with W, and back comes its gradient: e + L, e + 2L.
     """
     # Equal widths aggregate first.
     graph = random_graph(60, 100, features=20 if case == "projected first" else 8, classes=8)
     shapes = [ModelSettings(layers=layers, hidden=8, dropout=0.0, norm="none") for layers in DEPTHS]
-    settings = TrainSettings(seed=3, layer0="once" if "once" in case else "resend")
+    settings = TrainSettings(seed=3, input_features="cache" if "once" in case else "resend")
     features = graph.features.clone()
     if case == "weights and features":
         features = torch.randn(features.shape, generator=torch.Generator().manual_seed(5))
@@ -137,7 +137,7 @@ def test_what_stops_changing_becomes_exact_layer_by_layer(case):
 def ages_on_rank(rank, workers, graph, owner, shape, schedule, fresh):
     """Return ``(direction, layer, epoch, epochs in the headers of what was used)`` of all exchanges of a training."""
     shard = build_shard(graph, owner, rank, workers)
-    settings = TrainSettings(seed=3, headers="on")
+    settings = TrainSettings(seed=3, verify_messages="on")
     trainer = worker_trainer(shard, replace(vanilla(), schedule=schedule), shape, settings)
     runner, found = trainer.exchange.schedule, []
     run = runner.run

@@ -61,7 +61,7 @@ def graph() -> gq.Graph:
 def runs(graph: gq.Graph, tmp_path_factory: pytest.TempPathFactory) -> dict[str, gq.Run]:
     root = tmp_path_factory.mktemp("runs")
     found = {name: made(root, name, graph, system=name, **settings) for name, settings in SYSTEMS.items()}
-    found["mlp"] = made(root, "mlp", graph, decoder="mlp", embedding=5, negatives=2)
+    found["mlp"] = made(root, "mlp", graph, decoder="mlp", embedding=5, num_negatives=2)
     found["coded"] = made(root, "coded", graph, system="fixed-bits", bits=8, link_bits=2)
     run_ranks(train_all, WORKERS, str(root), list(found))
     return found
@@ -164,7 +164,16 @@ def test_scores_are_shown_by_their_names(runs: dict[str, gq.Run], tmp_path: Path
 
 
 def test_a_run_that_classifies_nodes_has_no_links(tmp_path: Path) -> None:
-    run = made(tmp_path, "nodes", random_graph(), task="nodes", val_share=0.05, test_share=0.1, pool=1024, ranked=100)
+    run = made(
+        tmp_path,
+        "nodes",
+        random_graph(),
+        task="nodes",
+        val_share=0.05,
+        test_share=0.1,
+        negative_pool=1024,
+        num_candidates=100,
+    )
     with pytest.raises(
         ValueError, match="a link split needs task 'links', got run nodes of task 'nodes'; launch one with"
     ):

@@ -168,7 +168,7 @@ def test_the_overlapped_schedule_obeys(transport):
 def test_kept_layer_0_obeys():
     graph = random_graph()
     shape = ModelSettings(layers=3, hidden=16)
-    settings = TrainSettings(layer0="once")
+    settings = TrainSettings(input_features="cache")
     owner = Random(seed=2).assign(graph, 3)
     assert_same(run_ranks(on_rank, 3, graph, owner, shape, settings), one_process(graph, shape, settings))
 

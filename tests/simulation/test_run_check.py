@@ -47,8 +47,8 @@ def test_the_heading_names_weights_that_pass_their_bound():
 
 
 def test_what_cannot_be_checked_is_refused():
-    with pytest.raises(ValueError, match="layer0 'resend'"):
-        check(config(fixed_bits(bits=4), train=TrainSettings(layer0="once")))
+    with pytest.raises(ValueError, match="input_features 'resend'"):
+        check(config(fixed_bits(bits=4), train=TrainSettings(input_features="cache")))
     with pytest.raises(ValueError, match="repeats must be at least 2"):
         check(config(fixed_bits(bits=4)), repeats=1)
     with pytest.raises(ValueError, match="trained must not be negative, got -1"):

@@ -24,12 +24,12 @@ from tests.cases import each
     "settings",
     [
         {},
-        {"system": "fixed-bits", "bits": 4, "layers": 2, "lr": 0.003, "layer0": "once"},
+        {"system": "fixed-bits", "bits": 4, "layers": 2, "lr": 0.003, "input_features": "cache"},
         {"system": "random-bits", "among": (1, 8), "period": 7, "transport": "ring", "workers": 5},
         {"model": "graphsage", "device": "cuda", "backend": "nccl"},
         {"workers": 4, "hosts": 2, "link": "200mbit", "wire": "paced", "vanilla_share": 0.75},
         {"comm_share": 0.75},
-        {"task": "links", "negatives": 3, "decoder": "mlp", "embedding": 24, "val_share": 0.0},
+        {"task": "links", "num_negatives": 3, "decoder": "mlp", "embedding": 24, "val_share": 0.0},
     ],
 )
 def test_json_loses_nothing(settings):
@@ -46,12 +46,15 @@ def test_json_loses_nothing(settings):
         ({"seed": -1}, r"seed must lie in \[0, 2\*\*63\), got -1"),
         ({"weight_decay": -1.0}, "weight_decay must not be negative, got -1.0"),
         ({"evaluate_every": -1}, "evaluate_every must not be negative, got -1"),
-        ({"layer0": "never"}, "layer0 must be 'resend' or 'once', got 'never'"),
+        ({"input_features": "never"}, "input_features must be 'resend' or 'cache', got 'never'"),
         ({"transport": "pigeon"}, "transport must be 'direct', 'ring' or 'all-to-all', got 'pigeon'"),
         ({"workers": 0}, "workers must be at least 1, got 0"),
         ({"task": "edges"}, "task must be 'nodes' or 'links', got 'edges'"),
-        ({"negatives": 4}, "negatives 4 needs task 'links', got task 'nodes'; add task 'links', or leave it out"),
-        ({"task": "links", "pool": 2}, "pool must be at least 3, got 2"),
+        (
+            {"num_negatives": 4},
+            "num_negatives 4 needs task 'links', got task 'nodes'; add task 'links', or leave it out",
+        ),
+        ({"task": "links", "negative_pool": 2}, "negative_pool must be at least 3, got 2"),
         ({"task": "links", "val_share": 0.5, "test_share": 0.5}, "must leave edges for training, got 0.5 and 0.5"),
         ({"task": "links", "system": "cdfgnn"}, "one owner per node, .*, got a partition of edges in system 'cdfgnn'"),
         ({"task": "links", "system": "cagnet"}, "got a partition of blocks in system 'cagnet'; choose a system with"),
@@ -64,7 +67,7 @@ def test_json_loses_nothing(settings):
         ({"backend": "nccl"}, "backend 'nccl' moves GPU memory, got device 'cpu'"),
         ({"device": "cuda", "start_method": "fork"}, "start_method 'fork' does not support CUDA"),
         ({"threads_per_worker": 0}, "threads_per_worker must be positive, got 0"),
-        ({"layer0": "once", "input_dropout": 0.5}, "layer0 'once' caches the input features"),
+        ({"input_features": "cache", "input_dropout": 0.5}, "input_features 'cache' sends them once"),
         ({"link": "fast"}, "link must be a number with kbit, mbit or gbit, got 'fast'"),
         ({"link": "1gbit", "hosts": 1}, "link needs several hosts, got hosts 1; choose hosts 2"),
         ({"comm_share": 0.5, "hosts": 1}, "comm_share needs several hosts, got hosts 1"),
@@ -291,7 +294,7 @@ def test_what_knows_the_loss_of_nodes_alone_refuses_links(capsys):
 
 
 def test_a_command_says_the_task(made_by):
-    config = gq.configure("digits", task="links", negatives=2, test_share=0.2)
+    config = gq.configure("digits", task="links", num_negatives=2, test_share=0.2)
     line = "gnnqlab train --graph digits --system vanilla --model gcn --workers 2 --epochs 60"
-    assert command_of(config) == f"{line} --task links --test-share 0.2 --negatives 2"
+    assert command_of(config) == f"{line} --task links --test-share 0.2 --num-negatives 2"
     assert made_by(command_of(config)) == config

@@ -66,5 +66,5 @@ def test_every_machine_has_its_own_zero(tmp_path):
 def test_bad_settings_are_refused():
     with pytest.raises(ValueError, match="timeline_every must not be negative, got -1"):
         TrainSettings(timeline_every=-1)
-    with pytest.raises(ValueError, match="headers must be 'auto', 'on' or 'off', got 'yes'"):
-        TrainSettings(headers="yes")
+    with pytest.raises(ValueError, match="verify_messages must be 'auto', 'on' or 'off', got 'yes'"):
+        TrainSettings(verify_messages="yes")

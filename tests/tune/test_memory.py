@@ -87,10 +87,10 @@ def test_a_forecast_says_what_a_trial_holds():
 def test_less_kept_is_foreseen_and_timed_by_itself() -> None:
     graph, shape = random_graph(600, 900, features=32), ModelSettings(layers=3, hidden=32)
     kept = {
-        keep: foreseen_memory(graph, shape, vanilla(), workers=1, settings=TrainSettings(keep_for_backward=keep))
-        for keep in ("all", "sums", "nothing")
+        keep: foreseen_memory(graph, shape, vanilla(), workers=1, settings=TrainSettings(recompute=keep))
+        for keep in ("none", "selective", "full")
     }
     totals = [sum(found.values()) for found in kept.values()]
     assert totals == sorted(totals, reverse=True) and len(set(totals)) == 3
-    runs = [RunConfig(graph="digits", train=TrainSettings(keep_for_backward=keep)) for keep in ("all", "sums")]
+    runs = [RunConfig(graph="digits", train=TrainSettings(recompute=keep)) for keep in ("none", "selective")]
     assert _digest(runs[0]) != _digest(runs[1])

@@ -101,8 +101,8 @@ def test_settings_that_do_not_fit_are_refused():
         probe.forecast(system="fixed-bits", lam=0.5)
     with pytest.raises(ValueError, match="lam must lie in"):
         probe.forecast(lam=2.0)
-    with pytest.raises(ValueError, match="layer0 'once'"):
-        gq.probe("digits", layer0="once")
+    with pytest.raises(ValueError, match="input_features 'cache'"):
+        gq.probe("digits", input_features="cache")
 
 
 def test_an_assignment_is_never_worse_than_chance_of_the_same_bytes():

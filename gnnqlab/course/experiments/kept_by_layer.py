@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnqlab.compute import Float32Products
-from gnnqlab.compute.recompute import KEEPS, RecomputeContext
+from gnnqlab.compute.recompute import LEVELS, RecomputeContext
 from gnnqlab.nn import LocalGraph, build_model
 from gnnqlab.observe import Observer, Observers, OperationEnded, OperationStarted
 from gnnqlab.partition.parts import cut_graph
@@ -55,7 +55,7 @@ _KIND_OF = {
 
 
 def kept_by_layer(
-    graph: Graph, shape: ModelSettings, keep: str = "all", *, workers: int = 1, compute: Compute | None = None
+    graph: Graph, shape: ModelSettings, keep: str = "none", *, workers: int = 1, compute: Compute | None = None
 ) -> dict[tuple[int, str], int]:
     """Return the bytes that a training pass of Vanilla saves for backward, by layer and kind.
 
@@ -66,7 +66,7 @@ def kept_by_layer(
     Args:
         graph: the graph to train on.
         shape: settings of the model.
-        keep: ``TrainSettings.keep_for_backward``.
+        keep: ``TrainSettings.recompute``.
         workers: threads of this process; with several, the result is that of the worker that saves the most.
         compute: precision of the products; by default float32.
 
@@ -85,7 +85,7 @@ def kept_by_layer(
         (True, True)
     """
     compute = compute or Float32Products()
-    settings = TrainSettings(keep_for_backward=keep)
+    settings = TrainSettings(recompute=keep)
     if workers == 1:
         network = build_model(shape, graph.num_features, graph.num_classes, seed=0)
         local = LocalGraph(graph, products=compute.build())
@@ -98,13 +98,13 @@ def kept_by_layer(
 
 def kept_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str], int]:
     """Return the same for a trainer's next forward pass; all workers of a graph must call it at the same time."""
-    keep = trainer.settings.keep_for_backward
+    keep = trainer.settings.recompute
     watch = _SavedTensors(
         [trainer.graph.ids, *(tensor for tensors in persistent_tensors(trainer).values() for tensor in tensors)]
     )
     with ExitStack() as stack:
         remakes: RecomputeContext | None = None
-        if keep == "all":
+        if keep == "none":
             stack.enter_context(torch.autograd.graph.saved_tensors_hooks(watch.saved, lambda saved: saved))
         else:
             remakes = stack.enter_context(RecomputeContext(keep, watch.note))
@@ -201,7 +201,7 @@ class _SavedTensors(Observer):
 
 
 def remade_seconds(graph: Graph, shape: ModelSettings, *, epochs: int = 5) -> dict[str, list[float]]:
-    """Return the seconds of each epoch in one process by ``keep_for_backward``, in the order of ``KEEPS``.
+    """Return the seconds of each epoch in one process by ``recompute``, in the order of ``LEVELS``.
 
     The trainings alternate epoch by epoch, so that other load on the machine affects all; the first epoch of each,
     which includes set-up, is excluded. Their weights are bit-identical.
@@ -219,7 +219,7 @@ def remade_seconds(graph: Graph, shape: ModelSettings, *, epochs: int = 5) -> di
         >>> from gnnqlab.nn import ModelSettings
         >>> found = remade_seconds(sbm(100, 4, 6, features=8), ModelSettings(layers=2, hidden=8), epochs=2)
         >>> {keep: len(seconds) for keep, seconds in found.items()}
-        {'all': 2, 'sums': 2, 'nothing': 2}
+        {'none': 2, 'selective': 2, 'full': 2}
     """
     if epochs < 1:
         raise ValueError(f"epochs must be at least 1, got {epochs}")
@@ -228,11 +228,11 @@ def remade_seconds(graph: Graph, shape: ModelSettings, *, epochs: int = 5) -> di
             LocalGraph(graph),
             label_objective(graph),
             build_model(shape, graph.num_features, graph.num_classes, seed=0),
-            TrainSettings(keep_for_backward=keep),
+            TrainSettings(recompute=keep),
         )
-        for keep in KEEPS
+        for keep in LEVELS
     }
-    seconds: dict[str, list[float]] = {keep: [] for keep in KEEPS}
+    seconds: dict[str, list[float]] = {keep: [] for keep in LEVELS}
     for epoch in range(epochs + 1):
         for keep, trainer in trainers.items():
             begun = time.perf_counter()

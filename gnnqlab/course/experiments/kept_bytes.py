@@ -86,7 +86,7 @@ def _tensors(node: Any) -> Iterator[Tensor]:
 
 
 def live_matrices(
-    graph: Graph, shape: ModelSettings, keep: str = "all", *, workers: int = 1, compute: Compute | None = None
+    graph: Graph, shape: ModelSettings, keep: str = "none", *, workers: int = 1, compute: Compute | None = None
 ) -> float:
     """Return the live bytes at the peak of an epoch of Vanilla, in units of a float32 matrix of nodes × hidden.
 
@@ -96,7 +96,7 @@ def live_matrices(
     Args:
         graph: its number of features should be ``hidden``, because aggregations of the first layer have that dimension.
         shape: settings of the model.
-        keep: ``TrainSettings.keep_for_backward``.
+        keep: ``TrainSettings.recompute``.
         workers: threads of this process.
         compute: precision of the products; by default float32.
 
@@ -107,11 +107,11 @@ def live_matrices(
         >>> from gnnqlab.graph.generate import sbm
         >>> from gnnqlab.nn import ModelSettings
         >>> graph, shape = sbm(400, 4, 6, features=16), ModelSettings(layers=3, hidden=16)
-        >>> live_matrices(graph, shape, "nothing") < live_matrices(graph, shape, "all")
+        >>> live_matrices(graph, shape, "full") < live_matrices(graph, shape, "none")
         True
     """
     compute = compute or Float32Products()
-    settings = TrainSettings(keep_for_backward=keep)
+    settings = TrainSettings(recompute=keep)
     if workers == 1:
         network = build_model(shape, graph.num_features, graph.num_classes, seed=0)
         trainer = Trainer(LocalGraph(graph, products=compute.build()), label_objective(graph), network, settings)

@@ -31,14 +31,15 @@ class _Forward(AttendForward):
     ) -> None:
         super().__init__(layer, z, a_source, a_target, slope)
         self._look = look
-        self.halo = layer.boundary.seen(z.new_empty(layer.boundary.num_halo, *z.shape[1:]))
+        # A whole halo, unlike for sums: a softmax and its backward pass need the rows of all blocks at once.
+        self.halo = layer.boundary.seen(z.new_empty(layer.boundary.num_halo, *z.shape[1:]))  # (H, K, F)
 
     @property
     def rounds(self) -> int:  # type: ignore[override]
         return len(self._look.blocks.stages)
 
     def post(self, round: int) -> PendingRows:  # type: ignore[override]
-        z = self.z.flatten(1)
+        z = self.z.flatten(1)  # (N, K, F) -> (N, K F)
         block = self._look.blocks.buffer(round, z.shape[1], z.device)
         return self._look.channel("forward", round).post(z, block, epoch=self._look.context.epoch)
 
@@ -50,6 +51,7 @@ class _Forward(AttendForward):
         if block != shard.row:
             # Halo columns follow the own block's columns, in the order of blocks, not of rounds.
             first, last = (end - shard.block.numel() for end in shard.columns_of(block))
+            # Copied, because the receive buffer of the block is used again two rounds later.
             self.halo[first:last] = self.layer.count_rounded(self._block).view(-1, *self.halo.shape[1:])
         if round + 1 == self.rounds:  # a softmax needs all blocks
             super().dependent(round)
@@ -72,6 +74,7 @@ class Attend(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        # One exchange of gradients by row, not one per block: each worker has the gradients of all halo rows.
         step = AttendBackward(ctx.layer, ctx.slope, saved_operands(ctx), gradients[0].contiguous(), None)
         ctx.layer.schedule.run(step, ctx.layer.places["backward"])
         return step.out, step.d_a_source, step.d_a_target, None, None, None

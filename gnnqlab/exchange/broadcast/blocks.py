@@ -1,6 +1,6 @@
 """State shared by the rounds of a broadcast on one worker: plans, buffers, channels and matrices of each block.
 
-Letters: N local rows, n rows of a block, D columns.
+Letters: N local rows, n rows of a block, D columns, E edges of a matrix.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Blocks:
         self.shard, self.num_rows, self.wires, self.timeline = shard, shard.block.numel(), wires, timeline
         self.stages = list(shard.stages())
         """Blocks in the order of their rounds."""
-        firsts = shard.block_splits.cumsum(0) - shard.block_splits
+        # Blocks are contiguous in the global ids, so an id is the first one of its block plus an offset.
+        firsts = shard.block_splits.cumsum(0) - shard.block_splits  # (blocks,) first global id of each
         self.ids = [
             torch.arange(int(firsts[block]), int(firsts[block] + shard.block_splits[block]), device=device)
             for block in self.stages
@@ -76,6 +77,7 @@ class Blocks:
         """Return the channel of a round; an exact one sends float32 and is only counted if its rows are sent once."""
         if place.round >= self.first_row_round:
             return self._row_channel(place, exact=exact, once=once)
+        # Rounds two apart share buffers: the first of them is aggregated before the second is posted.
         plan, slot = self.plans[place.round], place.round % _SLOTS
         options: dict[str, Any] = {"buffers": self._bytes, "slot": slot, "launch": self.timeline.stages.after_launch}
         if once:  # listed with the channels of training, so that its bytes are counted
@@ -110,7 +112,7 @@ class Blocks:
         """Return the receive buffer of a round's block, ``(n, D)``: one of two that alternate, shared by all layers."""
         key = round % _SLOTS, columns
         if key not in self._rows:
-            most = int(self.shard.block_splits.max())
+            most = int(self.shard.block_splits.max())  # rows of the largest block, so that one buffer fits all
             self._rows[key] = self.wires.codec_of("forward").rows(most, columns, device)
         return self._rows[key][: self.ids[round].numel()]
 
@@ -119,6 +121,7 @@ class Blocks:
         if adjacency not in self._matrices:
             assert isinstance(adjacency, BlockMatrix) and adjacency.returning is not None
             ranges = [self.shard.columns_of(block) for block in self.stages]
+            # Cut once per matrix; in each epoch the products only read these submatrices.
             self._matrices[adjacency] = {
                 way: [columns_between(matrix, *each) for each in ranges]
                 for way, matrix in (("forward", adjacency), ("backward", adjacency.returning))
@@ -128,7 +131,8 @@ class Blocks:
     def _plan(self, number: int, device: torch.device | str) -> Plan:
         """Build the plan of a round: the owner of its block sends to the other workers of its process column."""
         shard, block = self.shard, self.stages[number]
-        owner = block * shard.replication + shard.column
+        owner = block * shard.replication + shard.column  # the replica of the block in this process column
+        # Blocks are only sent within a process column; each column sums its own share of the blocks (1.5-D).
         peers = [row * shard.replication + shard.column for row in range(shard.block_splits.numel()) if row != block]
         ids = self.ids[number]
         rows = torch.arange(ids.numel(), device=device)
@@ -173,10 +177,10 @@ def columns_between(adjacency: Adjacency, first: int, last: int) -> Adjacency:
         >>> part.indptr.tolist(), part.indices.tolist(), part.num_columns
         ([0, 1, 2], [1, 0], 2)
     """
-    mask = (adjacency.indices >= first) & (adjacency.indices < last)
+    mask = (adjacency.indices >= first) & (adjacency.indices < last)  # (E,) bool
     # Number of selected edges before each edge, which maps old row pointers to new ones.
-    num_before = torch.zeros(mask.numel() + 1, dtype=torch.int64, device=mask.device)
+    num_before = torch.zeros(mask.numel() + 1, dtype=torch.int64, device=mask.device)  # (E + 1,)
     torch.cumsum(mask, 0, out=num_before[1:])
     weights = None if adjacency.weights is None else adjacency.weights[mask]
-    indices = adjacency.indices[mask] - first
+    indices = adjacency.indices[mask] - first  # (E of the block,)
     return Adjacency.of_checked(num_before[adjacency.indptr], indices, weights, num_columns=last - first)

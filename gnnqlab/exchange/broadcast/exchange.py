@@ -73,7 +73,8 @@ class Broadcast(ExchangePart):
         """Return the volume of an aggregation: all blocks to all others and, with replication, sums and totals."""
         c = sizes.replication
         # P/c - 1 copies of each block within its process column, then an all-reduce of sums among c replicas.
-        rows = (sizes.workers // c - 1 + 2 * (c - 1)) * sizes.num_nodes
+        rows = (sizes.workers // c - 1 + 2 * (c - 1)) * sizes.num_nodes  # over all workers
+        # Backward sends dY with O columns, from which both dX and dW follow; dW is needed for input features too.
         back = [("backward", rows, look.out)] if look.needs_gradient or look.kind == "convolve" else []
         return [("forward", rows, look.columns), *back]
 
@@ -121,7 +122,7 @@ class BroadcastExchange(WorkerExchange):
         Args:
             adjacency: ``(N, V)``, a :class:`gnnqlab.partition.block_shard.BlockMatrix`.
             x: rows of this worker's block, float32 ``(N, D)``.
-            hop: context of the aggregation.
+            context: context of the aggregation.
         """
         x = to_float32(x)
         result: Tensor = Aggregate.apply(
@@ -158,7 +159,7 @@ class BroadcastExchange(WorkerExchange):
         """Return attention-weighted sums over the blocks of all workers, float32 ``(N, K, F)``.
 
         Args:
-            adjacency, hop: as for :meth:`aggregate`; weights are not used.
+            adjacency, context: as for :meth:`aggregate`; weights are not used.
             z: projected rows of this worker's block, float32 ``(N, K, F)``.
             a_source, a_target: the two halves of the attention vector, ``(K, F)``.
             slope: negative slope of the leaky ReLU.

@@ -41,9 +41,10 @@ class BlockSum:
     def __init__(self, look: BlockAggregation, direction: str, x: Tensor, rows_to_send: Tensor | None = None) -> None:
         self.look, self.direction, self.x = look, direction, x
         self._rows_to_send = x if rows_to_send is None else rows_to_send
+        # Rows sent without dropout may be reused in later epochs, each of which applies its own mask.
         self._drop = look.context.drop if rows_to_send is not None else None
         self._matrices = look.blocks.matrices(look.adjacency, direction)
-        self.out = x.new_empty(look.blocks.num_rows, x.shape[1])
+        self.out = x.new_empty(look.blocks.num_rows, x.shape[1])  # (N, D)
 
     @property
     def rounds(self) -> int:
@@ -54,7 +55,7 @@ class BlockSum:
 
     def post(self, round: int) -> PendingRows:
         blocks, columns = self.look.blocks, self.x.shape[1]
-        block = blocks.buffer(round, columns, self.x.device)
+        block = blocks.buffer(round, columns, self.x.device)  # (n, D)
         return self.look.channel(self.direction, round).post(self._rows_to_send, block, epoch=self.look.context.epoch)
 
     def independent(self) -> None:
@@ -62,6 +63,7 @@ class BlockSum:
         with self.look.part("central", self.direction):
             if blocks.shard.row in blocks.stages:
                 own = self._matrices[blocks.stages.index(blocks.shard.row)]
+                # The own block overwrites ``out``; the others are added to it, round by round.
                 products.spmm(own, products.operand(self.x), out=self.out)
             else:
                 self.out.zero_()  # with replication the own block may be outside this worker's share of columns
@@ -78,6 +80,7 @@ class BlockSum:
                 if blocks.wires.rounds("forward"):  # report rows that the codec rounded
                     self.look.products.note_requantized(self._block.numel())
             block = self._block if self._drop is None else self._drop.rows(self._block, blocks.ids[round])
+            # y += A_q x_q
             self.look.products.spmm(self._matrices[round], block, out=self.out, accumulate=True)
 
 
@@ -101,6 +104,7 @@ class RowSum:
 
     def post(self, round: int) -> PendingRows:
         channel = self.look.channel(self.direction, self.look.blocks.first_row_round + round)
+        # In place: partial sums are added to, and totals overwrite, the rows of this worker.
         pending = channel.post(self.rows, self.rows, epoch=self.look.context.epoch)
         if round == _TOTALS:
             channel.as_received(self.rows)  # the master uses the decoded total too, so that all are identical
@@ -126,6 +130,7 @@ def summed(look: BlockAggregation, direction: str, x: Tensor, rows_to_send: Tens
     """
     place, replicated = look.place(direction), bool(look.blocks.rows_plans)
     if replicated and direction == "backward":
+        # The rounds overwrite their rows, and this gradient belongs to autograd.
         x = x.clone()
         look.schedule.run(RowSum(look, direction, x), place)
     step = BlockSum(look, direction, x, rows_to_send)
@@ -139,6 +144,7 @@ def _forward(look: BlockAggregation, x: Tensor, before: Tensor | None) -> Tensor
     """Return ``A x``; sums of static rows are cached."""
     layer = look.context.layer
     if look.keeps and layer in look.blocks.sums:
+        # Cloned, because the caller may modify its result in place.
         return look.blocks.sums[layer].clone()
     sums = summed(look, "forward", x, before)
     if look.keeps:
@@ -173,11 +179,12 @@ class Convolve(torch.autograd.Function):
         look: BlockAggregation,
     ) -> Tensor:
         products, ctx.look = look.products, look
-        sums = _forward(look, x, before)
-        y = products.addmm(bias, products.operand(sums), products.operand(weight))
+        sums = _forward(look, x, before)  # (N, D)
+        y = products.addmm(bias, products.operand(sums), products.operand(weight))  # (N, D) -> (N, O)
         if self_weight is not None:
             y = products.addmm(y, products.operand(x), products.operand(self_weight), out=y)
         self_operand = None if self_weight is None else products.operand(self_weight)
+        # Sums are not saved: dW = X^T (A^T dY) needs only this worker's rows.
         save_operands(ctx, products.operand(x), products.operand(weight), self_operand, sums if look.keeps else None)
         return y
 
@@ -192,10 +199,10 @@ class Convolve(torch.autograd.Function):
             return None, None, products.mm(sums, y_gradient, transposed="a"), gradient.sum(0), self_gradient, None
         returned = summed(look, "backward", gradient)  # A^T dY, (N, O)
         operand = products.operand(returned)
-        weight_gradient = products.mm(x, operand, transposed="a")
+        weight_gradient = products.mm(x, operand, transposed="a")  # X^T (A^T dY), (D, O)
         if not ctx.needs_input_grad[0]:
             return None, None, weight_gradient, gradient.sum(0), self_gradient, None
-        x_gradient = products.mm(operand, weight, transposed="b")
+        x_gradient = products.mm(operand, weight, transposed="b")  # (A^T dY) W^T, (N, O) -> (N, D)
         if self_weight is not None:
             x_gradient = products.addmm(x_gradient, y_gradient, self_weight, transposed="b", out=x_gradient)
         return x_gradient, None, weight_gradient, gradient.sum(0), self_gradient, None

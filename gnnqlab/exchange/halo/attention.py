@@ -1,8 +1,9 @@
 """Attention over an edge-cut: the five operations of a step with softmax-weighted sums (GAT).
 
-Letters: N owned, H halo, K heads, F features of a head. The rows sent are ``z = h W``, of dimension ``K F``; the logits
-are linear in them, ``s_u = <a_source, z_u>``, so a receiver computes those of halo rows itself and they are not sent.
-Backward, ``∂z`` of each halo row, which includes the gradient through its logit, is sent to its owner.
+Letters: N owned, M marginal, H halo, E edges, K heads, F features of a head. The rows sent are ``z = h W``, of
+dimension ``K F``; the logits are linear in them, ``s_u = <a_source, z_u>``, so a receiver computes those of halo rows
+itself and they are not sent. Backward, ``∂z`` of each halo row, which includes the gradient through its logit, is sent
+to its owner.
 
 With a sampler, a sampled neighbour counts w times in the softmax, ``a_vu = w exp(e_vu) / sum``; other halo neighbours
 have no row and no edge. As w is a factor of a, the backward pass of halo columns is the usual one with w times the
@@ -49,17 +50,17 @@ class AttendForward:
         products = layer.products
         self._source_operand = products.of_logits.operand((z * a_source).sum(-1))  # (N, K, F) -> (N, K)
         self.source = products.of_logits.dense(self._source_operand)
-        self.target = rounded(products, (z * a_target).sum(-1))
+        self.target = rounded(products, (z * a_target).sum(-1))  # (N, K)
         self.sampled_in: int | None = None
         self.out = torch.empty_like(z)
-        self.stats: list[Tensor] = []
+        self.stats: list[Tensor] = []  # (rows, 2, K) of each range: largest logit, reciprocal sum
         self._halo_operand: Operand | None = None
 
     def prepare(self) -> None:
         pass
 
     def post(self, round: int) -> PendingReceive:
-        layer, context, z = self.layer, self.layer.context, self.z.flatten(1)
+        layer, context, z = self.layer, self.layer.context, self.z.flatten(1)  # (N, K F)
         # Not a shared halo buffer: these rows are saved for backward.
         halo = z.new_empty(layer.boundary.sampling.num_rows(layer.sample), z.shape[1])
         layer.boundary.seen(halo)
@@ -67,6 +68,7 @@ class AttendForward:
         return channel.post(z, halo, epoch=context.epoch, plan=plan, sampled_in=layer.sample)
 
     def independent(self) -> None:
+        # Central nodes have no remote neighbours: their softmax is complete before halo rows are received.
         with self.layer.part("central", "forward"):
             self._rows(0, self.layer.boundary.num_central)
 
@@ -81,6 +83,7 @@ class AttendForward:
                 self._sampled(self.sampled_in)
                 return
             self.halo_source = self._halo_logits()
+            # Central rows come first in the matrix, so the statistics of both ranges concatenate to those of all rows.
             self._rows(boundary.num_central, boundary.num_owned)
 
     def halo_operand(self) -> Operand:
@@ -102,11 +105,12 @@ class AttendForward:
         if sampling.attention == "input":  # before the logits, which change too
             self.halo = self.halo * sampling.factor
         self.halo_source = self._halo_logits()
+        # The two halves have different weights: owned neighbours count once, sampled ones w times.
         self.out[central:], stats = attend_halves(
             (sampling.owned(self.adjacency), sampling.kept(self.adjacency, epoch)),
             (products.operand(self.z), self.halo_operand()),
             (self.source, self.halo_source),
-            self.target[central:],
+            self.target[central:],  # (M, K)
             weight=_weight(sampling),
             slope=self.slope,
             products=products,
@@ -143,16 +147,17 @@ class AttendBackward:
         self.z, self.a_source, self.a_target, self.source, target, self.halo, halo_source, out, stats = saved
         products = layer.products
         self.halo_source, self.gradient = halo_source, products.operand(gradient)
-        self.packed = pack_rows(target, stats, products.dense(self.gradient), products.dense(out))
-        shape = (layer.adjacency.num_edges, self.source.shape[1])
+        self.packed = pack_rows(target, stats, products.dense(self.gradient), products.dense(out))  # (N, 4, K)
+        shape = (layer.adjacency.num_edges, self.source.shape[1])  # (E, K)
         # Zeros with a sampler: edges from halo rows that were not sampled are never written.
         self.edge_gradients = stats.new_empty(shape) if sampled_in is None else stats.new_zeros(shape)
-        self.out = torch.empty_like(gradient)
+        self.out = torch.empty_like(gradient)  # (N, K, F)
 
     def prepare(self) -> None:
         boundary = self.layer.boundary
         with self.layer.part("marginal", "backward"):
             if self.sampled_in is None:
+                # Halo columns first, so that their gradients are in flight while those of owned columns are computed.
                 columns = (boundary.num_owned, boundary.num_owned + boundary.num_halo)
                 self.halo_gradient, d_source = self._columns(self.halo, self.halo_source, columns)
             else:
@@ -161,25 +166,28 @@ class AttendBackward:
             self.d_a_source = (d_source.unsqueeze(-1) * self.layer.products.dense(self.halo)).sum(0)  # (K, F)
             self.halo_gradient += d_source.unsqueeze(-1) * self.a_source  # through the logit <a_source, z_u>
             if self.sampled_in is not None and boundary.sampling.attention == "input":
+                # The forward pass multiplied the rows themselves by 1/p.
                 self.halo_gradient *= boundary.sampling.factor
 
     def post(self, round: int) -> PendingReceive:
         layer, context = self.layer, self.layer.context
         plan, channel = layer.plan("backward", self.sampled_in), layer.boundary.channel(context, "backward")
-        gradient, size = self.halo_gradient.flatten(1), self.out.flatten(1).shape
+        gradient, size = self.halo_gradient.flatten(1), self.out.flatten(1).shape  # (H, K F) to send
         # ``still``: the gradient is a tensor of this step, which nothing else modifies.
         options: dict[str, Any] = {"plan": plan, "sampled_in": self.sampled_in, "still": True}
         return channel.post(gradient, size, epoch=context.epoch, **options)
 
     def independent(self) -> None:
         with self.layer.part("central", "backward"):
-            d_z, d_source = self._columns(self.z, self.source, (0, self.layer.boundary.num_owned))
+            # Gradients through three paths: the values z, the source logits and the target logits.
+            d_z, d_source = self._columns(self.z, self.source, (0, self.layer.boundary.num_owned))  # (N, K, F), (N, K)
             d_target = segment_sum(self.adjacency, self.edge_gradients)  # (E, K) -> (N, K)
             if self.sampled_in is not None:
+                # Edges of the sampled matrix are numbered on their own, so ``edge_gradients`` does not hold them.
                 d_target[self.layer.boundary.num_central :] += self.through_halo
             z = self.layer.products.dense(self.z)
             self.d_a_source += (d_source.unsqueeze(-1) * z).sum(0)
-            self.d_a_target = (d_target.unsqueeze(-1) * z).sum(0)
+            self.d_a_target = (d_target.unsqueeze(-1) * z).sum(0)  # (N, K, F) -> (K, F)
             torch.add(d_z, d_source.unsqueeze(-1) * self.a_source, out=self.out)
             self.out += d_target.unsqueeze(-1) * self.a_target
 
@@ -188,14 +196,15 @@ class AttendBackward:
         self.pending = pending
 
     def dependent(self, round: int) -> None:
+        # The flattened output is a view, so received gradients are added to ``out`` itself.
         self.pending.decode(self.out.flatten(1))
 
     def _sampled(self, epoch: int) -> tuple[Tensor, Tensor]:
         boundary, sampling = self.layer.boundary, self.layer.boundary.sampling
         sampled_matrix, central = sampling.kept(self.adjacency, epoch), boundary.num_central
-        packed = self.packed[central:].clone()
+        packed = self.packed[central:].clone()  # (M, 4, K), a copy: the own columns need the unweighted reciprocal
         packed[:, _RECIPROCAL] *= _weight(sampling)  # w as a factor of the attention coefficients
-        edge_gradients = self.source.new_empty(sampled_matrix.num_edges, self.source.shape[1])
+        edge_gradients = self.source.new_empty(sampled_matrix.num_edges, self.source.shape[1])  # (E of the sample, K)
         gradients = self.layer.products.attend_columns(
             sampled_matrix,
             self.halo,
@@ -206,7 +215,7 @@ class AttendBackward:
             columns=(0, sampled_matrix.num_columns),
             slope=self.slope,
         )
-        self.through_halo = segment_sum(sampled_matrix, edge_gradients)
+        self.through_halo = segment_sum(sampled_matrix, edge_gradients)  # (E of the sample, K) -> (M, K)
         """Gradient of the target logits of marginal rows, through their halo neighbours."""
         return gradients
 
@@ -233,6 +242,7 @@ class Attend(torch.autograd.Function):
         ctx.layer, ctx.slope, ctx.sampled_in = layer, slope, step.sampled_in
         products = layer.products
         z, ids = products.saved(products.operand(step.z)), layer.boundary.halo_ids(step.sampled_in)
+        # The noise of saved rows is keyed by the node, so a node has the same saved codes on every worker.
         halo = products.saved(step.halo_operand(), ids, like=z)
         out = products.saved(step.out)
         saved = (step.source, step.target, halo, step.halo_source, out, torch.cat(step.stats))

@@ -1,7 +1,7 @@
 """Attention over an edge-cut with the rows of one worker at a time (SAR, Mostafa, MLSys 2022, its case 2).
 
-Letters: N owned, M marginal, H_k halo rows of one owner, K heads, F features of a head. Forward, the partial softmax of
-each owner's rows is merged into that of marginal nodes with a running maximum of the logits, as in
+Letters: N owned, M marginal, H_k halo rows of one owner, E edges, K heads, F features of a head. Forward, the partial
+softmax of each owner's rows is merged into that of marginal nodes with a running maximum of the logits, as in
 :mod:`gnnqlab.exchange.vertex_cut.attention_parts`; neither rows nor coefficients are saved. Backward, the rows are
 fetched again in identical bytes, so that a quantized row is the same both times; coefficients are recomputed from two
 numbers per row and head, and each owner's gradients are posted before the next owner's rows are used. Gradients
@@ -43,7 +43,7 @@ class _Forward:
         self.layer, self.adjacency, self.z, self.slope = layer, layer.adjacency, z, slope
         self.turns, self.rounds = _turns(layer), layer.rounds
         self.a_source = a_source
-        self.source, self.target = (z * a_source).sum(-1), (z * a_target).sum(-1)
+        self.source, self.target = (z * a_source).sum(-1), (z * a_target).sum(-1)  # (N, K, F) -> (N, K)
         self.out = torch.empty_like(z)
 
     def prepare(self) -> None:
@@ -67,25 +67,27 @@ class _Forward:
             )
         with self.layer.part("marginal", "forward"):  # start of the running softmax of marginal rows
             owned = self.turns.owned(self.adjacency)
-            target = self.target[central:]
-            self.so_far = attended(owned, values, self.source, target, slope=self.slope, products=products)
+            target = self.target[central:]  # (M, K)
+            self.partial_softmax = attended(owned, values, self.source, target, slope=self.slope, products=products)
 
     def wait(self, round: int, pending: PendingRows) -> None:
         rows = self.layer.count_rounded(pending.decode())
-        self.halo = rows.view(rows.shape[0], *self.z.shape[1:])
+        self.halo = rows.view(rows.shape[0], *self.z.shape[1:])  # (H_k, K F) -> (H_k, K, F)
 
     def dependent(self, round: int) -> None:
         central, products = self.layer.boundary.num_central, self.layer.products
         with self.layer.part("marginal", "forward"):
             block, target = self.turns.block(self.adjacency, round), self.target[central:]
-            logits = _logits(self.halo, self.a_source)
+            logits = _logits(self.halo, self.a_source)  # (H_k, K)
+            # Sums (M, K, F) and statistics (M, 2, K) over the edges from this owner's rows.
             part = attended(block, self.halo, logits, target, slope=self.slope, products=products)
-            self.so_far = merged(self.so_far, part)
+            self.partial_softmax = merged(self.partial_softmax, part)
             del self.halo  # frees its memory for the next round
+            # The softmax of marginal rows is complete only after the rows of the last owner.
             if round + 1 == self.rounds:
-                self.out[central:], stats = finished(self.so_far)
-                self.stats = torch.cat((self.central_stats, stats))
-                del self.so_far
+                self.out[central:], stats = finished(self.partial_softmax)
+                self.stats = torch.cat((self.central_stats, stats))  # (N, 2, K)
+                del self.partial_softmax
 
 
 class _Backward:
@@ -98,8 +100,8 @@ class _Backward:
         self.z, self.values, self.a_source, self.a_target, self.source, target, out, stats = saved
         products = layer.products
         self.gradient = products.operand(gradient)
-        self.packed = pack_rows(target, stats, products.dense(self.gradient), out)
-        self.edge_gradients = out.new_empty(layer.adjacency.num_edges, self.source.shape[1])
+        self.packed = pack_rows(target, stats, products.dense(self.gradient), out)  # (N, 4, K)
+        self.edge_gradients = out.new_empty(layer.adjacency.num_edges, self.source.shape[1])  # (E, K), all turns
         self.out = torch.empty_like(gradient)
         self._pending_gradients: deque[PendingReceive] = deque()
 
@@ -117,13 +119,15 @@ class _Backward:
 
     def wait(self, round: int, pending: PendingRows) -> None:
         rows = pending.decode()
-        self.halo = rows.view(rows.shape[0], *self.z.shape[1:])
+        self.halo = rows.view(rows.shape[0], *self.z.shape[1:])  # (H_k, K F) -> (H_k, K, F)
 
     def dependent(self, round: int) -> None:
         layer, turn, first = self.layer, self.turns[round], self.layer.boundary.num_owned
         with layer.part("marginal", "backward"):
+            # Piece by piece, so that only one piece of the gradients exists next to the rows.
             for begin, stop in _pieces(turn.num_rows):
                 self._overwrite_with_gradients(self.halo[begin:stop], first + turn.first + begin)
+        # In a local name, so that the matrix is freed as soon as it is encoded.
         halo_gradient = self.halo
         del self.halo
         plan, channel = turn.plans["backward"], layer.boundary.channel(layer.context, "backward")
@@ -146,17 +150,18 @@ class _Backward:
 
     def _overwrite_with_gradients(self, rows: Tensor, column: int) -> None:
         """Overwrite halo rows with their gradients; the first row belongs to ``column`` of the matrix."""
-        logits = (rows * self.a_source).sum(-1)
+        logits = (rows * self.a_source).sum(-1)  # recomputed from the fetched rows, (n, K)
         gradient, d_source = self._columns(rows, logits, (column, column + rows.shape[0]))
         self.layer.boundary.seen(gradient)
         self.d_a_source += (d_source.unsqueeze(-1) * rows).sum(0)
+        # ``rows`` is a view of the halo matrix, and its values are not needed any more.
         torch.add(gradient, d_source.unsqueeze(-1) * self.a_source, out=rows)
 
     def _through_targets(self) -> None:
         """Add the gradients through target logits, which need the edge gradients of all turns."""
         with self.layer.part("marginal", "backward"):
-            d_target = segment_sum(self.adjacency, self.edge_gradients)
-            self.d_a_target = (d_target.unsqueeze(-1) * self.z).sum(0)
+            d_target = segment_sum(self.adjacency, self.edge_gradients)  # (E, K) -> (N, K)
+            self.d_a_target = (d_target.unsqueeze(-1) * self.z).sum(0)  # (N, K, F) -> (K, F)
             self.out += d_target.unsqueeze(-1) * self.a_target
 
     def _columns(self, values: Operand, logits: Tensor, columns: tuple[int, int]) -> tuple[Tensor, Tensor]:
@@ -180,7 +185,7 @@ def _pieces(num_rows: int) -> Iterator[tuple[int, int]]:
 
 def _logits(rows: Tensor, vector: Tensor) -> Tensor:
     """Return the logit halves ``<vector, row>``, ``(H_k, K)``, computed in pieces to limit temporary memory."""
-    out = rows.new_empty(rows.shape[:2])
+    out = rows.new_empty(rows.shape[:2])  # (H_k, K)
     for begin, stop in _pieces(rows.shape[0]):
         torch.sum(rows[begin:stop] * vector, -1, out=out[begin:stop])
     return out
@@ -193,7 +198,7 @@ def _turns(layer: LayerPlan) -> PeerSchedule:
 
 def _fetch(layer: LayerPlan, z: Tensor, round: int) -> PendingReceive:
     """Post the exchange of a turn's rows; forward and backward of one epoch send identical bytes."""
-    turn, rows = _turns(layer)[round], z.flatten(1)
+    turn, rows = _turns(layer)[round], z.flatten(1)  # (N, K F)
     halo, channel = layer.boundary.turn_buffer(turn, rows), layer.boundary.channel(layer.context, "forward")
     return channel.post(rows, halo, epoch=layer.context.epoch, plan=turn.plans["forward"])
 

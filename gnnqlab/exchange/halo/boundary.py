@@ -63,7 +63,7 @@ class Boundary:
         owned, central = shard.num_owned, shard.num_central
         in_turn = in_turn and shard.workers > 1
         self.turns = PeerSchedule(self._plans, num_owned=owned, num_central=central) if in_turn else None
-        """PeerSchedule, if rows are received from one worker at a time; else ``None``."""
+        """Turns, if rows are received from one worker at a time; else ``None``."""
         self._bytes: ByteBuffers = {}
         """Shared buffers of messages that are never in flight together: of all passes, or with stale rows only of
         evaluation."""
@@ -92,6 +92,7 @@ class Boundary:
 
     def channel(self, context: AggregationContext, direction: str) -> Channel:
         """Return the channel of an aggregation and direction; that of evaluation sends float32 and is not counted."""
+        # Opened at first use: models decide which layers aggregate, and in which directions.
         place, opened = ExchangeKey(context.layer, direction), self._channels if context.training else self._exact
         if not context.training and self._ahead is not None:
             self._ahead.leave()  # preposted receives of a training pass may own the shared buffers
@@ -121,9 +122,10 @@ class Boundary:
         key = (layer, columns, buffer) if self._lag else (0, columns, 0)
         if key not in self._halos or self._halos[key].shape[0] < num_rows:
             spare = num_rows // 16 if self.sampling.active else 0  # the next sample may be larger
+            # The codec allocates, because the strides of the rows decide how fast it decodes them.
             codec = self.wires.codec_of("forward")
             self._halos[key] = self.seen(codec.rows(num_rows + spare, columns, like.device))
-        return self._halos[key][:num_rows]
+        return self._halos[key][:num_rows]  # (num_rows, D), a view
 
     def turn_buffer(self, turn: PeerTurn, like: Tensor) -> Tensor:
         """Allocate a buffer for the halo rows of a turn, ``(H_k, D)``; it is freed after use."""
@@ -131,8 +133,8 @@ class Boundary:
 
     def seen(self, halo: Tensor) -> Tensor:
         """Report a buffer for halo rows or their gradients to observers, and return it."""
-        if (to := self.wires.observers).tensor_allocated:
-            to.emit(to.tensor_allocated, TensorAllocated(to.rank, to.epoch, "halo", halo))
+        if (observers := self.wires.observers).tensor_allocated:
+            observers.emit(observers.tensor_allocated, TensorAllocated(observers.rank, observers.epoch, "halo", halo))
         return halo
 
     def halo_ids(self, sampled_in: int | None) -> Tensor:
@@ -157,6 +159,7 @@ class Boundary:
             phases = partial(self.timeline, place=place)
             once = self.wires.exact_channel(place, self._plans["forward"], phases=phases, keeps_buffers=False)
             self._once.append(once)  # listed, so that its bytes are counted
+            # Without overlap: this happens once in the run.
             once.post(x, halo, epoch=epoch).decode()
             self._static[layer] = halo
         return self._static[layer]
@@ -182,7 +185,7 @@ class LayerPlan:
     sent_once: bool
     """True if these rows are sent once in the whole run."""
     turns: PeerSchedule | None
-    """PeerSchedule with one owner each; ``None``: rows of all owners together."""
+    """Turns with one owner each; ``None``: rows of all owners together."""
     rounds: int
     """Number of communication rounds."""
     sample: int | None
@@ -217,7 +220,9 @@ def plan_layer(
 ) -> LayerPlan:
     """Resolve the rows, communication rounds and dropout of one aggregation."""
     sent_once = context.static and adjacency is not None and boundary.wires.keep_static
+    # Static halo rows stay in memory for the whole run, so there is nothing to free after a turn.
     turns = None if sent_once else boundary.turns
+    # Evaluation uses all rows, and static rows must be complete for all later epochs.
     sampled = context.training and not sent_once and boundary.sampling.active
     return LayerPlan(
         boundary=boundary,

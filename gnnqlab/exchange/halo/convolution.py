@@ -4,7 +4,7 @@
 3.2); aggregation alone, the smaller part of an epoch, would be too short to hide the transfers. Backward, the gradients
 of halo rows need ``dY W^T`` of marginal rows only, so all other products run after these were sent.
 
-Letters: N owned, C central, H halo, D columns in, O columns out.
+Letters: N owned, C central, H halo, n rows of a block, D columns in, O columns out.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class _Forward(SumForward):
         products, rows, y = self.layer.products, (first, last), self.y[first:last]
         with self.layer.part(what, "forward"):
             sums = products.part(products.operand(self.out, rows), rows)
-            products.addmm(self._bias, sums, products.weight(self._weight), out=y)
+            # Y = sums W + b, then + X W_self in place.
+            products.addmm(self._bias, sums, products.weight(self._weight), out=y)  # (n, D) -> (n, O)
             if self._self_weight is not None:
                 x = products.part(products.operand(self.x), rows)
                 products.addmm(y, x, products.weight(self._self_weight), out=y)
@@ -66,12 +67,14 @@ class _Backward(SumBackward):
 
     def __init__(self, layer: LayerPlan, gradient: Tensor, sampled_in: int | None, saved: tuple[Operand, ...]) -> None:
         self._sums, self._weight, self._self_weight, self._x = saved
-        super().__init__(layer, gradient.new_empty(self._sums.shape), sampled_in)
+        # The gradient of the sums, dY W^T, is filled by blocks of rows: marginal ones first.
+        super().__init__(layer, gradient.new_empty(self._sums.shape), sampled_in)  # (N, D)
         self._y_gradient = gradient
 
     def prepare(self) -> None:
         with self.layer.part("marginal", "backward"):
             first = self.layer.boundary.num_central if self.layer.products.by_rows else 0
+            # Only marginal rows have edges from halo nodes, so their gradients suffice for those of halo rows.
             self._sums_gradient(first, self.layer.boundary.num_owned)
         super().prepare()
 
@@ -84,7 +87,9 @@ class _Backward(SumBackward):
         with self.layer.part("central", "backward"):
             if self._self_weight is not None:
                 gradient = products.operand(self._y_gradient)
+                # dX += dY W_self^T
                 products.addmm(self.out, gradient, self._self_weight, transposed="b", out=self.out)
+            # Last, while gradients of halo rows are in flight: the backward pass of other layers does not need them.
             self.weight_gradients = weight_gradients(products, self._y_gradient, self._sums, self._x)
 
     def _sums_gradient(self, first: int, last: int) -> None:
@@ -103,7 +108,7 @@ def weight_gradients(
     """Compute the gradients of weight, bias and self weight (``None`` without one)."""
     operand = products.operand(gradient)
     self_gradient = None if x is None else products.mm(x, operand, transposed="a")
-    return products.mm(sums, operand, transposed="a"), gradient.sum(0), self_gradient
+    return products.mm(sums, operand, transposed="a"), gradient.sum(0), self_gradient  # (D, O), (O,), (D, O)
 
 
 def _projected(

@@ -102,7 +102,7 @@ class HaloExchange(WorkerExchange):
         Args:
             adjacency: ``(N, N + H)``, central rows first.
             x: rows of owned nodes, float32 ``(N, D)``.
-            hop: context of the aggregation.
+            context: context of the aggregation.
 
         Returns:
             float32 ``(N, D)``.
@@ -124,7 +124,7 @@ class HaloExchange(WorkerExchange):
         """Return ``A [x; halo(x)] weight + x self_weight + bias`` for owned rows, differentiable in all tensors.
 
         Args:
-            adjacency, x, hop: as for :meth:`aggregate`.
+            adjacency, x, context: as for :meth:`aggregate`.
             weight: ``(D, O)``; ``self_weight`` likewise, or ``None`` without this term; ``bias`` ``(O,)``.
 
         Returns:
@@ -156,12 +156,13 @@ class HaloExchange(WorkerExchange):
             z: projected rows of owned nodes, float32 ``(N, K, F)``.
             a_source, a_target: the two halves of the attention vector, ``(K, F)``.
             slope: negative slope of the leaky ReLU.
-            hop: as for :meth:`aggregate`.
+            context: as for :meth:`aggregate`.
 
         Returns:
             float32 ``(N, K, F)``.
         """
         layer = self._plan(adjacency, context, fixed_weights=False)
+        # Rows of one owner at a time need a running softmax.
         attend = Attend if layer.turns is None else AttendInTurn
         result: Tensor = attend.apply(z, a_source, a_target, layer, slope)
         return result
@@ -180,6 +181,7 @@ class HaloExchange(WorkerExchange):
                 "extend needs all halo rows at once, got a schedule that frees those of one worker before it receives "
                 "the next; call aggregate or attend, or choose schedule Synchronous() or Overlapped()"
             )
+        # Evaluation uses fresh rows under every schedule, so only training is refused.
         if self.lag and context.training:
             raise ValueError(
                 f"extend needs the rows of this epoch, got a schedule whose rows are {self.lag} epoch(s) old; call "

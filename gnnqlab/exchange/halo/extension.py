@@ -1,4 +1,7 @@
-"""Owned rows followed by halo rows, for operations that are not weighted sums over neighbours."""
+"""Owned rows followed by halo rows, for operations that are not weighted sums over neighbours.
+
+Letters: N owned rows, H halo rows, K sampled halo rows, D columns.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ class Extend(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, layer: LayerPlan) -> Tensor:
         ctx.layer = layer
         boundary, context, sample = layer.boundary, layer.context, layer.sample
-        out = x.new_empty(boundary.num_owned + boundary.num_halo, x.shape[1])
+        out = x.new_empty(boundary.num_owned + boundary.num_halo, x.shape[1])  # (N + H, D)
+        # Without a sampler, halo rows are received directly into the output.
         halo = out[boundary.num_owned :]
         received = halo if sample is None else x.new_empty(boundary.sampling.num_rows(sample), x.shape[1])
         channel, plan = boundary.channel(context, "forward"), layer.plan("forward", sample)
@@ -35,10 +39,10 @@ class Extend(torch.autograd.Function):
         layer: LayerPlan = ctx.layer
         boundary, context, sample = layer.boundary, layer.context, layer.sample
         gradient = gradients[0]
-        out = gradient[: boundary.num_owned].clone()
+        out = gradient[: boundary.num_owned].clone()  # (N, D); received gradients are added to it
         halo = gradient[boundary.num_owned :].contiguous()
         if sample is not None:
-            halo = halo[boundary.sampling.rows(sample)].mul_(boundary.sampling.factor)
+            halo = halo[boundary.sampling.rows(sample)].mul_(boundary.sampling.factor)  # (H, D) -> (K, D), times 1/p
         channel, plan = boundary.channel(context, "backward"), layer.plan("backward", sample)
         pending = channel.post(halo, out, epoch=context.epoch, plan=plan, sampled_in=sample, still=True)
         return pending.decode(), None

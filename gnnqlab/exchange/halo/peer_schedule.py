@@ -20,7 +20,7 @@ __all__ = ["PeerTurn", "PeerSchedule"]
 
 @dataclass(frozen=True, eq=False)
 class PeerTurn:
-    """PeerTurn k of P - 1: rank r receives rows from r - k and sends rows to r + k, mod P; gradients in reverse."""
+    """Turn k of P - 1: rank r receives rows from r - k and sends rows to r + k, mod P; gradients in reverse."""
 
     first: int
     """First halo row of this turn."""
@@ -36,7 +36,7 @@ class PeerTurn:
 
 
 class PeerSchedule:
-    """PeerSchedule of one worker, and the blocks of its matrices that they multiply with.
+    """Turns of one worker, and the blocks of its matrices that they multiply with.
 
     Args:
         plans: direction -> plan with all rows.
@@ -47,7 +47,8 @@ class PeerSchedule:
     def __init__(self, plans: dict[str, Plan], *, num_owned: int, num_central: int) -> None:
         self._num_owned, self._num_central = num_owned, num_central
         self.turns = tuple(_turn(plans, k) for k in range(1, plans["forward"].workers))
-        """PeerSchedule in the order in which they run."""
+        """Turns in the order in which they run."""
+        # Weak keys: the blocks of a matrix are freed with it.
         self._blocks: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._owned: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
@@ -71,7 +72,7 @@ class PeerSchedule:
         return block
 
     def _cut(self, adjacency: Adjacency, turn: PeerTurn) -> Adjacency:
-        columns = torch.arange(self._num_owned + turn.first, self._num_owned + turn.stop)
+        columns = torch.arange(self._num_owned + turn.first, self._num_owned + turn.stop)  # (H_k,) int64
         block = kept_columns(adjacency, self._num_central, columns, 1.0)
         # Drop the transpose: the backward pass multiplies with that of the whole matrix.
         return Adjacency.of_checked(*block.csr, num_columns=turn.num_rows)
@@ -79,9 +80,11 @@ class PeerSchedule:
 
 def _turn(plans: dict[str, Plan], k: int) -> PeerTurn:
     forward, backward = plans["forward"], plans["backward"]
+    # In one turn every worker has one sender and one receiver, all of them different.
     source, target = (forward.rank - k) % forward.workers, (forward.rank + k) % forward.workers
     route = forward.from_peer(source)
     assert route.first is not None, "a halo is grouped by owner"
+    # A turn has a buffer of its own, (H_k, D), so its rows are numbered from 0.
     received = _from_zero(route)
     return PeerTurn(
         first=route.first,
@@ -94,5 +97,5 @@ def _turn(plans: dict[str, Plan], k: int) -> PeerTurn:
 
 
 def _from_zero(route: Route) -> Route:
-    renumbered: Tensor = torch.arange(route.num_rows, device=route.rows.device)
+    renumbered: Tensor = torch.arange(route.num_rows, device=route.rows.device)  # (H_k,) int64
     return replace(route, rows=renumbered, first=0)

@@ -1,6 +1,6 @@
 """Submatrices for sampled products: owned columns, and sampled halo columns.
 
-Letters: N owned rows, H halo rows, M marginal rows, K sampled halo rows.
+Letters: N owned rows, H halo rows, M marginal rows, K sampled halo rows, E edges.
 
 A product with all halo columns, with zeros for rows not sampled, takes as long for a small sample as for all rows. With
 the sampled columns only it takes p times as long, and their edges are found in time proportional to their number.
@@ -25,14 +25,15 @@ def first_columns(adjacency: Adjacency, first_row: int, num_columns: int) -> Adj
         >>> first.indptr.tolist(), first.indices.tolist()
         ([0, 1], [1])
     """
+    # CSR: the edges of the rows from ``first_row`` on are the last ones.
     begin = int(adjacency.indptr[first_row])
     indices = adjacency.indices[begin:]
-    mask = indices < num_columns
+    mask = indices < num_columns  # (E,) bool, edges of these rows
     # Entry e of the prefix sum: number of selected edges before edge e, which maps old row pointers to new ones.
-    num_before = torch.zeros(indices.numel() + 1, dtype=torch.int64, device=indices.device)
+    num_before = torch.zeros(indices.numel() + 1, dtype=torch.int64, device=indices.device)  # (E + 1,)
     torch.cumsum(mask, 0, out=num_before[1:])
     weights = None if adjacency.weights is None else adjacency.weights[begin:][mask]
-    indptr = num_before[adjacency.indptr[first_row:] - begin]
+    indptr = num_before[adjacency.indptr[first_row:] - begin]  # (M + 1,)
     return Adjacency.of_checked(indptr, indices[mask], weights, num_columns=num_columns)
 
 
@@ -57,19 +58,20 @@ def kept_columns(adjacency: Adjacency, first_row: int, columns: Tensor, factor: 
         ([0, 1], [0], [10.0])
     """
     whole, columns = adjacency.transposed, columns.to(adjacency.device)
-    first = whole.indptr[columns]
+    first = whole.indptr[columns]  # (K,) first edge of each column in the transpose
     counts = whole.indptr[columns + 1] - first
-    indptr = torch.zeros(columns.numel() + 1, dtype=torch.int64, device=columns.device)
+    indptr = torch.zeros(columns.numel() + 1, dtype=torch.int64, device=columns.device)  # (K + 1,)
     torch.cumsum(counts, 0, out=indptr[1:])
     num_edges = int(indptr[-1])  # on a GPU the only synchronization, once per epoch
     # Edge indices into the whole transpose: consecutive within a column, with an offset per column.
     edges = torch.arange(num_edges, device=columns.device)
     edges += torch.repeat_interleave(first - indptr[:-1], counts, output_size=num_edges)
-    indices = whole.indices[edges] - first_row
+    indices = whole.indices[edges] - first_row  # (E of the sample,) row of each edge, from 0
     if whole.weights is None:
         weights = torch.full((num_edges,), factor, device=columns.device)
     else:
         weights = whole.weights[edges].mul_(factor)
     turned = Adjacency.of_checked(indptr, indices, weights, num_columns=adjacency.num_rows - first_row)
+    # The transpose of the transpose is the matrix; both are cached, because backward needs the other one.
     plain = turned.transposed
     return Adjacency.of_checked(*plain.csr, num_columns=columns.numel(), turned=turned)

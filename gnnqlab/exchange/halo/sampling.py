@@ -90,7 +90,7 @@ class Sampling:
         """
         sample = self._sample(epoch)
         if adjacency not in sample.matrices:
-            columns = sample.rows + self._num_owned
+            columns = sample.rows + self._num_owned  # (K,) halo columns of the matrix
             sample.matrices[adjacency] = kept_columns(adjacency, self._num_central, columns, self.factor)
         return sample.matrices[adjacency]
 
@@ -110,17 +110,20 @@ class Sampling:
         first = 0
         for peer in sorted(halo):
             end = first + halo[peer].num_rows
+            # Without gaps, because rows that were not sampled take no memory.
             renumbered = torch.arange(first, end, device=halo[peer].rows.device)
             halo[peer], first = replace(halo[peer], rows=renumbered, first=first), end
+        # Back in the order of the plan, which starts with the next rank, so that not all workers begin with rank 0.
         received = tuple(halo[route.peer] for route in forward.receive)
         return _Sample(
             plans={
                 "forward": replace(forward, send=boundary, receive=received),
                 "backward": replace(backward, send=received, receive=boundary),
             },
-            rows=torch.cat(rows) if rows else torch.zeros(0, dtype=torch.int64),
+            rows=torch.cat(rows) if rows else torch.zeros(0, dtype=torch.int64),  # (K,) int64
         )
 
     def _sampled_route(self, route: Route, holder: int, epoch: int) -> Route:
-        positions = self._sampler.kept(route.ids, holder=holder, seed=self._seed, epoch=epoch)
+        # Sampled rows are no longer consecutive in the local rows, so the route has no first row.
+        positions = self._sampler.kept(route.ids, holder=holder, seed=self._seed, epoch=epoch)  # (n,) -> (k,)
         return replace(route, rows=route.rows[positions], ids=route.ids[positions], first=None, kept=positions)

@@ -1,9 +1,10 @@
 """Weighted sums over an edge-cut as the five operations of a step, forward and backward.
 
-Letters: N owned, C central, H halo, D features. For ``y = A [x; halo]`` with rows of A split central |
-marginal, central rows need no halo; in the backward pass the gradients of halo rows, ``(A^T dy)[N:]``, are sent to
-their owners and added to ``(A^T dy)[:N]``. Both are also sums over the owners of halo rows, so they can run one owner
-at a time: ``y = A_own x + sum over k of A_k halo_k``, where rows and gradients are stored for one round only.
+Letters: N owned, C central, M marginal, H halo, H_k halo of owner k, K sampled, D features. For ``y = A [x; halo]``
+with rows of A split central | marginal, central rows need no halo; in the backward pass the gradients of halo rows,
+``(A^T dy)[N:]``, are sent to their owners and added to ``(A^T dy)[:N]``. Both are also sums over the owners of halo
+rows, so they can run one owner at a time: ``y = A_own x + sum over k of A_k halo_k``, where rows and gradients are
+stored for one round only.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class SumForward:
         self.rounds = layer.rounds
         self._rows_to_send = x if before is None else before
         sums = torch.float32 if x.dtype == torch.bfloat16 else x.dtype  # accumulate bfloat16 rows in float32
-        self.out = x.new_empty(layer.boundary.num_owned, x.shape[1], dtype=sums)
+        self.out = x.new_empty(layer.boundary.num_owned, x.shape[1], dtype=sums)  # (N, D)
         self.sampled_in: int | None = None
         """Epoch in which the halo rows in use were sampled."""
 
@@ -57,7 +58,7 @@ class SumForward:
         channel = layer.boundary.channel(context, "forward")
         if layer.turns is not None:
             turn = layer.turns[round]
-            halo = layer.boundary.turn_buffer(turn, self.x)
+            halo = layer.boundary.turn_buffer(turn, self.x)  # (H_k, D)
             return channel.post(
                 channel.taken(self._rows_to_send), halo, epoch=context.epoch, plan=turn.plans["forward"]
             )
@@ -74,12 +75,12 @@ class SumForward:
             products.spmm(self.adjacency, products.operand(self.x), rows=(0, central), out=self.out[:central])
         if layer.sample is not None:
             with layer.part("marginal", "forward"):
-                owned = boundary.sampling.owned(self.adjacency)
+                owned = boundary.sampling.owned(self.adjacency)  # (M, N)
                 products.spmm(owned, products.operand(self.x), out=self.out[central:])
                 boundary.sampling.kept(self.adjacency, layer.sample)  # build the sampled matrix during the transfer
         elif layer.turns is not None:
             with layer.part("marginal", "forward"):
-                owned = layer.turns.owned(self.adjacency)
+                owned = layer.turns.owned(self.adjacency)  # (M, N)
                 products.spmm(owned, products.operand(self.x), out=self.out[central:])
 
     def wait(self, round: int, pending: PendingRows) -> None:
@@ -89,19 +90,21 @@ class SumForward:
         boundary, products = self.layer.boundary, self.layer.products
         if self.layer.turns is not None:
             with self.layer.part("marginal", "forward"):
-                block = self.layer.turns.block(self.adjacency, round)
+                block = self.layer.turns.block(self.adjacency, round)  # (M, H_k)
                 products.spmm(block, self.halo, out=self.out[boundary.num_central :], accumulate=True)
             del self.halo  # frees its memory for the next round
             return
         rows, out = (boundary.num_central, boundary.num_owned), self.out[boundary.num_central :]
         with self.layer.part("marginal", "forward"):
+            # If rows were sent before dropout, this worker applies the mask of this epoch, the same as the owner's.
             halo = self.layer.dropped(self.halo, self.sampled_in)
             if self.sampled_in is None:
                 x = products.operand(self.x)
+                # With the scales of the owned rows: one product sums over both.
                 halo = products.halo(halo, x, boundary.halo_ids(None))
                 products.spmm(self.adjacency, x, halo, rows=rows, out=out)
             else:
-                sampled_matrix = boundary.sampling.kept(self.adjacency, self.sampled_in)
+                sampled_matrix = boundary.sampling.kept(self.adjacency, self.sampled_in)  # (M, K)
                 products.spmm(sampled_matrix, halo, out=out, accumulate=True)
 
     def said(self) -> None:
@@ -125,7 +128,7 @@ class SumBackward:
         self.layer, self.gradient, self.sampled_in = layer, gradient, sampled_in
         self.rounds = layer.rounds
         self.adjacency = layer.adjacency
-        self.out = gradient.new_empty(layer.boundary.num_owned, gradient.shape[1])
+        self.out = gradient.new_empty(layer.boundary.num_owned, gradient.shape[1])  # (N, D)
         self.home: Tensor | None = None
 
     def prepare(self) -> None:
@@ -136,10 +139,11 @@ class SumBackward:
         self.halo_gradient = boundary.halo_buffer(layer.context.layer, self.gradient, _HALO_GRADIENTS, self.sampled_in)
         with layer.part("marginal", "backward"):
             if self.sampled_in is None:
-                rows = (boundary.num_owned, boundary.num_owned + boundary.num_halo)
+                rows = (boundary.num_owned, boundary.num_owned + boundary.num_halo)  # (A^T dy)[N:], (H, D)
                 products.spmm(self.adjacency, self._operand(), rows=rows, transposed=True, out=self.halo_gradient)
             else:
-                sampled_matrix = boundary.sampling.kept(self.adjacency, self.sampled_in)
+                sampled_matrix = boundary.sampling.kept(self.adjacency, self.sampled_in)  # (M, K)
+                # Only marginal rows have edges from halo nodes: (N, D) -> (M, D).
                 marginal = products.part(self._operand(), (boundary.num_central, boundary.num_owned))
                 products.spmm(sampled_matrix, marginal, transposed=True, out=self.halo_gradient)
             if layer.drops_gradients:  # the owner uses the gradient one epoch later, with another mask
@@ -157,7 +161,7 @@ class SumBackward:
 
     def independent(self) -> None:
         with self.layer.part("central", "backward"):
-            rows = (0, self.layer.boundary.num_owned)
+            rows = (0, self.layer.boundary.num_owned)  # (A^T dy)[:N], (N, D)
             self.layer.products.spmm(self.adjacency, self._operand(), rows=rows, transposed=True, out=self.out)
 
     def wait(self, round: int, pending: PendingRows) -> None:
@@ -166,6 +170,7 @@ class SumBackward:
 
     def dependent(self, round: int) -> None:
         if self.layer.drops_gradients:
+            # Not into ``out``: autograd applies this epoch's mask to ``out``, and these gradients have a mask already.
             self.home = self.pending.decode(torch.zeros_like(self.out))
         else:
             self.pending.decode(self.out)

@@ -67,6 +67,7 @@ class Pipelined(Schedule):
             >>> Pipelined().exposed([3.0, 1.0], [2.0, 2.0], 3.5)
             0.5
         """
+        # A transfer has the whole next epoch, so only the sums of both count, not single exchanges.
         return max(0.0, sum(under_way) - computing)
 
 
@@ -137,7 +138,7 @@ class Pipeline(Runner):
         if place.direction == "forward":  # post what no call of `release` has posted since the last pass
             self.release()
         step.prepare()
-        began = False
+        is_started = False
         for round_ in range(step.rounds):
             key = place._replace(round=round_)
             earlier = self._under_way.pop(key, None)
@@ -146,12 +147,12 @@ class Pipeline(Runner):
                     earlier.wait()  # not used, but its transfer occupies buffers
                 # A fresh exchange stays pending: the next epoch may use it as stale rows.
                 pending = self._under_way[key] = step.post(round_)
-                if not began:
+                if not is_started:  # once per step, in the first round
                     step.independent()
                 step.wait(round_, pending)
                 step.dependent(round_)
             else:
-                if not began:
+                if not is_started:
                     step.independent()
                 step.wait(round_, self._smoothed(key, earlier))
                 if place.direction == "backward":
@@ -159,7 +160,7 @@ class Pipeline(Runner):
                 else:
                     self._under_way[key] = step.post(round_)  # only now are the byte buffers free
                 step.dependent(round_)
-            began = True
+            is_started = True
 
     def release(self) -> None:
         """Post the backward messages of this epoch.
@@ -172,6 +173,7 @@ class Pipeline(Runner):
             post()
 
     def drain(self) -> None:
+        # Every message that a peer has sent must be received, or the peer could wait for ever.
         for pending in self._under_way.values():
             pending.wait()
         self._under_way.clear()
@@ -189,6 +191,7 @@ class Pipeline(Runner):
         rows = earlier.decode()
         mean = self._means.get(place)
         # lerp(r, m, γ) = r + γ (m - r) = γ m + (1 - γ) r
+        # A new tensor: the receive buffer that ``rows`` may be a view of is overwritten by the next message.
         self._means[place] = rows.clone() if mean is None else torch.lerp(rows, mean, smoothing)
         return _SmoothedRows(self._means[place], earlier)
 

@@ -161,6 +161,7 @@ class Synchronous(_Stateless):
     def run(self, step: Step, place: ExchangeKey | None = None) -> None:
         step.prepare()
         for round_ in range(step.rounds):
+            # Wait at once: nothing is computed while rows are in flight.
             step.wait(round_, step.post(round_))
             if round_ == 0:
                 step.independent()
@@ -187,6 +188,7 @@ class Overlapped(_Stateless):
 
     def run(self, step: Step, place: ExchangeKey | None = None) -> None:
         step.prepare()
+        # Post before computing, so that the transfer hides behind the products without remote rows (AdaQP Fig. 7).
         pending = step.post(0)
         step.independent()
         for round_ in range(step.rounds):
@@ -205,4 +207,5 @@ class Overlapped(_Stateless):
             >>> Overlapped().exposed([3.0, 1.0], [2.0, 2.0], 10.0)
             1.0
         """
+        # Each transfer hides behind the products of its own exchange, up to their length.
         return sum(under_way) - sum(min(travel, product) for travel, product in zip(under_way, beside, strict=True))

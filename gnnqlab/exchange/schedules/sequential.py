@@ -54,12 +54,14 @@ class Sequential(Schedule, Runner):
         step.prepare()
         if self.depth == 0:  # nothing is prefetched, so there is nothing to overlap with
             step.independent()
+        # At most 1 + depth exchanges at a time, which bounds the halo rows in memory.
         under_way: deque[PendingRows] = deque()
         num_posted = 0
         for round_ in range(step.rounds):
             while num_posted < min(step.rounds, round_ + 1 + self.depth):  # this round and the prefetched ones
                 under_way.append(step.post(num_posted))
                 num_posted += 1
+            # After the first posts, so that these transfers overlap with the products of owned rows.
             if round_ == 0 and self.depth > 0:
                 step.independent()
             step.wait(round_, under_way.popleft())

@@ -1,4 +1,4 @@
-"""StalenessSwitch a pipeline between stale and fresh rows (SYLVIE sections V-B and V-C)."""
+"""Switch a pipeline between stale and fresh rows (SYLVIE sections V-B and V-C)."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ class StalenessSwitch(Adaptive):
 
     def after_epoch(self, epoch: int, loss: float, shared: object) -> None:
         verdict = self._watch.verdict
+        # The first epoch is always fresh, although ``fresh`` is not set: no earlier rows exist.
         self._stale = 0 if self.pipeline.fresh or epoch == 0 else self._stale + 1
         is_late = self._stale >= self.bound
         fresh = verdict.careful or is_late
@@ -50,8 +51,8 @@ class StalenessSwitch(Adaptive):
         self.pipeline.fresh = fresh
 
     def entries(self) -> Sequence[Entry]:
-        decided, self.decisions[:] = list(self.decisions), []
-        return decided
+        entries, self.decisions[:] = list(self.decisions), []
+        return entries
 
     def state(self) -> State:
         return State({"stale": self._stale, "fresh": self.pipeline.fresh})
@@ -67,8 +68,10 @@ class StalenessSwitch(Adaptive):
 
 def switching(pipeline: Switched, bound: int, training: Training) -> list[Adaptive]:
     """Create the callbacks that switch a pipeline; an adaptive bit policy's evaluation of Eq. 5 is shared, if any."""
+    # One evaluation of Eq. 5 for both decisions, so that bit-widths and staleness follow the same loss.
     watch = next((each for each in training.adaptives.values() if isinstance(each, Watch)), None)
     if watch is not None:
         return [StalenessSwitch(pipeline, bound, watch)]
     watch = Watch.of(Orchestrated(), training)
+    # In this order: the switch reads the result that the watch computes after the same epoch.
     return [watch, StalenessSwitch(pipeline, bound, watch)]

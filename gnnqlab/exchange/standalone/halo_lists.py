@@ -58,6 +58,7 @@ def agree(
     Raises:
         ValueError: on all ranks, with the first broken rule.
     """
+    # A fault is sent like any result, because an error on one rank alone would leave the others waiting.
     fault = _fault(send, receive, num_rows, ids, rank, workers, seed)
     if fault:
         own = Lists((), (), 0, False, 0, transport, fault)
@@ -68,9 +69,10 @@ def agree(
         own = Lists(counts, tuple(receive), num_rows, ids is not None, seed, transport)
     all_lists = [own]
     if workers > 1:
-        gathered: list[Lists | None] = [None] * workers
-        dist.all_gather_object(gathered, own, group=group)
-        all_lists = [lists for lists in gathered if lists is not None]
+        received_lists: list[Lists | None] = [None] * workers
+        dist.all_gather_object(received_lists, own, group=group)
+        all_lists = [lists for lists in received_lists if lists is not None]
+    # Every rank has all lists, so all raise the same error, that of the lowest rank.
     for other, lists in enumerate(all_lists):
         if lists.fault:
             raise ValueError(f"rank {other}: {lists.fault}")
@@ -116,10 +118,13 @@ def _fault(
             wrong = least if least < 0 else most
             end = "N" if num_rows is None else num_rows
             return f"rows to send must be in [0, {end}), got {wrong} for rank {peer}; use row indices of x"
+        # Two copies of a row would have the same noise, so their errors would not be independent.
         values, times = rows.unique(return_counts=True)
         if values.numel() < rows.numel():
-            twice = int(values[times > 1][0])
-            return f"a row must be sent to a rank once, got row {twice} twice for rank {peer}; repeat it there instead"
+            duplicate = int(values[times > 1][0])
+            return (
+                f"a row must be sent to a rank once, got row {duplicate} twice for rank {peer}; repeat it there instead"
+            )
     return ""
 
 
@@ -137,6 +142,7 @@ def _compare(all_lists: Sequence[Lists]) -> None:
             raise ValueError(
                 f"{what} must be the same on all ranks, got {values[0]!r} on rank 0, {values[other]!r} on rank {other}"
             )
+    # Each pair: what one rank sends must be what the other expects.
     for sender, lists in enumerate(all_lists):
         for receiver, count in enumerate(lists.send):
             expected = all_lists[receiver].receive[sender]

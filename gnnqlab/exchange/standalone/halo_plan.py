@@ -80,13 +80,15 @@ class HaloPlan:
         self.num_halo = sum(receive)
         """H."""
         self._takes_more = num_rows is None
+        # Equal on all ranks without another message, because all of them have the same lists.
         self._run = run_number("exchange", *(str(lists) for lists in all_lists))
+        # Starting behind the own rank: no two ranks address the same peer first.
         self._peers = [(self.rank + k) % self.workers for k in range(1, self.workers)]
         ids = _consecutive_ids(all_lists, self.rank) if ids is None else ids.to("cpu", torch.int64)
-        rows = {peer: send[peer].to("cpu", torch.int64) for peer in self._peers}
+        rows = {peer: send[peer].to("cpu", torch.int64) for peer in self._peers}  # peer -> (n,)
         self._sent = {peer: (rows[peer], ids[rows[peer]]) for peer in self._peers}
         self._received_ids = self._exchange_ids(receive)
-        self._firsts = [0, *itertools.accumulate(receive)]
+        self._firsts = [0, *itertools.accumulate(receive)]  # first received row of each rank, in rank order
         self._plans: dict[tuple[str, torch.device], Plan] = {}
         self._channels: dict[tuple[ExchangeKey, Codec, int, torch.device], Channel] = {}
 
@@ -171,6 +173,7 @@ class HaloPlan:
         """
         device = torch.device("cuda" if self._over_nccl else "cpu")
         sent = {peer: ids.to(device) for peer, (_, ids) in self._sent.items()}
+        # NCCL sends device memory only, also for these few ids.
         received = {peer: torch.empty(receive[peer], dtype=torch.int64, device=device) for peer in self._peers}
         sends, receives = ({peer: ids.view(torch.uint8) for peer, ids in ids_of.items()} for ids_of in (sent, received))
         self._transport.post(sends, receives).wait()
@@ -193,5 +196,6 @@ def _rank_and_size(group: dist.ProcessGroup | None) -> tuple[int, int]:
 
 
 def _consecutive_ids(all_lists: Sequence[Lists], rank: int) -> Tensor:
+    # Numbered over all ranks, so that rows of different ranks have different noise.
     first = sum(lists.num_rows for lists in all_lists[:rank])
-    return torch.arange(first, first + all_lists[rank].num_rows)
+    return torch.arange(first, first + all_lists[rank].num_rows)  # (N,) int64

@@ -77,8 +77,10 @@ def exchange_rows(
         )
         for direction in ("forward", "backward")
     )
+    # Before a message is posted, so that an error leaves no transfer pending.
     check_counter(plan.seed, epoch, stream("forward", layer))
-    halo: Tensor = _ExchangeRows.apply(x.float().contiguous(), forward, backward, plan.num_halo, epoch)
+    # The conversion is outside of the function, so that autograd converts the gradient back.
+    halo: Tensor = _ExchangeRows.apply(x.float().contiguous(), forward, backward, plan.num_halo, epoch)  # (H, D)
     return halo.to(x.dtype)
 
 
@@ -102,6 +104,7 @@ def _transfer(channel: Channel, x: Tensor, out: Tensor, epoch: int) -> Tensor:
     if x.is_cuda:
         raise_refused(x.device)  # CUDA kernels only record non-finite rows; this check raises the error
     out = pending.decode()
+    # No trainer reads the records of messages, and they would accumulate.
     channel.arrivals.clear()
     return out
 

@@ -1,4 +1,4 @@
-"""RowGather rows of arbitrary nodes from their owners by lists of ids; gradients are sent back to the owners.
+"""Gather rows of arbitrary nodes from their owners by lists of ids; gradients are sent back to the owners.
 
 Rows are sent as float32, in one message per peer with an exact plan. If the codec rounds, rows that are fetched in
 every pass are quantized, and those fetched only in this pass are sent in a second, exact message. Sender and receiver
@@ -99,7 +99,7 @@ class RowGather:
         self._timeline = timeline or Timeline(no_phases)
         self._owner, self._wanted, self._num_owned = owner, wanted, owned.numel()
         self._peers = [(rank + k) % workers for k in range(1, workers)]  # not all start with rank 0
-        self._local = torch.full((owner.numel(),), -1, dtype=torch.int64)
+        self._local = torch.full((owner.numel(),), -1, dtype=torch.int64)  # (V,) row of each owned node, -1 for others
         self._local[owned] = torch.arange(owned.numel())
         self._firsts = [0] * workers
         """Position in the result of the first fixed row of each worker."""
@@ -131,7 +131,7 @@ class RowGather:
         Raises:
             ValueError: if a node is neither.
         """
-        found = self._local[ids]
+        found = self._local[ids]  # (n,) int64, -1 for remote nodes until below
         for peer in self._peers:
             remote = (self._owner[ids] == peer).nonzero().flatten()
             positions, is_known = _find(self._wanted.receive[peer], ids[remote])
@@ -145,7 +145,7 @@ class RowGather:
         return found
 
     def __call__(self, rows: Tensor, shared: Tensor, look: AggregationContext) -> GatheredRows:
-        """RowGather remote rows; collective over all workers.
+        """Gather remote rows; collective over all workers.
 
         Args:
             rows: rows of this worker's nodes, float32 ``(N, D)``.
@@ -158,6 +158,7 @@ class RowGather:
         plan = self._plan_pass(shared)
         if not self._peers:
             return GatheredRows(rows, plan.places)
+        # Evaluation, or a codec that does not round: one float32 message in place of two.
         messages = plan.rounded if self._rounds and look.training else plan.exact
         return GatheredRows(_Fetch.apply(rows, self, look, messages, plan.num_rows), plan.places)
 
@@ -178,7 +179,7 @@ class RowGather:
         if self._last_plan is not None and self._last_plan.shared is shared:
             return self._last_plan
         wanted, owners, places = self._wanted, self._owner[shared], self._local[shared]
-        own_ids, first = shared[owners == self.rank], self._num_fixed
+        own_ids, first = shared[owners == self.rank], self._num_fixed  # shared rows of this worker, in common order
         # Shared rows that a peer fetches in every pass anyway are not sent twice.
         send, receive = {}, {}
         for peer in self._peers:
@@ -187,9 +188,11 @@ class RowGather:
         for peer in sorted(self._peers):
             remote = (owners == peer).nonzero().flatten()
             positions, is_known = _find(wanted.receive[peer], shared[remote])
+            # Rows of every pass have a fixed place; the others follow after all fixed rows.
             places[remote[is_known]] = self._firsts[peer] + positions[is_known]
             others = remote[~is_known]
             places[others] = torch.arange(first, first + others.numel())
+            # Routes count from the first row after those of this worker, as ``out`` is sliced in `_Fetch`.
             receive[peer] = places[others] - self._num_owned, shared[others]
             first += others.numel()
         # At this point ``send`` and ``receive`` hold only the rows that are not fetched in every pass.
@@ -218,6 +221,7 @@ class RowGather:
         )
         return _Messages(
             forward=Plan(self.rank, self.workers, out, back, accumulate=False, exact=exact),
+            # The same routes in reverse: several workers may fetch a row, so its gradients are added.
             backward=Plan(self.rank, self.workers, back, out, accumulate=True, exact=exact),
             round=round,
         )
@@ -241,7 +245,7 @@ class _Fetch(torch.autograd.Function):
     ) -> Tensor:
         ctx.fetch, ctx.look, ctx.messages, ctx.num_owned = fetch, look, messages, rows.shape[0]
         rows = rows.contiguous()
-        out = rows.new_empty(num_rows, rows.shape[1])
+        out = rows.new_empty(num_rows, rows.shape[1])  # (N + F, D)
         pending = [
             fetch.channel(look, "forward", each).post(rows, out[rows.shape[0] :], epoch=look.epoch, plan=each.forward)
             for each in messages
@@ -254,8 +258,9 @@ class _Fetch(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         gradient, look = gradients[0], ctx.look
-        own = gradient[: ctx.num_owned].clone()
-        remote = gradient[ctx.num_owned :].contiguous()
+        # The gradient belongs to autograd; received gradients are added to a copy.
+        own = gradient[: ctx.num_owned].clone()  # (N + F, D) -> (N, D)
+        remote = gradient[ctx.num_owned :].contiguous()  # (F, D)
         pending = [
             ctx.fetch.channel(look, "backward", each).post(remote, own, epoch=look.epoch, plan=each.backward)
             for each in ctx.messages
@@ -273,5 +278,6 @@ def _find(ascending: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
     """Return the positions of ids in an ascending list, and a mask of the ids that are in it."""
     if not ascending.numel():
         return torch.zeros_like(ids), torch.zeros_like(ids, dtype=torch.bool)
+    # Clamped, because an id above all others gets the position after the last.
     positions = torch.searchsorted(ascending, ids).clamp_(max=ascending.numel() - 1)
     return positions, ascending[positions] == ids

@@ -7,7 +7,7 @@ all copies (with hierarchical aggregation a representative first joins those of 
 copy recomputes the attention of its own edges, ``a = exp(e - l)``; this is all that the backward pass needs once the
 gradients of ``out`` have been added like those of sums.
 
-Letters: R rows (masters, then mirrors), B rows received by masters, K heads, F features of a head.
+Letters: R rows (masters, then mirrors), B rows received by masters, E local edges, K heads, F features of a head.
 """
 
 from __future__ import annotations
@@ -50,14 +50,15 @@ def joined(
         >>> round(total.item(), 3), round(log.item(), 3)
         (3.413, 1.632)
     """
-    own = torch.where(filled[:, None], logs, -torch.inf)
+    own = torch.where(filled[:, None], logs, -torch.inf)  # (R, K); a weight of exp(-inf) = 0 for rows without terms
     # Subtract the maximum before exponentials, so that they cannot overflow; 0 for rows without terms, not -inf.
-    most = own.scatter_reduce(0, rows[:, None].expand_as(part_logs), part_logs, "amax")
+    most = own.scatter_reduce(0, rows[:, None].expand_as(part_logs), part_logs, "amax")  # (R, K)
     most = torch.where(most.isfinite(), most, 0.0)
-    weight, part_weight = (own - most).exp(), (part_logs - most[rows]).exp()
-    total = weight.index_add(0, rows, part_weight)
+    weight, part_weight = (own - most).exp(), (part_logs - most[rows]).exp()  # (R, K), (B, K)
+    total = weight.index_add(0, rows, part_weight)  # (R, K) sum_r exp(l_r - max)
     sums = (out * weight.unsqueeze(-1)).index_add(0, rows, parts * part_weight.unsqueeze(-1))
     has_terms = total > 0
+    # Divide by 1 where there are no terms: sums are 0 there, and 0 / 0 would be NaN.
     whole = torch.where(has_terms, total, 1.0)
     return sums / whole.unsqueeze(-1), torch.where(has_terms, most + whole.log(), 0.0)
 
@@ -72,7 +73,7 @@ class _Forward(Synchronised):
         self.z, self.slope = z, slope
         halves = ((z * vector).sum(-1) for vector in (a_source, a_target))  # (R, K, F) -> (R, K)
         self.source, self.target = (rounded(look.products, each) for each in halves)
-        self.filled = look.adjacency.indptr.diff() > 0
+        self.filled = look.adjacency.indptr.diff() > 0  # (R,) bool
 
     @property
     def out(self) -> Tensor:
@@ -84,6 +85,7 @@ class _Forward(Synchronised):
 
     def prepare(self) -> None:
         with self.look.part("marginal", "forward"):
+            # Replicated rows first, because their parts are sent to masters.
             self._attend(self.look.mirrors.num_central, self.look.mirrors.num_rows)
 
     def independent(self) -> None:
@@ -98,7 +100,7 @@ class _Forward(Synchronised):
         # Received parts must not be added, as sums would be: each is weighted by its own denominator.
         place = self.look.place(self.direction, round)
         channel = self.look.mirrors.channel(place, leg.side_by_side, exact=not self.look.context.training)
-        self.parts = self.rows.new_empty(leg.joins.numel(), self.rows.shape[1])
+        self.parts = self.rows.new_empty(leg.joins.numel(), self.rows.shape[1])  # (B, K F + K)
         return channel.post(self.rows, self.parts, epoch=self.look.context.epoch)
 
     def dependent(self, round: int) -> None:
@@ -125,8 +127,9 @@ class _Forward(Synchronised):
 
     def _join(self, leg: Leg) -> None:
         assert leg.joins is not None and leg.summed is not None
+        # Senders without an edge of the node sent no terms, so their parts are left out.
         parts, rows = self.parts[leg.summed], leg.joins[leg.summed]
-        values = parts[:, : self.wide].unflatten(1, self.z.shape[1:])
+        values = parts[:, : self.wide].unflatten(1, self.z.shape[1:])  # (B, K F) -> (B, K, F)
         out, logs = joined(self.out, self.logs, self.filled, values, parts[:, self.wide :], rows)
         self.rows[:, : self.wide], self.rows[:, self.wide :] = out.flatten(1), logs
         self.filled[rows] = True  # later legs send the joined terms on
@@ -136,6 +139,7 @@ class _Backward(Synchronised):
     """Backward step: add the gradients of all copies, then differentiate the attention of local edges."""
 
     def __init__(self, look: MirrorAggregation, slope: float, saved: tuple[Operand, ...], gradient: Tensor) -> None:
+        # Cloned, because the rounds overwrite it with totals.
         super().__init__(look, "backward", gradient.flatten(1).clone(memory_format=torch.contiguous_format))
         self.slope = slope
         self.z, self.a_source, self.a_target, self.source, self.target, self.summed, self.logs = saved
@@ -151,13 +155,14 @@ class _Backward(Synchronised):
         with self.look.part("marginal", "backward", self.look.last):
             gradient = products.operand(self.rows.unflatten(1, self.summed.shape[1:]))
             stats = torch.stack((self.logs, torch.ones_like(self.logs)), 1)  # a = exp(e - l) * 1
-            packed = pack_rows(self.target, stats, products.dense(gradient), products.dense(self.summed))
-            edges = self.logs.new_empty(adjacency.num_edges, self.logs.shape[1])
+            packed = pack_rows(self.target, stats, products.dense(gradient), products.dense(self.summed))  # (R, 4, K)
+            edges = self.logs.new_empty(adjacency.num_edges, self.logs.shape[1])  # (E, K)
             columns = (0, adjacency.num_columns)
             self.out, source_gradient = products.attend_columns(
                 adjacency, self.z, self.source, packed, gradient, edges, columns=columns, slope=self.slope
             )
             target_gradient, z = segment_sum(adjacency, edges), products.dense(self.z)
+            # Gradients through values, source logits and target logits.
             self.out = (
                 self.out + source_gradient.unsqueeze(-1) * self.a_source + target_gradient.unsqueeze(-1) * self.a_target
             )

@@ -90,6 +90,7 @@ class Replicas(ExchangePart):
 
     def moved(self, look: AggregationCall, sizes: PartitionSizes) -> MessageVolumes:
         """Return the volume of an aggregation: partial sums and totals of mirrors; for attention, K more columns."""
+        # Each mirror sends a partial sum and receives a total; attention adds K logarithms to both, forward.
         back = [("backward", 2 * sizes.copies, look.columns)] if look.needs_gradient else []
         return [("forward", 2 * sizes.copies, look.columns + look.heads), *back]
 
@@ -140,7 +141,7 @@ class ReplicaExchange(WorkerExchange):
         Args:
             adjacency: local edges, ``(R, R)``.
             x: rows of all local copies, float32 ``(R, D)``.
-            hop: context of the aggregation.
+            context: context of the aggregation.
         """
         if context.training:
             self.adjacencies[context.layer] = adjacency
@@ -176,7 +177,7 @@ class ReplicaExchange(WorkerExchange):
         """Return attention-weighted sums over all edges of a node, float32 ``(R, K, F)``, at each of its copies.
 
         Args:
-            adjacency, hop: as for :meth:`aggregate`; weights are not used.
+            adjacency, context: as for :meth:`aggregate`; weights are not used.
             z: projected rows of all local copies, float32 ``(R, K, F)``.
             a_source, a_target: the two halves of the attention vector, ``(K, F)``.
             slope: negative slope of the leaky ReLU.

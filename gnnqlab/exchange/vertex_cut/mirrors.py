@@ -140,6 +140,7 @@ class MirrorAggregation:
         A master replaces its own total by the decoded one, so all copies of a node are identical bit by bit.
         """
         channel = self.channel(direction, round)
+        # Encode first, then replace: the decoded values come from the bytes that were just sent.
         pending = channel.post(rows, rows, epoch=self.context.epoch)
         channel.as_received(rows)
         return pending

@@ -43,6 +43,7 @@ class Synchronised:
 
     def dependent(self, round: int) -> None:
         self._pending.decode()
+        # Earlier rounds leave partial sums in the rows.
         if round == self.look.last:
             self.whole()
 
@@ -54,8 +55,9 @@ class SumForward(Synchronised):
     """Forward step ``y = S A x``."""
 
     def __init__(self, look: MirrorAggregation, x: Tensor) -> None:
+        # Accumulate bfloat16 rows in float32.
         sums = torch.float32 if x.dtype == torch.bfloat16 else x.dtype
-        super().__init__(look, "forward", x.new_empty(look.mirrors.num_rows, x.shape[1], dtype=sums))
+        super().__init__(look, "forward", x.new_empty(look.mirrors.num_rows, x.shape[1], dtype=sums))  # (R, D)
         self.x = x
 
     def prepare(self) -> None:
@@ -76,7 +78,7 @@ class SumBackward(Synchronised):
 
     def __init__(self, look: MirrorAggregation, gradient: Tensor) -> None:
         super().__init__(look, "backward", gradient)
-        self.out = torch.empty_like(gradient)
+        self.out = torch.empty_like(gradient)  # (R, D)
 
     def prepare(self) -> None:
         pass
@@ -87,6 +89,7 @@ class SumBackward(Synchronised):
     def whole(self) -> None:
         products = self.look.products
         with self.look.part("marginal", "backward", self.look.last):
+            # dx = A^T (S dy): the transpose needs the totals of all local rows.
             products.spmm(self.look.adjacency, products.operand(self.rows), transposed=True, out=self.out)
 
 

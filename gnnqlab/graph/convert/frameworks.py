@@ -96,19 +96,19 @@ def to_dgl(graph: Graph) -> Any:
         import dgl
     except ImportError as error:
         raise RuntimeError(f"to_dgl needs the package dgl, got {error}; pip install 'gnnqlab[dgl]'") from error
-    src, dst = graph.edge_list()
-    made = dgl.graph((src.long(), dst.long()), num_nodes=graph.num_nodes)
+    src, dst = graph.edge_list()  # (E,), (E,)
+    converted = dgl.graph((src.long(), dst.long()), num_nodes=graph.num_nodes)
     if graph.edge_weights is not None:
-        made.edata[WEIGHTS[0]] = graph.edge_weights
+        converted.edata[WEIGHTS[0]] = graph.edge_weights
     if graph.edge_features is not None:
-        made.edata["feat"] = graph.edge_features
+        converted.edata["feat"] = graph.edge_features
     if graph.num_features:
-        made.ndata["feat"] = graph.features if isinstance(graph.features, Tensor) else graph.features.to_dense()
+        converted.ndata["feat"] = graph.features if isinstance(graph.features, Tensor) else graph.features.to_dense()
     for name in ("train_mask", "val_mask", "test_mask"):
-        made.ndata[name] = getattr(graph, name)
+        converted.ndata[name] = getattr(graph, name)
     if graph.num_classes:
-        made.ndata["label"] = graph.labels
-    return made
+        converted.ndata["label"] = graph.labels
+    return converted
 
 
 def from_pyg(
@@ -172,7 +172,7 @@ def edges_of_dgl(
     edata = getattr(graph, "edata", {})
     named = named_features(edge_features)
     weights = take_weights("from_dgl", edata, edge_weights, drop=drop_edge_data, features=named)
-    src, dst = graph.edges()
+    src, dst = graph.edges()  # (M,), (M,)
     masks = [as_mask_column(graph.ndata.get(key), split) for key in MASKS]
     keys, column = list(graph.ndata), graph.ndata.__getitem__
     return EdgeList(
@@ -205,14 +205,16 @@ def edges_of_pyg(
             f"from_pyg takes a homogeneous graph with edge_index of shape (2, M), got {type(data).__name__}; convert a "
             "heterogeneous one with to_homogeneous(), a sparse adj_t with to_edge_index"
         )
+    # PyG names the values of edges ``edge_...``.
     named = [key for key in _keys(data) if key.startswith("edge_") and key != "edge_index"]
     edge_data = {key: getattr(data, key) for key in named if getattr(data, key) is not None}
     of_edges = named_features(edge_features)
     weights = take_weights("from_pyg", edge_data, edge_weights, drop=drop_edge_data, features=of_edges)
-    src, dst = edge_index.cpu()
+    src, dst = edge_index.cpu()  # (2, M) -> (M,), (M,)
     x, y = getattr(data, "x", None), getattr(data, "y", None)
     num_nodes = getattr(data, "num_nodes", None)
     if num_nodes is None:
+        # Without num_nodes and features, isolated nodes with the highest ids are not counted.
         num_nodes = x.shape[0] if x is not None else int(edge_index.max()) + 1 if edge_index.numel() else 0
     masks = [as_mask_column(getattr(data, key, None), split) for key in MASKS]
     return EdgeList(

@@ -103,21 +103,21 @@ def edges_of_networkx(
     known, named = _edge_data(edges), named_features(edge_features)
     weights = take_weights("from_networkx", known, edge_weights, drop=drop_edge_data, features=named)
     values = take_features(edge_features, known, lambda key: _edge_column(key, edges))
-    src = np.fromiter((number[u] for u, _, _ in edges), dtype=np.int64, count=len(edges))
+    src = np.fromiter((number[u] for u, _, _ in edges), dtype=np.int64, count=len(edges))  # (M,)
     dst = np.fromiter((number[v] for _, v, _ in edges), dtype=np.int64, count=len(edges))
     if not graph.is_directed():  # networkx lists an undirected edge once; a self loop must stay single
-        once = src != dst
-        src, dst = np.concatenate([src, dst[once]]), np.concatenate([dst, src[once]])
-        weights, values = (None if each is None else np.concatenate([each, each[once]]) for each in (weights, values))
+        links = src != dst
+        src, dst = np.concatenate([src, dst[links]]), np.concatenate([dst, src[links]])
+        weights, values = (None if each is None else np.concatenate([each, each[links]]) for each in (weights, values))
 
     rows = [graph.nodes[node] for node in nodes]
-    keys = list(dict.fromkeys(key for row in rows for key in row))
+    keys = list(dict.fromkeys(key for row in rows for key in row))  # in the order of first use
 
     def column(key: str) -> torch.Tensor:
         return _column(key, nodes, rows)
 
     masks = [column(key).to(torch.bool) if key in keys else None for key in MASKS]
-    of = "the nodes' attributes"
+    where = "the nodes' attributes"
     return EdgeList(
         name=str(graph.name) or "networkx",
         src=src,
@@ -125,8 +125,8 @@ def edges_of_networkx(
         num_nodes=len(nodes),
         edge_weights=weights,
         edge_features=values,
-        features=_as_rows(node_values("features", keys, column, features, FEATURES, of=of)),
-        labels=as_targets(node_values("labels", keys, column, labels, LABELS, of=of)),
+        features=_as_rows(node_values("features", keys, column, features, FEATURES, of=where)),
+        labels=as_targets(node_values("labels", keys, column, labels, LABELS, of=where)),
         train_idx=masks[0],
         val_idx=masks[1],
         test_idx=masks[2],
@@ -151,14 +151,14 @@ def _edge_column(key: str, edges: list[tuple[Any, Any, dict[str, Any]]]) -> np.n
             f"attribute {key!r} must be on every edge, got {len(lacking)} of {len(edges)} edges without it, the first "
             f"is {lacking[0]!r}; set it there"
         )
-    rows = [np.asarray(values[key]) for _, _, values in edges]
+    rows = [np.asarray(values[key]) for _, _, values in edges]  # () or (k,) each
     shapes = sorted({row.shape for row in rows})
     if len(shapes) > 1 or any(len(shape) > 1 for shape in shapes):
         raise ValueError(
             f"attribute {key!r} must be a number, or a list of as many numbers on every edge, got shapes {shapes[0]} "
             f"and {shapes[-1]}"
         )
-    return np.array(rows)
+    return np.array(rows)  # (M,) or (M, k)
 
 
 def _column(key: str, nodes: list[Any], rows: list[dict[str, Any]]) -> torch.Tensor:
@@ -170,6 +170,7 @@ def _column(key: str, nodes: list[Any], rows: list[dict[str, Any]]) -> torch.Ten
             f"is {lacking[0]!r}; set it there (label -1: unlabelled), or pass the values in node order"
         )
     try:
+        # NumPy refuses rows of different lengths.
         values = np.array([np.asarray(row[key]) for row in rows])
     except ValueError:
         lengths = sorted({np.size(row[key]) for row in rows})

@@ -66,11 +66,12 @@ def edges_of_scipy(adjacency: Any, *, name: str = "scipy", drop_edge_data: bool 
             f"an adjacency matrix must be square, with a row and a column per node, got shape {tuple(adjacency.shape)}"
         )
     entries = adjacency.tocoo()
+    # A matrix of zeros and ones is an unweighted graph.
     weighted = not drop_edge_data and not bool(((entries.data == 0) | (entries.data == 1)).all())
     if weighted:
-        entries = entries.copy()
+        entries = entries.copy()  # tocoo may return the caller's matrix, which must not change
         entries.sum_duplicates()
-    nonzero = entries.data != 0
+    nonzero = entries.data != 0  # (entries,)
     return EdgeList(
         name=name,
         src=entries.row[nonzero],

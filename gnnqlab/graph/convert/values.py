@@ -71,9 +71,10 @@ def as_targets(labels: Any) -> Any:
     """
     if not isinstance(labels, Tensor):
         return labels
-    flat = labels.flatten() if labels.dim() == 2 and labels.shape[1] == 1 else labels
+    flat = labels.flatten() if labels.dim() == 2 and labels.shape[1] == 1 else labels  # (N, 1) -> (N,)
     if flat.dim() == 1 and flat.dtype.is_floating_point:
-        whole = torch.nan_to_num(flat, nan=-1.0)
+        whole = torch.nan_to_num(flat, nan=-1.0)  # NaN: unlabelled
+        # Fractions are returned unchanged, and refused by the check of labels.
         return whole.to(torch.int64) if torch.equal(whole, whole.round()) else flat
     return flat
 
@@ -89,7 +90,7 @@ def as_mask_column(mask: Tensor | None, split: int) -> Tensor | None:
     if mask.dim() == 2:
         if not 0 <= split < mask.shape[1]:
             raise ValueError(f"split must be in [0, {mask.shape[1]}), the number of splits in the masks, got {split}")
-        mask = mask[:, split]
+        mask = mask[:, split]  # (N, splits) -> (N,)
     return mask.to(torch.bool)
 
 
@@ -118,16 +119,16 @@ def take_weights(
         Traceback (most recent call last):
         ValueError: from_pyg takes one weight per edge (weight, edge_weight) and no other values, got edge_attr; ...
     """
-    taken = given if isinstance(given, str) else None
-    if taken is not None and taken not in edge_data:
+    name = given if isinstance(given, str) else None
+    if name is not None and name not in edge_data:
         known = ", ".join(edge_data) or "none"
-        raise ValueError(f"edge_weights must name values that edges have, got {taken!r}; there are {known}")
+        raise ValueError(f"edge_weights must name values that edges have, got {name!r}; there are {known}")
     if given is None and not drop:
-        taken = next((key for key in WEIGHTS if key in edge_data and key not in features), None)
+        name = next((key for key in WEIGHTS if key in edge_data and key not in features), None)
     others = [
         key
         for key, values in edge_data.items()
-        if key != taken and key not in features and not key.startswith("_") and not _all_one(values)
+        if key != name and key not in features and not key.startswith("_") and not _all_one(values)
     ]
     if others and not drop:
         raise ValueError(
@@ -135,7 +136,7 @@ def take_weights(
             f"use gnnqlab.load(..., drop_edge_data=True) to ignore these values, edge_features={others!r} to use them "
             "as features, or edge_weights= of from_dgl, from_pyg or from_networkx to use one of them as weights"
         )
-    return given if taken is None else edge_data[taken]
+    return given if name is None else edge_data[name]
 
 
 def named_features(given: object) -> tuple[str, ...]:
@@ -147,8 +148,8 @@ def named_features(given: object) -> tuple[str, ...]:
     """
     if isinstance(given, str):
         return (given,)
-    listed = isinstance(given, Sequence) and bool(given) and all(isinstance(name, str) for name in given)
-    return tuple(given) if listed else ()  # type: ignore[arg-type]
+    are_names = isinstance(given, Sequence) and bool(given) and all(isinstance(name, str) for name in given)
+    return tuple(given) if are_names else ()  # type: ignore[arg-type]
 
 
 def take_features(given: object, known: Collection[str], column: Callable[[str], Any]) -> Any:
@@ -177,13 +178,13 @@ def take_features(given: object, known: Collection[str], column: Callable[[str],
             f"edge_features must name values that edges have, each once, got {wrong!r}; there are "
             f"{', '.join(known) or 'none'}"
         )
-    columns = [_rows(column(name)) for name in names]
-    return columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
+    columns = [_rows(column(name)) for name in names]  # (M, k) each
+    return columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)  # (M, F)
 
 
 def _rows(values: Any) -> np.ndarray:
     array = as_array(values)
-    return array[:, None] if array.ndim == 1 else array
+    return array[:, None] if array.ndim == 1 else array  # (M,) -> (M, 1)
 
 
 def _all_one(values: object) -> bool:

@@ -33,6 +33,7 @@ def read_npz(path: Path) -> EdgeList:
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise ValueError("it holds one array")
             keys = set(archive.files)
+            # A layout is recognized by its keys.
             for required, read in _LAYOUTS:
                 if required <= keys:
                     return read(archive, path.stem)
@@ -72,7 +73,7 @@ def _heterophilous(archive: Mapping[str, np.ndarray], name: str) -> EdgeList:
         num_nodes=len(features),
         features=features,
         labels=archive["node_labels"].astype(np.int64),
-        train_idx=np.atleast_2d(archive["train_masks"])[0].astype(bool),
+        train_idx=np.atleast_2d(archive["train_masks"])[0].astype(bool),  # (splits, N) -> (N,)
         val_idx=np.atleast_2d(archive["val_masks"])[0].astype(bool),
         test_idx=np.atleast_2d(archive["test_masks"])[0].astype(bool),
     )
@@ -83,7 +84,7 @@ def _pitfalls(archive: Mapping[str, np.ndarray], name: str) -> EdgeList:
     indptr = archive["adj_indptr"]
     return EdgeList(
         name=name,
-        src=np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)),
+        src=np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)),  # (M,)
         dst=archive["adj_indices"],
         num_nodes=len(indptr) - 1,
         features=_sparse_rows(archive, "attr_indptr", "attr_indices", "attr_data", int(archive["attr_shape"][1])),
@@ -102,10 +103,12 @@ def _sparse_rows(
     archive: Mapping[str, np.ndarray], indptr: str, indices: str, values: str, num_columns: int
 ) -> SparseRows:
     start, column = archive[indptr], archive[indices].astype(np.int32, copy=False)
+    # One integer per value, with the row in front: strictly ascending if every row is sorted and without duplicates.
     ascending = (
         np.diff(column.astype(np.int64) + num_columns * np.repeat(np.arange(len(start) - 1), np.diff(start))) > 0
     )
     if not ascending.all():
+        # scipy sorts rows and sums duplicates.
         from scipy.sparse import csr_array
 
         return SparseRows.from_scipy(csr_array((archive[values], column, start), shape=(len(start) - 1, num_columns)))

@@ -203,6 +203,7 @@ def load(
         found = replace(found, name=name)
     if isinstance(found, EdgeList):
         return found.build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
+    # A Graph has had its edge rules applied: only those that the caller passes change it.
     return found.with_edge_rules(
         symmetrize=bool(symmetrize), deduplicate=bool(deduplicate), self_loops=self_loops or "keep"
     )
@@ -221,6 +222,7 @@ def expect(name_or_path: str | Path) -> None:
         if not Path(text).expanduser().exists() and not Path(folder).expanduser().is_dir():
             raise ValueError(_unknown(text))
     elif ":" in source.name:
+        # The parameters are parsed only: a generated graph is not made here.
         pattern = source.name.partition(":")[2]
         _numbers(source.name, parameters, (float,) * len(pattern.split(",")))
 
@@ -264,6 +266,7 @@ def _read(
         return edges_of(graph, **named)
     text = str(graph)
     source, parameters = (None, "") if isinstance(graph, Graph) else _find(text)
+    # A Path is never a name.
     of_name = source is not None and isinstance(graph, str)
     if edge_features is not None and (of_name or isinstance(graph, Graph)):
         what = f"graph {graph.name!r}" if isinstance(graph, Graph) else text

@@ -55,6 +55,7 @@ def fetch_dgl_archive(name: str, files: tuple[str, ...], root: Path) -> None:
             fetch(url, root / name)
             return
 
+        # DGL's class only chooses address and folder: nothing is read from a cache, processed or saved.
         class FilesOnly(getattr(dgl_data, class_name)):  # type: ignore[misc]
             def download(self) -> None:
                 fetch(self.url, Path(self.raw_path))

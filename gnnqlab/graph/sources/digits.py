@@ -28,12 +28,12 @@ def read_digits() -> EdgeList:
     """
     images, labels = _images()
     nodes = len(images)
-    square = (images * images).sum(1)
-    distance = square[:, None] + square[None, :] - 2 * (images @ images.T)
+    square = (images * images).sum(1)  # (N,)
+    distance = square[:, None] + square[None, :] - 2 * (images @ images.T)  # (N, N), squared and exact
     np.fill_diagonal(distance, 2**20)  # larger than any distance: 64 pixels differ by at most 16 each
     # (distance, id) as one integer, exact in float64: the smallest ten are the nearest, ties resolved by id.
     ranked = np.partition(distance * nodes + np.arange(nodes), NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
-    nearest = np.sort(ranked, axis=1).astype(np.int64) % nodes
+    nearest = np.sort(ranked, axis=1).astype(np.int64) % nodes  # (N, 10) ids
     return EdgeList(
         name="digits",
         src=nearest.reshape(-1),
@@ -51,7 +51,7 @@ def _images() -> tuple[np.ndarray, np.ndarray]:
     file = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz" if package and package.origin else None
     if file is not None and file.is_file():
         with gzip.open(file) as stream:
-            table = np.loadtxt(stream, delimiter=",")
+            table = np.loadtxt(stream, delimiter=",")  # 64 pixels, then the digit
         return table[:, :-1], table[:, -1]
     try:
         from sklearn.datasets import load_digits

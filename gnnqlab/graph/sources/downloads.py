@@ -70,7 +70,9 @@ def _read_or_fetch(
     name: str, root: Path | None, *, places: tuple[str, ...], files: tuple[str, ...], other_files: tuple[str, ...] = ()
 ) -> EdgeList:
     base = data_root(root)
+    # Search the disk, download once if the files are missing, and search again.
     for attempt in ("here", "fetched"):
+        # Archives of DGL may have other file names.
         for needed in (files, other_files):
             folder = find_folder(base, places, needed) if needed else None
             if folder is not None:

@@ -70,20 +70,23 @@ def fetch_archive(url: str, folder: Path) -> None:
         ConnectionError: if the server cannot be reached, the transfer stalls or breaks, or the checksum differs.
         OSError: if the disk has too little space.
     """
-    before = folder.exists()
+    had_folder = folder.exists()
     with locked(folder.with_name(f".{folder.name}.lock")):
-        if before or not folder.exists():
+        # A folder that appeared during the wait was completed by another caller.
+        if had_folder or not folder.exists():
             _fetch(url, folder)
 
 
 def _fetch(url: str, folder: Path) -> None:
     size = check_reachable(url)
     free = shutil.disk_usage(folder.parent).free
+    # For a while archive and unpacked files are both on the disk.
     if size is not None and 3 * size > free:
         raise OSError(
             f"{url} has {size / 1e9:.1f} GB and needs about {3 * size / 1e9:.0f} GB to unpack, "
             f"{folder.parent} has {free / 1e9:.1f} GB left"
         )
+    # Next to the folder, hence on the same disk, so that the last step is a rename.
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as room:
         archive, fresh = Path(room, "archive.zip"), Path(room, "unpacked")
         try:
@@ -109,6 +112,7 @@ def _transfer(url: str, archive: Path, size: int | None) -> str:
             file.write(block)
             digest.update(block)
             bar.update(len(block))
+    # A connection that is closed early ends the stream without an error.
     if size is not None and archive.stat().st_size != size:
         raise ConnectionError(f"{url} broke off after {archive.stat().st_size} of {size} bytes")
     return digest.hexdigest()

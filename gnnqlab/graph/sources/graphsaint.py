@@ -38,10 +38,10 @@ def read_graphsaint(folder: Path, *, name: str | None = None, standardized: bool
         features = np.load(folder / "feats.npy", allow_pickle=False).astype(np.float32, copy=False)
         class_map = json.loads((folder / "class_map.json").read_text(encoding="utf-8"))
         node = np.fromiter((int(key) for key in class_map), dtype=np.int64, count=len(class_map))
-        classes = np.asarray(list(class_map.values()))
+        classes = np.asarray(list(class_map.values()))  # (n,), or (n, C) if multi-label
     except (OSError, KeyError, ValueError, TypeError) as error:
         raise ValueError(f"GraphSAINT folder {folder} cannot be read: {type(error).__name__}: {error}") from error
-    del class_map
+    del class_map  # frees the parsed JSON, which is larger than the arrays
     if classes.dtype.kind not in "iuf" or classes.ndim not in (1, 2) or (node.size and node.max() >= num_nodes):
         raise ValueError(
             f"class_map.json in {folder} must map node ids below {num_nodes} to numbers or to lists of one length, got "
@@ -49,6 +49,7 @@ def read_graphsaint(folder: Path, *, name: str | None = None, standardized: bool
         )
     several = classes.ndim == 2
     shape = (num_nodes, classes.shape[1]) if several else (num_nodes,)
+    # Nodes that are not in the class map: -1, or a row of zeros.
     labels = np.full(shape, 0 if several else -1, dtype=np.uint8 if several else np.int64)
     labels[node] = classes
     if standardized:
@@ -73,7 +74,7 @@ def standardize(features: np.ndarray, train: np.ndarray) -> np.ndarray:
         >>> standardize(np.array([[1.0], [3.0], [5.0]]), np.array([0, 1])).tolist()
         [[-1.0], [1.0], [3.0]]
     """
-    known = features[train].astype(np.float64)
+    known = features[train].astype(np.float64)  # float64 for the sums over nodes
     mean, deviation = known.mean(0), known.std(0)
     deviation[deviation == 0] = 1
     return ((features - mean.astype(np.float32)) / deviation.astype(np.float32)).astype(np.float32)

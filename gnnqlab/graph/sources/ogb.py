@@ -72,8 +72,8 @@ def read_ogb(folder: Path, *, name: str | None = None) -> EdgeList:
         edges, features, labels, num_nodes = _read_binary(folder)
     else:
         num_nodes = int(_csv(folder / _CSV[3]).reshape(-1)[0])
-        edges, labels = _csv(folder / _CSV[0]).T, _csv(folder / _CSV[2])
-        features = _csv(folder / _CSV[1], np.float32)
+        edges, labels = _csv(folder / _CSV[0]).T, _csv(folder / _CSV[2])  # (M, 2) -> (2, M)
+        features = _csv(folder / _CSV[1], np.float32)  # (N, D)
     split = _split_folder(folder)
     parts = {part: _csv(split / f"{part}.csv.gz").reshape(-1) for part in ("train", "valid", "test")}
     return EdgeList(
@@ -109,7 +109,7 @@ def _read_binary(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]
             "build it once on a larger machine, Graph.save it, and load the saved folder, which is memory-mapped"
         )
     with np.load(folder / _BINARY[0], allow_pickle=False) as archive:
-        edges, features = archive["edge_index"], archive["node_feat"]
+        edges, features = archive["edge_index"], archive["node_feat"]  # (2, M), (N, D)
         num_nodes = int(np.asarray(archive["num_nodes_list"]).reshape(-1)[0])
     with np.load(folder / _BINARY[1], allow_pickle=False) as archive:
         labels = archive["node_label"]
@@ -117,12 +117,12 @@ def _read_binary(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]
 
 
 def _class_of(labels: np.ndarray, num_nodes: int) -> np.ndarray:
-    flat = labels.reshape(num_nodes, -1)
+    flat = labels.reshape(num_nodes, -1)  # (N, 1), or (N, C) if multi-label
     if flat.shape[1] != 1:
         return flat
     column = flat[:, 0]
     if column.dtype.kind == "f":
-        column = np.where(np.isnan(column), -1, column)
+        column = np.where(np.isnan(column), -1, column)  # NaN: unlabelled
     return column.astype(np.int64)
 
 
@@ -149,4 +149,5 @@ def _available_bytes() -> int | None:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
         return None
+    # The file counts in KiB.
     return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)

@@ -36,11 +36,12 @@ def read_path(
             a format without named values.
     """
     path = Path(text).expanduser()
-    taken: dict[str, Any] = {"edge_features": edge_features, "drop_edge_data": drop_edge_data}
+    options: dict[str, Any] = {"edge_features": edge_features, "drop_edge_data": drop_edge_data}
     if path.is_file():
-        return _read_file(path, taken)
+        return _read_file(path, options)
     if path.is_dir():
-        return _read_folder(path, taken)
+        return _read_folder(path, options)
+    # FOLDER:NAME, split at the last colon, since a folder's name may have colons.
     stem, separator, name = text.rpartition(":")
     folder = Path(stem).expanduser()
     if separator and folder.is_dir():
@@ -50,17 +51,17 @@ def read_path(
                 f"FOLDER:NAME must name a planetoid graph, {folder} has {', '.join(known) or 'no ind.NAME.graph'}, got "
                 f"{name!r}"
             )
-        _expect_no_names(folder, taken)
+        _expect_no_names(folder, options)
         return read_planetoid(folder, name)
     return None
 
 
-def _read_file(path: Path, taken: dict[str, Any]) -> EdgeList | Graph:
+def _read_file(path: Path, options: dict[str, Any]) -> EdgeList | Graph:
     if path.suffix == ".bin":
-        return _read_dgl_file(path, **taken)
+        return _read_dgl_file(path, **options)
     if path.suffix in SUFFIXES:
-        return edges_of_tables(path, **taken)
-    _expect_no_names(path, taken)
+        return edges_of_tables(path, **options)
+    _expect_no_names(path, options)
     if path.name == "graph.json":
         return Graph.load(path.parent)
     if path.suffix == ".npz":
@@ -97,11 +98,12 @@ def _read_dgl_file(
     return edges
 
 
-def _read_folder(path: Path, taken: dict[str, Any]) -> EdgeList | Graph:
+def _read_folder(path: Path, options: dict[str, Any]) -> EdgeList | Graph:
+    # Files of tables have free names, so a saved graph in the same folder takes precedence.
     if not is_saved_graph(path) and (edges := table_in(path, "edges")) is not None:
         nodes = table_in(path, "nodes")
-        return edges_of_tables(edges, nodes, name=path.absolute().name, **taken)
-    _expect_no_names(path, taken)
+        return edges_of_tables(edges, nodes, name=path.absolute().name, **options)
+    _expect_no_names(path, options)
     if is_saved_graph(path):
         return Graph.load(path)
     if (path / "adj_full.npz").is_file():
@@ -120,9 +122,10 @@ def _read_folder(path: Path, taken: dict[str, Any]) -> EdgeList | Graph:
     raise ValueError(f"a graph path must be one of: {READABLE}; got the folder {path}")
 
 
-def _expect_no_names(path: Path, taken: dict[str, Any]) -> None:
-    if taken["edge_features"] is not None:
+def _expect_no_names(path: Path, options: dict[str, Any]) -> None:
+    if options["edge_features"] is not None:
         raise ValueError(
-            f"edge_features names values of edges in a table or a DGL file, got {taken['edge_features']!r} for {path}; "
-            "leave it out, since saved graphs and .npz files store edge features themselves"
+            "edge_features names values of edges in a table or a DGL file, got "
+            f"{options['edge_features']!r} for {path}; leave it out, since saved graphs and .npz files store edge "
+            "features themselves"
         )

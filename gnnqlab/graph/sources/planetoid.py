@@ -52,7 +52,7 @@ def read_planetoid(folder: Path, name: str) -> EdgeList:
         raise ValueError(f"a planetoid graph must have all of ind.{name}.*, {folder} lacks {', '.join(missing)}")
     allx, tx = (_sparse_rows(files[part]) for part in ("allx", "tx"))
     ally, ty = (_one_hot(files[part]) for part in ("ally", "ty"))
-    num_train = len(_one_hot(files["y"]))
+    num_train = len(_one_hot(files["y"]))  # nodes in y
     neighbours = _unpickle(files["graph"])
     try:
         test = np.loadtxt(files["test.index"], dtype=np.int64, ndmin=1)
@@ -67,14 +67,16 @@ def read_planetoid(folder: Path, name: str) -> EdgeList:
             f"planetoid files must agree: rows of allx = ally, of tx = ty = test.index, test ids after them; got "
             f"{len(allx)}, {known}, {len(tx)}, {len(ty)}, {len(test)} in {folder} for {name}"
         )
+    # Ids run to the largest test id, though some below it are missing in test.index.
     num_nodes = int(test.max()) + 1 if len(test) else known
 
     # Row of [allx; tx; one empty row] for each node; ids missing in test.index get the empty one.
-    pick = np.full(num_nodes, known + len(test), dtype=np.int64)
+    pick = np.full(num_nodes, known + len(test), dtype=np.int64)  # (N,)
     pick[:known] = np.arange(known)
     pick[test] = known + np.arange(len(test))
-    one_hot = np.concatenate([ally, ty, np.zeros_like(ally[:1])])[pick]
+    one_hot = np.concatenate([ally, ty, np.zeros_like(ally[:1])])[pick]  # (N, C)
     stacked = SparseRows(
+        # The offset of the empty row is the end of tx, twice.
         indptr=torch.cat([allx.indptr, allx.num_values + tx.indptr[1:], (allx.num_values + tx.indptr)[-1:]]),
         indices=torch.cat([allx.indices, tx.indices]),
         values=torch.cat([allx.values, tx.values]),
@@ -86,7 +88,7 @@ def read_planetoid(folder: Path, name: str) -> EdgeList:
         dst=dst,
         num_nodes=num_nodes,
         features=stacked.index_rows(torch.from_numpy(pick)),
-        labels=np.where(one_hot.any(1), one_hot.argmax(1), -1),
+        labels=np.where(one_hot.any(1), one_hot.argmax(1), -1),  # a row of zeros: unlabelled
         train_idx=np.arange(num_train),
         val_idx=np.arange(num_train, min(num_train + NUM_VAL, known)),
         test_idx=np.sort(test),
@@ -103,6 +105,7 @@ class _StoredRows:
 
 def _numeric_dtype(spec: object, *_: object) -> np.dtype:
     dtype = np.dtype(str(spec))
+    # An array of objects could execute code when it is unpickled.
     if dtype.kind not in "biuf":
         raise pickle.UnpicklingError(f"arrays must be numbers, got dtype {dtype}")
     return dtype
@@ -140,6 +143,7 @@ class _ArrayUnpickler(pickle.Unpickler):
 def _unpickle(file: Path) -> Any:
     with file.open("rb") as stream:
         try:
+            # latin-1 maps the bytes of Python 2 strings, array data among them, one to one.
             return _ArrayUnpickler(stream, encoding="latin1").load()
         except Exception as error:  # a damaged pickle can fail in any way
             raise ValueError(
@@ -154,6 +158,7 @@ def _sparse_rows(file: Path) -> SparseRows:
     stored = _unpickle(file)
     try:
         state = stored.state
+        # The name of the attribute depends on scipy's version.
         shape = tuple(int(length) for length in state.get("_shape", state.get("shape")))
         return SparseRows.from_scipy(csr_array((state["data"], state["indices"], state["indptr"]), shape=shape))
     except (AttributeError, KeyError, TypeError, ValueError) as error:

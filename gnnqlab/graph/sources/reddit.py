@@ -54,8 +54,9 @@ def read_adjacency(path: Path) -> tuple[np.ndarray, np.ndarray, int]:
         if kind == "coo":
             src, dst = arrays["row"], arrays["col"]
         else:
+            # CSR or CSC: expand the compressed axis.
             row = np.repeat(np.arange(len(arrays["indptr"]) - 1, dtype=np.int32), np.diff(arrays["indptr"]))
-            src, dst = (arrays["indices"], row) if kind == "csc" else (row, arrays["indices"])
+            src, dst = (arrays["indices"], row) if kind == "csc" else (row, arrays["indices"])  # CSC: indices are rows
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise ValueError(f"adjacency file {path} must be a sparse matrix saved by scipy: {error}") from error
     if rows != columns or kind not in ("coo", "csr", "csc"):

@@ -49,6 +49,7 @@ def _saved(header: dict[str, object]) -> Size | None:
     shapes = {name: shape for name, (_, shape) in arrays.items()}
     nodes = shapes["indptr"][0] - 1
     dense = shapes.get("features") == [nodes, columns]
+    # For sparse features 0 is a valid lower bound.
     return Size(
         nodes=nodes, edges=shapes["indices"][0], features=columns, feature_bytes=4 * nodes * columns if dense else 0
     )

@@ -97,22 +97,23 @@ def edges_of_tables(
     )
     src, dst = (_ids(lines[column], f"column {column} of {where}") for column in ("src", "dst"))
     name = name or (Path(edges).stem if isinstance(edges, str | Path) else "tables")
-    most = int(max(src.max(initial=-1), dst.max(initial=-1)))
+    most = int(max(src.max(initial=-1), dst.max(initial=-1)))  # -1 without edges
     if nodes is None:
         _expect_every_id(src, dst, most, where)
         ends: dict[str, Any] = {"src": src, "dst": dst, "edge_weights": weights, "edge_features": of_edges}
         return EdgeList(name=name, num_nodes=most + 1, **ends)
-    rows, whose = _table(nodes, "nodes")
+    rows, node_table = _table(nodes, "nodes")
     if most >= len(rows):
         raise ValueError(
-            f"{whose} must have a row for every node, got {len(rows)} rows and an edge of node {most}; nodes are "
+            f"{node_table} must have a row for every node, got {len(rows)} rows and an edge of node {most}; nodes are "
             f"counted from 0"
         )
     if "id" in rows:
-        rows = rows.iloc[_places(_ids(rows["id"], f"column id of {whose}"), whose)].reset_index(drop=True)
+        # Rows in the order of the node ids.
+        rows = rows.iloc[_places(_ids(rows["id"], f"column id of {node_table}"), node_table)].reset_index(drop=True)
     columns = [column for column in rows if column not in ("id", "label", "split")]
-    values = [_numbers(rows[column], f"column {column} of {whose}", "a feature") for column in columns]
-    masks = _masks(rows["split"], whose) if "split" in rows else dict.fromkeys(_SPLITS)
+    values = [_numbers(rows[column], f"column {column} of {node_table}", "a feature") for column in columns]
+    masks = _masks(rows["split"], node_table) if "split" in rows else dict.fromkeys(_SPLITS)
     return EdgeList(
         name=name,
         src=src,
@@ -121,7 +122,7 @@ def edges_of_tables(
         edge_weights=weights,
         edge_features=of_edges,
         features=np.stack(values, axis=1).astype(np.float32) if values else None,
-        labels=_labels(rows["label"], whose) if "label" in rows else None,
+        labels=_labels(rows["label"], node_table) if "label" in rows else None,
         train_idx=masks["train"],
         val_idx=masks["val"],
         test_idx=masks["test"],
@@ -184,6 +185,7 @@ def _ids(column: Series, where: str) -> np.ndarray:
     from pandas.api.types import is_integer_dtype
 
     if not len(column):
+        # pandas reads an empty column as objects, not as integers.
         return np.empty(0, dtype=np.int64)
     if not is_integer_dtype(column) or column.hasnans:
         row = _first_empty(column) if column.hasnans else 0
@@ -200,11 +202,11 @@ def _ids(column: Series, where: str) -> np.ndarray:
 
 def _expect_every_id(src: np.ndarray, dst: np.ndarray, most: int, where: str) -> None:
     """Check that every number up to the largest occurs in an edge; an isolated node would be ambiguous."""
-    ids = np.unique(np.concatenate([src, dst]))
+    ids = np.unique(np.concatenate([src, dst]))  # ascending
     if not ids.size:
         raise ValueError(f"{where} must hold at least one edge if there is no table of nodes, got none")
     if ids.size != most + 1:
-        first = int((ids != np.arange(ids.size)).argmax())
+        first = int((ids != np.arange(ids.size)).argmax())  # the first gap
         raise ValueError(
             f"{where} must name every node from 0 to the largest, {most}, if there is no table of nodes, got "
             f"{ids.size} of them and no {first}; number the nodes without gaps, or pass a table with one row per node"
@@ -213,10 +215,11 @@ def _expect_every_id(src: np.ndarray, dst: np.ndarray, most: int, where: str) ->
 
 def _places(ids: np.ndarray, where: str) -> np.ndarray:
     """Return the row of each node."""
-    order = np.argsort(ids, kind="stable")
+    order = np.argsort(ids, kind="stable")  # row of each id
     wrong = ids[order] != np.arange(len(ids))
     if wrong.any():
         node = int(wrong.argmax())
+        # At the first mismatch either the id before occurs twice, or the id itself is missing.
         count = "twice" if node and ids[order][node] == node - 1 else "not at all"
         missing = node - 1 if count == "twice" else node
         raise ValueError(f"column id of {where} must hold each of 0 to {len(ids) - 1} once, got {missing} {count}")
@@ -237,7 +240,7 @@ def _numbers(column: Series, where: str, what: str, *, empty: bool = False) -> n
         )
     if column.hasnans and not empty:
         raise ValueError(f"{where} is {what}, which must not be empty, got no value in row {_first_empty(column)}")
-    return np.array(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    return np.array(column.to_numpy(dtype=np.float64, na_value=np.nan))  # a copy: pandas may return read-only memory
 
 
 def _first_empty(column: Series) -> int:

@@ -15,6 +15,7 @@ from gnnqlab.kernels.reference import linear as reference
 
 __all__ = ["encode_linear"]
 
+# x, N, stride, D; rows, n; bits, width, offsets; payload, bytes; params, ranges; threads.
 _encode_linear = native.declare("encode_linear", "p i i i p i p i p p i p p i")
 
 
@@ -52,6 +53,7 @@ def encode_linear(
     """
     count, columns = rows.numel(), x.shape[1]
     if count == 0 or columns == 0:
+        # Without codes (Z, S) and ranges must still be defined.
         params.zero_()
         ranges.zero_()
         return
@@ -61,7 +63,7 @@ def encode_linear(
             _encode_linear, x, x.shape[0], x.stride(0), columns, rows, count, widths, 0 if widths is not None else bits,
             offsets, payload, payload.numel(), params, ranges,
         )  # fmt: skip
-        position, reason = divmod(refusal, 8)
+        position, reason = divmod(refusal, 8)  # see `native.take_refusal`
         if reason == NON_FINITE:
             raise NonFiniteRow(position)
         if refusal:
@@ -70,11 +72,12 @@ def encode_linear(
                 f"position {position}"
             )
         return
+    # The reference takes a bit-width and an offset for each row, (n,) each.
     bits_n = bits if isinstance(bits, Tensor) else torch.full((count,), bits, dtype=torch.uint8, device=x.device)
     if not set(bits_n.unique().tolist()) <= set(WIDTHS):
         raise ValueError(f"widths must be one of {WIDTHS}, got {sorted(bits_n.unique().tolist())}")
     if offsets is None:
         size = int(row_bytes(columns, int(bits_n[0])))
-        offsets = torch.arange(count, device=x.device) * size
+        offsets = torch.arange(count, device=x.device) * size  # rows of one size follow each other
     bad = reference.encode_linear(x, rows, bits_n, offsets, payload, params, ranges)
     raise_or_note(bad)

@@ -27,6 +27,7 @@ WIDTHS = (2, 3, 4, 5, 6, 7, 8)
 """Bit-widths of codes supported by products."""
 SCALES = ("row", "tensor")
 
+# x, stride, N, D; ids, are int32; L, largest, is stochastic; seed, epoch, stream; codes, stride, scales; threads.
 _quantize = native.declare("quantize", "p i i i p i f p i i i i p i p i")
 _quantize_pairs = native.declare("quantize_pairs", "p i i i p i f p i i i i p i p i")
 
@@ -128,49 +129,49 @@ def quantize(
     rows, columns = x.shape
     if noise is not None and noise.ids.shape != (rows,):
         raise ValueError(f"noise must have an id for each of {rows} rows, got shape {tuple(noise.ids.shape)}")
-    known = isinstance(largest, Tensor) or largest is None or 0.0 <= largest < math.inf
-    if not known or (largest is not None and scale != "tensor"):
+    valid = isinstance(largest, Tensor) or largest is None or 0.0 <= largest < math.inf
+    if not valid or (largest is not None and scale != "tensor"):
         raise ValueError(f"largest must be a finite magnitude with scale 'tensor', got {largest} and {scale!r}")
-    natively = native.active(x.device) and rows > 0 and columns > 0
-    if packed and not natively:
+    use_kernel = native.active(x.device) and rows > 0 and columns > 0
+    if packed and not use_kernel:
         return pack_pairs(quantize(x, bits=bits, scale=scale, noise=noise, largest=largest))
-    written = _room(x, packed) if out is None else out
-    levels, most = 2 ** (bits - 1) - 1, None
+    result = _room(x, packed) if out is None else out
+    levels, most = 2 ** (bits - 1) - 1, None  # L: symmetric, so the code -2**(b - 1) is not used
     if scale == "tensor":
         if isinstance(largest, Tensor):
-            most = largest
+            most = largest  # () on the device: its value is not read here
         else:
             most = largest_magnitude(x) if largest is None else x.new_full((), largest)
     ids = None if noise is None else noise.ids.contiguous()
     counter = (0, 0, 0) if noise is None else (noise.seed, noise.epoch, noise.stream)
-    if not natively:
+    if not use_kernel:
         names = dict(zip(("seed", "epoch", "stream"), counter, strict=True))
         codes, scales, bad = reference.quantize(x, levels=levels, largest=most, ids_N=ids, **names)
         raise_or_note(bad)  # on the CPU raises; on CUDA records without synchronization
-        written.codes.copy_(codes)
-        written.scales.copy_(scales)
-        return written
+        result.codes.copy_(codes)
+        result.scales.copy_(scales)
+        return result
     if columns > 1 and x.stride(1) != 1:
-        x = x.contiguous()
+        x = x.contiguous()  # the kernel takes any row stride, but adjacent columns
     refusal = run_noting(
         _quantize_pairs if packed else _quantize, x, x.stride(0), rows, columns, ids,
         int(ids is not None and ids.dtype == torch.int32), float(levels), most, int(noise is not None), *counter,
-        written.codes, written.codes.stride(0), written.scales,
+        result.codes, result.codes.stride(0), result.scales,
     )  # fmt: skip
     if refusal:
-        raise NonFiniteRow(refusal // 8)
-    return written
+        raise NonFiniteRow(refusal // 8)  # the kernel has no other reason to refuse a row
+    return result
 
 
 def largest_magnitude(x: Tensor) -> Tensor:
     """Return the largest magnitude of a matrix as a tensor ``()`` on its device: NaN if an element is, 0 if empty."""
     if x.numel() == 0:
         return x.new_zeros(())
-    return torch.stack(torch.aminmax(x)).abs().amax()
+    return torch.stack(torch.aminmax(x)).abs().amax()  # one pass; abs of x would copy the matrix
 
 
 def _room(x: Tensor, packed: bool) -> QuantizedRows | PairedRows:
     (rows, columns), scales = x.shape, x.new_empty(x.shape[0])
     if packed:
-        return PairedRows(x.new_empty((rows, -(-columns // 2)), dtype=torch.uint8), scales, columns)
-    return QuantizedRows(x.new_empty((rows, columns), dtype=torch.int8), scales)
+        return PairedRows(x.new_empty((rows, -(-columns // 2)), dtype=torch.uint8), scales, columns)  # (N, ceil(D / 2))
+    return QuantizedRows(x.new_empty((rows, columns), dtype=torch.int8), scales)  # (N, D)

@@ -22,7 +22,11 @@ ROTATED_WIDTHS = (1, 2, 3, 4)
 MOST_COLUMNS = 8192
 """Largest number of columns of a row that fits into a CUDA block's shared memory."""
 
+# x, N, stride, D; rows, n, ids; bits, width, offsets; payload, bytes; scales, spreads; rotations; seed, epoch,
+# stream; threads.
 _encode_rotated = native.declare("encode_rotated", "p i i i p i p p i p p i p p i i i i i")
+# payload, bytes; scales; bits, width, offsets; out, M, stride, D; rows, ids, n; accumulate; rotations; seed, epoch,
+# stream; threads.
 _decode_rotated = native.declare("decode_rotated", "p i p p i p p i i i p p i i i i i i i")
 
 
@@ -128,7 +132,7 @@ def _encode(
     check_counter(seed, epoch, stream)
     count, columns = rows.numel(), x.shape[1]
     if count == 0 or columns == 0:
-        scales.zero_()
+        scales.zero_()  # no codes, but defined results
         spreads.zero_()
         return
     noise = {"seed": seed, "epoch": epoch, "stream": stream}
@@ -174,6 +178,7 @@ def _decode(
             _decode_rotated, payload, payload.numel(), scales, bits, width, offsets, out, out.shape[0], out.stride(0),
             columns, rows, ids, count, accumulate, rotations, seed, epoch, stream,
         )  # fmt: skip
+        # Refused entries are raised below by `_places`.
         if not refusal:
             return
     bits_n, offsets_n = _places(rows, out.shape, ids, bits if bits is not None else width, offsets, payload)
@@ -198,11 +203,12 @@ def _places(
     """Return bit-width and offset of each row, both checked."""
     count, columns = rows.numel(), shape[1]
     bits_n = bits if isinstance(bits, Tensor) else torch.full((count,), bits, dtype=torch.uint8, device=rows.device)
+    # All checks before the reference runs: it would index out of bounds, or write some rows before an error.
     if not set(bits_n.unique().tolist()) <= set(ROTATED_WIDTHS):
         raise ValueError(f"widths must be one of {ROTATED_WIDTHS}, got {sorted(bits_n.unique().tolist())}")
     if offsets is None:
         offsets = torch.arange(count, device=rows.device) * int(row_bytes(columns, int(bits_n[0])))
-    ends = offsets + row_bytes(columns, bits_n)
+    ends = offsets + row_bytes(columns, bits_n)  # (n,): first byte after each row
     if not (0 <= int(rows.min()) and int(rows.max()) < shape[0]):
         raise ValueError(f"rows must be in [0, {shape[0]}), got {int(rows.min())} to {int(rows.max())}")
     if not (0 <= int(ids.min()) and int(ids.max()) < 1 << 32):
@@ -215,6 +221,7 @@ def _places(
     return bits_n, offsets
 
 
+# (a!) marks arguments that are written; there is no result, so the fake has no shapes to compute.
 native.register(
     "encode_rotated(Tensor x, Tensor rows, Tensor ids, Tensor? bits, int width, Tensor? offsets, Tensor(a!) payload, "
     "Tensor(b!) scales, Tensor(c!) spreads, int rotations, int seed, int epoch, int stream) -> ()",

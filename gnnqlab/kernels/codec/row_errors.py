@@ -20,6 +20,7 @@ __all__ = ["ERROR_WIDTHS", "NOTED", "row_errors"]
 NOTED = len(ERROR_WIDTHS) + 2
 """Number of statistics per row."""
 
+# x, N, stride, D; rows, n; noted; threads.
 _row_errors = native.declare("row_errors", "p i i i p i p i")
 
 
@@ -62,8 +63,9 @@ def row_errors(x: Tensor, rows: Tensor, noted: Tensor) -> None:
             raise NonFiniteRow(refusal // 8)
         if not refusal:
             return
+    # Also after a refusal by the kernel: an invalid row index is the only other reason.
     if not (0 <= int(rows.min()) and int(rows.max()) < x.shape[0]):
         raise ValueError(f"rows must be in [0, {x.shape[0]}), got {int(rows.min())} to {int(rows.max())}")
-    found, bad_n = reference.row_errors(x[rows])
+    found, bad_n = reference.row_errors(x[rows])  # (n, D) -> (n, 5), (n,)
     noted.copy_(found)
     raise_or_note(bad_n)

@@ -25,7 +25,11 @@ __all__ = [
 
 WIDTHS = (1, 2, 4, 8)
 
+# x, is bfloat16, N, stride, D; rows, are int32, n; ids; bits, width, offsets; payload, bytes; params, are bfloat16;
+# ranges; seed, epoch, stream; threads.
 _encode_rows = native.declare("encode_rows", "p i i i i p i i p p i p p i p i p i i i i")
+# payload, bytes; params, are bfloat16; bits, width, offsets; out, M, stride, D; rows, are int32, n; accumulate;
+# threads.
 _decode_rows = native.declare("decode_rows", "p i p i p i p p i i i p i i i i")
 
 # A kernel returns 0, or the first refused position * 8 + one of these reasons (core/codec.h).
@@ -40,7 +44,7 @@ def row_bytes(columns: int, bits: int | Tensor) -> int | Tensor:
         (2, [1, 5])
     """
     if isinstance(bits, Tensor):
-        bits = bits.long()
+        bits = bits.long()  # a product of uint8 would overflow
     return (columns * bits + 7) // 8
 
 
@@ -151,7 +155,7 @@ def _encode(
     _check_packed(payload, params, bits, width, offsets, count)
     _check_lists(x.device, count, rows=(rows, _INDEX), ids=(ids, (torch.int64,)), ranges=(ranges, (torch.float32,)))
     if count == 0 or columns == 0:
-        params.zero_()
+        params.zero_()  # no codes, but (Z, S) must be defined
         return
     if native.active(x.device):
         refusal = run_noting(
@@ -160,6 +164,7 @@ def _encode(
             params.dtype == torch.bfloat16, ranges, seed, epoch, stream,
         )  # fmt: skip
     else:
+        # The kernels check entries while they run; the reference would index out of bounds.
         bits_n, offsets_n = _places(bits, width, offsets, count, columns, payload.device)
         refusal = _first_refusal(rows, x.shape[0], ids, bits_n, offsets_n, columns, payload)
         if not refusal:
@@ -167,7 +172,7 @@ def _encode(
                 x, rows, ids, bits_n, offsets_n, payload, params,
                 seed=seed, epoch=epoch, stream=stream, ranges_n=ranges,
             )  # fmt: skip
-            refusal = bad * 8 + NON_FINITE if bad >= 0 else 0
+            refusal = bad * 8 + NON_FINITE if bad >= 0 else 0  # as a kernel returns it
     if refusal:
         _raise(refusal, rows, x.shape[0], ids, bits if bits is not None else width, offsets, payload)
 
@@ -219,10 +224,10 @@ def raise_refused(device: torch.device) -> None:
     if reason == NON_FINITE:
         raise NonFiniteRow(position)
     if refusal:
-        what = {_NO_SUCH_ROW: "rows", _ID_TOO_LARGE: "node ids", _NO_SUCH_WIDTH: "widths"}.get(
+        name = {_NO_SUCH_ROW: "rows", _ID_TOO_LARGE: "node ids", _NO_SUCH_WIDTH: "widths"}.get(
             reason, "payload offsets"
         )
-        raise ValueError(f"{what} must be in range, got one that is not at position {position} of a call on {device}")
+        raise ValueError(f"{name} must be in range, got one that is not at position {position} of a call on {device}")
 
 
 def note_non_finite(bad_n: Tensor, first: int = 0) -> None:
@@ -239,10 +244,10 @@ def note_non_finite(bad_n: Tensor, first: int = 0) -> None:
     """
     if bad_n.numel() == 0:
         return
-    noted = native.refused(bad_n.device)
+    record = native.refused(bad_n.device)
     places = torch.arange(first, first + bad_n.numel(), device=bad_n.device) * 8 + NON_FINITE
     worst = torch.where(bad_n, places, torch.iinfo(torch.int64).max).amin().view(1)  # first marked row, if any
-    torch.minimum(noted, worst, out=noted)  # in place on the device, without synchronization
+    torch.minimum(record, worst, out=record)  # in place on the device, without synchronization
 
 
 def raise_or_note(bad_n: Tensor) -> None:
@@ -267,7 +272,7 @@ def run_noting(kernel: native.Kernel, first: Tensor, *arguments: Any) -> int:
     """
     if first.is_cpu:
         return kernel(first, *arguments, native.threads())
-    kernel.cuda(first.device, first, *arguments, native.refused(first.device).data_ptr())
+    kernel.cuda(first.device, first, *arguments, native.refused(first.device).data_ptr())  # asynchronous: read later
     return 0
 
 
@@ -339,6 +344,7 @@ def _first_refusal(
     ]
     if ids is not None:
         checks.append((_ID_TOO_LARGE, (ids < 0) | (ids >= 1 << 32)))
+    # The least code: the first position, and there the first reason.
     return min((int(bad.nonzero()[0, 0]) * 8 + reason for reason, bad in checks if bad.any()), default=0)
 
 
@@ -352,21 +358,22 @@ def _raise(
     payload: Tensor,
 ) -> NoReturn:
     position, reason = divmod(refusal, 8)
-    where = f"at position {position}"
+    location = f"at position {position}"
     if reason == NON_FINITE:
         raise NonFiniteRow(position)
     if reason == _NO_SUCH_ROW:
         raise ValueError(
-            f"rows must be in [0, {limit}), got {position if rows is None else int(rows[position])} {where}"
+            f"rows must be in [0, {limit}), got {position if rows is None else int(rows[position])} {location}"
         )
     if reason == _ID_TOO_LARGE and ids is not None:
-        raise ValueError(f"node ids must be in [0, 2**32), got {int(ids[position])} {where}")
+        raise ValueError(f"node ids must be in [0, 2**32), got {int(ids[position])} {location}")
     if reason == _NO_SUCH_WIDTH and isinstance(bits, Tensor):
-        raise ValueError(f"bits must be one of {WIDTHS}, got {int(bits[position])} {where}")
+        raise ValueError(f"bits must be one of {WIDTHS}, got {int(bits[position])} {location}")
     place = "consecutive rows" if offsets is None else f"offset {int(offsets[position])}"
-    raise ValueError(f"a row must lie inside the payload of {payload.numel()} bytes, got {place} {where}")
+    raise ValueError(f"a row must lie inside the payload of {payload.numel()} bytes, got {place} {location}")
 
 
+# (a!) marks arguments that are written; there is no result, so the fake has no shapes to compute.
 native.register(
     "encode_rows(Tensor x, Tensor rows, Tensor ids, Tensor? bits, int width, Tensor? offsets, Tensor(a!) payload, "
     "Tensor(b!) params, Tensor(c!)? ranges, int seed, int epoch, int stream) -> ()",

@@ -82,7 +82,7 @@ def pack_pairs(rows: QuantizedRows) -> PairedRows:
     if count == 0 or columns == 0 or not native.active(codes.device):
         return PairedRows(_packed(codes), rows.scales, columns)
     if columns > 1 and codes.stride(1) != 1:
-        codes = codes.contiguous()
+        codes = codes.contiguous()  # the kernel takes any row stride, but adjacent columns
     out = codes.new_empty((count, -(-columns // 2)), dtype=torch.uint8)
     native.call(_pack, codes, codes.stride(0), count, columns, out, out.stride(0))
     return PairedRows(out, rows.scales, columns)
@@ -97,13 +97,16 @@ def unpack_pairs(rows: PairedRows) -> QuantizedRows:
     """
     halves = torch.stack((rows.codes & 15, rows.codes >> 4), dim=-1)  # (N, ceil(D / 2), 2)
     codes = halves.flatten(1)[:, : rows.columns].to(torch.int8)  # (N, D)
+    # Four bits in two's complement: 8 to 15 are -8 to -1.
     return QuantizedRows(torch.where(codes > 7, codes - 16, codes).contiguous(), rows.scales)
 
 
 def _packed(codes: Tensor) -> Tensor:
     """Pack codes in plain PyTorch: even columns in the lower halves of bytes."""
+    # & 15 retains the lower four bits of a code, which include its sign.
     even, odd = codes[:, ::2] & 15, codes[:, 1::2] & 15
     packed = even.to(torch.uint8)
+    # With odd D there is one odd column less, and the last upper half stays 0.
     packed[:, : odd.shape[1]] |= odd.to(torch.uint8) << 4
     return packed
 

@@ -55,17 +55,20 @@ def bfloat16_mm(a: Tensor, b: Tensor, *, out: Tensor | None = None, accumulate: 
     if out.dtype != torch.float32 or out.shape != shape or (out.shape[1] > 1 and out.stride(1) != 1):
         raise ValueError(f"out must be float32 of shape {shape} by rows, got {describe(out)}, strides {out.stride()}")
     if not a.is_cpu:
-        product = torch.mm(a, b, out_dtype=torch.float32)
+        product = torch.mm(a, b, out_dtype=torch.float32)  # sums are not rounded to bfloat16
         return out.add_(product) if accumulate else out.copy_(product)
-    if min(*shape, a.shape[1]) == 0:
+    if min(*shape, a.shape[1]) == 0:  # CBLAS refuses leading dimensions of 0
         return out if accumulate else out.zero_()
+    # None: no such function in this PyTorch, or sizes that its 32-bit integers cannot hold.
     gemm = _gemm() if native.active(a.device) and max(*a.shape, *b.shape) <= _MOST else None
     if gemm is None:
+        # beta = 0 ignores the contents of out, even NaN.
         return torch.addmm(out, a.float(), b.float(), beta=1.0 if accumulate else 0.0, out=out)
     a, turned_a, step_a = _stored(a)
     b, turned_b, step_b = _stored(b)
     sizes = (*shape, a.shape[1])
-    step = max(out.stride(0), shape[1])
+    step = max(out.stride(0), shape[1])  # at least N, also for one row, whose stride is arbitrary
+    # alpha, A, lda, B, ldb, beta, C, ldc: beta = 1 adds to out.
     matrices = (1.0, a.data_ptr(), step_a, b.data_ptr(), step_b, float(accumulate), out.data_ptr(), step)
     gemm(_BY_ROWS, turned_a, turned_b, *sizes, *matrices)
     return out
@@ -85,11 +88,13 @@ def _stored(matrix: Tensor) -> tuple[Tensor, int, int]:
 def _gemm() -> Callable[..., None] | None:
     """Return the CBLAS function of the library that PyTorch has loaded, or None if it lacks it."""
     try:
+        # Already loaded by PyTorch, so this opens no second copy.
         function = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")).cblas_gemm_bf16bf16f32
     except (OSError, AttributeError):
         return None
     number, address = ctypes.c_int, ctypes.c_void_p
     factor, matrix = ctypes.c_float, (address, number)
+    # Order, both transpositions, M, N, K; alpha; A; B; beta; C.
     function.argtypes = [*[number] * 6, factor, *matrix, *matrix, factor, *matrix]
     function.restype = None
     return function

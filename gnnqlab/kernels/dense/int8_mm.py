@@ -20,9 +20,12 @@ __all__ = ["MOST_TERMS", "int8_instructions", "int8_mm", "int8_mm_scaled", "int8
 MOST_TERMS = 2**16
 """Number of products of two codes whose sum fits into 32 bits, with one factor shifted to be positive."""
 
+# a, stride, scales; b, stride, scale, is transposed; M, N, K; bias; out, stride, accumulate; largest; threads.
 _int8_mm = native.declare("int8_mm", "p i p p i f i i i i p p i i p i")
+# a, stride; b, stride; scale or scales; M, N, K; out, stride, accumulate; threads.
 _int8_mm_transposed = native.declare("int8_mm_transposed", "p i p i f i i i p i i i")
 _int8_mm_scaled = native.declare("int8_mm_scaled", "p i p i p i i i p i i i")
+# The same with partial sums and their number before out; integer totals have a number of thread blocks instead.
 _int8_mm_shared = native.declare("int8_mm_shared", "p i p i p i i i p i p i i i")
 _int8_mm_totals = native.declare("int8_mm_totals", "p i p i i i i p i")
 _instructions = native.declare("int8_instructions", "")
@@ -75,14 +78,15 @@ def int8_mm(
         5.0
     """
     _check_codes(a, b)
+    # M, K and N, K: stored transposed, b has the terms of a sum in a row.
     (rows, terms), (columns, others) = a.shape, b.shape if transposed else b.shape[::-1]
     if terms != others:
         raise ValueError(f"a and b must both have {terms} terms per sum, got {describe(a)} and {describe(b)}")
     if terms >= MOST_TERMS:
         raise ValueError(f"sums of codes must have fewer than {MOST_TERMS} terms, got {terms}; use compute float32")
-    out = _checked_out(out, rows, columns, a, accumulate)
+    out = _checked_out(out, rows, columns, a, accumulate)  # (M, N)
     if not native.active(a.device):
-        sums = _integers(a, b.t() if transposed else b)
+        sums = _integers(a, b.t() if transposed else b)  # (M, N) float64, exact
         product = (sums * (a_scales * b_scale).double()[:, None]).float()
         product = product if bias is None else product + bias
         out = out.add_(product) if accumulate else out.copy_(product)
@@ -91,7 +95,8 @@ def int8_mm(
         return out
     a, b = _unit(a), _unit(b)
     if largest is not None:
-        largest.zero_()
+        largest.zero_()  # the kernel raises it to the maximum
+    # Zeros after the last term do not change a sum. By rows, a piece is 16 terms; by columns, 4 columns.
     if _by_pieces(a):  # tensor cores load aligned words
         a, b = _pieces(a, 16), _pieces(b, 16) if transposed else _pieces(b, 4)
     native.call(
@@ -161,7 +166,7 @@ def int8_mm_scaled(
     (terms, rows), columns = a.shape, b.shape[1]
     out = _checked_out(out, rows, columns, a, accumulate)
     if not native.active(a.device):
-        product = torch.mm(a.float().t(), b * scales.unsqueeze(1))
+        product = torch.mm(a.float().t(), b * scales.unsqueeze(1))  # (M, K) (K, N) -> (M, N)
         return out.add_(product) if accumulate else out.copy_(product)
     a, b, scales = _unit(a), _unit(b), scales.contiguous()
     if _by_pieces(a):
@@ -198,6 +203,7 @@ def _totals(a: Tensor, b: Tensor) -> Tensor:
     """Compute the integers ``a.T @ b``, int64 ``(M, N)``, with the CUDA kernel."""
     (terms, rows), columns = a.shape, b.shape[1]
     a, b = _pieces(_unit(a), 4), _pieces(_unit(b), 4)
+    # Thread blocks add their shares atomically; the order does not change sums of integers.
     totals = torch.zeros((rows, columns), dtype=torch.int64, device=a.device)
     arguments = (a, a.stride(0), b, b.stride(0), rows, columns, terms, totals, _BLOCKS)
     if a.is_cuda:
@@ -211,9 +217,10 @@ def _shared(a: Tensor, b: Tensor, scales: Tensor, out: Tensor, accumulate: bool)
     """Compute ``out = a.T @ (scales b)`` on CUDA by split-K: partial sums of shares of the terms, then their sum."""
     (terms, rows), columns = a.shape, b.shape[1]
     a, b = _pieces(a, 4), _pieces(b, 4)
+    # Few tiles of a small result would leave most multiprocessors idle, so each tile's terms are split.
     tiles = max(1, -(-rows // _TILE) * -(-columns // _TILE))
     shares = max(1, min(-(-_BLOCKS // tiles), -(-terms // _TERMS)))
-    sums = torch.empty((shares, rows, columns), device=a.device)
+    sums = torch.empty((shares, rows, columns), device=a.device)  # added in order: deterministic
     native.call(
         _int8_mm_shared, a, a.stride(0), b, b.stride(0), scales, rows, columns, terms, sums, shares, out, out.stride(0),
         int(accumulate),
@@ -237,7 +244,7 @@ def _pieces(codes: Tensor, width: int) -> Tensor:
     if codes.data_ptr() % width == 0 and codes.stride(0) % width == 0 and columns % width == 0 and columns:
         return codes
     padded = codes.new_zeros((rows, max(1, -(-columns // width)) * width))
-    padded[:, :columns] = codes
+    padded[:, :columns] = codes  # (rows, columns) -> (rows, a multiple of width)
     return padded
 
 

@@ -23,6 +23,7 @@ from gnnqlab.kernels.sparse.adjacency import describe
 
 __all__ = ["many", "own_products", "pays", "tall_mm"]
 
+# x, stride, N, I; w, both strides, O; base, stride; out, stride; threads.
 _tall_mm = native.declare("tall_mm", "p i i i p i i i p i p i i")
 _LEAST_ROWS = 1024
 """Minimum number of rows: with fewer, packing the matrix dominates a product of microseconds."""
@@ -30,7 +31,7 @@ _MOST_COLUMNS = 4096
 """Maximum of I + O: a larger packed matrix exceeds the near caches, where PyTorch's blocking is faster."""
 _MAKER = "GenuineIntel"
 """CPU vendor for which PyTorch's library is optimized."""
-_own: bool | None = None
+_own: bool | None = None  # None: decided by the processor
 
 
 def tall_mm(x: Tensor, w: Tensor, *, base: Tensor | None = None, out: Tensor | None = None) -> Tensor:
@@ -65,6 +66,7 @@ def tall_mm(x: Tensor, w: Tensor, *, base: Tensor | None = None, out: Tensor | N
         x, x.stride(0), x.shape[0], x.shape[1], w, w.stride(0), w.stride(1), w.shape[1], base,
         0 if shared or base is None else base.stride(0), out, out.stride(0), native.threads(),
     )  # fmt: skip
+    # The kernel allocates a copy of the matrix in the order in which it reads it.
     if code:
         raise RuntimeError(f"a product needs memory for a packed copy of its matrix, got none for {describe(w)}")
     return out
@@ -99,11 +101,11 @@ def own_products(own: bool) -> Iterator[None]:
         False
     """
     global _own
-    before, _own = _own, own
+    previous, _own = _own, own
     try:
         yield
     finally:
-        _own = before
+        _own = previous
 
 
 @functools.cache
@@ -129,5 +131,5 @@ def _check(x: Tensor, w: Tensor, base: Tensor | None, out: Tensor | None) -> Non
             continue
         if each.dtype != torch.float32 or each.device != x.device:
             raise ValueError(f"{name} must be float32 on {x.device}, got {describe(each)} on {each.device}")
-        if name != "w" and each.shape[-1] > 1 and each.stride(-1) != 1:
+        if name != "w" and each.shape[-1] > 1 and each.stride(-1) != 1:  # w is packed anyway, so any strides will do
             raise ValueError(f"{name} must have contiguous rows, got strides {each.stride()}; use contiguous()")

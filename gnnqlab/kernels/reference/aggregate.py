@@ -35,14 +35,16 @@ def spmm(
     Raises:
         AssertionError: if an index of the range exceeds the last row.
     """
-    columns_CD = _columns(x_ND, halo_HD, scales)
+    columns_CD = _columns(x_ND, halo_HD, scales)  # (N, D), (H, D) -> (C, D)
     first, last = int(indptr[start]), int(indptr[stop])
+    # Edges of the range, and each row's offset among them: a CSR matrix of its own.
     span, local = indices[first:last], indptr[start : stop + 1] - first
     if span.numel():
         assert int(span.max()) < columns_CD.shape[0], "an index of the row range points into a halo that was not given"
     if span.numel() == 0 or columns_CD.shape[1] == 0:
         return columns_CD.new_zeros((stop - start, columns_CD.shape[1]))
     values = columns_CD.new_ones(span.numel()) if weights is None else weights[first:last].to(columns_CD.dtype)
+    # PyTorch needs both index tensors of one type; int32 numbers fewer than 2**31 edges.
     narrow = last - first < 2**31
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -52,7 +54,7 @@ def spmm(
             values,
             size=(stop - start, columns_CD.shape[0]),
         )
-        return product @ columns_CD
+        return product @ columns_CD  # (stop - start, C) (C, D) -> (stop - start, D)
 
 
 def transpose(
@@ -66,9 +68,11 @@ def transpose(
     """
     # No step synchronizes with a GPU, on which this implementation runs too.
     columns, edges = torch.sort(indices, stable=True)  # stable: rows ascend within a column
+    # searchsorted requires bounds of the type of the columns.
     bounds = torch.arange(num_columns + 1, dtype=indices.dtype, device=indices.device)
-    turned_indptr = torch.searchsorted(columns, bounds)
+    turned_indptr = torch.searchsorted(columns, bounds)  # (C + 1,) int64: number of edges before each column
     row_numbers = torch.arange(indptr.numel() - 1, dtype=torch.int32, device=indptr.device)
+    # The row of each edge, (E,); without output_size the host would wait for the sum of the counts.
     rows = torch.repeat_interleave(row_numbers, indptr.diff(), output_size=indices.numel())
     return turned_indptr, rows[edges], None if weights is None else weights[edges], edges.int()
 
@@ -78,5 +82,6 @@ def _columns(x_ND: Tensor, halo_HD: Tensor | None, scales: tuple[Tensor, Tensor 
     if x_ND.dtype != torch.float64:
         rows = [row.float() for row in rows]
     if scales is not None:
+        # (N, D) codes times (N, 1) scales; without a halo its scale has no rows to multiply.
         rows = [row * scale.unsqueeze(1) for row, scale in zip(rows, scales, strict=False) if scale is not None]
     return rows[0].contiguous() if len(rows) == 1 else torch.cat(rows)

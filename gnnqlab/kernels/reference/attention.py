@@ -41,20 +41,21 @@ def sddmm_add(indptr: Tensor, indices: Tensor, source_NK: Tensor, target_RK: Ten
 
 def segment_sum(indptr: Tensor, values_EK: Tensor) -> Tensor:
     """Sum the values of each row's edges, ``(E, ...) -> (R, ...)``."""
-    sums = values_EK.new_zeros((indptr.numel() - 1, *values_EK.shape[1:]))
+    sums = values_EK.new_zeros((indptr.numel() - 1, *values_EK.shape[1:]))  # (R, ...)
     return sums.index_add(0, edge_rows(indptr), values_EK)
 
 
 def softmax_parts(indptr: Tensor, logits_EK: Tensor) -> tuple[Tensor, Tensor]:
     """Return each row's largest logit and the reciprocal of ``sum exp(logit - largest)``; zeros without edges."""
     rows = edge_rows(indptr)
-    largest = logits_EK.new_full((indptr.numel() - 1, logits_EK.shape[1]), -torch.inf)
-    places = rows.unsqueeze(1).expand_as(logits_EK)
+    largest = logits_EK.new_full((indptr.numel() - 1, logits_EK.shape[1]), -torch.inf)  # (R, K)
+    places = rows.unsqueeze(1).expand_as(logits_EK)  # (E,) -> (E, K)
     # Subtracting the largest logit avoids overflow; it cancels, so it needs no gradient.
     largest = largest.scatter_reduce(0, places, logits_EK.detach(), "amax")
-    sums = segment_sum(indptr, torch.exp(logits_EK - largest[rows]))
-    filled = (indptr.diff() > 0).unsqueeze(1)
-    largest = torch.where(filled, largest, 0.0)
+    sums = segment_sum(indptr, torch.exp(logits_EK - largest[rows]))  # (E, K) -> (R, K)
+    filled = (indptr.diff() > 0).unsqueeze(1)  # (R, 1) bool: rows with edges
+    largest = torch.where(filled, largest, 0.0)  # -inf for a row without edges
+    # The inner where avoids 1 / 0, whose infinite derivative times 0 would be NaN.
     return largest, torch.where(filled, 1.0 / torch.where(filled, sums, 1.0), 0.0)
 
 
@@ -62,7 +63,7 @@ def segment_softmax(indptr: Tensor, logits_EK: Tensor) -> Tensor:
     """Compute the softmax over each row's edges, for each head."""
     rows = edge_rows(indptr)
     largest, reciprocal = softmax_parts(indptr, logits_EK)
-    return torch.exp(logits_EK - largest[rows]) * reciprocal[rows]
+    return torch.exp(logits_EK - largest[rows]) * reciprocal[rows]  # (E, K)
 
 
 def weighted_sum(indptr: Tensor, indices: Tensor, weights_EK: Tensor, x_NKF: Tensor) -> Tensor:
@@ -74,7 +75,7 @@ def attend(
     indptr: Tensor, indices: Tensor, values_NKF: Tensor, source_NK: Tensor, target_RK: Tensor, slope: float
 ) -> Tensor:
     """Compute ``out[i] = sum_e softmax_e(leaky(source + target[i])) values[source of e]``, ``(R, K, F)``."""
-    logits = functional.leaky_relu(sddmm_add(indptr, indices, source_NK, target_RK), slope)
+    logits = functional.leaky_relu(sddmm_add(indptr, indices, source_NK, target_RK), slope)  # (E, K)
     return weighted_sum(indptr, indices, segment_softmax(indptr, logits), values_NKF)
 
 
@@ -83,7 +84,7 @@ def attend_rows(
 ) -> tuple[Tensor, Tensor]:
     """Compute ``attend`` and its row statistics ``(R, 2, K)``: the largest logit and the reciprocal of the sum."""
     logits = functional.leaky_relu(sddmm_add(indptr, indices, source_NK, target_RK), slope)
-    parts = torch.stack(softmax_parts(indptr, logits), 1)
+    parts = torch.stack(softmax_parts(indptr, logits), 1)  # 2 x (R, K) -> (R, 2, K)
     return attend(indptr, indices, values_NKF, source_NK, target_RK, slope), parts
 
 
@@ -103,11 +104,12 @@ def attend_columns(
     Returns:
         Gradients of the values and source logits of these columns, and of each edge's ``source + target``.
     """
+    # Rows of the transpose are columns of the matrix: column and row of each edge, (E,).
     columns, rows = edge_rows(turned_indptr), turned_indices.long()
     target, largest, reciprocal, row_dots = packed_R4K[rows].unbind(1)  # (R, 4, K) -> 4 x (E, K)
-    sums = source_CK[columns] + target
-    attention = torch.exp(functional.leaky_relu(sums, slope) - largest) * reciprocal
-    dots = sddmm_dot(turned_indptr, turned_indices, grad_RKF, values_CKF)
+    sums = source_CK[columns] + target  # (E, K)
+    attention = torch.exp(functional.leaky_relu(sums, slope) - largest) * reciprocal  # (E, K)
+    dots = sddmm_dot(turned_indptr, turned_indices, grad_RKF, values_CKF)  # (E, K): <grad, value> of each edge
     # Softmax: d logit = a (<grad, value> - sum a <grad, value>), and that sum is <grad, out>.
     edge_grads = attention * (dots - row_dots) * torch.where(sums > 0, 1.0, slope)
     values_grad = weighted_sum(turned_indptr, turned_indices, attention, grad_RKF)  # (C, K, F)

@@ -37,21 +37,21 @@ def encode_rows(
         The first position in ``rows`` of a row that cannot be encoded, or -1.
     """
     first_bad = rows_n.numel()
-    for bits in bits_n.unique().tolist():
+    for bits in bits_n.unique().tolist():  # one vectorized pass per bit-width
         group_m = (bits_n == bits).nonzero()[:, 0]
         x_mD = x_ND[rows_n[group_m].long()].float()  # (N, D) -> (m, D)
         zero_m1, scale_m1, range_m1, bad_m = row_parameters(x_mD, bits, params_n2.dtype)
-        noise_mD = uniform16(ids_n[group_m], x_mD.shape[1], seed=seed, epoch=epoch, stream=stream)
+        noise_mD = uniform16(ids_n[group_m], x_mD.shape[1], seed=seed, epoch=epoch, stream=stream)  # (m, D) int32
         codes_mD = _round_up_by_noise(x_mD, zero_m1, scale_m1, bits, noise_mD)
 
         packed_mB = pack(codes_mD, bits)  # (m, D) -> (m, B)
-        columns_B = torch.arange(packed_mB.shape[1], device=payload.device)
-        payload[offsets_n[group_m][:, None] + columns_B] = packed_mB
+        columns_B = torch.arange(packed_mB.shape[1], device=payload.device)  # (B,)
+        payload[offsets_n[group_m][:, None] + columns_B] = packed_mB  # (m, 1) + (B,): (m, B) positions
         params_n2[group_m] = torch.cat([zero_m1, scale_m1], dim=1).to(params_n2.dtype)  # exact, already rounded
         if ranges_n is not None:
             ranges_n[group_m] = range_m1[:, 0]
         if bad_m.any():
-            first_bad = min(first_bad, int(group_m[bad_m][0]))
+            first_bad = min(first_bad, int(group_m[bad_m][0]))  # groups are by bit-width, not by position
     return first_bad if first_bad < rows_n.numel() else -1
 
 
@@ -70,10 +70,11 @@ def decode_rows(
     for bits in bits_n.unique().tolist():
         group_m = (bits_n == bits).nonzero()[:, 0]
         columns_B = torch.arange(-(-columns * bits // 8), device=payload.device)
-        codes_mD = unpack(payload[offsets_n[group_m][:, None] + columns_B], bits, columns)
-        zero_m1, scale_m1 = params_n2[group_m].float().split(1, dim=1)
+        codes_mD = unpack(payload[offsets_n[group_m][:, None] + columns_B], bits, columns)  # (m, B) -> (m, D)
+        zero_m1, scale_m1 = params_n2[group_m].float().split(1, dim=1)  # (m, 2) -> 2 x (m, 1)
         values_mD = codes_mD.float() * scale_m1 + zero_m1
         target_m = rows_n[group_m].long()
+        # Targets are distinct, so no sum is lost.
         out_MD[target_m] = out_MD[target_m] + values_mD if accumulate else values_mD
 
 
@@ -89,20 +90,21 @@ def row_parameters(x_mD: Tensor, bits: int, dtype: torch.dtype) -> tuple[Tensor,
     levels = 2**bits - 1
     if dtype == torch.bfloat16:
         zero_m1 = _bfloat16_down(zero_m1)
-        span_m1 = top_m1 - zero_m1
+        span_m1 = top_m1 - zero_m1  # from the rounded Z, so that the top code reaches the maximum
         scale_m1 = _bfloat16_up(span_m1 / levels)
     else:
         span_m1 = range_m1
         scale_m1 = span_m1 / levels
-    scale_m1 = torch.where(span_m1 < SMALLEST_RANGE, 0.0, scale_m1)
-    bad_m = ~(torch.isfinite(span_m1) & torch.isfinite(scale_m1))[:, 0]
+    scale_m1 = torch.where(span_m1 < SMALLEST_RANGE, 0.0, scale_m1)  # S = 0 marks a constant row
+    bad_m = ~(torch.isfinite(span_m1) & torch.isfinite(scale_m1))[:, 0]  # (m, 1) -> (m,); NaN, Inf or overflow
     return zero_m1, scale_m1, range_m1, bad_m
 
 
 def _round_up_by_noise(x_mD: Tensor, zero_m1: Tensor, scale_m1: Tensor, bits: int, noise_mD: Tensor) -> Tensor:
     """Compute ``q = floor((x - Z) / S + u)`` in fixed point with 16 fractional bits; the clamp keeps q below 2**b."""
-    steps_mD = torch.round((x_mD - zero_m1) * (65536.0 / scale_m1))
-    steps_mD = torch.where(scale_m1 == 0.0, 0.0, steps_mD)
+    steps_mD = torch.round((x_mD - zero_m1) * (65536.0 / scale_m1))  # units of S / 65536
+    steps_mD = torch.where(scale_m1 == 0.0, 0.0, steps_mD)  # 0 * inf of a constant row is NaN
+    # NaN has no defined integer; its row is refused.
     fixed_mD = steps_mD.nan_to_num(0.0).to(torch.int64).clamp(0, (2**bits - 1) << 16)
     return (fixed_mD + torch.where(scale_m1 == 0.0, 0, noise_mD)) >> 16
 
@@ -117,16 +119,18 @@ def pack(codes_mD: Tensor, bits: int) -> Tensor:
         return pack((codes_mD[..., None] >> torch.arange(bits, device=codes_mD.device) & 1).flatten(1), 1)
     per_byte = 8 // bits
     padded = torch.nn.functional.pad(codes_mD, (0, -codes_mD.shape[1] % per_byte))  # (m, D) -> (m, B * per_byte)
-    shifts = torch.arange(per_byte, device=codes_mD.device) * bits
+    shifts = torch.arange(per_byte, device=codes_mD.device) * bits  # (per_byte,)
     return (padded.unflatten(1, (-1, per_byte)) << shifts).sum(dim=2).to(torch.uint8)  # (m, B, per_byte) -> (m, B)
 
 
 def unpack(packed_mB: Tensor, bits: int, columns: int) -> Tensor:
     """Unpack bytes to codes, uint8 ``(m, columns)``; the inverse of `pack`."""
     if 8 % bits:
+        # (m, B) -> (m, D * bits) -> (m, D, bits) -> (m, D)
         single = unpack(packed_mB, 1, columns * bits).unflatten(1, (columns, bits))
         return (single << torch.arange(bits, device=packed_mB.device).to(torch.uint8)).sum(2, dtype=torch.uint8)
     shifts = (torch.arange(8 // bits, device=packed_mB.device) * bits).to(torch.uint8)
+    # (m, B) -> (m, B, per_byte) -> (m, D), without the padding of the last byte.
     return ((packed_mB[:, :, None] >> shifts) & (2**bits - 1)).flatten(1)[:, :columns]
 
 

@@ -23,7 +23,7 @@ def largest(layers: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         ([[2.0, 5.0]], [[1, 0]])
     """
     best = layers[0].clone(memory_format=torch.contiguous_format)
-    layer = torch.zeros(best.shape, dtype=torch.uint8, device=best.device)
+    layer = torch.zeros(best.shape, dtype=torch.uint8, device=best.device)  # (N, D); a byte numbers 256 layers
     for number, x in enumerate(layers[1:], start=1):
         newer = (x > best) | x.isnan()  # NaN replaces any value; a tie keeps the earlier layer
         best[newer], layer[newer] = x[newer], number

@@ -38,13 +38,14 @@ def nodewise(
         activation: number of the activation.
         mask: threshold, seed, epoch and stream of the noise.
     """
-    wide = _wide(x_ND)
+    wide = _wide(x_ND)  # (N, D) float32 or float64
     stats, z = wide.new_empty((0, 2)), wide
     if weight is not None and bias is not None:
-        mean = wide.mean(1)
-        scale = (wide.var(1, unbiased=False) + eps).rsqrt()
+        mean = wide.mean(1)  # (N,)
+        scale = (wide.var(1, unbiased=False) + eps).rsqrt()  # (N,)
         stats, z = torch.stack([mean, scale], 1), (wide - mean[:, None]) * scale[:, None] * weight + bias
     h = _activate(z, activation)
+    # Rounded to the type of x only after the mask, so each element is rounded once.
     dropped = h if mask["threshold"] == 0 else noise.dropout(h, ids_N, **mask)
     return dropped.to(x_ND.dtype), h.to(x_ND.dtype), stats
 
@@ -76,16 +77,16 @@ def nodewise_backward(
     if activation == ELU_OUTPUT and of_whole_ND is None and mask["threshold"]:
         x = x / factor  # the saved output is after dropout: undo its scale
     if of_whole_ND is not None:
-        g = g + of_whole_ND
+        g = g + of_whole_ND  # h has two users, whose gradients add up
     if weight is None or bias is None:
         return (g * _slope(x, activation)).to(kept_ND.dtype), x.new_empty((0, x.shape[1]))
-    mean, scale = stats_N2.to(x.dtype).split(1, dim=1)
-    n = (x - mean) * scale
-    g = g * _slope(n * weight + bias, activation)
-    gw = g * weight
+    mean, scale = stats_N2.to(x.dtype).split(1, dim=1)  # (N, 2) -> 2 x (N, 1)
+    n = (x - mean) * scale  # (N, D) normalized rows, computed again
+    g = g * _slope(n * weight + bias, activation)  # gradient of z
+    gw = g * weight  # gradient of n
     # LayerNorm's gradient has no component along the constant vector and along n.
     dx = (gw - gw.mean(1, keepdim=True) - n * (gw * n).mean(1, keepdim=True)) * scale
-    return dx.to(kept_ND.dtype), torch.stack([(g * n).sum(0), g.sum(0)])
+    return dx.to(kept_ND.dtype), torch.stack([(g * n).sum(0), g.sum(0)])  # (N, D), (2, D)
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -99,16 +100,16 @@ def _activate(z: Tensor, activation: int) -> Tensor:
 
 
 def _slope(z: Tensor, activation: int) -> Tensor:
-    if activation == 1:
+    if activation == 1:  # ReLU
         return (z > 0).to(z.dtype)
-    if activation == 2:
-        return torch.where(z > 0, 1.0, z.clamp(max=0.0).exp())
-    if activation == 3:
+    if activation == 2:  # ELU
+        return torch.where(z > 0, 1.0, z.clamp(max=0.0).exp())  # the clamp avoids overflow of the other branch
+    if activation == 3:  # GELU, z Φ(z): slope Φ(z) + z φ(z)
         density = torch.exp(-z * z / 2) / math.sqrt(2 * math.pi)
         return torch.special.ndtr(z) + z * density
     if activation == 4:
         tanh = torch.tanh(math.sqrt(2 / math.pi) * (z + 0.044715 * z**3))
         return (1 + tanh + z * (1 - tanh**2) * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * z**2)) / 2
     if activation == ELU_OUTPUT:
-        return torch.where(z > 0, 1.0, z + 1)
+        return torch.where(z > 0, 1.0, z + 1)  # z is ELU's output, exp(input) - 1
     return torch.ones_like(z)

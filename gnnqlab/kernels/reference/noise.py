@@ -24,6 +24,7 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], seed: int) -> tuple[T
     """Encrypt counters of four 32-bit words (int64 tensors in ``[0, 2**32)``) under a 64-bit seed."""
     c0, c1, c2, c3 = counter
     key0, key1 = seed & _WORD, seed >> 32
+    # A round multiplies two words, crosses the halves of the products, and mixes in the key.
     for _ in range(ROUNDS):
         # The product overflows int64, but its 64 bits equal those of the unsigned product.
         product0, product1 = c0 * MULTIPLIERS[0], c2 * MULTIPLIERS[1]
@@ -31,15 +32,16 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], seed: int) -> tuple[T
         c1 = product1 & _WORD
         c2 = ((product0 >> 32) & _WORD) ^ c3 ^ key1
         c3 = product0 & _WORD
-        key0, key1 = (key0 + WEYL[0]) & _WORD, (key1 + WEYL[1]) & _WORD
+        key0, key1 = (key0 + WEYL[0]) & _WORD, (key1 + WEYL[1]) & _WORD  # next round's key
     return c0, c1, c2, c3
 
 
 def uniform16(ids_N: Tensor, columns: int, *, seed: int, epoch: int, stream: int) -> Tensor:
     """Generate 16 random bits for each row id and column: int32 ``(N, columns)``."""
-    blocks = torch.arange(-(-columns // 8), device=ids_N.device)
-    rows_NB, blocks_NB = torch.broadcast_tensors(ids_N.long()[:, None], blocks)
+    blocks = torch.arange(-(-columns // 8), device=ids_N.device)  # (B,): eight columns each
+    rows_NB, blocks_NB = torch.broadcast_tensors(ids_N.long()[:, None], blocks)  # (N, 1), (B,) -> (N, B)
     words = philox((rows_NB, blocks_NB, torch.full_like(rows_NB, epoch), torch.full_like(rows_NB, stream)), seed)
+    # Four words (N, B) are eight columns: (N, B, 8) -> (N, 8 B) -> (N, columns).
     halves = [half for word in words for half in (word & 0xFFFF, word >> 16)]
     return torch.stack(halves, dim=-1).reshape(ids_N.numel(), 8 * blocks.numel())[:, :columns].to(torch.int32)
 
@@ -49,7 +51,8 @@ def uniform16_at(ids_E: Tensor, columns_E: Tensor, *, seed: int, epoch: int, str
     ids_E, columns_E = ids_E.long(), columns_E.long()
     counter = (ids_E, columns_E // 8, torch.full_like(ids_E, epoch), torch.full_like(ids_E, stream))
     words_E4 = torch.stack(philox(counter, seed), dim=-1)  # (E, 4)
-    word_E = words_E4.gather(1, (columns_E % 8 // 2)[:, None])[:, 0]
+    word_E = words_E4.gather(1, (columns_E % 8 // 2)[:, None])[:, 0]  # (E,)
+    # Odd columns have the upper half of the word.
     return ((word_E >> (columns_E % 2 * 16)) & 0xFFFF).to(torch.int32)
 
 
@@ -67,8 +70,8 @@ def dropout_values(
     return _masked(values_E, bits_E >= threshold, threshold)
 
 
-def _masked(x: Tensor, kept: Tensor, threshold: int) -> Tensor:
+def _masked(x: Tensor, mask: Tensor, threshold: int) -> Tensor:
     # bfloat16 is computed in float32 and rounded once at the end, as in the compiled kernel.
     factor = torch.tensor(65536 / (65536 - threshold), dtype=torch.float32, device=x.device)
     wide = x if x.dtype == torch.float64 else x.float()
-    return torch.where(kept, wide * factor, 0.0).to(x.dtype)
+    return torch.where(mask, wide * factor, 0.0).to(x.dtype)

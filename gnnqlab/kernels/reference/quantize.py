@@ -36,15 +36,16 @@ def rounded(
     rows, columns = x_ND.shape
     if rows == 0 or columns == 0:
         return x_ND.to(torch.int8), x_ND.new_zeros(rows), torch.zeros(rows, dtype=torch.bool, device=x_ND.device)
-    largest_N = x_ND.abs().amax(1)
+    largest_N = x_ND.abs().amax(1)  # (N, D) -> (N,)
     bad_N = ~torch.isfinite(largest_N)
     if largest is not None:
         # A non-finite maximum belongs to a refused row; the scales of other rows must stay valid.
         largest_N = torch.where(torch.isfinite(largest), largest, 1.0).expand(rows)
-    zero_N = largest_N < SMALLEST
-    largest_N = torch.where(zero_N | bad_N, 1.0, largest_N)
-    steps_N = torch.where(zero_N, 0.0, levels * 65536.0 / largest_N)
+    zero_N = largest_N < SMALLEST  # (N,) bool: rows that become zeros
+    largest_N = torch.where(zero_N | bad_N, 1.0, largest_N)  # 1: no division by 0 or Inf
+    steps_N = torch.where(zero_N, 0.0, levels * 65536.0 / largest_N)  # 65536 / s: 16 fractional bits
     scales_N = torch.where(zero_N, 0.0, largest_N / levels)
+    # NaN and Inf have no defined integers; their rows are refused.
     fixed_ND = (x_ND * steps_N[:, None]).nan_to_num(0.0, 0.0, 0.0).round().to(torch.int64)
     # The arithmetic shift is a floor, also for negative values.
     codes_ND = ((fixed_ND + noise_ND) >> 16).clamp(-levels, levels)

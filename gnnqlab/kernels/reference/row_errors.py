@@ -23,14 +23,15 @@ def row_errors(x_mD: Tensor) -> tuple[Tensor, Tensor]:
     """
     least_m, most_m = x_mD.amin(dim=1) + 0.0, x_mD.amax(dim=1) + 0.0  # -0 becomes +0
     range_m = most_m - least_m
-    constant_m, noted = range_m < SMALLEST_RANGE, []
+    constant_m, statistics = range_m < SMALLEST_RANGE, []
     for bits in ERROR_WIDTHS:
         zero_m1, scale_m1, _, bad_m = row_parameters(x_mD, bits, torch.bfloat16)
         steps_mD = (x_mD - zero_m1) * (1.0 / scale_m1)
-        fraction_mD = steps_mD - steps_mD.floor()
+        fraction_mD = steps_mD - steps_mD.floor()  # f in [0, 1)
         variance_m = lane_sums(fraction_mD * (1.0 - fraction_mD))  # in squared steps
         error_m = scale_m1[:, 0] * variance_m.double().sqrt().float()
-        noted.append(torch.where(constant_m, 0.0, torch.where(bad_m, torch.inf, error_m)))
+        # A scale of 0 or Inf gives NaN above, so the error of such a row is set.
+        statistics.append(torch.where(constant_m, 0.0, torch.where(bad_m, torch.inf, error_m)))
     norm_m = lane_sums(x_mD.double().square()).sqrt().float()
-    noted += [torch.where(constant_m, 0.0, norm_m), range_m]
-    return torch.stack(noted, dim=1), ~torch.isfinite(range_m)
+    statistics += [torch.where(constant_m, 0.0, norm_m), range_m]
+    return torch.stack(statistics, dim=1), ~torch.isfinite(range_m)

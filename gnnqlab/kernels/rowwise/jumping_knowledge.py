@@ -29,7 +29,8 @@ JOINS = ("cat", "max")
 MOST = 32
 """Largest number of layers that compiled kernels join."""
 
-_MOST_BY_BYTE = 256
+_MOST_BY_BYTE = 256  # layers that the saved byte can number
+# Addresses and strides of layers, T, N, D; ids, are int32, threshold, seed, epoch, stream; out (and layer); threads.
 _columns = native.declare("join_columns", "p p i i i p i i i i i p i")
 _largest = native.declare("join_largest", "p p i i i p i i i i i p p i")
 _largest_backward = native.declare("join_largest_backward", "p i p i i i p i i i i i p i")
@@ -56,6 +57,7 @@ def join(layers: Sequence[Tensor], how: str, *, mask: Mask | None = None) -> Ten
     threshold = _check(layers, how, mask)
     if torch.compiler.is_compiling() or nodewise.steps_are_apart() or len(layers) > _MOST_BY_BYTE:
         return _step_by_step(layers, how, mask)
+    # Without a mask no ids are read or saved.
     ids = torch.empty(0, dtype=torch.int64, device=layers[0].device) if threshold == 0 or mask is None else mask.ids
     place = (0, 0, 0) if mask is None else (mask.seed, mask.epoch, mask.stream)
     kind: Any = _SideBySide if how == "cat" else _Largest
@@ -92,6 +94,7 @@ def _fuses(x: Tensor, num_layers: int) -> bool:
 
 def _addresses(tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """Return addresses and row strides of matrices as host tensors, for the C interface."""
+    # The caller holds the tensors until the kernel is launched: an address alone does not keep memory alive.
     return torch.tensor([x.data_ptr() for x in tensors]), torch.tensor([x.stride(0) for x in tensors])
 
 
@@ -105,7 +108,7 @@ class _SideBySide(torch.autograd.Function):
             return noise._drop(joined, ids, *place) if place[0] else joined
         layers = tuple(map(nodewise._by_rows, layers))
         rows, columns = layers[0].shape
-        out = layers[0].new_empty(rows, len(layers) * columns)
+        out = layers[0].new_empty(rows, len(layers) * columns)  # T x (N, D) -> (N, T D)
         if out.numel():
             starts, strides = _addresses(layers)
             shape = (starts, strides, len(layers), rows, columns)
@@ -131,13 +134,14 @@ class _Largest(torch.autograd.Function):
             out = noise._drop(out, ids, *place) if place[0] else out
         else:
             layers = tuple(map(nodewise._by_rows, layers))
-            out = torch.empty(layers[0].shape, device=layers[0].device)
-            layer = torch.empty(out.shape, dtype=torch.uint8, device=out.device)
+            out = torch.empty(layers[0].shape, device=layers[0].device)  # T x (N, D) -> (N, D)
+            layer = torch.empty(out.shape, dtype=torch.uint8, device=out.device)  # (N, D): the layer of each element
             if out.numel():
                 starts, strides = _addresses(layers)
                 shape = (starts, strides, len(layers), *out.shape)
                 results = (out, layer)
                 noise._run(_largest, ids if place[0] else out, (*shape, *noise._list(ids), *place, *results))
+        # One byte per element; the layers themselves are not saved.
         ctx.save_for_backward(ids, layer)
         return out
 
@@ -149,7 +153,7 @@ class _Largest(torch.autograd.Function):
             gradient = noise._drop(gradient, ids, *ctx.place) if ctx.place[0] else gradient
             return None, None, *reference.largest_backward(gradient, layer, ctx.num_layers)
         gradient = nodewise._by_rows(gradient)
-        found = [torch.empty(layer.shape, device=gradient.device) for _ in range(ctx.num_layers)]
+        found = [torch.empty(layer.shape, device=gradient.device) for _ in range(ctx.num_layers)]  # T x (N, D)
         if gradient.numel():
             starts, _ = _addresses(found)
             shape = (layer, ctx.num_layers, *layer.shape)

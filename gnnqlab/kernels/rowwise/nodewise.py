@@ -29,7 +29,11 @@ from gnnqlab.kernels.reference.nodewise import ACTIVATIONS
 
 __all__ = ["ACTIVATIONS", "Mask", "Norm", "apart", "nodewise", "nodewise_both", "step_by_step", "steps_are_apart"]
 
+# x, is bfloat16, stride, N, D; weight, bias, eps, activation; ids, are int32, threshold, seed, epoch, stream;
+# out, whole, stats; threads.
 _forward = native.declare("nodewise", "p i i i i p p f i p i i i i i p p p i")
+# Saved rows as x above; weight, bias, stats, activation; gradients of both results, with strides; ids, are int32,
+# threshold, factor, seed, epoch, stream; out, partial sums; threads.
 _backward = native.declare("nodewise_backward", "p i i i i p p p i p i p i p i i f i i i p p i")
 _RELU, _ELU = ACTIVATIONS.index("relu"), ACTIVATIONS.index("elu")
 _ROWS_A_PARTIAL = 256
@@ -98,12 +102,13 @@ def nodewise(
     """
     kind = _check(x, norm, activation, mask)
     threshold = 0 if mask is None else noise._threshold(mask.p)
-    if not _fuses(x, norm) or (norm is None and kind == 0):
+    if not _fuses(x, norm) or (norm is None and kind == 0):  # dropout alone is one pass already
         return step_by_step(x, norm, activation=activation, mask=mask, inplace=inplace)[0]
     tensors, numbers = _arguments(x, norm, kind, mask, threshold)
     if torch.compiler.is_compiling():
         dropped: Tensor = torch.ops.gnnqlab.nodewise(*tensors, *numbers[:2], False, *numbers[2:])[0]
         return dropped
+    # With these the gradient is computed from the output, so x may hold the result.
     inplace = inplace and norm is None and kind in (_RELU, _ELU) and x.is_contiguous()
     result: Tensor = _Nodewise.apply(*tensors, *numbers[:2], False, *numbers[2:], inplace)
     return result
@@ -146,10 +151,11 @@ def step_by_step(
     """
     if x.dtype == torch.bfloat16:
         dropped, h = step_by_step(x.float(), norm, activation=activation, mask=mask)
-        rounded = h.bfloat16()
+        rounded = h.bfloat16()  # once, after all steps
         return rounded if dropped is h else dropped.bfloat16(), rounded
     h = x if norm is None else functional.layer_norm(x, x.shape[1:], norm.weight, norm.bias, norm.eps)
     if activation == "relu":
+        # The result of a norm is new memory, and its backward pass reads its input only.
         h = functional.relu(h, inplace=inplace or norm is not None)
     elif activation != "none":
         h = functional.elu(h) if activation == "elu" else functional.gelu(h, approximate=_APPROXIMATE[activation])
@@ -169,11 +175,11 @@ def apart() -> Iterator[None]:
         [[0.0, 2.0]]
     """
     global _apart
-    before, _apart = _apart, True
+    previous, _apart = _apart, True
     try:
         yield
     finally:
-        _apart = before
+        _apart = previous
 
 
 def steps_are_apart() -> bool:
@@ -233,16 +239,17 @@ def _run(
     out: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return rows after dropout, rows before dropout (empty unless ``both``) and statistics."""
-    ids, nothing = noise._as_ids(ids), x.new_empty(0)
+    ids, empty = noise._as_ids(ids), x.new_empty(0)  # an operator has no optional results
     if x.dtype not in (torch.float32, torch.bfloat16) or not native.active(x.device):
         mask = {"threshold": threshold, "seed": seed, "epoch": epoch, "stream": stream}
         dropped, h, stats = reference.nodewise(x, ids, weight, bias, eps, activation, **mask)
-        return (dropped.clone() if dropped is h or dropped is x else dropped), h if both else nothing, stats
+        # An operator must return neither an input nor one tensor twice.
+        return (dropped.clone() if dropped is h or dropped is x else dropped), h if both else empty, stats
     x = _by_rows(x)
     if out is None:
         out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    whole = torch.empty_like(out) if both else nothing
-    stats = x.new_empty((0 if weight is None else x.shape[0], 2), dtype=torch.float32)
+    whole = torch.empty_like(out) if both else empty  # (N, D) or (0,)
+    stats = x.new_empty((0 if weight is None else x.shape[0], 2), dtype=torch.float32)  # (N, 2) or (0, 2)
     if out.numel() == 0:
         return out, whole, stats
     arguments = (
@@ -254,7 +261,7 @@ def _run(
 
 
 def _run_backward(
-    kept: Tensor,
+    saved_rows: Tensor,
     gradient: Tensor,
     of_whole: Tensor | None,
     ids: Tensor,
@@ -270,27 +277,29 @@ def _run_backward(
 ) -> tuple[Tensor, Tensor]:
     """Compute the gradients of x, and of weight and bias, ``(2, D)``, or ``(0, D)`` without a norm."""
     ids = noise._as_ids(ids)
-    if kept.dtype not in (torch.float32, torch.bfloat16) or not native.active(kept.device):
+    if saved_rows.dtype not in (torch.float32, torch.bfloat16) or not native.active(saved_rows.device):
         mask = {"threshold": threshold, "seed": seed, "epoch": epoch, "stream": stream}
         return reference.nodewise_backward(
-            kept, gradient, of_whole, ids, weight, bias, stats, activation, factor, **mask
+            saved_rows, gradient, of_whole, ids, weight, bias, stats, activation, factor, **mask
         )
-    rows, columns = kept.shape
-    kept, gradient = _by_rows(kept), _by_rows(gradient)
+    rows, columns = saved_rows.shape
+    saved_rows, gradient = _by_rows(saved_rows), _by_rows(gradient)
     of_whole = None if of_whole is None else _by_rows(of_whole)
-    out = torch.empty(kept.shape, dtype=kept.dtype, device=kept.device)
+    out = torch.empty(saved_rows.shape, dtype=saved_rows.dtype, device=saved_rows.device)
+    # (blocks of rows, 2, D): gradients of weight and bias, summed within a block.
     shape = (0, columns) if weight is None else (-(-rows // _ROWS_A_PARTIAL), 2, columns)
-    partials = kept.new_empty(shape, dtype=torch.float32)
+    partials = saved_rows.new_empty(shape, dtype=torch.float32)
     if out.numel():
         arguments = (
-            *_rows(kept), rows, columns, weight, bias, stats, activation, gradient, gradient.stride(0), of_whole,
+            *_rows(saved_rows), rows, columns, weight, bias, stats, activation, gradient, gradient.stride(0), of_whole,
             0 if of_whole is None else of_whole.stride(0), *noise._list(ids), threshold, factor, seed, epoch, stream,
             out, partials,
         )  # fmt: skip
-        if kept.is_cuda:
-            _backward.cuda(kept.device, *arguments, native.threads())
+        if saved_rows.is_cuda:
+            _backward.cuda(saved_rows.device, *arguments, native.threads())
         else:
             _backward(*arguments, native.threads())
+    # (N, D), (2, D); in float64, since a float32 sum of many partial sums would lose small ones.
     return out, partials if weight is None else partials.sum(0, dtype=torch.float64).float()
 
 
@@ -306,14 +315,16 @@ def _keep(inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor, Tensor]) -> tu
     """Return the tensors and numbers to save for backward, in the order of the backward operator's arguments."""
     x, ids, weight, bias, _, activation, both, threshold, *place = inputs
     dropped, whole, stats = outputs
-    kept, factor = x, 65536 / (65536 - threshold)
+    saved_rows, factor = x, 65536 / (65536 - threshold)
+    # The output determines the gradient, so x need not be saved.
     if weight is None and activation in (_RELU, _ELU):
-        kept = whole if both else dropped
+        saved_rows = whole if both else dropped
         if activation == _ELU:
             activation = reference.ELU_OUTPUT
         elif not both:  # ReLU's output is 0 where dropped, so it contains the mask
             threshold = 0
-    return [kept, ids if threshold else ids[:0], weight, bias, stats], [activation, threshold, factor, *place]
+    # Without a mask to generate again, no ids are saved.
+    return [saved_rows, ids if threshold else ids[:0], weight, bias, stats], [activation, threshold, factor, *place]
 
 
 class _Nodewise(torch.autograd.Function):
@@ -324,7 +335,7 @@ class _Nodewise(torch.autograd.Function):
         arguments = (*inputs, inputs[0] if inplace else None)
         outputs = _run(*arguments)
         if inplace:
-            ctx.mark_dirty(inputs[0])
+            ctx.mark_dirty(inputs[0])  # required for an input that holds the result
         tensors, ctx.numbers = _keep(inputs, outputs)
         ctx.save_for_backward(*tensors)
         return outputs[:2] if both else outputs[0]
@@ -332,9 +343,9 @@ class _Nodewise(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, of_whole: Tensor | None = None) -> tuple[Tensor | None, ...]:
-        kept, ids, weight, bias, stats = ctx.saved_tensors
-        dx, of_affine = _run_backward(kept, gradient, of_whole, ids, weight, bias, stats, *ctx.numbers)
-        return dx, None, *_of_affine(weight, of_affine), *(None,) * 8
+        saved_rows, ids, weight, bias, stats = ctx.saved_tensors
+        dx, of_affine = _run_backward(saved_rows, gradient, of_whole, ids, weight, bias, stats, *ctx.numbers)
+        return dx, None, *_of_affine(weight, of_affine), *(None,) * 8  # the rest are numbers
 
 
 def _of_affine(weight: Tensor | None, found: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -348,8 +359,8 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tens
 
 
 def _operator_backward(ctx: Any, gradient: Tensor, of_whole: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    kept, ids, weight, bias, stats = ctx.saved_tensors
-    tensors = (kept, gradient, of_whole if ctx.both else None, ids, weight, bias, stats)
+    saved_rows, ids, weight, bias, stats = ctx.saved_tensors
+    tensors = (saved_rows, gradient, of_whole if ctx.both else None, ids, weight, bias, stats)
     dx, of_affine = torch.ops.gnnqlab.nodewise_backward(*tensors, *ctx.numbers)
     return dx, None, *_of_affine(weight, of_affine), *(None,) * 7
 
@@ -360,10 +371,10 @@ def _shapes(x: Tensor, ids: Tensor, weight: Tensor | None, *rest: Any) -> tuple[
     return x.new_empty(x.shape), x.new_empty(x.shape if both else 0), x.new_empty((rows, 2), dtype=wide)
 
 
-def _shapes_backward(kept: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    wide = torch.float64 if kept.dtype == torch.float64 else torch.float32
-    affine = kept.new_empty((0 if rest[3] is None else 2, kept.shape[1]), dtype=wide)
-    return kept.new_empty(kept.shape), affine
+def _shapes_backward(saved_rows: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    wide = torch.float64 if saved_rows.dtype == torch.float64 else torch.float32
+    affine = saved_rows.new_empty((0 if rest[3] is None else 2, saved_rows.shape[1]), dtype=wide)
+    return saved_rows.new_empty(saved_rows.shape), affine
 
 
 native.register(

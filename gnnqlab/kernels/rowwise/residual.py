@@ -20,6 +20,7 @@ from gnnqlab.kernels.reference import residual as reference
 
 __all__ = ["residual"]
 
+# gradient, later, elements; 1 - share, share; gradients of x and of first; threads.
 _backward = native.declare("residual_backward", "p p i f f p p i")
 
 
@@ -60,14 +61,14 @@ class _Residual(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, first: Tensor, share: float) -> tuple[Tensor, Tensor]:
         ctx.share = share
-        ctx.set_materialize_grads(False)
-        return torch.lerp(x, first, share), first
+        ctx.set_materialize_grads(False)  # an unused result has no gradient instead of zeros
+        return torch.lerp(x, first, share), first  # returned too: its gradient by later layers is `later` below
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor | None, later: Tensor | None) -> tuple[Tensor | None, ...]:
         if gradient is None:
-            return None, later, None
+            return None, later, None  # only `first` was used
         return *_run_backward(gradient, later, ctx.share), None
 
 

@@ -18,6 +18,7 @@ from gnnqlab.kernels.sparse.adjacency import describe
 
 __all__ = ["row_changes", "row_moves"]
 
+# x, N, stride; held, D; rows, n; epsilon; marks, or positions and changes; threads.
 _moved_rows = native.declare("moved_rows", "p i i p i p i f p i")
 _row_moves = native.declare("row_moves", "p i i p i p i f p p i")
 
@@ -65,6 +66,7 @@ def row_changes(
         >>> row_changes(torch.tensor([[1.5, -4.0], [1.0, -4.1]]), torch.arange(2), held, 0.05)
         (tensor([0]), tensor([[0.5000, 0.0000]]))
     """
+    # (n, D), although only k rows will be written: k is not known before.
     changes = x.new_empty(held.shape) if room is None else room.view(-1)[: held.numel()].view(held.shape)
     places = _found(x, rows, held, epsilon, changes)
     return places, changes[: places.numel()]
@@ -86,20 +88,23 @@ def _found(x: Tensor, rows: Tensor, held: Tensor, epsilon: float, changes: Tenso
             x, x.shape[0], x.stride(0), held, x.shape[1], rows, rows.numel(), epsilon, found, changes, native.threads()
         )
         if count < 0:
+            # A negative count is -1 - position of the invalid index.
             raise ValueError(f"rows must lie in [0, {x.shape[0]}), got one outside at position {-1 - count}")
         # Few positions are copied, so that a short result does not keep the whole buffer alive.
         return found[:count].clone() if count < rows.numel() // 2 else found[:count]
     if rows.numel() and x.shape[1] and plain and native.active(x.device):
+        # (n,) marks -> (k,) positions, ascending; synchronizes, since the host needs k.
         places = _marked(x, rows, held, epsilon).nonzero().flatten()
     else:
         places = reference.row_moves(x, rows, held, epsilon)
     if changes is not None:
+        # (k, D) - (k, D)
         torch.sub(x.index_select(0, rows[places]), held.index_select(0, places), out=changes[: places.numel()])
     return places
 
 
 def _marked(x: Tensor, rows: Tensor, held: Tensor, epsilon: float) -> Tensor:
     """Mark changed rows by 1 with the CUDA kernel, uint8 ``(n,)``."""
-    moved = torch.empty(rows.numel(), dtype=torch.uint8, device=x.device)
-    run_noting(_moved_rows, x, x.shape[0], x.stride(0), held, x.shape[1], rows, rows.numel(), epsilon, moved)
-    return moved
+    marks = torch.empty(rows.numel(), dtype=torch.uint8, device=x.device)
+    run_noting(_moved_rows, x, x.shape[0], x.stride(0), held, x.shape[1], rows, rows.numel(), epsilon, marks)
+    return marks

@@ -8,7 +8,7 @@ from torch import Tensor
 
 __all__ = ["pack_positive", "unpack_positive"]
 
-_PLACES = 2 ** torch.arange(8, dtype=torch.uint8)
+_PLACES = 2 ** torch.arange(8, dtype=torch.uint8)  # (8,): values of the bits of a byte
 
 
 def pack_positive(x: Tensor) -> Tensor:
@@ -22,7 +22,7 @@ def pack_positive(x: Tensor) -> Tensor:
     if positive.is_cpu:
         return torch.from_numpy(np.packbits(positive.numpy(), bitorder="little"))
     padded = torch.nn.functional.pad(positive, (0, -positive.numel() % 8)).view(-1, 8)  # eight flags per byte
-    return (padded * _PLACES.to(x.device)).sum(1, dtype=torch.uint8)
+    return (padded * _PLACES.to(x.device)).sum(1, dtype=torch.uint8)  # (bytes, 8) -> (bytes,)
 
 
 def unpack_positive(packed: Tensor, shape: torch.Size) -> Tensor:
@@ -30,5 +30,6 @@ def unpack_positive(packed: Tensor, shape: torch.Size) -> Tensor:
     count = shape.numel()
     if packed.is_cpu:
         bits = torch.from_numpy(np.unpackbits(packed.numpy(), count=count, bitorder="little"))
-        return bits.view(torch.bool).view(shape)
+        return bits.view(torch.bool).view(shape)  # a bool is a byte of 0 or 1
+    # (bytes,) -> (bytes, 8) -> (numel,), without the padding.
     return (packed[:, None] & _PLACES.to(packed.device)).bool().flatten()[:count].view(shape)

@@ -55,10 +55,11 @@ class Adjacency:
         turned_edges: Tensor | None = None,
     ) -> Adjacency:
         """Build a matrix from tensors already checked, optionally with its transpose, which is then not built."""
-        matrix = object.__new__(cls)
-        known = {"transposed": turned, "transposed_edges": turned_edges}
+        matrix = object.__new__(cls)  # without the checks, which synchronize on a GPU
+        transposes = {"transposed": turned, "transposed_edges": turned_edges}
+        # The class is frozen; a cached property whose value is in this dictionary is not computed.
         matrix.__dict__.update(indptr=indptr, indices=indices, weights=weights, num_columns=num_columns)
-        matrix.__dict__.update({name: value for name, value in known.items() if value is not None})
+        matrix.__dict__.update({name: value for name, value in transposes.items() if value is not None})
         return matrix
 
     @property
@@ -81,6 +82,7 @@ class Adjacency:
         """Return the matrix on another device, or itself if it is there already."""
         if torch.device(device) == self.device:
             return self
+        # The cached transpose is not copied: the new matrix builds its own on its device.
         weights = None if self.weights is None else self.weights.to(device)
         return Adjacency(self.indptr.to(device), self.indices.to(device), weights, num_columns=self.num_columns)
 
@@ -102,7 +104,7 @@ class Adjacency:
         """
         if self.num_edges >= 2**31:
             raise ValueError(f"columns by edge need fewer than 2**31 edges, got {self.num_edges}; use more workers")
-        columns = torch.arange(self.num_edges, dtype=torch.int32, device=self.device)
+        columns = torch.arange(self.num_edges, dtype=torch.int32, device=self.device)  # (E,): column e is edge e
         return Adjacency.of_checked(self.indptr, columns, self.weights, num_columns=self.num_edges)
 
     @cached_property
@@ -116,10 +118,10 @@ class Adjacency:
 
 
 def _transposition(matrix: Adjacency, *, edges: bool) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-    if matrix.device.type != "cpu" or not native.active(matrix.device):
+    if matrix.device.type != "cpu" or not native.active(matrix.device):  # the compiled kernel is for CPUs only
         return reference.transpose(matrix.indptr, matrix.indices, matrix.weights, matrix.num_columns)
-    indptr = torch.empty(matrix.num_columns + 1, dtype=torch.int64)
-    indices = torch.empty_like(matrix.indices)
+    indptr = torch.empty(matrix.num_columns + 1, dtype=torch.int64)  # (C + 1,)
+    indices = torch.empty_like(matrix.indices)  # (E,) int32: rows of the matrix
     weights = None if matrix.weights is None else torch.empty_like(matrix.weights)
     places = torch.empty(matrix.num_edges if edges else 0, dtype=torch.int32)
     _transpose(
@@ -146,7 +148,7 @@ def _check_csr(indptr: Tensor, indices: Tensor, weights: Tensor | None, num_colu
         raise ValueError(f"weights must be float32, one for each of {indices.numel()} edges, got {describe(weights)}")
     if not (indptr.is_contiguous() and indices.is_contiguous() and (weights is None or weights.is_contiguous())):
         raise ValueError("indptr, indices and weights must be contiguous, got a strided view; use .contiguous()")
-    if not 0 <= num_columns < 2**31:
+    if not 0 <= num_columns < 2**31:  # indices are int32
         raise ValueError(f"num_columns must be in [0, 2**31), got {num_columns}")
     if int(indptr[0]) != 0 or int(indptr[-1]) != indices.numel() or bool((indptr.diff() < 0).any()):
         raise ValueError(
@@ -154,7 +156,7 @@ def _check_csr(indptr: Tensor, indices: Tensor, weights: Tensor | None, num_colu
             f"got {int(indptr[0])} to {int(indptr[-1])}" + (", falling in between" if indptr.numel() > 2 else "")
         )
     if indices.numel():
-        least, most = (int(bound) for bound in torch.aminmax(indices))
+        least, most = (int(bound) for bound in torch.aminmax(indices))  # one pass for both bounds
         if least < 0 or most >= num_columns:
             raise ValueError(f"indices must be in [0, {num_columns}), got {least} to {most}; is num_columns right?")
 

@@ -22,8 +22,10 @@ from gnnqlab.kernels.sparse.adjacency import Adjacency, Csr, describe
 
 __all__ = ["Adjacency", "PairedRows", "QuantizedRows", "aggregate", "quantize_rows", "spmm"]
 
+# Matrix (3), start, stop, type of rows, D; x, N, stride, scales; halo, H, stride, scales; out, stride, accumulate;
+# threads.
 _spmm = native.declare("spmm", "p p p i i i i p i i p p i i p p i i i")
-_ROW_TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.int8: 2, torch.uint8: 3}
+_ROW_TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.int8: 2, torch.uint8: 3}  # as the C interface numbers them
 _Rows = Tensor | QuantizedRows | PairedRows
 
 
@@ -42,10 +44,10 @@ def quantize_rows(x_ND: Tensor) -> QuantizedRows:
         >>> quantize_rows(torch.tensor([[-127.0, 1.0, 2.4]])).codes.tolist()
         [[-127, 1, 2]]
     """
-    if x_ND.shape[1] == 0:
+    if x_ND.shape[1] == 0:  # amax refuses an empty dimension
         return QuantizedRows(x_ND.to(torch.int8), x_ND.new_zeros(x_ND.shape[0], dtype=torch.float32))
-    scales = x_ND.float().abs().amax(1) / 127.0
-    steps = torch.where(scales > 0, scales, 1.0).unsqueeze(1)
+    scales = x_ND.float().abs().amax(1) / 127.0  # (N, D) -> (N,)
+    steps = torch.where(scales > 0, scales, 1.0).unsqueeze(1)  # (N, 1); 1 avoids 0 / 0
     return QuantizedRows((x_ND.float() / steps).round_().clamp_(-127, 127).to(torch.int8), scales)
 
 
@@ -115,6 +117,7 @@ def aggregate(adj: Adjacency, x: Tensor) -> Tensor:
     _check_sources(adj, _source(x), None)
     if not torch.compiler.is_compiling():
         return _EagerAggregate.apply(x, adj)
+    # Built before tracing, and only if a gradient needs it.
     turned = adj.transposed.csr if x.requires_grad else (None, None, None)
     return torch.ops.gnnqlab.aggregate(*adj.csr, *turned, x)
 
@@ -129,6 +132,7 @@ class _EagerAggregate(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        # As a function on the transpose, so that the gradient is differentiable too; back to the dtype of x.
         return _EagerAggregate.apply(grad, ctx.adj.transposed).to(ctx.dtype), None
 
 
@@ -141,7 +145,7 @@ def _operator(*inputs: Any) -> Tensor:
 def _operator_fake(*inputs: Any) -> Tensor:
     indptr, x = inputs[0], inputs[-1]
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    return x.new_empty((indptr.shape[0] - 1, x.shape[1]), dtype=dtype)
+    return x.new_empty((indptr.shape[0] - 1, x.shape[1]), dtype=dtype)  # (R, D)
 
 
 def _operator_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -151,6 +155,7 @@ def _operator_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _operator_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     matrix, turned = ctx.saved_tensors[:3], ctx.saved_tensors[3:]
+    # A.T as the matrix with A as its transpose: a second derivative is A times a gradient again.
     x_grad = torch.ops.gnnqlab.aggregate(*turned, *matrix, grad).to(ctx.dtype)
     return *[None] * 6, x_grad
 
@@ -175,20 +180,21 @@ def _sum_rows(
     accumulate: bool,
 ) -> Tensor:
     """Compute the product of checked operands."""
+    # The reference reads one code per byte only.
     if source.rows.dtype == torch.uint8 and not native.active(source.rows.device):
         source, halo_source = _unpacked(source), None if halo_source is None else _unpacked(halo_source)
     x, scales, columns = source
     halo, halo_scales = (None, None) if halo_source is None else halo_source[:2]
-    if x.dtype == torch.float64 or not native.active(x.device):
+    if x.dtype == torch.float64 or not native.active(x.device):  # kernels have no float64
         both = None if scales is None else (scales, halo_scales)
         summed = reference.spmm(*csr, x, halo, start=start, stop=stop, scales=both)
         if out is None:
             return summed
         return out.add_(summed) if accumulate else out.copy_(summed)
     if out is None:
-        out = empty_in_huge_pages(x, stop - start, columns)
+        out = empty_in_huge_pages(x, stop - start, columns)  # (stop - start, D) float32
     # The kernel needs unit column stride; a strided out is computed in a copy.
-    x, into = _unit_columns(x), _unit_columns(out)
+    x, buffer = _unit_columns(x), _unit_columns(out)
     halo = None if halo is None else _unit_columns(halo)
     indptr, indices, weights = csr
     arguments = (
@@ -200,15 +206,15 @@ def _sum_rows(
         _ROW_TYPES[x.dtype],
         columns,
         x,
-        x.shape[0],
+        x.shape[0],  # N: columns from N on are halo rows
         x.stride(0),
         scales,
         halo,
         0 if halo is None else halo.shape[0],
         0 if halo is None else halo.stride(0),
         halo_scales,
-        into,
-        into.stride(0),
+        buffer,
+        buffer.stride(0),
         accumulate,
         native.threads(),
     )
@@ -216,7 +222,7 @@ def _sum_rows(
         _spmm.cuda(x.device, *arguments)
     else:
         _spmm(*arguments)
-    return out if into is out else out.copy_(into)
+    return out if buffer is out else out.copy_(buffer)
 
 
 def _unit_columns(rows: Tensor) -> Tensor:

@@ -85,7 +85,7 @@ def attend(
     if torch.compiler.is_compiling():
         turned: tuple[Tensor | None, ...] = (None, None, None)
         if any(operand is not None and operand.requires_grad for operand in operands):
-            turned = (adj.transposed.indptr, adj.transposed.indices, adj.transposed_edges)
+            turned = (adj.transposed.indptr, adj.transposed.indices, adj.transposed_edges)  # built before tracing
         attended: Tensor = torch.ops.gnnqlab.attend(adj.indptr, adj.indices, *turned, *operands, slope)[0]
         return attended
     if not runs_natively(values):
@@ -101,6 +101,7 @@ class _EagerAttend(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, adj: Adjacency, *operands: Any) -> Tensor:
         values, source, target, halo_values, halo_source, slope = operands
+        # (R, K, F) and (R, 2, K); nothing of size E is saved.
         out, stats = attend_rows(adj, values, source, target, halo_values, halo_source, slope=slope)
         ctx.adj, ctx.slope = adj, slope
         ctx.save_for_backward(values, source, target, halo_values, halo_source, out, stats)
@@ -116,14 +117,16 @@ def _gradients(adj: Adjacency, saved: tuple[Tensor, ...], slope: float) -> tuple
     """Compute the gradients of the five operands (the last two may be None) from them, results and statistics."""
     values, source, target, halo_values, halo_source, out, stats, grad = saved
     num_owned = values.shape[0]
-    edge_grads = grad.new_empty((adj.num_edges, source.shape[1]))
-    packed = pack_rows(target, stats, grad, out)
+    edge_grads = grad.new_empty((adj.num_edges, source.shape[1]))  # (E, K)
+    packed = pack_rows(target, stats, grad, out)  # (R, 4, K)
+    # (N, K, F) and (N, K); every edge's gradient is written by the range of its column.
     owned = attend_columns(adj, values, source, packed, grad, edge_grads, columns=(0, num_owned), slope=slope)
     # Halo columns are a separate range, since their gradients are sent to other workers.
     halo: tuple[Tensor | None, Tensor | None] = (None, None)
     if halo_values is not None and halo_source is not None:
         columns = (num_owned, adj.num_columns)
         halo = attend_columns(adj, halo_values, halo_source, packed, grad, edge_grads, columns=columns, slope=slope)
+    # A target logit enters all edges of its row: (E, K) -> (R, K).
     return *owned, segment_sum(adj, edge_grads), *halo
 
 
@@ -161,12 +164,12 @@ def _operator_fake(*inputs: Any) -> tuple[Tensor, Tensor]:
 def _operator_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(*inputs[:-1], *output)
     ctx.slope = inputs[-1]
-    ctx.mark_non_differentiable(output[1])
+    ctx.mark_non_differentiable(output[1])  # statistics, for the backward pass only
 
 
 def _operator_backward(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
     gradients = torch.ops.gnnqlab.attend_backward(*ctx.saved_tensors, grad, ctx.slope)
-    without_halo = ctx.saved_tensors[8] is None
+    without_halo = ctx.saved_tensors[8] is None  # halo_values, after 5 tensors of the matrix and 3 operands
     return *[None] * 5, *gradients[:3], *([None] * 2 if without_halo else gradients[3:]), None
 
 

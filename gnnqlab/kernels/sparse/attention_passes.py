@@ -18,7 +18,11 @@ from gnnqlab.kernels.sparse.sddmm import head_rows, join, runs_natively, sources
 
 __all__ = ["attend_columns", "attend_rows", "pack_rows"]
 
+# indptr, indices, start, stop, K, F; values, N, stride; halo values, stride; source, halo and target logits; slope;
+# out, stride; stats; threads.
 _attend = native.declare("attend", "p p i i i i p i i p i p p p f p i p i")
+# Transpose (3), start, stop, K, F; values, stride; source logits, packed; gradient, stride; slope; values' gradient,
+# stride; source logits' and edges' gradients; threads.
 _attend_backward = native.declare("attend_backward", "p p p i i i i p i p p p i f p i p p i")
 
 
@@ -51,6 +55,7 @@ def attend_rows(
         raise ValueError(f"rows must satisfy 0 <= start <= stop <= {adj.num_rows}, got ({start}, {stop})")
     num_heads, num_features = values.shape[1:]
     if not runs_natively(values):
+        # The edges of the range, as a matrix of its own whose offsets start at 0.
         first, last = int(adj.indptr[start]), int(adj.indptr[stop])
         summed, stats = reference.attend_rows(
             adj.indptr[start : stop + 1] - first,
@@ -63,8 +68,9 @@ def attend_rows(
         return (summed if out is None else out.copy_(summed)), stats
     if out is None:
         out = empty_in_huge_pages(values, stop - start, num_heads, num_features)
-    stats = values.new_empty((stop - start, 2, num_heads))
-    values, into = head_rows(values), head_rows(out)
+    stats = values.new_empty((stop - start, 2, num_heads))  # (stop - start, 2, K)
+    # A strided out is computed in a copy.
+    values, buffer = head_rows(values), head_rows(out)
     halo_values = None if halo_values is None else head_rows(halo_values)
     source_logits, target_logits = source_logits.contiguous(), target_logits.contiguous()
     halo_logits = None if halo_logits is None else halo_logits.contiguous()
@@ -81,15 +87,16 @@ def attend_rows(
         halo_logits,
         target_logits,
         slope,
-        into,
-        into.stride(0),
+        buffer,
+        buffer.stride(0),
         stats,
     )
-    return (out if into is out else out.copy_(into)), stats
+    return (out if buffer is out else out.copy_(buffer)), stats
 
 
 def pack_rows(target_logits: Tensor, stats: Tensor, grad: Tensor, out: Tensor) -> Tensor:
     """Pack the inputs of the backward pass of each row, ``(R, 4, K)``: target logit, stats, and ``<grad, out>``."""
+    # (R, 1, K), (R, 2, K), (R, 1, K) -> (R, 4, K): one read per edge fetches all of a row.
     return torch.cat((target_logits.unsqueeze(1), stats, (grad * out).sum(-1).unsqueeze(1)), 1)
 
 
@@ -120,6 +127,7 @@ def attend_columns(
         The gradients of ``values`` and ``source_logits``.
     """
     start, stop = columns
+    # In the transpose the edges of a column are consecutive, so its gradients are summed without atomic additions.
     turned, num_heads, num_features = adj.transposed, values.shape[1], values.shape[2]
     if not 0 <= start <= stop <= adj.num_columns or values.shape[0] != stop - start:
         raise ValueError(
@@ -141,8 +149,8 @@ def attend_columns(
         return values_grad, source_grad
     values, grad = head_rows(values), head_rows(grad)
     source_logits, packed = source_logits.contiguous(), packed.contiguous()
-    values_grad = empty_in_huge_pages(values, stop - start, num_heads, num_features)
-    source_grad = values.new_empty((stop - start, num_heads))
+    values_grad = empty_in_huge_pages(values, stop - start, num_heads, num_features)  # (C, K, F)
+    source_grad = values.new_empty((stop - start, num_heads))  # (C, K)
     call(
         _attend_backward,
         turned.indptr,

@@ -25,7 +25,7 @@ _LEAST_EDGES = 1 << 14
 """Minimum number of edges for a measurement, which costs more than it gains on smaller graphs."""
 _TRIES = 2
 
-_Case = tuple[int, int, int, int, int]
+_Case = tuple[int, int, int, int, int]  # as in `measured_ways`
 _measured: dict[_Case, str] = {}
 
 
@@ -58,6 +58,7 @@ def head_sums(adj: Adjacency, weights: Tensor, x: QuantizedRows, *, heads: int, 
     chosen = way == "measured" and adj.num_edges >= _LEAST_EDGES
     if chosen and x.codes.is_cpu and native.active(x.codes.device):
         features = x.shape[1] // heads
+        # Sizes to a power of two, so that graphs of similar size share a measurement.
         case = (heads, features, adj.num_edges.bit_length(), adj.num_columns.bit_length(), native.threads())
         if case not in _measured:
             _measured[case] = _faster(
@@ -77,11 +78,12 @@ def measured_ways() -> dict[tuple[int, int, int, int, int], str]:
 def _faster(**ways: Callable[[], object]) -> str:
     """Return the name of the function with the shortest time, the minimum of interleaved calls."""
     seconds = dict.fromkeys(ways, float("inf"))
+    # Interleaved, so that a disturbance does not slow one way only; the minimum drops the cold first call.
     for _ in range(_TRIES):
         for name, run in ways.items():
-            begun = time.perf_counter()
+            start = time.perf_counter()
             run()
-            seconds[name] = min(seconds[name], time.perf_counter() - begun)
+            seconds[name] = min(seconds[name], time.perf_counter() - start)
     return min(seconds, key=seconds.__getitem__)
 
 
@@ -91,9 +93,10 @@ def _apart(adj: Adjacency, weights: Tensor, x: QuantizedRows, heads: int) -> Ten
     features = x.shape[1] // heads  # F
     out = empty_in_huge_pages(x.codes, adj.num_rows, heads, features)
     for head in range(heads):
+        # The structure is shared and checked already; the weights of a head are a column, (E, K) -> (E,).
         matrix = Adjacency.of_checked(
             adj.indptr, adj.indices, weights[:, head].contiguous(), num_columns=adj.num_columns
         )
-        rows = QuantizedRows(x.codes[:, head * features : (head + 1) * features], x.scales)
-        spmm(matrix, rows, out=out[:, head])
+        rows = QuantizedRows(x.codes[:, head * features : (head + 1) * features], x.scales)  # (N, F), a view
+        spmm(matrix, rows, out=out[:, head])  # (R, F), a strided view
     return out

@@ -30,11 +30,15 @@ __all__ = [
     "quantized_sum",
 ]
 
+# As in `attention_passes`, but each matrix of codes is followed by its scales.
 _attend = native.declare("int8_attend", "p p i i i i p i i p p i p p p p f p i p i")
 _attend_backward = native.declare("int8_attend_backward", "p p p i i i i p i p p p p i p f p i p p i")
+# indptr, indices, R, K, F, weights; codes, N, stride, scales; out, stride; threads.
 _weighted_sum = native.declare("int8_weighted_sum", "p p i i i p p i i p p i i")
+# indptr, indices, R, K, F (D for sums); codes, N, stride, scales by column; codes, stride, scales by row; out; threads.
 _dot = native.declare("int8_sddmm_dot", "p p i i i p i i p p i p p i")
 _add = native.declare("int8_sddmm_add", "p p i i p i i p p i p p i")
+# indptr, indices, R; x, stride, D; ids, are int32; L, largest, is stochastic; seed, epoch, stream; out; threads.
 _quantized_sum = native.declare("quantized_sum", "p p i p i i p i f p i i i i p i")
 
 
@@ -53,7 +57,9 @@ def incidence(adj: Adjacency, *, by_column: bool = False) -> Adjacency:
         ([3.0, 4.0], [1.0, 6.0])
     """
     if by_column:
+        # (C, E): row u lists the edges that start at u, by their numbers in adj.
         return Adjacency.of_checked(adj.transposed.indptr, adj.transposed_edges, num_columns=adj.num_edges)
+    # (R, E): the edges of a row are consecutive already.
     order = torch.arange(adj.num_edges, dtype=torch.int32, device=adj.device)
     return Adjacency.of_checked(adj.indptr, order, num_columns=adj.num_edges)
 
@@ -84,18 +90,20 @@ def quantized_sum(
     check_bits(bits)
     if adj.weights is not None or x.shape[0] != adj.num_columns:
         raise ValueError(f"quantized_sum needs {adj.num_columns} rows and a matrix without weights, got {describe(x)}")
-    natively = x.dtype == torch.float32 and x.dim() == 2 and native.active(x.device) and x.numel() > 0
-    if not natively or scale not in SCALES:
+    use_kernel = x.dtype == torch.float32 and x.dim() == 2 and native.active(x.device) and x.numel() > 0
+    # An unknown scale is refused by `quantize`.
+    if not use_kernel or scale not in SCALES:
         return spmm(adj, quantize(x, bits=bits, scale=scale, noise=noise))
     if noise is not None and noise.ids.shape != (x.shape[0],):
         raise ValueError(f"noise must have an id for each of {x.shape[0]} rows, got shape {tuple(noise.ids.shape)}")
     x = x if x.shape[1] == 1 or x.stride(1) == 1 else x.contiguous()
     largest = largest_magnitude(x) if scale == "tensor" else None
+    # On CUDA this test would synchronize; there the kernel refuses the row.
     if largest is not None and x.is_cpu and not bool(largest.isfinite()):
         raise_or_note(~torch.isfinite(x).all(1))
     ids = None if noise is None else noise.ids[adj.indices]  # in the order of the summed terms
     counter = (0, 0, 0) if noise is None else (noise.seed, noise.epoch, noise.stream)
-    out = empty_in_huge_pages(x, adj.num_rows, x.shape[1])
+    out = empty_in_huge_pages(x, adj.num_rows, x.shape[1])  # (R, D)
     refusal = run_noting(
         _quantized_sum, adj.indptr, adj.indices, adj.num_rows, x, x.stride(0), x.shape[1], ids,
         int(ids is not None and ids.dtype == torch.int32), float(2 ** (bits - 1) - 1), largest, int(noise is not None),
@@ -122,9 +130,9 @@ def int8_sddmm_add(adj: Adjacency, x: QuantizedRows, y: QuantizedRows) -> Tensor
     """
     _check(adj, x, y, 1)
     if not _natively(x):
-        wide = [_widened(rows, 1)[:, 0] for rows in (x, y)]
+        wide = [_widened(rows, 1)[:, 0] for rows in (x, y)]  # (N, 1, D) -> (N, D), (R, D)
         return reference.sddmm_add(adj.indptr, adj.indices, *wide)
-    out = empty_in_huge_pages(x.codes, adj.num_edges, x.shape[1])
+    out = empty_in_huge_pages(x.codes, adj.num_edges, x.shape[1])  # (E, D)
     call(_add, adj.indptr, adj.indices, adj.num_rows, x.shape[1], *_source(x), *_fixed(y), out)
     return out
 
@@ -150,7 +158,7 @@ def int8_sddmm_dot(adj: Adjacency, x: QuantizedRows, y: QuantizedRows, *, heads:
     if not _natively(x):
         wide = [_widened(rows, heads) for rows in (x, y)]
         return reference.sddmm_dot(adj.indptr, adj.indices, *wide)
-    out = x.scales.new_empty((adj.num_edges, heads))
+    out = x.scales.new_empty((adj.num_edges, heads))  # (E, K)
     call(_dot, adj.indptr, adj.indices, adj.num_rows, heads, x.shape[1] // heads, *_source(x), *_fixed(y), out)
     return out
 
@@ -177,7 +185,7 @@ def int8_weighted_sum(adj: Adjacency, weights: Tensor, x: QuantizedRows, *, head
         wide = _widened(x, heads)
         return reference.weighted_sum(adj.indptr, adj.indices, weights, wide)
     weights, features = weights.contiguous(), x.shape[1] // heads
-    out = empty_in_huge_pages(x.codes, adj.num_rows, heads, features)
+    out = empty_in_huge_pages(x.codes, adj.num_rows, heads, features)  # (R, K, F)
     call(_weighted_sum, adj.indptr, adj.indices, adj.num_rows, heads, features, weights, *_source(x), out, x.shape[1])
     return out
 
@@ -197,6 +205,7 @@ def int8_attend_rows(
     """Compute :func:`gnnqlab.kernels.sparse.attention.attend_rows` with values as codes ``(N, K * F)``."""
     start, stop = (0, adj.num_rows) if rows is None else rows
     heads = source_logits.shape[1]
+    # The kernel writes rows of K * F adjacent elements.
     if not _natively(values) or (out is not None and not out.is_contiguous()):
         halo = None if halo_values is None else _widened(halo_values, heads)
         operands = (_widened(values, heads), source_logits, target_logits, halo)
@@ -206,7 +215,7 @@ def int8_attend_rows(
     features = values.shape[1] // heads
     if out is None:
         out = empty_in_huge_pages(source_logits, stop - start, heads, features)
-    stats = source_logits.new_empty((stop - start, 2, heads))
+    stats = source_logits.new_empty((stop - start, 2, heads))  # (stop - start, 2, K)
     source_logits, target_logits = source_logits.contiguous(), target_logits.contiguous()
     halo_logits = None if halo_logits is None else halo_logits.contiguous()
     of_halo = (None, 0, None) if halo_values is None else _fixed(halo_values)
@@ -240,8 +249,8 @@ def int8_attend_columns(
         )
     turned, features = adj.transposed, values.shape[1] // heads
     source_logits, packed = source_logits.contiguous(), packed.contiguous()
-    values_grad = empty_in_huge_pages(source_logits, stop - start, heads, features)
-    source_grad = source_logits.new_empty((stop - start, heads))
+    values_grad = empty_in_huge_pages(source_logits, stop - start, heads, features)  # (C, K, F)
+    source_grad = source_logits.new_empty((stop - start, heads))  # (C, K)
     call(
         _attend_backward, turned.indptr, turned.indices, adj.transposed_edges, start, stop, heads, features,
         *_fixed(values), source_logits, packed, *_fixed(gradient), slope, values_grad, heads * features, source_grad,

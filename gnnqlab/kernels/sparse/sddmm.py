@@ -20,10 +20,12 @@ from gnnqlab.kernels.sparse.adjacency import Adjacency
 
 __all__ = ["sddmm_add", "sddmm_dot", "segment_softmax", "segment_sum", "weighted_sum"]
 
+# indptr, indices, R, K, F; rows by column: x, N, stride, halo, stride; rows by row: y, stride; out; threads.
 _sddmm_dot = native.declare("sddmm_dot", "p p i i i p i i p i p i p i")
 _sddmm_add = native.declare("sddmm_add", "p p i i p i p p p i")
 _segment_softmax = native.declare("segment_softmax", "p i i p p i")
 _segment_softmax_backward = native.declare("segment_softmax_backward", "p i i p p p i")
+# indptr, indices, order of the weights, R, K, F; weights; x, N, stride, halo, stride; out, stride; threads.
 _weighted_sum = native.declare("weighted_sum", "p p p i i i p p i i p i p i i")
 _segment_sum = native.declare("segment_sum", "p p i i p p i")
 
@@ -67,10 +69,12 @@ def segment_sum(adj: Adjacency, values: Tensor, *, by_column: bool = False) -> T
     """Sum ``(E, K)`` values over each row's edges (or each column's), ``(R, K)``; no gradient is recorded."""
     if not runs_natively(values):
         if by_column:
+            # (E, K) from the order of rows to that of columns.
             return reference.segment_sum(adj.transposed.indptr, values[adj.transposed_edges.long()])
         return reference.segment_sum(adj.indptr, values)
     values, matrix = values.contiguous(), adj.transposed if by_column else adj
-    out = values.new_empty((matrix.num_rows, values.shape[1]))
+    out = values.new_empty((matrix.num_rows, values.shape[1]))  # (R, K), or (N + H, K)
+    # The kernel reads values through this permutation, so they are not copied.
     places = adj.transposed_edges if by_column else None
     call(_segment_sum, matrix.indptr, places, matrix.num_rows, values.shape[1], values, out)
     return out
@@ -88,6 +92,7 @@ class _Dot(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, y, halo = ctx.saved_tensors
         by_column = _sum(ctx.adj, grad, y, None, by_column=True)  # gradient of x and halo, (N + H, K, F)
+        # Gradient of y: a sum over rows, (R, K, F).
         return None, *_halves(by_column, x, halo, between=_sum(ctx.adj, grad, x, halo))
 
 
@@ -96,6 +101,7 @@ class _Add(torch.autograd.Function):
     def forward(ctx: Any, adj: Adjacency, source: Tensor, target: Tensor, halo: Tensor | None) -> Tensor:
         ctx.adj, ctx.num_owned, ctx.has_halo = adj, source.shape[0], halo is not None
         source, target, halo = source.contiguous(), target.contiguous(), None if halo is None else halo.contiguous()
+        # Every element of (E, K) is written, so it is not initialized.
         out = empty_in_huge_pages(source, adj.num_edges, source.shape[1])
         call(
             _sddmm_add,
@@ -116,6 +122,7 @@ class _Add(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         by_column = segment_sum(ctx.adj, grad, by_column=True)  # (E, K) -> (N + H, K)
         halo = by_column[ctx.num_owned :] if ctx.has_halo else None
+        # Gradient of the target half: (E, K) -> (R, K).
         return None, by_column[: ctx.num_owned], segment_sum(ctx.adj, grad), halo
 
 
@@ -126,6 +133,7 @@ class _Softmax(torch.autograd.Function):
         attention = torch.empty_like(logits)
         call(_segment_softmax, adj.indptr, adj.num_rows, logits.shape[1], logits, attention)
         ctx.adj = adj
+        # The gradient needs the result only: a (g - sum over the row of a g).
         ctx.save_for_backward(attention)
         return attention
 
@@ -149,14 +157,14 @@ class _WeightedSum(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         weights, x, halo = ctx.saved_tensors
-        by_column = _sum(ctx.adj, weights, grad, None, by_column=True)
+        by_column = _sum(ctx.adj, weights, grad, None, by_column=True)  # (N + H, K, F)
         x_grad, halo_grad = _halves(by_column, x, halo)
         return None, _dot(ctx.adj, x, grad, halo), x_grad, halo_grad  # gradient of a weight: <x_u, grad_v>
 
 
 def _dot(adj: Adjacency, x: Tensor, y: Tensor, halo: Tensor | None) -> Tensor:
     x, y, halo = head_rows(x), head_rows(y), None if halo is None else head_rows(halo)
-    out = x.new_empty((adj.num_edges, x.shape[1]))
+    out = x.new_empty((adj.num_edges, x.shape[1]))  # (E, K)
     call(
         _sddmm_dot,
         adj.indptr,
@@ -176,7 +184,7 @@ def _sum(adj: Adjacency, weights: Tensor, x: Tensor, halo: Tensor | None, *, by_
     """Compute the weighted sum by rows, or by columns, with weights in the order of the rows in both cases."""
     matrix, weights = adj.transposed if by_column else adj, weights.contiguous()
     x, halo = head_rows(x), None if halo is None else head_rows(halo)
-    out = empty_in_huge_pages(x, matrix.num_rows, *x.shape[1:])
+    out = empty_in_huge_pages(x, matrix.num_rows, *x.shape[1:])  # (R, K, F), or (N + H, K, F) by columns
     places = adj.transposed_edges if by_column else None
     call(
         _weighted_sum,
@@ -196,6 +204,7 @@ def _sum(adj: Adjacency, weights: Tensor, x: Tensor, halo: Tensor | None, *, by_
 
 def _halves(by_column: Tensor, x: Tensor, halo: Tensor | None, **between: Tensor) -> tuple[Tensor | None, ...]:
     num_owned = x.shape[0]
+    # Columns are owned rows first, then halo rows: (N + H, ...) -> (N, ...), (H, ...).
     return by_column[:num_owned], *between.values(), None if halo is None else by_column[num_owned:]
 
 

@@ -16,7 +16,9 @@ from gnnqlab.kernels.reference import vertex_cut as reference
 
 __all__ = ["Ends", "choose_masters", "empty_copies", "place_by_cost", "place_by_worth"]
 
+# u, v, E; parts, hosts, limit, settings, home; copies, bytes per node; part of each edge.
 _ebv = native.declare("ebv", "p p i i i i p p p i p")
+# u, v, E; parts, limit, settings; counts degrees, degrees, loads; copies, bytes per node; part of each edge.
 _hdrf = native.declare("hdrf", "p p i i i p i p p p i p")
 _masters = native.declare("masters", "p i i i i p")
 _CPU = torch.device("cpu")
@@ -71,10 +73,11 @@ def place_by_cost(
         [0, 0]
     """
     _check_room(ends, parts, limit)
+    # float64 for the C interface; the last two are a part's fair shares of edges and nodes.
     settings = np.array([alpha, beta, gamma, len(ends) / parts, len(copies) / parts])
     if not native.active(_CPU):
         return reference.place_by_cost(ends.u, ends.v, copies, parts, hosts, limit, settings, home)
-    part = np.empty(len(ends), np.int32)
+    part = np.empty(len(ends), np.int32)  # (E,)
     _ebv(ends.u, ends.v, len(ends), parts, hosts, limit, settings, home, copies, copies.shape[1], part)
     return part
 
@@ -103,13 +106,14 @@ def place_by_worth(
         [0, 0]
     """
     _check_room(ends, len(loads), limit, int(loads.sum()))
+    # Without degrees the loop counts them in this array, edge by edge.
     counts = degrees is None
-    known = np.zeros(len(copies), np.int64) if degrees is None else degrees
+    tally = np.zeros(len(copies), np.int64) if degrees is None else degrees
     settings = np.array([lam, eps])
     if not native.active(_CPU):
-        return reference.place_by_worth(ends.u, ends.v, copies, loads, limit, lam, eps, known, counts=counts)
-    part = np.empty(len(ends), np.int32)
-    _hdrf(ends.u, ends.v, len(ends), len(loads), limit, settings, counts, known, loads, copies, copies.shape[1], part)
+        return reference.place_by_worth(ends.u, ends.v, copies, loads, limit, lam, eps, tally, counts=counts)
+    part = np.empty(len(ends), np.int32)  # (E,)
+    _hdrf(ends.u, ends.v, len(ends), len(loads), limit, settings, counts, tally, loads, copies, copies.shape[1], part)
     return part
 
 
@@ -128,11 +132,11 @@ def choose_masters(copies: NDArray[np.uint8], *, parts: int, hosts: int = 1) -> 
     """
     if not native.active(_CPU):
         return reference.choose_masters(copies, parts, hosts)
-    owner = np.empty(len(copies), np.int64)
+    owner = np.empty(len(copies), np.int64)  # (N,)
     _masters(np.ascontiguousarray(copies), copies.shape[1], len(copies), parts, hosts, owner)
     return owner
 
 
-def _check_room(ends: Ends, parts: int, limit: int, taken: int = 0) -> None:
-    if len(ends) + taken > parts * limit:
-        raise ValueError(f"{parts} parts of at most {limit} edges must hold {len(ends) + taken}; raise the limit")
+def _check_room(ends: Ends, parts: int, limit: int, load: int = 0) -> None:
+    if len(ends) + load > parts * limit:
+        raise ValueError(f"{parts} parts of at most {limit} edges must hold {len(ends) + load}; raise the limit")

@@ -2,6 +2,8 @@
 
 Works with any exchange that sends rows. With a halo, z is the embedding of a boundary node as it is sent (for GAT the
 projected embedding, not its attention), and δ the gradient of a halo row, sent to its owner.
+
+Letters: n rows of a route, k of them sent, D columns.
 """
 
 from __future__ import annotations
@@ -98,9 +100,10 @@ class AdaptiveCache(Cache):
         relaxes, tightens = (gained, lost) if self.rule == "text" else (lost, gained)
         if self.rule == "fixed":
             return epsilon
+        # Eq. 6: of a factor and an addend the smaller change, so that ε moves by at most ξ per epoch.
         if relaxes and epsilon < self.nu1:
             relaxed = min(self.lambda1 * epsilon, epsilon + self.xi)
-            return min(relaxed, self.nu1) if self.rule == "text" else relaxed
+            return min(relaxed, self.nu1) if self.rule == "text" else relaxed  # as printed, ν1 bounds only the old ε
         if tightens and epsilon > self.nu2:
             tightened = max(self.lambda2 * epsilon, epsilon - self.xi)
             return max(tightened, self.nu2) if self.rule == "text" else tightened
@@ -136,8 +139,9 @@ class CacheAtWork(RowCacheState):
 
     def room(self, held: Tensor) -> Tensor:
         """Return a buffer for the differences of one message, reused by the next message of this worker."""
+        # One buffer is enough: a message is encoded before the differences of the next one are computed.
         if self._room is None or self._room.numel() < held.numel() or self._room.device != held.device:
-            self._room = held.new_empty(held.numel())
+            self._room = held.new_empty(held.numel())  # (n D,) float32, as large as the largest message so far
         return self._room
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
@@ -157,10 +161,11 @@ class _MovedRows(Chooser):
         return self._cache.epsilon
 
     def choose(self, x: Tensor, rows: Tensor, held: Tensor) -> Tensor:
-        return row_moves(x, rows, held, self._cache.epsilon)
+        # Algorithm 2: a row is sent if max|z - h| > ε max|z|.
+        return row_moves(x, rows, held, self._cache.epsilon)  # (n, D) -> (k,) int64
 
     def changes(self, x: Tensor, rows: Tensor, held: Tensor) -> tuple[Tensor, Tensor]:
-        return row_changes(x, rows, held, self._cache.epsilon, self._cache.room(held))
+        return row_changes(x, rows, held, self._cache.epsilon, self._cache.room(held))  # (n, D) -> (k,), (k, D)
 
 
 class Threshold(Adaptive):
@@ -171,7 +176,7 @@ class Threshold(Adaptive):
 
     Args:
         cache: run-time state with ε.
-        seat: context of this worker; by default that of a single worker.
+        worker: context of this worker; by default that of a single worker.
     """
 
     name = "epsilon"
@@ -198,6 +203,7 @@ class Threshold(Adaptive):
         if self.cache.epsilon != previous:
             side = "above" if accuracy > mean else "below"
             why = f"training accuracy {accuracy:.4f} is {side} its moving mean {mean:.4f}"
+            # Logged under the next epoch, the first one that uses the new ε.
             self._decide(epoch + 1, why, {"accuracy": accuracy, "mean_accuracy": mean})
 
     def _decide(self, epoch: int, why: str, facts: dict[str, float]) -> None:
@@ -206,8 +212,8 @@ class Threshold(Adaptive):
         self._decided.append((DECISIONS, {**line, **facts}))
 
     def entries(self) -> Sequence[Entry]:
-        decided, self._decided[:] = list(self._decided), []
-        return decided
+        entries, self._decided[:] = list(self._decided), []
+        return entries
 
     def state(self) -> State:
         # ε and its mean are equal on all workers; the copies are this worker's own.
@@ -217,7 +223,7 @@ class Threshold(Adaptive):
     def load(self, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
         self.cache.epsilon, self.mean = facts["epsilon"], facts["mean"]
         if self.worker is not None:
-            self.cache.put_back(tensors, self.worker)
+            self.cache.put_back(tensors, self.worker)  # copies of all workers; this one takes its own
 
     def steer(self, settings: AdaptiveCache, *, version: int) -> None:
         """Apply new settings; a new rule continues from the current ε, unless ``epsilon`` changed or nothing did."""

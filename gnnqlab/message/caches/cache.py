@@ -2,6 +2,8 @@
 
 A cache works between plan and codec. The sender stores a replica of the *receiver's* copy of each row; both are updated
 with the same decoded message, so rounding errors never accumulate.
+
+Letters: N rows of this worker, n rows of a route, k of them sent, D columns.
 """
 
 from __future__ import annotations
@@ -95,7 +97,9 @@ class RunningCache(Running, ABC):
         raise NotImplementedError(f"{type(self).__name__} selects rows, not blocks")
 
     def selection_at(self, place: ExchangeKey, plan: Plan) -> Any:
-        """Return a selection of the cache's own in place of a :class:`Chooser`, else ``None``; `Wires` calls it.
+        """Return a selection of the cache's own in place of a :class:`Chooser`, else ``None``.
+
+        `ChannelFactory` calls it.
 
         Returns:
             An instance of :class:`gnnqlab.message.channels.selection.AllRowsOfRoute` or of a subclass.
@@ -167,7 +171,7 @@ def needs_fading_errors(system: Any, directions: tuple[str, ...] = ("forward", "
     """
     for direction in directions:
         codec, bits = (of_direction(part, direction) for part in (system.codec, system.bits))
-        least, narrowest = codec.min_contractive_bits, min(bits.choices)
+        least, narrowest = codec.min_contractive_bits, min(bits.choices)  # the policy may choose its smallest bit-width
         if narrowest < least:
             return (
                 f"each message includes the error of the one before, and at {narrowest} bit {type(codec).__name__} has "
@@ -233,5 +237,5 @@ class _UnchangedRows(Chooser):
     def choose(self, x: Tensor, rows: Tensor, held: Tensor) -> Tensor | None:
         change = (x.index_select(0, rows) - held).norm(dim=1)  # (n, D) -> (n,)
         # Negated, so that a row with NaN is sent, and then refused by the codec.
-        is_sent = ~(change <= self._tolerance * held.norm(dim=1))
-        return is_sent.nonzero().flatten()
+        is_sent = ~(change <= self._tolerance * held.norm(dim=1))  # (n,) bool
+        return is_sent.nonzero().flatten()  # (n,) -> (k,) int64, ascending

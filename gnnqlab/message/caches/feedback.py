@@ -1,4 +1,7 @@
-"""Error feedback: the rounding error of a row is added to its next message (EC-Graph, ICDE 2022)."""
+"""Error feedback: the rounding error of a row is added to its next message (EC-Graph, ICDE 2022).
+
+Letters: n rows of a route, k of them in a message, D columns.
+"""
 
 from __future__ import annotations
 
@@ -136,8 +139,10 @@ class FedBack(AllRowsOfRoute):
     ) -> Outgoing:
         if not layout.num_bytes:
             return Outgoing(x, route.rows, route.ids, layout, buffer)
-        errors = self._error_of(route.peer, x)
+        errors = self._error_of(route.peer, x)  # (n, D), all rows of the route
+        # m_t = x_t + e_(t-1); index_select copies, so ``x`` itself is unchanged.
         message = x.index_select(0, route.rows).add_(errors[_sampled(route)])  # (k, D)
+        # The codec encodes rows 0 to k - 1 of ``message`` in place of rows of ``x``.
         return Outgoing(message, all_places(route.num_rows, x), route.ids, layout, buffer)
 
     def encoded(self, message: Outgoing, route: Route, codec: Codec, noise: Noise) -> None:
@@ -148,7 +153,7 @@ class FedBack(AllRowsOfRoute):
             return
         # Decode what the receiver will decode: the error includes the rounding of the parameters.
         decoded, places, ids = (
-            torch.empty_like(message.x),
+            torch.empty_like(message.x),  # (k, D)
             layout.to_wire_order(message.rows),
             layout.to_wire_order(message.ids),
         )

@@ -39,7 +39,7 @@ class RowCacheState(RunningCache):
         if worker.workers == 1:
             return None
         return {
-            "/".join(map(str, (*place, *_ends(side, worker.rank, peer)))): rows
+            "/".join(map(str, (*place, *_ends(side, worker.rank, peer)))): rows  # layer/direction/round/sender/receiver
             for place, held in self.held.items()
             for (side, peer), rows in held.items()
             if side == self._sides[0]  # of two identical copies only the receiver's is saved
@@ -51,6 +51,7 @@ class RowCacheState(RunningCache):
             layer, direction, round_, *ends = name.split("/")
             sender, receiver = map(int, ends)
             held = self.held_at(ExchangeKey(int(layer), direction, int(round_)))
+            # Both ends restore the one saved copy, so that they are identical again.
             for side in self._sides:
                 end, peer = (receiver, sender) if side == "receive" else (sender, receiver)
                 if end == worker.rank:
@@ -63,7 +64,7 @@ class RowCacheCheckpoint(Adaptive):
     Args:
         name: name in the checkpoint.
         rows: cache with the rows.
-        seat: context of this worker.
+        worker: context of this worker.
     """
 
     decides: ClassVar[bool] = False

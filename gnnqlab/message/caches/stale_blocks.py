@@ -76,6 +76,7 @@ class StaleBlocks(Cache):
 
     def due(self, epoch: int, *, held_since: int) -> bool:
         """Return True if a block must be sent by its age or period, independently of its rows."""
+        # The bound on the staleness comes first: no rule may exceed it.
         age = epoch - held_since
         if epoch < self.warm_up or age > self.max_age:
             return True
@@ -93,7 +94,7 @@ class StaleBlocks(Cache):
         if self.as_released or direction == "backward" or self.rule == "variation":
             return 1.0
         if epoch is None:
-            return max(1.0 / self.every, 1.0 / (self.max_age + 1))
+            return max(1.0 / self.every, 1.0 / (self.max_age + 1))  # a block older than ``max_age`` is sent by any rule
         # Ages depend on earlier broadcasts, so replay them from epoch 0, in which every block is sent.
         since = 0
         for now in range(1, epoch + 1):
@@ -144,10 +145,11 @@ class _Block:
 
     def refreshes(self, x: Tensor, held: Tensor | None, epoch: int) -> bool:
         settings, since = self._cache.settings, self._cache.since
+        # The rule by age first: it reads no rows, while norms read the whole block and synchronize a GPU.
         is_sent = held is None or settings.due(epoch, held_since=since[self._place])
         if not is_sent and settings.rule == "variation":
             assert held is not None
-            bound = settings.epsilon * (float(held.norm()) if settings.measure == "relative" else 1.0)
+            bound = settings.epsilon * (float(held.norm()) if settings.measure == "relative" else 1.0)  # Frobenius norm
             # Negated, so that a block with NaN is sent, and then refused by the codec.
             is_sent = not float((x - held).norm()) <= bound
         if is_sent:
@@ -168,6 +170,7 @@ class _BlockCheckpoint(Adaptive):
         rank = self._seat.rank
         if self._seat.workers == 1:
             return State()
+        # Names are unique over all workers, because a checkpoint joins the tensors of all of them.
         own = {}
         for place, held in self._cache.held.items():
             for (side, _), rows in held.items():
@@ -181,6 +184,7 @@ class _BlockCheckpoint(Adaptive):
         for name, rows in tensors.items():
             layer, direction, round_, owner, *what = name.split("/")
             place, is_owner = ExchangeKey(int(layer), direction, int(round_)), int(owner) == self._seat.rank
+            # Every worker restores every block: its own as the sender, all others as a receiver.
             if what and is_owner:
                 self._cache.since[place] = int(rows)
             elif not what:

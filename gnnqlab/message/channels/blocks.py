@@ -54,12 +54,13 @@ class SkippedBlock(AllRowsOfRoute):
     ) -> Outgoing:
         if not layout.num_bytes:
             return Outgoing(x, route.rows, route.ids, None, buffer)
+        # Without a copy of the block's present shape there is nothing to reuse, so the block is sent.
         held = self.held.get(("send", self._rank))
         is_new = held is None or held.shape != (layout.num_rows, layout.columns)
         if is_new:
-            self.held["send", self._rank] = x.new_zeros(layout.num_rows, layout.columns)
+            self.held["send", self._rank] = x.new_zeros(layout.num_rows, layout.columns)  # (n, D)
         is_sent = self._chooser.refreshes(x, None if is_new else held, epoch)
-        buffer[:_HEAD] = 0
+        buffer[:_HEAD] = 0  # the padding is sent too, and must not be uninitialised memory
         buffer[0] = int(is_sent)
         # A skipped block sends only the flag; the message is shorter than its buffer.
         sent, segment = (layout, buffer) if is_sent else (None, buffer[:_HEAD])
@@ -83,6 +84,7 @@ class SkippedBlock(AllRowsOfRoute):
         codec: Codec,
         headers: Headers | None,
     ) -> Contents:
+        # The flag decides the layout of the body, so reading it synchronizes a GPU.
         if not segment.numel() or bool(segment[0]):
             return Contents(layout, segment, segment[_HEAD:])
         # Skipped: an empty layout, so that traffic counts no rows, and no positions to decode.
@@ -103,9 +105,10 @@ class SkippedBlock(AllRowsOfRoute):
         """Return the stored block, which may be stale; a message that contains the block updates it first."""
         layout, key = contents.layout, ("receive", route.peer)
         if contents.places is None and route.num_rows:
+            # Decode into the stored copy, not into ``out``, because later epochs may reuse it.
             held = self.held.get(key)
             if held is None or held.shape != (layout.num_rows, layout.columns):
-                held = self.held[key] = out.new_zeros(layout.num_rows, layout.columns)
+                held = self.held[key] = out.new_zeros(layout.num_rows, layout.columns)  # (n, D)
             places, ids = layout.to_wire_order(all_places(layout.num_rows, held)), contents.of_rows(route.ids)
             codec.decode(contents.encoded, layout, held, places, accumulate=False, ids=ids, noise=noise)
         return self.held.get(key, out)

@@ -175,12 +175,13 @@ class Channel:
         message_layouts = self._lay_out(plan, x.shape[1], epoch)
         # Preposted receives are those of all rows of the plan in one epoch; others cannot be used.
         expected, landed = self._expected.pop(epoch, _NOTHING) if plan is self.plan else _NOTHING
-        self._expected.clear()
+        self._expected.clear()  # receives of another epoch or plan match no message: tags differ
         if self._ahead is not None:
             self._ahead.posts(self, epoch)
             if expected is None:  # post receives now, so that peers can send while this worker encodes
                 expected, landed = self._expect(message_layouts, out, epoch, x.device)
-        send: dict[int, Tensor] = {}
+        # Encode one message per peer; a block is encoded once, and its bytes are sent to all.
+        send: dict[int, Tensor] = {}  # peer -> (bytes,) uint8
         block: Outgoing | None = None
         with self._phases("encode"):
             for route in plan.send:
@@ -199,6 +200,7 @@ class Channel:
                         raise self._refusal(error, ids) from error
                     self._note(message, route, spreads, noise)
                 block = message if self._slot is not None else None
+            # Preposted receives have headers of their own, whose tags they were posted with.
             headers = message_layouts.headers(self.place, self._run, epoch) if expected is None else expected.headers
         options: dict[str, Any] = {"expected": expected}
         if expected is None:
@@ -226,6 +228,7 @@ class Channel:
         if message_layouts is None or self._run is None:
             return False
         nowhere, plan = torch.empty(0, message_layouts.columns), self.plan
+        # New bit-widths may change the length of a message, and with it the buffer to receive into.
         is_valid = message_layouts.fit(plan, message_layouts.columns, self._bits.round(epoch))
         # A codec that receives directly into the output cannot prepost: the output does not exist yet.
         if not is_valid or not (plan.accumulate or self._codec.receive_view(nowhere) is None):
@@ -261,6 +264,7 @@ class Channel:
                     segment = self._buffer("send", route.peer, layout.num_bytes, x.device)
                     rows, ids = layout.to_wire_order(route.rows), layout.to_wire_order(route.ids)
                     noise = self._noise(self._epoch, self.plan.rank, route.peer)
+                    # The same bytes and the same noise as at the receiver give the same float32 values.
                     self._codec.decode(segment, layout, x, rows, accumulate=False, ids=ids, noise=noise)
 
     def forget(self) -> None:
@@ -304,6 +308,7 @@ class Channel:
         if layout is not None:
             self.bytes_payload += layout.payload_bytes
             self.bytes_params += layout.param_bytes
+        # An empty message has no head, so a route without rows is not counted.
         if self.selection.counts_rows and message.head:
             self.rows_sent += 0 if layout is None else layout.num_rows
             self.rows_offered += route.num_rows
@@ -313,6 +318,7 @@ class Channel:
         self._count(message, route)
         if self._observers.message_encoded:
             self._report(message, route.peer, self._noise(epoch, self.plan.rank, first))
+        # The statistics are those of the encoded rows, so they are identical for every receiver.
         if first in self.spreads:
             self.spreads[route.peer] = self.spreads[first]
         return message.segment
@@ -349,10 +355,11 @@ class Channel:
     ) -> tuple[dict[int, Tensor], set[int]]:
         """Return the receive buffer of each peer, and the peers received directly into ``out``."""
         receive, landed, plan = {}, set(), message_layouts.plan
-        replaced = not plan.accumulate and self.selection.in_place
+        # Receive directly only rows that replace others: sums need the old value, caches decode into a copy.
+        replaces_rows = not plan.accumulate and self.selection.in_place
         for route in plan.receive:
             target = None
-            if replaced and route.first is not None and route.num_rows:
+            if replaces_rows and route.first is not None and route.num_rows:
                 assert isinstance(out, Tensor), "a plan that does not accumulate needs its output when it posts"
                 target = self._codec.receive_view(out[route.first : route.first + route.num_rows])
             if target is not None:
@@ -376,6 +383,7 @@ class Channel:
             if message_layouts is None or new_widths:
                 widths = widths_in_force(self.place, self.plan, self._bits, seed=self._seed, epoch=epoch)
             else:
+                # A new sample, or another D: the bit-widths of all rows are still those in force.
                 widths = message_layouts.widths
             layouts = lay_out_messages(plan, widths, columns, self._codec, self._known)
             if self._run is not None:
@@ -389,10 +397,11 @@ class Channel:
         """Return a byte buffer: reused from epoch to epoch, so that its pages stay mapped, or a new one."""
         if not self._keeps_buffers:
             return torch.empty(size, dtype=torch.uint8, device=device)
+        # Backward the sides are swapped: the gradients of sent rows are received into the buffer of these rows.
         key = side if self.direction == "forward" else _OTHER[side], peer
         if self._slot is not None:  # a block is encoded once, so one send buffer serves all peers
             key = side, self._slot if side == "receive" else 0
         buffer = self._buffers.get(key)
         if buffer is None or buffer.numel() < size or buffer.device != device:
             buffer = self._buffers[key] = torch.empty(size, dtype=torch.uint8, device=device)
-        return buffer[:size]
+        return buffer[:size]  # (size,) uint8, a view of a buffer that only grows

@@ -164,6 +164,7 @@ class ChannelFactory:
 
     def _selection(self, place: ExchangeKey, plan: Plan) -> AllRowsOfRoute | None:
         """Return the cache's selection for an exchange key; ``None`` without a cache."""
+        # A cache may bring a selection of its own, as error feedback does; most only choose rows.
         selection: AllRowsOfRoute | None = self.cache.selection_at(place, plan)
         if selection is not None:
             return selection

@@ -113,6 +113,7 @@ class PendingReceive:
             transfer.wait()
         self._waited = True
         received.wire_s += transfer.wire_s
+        # Codes are only counted on request, because a histogram reads every byte of a message.
         counts = received.counting.on and self._codec.integer_codes
         for route in plan.receive:
             contents = self._read(route)  # parsed here, because the log needs the layout of what was sent
@@ -144,6 +145,7 @@ class PendingReceive:
         """
         self.wait()
         posted, first = self._posted, not self._decoded
+        # Rows that replace others are decoded once; sums are added to each output that is passed.
         if self._rows is not None:
             return self._rows
         if out is None:
@@ -163,12 +165,14 @@ class PendingReceive:
         """Verify, decode and report the rows of a peer; return the tensor that holds them."""
         posted, contents = self._posted, self._contents[route.peer]
         plan = posted.message_layouts.plan
+        # Verified before decoding, so that changed bytes never enter the output.
         if posted.headers is not None and contents.body.numel():
             posted.headers.verify(route.peer, contents.body)
         landed = route.peer in posted.landed
         observed = self._received.observers.message_decoded and first and contents.layout.num_rows
         if landed and not observed:  # the bytes already are the rows of ``out``
             return out
+        # The noise key of the sender's message, derived from the same plan at both ends.
         noise, options = posted.noise(route.peer), {"accumulate": plan.accumulate, "again": not first}
         if not landed:
             out = self._selection.put(contents, route, out, self._codec, noise, **options)
@@ -191,7 +195,7 @@ class PendingReceive:
 
     def _zeros(self, size: torch.Size) -> Tensor:
         bodies = iter(self._posted.receive.values())
-        return torch.zeros(size, device=next((body.device for body in bodies), None))
+        return torch.zeros(size, device=next((body.device for body in bodies), None))  # (m, D) float32
 
 
 _PEER = attrgetter("peer")

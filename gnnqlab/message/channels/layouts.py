@@ -52,6 +52,7 @@ class MessageLayouts:
         header = partial(Header, direction=place.direction, run=run, epoch=epoch, layer=place.layer, round=place.round)
         for (side, peer), layout in self.layouts.items():
             sender, receiver, headers = (rank, peer, sent) if side == "send" else (peer, rank, expected)
+            # Peers without rows exchange no message, so no header is expected from them either.
             if layout.num_bytes:
                 of_body = partial(header, columns=self.columns, length=self.lengths[side, peer], layout=layout.digest)
                 headers[peer] = of_body(sender=sender, receiver=receiver)
@@ -95,9 +96,11 @@ def lay_out_messages(plan: Plan, widths: Widths, columns: int, codec: Codec, kno
             row_widths = widths[side, route.peer]
             # Not cached: a single bit-width is cheap to lay out, and a sample changes in every epoch.
             if isinstance(row_widths, int) or route.kept is not None:
+                # The policy assigns all rows of the route; take the sampled ones, (n,).
                 row_widths = row_widths if isinstance(row_widths, int) else row_widths[route.kept]
                 layouts[side, route.peer] = codec.layout(row_widths, route.num_rows, columns)
                 continue
+            # Sorting the rows by bit-width is the expensive part; layers that send the same rows share it.
             by_columns = known.setdefault(row_widths, {})
             if columns not in by_columns:
                 by_columns[columns] = codec.layout(row_widths, route.num_rows, columns)

@@ -63,7 +63,7 @@ class RemoteRows:
         transport: Transport,
         seed: int = 0,
     ) -> None:
-        owned = (owner == rank).nonzero().flatten()
+        owned = (owner == rank).nonzero().flatten()  # (N,) -> (n,) int64, ascending
         if rows.dim() != 2 or rows.dtype != torch.float32 or len(rows) != len(owned):
             raise ValueError(
                 f"rows must be float32, one for each of the {len(owned)} nodes of rank {rank}, got {rows.dtype} "
@@ -72,7 +72,7 @@ class RemoteRows:
         if bits not in codec.widths:
             raise ValueError(f"bits must be one of {codec.widths}, which the codec writes, got {bits}")
         self._rows, self._owner = rows, owner
-        self._place = torch.full(owner.shape, -1)
+        self._place = torch.full(owner.shape, -1)  # (N,) int64: row of each owned node, -1 for others
         self._place[owned] = torch.arange(len(owned))
         self._rank, self._peers = rank, [peer for peer in range(workers) if peer != rank]
         self._workers, self._codec, self._transport = workers, codec, transport
@@ -106,12 +106,14 @@ class RemoteRows:
         """
         if not self._peers:
             return self._own(ids)
-        out, owner = self._codec.rows(len(ids), self.columns, self._rows.device), self._owner[ids]
+        out, owner = self._codec.rows(len(ids), self.columns, self._rows.device), self._owner[ids]  # (n, D), (n,)
         local = (owner == self._rank).nonzero().flatten()
+        # Rows of this worker are copied in float32, without the rounding of a message.
         out.index_copy_(0, local, self._own(ids[local]))
-        positions = {peer: (owner == peer).nonzero().flatten() for peer in self._peers}
-        wanted = {peer: ids[positions[peer]] for peer in self._peers}
-        plan = self._plan(self._exchange_requests(wanted), wanted, positions)
+        positions = {peer: (owner == peer).nonzero().flatten() for peer in self._peers}  # peer -> rows of ``out``
+        remote_ids = {peer: ids[positions[peer]] for peer in self._peers}
+        # Both ends keep the order of the request, so the reply needs no ids.
+        plan = self._plan(self._exchange_requests(remote_ids), remote_ids, positions)
         self._channel.post(self._rows, out, epoch=step, plan=plan).decode()
         self._channel.arrivals.clear()
         self.sent.rows = self._channel.bytes_payload + self._channel.bytes_params
@@ -120,22 +122,25 @@ class RemoteRows:
     def _own(self, ids: Tensor) -> Tensor:
         return self._rows.index_select(0, self._place[ids])
 
-    def _exchange_requests(self, wanted: Mapping[int, Tensor]) -> dict[int, Tensor]:
+    def _exchange_requests(self, remote_ids: Mapping[int, Tensor]) -> dict[int, Tensor]:
         """Send requested ids to their owners; return the ids that each peer requests from this worker."""
-        counts = {peer: torch.tensor([len(ids)]).view(torch.uint8) for peer, ids in wanted.items()}
-        received = {peer: _bytes(COUNT_BYTES) for peer in self._peers}
-        self._move(counts, received)  # receive buffers of the ids need their sizes
-        requests = {peer: torch.empty(int(received[peer].view(torch.int64)), dtype=torch.int32) for peer in self._peers}
-        self._move(_as_bytes({peer: ids.int() for peer, ids in wanted.items()}), _as_bytes(requests))
-        self.sent.asked += sum(COUNT_BYTES + ID_BYTES * len(ids) for ids in wanted.values())
+        counts = {peer: torch.tensor([len(ids)]).view(torch.uint8) for peer, ids in remote_ids.items()}
+        peer_counts = {peer: _bytes(COUNT_BYTES) for peer in self._peers}  # (8,) uint8: one int64
+        self._move(counts, peer_counts)  # receive buffers of the ids need their sizes
+        requests = {
+            peer: torch.empty(int(peer_counts[peer].view(torch.int64)), dtype=torch.int32) for peer in self._peers
+        }
+        # Ids as int32, half the bytes of int64.
+        self._move(_as_bytes({peer: ids.int() for peer, ids in remote_ids.items()}), _as_bytes(requests))
+        self.sent.asked += sum(COUNT_BYTES + ID_BYTES * len(ids) for ids in remote_ids.values())
         return {peer: ids.long() for peer, ids in requests.items()}
 
     def _plan(
-        self, requests: Mapping[int, Tensor], wanted: Mapping[int, Tensor], positions: Mapping[int, Tensor]
+        self, requests: Mapping[int, Tensor], remote_ids: Mapping[int, Tensor], positions: Mapping[int, Tensor]
     ) -> Plan:
         """Return the plan of one fetch; received rows go to ``positions`` of the result."""
         send = tuple(Route(peer, self._place[ids], ids, None) for peer, ids in requests.items())
-        receive = tuple(Route(peer, positions[peer], ids, None) for peer, ids in wanted.items())
+        receive = tuple(Route(peer, positions[peer], ids, None) for peer, ids in remote_ids.items())
         return Plan(self._rank, self._workers, send, receive, accumulate=False)
 
     def _move(self, send: Mapping[int, Tensor], receive: Mapping[int, Tensor]) -> None:

@@ -49,8 +49,10 @@ def encode_row_index(places: Tensor | None, num_rows: int) -> Tensor:
         skipped = np.diff(places.cpu().numpy(), prepend=-1) - 1  # (k,)
         ends = (skipped // _CONTINUES + 1).cumsum() - 1  # index of each gap's last byte
         gaps = np.full(int(ends[-1]) + 1 if count else 0, _CONTINUES, np.uint8)
+        # All bytes of a gap are 255 except the last, which has the remainder and is below 255.
         gaps[ends] = skipped % _CONTINUES
-    encoded = np.zeros(_aligned(_HEAD + gaps.size), np.uint8)
+    encoded = np.zeros(_aligned(_HEAD + gaps.size), np.uint8)  # [rows, gap bytes][gaps][padding]
+    # Little-endian on every machine, as `decode_row_index` reads them.
     encoded[:_HEAD] = np.array([count, gaps.size], "<u4").view(np.uint8)
     encoded[_HEAD : _HEAD + gaps.size] = gaps
     return torch.from_numpy(encoded)
@@ -76,6 +78,7 @@ def decode_row_index(segment: Tensor, num_rows: int) -> tuple[Tensor | None, int
         (None, 16)
     """
     count, length = (int(number) for number in segment[:_HEAD].cpu().numpy().view("<u4"))
+    # Check the sizes before they index anything: the checksum is verified only after the positions are read.
     if count > num_rows or _HEAD + length > segment.numel():
         raise ValueError(f"a message must have at most its route's {num_rows} rows, got {count} in {length} bytes")
     end = _aligned(_HEAD + length)
@@ -83,6 +86,7 @@ def decode_row_index(segment: Tensor, num_rows: int) -> tuple[Tensor | None, int
         return None, end
     gaps = segment[_HEAD : _HEAD + length].cpu().numpy()
     ends = gaps != _CONTINUES
+    # Rows skipped before each sent row, plus the rows sent before it.
     places = gaps.cumsum(dtype=np.int64)[ends] + np.arange(int(ends.sum()))  # (k,)
     if places.size != count or (count and places[-1] >= num_rows):
         raise ValueError(f"positions must be {count} below {num_rows}, got {places.size} that end at {places[-1:]}")

@@ -66,14 +66,15 @@ class SelectedRows(AllRowsOfRoute):
         held = self._held_of("send", route, x, layout.columns)  # None at first: then every row is sent
         self.epsilon = self._chooser.epsilon
         places, changes = (None, None) if held is None else self.choose(x, route.rows, held)
-        written = encode_row_index(places, route.num_rows)
-        head, fresh = written.numel(), held is None
+        index_bytes = encode_row_index(places, route.num_rows)  # (head,) uint8
+        head, fresh = index_bytes.numel(), held is None
         held = self.held["send", route.peer]
-        places = all_places(route.num_rows, x) if places is None else places
+        places = all_places(route.num_rows, x) if places is None else places  # (k,) int64, ascending
+        # The layout of the sent rows only; the receiver derives it from the positions at the front of the message.
         sent = codec.layout(_widths_of(widths, places), places.numel(), layout.columns)
         segment = buffer[: head + sent.num_bytes]  # [positions][parameters][payload]
-        segment[:head] = written.to(x.device)
-        rows, ids = route.rows[places], route.ids[places]
+        segment[:head] = index_bytes.to(x.device)
+        rows, ids = route.rows[places], route.ids[places]  # (n,) -> (k,)
         if self._chooser.differences:
             # The codec encodes ``changes``, numbered from 0, in place of rows of x.
             if changes is None:
@@ -85,14 +86,19 @@ class SelectedRows(AllRowsOfRoute):
         """Apply the decoded message to the sender's record of the receiver's copy."""
         layout = message.layout
         assert layout is not None and message.places is not None
+        # Decode the message instead of copying the rows: the receiver only has the rounded values.
         places, ids = layout.to_wire_order(message.places), layout.to_wire_order(message.ids)
-        held, added, body = self.held["send", route.peer], self._chooser.differences, message.segment[message.head :]
-        codec.decode(body, layout, held, places, accumulate=added, ids=ids, noise=noise)
+        held, adds_differences, body = (
+            self.held["send", route.peer],
+            self._chooser.differences,
+            message.segment[message.head :],
+        )
+        codec.decode(body, layout, held, places, accumulate=adds_differences, ids=ids, noise=noise)
 
     def choose(self, x: Tensor, rows: Tensor, held: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Return the positions of the rows to send, and their differences if the chooser computes them in one pass."""
-        changed = self._chooser.changes(x, rows, held)
-        return (self._chooser.choose(x, rows, held), None) if changed is None else changed
+        changes = self._chooser.changes(x, rows, held)
+        return (self._chooser.choose(x, rows, held), None) if changes is None else changes
 
     def receives_as(self, route: Route) -> Tensor | None:
         return self.held.get(("send", route.peer))
@@ -110,15 +116,15 @@ class SelectedRows(AllRowsOfRoute):
         if not segment.numel():
             return Contents(layout, segment, segment)
         try:
-            places, begin = decode_row_index(segment, route.num_rows)
+            places, begin = decode_row_index(segment, route.num_rows)  # (k,), offset of the codec's bytes
         except ValueError as error:
             if headers is None:
                 raise
             advice = "its bytes were changed in transit, or the workers disagree about rows"
             raise headers.expected[route.peer].refusal("places", "rows of its route", error, advice) from error
         places = all_places(route.num_rows, segment) if places is None else places.to(segment.device)
-        received = codec.layout(_widths_of(widths, places), places.numel(), layout.columns)
-        body = segment[: begin + received.num_bytes]
+        received = codec.layout(_widths_of(widths, places), places.numel(), layout.columns)  # k rows
+        body = segment[: begin + received.num_bytes]  # the buffer may be longer than the message
         return Contents(received, body, body[begin:], places)
 
     def put(
@@ -138,8 +144,8 @@ class SelectedRows(AllRowsOfRoute):
             self._held_of("receive", route, out, contents.layout.columns)
             held, layout = self.held["receive", route.peer], contents.layout
             places, ids = contents.of_rows(all_places(route.num_rows, out)), contents.of_rows(route.ids)
-            added = self._chooser.differences
-            codec.decode(contents.encoded, layout, held, places, accumulate=added, ids=ids, noise=noise)
+            adds_differences = self._chooser.differences
+            codec.decode(contents.encoded, layout, held, places, accumulate=adds_differences, ids=ids, noise=noise)
         held = self.held["receive", route.peer]
         # All rows of the route are delivered: those just received, and copies of the skipped ones.
         return out.index_add_(0, route.rows, held) if accumulate else out.index_copy_(0, route.rows, held)
@@ -149,9 +155,9 @@ class SelectedRows(AllRowsOfRoute):
         held = self.held.get((side, route.peer))
         if held is not None and held.shape == (route.num_rows, columns):
             return held
-        self.held[side, route.peer] = like.new_zeros(route.num_rows, columns)
+        self.held[side, route.peer] = like.new_zeros(route.num_rows, columns)  # (n, D)
         return None
 
 
 def _widths_of(widths: int | Tensor, places: Tensor) -> int | Tensor:
-    return widths if isinstance(widths, int) else widths[places]
+    return widths if isinstance(widths, int) else widths[places]  # (n,) -> (k,)

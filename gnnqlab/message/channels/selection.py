@@ -133,7 +133,7 @@ class AllRowsOfRoute:
         Args:
             again: True if the message was decoded before.
         """
-        rows, ids = contents.of_rows(route.rows), contents.of_rows(route.ids)
+        rows, ids = contents.of_rows(route.rows), contents.of_rows(route.ids)  # (k,) int64, wire order
         codec.decode(contents.encoded, contents.layout, out, rows, accumulate=accumulate, ids=ids, noise=noise)
         return out
 

@@ -35,6 +35,7 @@ class Noise:
 
     def key(self, whose: str) -> dict[str, int]:
         """Return seed, epoch and stream: separate streams per ``receiver``, or a common one per ``node``."""
+        # The lowest bits of the stream are free for rows with several receivers: their sender is not part of the key.
         own_stream = self.stream + (self.peer if whose == "receiver" else 0)
         return {"seed": self.seed, "epoch": self.epoch, "stream": own_stream}
 
@@ -151,7 +152,7 @@ class Codec(AxisPart):
             NonFiniteRow: if a row holds NaN or Inf; on CUDA `raise_refused` raises it later.
         """
         for part in equal_rows(layout, segment, self.param_bytes):
-            values_nD = x.index_select(0, rows[part.rows])
+            values_nD = x.index_select(0, rows[part.rows])  # (n, D) float32, rows of one bit-width
             try:
                 require_finite(values_nD)
                 part.write(self.encode_rows(values_nD, part.bits, _noise_of(self, ids[part.rows], noise)), self)
@@ -178,7 +179,7 @@ class Codec(AxisPart):
         put = out.index_add_ if accumulate else out.index_copy_
         for part in equal_rows(layout, segment, self.param_bytes):  # one bit-width after another
             row_noise = _noise_of(self, None if ids is None else ids[part.rows], noise)
-            decoded = torch.as_tensor(self.decode_rows(part.read(), part.bits, row_noise))
+            decoded = torch.as_tensor(self.decode_rows(part.read(), part.bits, row_noise))  # (n, B) uint8 -> (n, D)
             put(0, rows[part.rows], decoded.to(out.dtype))
 
 
@@ -221,7 +222,7 @@ class PartCodec(Codec, ABC):
 
     def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
         stride = -(-columns // _LINE) * _LINE if self.aligned else columns  # rounded up to whole cache lines
-        return torch.empty(num_rows, stride, device=device)[:, :columns]
+        return torch.empty(num_rows, stride, device=device)[:, :columns]  # (n, D) with row stride >= D
 
     def notes(self, x: Tensor, rows: Tensor) -> Tensor:
         """Allocate the row statistics that encoding fills, ``(n, ...)``: by default the range of each row."""
@@ -247,8 +248,9 @@ class PartCodec(Codec, ABC):
         Raises:
             NonFiniteRow: if a row holds NaN or Inf, or its statistics overflow.
         """
-        noted = self.notes(x, rows)
+        noted = self.notes(x, rows)  # (n,) or (n, K) float32
         for part in layout.parts(self.alone):
+            # Views, so that the codec writes directly into the message.
             own = self._part_rows(part, layout, segment, rows, ids)
             try:
                 self.encode_part(own, x, noted[part.rows], noise)

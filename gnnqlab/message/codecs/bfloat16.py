@@ -63,10 +63,11 @@ class BFloat16(Codec):
         Raises:
             NonFiniteRow: if a row holds NaN or Inf, or an element that rounds to Inf.
         """
-        sent_nD = _elements(segment, layout)
+        sent_nD = _elements(segment, layout)  # (n, D) bfloat16, a view of the message
         if x.dtype == torch.bfloat16:
             torch.index_select(x, 0, rows, out=sent_nD)
         else:
+            # Blocks of rows, so that the gathered float32 copy stays in a cache.
             for block in _blocks(layout):  # the assignment rounds float32 to the nearest bfloat16
                 sent_nD[block] = x.index_select(0, rows[block])
         _expect_finite(sent_nD)
@@ -83,14 +84,14 @@ class BFloat16(Codec):
         ids: Tensor | None = None,
         noise: Noise | None = None,
     ) -> None:
-        received_nD = _elements(segment, layout)
+        received_nD = _elements(segment, layout)  # (n, D) bfloat16
         put = out.index_add_ if accumulate else out.index_copy_
         for block in _blocks(layout):
             put(0, rows[block], received_nD[block].to(out.dtype))
 
 
 def _elements(segment: Tensor, layout: Layout) -> Tensor:
-    return segment.view(torch.bfloat16).view(layout.num_rows, layout.columns)
+    return segment.view(torch.bfloat16).view(layout.num_rows, layout.columns)  # (2 n D,) uint8 -> (n, D)
 
 
 def _blocks(layout: Layout) -> Iterator[slice]:
@@ -103,6 +104,6 @@ def _expect_finite(rows_nD: Tensor) -> None:
     if rows_nD.is_cuda:
         note_non_finite(~torch.isfinite(rows_nD).all(dim=1))
     elif not torch.isfinite(rows_nD.sum(dtype=torch.float32)):  # row by row only if the cheap test fails
-        finite_n = torch.isfinite(rows_nD).all(dim=1)
+        finite_n = torch.isfinite(rows_nD).all(dim=1)  # (n, D) -> (n,) bool
         if not bool(finite_n.all()):
             raise NonFiniteRow(int((~finite_n).nonzero()[0, 0]))

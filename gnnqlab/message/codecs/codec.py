@@ -1,4 +1,7 @@
-"""The axis ``codec``: float32, and AdaQP's stochastic integer quantization."""
+"""The axis ``codec``: float32, and AdaQP's stochastic integer quantization.
+
+Letters: n rows of a message, m of one part of it, D columns.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +50,9 @@ class Float32(Codec):
         Raises:
             NonFiniteRow: if a row holds NaN or Inf; on CUDA `raise_refused` raises it later.
         """
-        gathered = segment.view(torch.float32).view(layout.num_rows, layout.columns)
-        torch.index_select(x, 0, rows, out=gathered)
-        require_finite(gathered)
+        payload_nD = segment.view(torch.float32).view(layout.num_rows, layout.columns)  # (4 n D,) uint8 -> (n, D)
+        torch.index_select(x, 0, rows, out=payload_nD)
+        require_finite(payload_nD)
         return None
 
     def send_view(self, x: Tensor) -> Tensor | None:
@@ -57,10 +60,11 @@ class Float32(Codec):
 
         A subclass with its own :meth:`encode` always gets ``None``.
         """
+        # A strided view has gaps between its rows, which are no part of the message.
         if type(self).encode is not Float32.encode or not x.is_contiguous():
             return None
         require_finite(x)
-        return x.view(torch.uint8).flatten()
+        return x.view(torch.uint8).flatten()  # (n, D) float32 -> (4 n D,) uint8, the same memory
 
     def decode(
         self,
@@ -73,11 +77,11 @@ class Float32(Codec):
         ids: Tensor | None = None,
         noise: Noise | None = None,
     ) -> None:
-        received = segment.view(torch.float32).view(layout.num_rows, layout.columns)
+        payload_nD = segment.view(torch.float32).view(layout.num_rows, layout.columns)  # (4 n D,) uint8 -> (n, D)
         if accumulate:
-            out.index_add_(0, rows, received)
+            out.index_add_(0, rows, payload_nD)
         else:
-            out.index_copy_(0, rows, received)
+            out.index_copy_(0, rows, payload_nD)
 
     def receive_view(self, out: Tensor) -> Tensor | None:
         return out.view(torch.uint8).flatten() if out.is_contiguous() else None
@@ -124,17 +128,18 @@ class Stochastic(PartCodec):
     def encode_part(self, part: PartRows, x: Tensor, noted: Tensor, noise: Noise) -> None:
         rows, ids, payload, key = part.rows, part.ids, part.payload, noise.key(self.noise)
         assert ids is not None
-        sent = part.params.view(_PARAMETERS[self.parameters]).view(-1, 2)  # (m, 2): Z and S
+        wire_params = part.params.view(_PARAMETERS[self.parameters]).view(-1, 2)  # (m, 2): Z and S
         # With "bfloat16-after" codes are computed with float32 parameters, which are converted only when copied below.
-        params = torch.empty(sent.shape, device=x.device) if self.parameters == "bfloat16-after" else sent
+        params = torch.empty(wire_params.shape, device=x.device) if self.parameters == "bfloat16-after" else wire_params
+        # Wide rows are few, so they are encoded by tensor operations; all smaller bit-widths by one kernel.
         if part.width == 32:
             encode_32(x, rows, payload, noted)
         elif part.width == 16:
             encode_16(x, rows, ids, payload, params, noted, **key)
         else:
             encode_rows(x, rows, ids, part.bits, part.offsets, payload, params, ranges=noted, **key)
-        if params is not sent:
-            sent.copy_(params)
+        if params is not wire_params:
+            wire_params.copy_(params)
 
     def decode_part(self, part: PartRows, out: Tensor, noise: Noise | None, *, accumulate: bool) -> None:
         rows, payload, params = part.rows, part.payload, part.params.view(_PARAMETERS[self.parameters]).view(-1, 2)

@@ -67,6 +67,7 @@ def code_entropies(layout: Layout, segment: Tensor) -> dict[int, float]:
         {2: 1.0}
     """
     payload, entropies = layout.split(segment)[1], {}
+    # Shares are ascending, rows of the message are widest first.
     for share in sorted(layout.shares, key=lambda share: share.bits, reverse=True):
         own, payload = payload[: share.payload_bytes], payload[share.payload_bytes :]
         if share.bits < EXACT and own.numel():
@@ -87,14 +88,15 @@ def code_counts(packed_mB: Tensor, bits: int, columns: int) -> Tensor:
         [3, 3]
     """
     if bits == 16:
-        words = packed_mB.contiguous().view(torch.int16).to(torch.int32) & 0xFFFF
+        words = packed_mB.contiguous().view(torch.int16).to(torch.int32) & 0xFFFF  # (m, D) codes in [0, 65536)
         return torch.bincount(words.flatten(), minlength=1 << 16)
+    # Codes of 3 bits cross byte boundaries, so bytes cannot be counted in place of codes.
     if 8 % bits:
         return torch.bincount(unpack(packed_mB, bits, columns).flatten(), minlength=1 << bits)
     # Count whole bytes with a histogram of 256 bins, then add each byte's count to the codes in it.
     a_byte, whole = 8 // bits, columns * bits // 8
     codes = unpack(torch.arange(256, dtype=torch.uint8, device=packed_mB.device)[:, None], bits, a_byte).long()
-    counts = torch.zeros(1 << bits, dtype=torch.int64, device=packed_mB.device)
+    counts = torch.zeros(1 << bits, dtype=torch.int64, device=packed_mB.device)  # (2^b,)
     # The last byte of a row may be padded: only its first codes count.
     for packed, used in ((packed_mB[:, :whole], a_byte), (packed_mB[:, whole:], columns - whole * a_byte)):
         byte_counts = torch.bincount(packed.flatten(), minlength=256)  # (256,)
@@ -104,5 +106,5 @@ def code_counts(packed_mB: Tensor, bits: int, columns: int) -> Tensor:
 
 def entropy_of(counts: Tensor) -> float:
     """Return the entropy ``-sum p log2 p`` of counts, in bits; 0 if all are zero."""
-    shares = counts.double() / max(int(counts.sum()), 1)
+    shares = counts.double() / max(int(counts.sum()), 1)  # p_q; 0 log 0 = 0 by ``xlogy``
     return abs(float(-torch.special.xlogy(shares, shares).sum() / torch.log(torch.tensor(2.0, dtype=torch.float64))))

@@ -82,17 +82,17 @@ class EqualRows:
             if not bool(finite_n.all()):
                 raise NonFiniteRow(int((~finite_n).nonzero()[0, 0]))
         bytes_nB = tensor.contiguous().view(num_rows, -1).view(torch.uint8)  # (n, ...) of any type -> (n, B) bytes
-        self.payload_nB.copy_(bytes_nB[:, :payload_bytes])
+        self.payload_nB.copy_(bytes_nB[:, :payload_bytes])  # payload first, surplus bytes are parameters
         self.params_nB.copy_(bytes_nB[:, payload_bytes:])
 
     def read(self) -> Tensor:
         """Return a copy of the bytes of the rows, uint8 ``(n, B)``, aligned so that any type can view them."""
-        return torch.cat([self.payload_nB, self.params_nB], dim=1)
+        return torch.cat([self.payload_nB, self.params_nB], dim=1)  # (n, B), in the order of `encode_rows`
 
 
 def equal_rows(layout: Layout, segment: Tensor, param_bytes: ParamBytes) -> Iterator[EqualRows]:
     """Yield views of the rows of a message by bit-width, widest first, in wire order."""
-    params, payload = layout.split(segment)
+    params, payload = layout.split(segment)  # (bytes,) uint8 each
     first = 0
     for share in sorted(layout.shares, key=lambda each: each.bits, reverse=True):
         if not share.rows:
@@ -101,7 +101,7 @@ def equal_rows(layout: Layout, segment: Tensor, param_bytes: ParamBytes) -> Iter
             share.bits,
             slice(first, first + share.rows),
             params[: share.param_bytes].view(share.rows, -1) if share.param_bytes else params.new_empty(share.rows, 0),
-            payload[: share.payload_bytes].view(share.rows, -1),
+            payload[: share.payload_bytes].view(share.rows, -1),  # (n, ceil(D b / 8))
         )
         params, payload, first = params[share.param_bytes :], payload[share.payload_bytes :], first + share.rows
 
@@ -116,6 +116,7 @@ def written_width(encode_rows: EncodeRows) -> int:
         >>> written_width(lambda rows, bits, noise: rows.bfloat16())
         16
     """
+    # Encode one row of zeros, without a bit-width, and count its bits.
     num_bits = 8 * _encoded_bytes(encode_rows, 0, _PROBED)
     for width in _ROUNDED:
         if num_bits >= width * _PROBED:
@@ -135,13 +136,13 @@ def surplus_bytes(encode_rows: EncodeRows, bits: int, columns: int) -> int:
         >>> surplus_bytes(lambda rows, bits, noise: np.zeros((len(rows), 14), np.uint8), 8, 10)
         4
     """
-    written, needed = _encoded_bytes(encode_rows, bits, columns), row_bytes(bits, columns, lambda bits, columns: 0)
-    if written < needed:
+    num_bytes, min_bytes = _encoded_bytes(encode_rows, bits, columns), row_bytes(bits, columns, lambda bits, columns: 0)
+    if num_bytes < min_bytes:
         raise ValueError(
-            f"encode_rows must return at least the {needed} bytes of {columns} elements at {bits} bits, got {written}; "
-            "list the bit-widths that it supports as widths"
+            f"encode_rows must return at least the {min_bytes} bytes of {columns} elements at {bits} bits, got "
+            f"{num_bytes}; list the bit-widths that it supports as widths"
         )
-    return written - needed
+    return num_bytes - min_bytes
 
 
 def _encoded_bytes(encode_rows: EncodeRows, bits: int, columns: int) -> int:

@@ -131,13 +131,13 @@ class _ByBlock(PartCodec, ABC):
         Raises:
             NonFiniteRow: if a row holds NaN or Inf, or an element above 2^127.
         """
-        x_mD = x.index_select(0, part.rows)
+        x_mD = x.index_select(0, part.rows)  # (N, D) -> (m, D)
         _check_finite(x_mD)
         if part.width == EXACT:
             part.payload.copy_(x_mD.view(torch.uint8).flatten())
             return
         blocks = _blocks(x_mD, self._width)  # (m, D) -> (m, B, W)
-        encoded_scales, scale_mB = self._scales(blocks.abs().amax(2))
+        encoded_scales, scale_mB = self._scales(blocks.abs().amax(2))  # (m, B, W) -> (m, B) each
         part.params.copy_(encoded_scales.view(torch.uint8).flatten())
         # A block with scale 0 is divided by infinity and encodes to zeros.
         scaled_mBW = blocks / scale_mB.where(scale_mB > 0, torch.inf)[:, :, None]
@@ -146,8 +146,9 @@ class _ByBlock(PartCodec, ABC):
         if self.rounding == "stochastic":
             assert part.ids is not None
             scaled_mD = _round_by_noise(scaled_mD, kind, uniform16(part.ids, x_mD.shape[1], **noise.key(self.noise)))
+        # Clamp first: the cast of a larger value gives Inf in e5m2.
         codes = scaled_mD.clamp(-kind.largest, kind.largest).to(kind.dtype)  # the cast rounds to nearest
-        part.payload.copy_(codes.view(torch.uint8).flatten())
+        part.payload.copy_(codes.view(torch.uint8).flatten())  # (m, D) -> (m D,)
 
     def decode_part(self, part: PartRows, out: Tensor, noise: Noise | None, *, accumulate: bool) -> None:
         if part.width == EXACT:
@@ -155,7 +156,7 @@ class _ByBlock(PartCodec, ABC):
             decode_32(part.payload.clone(), out, part.rows, accumulate=accumulate)
             return
         rows = part.rows
-        codes = part.payload.view(_FORMATS[self.elements].dtype).view(rows.numel(), out.shape[1])
+        codes = part.payload.view(_FORMATS[self.elements].dtype).view(rows.numel(), out.shape[1])  # (m, D)
         values = _blocks(codes.float(), self._width) * self._decode_scales(part.params).view(rows.numel(), -1, 1)
         decode_32(values.flatten(1)[:, : out.shape[1]].contiguous().view(torch.uint8), out, rows, accumulate=accumulate)
 
@@ -198,7 +199,8 @@ class FP8(_ByBlock):
         return 4
 
     def _scales(self, largest_mB: Tensor) -> tuple[Tensor, Tensor]:
-        scale_mB = largest_mB / _FORMATS[self.elements].largest
+        scale_mB = largest_mB / _FORMATS[self.elements].largest  # S = max|x| / max(format)
+        # Far smaller blocks would have a subnormal scale, which has few mantissa bits.
         scale_mB = torch.where(largest_mB < SMALLEST_RANGE, 0.0, scale_mB)
         return scale_mB, scale_mB
 
@@ -244,10 +246,11 @@ class MXFP8(_ByBlock):
 
     def _scales(self, largest_mB: Tensor) -> tuple[Tensor, Tensor]:
         kind = _FORMATS[self.elements]
+        # X = 2^(floor(log2 max|x|) - e), OCP MX v1.0.
         biased_mB = (_exponent(largest_mB) - kind.highest + 127).clamp(0, 254)  # E8M0: exponent with bias 127
         if self.rounding == "stochastic":  # clamping would bias the largest element
             biased_mB += largest_mB / _power(biased_mB) > kind.largest
-        return biased_mB.to(torch.uint8), _power(biased_mB)
+        return biased_mB.to(torch.uint8), _power(biased_mB)  # (m, B) uint8 and float32
 
     def _decode_scales(self, scales: Tensor) -> Tensor:
         return _power(scales.int())
@@ -260,14 +263,16 @@ def _round_by_noise(v_mD: Tensor, kind: _Format, noise_mD: Tensor) -> Tensor:
         v_mD: float32, magnitudes up to the largest number of the format.
         noise_mD: uniform integers in [0, 65536).
     """
+    # The step of the format at |v|: 2^(exponent - M), constant below the smallest normal number.
     step_mD = _power(_exponent(v_mD).clamp(min=kind.lowest) - kind.mantissa + 127)
     # Steps in fixed point with 16 fractional bits; adding the noise and shifting rounds up with the right probability.
     count_mD = (v_mD.abs() / step_mD * 65536.0).round().to(torch.int32).add_(noise_mD).bitwise_right_shift_(16)
-    return torch.copysign(count_mD * step_mD, v_mD)
+    return torch.copysign(count_mD * step_mD, v_mD)  # (m, D); -0.0 stays -0.0
 
 
 def _exponent(x: Tensor) -> Tensor:
     """Return ``floor(log2 |x|)`` of normal float32 numbers, -127 for smaller ones."""
+    # Bits 23 to 30 of a float32 word are its exponent with bias 127.
     return (x.contiguous().view(torch.int32) >> 23 & 255) - 127
 
 

@@ -136,18 +136,18 @@ class LeastVariance(PartCodec):
         """
         noted = super().encode(x, rows, ids, layout, segment, noise)  # (n, 5): errors at 1, 2, 4 bits, norm, range
         assert noted is not None
-        return torch.cat([least_errors(noted, layout.columns)[:, [1, 0, 2]], noted[:, 4:]], dim=1)
+        return torch.cat([least_errors(noted, layout.columns)[:, [1, 0, 2]], noted[:, 4:]], dim=1)  # (n, 5) -> (n, 4)
 
     def notes(self, x: Tensor, rows: Tensor) -> Tensor:
         """Compute the errors of rows in each code, ``(n, 5)``, which determine the code of a row."""
-        noted = torch.empty(rows.numel(), NOTED, device=x.device)
+        noted = torch.empty(rows.numel(), NOTED, device=x.device)  # (n, 5) float32
         row_errors(x, rows, noted)
         return noted
 
     def rotated(self, segment: Tensor, layout: Layout) -> Tensor:
         """Return a mask of the rotated rows among those of 1, 2 and 4 bits, bool, in wire order."""
         parts = [part for part in layout.parts(self.alone) if part.width in ERROR_WIDTHS]
-        words = [segment[part.params].view(torch.int32) for part in parts]
+        words = [segment[part.params].view(torch.int32) for part in parts]  # (4 m,) uint8 -> (m,) int32
         return torch.cat([_is_rotated(each) for each in words]) if words else torch.zeros(0) > 0
 
     def encode_part(self, part: PartRows, x: Tensor, noted: Tensor, noise: Noise) -> None:
@@ -159,8 +159,10 @@ class LeastVariance(PartCodec):
         if not x.shape[1]:
             words.zero_()
             return
+        # Both errors are known before a code is drawn, so the choice does not depend on the noise and adds no bias.
         rotated, key = by_rotation(noted, part.bits, x.shape[1]), noise.key(self.noise)
         for subset in _split(~rotated):
+            # Encode the rows of this kind where they are in the payload of the whole part.
             own, (bits, offsets) = rows[subset], _places(part, subset, x.shape[1])
             # Z and S in bfloat16 fill one 32-bit word; S is not negative, so the sign bit of the word stays 0.
             params = torch.empty(own.numel(), 2, dtype=torch.bfloat16, device=x.device)
@@ -174,6 +176,7 @@ class LeastVariance(PartCodec):
                 encode_rotated(
                     x, own, ids[subset], bits, offsets, payload, scales, spreads, rotations=self.rotations, **key
                 )
+            # The sign bit marks a rotated row, because its scale is positive.
             words[subset] = scales.view(torch.int32) | _SIGN
         # Rewrite constant rows, which were just rotated: their scale is the magnitude, their first code the sign.
         for subset in _split(noted[:, 3] == 0, whole=False):
@@ -190,10 +193,11 @@ class LeastVariance(PartCodec):
         if not out.shape[1]:
             return
         assert ids is not None and noise is not None
-        constant, rotated = (words & _EXPONENT) == _EXPONENT, _is_rotated(words)
+        # All ones in the exponent mean NaN or Inf, which no scale can be, so this value can mark constant rows.
+        constant, rotated = (words & _EXPONENT) == _EXPONENT, _is_rotated(words)  # (m,) bool
         for subset in _split(~(constant | rotated)):
             bits, offsets = _places(part, subset, out.shape[1])
-            params = words[subset].view(torch.bfloat16).view(-1, 2)
+            params = words[subset].view(torch.bfloat16).view(-1, 2)  # (rows,) int32 -> (rows, 2): Z and S
             decode_rows(payload, params, bits, offsets, out, rows[subset], accumulate=accumulate)
         for subset in _split(rotated):
             bits, offsets = _places(part, subset, out.shape[1])
@@ -234,7 +238,8 @@ def by_rotation(noted: Tensor, bits: int | Tensor, columns: int) -> Tensor:
     less = _rotates(noted, columns)
     if isinstance(bits, int):
         return less[:, ERROR_WIDTHS.index(bits)] | (noted[:, 3] == 0)
-    of_width = torch.stack([bits == each for each in ERROR_WIDTHS], dim=1)
+    # Select in each row the comparison at its own bit-width.
+    of_width = torch.stack([bits == each for each in ERROR_WIDTHS], dim=1)  # (n,) -> (n, 3) bool
     return (less & of_width).any(1) | (noted[:, 3] == 0)
 
 
@@ -258,26 +263,27 @@ def _is_rotated(words: Tensor) -> Tensor:
 
 def _rotates(noted: Tensor, columns: int) -> Tensor:
     """Return a mask of the rows with a smaller error by rotation at 1, 2 and 4 bits, bool ``(n, 3)``."""
+    # The factor compares squared errors, ``noted`` has their roots.
     sure = SURE.get(columns, 1.25) if columns < SHORT else 1.0
     return _rotated_errors(noted, columns) * sure**0.5 < noted[:, :3]
 
 
 def _rotated_errors(noted: Tensor, columns: int) -> Tensor:
     """Return the standard deviation of rotated codes at 1, 2 and 4 bits, ``(n, 3)``."""
-    return noted[:, 3:4] * _rotated_shares(columns, noted.device)
+    return noted[:, 3:4] * _rotated_shares(columns, noted.device)  # (n, 1) norms times (3,) -> (n, 3)
 
 
 @functools.cache
 def _rotated_shares(columns: int, device: torch.device) -> Tensor:
     shares = [relative_error(width, max(columns, 1)) for width in ERROR_WIDTHS]
-    return torch.tensor(shares, device=device).sqrt()
+    return torch.tensor(shares, device=device).sqrt()  # relative error of the square -> (3,) of the norm
 
 
-def _split(chosen: Tensor, *, whole: bool = True) -> Iterator[Any]:
+def _split(mask: Tensor, *, whole: bool = True) -> Iterator[Any]:
     """Yield the positions of the chosen rows, if any; if all are chosen and ``whole``, a slice, which avoids copies."""
-    places = chosen.nonzero()[:, 0]
+    places = mask.nonzero()[:, 0]  # (m,) bool -> (k,) int64; synchronizes a GPU
     if places.numel():
-        yield slice(None) if whole and places.numel() == chosen.numel() else places
+        yield slice(None) if whole and places.numel() == mask.numel() else places
 
 
 def _places(part: PartRows, subset: Any, columns: int) -> tuple[int | Tensor, Tensor | None]:
@@ -293,12 +299,13 @@ def _starts(part: PartRows, subset: Tensor, columns: int) -> Tensor:
     if part.offsets is not None:
         return part.offsets[subset]
     assert isinstance(part.bits, int)
+    # Rows of one bit-width have equally many bytes, so their starts are not stored.
     return subset * int(row_bytes(columns, part.bits))
 
 
 @contextmanager
 def _numbered(subset: Any) -> Iterator[None]:
-    """Convert the position of a non-finite row among ``some`` rows to its position in the part."""
+    """Convert the position of a non-finite row among the rows of ``subset`` to its position in the part."""
     try:
         yield
     except NonFiniteRow as error:

@@ -65,6 +65,7 @@ class Linear(PartCodec):
             >>> Linear.bound(4.0, 2)
             1.0
         """
+        # One whole step S, from the clamped largest element; half a step elsewhere.
         return 0.0 if bits == 32 else spread / 2**bits
 
     def param_bytes(self, bits: int, columns: int) -> int:

@@ -37,13 +37,15 @@ def relative_error(bits: int, columns: int) -> float:
         0.963
     """
     limit, slope = _expansion(LEVELS[bits])
+    # Not e (1 - k/D), which is negative for few columns.
     return limit / (1 + slope / columns)
 
 
 def _expansion(levels: Sequence[float]) -> tuple[float, float]:
     """Return e and k of a symmetric quantizer with these positive levels."""
+    # A value is rounded to the nearest level, so decision bounds lie midway; symmetric, so half of them suffice.
     ends = [0.0, *((low + high) / 2 for low, high in itertools.pairwise(levels)), math.inf]
-    moments = [_moments(*between) for between in itertools.pairwise(ends)]
+    moments = [_moments(*bounds) for bounds in itertools.pairwise(ends)]
 
     def mean(of_level: int, of_value: int) -> float:
         """Return ``E[q^i z^j]``; i + j is even, so both signs contribute equally."""
@@ -60,7 +62,7 @@ def _expansion(levels: Sequence[float]) -> tuple[float, float]:
     # Second-order Taylor expansion of A / B^2 around its limit; the result is D times the correction of the error.
     change = -(hermite(2, 0) - 2 * hermite(1, 1)) / (4 * energy**2) + (3 * of_product - 2 * of_both) / energy**3
     limit = 1 / energy - 1
-    return limit, -change / limit
+    return limit, -change / limit  # e and k
 
 
 def _moments(low: float, high: float) -> list[float]:

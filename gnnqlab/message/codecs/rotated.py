@@ -1,4 +1,7 @@
-"""Codec with a random rotation: the error of a row depends on its norm, not on its range."""
+"""Codec with a random rotation: the error of a row depends on its norm, not on its range.
+
+Letters: N source rows, m rows of one part of a message, D columns.
+"""
 
 from __future__ import annotations
 
@@ -92,10 +95,11 @@ class Rotated(PartCodec):
             rows, ids, scales = part.rows, part.ids, part.params.view(torch.float32)
             encode_rotated(x, rows, ids, part.bits, part.offsets, part.payload, scales, noted, **self._key(noise))
             return
-        ranges = torch.empty(part.rows.numel(), device=x.device)
+        # Rows of 8 bits and more: min-max codes, whose error is small without a rotation.
+        ranges = torch.empty(part.rows.numel(), device=x.device)  # (m,)
         self._wide.encode_part(part, x, ranges, noise)
         # The assigner compares all bit-widths of a row, so rows that are not rotated need their norm too.
-        norms = row_norms(x, part.rows)
+        norms = row_norms(x, part.rows)  # (N, D) -> (m,)
         # Norm 0 marks constant rows: they are exact at every bit-width.
         noted[:, 0], noted[:, 1] = norms.where(ranges >= SMALLEST_RANGE, 0.0), ranges
 
@@ -103,6 +107,7 @@ class Rotated(PartCodec):
         if part.width not in ROTATED_WIDTHS:
             self._wide.decode_part(part, out, noise, accumulate=accumulate)
             return
+        # The receiver derives the rotation from the node ids and the noise key; it is not sent.
         assert part.ids is not None and noise is not None
         rows, ids, scales = part.rows, part.ids, part.params.view(torch.float32)
         key = self._key(noise)

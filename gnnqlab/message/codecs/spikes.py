@@ -75,7 +75,7 @@ class Spikes(PartCodec):
         return Stochastic(noise=self.noise)
 
     def _count(self, columns: int) -> int:
-        return max(0, min(self.count, columns - 1))
+        return max(0, min(self.count, columns - 1))  # at least one element remains, which defines the range of the rest
 
     def param_bytes(self, bits: int, columns: int) -> int:
         return 0 if bits == 32 else 12 + 4 * self._count(columns)
@@ -107,23 +107,28 @@ class Spikes(PartCodec):
             noted.copy_(_range(rest))
             return
         ends, units, places, values = part.params
-        every = torch.arange(rest.shape[0], device=x.device)
+        every = torch.arange(rest.shape[0], device=x.device)  # (m,): the rest is a copy with rows numbered from 0
         self._rest.encode_part(replace(part, params=ends, rows=every), rest, noted, noise)
+        # The views are slices of the message, so copying into them writes it.
         units.copy_(part_units)
         values.copy_(part_values)
         places.copy_(part_places.to(torch.int16))
 
     def decode_part(self, part: PartRows, out: Tensor, noise: Noise | None, *, accumulate: bool) -> None:
         ends, units, places, values = part.params
+        # q S + Z for all elements first, then + v U at the spikes.
         self._rest.decode_part(replace(part, params=ends), out, noise, accumulate=accumulate)
         if part.width < 32:
             positions = part.rows[:, None], places.long() & 0xFFFF  # stored as int16, read as unsigned
-            out.index_put_(positions, values.float() * units[:, None], accumulate=True)
+            # Positions within a row are distinct, so no element is added twice.
+            out.index_put_(positions, values.float() * units[:, None], accumulate=True)  # (m, K)
 
     def part_parameters(self, layout: Layout, segment: Tensor, part: Part) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return views of (Z, S), U, positions and values of a part; a message stores each of them contiguously."""
+        # Rows of 32 bits come first in wire order and have no parameters.
         exact, spikes = layout.rows_of(32), self._count(layout.columns)
         count = layout.num_rows - exact
+        # Each kind is contiguous, widest type first, so that every view is aligned to its type.
         ends = [8 * count, 4 * count, 2 * count * spikes, 2 * count * spikes]
         params, units, places, values = layout.split(segment)[0].split(ends)
         own = slice(0, 0) if part.width == 32 else slice(part.rows.start - exact, part.rows.stop - exact)
@@ -154,17 +159,19 @@ def split_spikes(x_mD: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tens
     if count == 0:
         none = x_mD.new_empty(x_mD.shape[0], 0)
         return x_mD, x_mD.new_zeros(x_mD.shape[0]), none.long(), none.half()
-    places_mK = x_mD.abs().topk(count, dim=1, sorted=False).indices
+    places_mK = x_mD.abs().topk(count, dim=1, sorted=False).indices  # (m, D) -> (m, K)
     spikes_mK = x_mD.gather(1, places_mK)
-    low_m = x_mD.scatter_(1, places_mK, torch.inf).amin(1)
+    # Overwrite the spikes in place, to take minimum and maximum of the rest without a copy.
+    low_m = x_mD.scatter_(1, places_mK, torch.inf).amin(1)  # (m,)
     high_m = x_mD.scatter_(1, places_mK, -torch.inf).amax(1)
-    over_mK = spikes_mK - (low_m * 0.5 + high_m * 0.5)[:, None]
+    over_mK = spikes_mK - (low_m * 0.5 + high_m * 0.5)[:, None]  # halved first: the sum could overflow
     largest_m = over_mK.abs().amax(1)
     # Rows without a finite, non-negligible spike get U = 0: their spikes stay in the rest.
     has_spikes_m = torch.isfinite(largest_m) & (largest_m >= SMALLEST_RANGE)
     # Masking all but the exponent rounds down to a power of two.
     unit_m = torch.where(has_spikes_m, (largest_m.view(torch.int32) & _EXPONENT).view(torch.float32), 0.0)
     values_mK = torch.where(has_spikes_m[:, None], over_mK / unit_m[:, None], 0.0).half()
+    # The rest encodes the rounding error of float16 too, so that decoding is unbiased.
     x_mD.scatter_(1, places_mK, spikes_mK - values_mK.float() * unit_m[:, None])
     return x_mD, unit_m, places_mK, values_mK
 

@@ -3,6 +3,8 @@
 A row of 16 bits has stochastic codes like smaller bit-widths, two bytes per element, with its own Z and S; its step is
 the range over 65535. A row of 32 bits is float32. Both are encoded with tensor operations, one block of rows at a time,
 without kernels of their own, because assignments choose these bit-widths for few rows.
+
+Letters: N source rows, n rows of a call, m of one block, D columns.
 """
 
 from __future__ import annotations
@@ -55,10 +57,12 @@ def encode_16(
         params.zero_()
         ranges.zero_()
         return
-    codes = payload.view(torch.int16).view(rows.numel(), x.shape[1])
+    codes = payload.view(torch.int16).view(rows.numel(), x.shape[1])  # (2 n D,) uint8 -> (n, D) int16
+    # Blocks of m rows, so that the temporary matrices stay in a cache.
     for block in _blocks(rows.numel(), x.shape[1]):
-        x_mD = x[rows[block]]
+        x_mD = x[rows[block]]  # a copy, modified in place below
         zero_m1, scale_m1, range_m1, bad_m = row_parameters(x_mD, 16, params.dtype)
+        # Reading the mask would synchronize the GPU, so there the row is only recorded.
         if bad_m.is_cuda:
             note_non_finite(bad_m.flatten(), block.start)
         elif bool(bad_m.any()):
@@ -67,7 +71,7 @@ def encode_16(
         # Clamp first in float32, to the largest value below 2^31 that int32 can hold, then exactly to code 65535.
         fixed_mD = x_mD.sub_(zero_m1).mul_(steps_m1).round_().clamp_(max=2.0**31 - 128).to(torch.int32)
         fixed_mD.clamp_(max=_TOP << 15)
-        noise_mD = uniform16(ids[block], x.shape[1], seed=seed, epoch=epoch, stream=stream)
+        noise_mD = uniform16(ids[block], x.shape[1], seed=seed, epoch=epoch, stream=stream)  # int32 in [0, 65536)
         codes[block] = fixed_mD.add_(noise_mD >> 1).bitwise_right_shift_(15)  # as int16, code 65535 wraps to -1
         params[block] = torch.cat([zero_m1, scale_m1], dim=1).to(params.dtype)
         ranges[block] = range_m1[:, 0]
@@ -85,7 +89,8 @@ def decode_16(payload: Tensor, params: Tensor, out: Tensor, rows: Tensor, *, acc
     """Write ``q S + Z`` to ``out[rows]``, or add it there."""
     codes = payload.view(torch.int16).view(rows.numel(), out.shape[1])
     for block in _blocks(rows.numel(), out.shape[1]):
-        zero_m1, scale_m1 = params[block].float().split(1, dim=1)
+        zero_m1, scale_m1 = params[block].float().split(1, dim=1)  # (m, 2) -> (m, 1) each
+        # The mask makes the int16 codes unsigned again.
         values_mD = (codes[block].to(torch.int32) & _TOP).float().mul_(scale_m1).add_(zero_m1)
         _put(values_mD, out, rows[block], accumulate)
 
@@ -96,7 +101,7 @@ def encode_32(x: Tensor, rows: Tensor, payload: Tensor, ranges: Tensor) -> None:
     Raises:
         NonFiniteRow: if a row holds NaN or Inf or its range overflows.
     """
-    gathered_nD = payload.view(torch.float32).view(rows.numel(), x.shape[1])
+    gathered_nD = payload.view(torch.float32).view(rows.numel(), x.shape[1])  # (4 n D,) uint8 -> (n, D)
     torch.index_select(x, 0, rows, out=gathered_nD)
     if gathered_nD.numel() == 0:
         ranges.zero_()

@@ -61,7 +61,7 @@ class Header:
     """Communication round of the layer and direction; shares a word with the direction."""
 
     def pack(self, checksum: int = 0) -> bytes:
-        """Encode the header as ``SIZE`` bytes; only the sender knows the checksum of the body."""
+        """Encode the header as ``SIZE`` bytes; only the sender can compute the checksum of the body."""
         return _FORMAT.pack(
             MAGIC,
             VERSION,
@@ -80,7 +80,7 @@ class Header:
     @cached_property
     def tag(self) -> int:
         """Tag of the body, in [2, 2^31); equal headers have equal tags."""
-        return 2 + zlib.crc32(self.pack()) % (2**31 - 2)
+        return 2 + zlib.crc32(self.pack()) % (2**31 - 2)  # an int32; tag 0: no header, 1: a header
 
     def check(self, came: bytes) -> int:
         """Compare with a received header; return the checksum in it.
@@ -98,6 +98,7 @@ class Header:
             raise self.refusal("format version", VERSION, version, "install one version on every machine")
         if came[:-8] == self.pack()[:-8]:  # all but the checksum
             return int(checksum)
+        # Direction and round share a word: the lowest bit is the direction.
         found = replace(Header(_DIRECTIONS[direction & 1], *numbers), round=direction >> 1)
         for name, advice in _ADVICE.items():
             if getattr(found, name) != getattr(self, name):
@@ -153,8 +154,9 @@ class Headers:
 
     def seal(self, peer: int, body: Tensor, device: torch.device | str = "cpu") -> Tensor:
         """Pack the header for a peer with the checksum of the body."""
+        # A bytearray, because a tensor must not share the memory of immutable bytes.
         packed = bytearray(self.sent[peer].pack(checksum(body)))
-        self.send[peer] = torch.frombuffer(packed, dtype=torch.uint8).to(device)
+        self.send[peer] = torch.frombuffer(packed, dtype=torch.uint8).to(device)  # (SIZE,) uint8
         return self.send[peer]
 
     def receive_on(self, device: torch.device) -> None:
@@ -200,8 +202,9 @@ def checksum(body: Tensor) -> int:
         >>> checksum(body) == checksum(body.clone()), checksum(body) == checksum(body.flip(0))
         (True, False)
     """
+    # Whole rows of lanes first, then the words of the last, incomplete row, then the last bytes.
     words = body.numel() // 4
-    whole = words // _LANES * _LANES
+    whole = words // _LANES * _LANES  # words in complete rows of lanes
     lanes = np.zeros(_LANES, np.int32)  # 32-bit sums wrap around, which loses no single changed byte
     if body.is_cuda:  # sum on the device; only the lanes are copied
         lanes += body[: 4 * whole].view(torch.int32).view(-1, _LANES).sum(0, dtype=torch.int32).cpu().numpy()
@@ -214,9 +217,11 @@ def checksum(body: Tensor) -> int:
     lanes[: words - whole] += rest[: 4 * (words - whole)].view(np.int32)
     # The last 0 to 3 bytes do not fill a word; their number is appended, so that trailing zeros count.
     last = int.from_bytes(rest[4 * (words - whole) :].tobytes() + bytes([body.numel() % 4]), "little")
+    # Odd factors are invertible modulo 2^64, so a change of one lane, or of the last bytes, changes the sum.
     return (int(np.dot(lanes.astype(np.int64), _WEIGHTS)) + last * 0x9E3779B97F4A7C15) % 2**64
 
 
 def run_number(*what: str) -> int:
     """Hash strings that identify a run to a 64-bit number, equal on all of its workers."""
+    # Separated, so that ("ab", "c") and ("a", "bc") differ.
     return int.from_bytes(hashlib.blake2b("\0".join(what).encode(), digest_size=8).digest(), "little")

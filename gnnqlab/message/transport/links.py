@@ -29,7 +29,7 @@ def sizes_up_to(largest: int) -> tuple[int, ...]:
         ((625, 10000, 80000), True)
     """
     top = min(max(largest, _LEAST), SIZES[-1])
-    return tuple(top * size // SIZES[-1] for size in SIZES)
+    return tuple(top * size // SIZES[-1] for size in SIZES)  # the proportions of SIZES
 
 
 def held_bytes(sizes: tuple[int, ...]) -> int:
@@ -75,10 +75,11 @@ def time_transfers(
     transport = transport or Direct(rank, workers)
     times: dict[int, list[tuple[int, float]]] = {}
     for k in range(1, workers):
-        source, target = (rank - k) % workers, (rank + k) % workers
+        source, target = (rank - k) % workers, (rank + k) % workers  # every worker has one sender and one receiver
         dist.barrier()  # once per round: later, each transfer synchronizes a worker with both of its neighbours
         for size in sizes:
             outgoing, incoming = torch.zeros(size, dtype=torch.uint8), torch.zeros(size, dtype=torch.uint8)
+            # Repeated, because single times vary.
             for _ in range(repeats):
                 transfer = transport.post({target: outgoing}, {source: incoming})
                 transfer.wait()

@@ -54,10 +54,11 @@ class Pacer:
         self.rank, self.workers = rank, workers
         self._a_host = workers // hosts
         self.bytes_per_s = bytes_per_s / self._a_host
-        size = workers * workers * _SLOTS * _SLOT.size
+        size = workers * workers * _SLOTS * _SLOT.size  # (sender, receiver, slot), 16 bytes each
         with open(board, "a+b") as file:
             file.truncate(size)  # fills a new file with zeros; an existing one of this size is unchanged
             self._board = mmap.mmap(file.fileno(), size)
+        # Times at which the outgoing and the incoming link are free again.
         self._left_s = self._come_s = 0.0
         self._sent = [0] * workers
         self._received = [0] * workers
@@ -73,6 +74,7 @@ class Pacer:
             sizes: peer -> bytes of its message.
         """
         for peer, size in sizes.items():
+            # left(n): the link sends one message after another, so this one waits for the previous one.
             self._left_s = max(time.monotonic(), self._left_s) + size / self.bytes_per_s
             offset = self._slot(self.rank, peer, self._sent[peer])
             self._sent[peer] += 1
@@ -88,10 +90,12 @@ class Pacer:
     def come(self, peer: int, number: int) -> float:
         """Return the time at which a message counts as received; call after its bytes were received."""
         left_s, size = _SLOT.unpack_from(self._board, self._slot(peer, self.rank, number))
+        # come(n): limited by the sender's link or by the share of the receiver's link.
         self._come_s = max(left_s, self._come_s + size / self.bytes_per_s)
         return self._come_s
 
     def _slot(self, sender: int, receiver: int, number: int) -> int:
+        # A ring of slots per pair: a slot is used again after _SLOTS messages.
         return ((sender * self.workers + receiver) * _SLOTS + number % _SLOTS) * _SLOT.size
 
 
@@ -117,19 +121,19 @@ class Paced:
         pacer, began_s = self._pacer, time.monotonic()
         # Record the send times before the real post, so that a receiver that has the bytes can read them.
         left_s = pacer.leave({peer: body.nbytes for peer, body in send.items() if body.numel() and pacer.slow(peer)})
-        awaited = {peer: pacer.prepost(peer) for peer, body in receive.items() if body.numel() and pacer.slow(peer)}
+        numbers = {peer: pacer.prepost(peer) for peer, body in receive.items() if body.numel() and pacer.slow(peer)}
         transfer = self._transport.post(send, receive, headers, **how)
-        return _PacedTransfer(transfer, pacer, began_s, left_s, awaited)
+        return _PacedTransfer(transfer, pacer, began_s, left_s, numbers)
 
 
 class _PacedTransfer(Transfer):
     def __init__(
-        self, transfer: Transfer, pacer: Pacer, began_s: float, left_s: float, awaited: Mapping[int, int]
+        self, transfer: Transfer, pacer: Pacer, began_s: float, left_s: float, numbers: Mapping[int, int]
     ) -> None:
         super().__init__()
         self.started = transfer.started
         self._transfer, self._pacer = transfer, pacer
-        self._began_s, self._left_s, self._awaited = began_s, left_s, awaited
+        self._began_s, self._left_s, self._numbers = began_s, left_s, numbers
 
     def start(self) -> None:
         self._transfer.start()
@@ -138,7 +142,7 @@ class _PacedTransfer(Transfer):
         self._transfer.wait()
         self.seconds = self._transfer.seconds
         until_s = self._left_s
-        for peer, number in self._awaited.items():  # the link is shared: messages are received one after another
+        for peer, number in self._numbers.items():  # the link is shared: messages are received one after another
             come_s = self._pacer.come(peer, number)
             self.seconds[peer] = max(self.seconds.get(peer, 0.0), come_s - self._began_s)
             until_s = max(until_s, come_s)

@@ -51,7 +51,7 @@ def prepost(receive: Buffers, headers: Headers | None, group: dist.ProcessGroup 
     expected = Expected(receive, headers)
     for peer, buffer in receive.items():
         if buffer.numel():
-            tag = 0 if headers is None else headers.expected[peer].tag
+            tag = 0 if headers is None else headers.expected[peer].tag  # matches the body of this exchange only
             work = dist.irecv(buffer, group=group, group_src=peer, tag=tag)
             if work is not None:
                 expected.works[peer] = work
@@ -82,6 +82,7 @@ class PrepostedReceives:
     def posts(self, channel: PrepostingChannel, epoch: int) -> None:
         """Record that a channel posts its exchange; call it before the channel takes buffers."""
         self.leave(channel)
+        # Learn successors within an epoch only: between epochs, evaluation may use the buffers.
         if self._latest is not None and self._latest[1] == epoch:
             self._follows[self._latest[0]] = channel
         self._latest = channel, epoch
@@ -100,6 +101,7 @@ class PrepostedReceives:
         If another channel was expected, its receives keep the old buffers, new ones are allocated, and preposting is
         disabled for the rest of the run.
         """
+        # Gloo may still write into the preposted buffers, so they must not be used for anything else.
         if self._expecting is not None and self._expecting is not channel:
             self._buffers.clear()
             self._is_order_stable = False

@@ -28,12 +28,13 @@ class HostBuffers:
 
     def take(self, num_bytes: int) -> Tensor:
         """Return the smallest free buffer of at least ``num_bytes`` bytes, or a new one."""
-        fitting = [index for index, (buffer, _) in enumerate(self._free) if buffer.numel() >= num_bytes]
-        if not fitting:
+        candidates = [index for index, (buffer, _) in enumerate(self._free) if buffer.numel() >= num_bytes]
+        if not candidates:
             return torch.empty(num_bytes, dtype=torch.uint8, pin_memory=torch.cuda.is_available())
-        buffer, copied = self._free.pop(min(fitting, key=lambda index: self._free[index][0].numel()))
-        if copied is not None:
-            copied.synchronize()  # the device may still read what the last exchange received
+        # The smallest that fits, so that large buffers remain for large messages.
+        buffer, event = self._free.pop(min(candidates, key=lambda index: self._free[index][0].numel()))
+        if event is not None:
+            event.synchronize()  # the device may still read what the last exchange received
         return buffer
 
     def give(self, buffer: Tensor, copied: Any = None) -> None:
@@ -52,6 +53,7 @@ class Staged:
         host: HostBuffers,
         group: dist.ProcessGroup | None = None,
     ) -> None:
+        # Empty messages are not exchanged; both ends derive their size from the same plan.
         send = {peer: buffer for peer, buffer in send.items() if buffer.numel()}
         receive = {peer: buffer for peer, buffer in receive.items() if buffer.numel()}
         self.headers, self.group = headers, group
@@ -68,6 +70,7 @@ class Staged:
             for peer, buffer in send.items():  # asynchronous, since the host memory is page-locked
                 self.send[peer].copy_(buffer, non_blocking=True)
             self._copied_to_host = _event(device)
+        # NCCL receives into device memory only, headers too.
         elif not self.on_host and headers is not None:
             headers.receive_on(device)
 
@@ -88,15 +91,15 @@ class Staged:
         for peer, target in self._targets.items():
             received = self.receive[peer]  # shorter than its target if the message size was exchanged
             target[: received.numel()].copy_(received, non_blocking=True)
-        copied = _event(_device(self._targets))  # buffers return to the pool now, but are reused only after it
+        event = _event(_device(self._targets))  # buffers return to the pool now, but are reused only after it
         for buffer in self._host_buffers:
-            self._host.give(buffer, copied)
+            self._host.give(buffer, event)
         self._host_buffers = []
 
     def _like(self, buffer: Tensor) -> Tensor:
         whole = self._host.take(buffer.numel())
         self._host_buffers.append(whole)
-        return whole[: buffer.numel()]
+        return whole[: buffer.numel()]  # (bytes,) uint8
 
 
 def through_host(device: torch.device, group: dist.ProcessGroup | None) -> bool:

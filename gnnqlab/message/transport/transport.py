@@ -1,6 +1,6 @@
 """Transports over ``torch.distributed``: direct, ring and all-to-all.
 
-A transport sends and receives one uint8 tensor per peer, each with an optional header. Both sides know the sizes, or
+A transport sends and receives one uint8 tensor per peer, each with an optional header. Both sides derive the sizes, or
 upper bounds, so these need not be sent. Receives are posted before sends, always from a specified rank. A header is
 checked before waiting for its body.
 """
@@ -44,6 +44,7 @@ class Transfer(ABC):
         """
         self.start()
         self._finish()
+        # Point-to-point transfers measure it themselves, when the last message is complete.
         self.wire_s = self.wire_s or time.perf_counter() - self.started
 
     def start(self) -> None:  # noqa: B027  # most transfers start when they are created
@@ -102,7 +103,8 @@ class Direct:
         expected: Expected | None = None,
     ) -> Transfer:
         staged = Staged(send, receive, headers, self._host, self.group)
-        rounds = [_Round(tuple(staged.receive), tuple(staged.send))]
+        rounds = [_Round(tuple(staged.receive), tuple(staged.send))]  # a single round: all peers at once
+        # A wait on NCCL only queues on a stream, so a thread would measure nothing.
         watcher = self._watcher if staged.on_host else None
         transfer = _PeerTransfer(staged, rounds, watcher=watcher, expected=expected)
         if bounded:
@@ -177,6 +179,7 @@ class _PeerTransfer(Transfer):
         self._watched: Future[None] | None = None
 
     def start(self) -> None:
+        # Only the first round is started here; the others are posted while the transfer is waited for.
         if self._next == 0 and self._rounds:
             self._staged.ready()
             self.post_round()
@@ -238,6 +241,7 @@ class _PeerTransfer(Transfer):
         if self._watched is None:
             self.finish_rounds()
         else:
+            # Also raises an error of the thread, such as a header that was not expected.
             self._watched.result()
         self._staged.land()
 
@@ -304,6 +308,7 @@ class _AllToAllTransfer(Transfer):
         staged = self._staged
         staged.ready()
         if staged.headers is not None:
+            # Headers first, point-to-point: a collective has no tags, and must not be posted with sizes that differ.
             headers = _PeerTransfer(staged, [_Round(tuple(staged.receive), tuple(staged.send))], bodies=False)
             headers.post_round()
             headers.finish_rounds()
@@ -313,7 +318,7 @@ class _AllToAllTransfer(Transfer):
         parts = [staged.send.get(peer, nothing) for peer in range(self._workers)]
         device = next(iter(staged.send.values()), nothing).device
         self._sizes = [staged.receive[peer].numel() if peer in staged.receive else 0 for peer in range(self._workers)]
-        self._joined = torch.cat([part.to(device) for part in parts])
+        self._joined = torch.cat([part.to(device) for part in parts])  # (bytes to all peers,) uint8, in rank order
         self._received = torch.empty(sum(self._sizes), dtype=torch.uint8, device=device)
         sent = [part.numel() for part in parts]
         self._work = dist.all_to_all_single(
@@ -336,13 +341,14 @@ def _learn_sizes(staged: Staged, workers: int, *, collective: bool = False) -> N
     """
     if not collective and staged.backend != "nccl":
         return
+    # NCCL exchanges the sizes in device memory; reading them synchronizes the device.
     device = staged.device if staged.backend == "nccl" else torch.device("cpu")
     sizes = [staged.send[peer].numel() if peer in staged.send else 0 for peer in range(workers)]
-    announced = torch.empty(workers, dtype=torch.int64, device=device)
+    announced = torch.empty(workers, dtype=torch.int64, device=device)  # (P,) bytes from each worker
     dist.all_to_all_single(announced, torch.tensor(sizes, device=device), group=staged.group)
     for peer, size in enumerate(announced.tolist()):
         if peer in staged.receive:
-            staged.receive[peer] = staged.receive[peer][:size]
+            staged.receive[peer] = staged.receive[peer][:size]  # a view, so the message is still received in place
 
 
 class Alone:

@@ -37,17 +37,18 @@ class DAGNN(nn.Module):
         self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
-        y = self.first(g, g.dropout(x, self.input_dropout))
+        y = self.first(g, g.dropout(x, self.input_dropout))  # (N, D) -> (N, hidden)
+        # Z has a column per class (N, C), and so has every row that is sent.
         h: Tensor = self.second(g, g.activate(y, activation=self.activation, dropout=self.dropout, looked_at=False))
-        out = g.rowwise(_gated, self.gate(g, h), h)
+        out = g.rowwise(_gated, self.gate(g, h), h)  # k = 0
         for _ in range(self.hops):
-            h = g.aggregate(h, alpha="symmetric")
+            h = g.aggregate(h, alpha="symmetric")  # P^k Z
             out = g.rowwise(_and_gated, out, self.gate(g, h), h)
         return out
 
 
 def _gated(gate: Tensor, h: Tensor) -> Tensor:
-    return torch.sigmoid(gate) * h
+    return torch.sigmoid(gate) * h  # (N, 1), (N, C) -> (N, C)
 
 
 def _and_gated(out: Tensor, gate: Tensor, h: Tensor) -> Tensor:

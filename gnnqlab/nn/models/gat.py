@@ -46,6 +46,7 @@ def gat(settings: GATSettings, in_features: int, num_classes: int, seed: int, *,
 
     Differs: ReLU between layers, as in BNS-GCN; the authors use ELU: ``activation="elu"``.
     """
+    # The stack calls the builder once per layer, in order.
     layers = iter(range(settings.layers))
 
     def layer(in_features: int, out_features: int, *, generator: torch.Generator) -> nn.Module:

@@ -53,6 +53,7 @@ class GCNII(nn.Module):
         width = settings.hidden
         self.first = Projection(in_features, width, generator=generator)
         bound = 1 / math.sqrt(width)
+        # One W^l per layer, (hidden, hidden).
         self.weights = nn.ParameterList(
             torch.empty(width, width).uniform_(-bound, bound, generator=generator) for _ in range(settings.layers)
         )
@@ -61,20 +62,22 @@ class GCNII(nn.Module):
         if settings.norm == "layer":
             self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(settings.layers))
         self.initial_share = settings.initial_share
+        # θ falls with the depth: deep layers are closer to the identity.
         self.thetas = [math.log(settings.identity_decay / layer + 1) for layer in range(1, settings.layers + 1)]
         self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
         self.activation = settings.activation or "relu"
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
-        between: dict[str, Any] = {"activation": self.activation, "dropout": self.dropout}
-        h0, h = g.activate_both(self.first(g, g.dropout(x, self.input_dropout)), **between)
+        options: dict[str, Any] = {"activation": self.activation, "dropout": self.dropout}
+        # H^0 is without dropout, the input of the first layer has it.
+        h0, h = g.activate_both(self.first(g, g.dropout(x, self.input_dropout)), **options)
         h0 = to_float32(h0)  # every layer adds to its gradient, which is accumulated in float32
         for index, (weight, theta) in enumerate(zip(self.weights, self.thetas, strict=True)):
             # One name for all intermediate rows, so that each assignment frees the rows before it.
-            h = g.aggregate(h, alpha="symmetric", dropout=g.left(self.dropout))
-            h, h0 = g.residual(h, h0, self.initial_share)
-            h = g.affine(h, h, weight, beta=1 - theta, alpha=theta)
-            looked_at = index + 1 < len(self.weights)
-            h = g.activate(h, norm_of(self.norms, index), looked_at=looked_at, **between)
-        logits: Tensor = self.last(g, h, exact=True)
+            h = g.aggregate(h, alpha="symmetric", dropout=g.left(self.dropout))  # P H
+            h, h0 = g.residual(h, h0, self.initial_share)  # (1 - α) P H + α H^0
+            h = g.affine(h, h, weight, beta=1 - theta, alpha=theta)  # (N, hidden)
+            looked_at = index + 1 < len(self.weights)  # a projection follows the last layer
+            h = g.activate(h, norm_of(self.norms, index), looked_at=looked_at, **options)
+        logits: Tensor = self.last(g, h, exact=True)  # (N, hidden) -> (N, C)
         return logits

@@ -58,9 +58,10 @@ class JKNet(nn.Module):
             self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(layers))
         self.jump = settings.jump
         if self.jump == "lstm":
-            units = max(1, layers * width // 2)
+            units = max(1, layers * width // 2)  # T d / 2 units per direction
             self.lstm = nn.LSTM(width, units, bidirectional=True, batch_first=True)
             bound = 1 / math.sqrt(units)
+            # PyTorch's own initialization uses the global generator: draw again, with the same bounds, from the seed.
             for parameter in self.lstm.parameters():
                 nn.init.uniform_(parameter, -bound, bound, generator=generator)
             self.score = Projection(2 * units, 1, generator=generator)
@@ -77,24 +78,26 @@ class JKNet(nn.Module):
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
         h: Tensor | SparseInput = x
-        seen: list[Tensor] = []
+        hidden: list[Tensor] = []
         share = self.input_dropout
         for index, convolution in enumerate(self.convolutions):
-            following = self.dropout if index + 1 < len(self.convolutions) else 0.0
+            # The last layer's result enters the join, which applies the dropout of the output.
+            next_dropout = self.dropout if index + 1 < len(self.convolutions) else 0.0
             norm = norm_of(self.norms, index)
-            between: dict[str, Any] = {"activation": self.activation, "dropout": following}
-            whole, h = g.activate_both(convolution(g, h, dropout=share), norm, **between)
-            seen.append(whole)
+            options: dict[str, Any] = {"activation": self.activation, "dropout": next_dropout}
+            whole, h = g.activate_both(convolution(g, h, dropout=share), norm, **options)
+            hidden.append(whole)
             share = g.left(self.dropout)
         if self.jump == "lstm":
-            h = g.dropout(self._weighed(g, seen), self.dropout)
+            h = g.dropout(self._weighed(g, hidden), self.dropout)
         else:
-            h = g.join(seen, self.jump, dropout=self.dropout)
-        del seen, whole  # the joined rows are a copy, so these need not stay in memory
+            h = g.join(hidden, self.jump, dropout=self.dropout)  # T x (N, D) -> (N, T D), or (N, D) for max
+        del hidden, whole  # the joined rows are a copy, so these need not stay in memory
         logits: Tensor = self.last(g, h, exact=True)
         return logits
 
-    def _weighed(self, g: GraphPass, seen: list[Tensor]) -> Tensor:
-        stacked = g.rowwise(lambda *layers: torch.stack(layers, 1), *seen)  # T x (N, D) -> (N, T, D)
+    def _weighed(self, g: GraphPass, hidden: list[Tensor]) -> Tensor:
+        stacked = g.rowwise(lambda *layers: torch.stack(layers, 1), *hidden)  # T x (N, D) -> (N, T, D)
         scores = self.score(g, self.lstm(stacked)[0].flatten(0, 1)).unflatten(0, stacked.shape[:2])  # (N, T, 1)
+        # Softmax over the layers of each node: (N, T, 1), (N, T, D) -> (N, D).
         return g.rowwise(lambda scores, stacked: (torch.softmax(scores, 1) * stacked).sum(1), scores, stacked)

@@ -60,10 +60,11 @@ class ModelSettings:
             return super().__new__(cls)
         kind = settings_class(settings.get("name", "gcn"))
         _refuse_unknown(kind, settings)
-        made: Any = object.__new__(kind)
-        return made  # type: ignore[no-any-return]
+        instance: Any = object.__new__(kind)
+        return instance  # type: ignore[no-any-return]
 
     def __post_init__(self) -> None:
+        # The class is frozen: defaults that depend on the model are set past it.
         object.__setattr__(self, "name", named(self.name))
         kind = _kind(self.name)
         if type(self) is not kind.settings:
@@ -214,6 +215,7 @@ def register_model(
 
 def _register(builder: Builder, kind: _Kind, *, implied: bool = False) -> Builder:
     name = builder.__name__.replace("_", "-")
+    # A builder that was only named as module:function may still be registered by its module, with its settings.
     if name in MODELS and not (MODELS[name] is builder and _KINDS[name].implied):
         raise ValueError(f"a model's name must be new, {name!r} is registered already")
     importable = kind == _Kind(("layer", "none"), ModelSettings) or _is_being_imported(builder)
@@ -224,6 +226,7 @@ def _register(builder: Builder, kind: _Kind, *, implied: bool = False) -> Builde
 def _is_being_imported(builder: Builder) -> bool:
     """Return True if the builder's module is being imported: a decorator runs before the module has the function."""
     module = sys.modules.get(builder.__module__)
+    # importlib sets _initializing while the module's code runs.
     return getattr(module, builder.__name__, None) is not builder or bool(
         getattr(getattr(module, "__spec__", None), "_initializing", False)
     )
@@ -246,6 +249,7 @@ def model_home(name: str) -> dict[str, Any] | None:
         ValueError: if other processes cannot import it.
     """
     builder, kind = MODELS[name], _kind(name)
+    # The package's own models can be imported in every process.
     if builder.__module__.partition(".")[0] == __name__.partition(".")[0]:
         return None
     home = {"builder": name_of(builder), "norms": list(kind.norms), "settings": name_of(kind.settings)}
@@ -331,6 +335,7 @@ def _found(model: str) -> tuple[str, bool]:
     builder = load(model) if module and function else None
     if not callable(builder):
         raise TypeError("module:function must name a function that builds a model")
+    # Importing the module may have registered the builder.
     known = next((name for name, other in MODELS.items() if other is builder), None)
     if known is not None:
         return known, False
@@ -360,11 +365,13 @@ def build_model(
     of_edges = {"edge_features": edge_features} if edge_features else {}
     if of_edges and edges_in(settings.name) == "none":
         refuse_features(f"model {settings.name}", "uses node features only")
+    # Weights are a function of the seed alone, so all workers start from identical ones without a broadcast.
     network = MODELS[settings.name](settings, in_features, num_classes, seed, **of_edges)
     network.register_forward_pre_hook(partial(_expect_edges, settings.name, edge_features))
     return network
 
 
 def _expect_edges(name: str, edge_features: int, module: nn.Module, inputs: tuple[Any, ...]) -> None:
+    # The pass is the first argument.
     for g in inputs[:1]:
         require_width(name, edge_features, g)

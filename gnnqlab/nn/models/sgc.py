@@ -42,8 +42,8 @@ class SGC(nn.Module):
         self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
-        h = g.linear(g.dropout(x, self.input_dropout), self.weight)
+        h = g.linear(g.dropout(x, self.input_dropout), self.weight)  # (N, D) -> (N, hidden)
         for _ in range(self.hops):
-            h = g.aggregate(h, alpha="symmetric")
-        logits: Tensor = self.last(g, g.dropout(h, self.dropout), exact=True)
+            h = g.aggregate(h, alpha="symmetric")  # P^k X W_1
+        logits: Tensor = self.last(g, g.dropout(h, self.dropout), exact=True)  # (N, C)
         return logits

@@ -39,7 +39,7 @@ class ConvolutionStack(nn.Module):
         )
         self.norms = None
         if settings.norm == "layer":
-            self.norms = nn.ModuleList(nn.LayerNorm(width) for width in widths[1:-1])
+            self.norms = nn.ModuleList(nn.LayerNorm(width) for width in widths[1:-1])  # none after the last layer
         self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
         self.activation = settings.activation or "relu"
 
@@ -53,11 +53,11 @@ class ConvolutionStack(nn.Module):
         last, share = len(self.convolutions) - 1, self.input_dropout
         for index, convolution in enumerate(self.convolutions):
             # No second name for the result: it is freed here if only a compressed copy is saved for backward.
-            h = convolution(g, h, dropout=share, exact=index == last)
+            h = convolution(g, h, dropout=share, exact=index == last)  # float32 before the loss
             assert isinstance(h, Tensor)
             if index < last:
                 h = g.activate(h, norm_of(self.norms, index), activation=self.activation, dropout=self.dropout)
-                share = g.left(self.dropout)
+                share = g.left(self.dropout)  # dropout that activate() has left to the aggregation
         assert isinstance(h, Tensor)
         return h
 

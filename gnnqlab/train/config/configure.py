@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from gnnqlab.former_names import with_present_names
 from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.graph.edge_data import refuse_attention
 from gnnqlab.graph.sources.catalogue import expect, load
@@ -15,6 +16,7 @@ from gnnqlab.partition.cut import Partitioner
 from gnnqlab.settings import Setting, nearest, parameters_of, settings_in
 from gnnqlab.systems.parts import partitioner_named
 from gnnqlab.systems.replaced import replaced
+from gnnqlab.systems.settings import settings_of
 from gnnqlab.systems.system import SYSTEMS, System, make_system
 from gnnqlab.train.config.edges import require_edges
 from gnnqlab.train.config.run_config import LaunchSettings, RunConfig, TrainSettings
@@ -44,10 +46,10 @@ def configure(
         workers: number of partitions, one process each; 2 by default.
         workers_per_host: alternative to ``workers``: number of workers on each of ``hosts`` (2 by default).
         partition: a partitioner, or its name, in place of the system's own; a random one uses the run's seed.
-        **settings: any field of ``TrainSettings`` (``epochs``, ``seed``, ``lr``, ``layer0`` ...), of the model's
+        **settings: any field of ``TrainSettings`` (``epochs``, ``seed``, ``lr``, ``recompute`` ...), of the model's
             settings (``layers``, ``hidden``, ``dropout``, ``heads`` of ``gat`` ...), of ``LaunchSettings`` (``device``,
-            ``threads_per_worker`` ...), of ``TaskSettings`` (``task="links"``, ``negatives`` ...), or any argument of
-            the system's recipe (``bits`` ...).
+            ``threads_per_worker`` ...), of ``TaskSettings`` (``task="links"``, ``num_negatives`` ...), or any argument
+            of the system's recipe (``bits`` ...).
 
     Raises:
         ValueError: if a name, a setting or a value is wrong, or a graph in memory lacks features, labels or a split,
@@ -63,6 +65,7 @@ def configure(
     if "observers" in settings:
         settings = {**settings, "observers": tuple(observer_name(each) for each in settings["observers"])}
     kind = type(model) if isinstance(model, ModelSettings) else settings_class(model)
+    settings = with_present_names(settings, _known(kind, system))
     chosen = _by_section(settings, kind, system)
     if workers_per_host is not None:
         hosts = chosen["launch"]["hosts"] = chosen["launch"].get("hosts") or 2
@@ -88,6 +91,13 @@ def configure(
         launch=LaunchSettings(**chosen["launch"]),
         task=task,
     )
+
+
+def _known(model: type[ModelSettings], system: str | System) -> list[Setting]:
+    """Return all settings of a run with this model and system."""
+    sections = (TrainSettings, LaunchSettings, TaskSettings, model)
+    own = settings_of(SYSTEMS[system]) if isinstance(system, str) and system in SYSTEMS else []
+    return [*(setting for section in sections for setting in settings_in(section)), *own]
 
 
 def _by_section(

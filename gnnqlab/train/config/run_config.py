@@ -6,12 +6,13 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from gnnqlab.compute.recompute import KEEPS
+from gnnqlab.compute.recompute import LEVELS
+from gnnqlab.former_names import accepts_former_names, with_present_names
 from gnnqlab.message.codecs.entropy import without_codes
 from gnnqlab.message.transport.transport import TRANSPORTS
 from gnnqlab.nn.models.registry import ModelSettings, find_model, model_home, settings_from_json
-from gnnqlab.settings import NO_OPTION, POSITIVE, OneOf, Range, check
-from gnnqlab.systems.settings import filled
+from gnnqlab.settings import NO_OPTION, POSITIVE, Former, OneOf, Range, check, settings_in
+from gnnqlab.systems.settings import filled, settings_of
 from gnnqlab.systems.system import SYSTEMS, RecipeCall, System, make_system
 from gnnqlab.train.link import MOST_HOSTS, parse_link
 from gnnqlab.train.link_prediction.settings import TaskSettings
@@ -20,7 +21,10 @@ from gnnqlab.train.records.evaluation_pauses import usual_every
 
 __all__ = ["LaunchSettings", "RunConfig", "TrainSettings"]
 
+_FORMER_LEVELS = Former("keep_for_backward", {"all": "none", "sums": "selective", "nothing": "full"})
 
+
+@accepts_former_names
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
     """Settings of training, such as epochs and learning rate; equal for all systems of a comparison."""
@@ -36,11 +40,12 @@ class TrainSettings:
     evaluate_every: Annotated[int | None, Range(0)] = None
     """Epochs between evaluations; the last epoch is always evaluated. 0: only the last. Default: 1; 10 for systems with
     stale embeddings, whose timings omit the epoch after an evaluation. A ``RunConfig`` holds the number."""
-    layer0: Annotated[str, OneOf(("resend", "once"))] = "resend"
-    """Boundary input features: ``resend`` them in every epoch (AdaQP), or send them ``once``, in float32."""
+    input_features: Annotated[str, OneOf(("resend", "cache")), Former("layer0", {"once": "cache"})] = "resend"
+    """Input features of boundary nodes: ``resend`` them in every epoch (AdaQP), or send them once, in float32, and
+    ``cache`` them at the receiver."""
     transport: Annotated[str, OneOf(TRANSPORTS)] = "direct"
     """Transport of messages: ``direct``, ``ring`` or ``all-to-all``."""
-    headers: Annotated[str, OneOf(("auto", "on", "off"))] = "auto"
+    verify_messages: Annotated[str, OneOf(("auto", "on", "off")), Former("headers")] = "auto"
     """Send and verify a header and checksum for each message: ``on``, ``off``, or ``auto``: on, except over NCCL, where
     verification synchronizes with the GPU at every message."""
     timeline_every: Annotated[int, Range(0)] = 50
@@ -54,9 +59,9 @@ class TrainSettings:
     gradients: Annotated[str, OneOf(GRADIENTS)] = "float32"
     """All-reduce of weight gradients: ``float32``, layer by layer during the backward pass with two workers, else after
     it; ``float32-by-layer`` for any number, with another summation order; or ``bfloat16``, also layer by layer."""
-    keep_for_backward: Annotated[str, OneOf(KEEPS)] = "all"
-    """Activations saved for backward: ``all``; only ``sums`` over neighbours, recomputing dense and row-wise
-    operations; or ``nothing``, recomputing the aggregation too (one worker only). Losses are identical."""
+    recompute: Annotated[str, OneOf(LEVELS), _FORMER_LEVELS] = "none"
+    """Activation checkpointing: recompute ``none`` in the backward pass; dense and row-wise operations (``selective``),
+    saving only sums over neighbours; or the aggregation too (``full``, one worker only). Losses are identical."""
     checkpoint_every: Annotated[int, Range(0)] = 0
     """Epochs between checkpoints, from which a run can be resumed; one is also taken at the end. 0: none."""
 
@@ -69,10 +74,10 @@ class TrainSettings:
         Raises:
             ValueError: with rule, value and way out.
         """
-        if self.keep_for_backward == "nothing" and workers > 1:
+        if self.recompute == "full" and workers > 1:
             raise ValueError(
-                f"keep_for_backward 'nothing' recomputes aggregations, for which {workers} workers would have to send "
-                "their rows twice; choose keep_for_backward 'sums', or 1 worker"
+                f"recompute 'full' recomputes aggregations, for which {workers} workers would have to send "
+                "their rows twice; choose recompute 'selective', or 1 worker"
             )
 
 
@@ -167,10 +172,10 @@ class RunConfig:
             raise ValueError(
                 f"workers must be a multiple of the hosts, got {self.workers} worker(s) on {self.launch.hosts} hosts"
             )
-        if self.train.layer0 == "once" and self.model.input_dropout > 0:
+        if self.train.input_features == "cache" and self.model.input_dropout > 0:
             raise ValueError(
-                f"layer0 'once' caches the input features, which input_dropout {self.model.input_dropout} changes in "
-                "every epoch; choose layer0 'resend' or input_dropout 0"
+                f"input_features 'cache' sends them once, but input_dropout {self.model.input_dropout} changes them in "
+                "every epoch; choose input_features 'resend' or input_dropout 0"
             )
         self._check_recompute()
         self._check_entropy()
@@ -185,14 +190,14 @@ class RunConfig:
             object.__setattr__(self, "train", dataclasses.replace(self.train, evaluate_every=every))
 
     def _check_recompute(self) -> None:
-        keep = self.train.keep_for_backward
-        if keep == "all":
+        keep = self.train.recompute
+        if keep == "none":
             return
         if not self.system.compute.remade:
             raise ValueError(
-                f"keep_for_backward {keep!r} recomputes float32 products, got compute "
+                f"recompute {keep!r} recomputes float32 products, got compute "
                 f"{type(self.system.compute).__name__}, which prepares its operands once per pass; choose compute "
-                "float32 or keep_for_backward 'all'"
+                "float32 or recompute 'none'"
             )
         self.train.require_workers(self.workers)
 
@@ -276,16 +281,20 @@ class RunConfig:
         for name, kind in sections.items():
             if name in value:
                 known = {entry.name for entry in dataclasses.fields(kind)}
-                if not set(value[name]) <= known:
-                    raise ValueError(f"{name} has the settings {sorted(known)}, got {sorted(set(value[name]) - known)}")
-                parts[name] = kind(**value[name])
+                stored = with_present_names(value[name], settings_in(kind), warn=False)
+                if not set(stored) <= known:
+                    raise ValueError(f"{name} has the settings {sorted(known)}, got {sorted(set(stored) - known)}")
+                parts[name] = kind(**stored)
         return cls(**parts)
 
 
 def _system(parts: dict[str, Any], recipe: dict[str, Any] | None) -> System:
     """Return a system from a file with its recipe; ``{}`` stands for files of versions that did not store recipes."""
     system = System.from_json(parts)
-    call = RecipeCall.from_json(recipe) if recipe else None
+    call = None
+    if recipe:
+        known = settings_of(SYSTEMS[recipe["name"]]) if recipe["name"] in SYSTEMS else []
+        call = RecipeCall.from_json(with_present_names(recipe, known, warn=False))
     if recipe == {} and system.name in SYSTEMS:
         call = RecipeCall(system.name, filled(SYSTEMS[system.name], system))
     object.__setattr__(system, "recipe", call)

@@ -126,10 +126,10 @@ class LinkObjective:
         kinds = {"train": share.scored, "val": share.kinds == VAL, "test": share.kinds == TEST}
         self._scored = {name: self._links(share, chosen, self._eval_fetch) for name, chosen in kinds.items()}
         totals = dict(zip(("train", "val", "test", "scored"), share.counts.tolist(), strict=True))
-        self._terms = totals["train"] * (1 + task.negatives)
+        self._terms = totals["train"] * (1 + task.num_negatives)
         self._counts = {"train": totals["scored"], "val": totals["val"], "test": totals["test"]}
         # The same candidates in every evaluation, so that scores of different epochs are comparable.
-        self._fixed = draw_pool(self._nodes, min(task.ranked, self._nodes), seed=seed, epoch=0, use=FIXED)
+        self._fixed = draw_pool(self._nodes, min(task.num_candidates, self._nodes), seed=seed, epoch=0, use=FIXED)
         self._last = torch.empty(0), torch.empty(0, 1)  # scores (n,) and (n, k) of the last pass
 
     def _links(self, share: LinkShare, chosen: Tensor, fetch: RowGather) -> _Links:
@@ -145,15 +145,15 @@ class LinkObjective:
         """Return this worker's share of the loss; shares add up to the loss."""
         assert look is not None, "rows of other workers are those of an epoch"
         links, task = self._train, self._task
-        size = min(task.pool, self._nodes)
+        size = min(task.negative_pool, self._nodes)
         pool = draw_pool(self._nodes, size, seed=self._seed, epoch=look.epoch)  # (M,), the same on every worker
         # Rows (N + F, D): own rows, ends of training links, and the pool.
         fetched = self._fetch(rows, pool, look)
-        places = self._negatives(pool, links, task.negatives, look.epoch, 0)  # (n, k)
+        places = self._negatives(pool, links, task.num_negatives, look.epoch, 0)  # (n, k)
         positive = self._decoder(fetched.rows, links.source_rows, links.target_rows)  # (n,)
-        sources = links.source_rows.repeat_interleave(task.negatives)  # (n,) -> (n k,)
+        sources = links.source_rows.repeat_interleave(task.num_negatives)  # (n,) -> (n k,)
         negative = self._decoder(fetched.rows, sources, fetched.shared[places.flatten()])  # (n k,)
-        self._last = positive.detach(), negative.detach().view(-1, task.negatives)
+        self._last = positive.detach(), negative.detach().view(-1, task.num_negatives)
         # -log s(z) = softplus(-z) does not overflow, and -log s(-z) = softplus(z).
         total = functional.softplus(-positive).sum() + functional.softplus(negative).sum()
         return total / self._terms

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from gnnqlab.bits.policy import WIDTHS
+from gnnqlab.former_names import accepts_former_names
 from gnnqlab.graph.graph import Graph
-from gnnqlab.settings import OneOf, Range, check
+from gnnqlab.settings import Former, OneOf, Range, check
 from gnnqlab.train.link_prediction.decoder import DECODERS
 
 __all__ = ["TASKS", "TaskSettings"]
@@ -16,6 +17,7 @@ __all__ = ["TASKS", "TaskSettings"]
 TASKS = ("nodes", "links")
 
 
+@accepts_former_names
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
     """Learning task and its settings; all but ``task`` apply to task ``links``."""
@@ -26,11 +28,11 @@ class TaskSettings:
     """links: share of the edges held out for validation; message passing does not use them."""
     test_share: Annotated[float, Range(0, 1, open_high=True)] = 0.1
     """links: share of the edges held out for the test."""
-    negatives: Annotated[int, Range(1)] = 1
+    num_negatives: Annotated[int, Range(1), Former("negatives")] = 1
     """links: negative samples per training edge and epoch."""
-    pool: Annotated[int, Range(3)] = 1024
+    negative_pool: Annotated[int, Range(3), Former("pool")] = 1024
     """links: size of the pool of negatives, sampled in every epoch; its embeddings are sent to all workers."""
-    ranked: Annotated[int, Range(3)] = 100
+    num_candidates: Annotated[int, Range(3), Former("ranked")] = 100
     """links: candidates in the ranking of evaluation (MRR), the same in every epoch."""
     decoder: Annotated[str, OneOf(DECODERS)] = "dot"
     """links: score of two embeddings: dot product (``dot``), or a two-layer perceptron on their elementwise product

@@ -252,7 +252,7 @@ def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer
         "backend": dist.get_backend() if dist.is_initialized() else "none",
         "threads": torch.get_num_threads(),
         "projects_first": _projected_first(config, trainer),
-        "layer0": config.train.layer0,
+        "input_features": config.train.input_features,
         "lag": config.system.schedule.lag,
         "gradients": config.train.gradients,
         "partitioner_library": partitioner_library(folder),

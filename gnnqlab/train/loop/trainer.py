@@ -167,13 +167,13 @@ class Trainer:
 
     def _remakes(self) -> AbstractContextManager[RecomputeContext | None]:
         """Return the context of a forward pass that selects the tensors saved for backward, and reports them."""
-        keep, observers = self.settings.keep_for_backward, self.observers
+        keep, observers = self.settings.recompute, self.observers
 
         def report(tensor: Tensor) -> Tensor:
             observers.emit(observers.tensor_saved, TensorSaved(observers.rank, observers.epoch, tensor))
             return tensor.detach()
 
-        if keep != "all":
+        if keep != "none":
             return RecomputeContext(keep, report if observers.tensor_saved else None)
         return _reported_to(report) if observers.tensor_saved else nullcontext()
 
@@ -313,7 +313,7 @@ def worker_trainer(
     exact = transports("direct", shard.rank, shard.workers)
     if pacer is not None:
         transport, exact = Paced(transport, pacer), Paced(exact, pacer)
-    number = run_number(run) if _with_headers(settings.headers) else None  # None: messages without headers
+    number = run_number(run) if _with_headers(settings.verify_messages) else None  # None: messages without headers
     # The exchange between workers, composed from the parts of the system.
     exchange = join(
         system,
@@ -324,7 +324,7 @@ def worker_trainer(
         exact_transport=exact,
         seed=settings.seed,
         run=number,
-        keep_static=settings.layer0 == "once",
+        keep_static=settings.input_features == "cache",
         device=device,
         phases=clock,
         counting=counting,

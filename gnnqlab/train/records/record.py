@@ -294,7 +294,8 @@ def summarize(folder: Path) -> dict[str, Any]:
             "final_loss": float(epochs["loss"].first().iloc[-1]),
             "wall_s": float(frame["time_s"].max()),
             "peak_memory_bytes": int(frame["memory_bytes"].max()),
-            "layer0": config["train"]["layer0"],
+            "input_features": _input_features(config["train"]),
+            "layer0": "once" if _input_features(config["train"]) == "cache" else "resend",  # its name until 0.9
             "transport": config["train"]["transport"],
             **_link(folder, config, timed),
             **_assignments(folder),
@@ -302,6 +303,12 @@ def summarize(folder: Path) -> dict[str, Any]:
         }
     )
     return summary
+
+
+def _input_features(train: dict[str, Any]) -> str:
+    """Return the setting, also from files of versions in which it was called ``layer0``."""
+    former = "cache" if train.get("layer0") == "once" else "resend"
+    return str(train.get("input_features", former))
 
 
 def _also(folder: Path, best: Any) -> dict[str, float | None]:

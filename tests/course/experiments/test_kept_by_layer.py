@@ -33,10 +33,10 @@ def test_a_gcn_keeps_sums_and_what_its_norms_take():
     assert kept("gcn") == {
         (0, "sums"): MATRIX, (0, "norms"): norms, (1, "sums"): MATRIX, (1, "norms"): norms, (2, "rows"): MATRIX,
     }  # fmt: skip
-    assert kept("gcn", "sums") == {
+    assert kept("gcn", "selective") == {
         (0, "sums"): MATRIX, (0, "norms"): STATS, (1, "sums"): MATRIX, (1, "norms"): STATS,
     }  # fmt: skip
-    assert kept("gcn", "nothing") == {(0, "norms"): STATS, (1, "rows"): MATRIX, (1, "norms"): STATS}
+    assert kept("gcn", "full") == {(0, "norms"): STATS, (1, "rows"): MATRIX, (1, "norms"): STATS}
 
 
 def test_a_graphsage_keeps_its_own_rows_too():
@@ -63,8 +63,8 @@ def test_attention_keeps_projected_rows_logits_and_sums():
 
 
 def test_sums_without_weights_are_called_sums_whoever_keeps_them():
-    assert {kind for _, kind in kept("gcnii", "sums")} == {"sums"}
-    assert kept("sgc", "nothing") == {}
+    assert {kind for _, kind in kept("gcnii", "selective")} == {"sums"}
+    assert kept("sgc", "full") == {}
 
 
 def test_two_workers_keep_of_their_own_rows():
@@ -72,4 +72,4 @@ def test_two_workers_keep_of_their_own_rows():
     assert found.keys() == one.keys()
     assert all(found[place] == pytest.approx(one[place] / 2, rel=0.1) for place in one)
     with pytest.raises(ValueError, match="2 workers would have to send their rows twice"):
-        kept("gcn", "nothing", workers=2)
+        kept("gcn", "full", workers=2)

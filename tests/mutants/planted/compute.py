@@ -6,7 +6,7 @@ FAULTS = (
     Fault(
         name="the scale of what a product made before it was written over",
         file="compute/amax.py",
-        before="return largest if version == of._version else None",
+        before="return largest if version == product._version else None",
         after="return largest",
         test="compute/test_int8.py::test_the_scale_of_what_a_product_made_is_told_by_the_product",
         why="codes would be clipped, or coarse, and nothing would say so",
@@ -46,7 +46,7 @@ FAULTS = (
     Fault(
         name="sums made again and held until all have taken them",
         file="compute/recompute.py",
-        before="if self.waiting > 0 and below < 2 and not self.of_sums:",
+        before="if self.waiting > 0 and distance < 2 and not self.of_sums:",
         after="if self.waiting > 0:",
         test="compute/test_recompute.py::test_gcn_holds_fewer_the_less_it_keeps",
         why="what is made again would lie about as if it had been kept",
@@ -54,8 +54,8 @@ FAULTS = (
     Fault(
         name="seconds of everything kept for a run that makes rows again",
         file="tune/timing.py",
-        before='for name in ("transport", "layer0", "keep_for_backward")}',
-        after='for name in ("transport", "layer0")}',
+        before='for name in ("transport", "input_features", "recompute")}',
+        after='for name in ("transport", "input_features")}',
         test="tune/test_memory.py::test_less_kept_is_foreseen_and_timed_by_itself",
         why="a forecast would leave out what is computed twice",
     ),
@@ -190,7 +190,7 @@ FAULTS = (
     Fault(
         name="known codes of edges made again",
         file="compute/edge_products.py",
-        before="return self.spmm(incidence, known.operand)",
+        before="return self.spmm(incidence, entry.operand)",
         after="return self._sum_alone(incidence, x)",
         test="nn/test_dgl.py::test_a_sum_of_rows_of_edges_is_that_of_codes_which_another_product_left",
         why="operators with the same input would quantize it once each",

@@ -198,8 +198,8 @@ FAULTS = (
     Fault(
         name="rows within a host have the system's widths",
         file="partition/host_aggregation.py",
-        before="_gather(rank, workers, *inner, torch.cat([fills[down[peer], peer] for peer in peers]), exact=True)",
-        after="_gather(rank, workers, *inner, torch.cat([fills[down[peer], peer] for peer in peers]), exact=False)",
+        before="*inner, torch.cat([fills[inner_receive[peer], peer] for peer in peers]), exact=True)",
+        after="*inner, torch.cat([fills[inner_receive[peer], peer] for peer in peers]), exact=False)",
         test="exchange/test_meeting.py::test_bytes_follow_from_distinct_pairs_of_node_and_host",
         why="sums would be rounded twice on their way, and bytes would not be those of the formula",
     ),

@@ -6,8 +6,8 @@ FAULTS = (
     Fault(
         name="held-back links in sight",
         file="graph/link_split.py",
-        before="kept[between] = kinds[numbers] == TRAIN",
-        after="kept[between] = kinds[numbers] != TEST",
+        before="in_graph[no_loop] = kinds[numbers] == TRAIN",
+        after="in_graph[no_loop] = kinds[numbers] != TEST",
         test="graph/test_link_split.py::test_links_are_pairs_and_what_is_held_back_is_not_looked_at",
         why="rows would look along the very edges that validate them",
     ),
@@ -38,7 +38,7 @@ FAULTS = (
     Fault(
         name="the loss without its negatives in the mean",
         file="train/link_prediction/objective.py",
-        before='self._terms = totals["train"] * (1 + task.negatives)',
+        before='self._terms = totals["train"] * (1 + task.num_negatives)',
         after='self._terms = totals["train"]',
         test="train/link_prediction/test_link_law.py::test_one_process_is_plain_pytorch_in_float64",
         why="the loss would grow with the number of negatives",

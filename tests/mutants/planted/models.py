@@ -158,8 +158,8 @@ FAULTS = (
     Fault(
         name="undropped elements keep their size backward",
         file="kernels/rowwise/nodewise.py",
-        before="kept, factor = x, 65536 / (65536 - threshold)",
-        after="kept, factor = x, 1.0",
+        before="saved_rows, factor = x, 65536 / (65536 - threshold)",
+        after="saved_rows, factor = x, 1.0",
         test="kernels/test_nodewise.py::test_values_and_gradients_are_those_of_separate_steps_in_float64",
         why="where the mask is seen from what came out, gradients would be too small by the share that stays",
     ),

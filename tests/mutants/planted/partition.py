@@ -30,8 +30,8 @@ FAULTS = (
     Fault(
         name="a self loop has the last edge's features",
         file="graph/edges.py",
-        before="place = np.append(place, np.full(num_nodes, listed))",
-        after="place = np.append(place, np.full(num_nodes, listed - 1))",
+        before="place = np.append(place, np.full(num_nodes, num_listed))",
+        after="place = np.append(place, np.full(num_nodes, num_listed - 1))",
         test="graph/test_featured_edges.py::test_features_go_where_their_edges_go",
         why="a node's own term would have features that nobody gave it",
     ),

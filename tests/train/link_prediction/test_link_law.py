@@ -27,7 +27,9 @@ from tests.ranks import run_ranks
 EPOCHS = 3
 SEED = 5
 TRANSPORTS = {"graphsage, mlp": "ring", "gat, more pool than nodes": "all-to-all"}
-TASK = TaskSettings(task="links", val_share=0.15, test_share=0.2, negatives=3, pool=20, ranked=15, embedding=7)
+TASK = TaskSettings(
+    task="links", val_share=0.15, test_share=0.2, num_negatives=3, negative_pool=20, num_candidates=15, embedding=7
+)
 CASES = {
     "gcn, dot": ({"seed": 2}, ModelSettings(name="gcn", layers=2, hidden=16, dropout=0.3), TASK),
     "graphsage, mlp": (
@@ -38,7 +40,7 @@ CASES = {
     "gat, more pool than nodes": (
         {"seed": 4, "self_loops": "remove"},
         ModelSettings(name="gat", layers=2, hidden=8, heads=2),
-        replace(TASK, pool=1000, ranked=1000, embedding=None),
+        replace(TASK, negative_pool=1000, num_candidates=1000, embedding=None),
     ),
 }
 
@@ -101,14 +103,14 @@ def assert_same_scores(found: Scores, truth: Scores, split: LinkSplit) -> None:
 def written_out(split: LinkSplit, rows: torch.Tensor, score: Any, task: TaskSettings, epoch: int) -> torch.Tensor:
     """The loss, link by link."""
     nodes, total, terms = split.graph.num_nodes, rows.new_zeros(()), 0
-    pool = draw_pool(nodes, min(task.pool, nodes), seed=SEED, epoch=epoch)
+    pool = draw_pool(nodes, min(task.negative_pool, nodes), seed=SEED, epoch=epoch)
     for number in (split.kinds == TRAIN).nonzero().flatten():
         u, v = split.sources[number], split.targets[number]
-        drawn = pool[against(pool, u[None], v[None], number[None], count=task.negatives, seed=SEED, epoch=epoch)[0]]
+        drawn = pool[against(pool, u[None], v[None], number[None], count=task.num_negatives, seed=SEED, epoch=epoch)[0]]
         assert u not in drawn and v not in drawn
         total = total - functional.logsigmoid(score(rows[u], rows[v]))
         total = total - sum(functional.logsigmoid(-score(rows[u], rows[w])) for w in drawn)
-        terms += 1 + task.negatives
+        terms += 1 + task.num_negatives
     return total / terms
 
 
@@ -160,7 +162,7 @@ PARTS = ("0.weight", "0.bias", "2.weight", "2.bias")
 
 def scored(split: LinkSplit, rows: torch.Tensor, score: Any, task: TaskSettings, kind: int) -> tuple[float, float]:
     """AUC and MRR, link by link."""
-    pool = draw_pool(split.graph.num_nodes, task.ranked, seed=SEED, epoch=0, use=FIXED)
+    pool = draw_pool(split.graph.num_nodes, task.num_candidates, seed=SEED, epoch=0, use=FIXED)
     positives, negatives, reciprocal = [], [], []
     for number in (split.kinds == kind).nonzero().flatten():
         u, v = split.sources[number], split.targets[number]

@@ -1,0 +1,92 @@
+"""Former names of settings: accepted with a warning until version 1.0, and read from older files without one."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, cast
+
+from gnnqlab.settings import Setting, parameters_of, settings_in
+
+__all__ = ["accepts_former_names", "with_present_names"]
+
+_PACKAGE = os.path.dirname(__file__) + os.sep
+Target = TypeVar("Target", bound=Callable[..., Any])
+
+
+def with_present_names(values: Mapping[str, Any], known: Iterable[Setting], *, warn: bool = True) -> dict[str, Any]:
+    """Return settings with their present names and values.
+
+    Args:
+        values: settings by name.
+        known: the settings that exist, some of them with a `gnnqlab.settings.Former`.
+        warn: emit a ``DeprecationWarning`` for each former name; False for files.
+
+    Raises:
+        ValueError: if a setting is given by both names.
+
+    Example:
+        >>> from gnnqlab.settings import Former
+        >>> known = [Setting(name="recompute", kind=str, former=(Former("keep", {"all": "none"}),))]
+        >>> with_present_names({"keep": "all", "lr": 0.1}, known, warn=False)
+        {'lr': 0.1, 'recompute': 'none'}
+    """
+    present = dict(values)
+    for setting in known:
+        for former in setting.former:
+            if former.name not in present:
+                continue
+            if setting.name in present:
+                raise ValueError(
+                    f"{setting.name} must be given once, got its former name {former.name} as well; leave that out"
+                )
+            value = present.pop(former.name)
+            present[setting.name] = former.values.get(value, value) if isinstance(value, str) else value
+            if warn:
+                text = f"the setting {former.name}={value!r} is {setting.name}={present[setting.name]!r} now"
+                warnings.warn(
+                    f"{text}; the former name is accepted until version 1.0", DeprecationWarning, _frames_inside()
+                )
+    return present
+
+
+def accepts_former_names(target: Target) -> Target:
+    """Make a dataclass or a function accept the former names of its settings as keyword arguments; a decorator.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from typing import Annotated
+        >>> from gnnqlab.settings import Former
+        >>> @accepts_former_names
+        ... @dataclass
+        ... class Draw:
+        ...     bit_widths: Annotated[tuple[int, ...], Former("among")] = (2, 4)
+        >>> with warnings.catch_warnings(record=True):
+        ...     Draw(among=(8,))
+        Draw(bit_widths=(8,))
+    """
+    if inspect.isclass(target):
+        target.__init__ = _translating(target.__init__, lambda: settings_in(target))  # type: ignore[misc, method-assign]
+        return target
+    return cast(Target, _translating(target, lambda: parameters_of(target)))
+
+
+def _translating(function: Callable[..., Any], settings: Callable[[], list[Setting]]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        # Type hints are resolved at the first call: a module may define their names below.
+        return function(*arguments, **with_present_names(named, settings()) if named else {})
+
+    return call
+
+
+def _frames_inside() -> int:
+    """Return the ``stacklevel`` of the first caller outside this package: Python shows warnings of user code only."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level

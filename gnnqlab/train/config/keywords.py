@@ -1,0 +1,176 @@
+"""All settings of a run by name: signature and help of ``gq.launch``, and the stub that editors read.
+
+After a change of a setting: ``python -c "from gnnqlab.train.config import keywords; keywords.write_stub()"``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import textwrap
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from gnnqlab.nn.models import MODELS, ModelSettings
+from gnnqlab.nn.models.registry import settings_class
+from gnnqlab.settings import Setting, parameters_of, settings_in
+from gnnqlab.systems.settings import settings_of
+from gnnqlab.systems.system import SYSTEMS
+from gnnqlab.train.config.configure import configure
+from gnnqlab.train.config.run_config import LaunchSettings, TrainSettings
+from gnnqlab.train.link_prediction.settings import TaskSettings
+
+__all__ = [
+    "BESIDE",
+    "SECTIONS",
+    "STUB",
+    "Taker",
+    "keywords",
+    "settings_text",
+    "stub_text",
+    "takers",
+    "with_settings",
+    "write_stub",
+]
+
+_KINDS: dict[str, type] = {"training": TrainSettings, "task": TaskSettings, "launch": LaunchSettings}
+SECTIONS = ("training", "task", "model", "launch", "system")
+STUB = Path(__file__).with_name("launch_keywords.pyi")
+Taker = tuple[str, Setting]
+"""Model or system that has a setting, empty for all, and the setting."""
+BESIDE = {
+    "workers_per_host": ("int | None", "Alternative to ``workers``: number of workers on each of ``hosts``."),
+    "partition": ("str | Partitioner | None", "Partitioner, or its name, in place of the system's own."),
+}
+"""Parameter of ``configure`` that ``launch`` passes on -> type and help."""
+
+
+class _Varies:
+    """Default that differs between models or systems."""
+
+    def __init__(self, defaults: dict[str, Any]) -> None:
+        self._defaults = defaults
+
+    def __repr__(self) -> str:
+        return " or ".join(dict.fromkeys(map(repr, self._defaults.values())))
+
+
+def takers(section: str) -> Iterator[Taker]:
+    """Yield the settings of a section, each with the model or system that has it."""
+    if section in _KINDS:
+        yield from (("", setting) for setting in settings_in(_KINDS[section]))
+    elif section == "system":
+        yield from ((name, setting) for name, recipe in SYSTEMS.items() for setting in settings_of(recipe))
+    else:
+        shared = [setting for setting in settings_in(ModelSettings) if setting.name != "name"]
+        yield from (("", setting) for setting in shared)
+        known = {"name", *(setting.name for setting in shared)}
+        own = ((name, setting) for name in MODELS for setting in settings_in(settings_class(name)))
+        yield from ((name, setting) for name, setting in own if setting.name not in known)
+
+
+def keywords() -> dict[str, list[Taker]]:
+    """Return the settings that ``gq.launch`` takes in addition to its own parameters, by name."""
+    own = (setting for setting in parameters_of(configure) if setting.name in BESIDE)
+    found: dict[str, list[Taker]] = {
+        setting.name: [("", dataclasses.replace(setting, help=BESIDE[setting.name][1]))] for setting in own
+    }
+    for section in SECTIONS:
+        for taker, setting in takers(section):
+            found.setdefault(setting.name, []).append((taker, setting))
+    return found
+
+
+def with_settings(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a function with every setting of a run in place of ``**settings``."""
+    signature = inspect.signature(function)
+    own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    taken = {each.name for each in own}
+    more = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=_default(users), annotation=_annotation(users[0][1])
+        )
+        for name, users in keywords().items()
+        if name not in taken
+    ]
+    return signature.replace(parameters=[*own, *more])
+
+
+def settings_text() -> str:
+    """Return one paragraph for each section: names of the settings, their models or systems, and their help."""
+    blocks = []
+    for section in SECTIONS:
+        by_name: dict[str, list[Taker]] = {}
+        for taker, setting in takers(section):
+            by_name.setdefault(setting.name, []).append((taker, setting))
+        lines = [line for name, users in by_name.items() for line in _described(name, users)]
+        blocks.append("\n".join([f"Settings, {section}:", *lines]))
+    return "\n\n".join(blocks)
+
+
+def _described(name: str, users: list[Taker]) -> Iterator[str]:
+    by_help: dict[str, list[str]] = {}
+    for taker, setting in users:
+        by_help.setdefault(" ".join(setting.help.split()), []).append(taker)
+    for text, names in by_help.items():
+        of = f" ({', '.join(names)})" if names != [""] else ""
+        yield textwrap.fill(f"{name}{of}: {text}", 100, initial_indent="    ", subsequent_indent="        ")
+
+
+def _default(users: list[Taker]) -> Any:
+    defaults = {taker: setting.default for taker, setting in users}
+    first = next(iter(defaults.values()))
+    return first if all(value == first for value in defaults.values()) else _Varies(defaults)
+
+
+def _annotation(setting: Setting) -> Any:
+    kind = Literal[setting.choices] if setting.kind is str and setting.choices else setting.kind
+    return kind | None if setting.optional else kind
+
+
+def _type_text(setting: Setting) -> str:
+    """Return the type of a setting as Python text; text with choices is a ``Literal``, which editors complete."""
+    if setting.kind is str and setting.choices:
+        text = f"Literal[{', '.join(map(_quoted, setting.choices))}]"
+    elif isinstance(setting.kind, types.GenericAlias | types.UnionType) or setting.kind is Any:
+        text = str(setting.kind).removeprefix("typing.")
+    else:
+        text = setting.kind.__name__
+    return f"{text} | None" if setting.optional else text
+
+
+def _quoted(choice: object) -> str:
+    return f'"{choice}"'
+
+
+def stub_text() -> str:
+    """Return the text of the stub: one typed key for each setting, with its help."""
+    lines = []
+    for name, users in keywords().items():
+        known = (BESIDE[name][0],) if name in BESIDE else (_type_text(setting) for _, setting in users)
+        kinds = dict.fromkeys(known)
+        lines.append(f"    {name}: {' | '.join(kinds)}")
+        text = "; ".join(dict.fromkeys(" ".join(setting.help.split()) for _, setting in users if setting.help))
+        if text:
+            lines += textwrap.fill(f'"""{text}"""', 116, initial_indent="    ", subsequent_indent="    ").splitlines()
+    body = "\n".join(lines)
+    used = [word for word in ("Any", "Literal") if re.search(rf"\b{word}\b", body)]
+    head = [
+        '"""Keywords of ``gq.launch`` for editors; written by ``keywords.write_stub()``, compared by a test."""',
+        "",
+        *(["from pathlib import Path"] if re.search(r"\bPath\b", body) else []),
+        f"from typing import {', '.join([*used, 'TypedDict'])}",
+        "",
+        "from gnnqlab.partition.cut import Partitioner",
+        "",
+        "class LaunchKeywords(TypedDict, total=False):",
+    ]
+    return "\n".join([*head, body, ""])
+
+
+def write_stub() -> None:
+    """Write the present settings to the stub."""
+    STUB.write_text(stub_text(), encoding="utf-8")

@@ -1,0 +1,190 @@
+"""Keywords of ``gq.launch`` for editors; written by ``keywords.write_stub()``, compared by a test."""
+
+from typing import Literal, TypedDict
+
+from gnnqlab.partition.cut import Partitioner
+
+class LaunchKeywords(TypedDict, total=False):
+    workers_per_host: int | None
+    """Alternative to ``workers``: number of workers on each of ``hosts``."""
+    partition: str | Partitioner | None
+    """Partitioner, or its name, in place of the system's own."""
+    epochs: int
+    """Full-graph epochs, at least 1."""
+    seed: int
+    """Seed of weights, dropout, message noise and random partitions; 0 to 2^63 - 1."""
+    lr: float
+    """Learning rate of Adam."""
+    weight_decay: float
+    """L2 penalty added to the gradient, as in ``torch.optim.Adam``."""
+    evaluate_every: int | None
+    """Epochs between evaluations; the last epoch is always evaluated. 0: only the last. Default: 1; 10 for systems
+    with stale embeddings, whose timings omit the epoch after an evaluation. A ``RunConfig`` holds the number."""
+    input_features: Literal["resend", "cache"]
+    """Input features of boundary nodes: ``resend`` them in every epoch (AdaQP), or send them once, in float32, and
+    ``cache`` them at the receiver."""
+    transport: Literal["direct", "ring", "all-to-all"]
+    """Transport of messages: ``direct``, ``ring`` or ``all-to-all``."""
+    verify_messages: Literal["auto", "on", "off"]
+    """Send and verify a header and checksum for each message: ``on``, ``off``, or ``auto``: on, except over NCCL,
+    where verification synchronizes with the GPU at every message."""
+    timeline_every: int
+    """Epochs between recorded timelines; epoch 2 is recorded as well. 0: none."""
+    memory_every: int
+    """Epochs between records of live tensors by purpose, for ``run.memory``; epoch 1 is recorded as well. A
+    recorded epoch takes longer. 0: none."""
+    entropy_every: int
+    """Epochs between counts of message codes, for the column ``entropy`` of ``run.traffic``; epoch 0 is counted as
+    well. A counted epoch takes longer. 0: none."""
+    gradients: Literal["float32", "float32-by-layer", "bfloat16"]
+    """All-reduce of weight gradients: ``float32``, layer by layer during the backward pass with two workers, else
+    after it; ``float32-by-layer`` for any number, with another summation order; or ``bfloat16``, also layer by
+    layer."""
+    recompute: Literal["none", "selective", "full"]
+    """Activation checkpointing: recompute ``none`` in the backward pass; dense and row-wise operations
+    (``selective``), saving only sums over neighbours; or the aggregation too (``full``, one worker only). Losses
+    are identical."""
+    checkpoint_every: int
+    """Epochs between checkpoints, from which a run can be resumed; one is also taken at the end. 0: none."""
+    task: Literal["nodes", "links"]
+    """Learning task: classification of ``nodes``, or prediction of ``links`` (edges)."""
+    val_share: float
+    """links: share of the edges held out for validation; message passing does not use them."""
+    test_share: float
+    """links: share of the edges held out for the test."""
+    num_negatives: int
+    """links: negative samples per training edge and epoch."""
+    negative_pool: int
+    """links: size of the pool of negatives, sampled in every epoch; its embeddings are sent to all workers."""
+    num_candidates: int
+    """links: candidates in the ranking of evaluation (MRR), the same in every epoch."""
+    decoder: Literal["dot", "mlp"]
+    """links: score of two embeddings: dot product (``dot``), or a two-layer perceptron on their elementwise product
+    (``mlp``)."""
+    link_bits: int
+    """links: bit-width of remote embeddings at the ends of training edges, and of their gradients; stochastic
+    rounding below 32. Embeddings of the pool, and all of evaluation, are float32."""
+    embedding: int | None
+    """links: dimension of the final embeddings, which the decoder compares; default: that of the hidden layers."""
+    layers: int
+    """Number of graph layers, or of hops in models without weights per hop, at least 1."""
+    hidden: int
+    """Dimension of every layer but the last; of all heads together."""
+    dropout: float
+    """Probability in [0, 1) of dropping an element of a hidden layer's input."""
+    input_dropout: float
+    """Probability in [0, 1) of dropping an element of the raw features."""
+    norm: Literal["layer", "none"] | None
+    """``layer`` (LayerNorm between layers) or ``none``; default: as in the model's paper."""
+    activation: Literal["relu", "elu", "gelu", "gelu-tanh"] | None
+    """Activation between layers: ``relu``, ``elu`` (α = 1), ``gelu`` (exact) or ``gelu-tanh`` (approximation by
+    tanh); default: ``relu``, or none for a model without this setting."""
+    heads: int
+    """Number of attention heads; it must divide ``hidden``."""
+    initial_share: float
+    """α in [0, 1]: share of the initial embeddings H⁰ in every layer's input."""
+    identity_decay: float
+    """λ, positive: layer l mixes in its weights with θ = ln(λ/l + 1)."""
+    jump: Literal["cat", "max", "lstm"]
+    """Method of joining the layers: ``cat``, ``max`` or ``lstm``."""
+    device: Literal["cpu", "cuda"]
+    """``cpu``, or ``cuda``: one process per GPU, or several that share one over Gloo."""
+    backend: Literal["gloo", "nccl"]
+    """``gloo``, or ``nccl`` if every worker has its own GPU."""
+    threads_per_worker: int | None
+    """Compute threads of each worker; default: the available cores divided evenly."""
+    start_method: Literal["fork", "spawn"] | None
+    """Start method of torchrun's workers: ``fork`` (default on CPU) or ``spawn`` (default on CUDA)."""
+    hosts: int | None
+    """Emulated hosts with equal numbers of workers, 1 to 64; default: 2 if there is a link, else 1."""
+    link: str | None
+    """Rate of each host's link in each direction, for instance ``1gbit`` (the default with several hosts)."""
+    comm_share: float | None
+    """Instead of ``link``: share of its epoch that Vanilla spends communicating, between 0.02 and 0.98. Short runs
+    before the launch find the corresponding rate (``gnnqlab.launch.calibrate``)."""
+    vanilla_share: float | None
+    """Vanilla's share of communication at this ``link``, if calibration measured it."""
+    wire: Literal["auto", "emulated", "paced"]
+    """Link between hosts: ``emulated`` (network namespaces), ``paced`` (a throttled loopback), or ``auto``:
+    emulated if the machine allows it, else paced."""
+    group_timeout_s: float | None
+    """Limit of one collective operation; default: long, a last resort behind the guard's own rules."""
+    stall_report_s: float | None
+    """Silence after which a worker is reported; default: max(3 s, 5 median epochs)."""
+    stall_stop_s: float | None
+    """Silence after which a run is stopped; default: max(8 s, 20 median epochs)."""
+    detach: bool
+    """True to continue the run after the process that launched it ends."""
+    observers: tuple[str, ...]
+    """Observers of every worker, each as ``module:Class``; the rows of their ``table`` are in ``run.tables``."""
+    lam: float
+    """λ in [0, 1]: 1 counts only variance, 0 only time (Eq. 12)."""
+    group_size: int
+    """Rows that share a bit-width."""
+    period: int
+    """Epochs between assignments; the first one follows epoch ``first``.; Epochs between draws.; Epochs in a
+    period."""
+    among: tuple[int, ...]
+    """Bit-widths to choose from.; Bit-widths to choose from; the base is one of them, and nodes get the base or
+    more bits.; Bit-widths to draw from.; The plan: one bit-width per period, none smaller than the one before;
+    repeat one to keep it for longer."""
+    when: Literal["background", "blocking"]
+    """``background``: solved during the next epoch and applied after it; ``blocking``: training waits (the
+    paper)."""
+    parameters: Literal["float32", "bfloat16", "bfloat16-after"]
+    """Type of Z and S on the wire: ``float32``; ``bfloat16``, rounded outwards before encoding; or
+    ``bfloat16-after``, converted after encoding with float32 values, as in AdaQP's published code, which makes
+    decoding biased."""
+    as_released: bool
+    """Weigh rows and truncate quantization parameters as in AdaQP's published code.; Reproduce the published code,
+    which creates its caches and then disables all of them: every block is sent."""
+    p: float
+    """Probability that a halo row is sampled, in [0, 1]; 0: no communication of embeddings; 1: Vanilla."""
+    attention: Literal["weights", "none", "input"]
+    """``weights``: a sampled neighbour counts 1/p in numerator and denominator of the softmax, each of them
+    unbiased; ``none``: plain softmax over the sampled neighbours; ``input``: their embeddings are multiplied by 1/p
+    first, which changes the logits too (as in the released code, which does not rescale the first layer)."""
+    replication: int
+    """Number of workers that compute the rows of one block, each from a share of the columns, c."""
+    gamma: float
+    """γ: weight of the host term in [0, 1]; 0 is plain EBV."""
+    bits: int
+    """Bits per element: 1, 2, 4, 8, 16 or 32 with a stochastic codec, also 3 with a rotated one, 32 with float32
+    messages."""
+    epsilon: float
+    """Initial ε, in [0, 1]; with rule ``fixed`` that of all epochs. Not given in the paper.; For ``variation``:
+    largest skipped change; 0 skips only unchanged blocks."""
+    rule: Literal["text", "equation", "fixed"] | Literal["fixed", "age", "variation"]
+    """``text``, ``equation``, or ``fixed`` (constant ε).; ``fixed``, ``age`` or ``variation``."""
+    feature_smoothing: float
+    """γ in [0, 1) for halo rows; 0: no smoothing. PipeGCN-F uses 0.95."""
+    gradient_smoothing: float
+    """γ in [0, 1) for gradients; 0: no smoothing. PipeGCN-G uses 0.95."""
+    dropped_by: Literal["receiver", "owner"]
+    """Side that applies dropout to rows that are smaller once projected. ``receiver``, as in PipeGCN: rows are sent
+    before projection, and their sums are projected. ``owner``: projected rows are sent, with the dropout mask of
+    the epoch in which they are sent. Rows that are aggregated before projection are always dropped by their
+    receiver.; As in schedule `Pipelined`. Not specified by SYLVIE; with ``owner`` rows are as small as in other
+    systems."""
+    delta: int
+    """δ: epochs between the two rates that are compared. The paper suggests 5 for quality, 20 for speed."""
+    momentum: float
+    """λ of the running loss ``F_t = λ F_(t-1) + (1 - λ) L_t``, in [0, 1)."""
+    formula: Literal["text", "printed"]
+    """``text``: Eq. 5 as the paper explains it. ``printed``: with the opposite sign, as in its formula: more bits
+    while the loss falls faster and faster, so that smooth training stays at the smallest bit-width."""
+    thresholds: tuple[float, ...]
+    """Importance p in [0, 1], ascending, from which a node gets the first, second ... bit-width above the base; at
+    least one per bit-width above the smallest. Differs: the paper has a mask but no thresholds (erratum SY-2)."""
+    bound: int
+    """Maximum number of stale epochs in a row, at least 1."""
+    rotations: int
+    """Number of successive randomized Hadamard rotations, as in codec `Rotated`."""
+    every: int
+    """Epochs between broadcasts, for ``fixed`` and ``age``; 1: every epoch."""
+    warm_up: int
+    """Number of first epochs in which every block is sent."""
+    max_age: int
+    """Maximum staleness of a copy, in epochs."""
+    depth: int
+    """Number of workers whose rows are prefetched while those of another are used, at least 0."""
