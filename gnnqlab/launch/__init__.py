@@ -50,6 +50,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _MOVED:
         module = f"gnnqlab.run.{_MOVED[name]}"
+        # stacklevel=2: the warning shows the line that uses the name.
         warnings.warn(f"gnnqlab.launch.{name} is {module} now", DeprecationWarning, stacklevel=2)
         return importlib.import_module(module)
     if name not in _HOMES:
@@ -57,4 +58,5 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 
+# gq.launch is both a package and a function.
 make_callable(__name__, "gnnqlab.launch.start", "launch", settings="gnnqlab.train.config.keywords")

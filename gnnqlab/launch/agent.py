@@ -18,9 +18,10 @@ __all__ = ["main"]
 
 def main(arguments: list[str]) -> int:
     """Run torchrun; return its exit code."""
-    report_exit_codes()
+    report_exit_codes()  # before any module imports subprocess
     apply_search_path()
     if "--start-method=fork" in arguments:
+        # Imported once here, and shared by the forked workers, instead of once in each of them.
         for module in ("gnnqlab.train.config.run_config", target_of(arguments)):
             try:
                 importlib.import_module(module.partition(":")[0])
@@ -47,4 +48,4 @@ if __name__ == "__main__":
     code = main(sys.argv[1:])
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)
+    os._exit(code)  # without the teardown of the interpreter

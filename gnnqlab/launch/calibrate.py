@@ -20,7 +20,7 @@ from gnnqlab.train.link import link_name, parse_link
 
 __all__ = ["Calibration", "LinkTrial", "calibrate", "first_rate", "next_rate", "search", "sent_by_host", "settle"]
 
-_TOLERANCE = 0.01
+_TOLERANCE = 0.01  # of the share: one percentage point
 _TRIES = 4
 _EPOCHS = (5, 60)
 _TRIAL_S = 3.0
@@ -90,6 +90,7 @@ def search(measure: Callable[[str], LinkTrial], rate: float, wanted: float) -> C
         if any(trial.link == link for trial in trials):
             break  # the limit of a link's range, or of its three digits, is reached
         trials.append(measure(link))
+        # A share of 0 or 1 would make the next rate 0 or infinite.
         share = min(max(trials[-1].share, 0.001), 0.999)
         if abs(share - wanted) <= _TOLERANCE:
             break
@@ -105,10 +106,12 @@ def calibrate(config: RunConfig) -> Calibration:
     """
     wanted = config.launch.comm_share
     assert wanted is not None and config.launch.hosts is not None
+    # Without a link: seconds of computing, and bytes, from which the first rate is estimated.
     summary = _vanilla(config, epochs=_EPOCHS[0], hosts=1, link=None)
     compute_s = max(summary["epoch_s"] - summary["comm_s"], 1e-4)  # positive, since the first rate divides by it
-    sent = sent_by_host(summary["bytes_sent"], summary["bytes_gradients"], config.workers, config.launch.hosts)
+    host_bytes = sent_by_host(summary["bytes_sent"], summary["bytes_gradients"], config.workers, config.launch.hosts)
     least, most = _EPOCHS
+    # An epoch is expected to take compute_s / (1 - wanted).
     epochs = min(max(math.ceil(_TRIAL_S * (1 - wanted) / compute_s), least), most)
 
     def measure(link: str) -> LinkTrial:
@@ -122,7 +125,7 @@ def calibrate(config: RunConfig) -> Calibration:
         )
         return trial
 
-    return search(measure, first_rate(sent, compute_s, wanted), wanted)
+    return search(measure, first_rate(host_bytes, compute_s, wanted), wanted)
 
 
 def settle(configs: Sequence[RunConfig]) -> list[RunConfig]:
@@ -135,7 +138,9 @@ def settle(configs: Sequence[RunConfig]) -> list[RunConfig]:
 
 def sent_by_host(messages: float, gradients: float, workers: int, hosts: int) -> float:
     """Estimate the bytes that a host sends to others per epoch: its share of all messages and of a ring all-reduce."""
+    # P - P / H of the P - 1 peers of a worker are on other hosts (P workers, H hosts).
     to_others = (workers - workers / hosts) / (workers - 1)
+    # A ring all-reduce sends 2 (P - 1) / P of the buffer over each edge of the ring; one edge leaves each host.
     return messages * to_others / hosts + 2 * (workers - 1) / workers * gradients
 
 

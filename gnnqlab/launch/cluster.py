@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["interface_address", "shared_folder", "slurm_script", "torchrun_command"]
 
-_JOIN_S = 900
+_JOIN_S = 900  # seconds; machines are started one after the other
+# Evaluated on each machine, where the package may have another path.
 _WORKER_FILE = '"$(python -c "import gnnqlab.launch.worker as w; print(w.__file__)")"'
 
 
@@ -53,6 +54,7 @@ def torchrun_command(
     """
     if not 0 <= node_rank < nnodes:
         raise ValueError(f"node_rank must lie in [0, {nnodes}), got {node_rank}")
+    # The address of machine 0 is known; any other machine determines its own when the command runs.
     own_address = address if node_rank == 0 else f'"$(python -m gnnqlab.launch.cluster {shlex.quote(interface)})"'
     return _line(
         config.to_json(),
@@ -94,6 +96,7 @@ def slurm_script(
     line = _line(
         settings,
         nnodes,
+        # Variables of the shell, which each machine expands for itself.
         node='"$SLURM_NODEID"',
         is_host='"$((SLURM_NODEID == 0))"',
         endpoint=f'"$GNNQLAB_HOST":{port}',
@@ -159,12 +162,14 @@ def _line(
         raise ValueError(f"workers must be a multiple of the machines, got {workers} workers on {nnodes} machines")
     name = shlex.quote(interface)
     folder = shlex.quote(f"{root}/{run_id}")
+    # Gloo and NCCL must use the network that joins the machines, not the first interface that they find.
     parts = [f"GLOO_SOCKET_IFNAME={name} NCCL_SOCKET_IFNAME={name}"]
     if launch["threads_per_worker"]:
         parts[0] += f" OMP_NUM_THREADS={launch['threads_per_worker']}"
     options = f"--machines={nnodes} --node={node} --config={settings_text}"
     if past is not None:
         options += f" --past={shlex.quote(past[0])} --from-epoch={past[1]}"
+    # The guard, and after -- torchrun, which it starts.
     parts += [
         f"python -m gnnqlab.launch.guard {options} {folder} --",
         f"python -m torch.distributed.run --nnodes={nnodes} --nproc-per-node={workers // nnodes} --max-restarts=0",
@@ -183,7 +188,7 @@ def interface_address(interface: str) -> str:
         '127.0.0.1'
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        request = struct.pack("256s", interface.encode()[:15])
+        request = struct.pack("256s", interface.encode()[:15])  # struct ifreq: a name of 15 characters and a zero
         try:
             answer = fcntl.ioctl(probe.fileno(), 0x8915, request)  # SIOCGIFADDR
         except OSError as error:
@@ -191,7 +196,7 @@ def interface_address(interface: str) -> str:
                 f"the interface must have an IPv4 address, got {interface!r}: {error.strerror}; "
                 f"this machine has {', '.join(name for _, name in socket.if_nameindex())}"
             ) from error
-    return socket.inet_ntoa(answer[20:24])
+    return socket.inet_ntoa(answer[20:24])  # struct ifreq: 16 bytes of name, family, port, address
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ def resume(
             stacklevel=2,
         )
 
+    # Before the guard starts: workers look for a checkpoint as soon as they run.
     def prepare(folder: Path) -> None:
         carry_over(old.folder, folder, epoch)
 
@@ -64,6 +65,7 @@ def to_go_on(run: Run | Path | str, epochs: int | None) -> tuple[Run, RunConfig,
         raise ValueError(
             f"run {old.id} has no checkpoint to resume from; launch runs with checkpoint_every=10, for instance"
         )
+    # Only the number of epochs may differ: a checkpoint belongs to the digest of its other settings.
     config = old.config
     config = dataclasses.replace(
         config, train=dataclasses.replace(config.train, epochs=config.train.epochs if epochs is None else epochs)

@@ -42,13 +42,13 @@ __all__ = ["EmulatedHosts", "Goodput", "available", "leftovers", "remove_leftove
 
 _NAMESPACES = Path("/run/netns")
 _NAME = re.compile(r"gnnq-(?P<pid>\d+)-(?P<start>\d+)-\d+-(h\d+|switch)")
-_MTU = (1_500, 60_000)
-_FRAME_S = 0.5e-3
+_MTU = (1_500, 60_000)  # bounds of a frame, bytes
+_FRAME_S = 0.5e-3  # duration of a frame on the link
 _WAKE_S = 0.1e-3
 """Allowance for a late timer of the bucket: with space for one frame only, the link lost 3 % of its rate."""
-_QUEUE_S = 0.4
+_QUEUE_S = 0.4  # longest wait in the queue of a link; beyond it frames are dropped
 _ATTEMPTS = 5
-_MOST_BYTES = 64_000_000
+_MOST_BYTES = 64_000_000  # of a goodput measurement
 _COUNTER = itertools.count()
 
 
@@ -126,6 +126,7 @@ class EmulatedHosts:
     @property
     def burst_bytes(self) -> int:
         """Token bucket of the rate limit: bytes that an idle link sends at once, slightly more than one frame."""
+        # The MTU is without the header of a frame, and a bucket smaller than a frame lets none pass.
         return self.frame_bytes + 64 + int(self.rate / 8 * _WAKE_S)
 
     # -- up and down ----------------------------------------------------------------------------------------------
@@ -140,6 +141,7 @@ class EmulatedHosts:
             return
         remove_leftovers()
         me = os.getpid()
+        # Pid and start time of the owner, so that leftovers of a dead one are recognised.
         prefix = f"gnnq-{me}-{processes.start_time(me)}-{next(_COUNTER)}"
         self._owner = me
         self._names = [f"{prefix}-h{host}" for host in range(self.hosts)]
@@ -249,13 +251,14 @@ class EmulatedHosts:
         Raises:
             RuntimeError: if a transfer fails, takes twenty times its nominal time, or cannot be measured.
         """
+        # At least twenty buckets, so that the full bucket at the start hardly matters.
         num_bytes = int(min(_MOST_BYTES, max(20 * self.burst_bytes, self.rate / 8 * seconds)))
         for attempt in range(_ATTEMPTS):
-            counted, took_s = self._transferred(source, target, min(num_bytes << attempt, _MOST_BYTES))
-            if counted > num_bytes / 2:
-                return Goodput(measured=counted / took_s, nominal=self.rate / 8)
+            timed_bytes, took_s = self._transferred(source, target, min(num_bytes << attempt, _MOST_BYTES))
+            if timed_bytes > num_bytes / 2:
+                return Goodput(measured=timed_bytes / took_s, nominal=self.rate / 8)
         raise RuntimeError(
-            f"at least half of {num_bytes} bytes must be timed on a link of {self.link}, got {counted} in attempt "
+            f"at least half of {num_bytes} bytes must be timed on a link of {self.link}, got {timed_bytes} in attempt "
             f"{_ATTEMPTS}: the processors are too busy for the measurement"
         )
 
@@ -265,16 +268,17 @@ class EmulatedHosts:
         limit_s = 5 + 20 * seconds
         script = [sys.executable, "-m", "gnnqlab.launch.goodput"]
         environment = os.environ | import_path()
-        with contextlib.ExitStack() as both:
-            receiver = both.enter_context(
+        with contextlib.ExitStack() as stack:
+            receiver = stack.enter_context(
                 _transfer(self.command(target, [*script, "receive", self.address(target), str(limit_s)]), environment)
             )
             assert receiver.stdout is not None
+            # Printed once the receiver listens, so the sender is never too early.
             port = receiver.stdout.readline().strip()
             if not port:
                 raise RuntimeError(f"emulated host {target} must open a socket, got none: {_errors(receiver)}")
             arguments = ["send", self.address(target), port, str(num_bytes), str(limit_s)]
-            sender = both.enter_context(_transfer(self.command(source, [*script, *arguments]), environment))
+            sender = stack.enter_context(_transfer(self.command(source, [*script, *arguments]), environment))
             try:
                 answer, _ = receiver.communicate(timeout=limit_s + 5)
                 sender.wait(timeout=5)
@@ -284,8 +288,8 @@ class EmulatedHosts:
                 ) from error
             if receiver.returncode or sender.returncode:
                 raise RuntimeError(f"a transfer over a link of {self.link} must succeed, got {_errors(sender)}")
-        counted, took_s = json.loads(answer)
-        return counted, took_s
+        timed_bytes, took_s = json.loads(answer)
+        return timed_bytes, took_s
 
     def _check(self, host: int) -> None:
         if not 0 <= host < self.hosts:
@@ -336,11 +340,11 @@ def _run(*command: str) -> None:
 def _transfer(command: list[str], environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
     """Start a process with its output in pipes; kill it at the end of the block if it still runs."""
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment) as started:
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
         try:
-            yield started
+            yield process
         finally:
-            started.kill()
+            process.kill()
 
 
 def _errors(process: subprocess.Popen[str]) -> str:
@@ -366,6 +370,7 @@ def _start_janitor(names: list[str]) -> subprocess.Popen[bytes]:
 
 def _janitor(owner: str, names: list[str]) -> None:
     """Wait until the owner ends or closes its pipe, then remove the namespaces."""
+    # A signal to the whole session or machine must not end it before its owner.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     poll = select.poll()
@@ -375,6 +380,7 @@ def _janitor(owner: str, names: list[str]) -> None:
     pidfd = processes.open_pidfd(pid, start)
     if pidfd is not None:
         poll.register(pidfd, select.POLLIN)
+    # Once a second the pid is checked as well, because pidfds may not be supported.
     while processes.alive(pid, start) and not poll.poll(1000):
         pass
     _remove(names)

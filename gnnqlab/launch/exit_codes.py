@@ -17,20 +17,21 @@ class ExitCodes:
     """Pipe with the exit statuses: the guard reads, the agent writes."""
 
     def __init__(self) -> None:
+        # Not blocking: the guard polls, and a full pipe must not stop the agent.
         self._reading, self.told = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         """File descriptors: the read end, and the write end, which only the agent inherits."""
         self.ends: dict[int, int] = {}
         """Pid -> wait status of the processes reaped so far."""
-        self._begun = b""
+        self._partial = b""
 
     def read(self) -> dict[int, int]:
         """Return the wait statuses received so far, by pid."""
         try:
             while piece := os.read(self._reading, 4096):
-                self._begun += piece
+                self._partial += piece
         except BlockingIOError:
             pass
-        *lines, self._begun = self._begun.split(b"\n")  # the last line may be incomplete
+        *lines, self._partial = self._partial.split(b"\n")  # the last line may be incomplete
         self.ends.update((int(pid), int(status)) for pid, status in map(bytes.split, lines))
         return self.ends
 
@@ -47,6 +48,7 @@ def report_exit_codes() -> None:
 
     def waitpid(pid: int, options: int) -> tuple[int, int]:
         child, status = collect(pid, options)
+        # Below PIPE_BUF bytes a write to a pipe is never divided.
         if child and os.getpid() == own:  # not in a forked worker, whose children are not workers
             try:
                 os.write(descriptor, b"%d %d\n" % (child, status))

@@ -14,7 +14,7 @@ import time
 
 __all__ = ["receive", "send"]
 
-_PIECE = 1 << 18
+_PIECE = 1 << 18  # bytes
 _WARM_SHARE = 0.1
 """The first part is not counted: the token bucket starts full, and TCP adapts its window."""
 
@@ -26,20 +26,20 @@ def receive(address: str, limit_s: float) -> tuple[int, float]:
     late counts few bytes instead of measuring a rate above that of the link.
     """
     with socket.create_server((address, 0)) as server:
-        print(server.getsockname()[1], flush=True)
+        print(server.getsockname()[1], flush=True)  # the socket listens by now
         server.settimeout(limit_s)
         connection, _ = server.accept()
     buffer = bytearray(_PIECE)
     with connection:
         connection.settimeout(limit_s)
         warm = int(_WARM_SHARE * int.from_bytes(connection.recv(8, socket.MSG_WAITALL), "big"))
-        received, counted_from, began = 0, 0, 0.0
+        received, counted_from, start_s = 0, 0, 0.0
         while count := connection.recv_into(buffer):
             received += count
             if not counted_from and received >= warm:
-                began = time.perf_counter()
+                start_s = time.perf_counter()
                 counted_from = received + _waiting(connection)
-        return received - counted_from, time.perf_counter() - began
+        return received - counted_from, time.perf_counter() - start_s
 
 
 def _waiting(connection: socket.socket) -> int:
@@ -55,10 +55,11 @@ def send(address: str, port: int, num_bytes: int, limit_s: float) -> None:
     until = time.monotonic() + limit_s
     with socket.create_connection((address, port), timeout=limit_s) as connection:
         connection.sendall(num_bytes.to_bytes(8, "big"))
-        left = num_bytes
-        while left and time.monotonic() < until:
-            connection.sendall(piece[: min(left, _PIECE)])
-            left -= min(left, _PIECE)
+        num_left = num_bytes
+        # The timeout of the socket is for one piece; this limit is for all of them.
+        while num_left and time.monotonic() < until:
+            connection.sendall(piece[: min(num_left, _PIECE)])
+            num_left -= min(num_left, _PIECE)
 
 
 if __name__ == "__main__":

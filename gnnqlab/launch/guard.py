@@ -87,7 +87,7 @@ class Guard:
 
     def run(self) -> int:
         """Run until the last process has ended; return 0 if finished, 1 if failed, 130 if stopped."""
-        processes.become_subreaper()
+        processes.become_subreaper()  # before any child exists, so that none can escape
         self._began_s = time.monotonic()
         self._catch_signals()
         try:
@@ -98,6 +98,7 @@ class Guard:
         self._start_agent()
         self._write_guard()
         self._set("starting")
+        # A pidfd ends the poll at the moment in which the launching process ends.
         if self.launcher is not None:
             self._wake_at(processes.open_pidfd(*self.launcher))
         while self.state in _LIVE:
@@ -136,10 +137,10 @@ class Guard:
         elif processes.alive(self.agent_pid, self._agent_start):
             # torchrun has nothing to save, and its workers end with it; after SIGTERM it would write a long log.
             os.kill(self.agent_pid, signal.SIGKILL)
-        left = processes.end(os.getpid(), grace_s=grace_s, spare=self._link.spared)
+        remaining = processes.end(os.getpid(), grace_s=grace_s, spare=self._link.spared)
         self._link.down()  # after the processes in its namespaces
         shutil.rmtree(self.folder / "tmp", ignore_errors=True)
-        self._write_status(ended=True, left=[process.pid for process in left])
+        self._write_status(ended=True, left=[process.pid for process in remaining])
         return {"finished": 0, "stopped": 130}.get(self.state, 1)
 
     def _processes(self) -> list[processes.Process]:
@@ -165,7 +166,7 @@ class Guard:
     def _start_agent(self) -> None:
         environment = {
             **os.environ,
-            "TMPDIR": str(self.folder / "tmp"),
+            "TMPDIR": str(self.folder / "tmp"),  # removed at the end of the run
             "GNNQLAB_GUARD": f"{os.getpid()}:{processes.start_time(os.getpid())}",
             NODE: str(self.node),
             VARIABLE: str(self._witness.collected.told),
@@ -208,6 +209,7 @@ class Guard:
             return False
         probe = select.poll()
         probe.register(0, select.POLLIN)
+        # POLLHUP: the write end is closed, because the launching process has ended.
         return any(event & (select.POLLHUP | select.POLLERR) for _, event in probe.poll(0))
 
     # -- errors and silences --------------------------------------------------------------------------------------
@@ -233,6 +235,7 @@ class Guard:
         self._fail(found)
 
     def _judge_silence(self, now_s: float) -> None:
+        # Without any heartbeat only the limit of the start applies.
         if not self._witness.pulses:
             limit_s = _START_S if self._watch.rules.machines == 1 else _JOIN_S
             if now_s - self._began_s > limit_s:
@@ -245,11 +248,13 @@ class Guard:
                 files.append_event(self.folder, "recovered", kind=before.kind, ranks=before.ranks)
                 self._set("running" if self._witness.training else "starting")
             return
+        # Stacks at the first sign, while the ranks still hang; a stopped process cannot write any.
         if before is None and stall.kind != "stopped":
             self._witness.ask_for_stacks()
         found = self._witness.stalled(stall)
         if stall.fatal:
             return self._fail(found)
+        # One report per stall, not one per poll.
         if before is None or (before.kind, before.ranks) != (stall.kind, stall.ranks):
             if stall.kind == "slow":
                 files.append_event(self.folder, "slow", text=found[0].cause, ranks=stall.ranks)

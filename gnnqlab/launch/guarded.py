@@ -55,6 +55,7 @@ def begin(
     place = files.default_root() if root is None else Path(root).absolute()
     settings = config.to_json()
     folder = _new_folder(place, config.system.name)
+    # All files that the guard and readers of the run need, before any process starts.
     files.write_json(folder / "config.json", settings)
     files.write_json(folder / "status.json", {"state": "starting", "epoch": -1, "errors": [], "time": time.time()})
     files.append_event(folder, "launched", by=os.getpid())
@@ -104,6 +105,7 @@ def worker_arguments(launch: dict[str, Any], worker_file: str) -> list[str]:
 
 def _environment(settings: dict[str, Any]) -> dict[str, str]:
     threads = settings["launch"]["threads_per_worker"]
+    # The workers together use each core once.
     threads = threads or max(1, len(os.sched_getaffinity(0)) // settings["workers"])
     return {
         **os.environ,
@@ -121,7 +123,7 @@ def _new_folder(root: Path, system: str) -> Path:
         try:
             return files.create(root, files.new_id(system))
         except FileExistsError:
-            continue
+            continue  # two runs drew the same name
 
 
 def _start_guard(folder: Path, settings: dict[str, Any], fit: str) -> None:

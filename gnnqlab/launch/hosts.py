@@ -55,7 +55,7 @@ class RunLink:
             except RuntimeError as error:
                 if self._wire == "emulated":
                     raise
-                reason = str(error)
+                reason = str(error)  # `auto`: use a paced link instead
         Link(kind="paced", hosts=self._hosts, name=self._link, reason=reason).write(self._folder)
         files.append_event(self._folder, "paced link", link=self._link, text=reason)
 
@@ -68,6 +68,7 @@ class RunLink:
         self._emulated = hosts = EmulatedHosts(self._hosts, self._link)
         try:
             hosts.up()
+            # A short transfer measures the rate that is really reached; link.json records it next to the nominal one.
             goodput = hosts.goodput(seconds=0.1)
         except RuntimeError:
             hosts.down()
@@ -101,4 +102,4 @@ def enter(namespace: str) -> None:
     os.close(descriptor)
     if failed:
         raise RuntimeError(f"a worker must be allowed to enter {namespace}, got {os.strerror(number)}")
-    os.environ["GLOO_SOCKET_IFNAME"] = INTERFACE
+    os.environ["GLOO_SOCKET_IFNAME"] = INTERFACE  # Gloo must use the interface to the other hosts

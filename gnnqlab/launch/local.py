@@ -45,6 +45,7 @@ def launch(
         ValueError: if the run needs a GPU and there is none, or more memory than is free.
         RuntimeError: if the folder cannot be written, or the guard does not start.
     """
+    # Refuse before any process starts, and before calibration, which takes several short runs.
     _expect_device(config)
     from gnnqlab.train.preflight import require_memory
 
@@ -52,7 +53,7 @@ def launch(
     if config.launch.comm_share is not None:
         from gnnqlab.launch.calibrate import settle
 
-        [config] = settle([config])
+        [config] = settle([config])  # with a link in place of comm_share
     from gnnqlab.train.records.evaluation_pauses import advice
 
     if text := advice(config.system, config.workers, config.train.evaluate_every):

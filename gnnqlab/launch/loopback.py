@@ -42,7 +42,7 @@ class Loopback(RendezvousHandler):
         # TCPStore itself binds to all interfaces, but accepts a socket that is already bound.
         listening = socket.socket()
         listening.bind((_ADDRESS, 0))
-        port = listening.getsockname()[1]
+        port = listening.getsockname()[1]  # chosen by the kernel
         self._store = TCPStore(
             _ADDRESS, port, is_master=True, timeout=_TIMEOUT, multi_tenant=True, master_listen_fd=listening.detach()
         )
@@ -84,5 +84,6 @@ class Loopback(RendezvousHandler):
 def alone(arguments: Iterable[str]) -> list[str]:
     """Register the rendezvous; return torchrun's arguments with it in place of ``--standalone``, for this process."""
     rendezvous_handler_registry.register(_BACKEND, Loopback)
+    # torchrun requires an endpoint, but the store above has chosen its own port.
     options = [f"--rdzv-backend={_BACKEND}", f"--rdzv-endpoint={_ADDRESS}:0", f"--rdzv-id={uuid.uuid4()}"]
     return [word for argument in arguments for word in (options if argument == "--standalone" else [argument])]

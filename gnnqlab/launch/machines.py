@@ -101,6 +101,7 @@ def on_machines(
 
         whole = load(graph)
         whole.check_trainable()
+        # On the shared disk, because other machines cannot read the cache of this one.
         graph = keep_graph(whole, root.absolute() / "graphs")
     count = nnodes if workers is None else workers
     config = configure(graph, model=model, system=system, workers=count, **settings)
@@ -145,7 +146,7 @@ def resume_on_machines(
     if (hosts := config.launch.hosts or 1) > 1:
         raise ValueError(f"emulated hosts work on one machine only, got hosts {hosts} of run {old.id}; use gq.resume")
     root = Path(out) if out is not None else old.folder.parent
-    past = str(old.folder.absolute()), epoch
+    past = str(old.folder.absolute()), epoch  # commands are started in any folder
     return machine_lines(config, nnodes, address=address, port=port, interface=interface, root=str(root), past=past)
 
 
@@ -164,10 +165,10 @@ def machine_lines(
     Args:
         past: folder of a run to resume, and the next epoch.
     """
-    run_id = new_id(config.system.name)
+    run_id = new_id(config.system.name)  # the same for all machines: it is torchrun's rendezvous id
     commands = tuple(
         torchrun_command(config, nnodes, node, address, port, interface, run_id=run_id, root=root, past=past)
-        for node in range(max(nnodes, 1))
+        for node in range(max(nnodes, 1))  # one command at least, which raises for a wrong nnodes
     )
     script = slurm_script(config, nnodes, port, interface, run_id=run_id, root=root, past=past)
     return MachineLines(commands, script, Path(root) / run_id, shared_folder(root, run_id))

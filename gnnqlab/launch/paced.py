@@ -14,7 +14,7 @@ from gnnqlab.train.link import Link
 
 __all__ = ["pace"]
 
-_SO_MAX_PACING_RATE = 47
+_SO_MAX_PACING_RATE = 47  # of <asm/socket.h>
 
 Address = tuple[str, int]
 
@@ -36,18 +36,20 @@ def pace(link: Link, rank: int, workers: int, *, at_once: int) -> int:
     assert link.bytes_per_s is not None
     own = _connections()
     everyone: list[list[Address]] = [[] for _ in range(workers)]
+    # The remote address of a connection is the local one of its peer: so each connection is assigned to a rank.
     dist.all_gather_object(everyone, [address for address, _, _ in own])
     owner = {address: other for other, addresses in enumerate(everyone) for address in addresses}
     # The workers of a host share its link, and so do the connections on which one of them sends at the same time.
     rate = int(link.bytes_per_s / (workers // link.hosts) / max(at_once, 1))
-    slowed = 0
+    count = 0
     for _, peer, descriptor in own:
         other = owner.get(peer)
         if other is not None and link.host(other, workers) != link.host(rank, workers):
+            # A duplicate, which the end of the block closes; the option is of the connection, not of its descriptor.
             with socket.socket(fileno=os.dup(descriptor)) as connection:
                 connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, rate)
-            slowed += 1
-    return slowed
+            count += 1
+    return count
 
 
 def _connections() -> list[tuple[Address, Address, int]]:
@@ -59,6 +61,7 @@ def _connections() -> list[tuple[Address, Address, int]]:
                 continue
             with socket.socket(fileno=os.dup(int(name))) as connection:
                 if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM:
+                    # IPv6 addresses have two more fields.
                     own, peer = connection.getsockname()[:2], connection.getpeername()[:2]
                     found.append((own, peer, int(name)))
         except OSError:

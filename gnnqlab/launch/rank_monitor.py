@@ -44,7 +44,7 @@ class RankMonitor:
         self.collected = ExitCodes()
         self._readers: dict[int, HeartbeatReader] = {}
         self._pidfds: dict[int, int | None] = {}
-        self._oom_kills = _oom_kills()
+        self._oom_kills = _oom_kills()  # before the run, to recognise later ones
 
     @property
     def all_done(self) -> bool:
@@ -76,18 +76,20 @@ class RankMonitor:
         """Make every rank write its stacks (faulthandler, which also works during a C++ wait)."""
         for pulse in self.pulses.values():
             found = processes.read(pulse.pid)
+            # A stopped process would not handle the signal, and an ended one has no stacks.
             if found is not None and found.start == pulse.start_time and found.state not in "TtZX":
                 os.kill(pulse.pid, signal.SIGUSR1)
 
     def stalled(self, stall: Stall) -> list[WorkerError]:
         """Return the errors of the ranks responsible for a stall."""
         missing = sorted(set(range(self.local_workers)) - set(self.pulses))
+        # All wait, and some have not started: those are responsible. Local ranks are global ones on the first machine.
         if stall.kind == "waiting" and self.node == 0 and missing:
             return [
                 WorkerError(rank=rank, cause=f"rank {rank} has not started", phase="start", epoch=-1)
                 for rank in missing
             ]
-        how = {
+        description = {
             "stopped": "was stopped (SIGSTOP) and has not moved for {:.1f} s",
             "hung": "hangs: it has slept for {:.1f} s",
             "slow": "has worked on one step for {:.1f} s",
@@ -96,7 +98,7 @@ class RankMonitor:
         return [
             WorkerError(
                 rank=rank,
-                cause=f"rank {rank} {how} {place_of(self.pulses[rank].phase, self.pulses[rank].epoch)}",
+                cause=f"rank {rank} {description} {place_of(self.pulses[rank].phase, self.pulses[rank].epoch)}",
                 signal=signal.SIGSTOP if stall.kind == "stopped" else None,
                 phase=self.pulses[rank].phase,
                 epoch=self.pulses[rank].epoch,
@@ -114,6 +116,7 @@ class RankMonitor:
             cause = f"torchrun, which started the workers, was killed (signal {number}, {signal_name(number)})"
         else:
             cause = f"torchrun ended with code {os.WEXITSTATUS(status)} before the workers were finished"
+        # The phase of the rank furthest behind.
         phase = min(self.pulses.values(), key=lambda pulse: pulse.beats).phase if self.pulses else "start"
         return WorkerError(
             rank=-1,
@@ -149,6 +152,7 @@ class RankMonitor:
                 continue
             self._readers[rank] = reader
             self.pulses[rank] = pulse
+            # Opened while the rank lives, so that its exit status can be read after its death.
             self._pidfds[rank] = processes.open_pidfd(pulse.pid, pulse.start_time)
             self._appeared(self._pidfds[rank])
 
@@ -159,12 +163,12 @@ class RankMonitor:
         found: dict[str, Any] = json.loads(text)
         consequence = is_consequence(found["text"])
         if consequence:
-            what = "lost its connection to another worker"
+            event = "lost its connection to another worker"
         else:
-            what = f"raised {found['type']}" + (f": {found['text'].rstrip('.')}" if found["text"] else "")
+            event = f"raised {found['type']}" + (f": {found['text'].rstrip('.')}" if found["text"] else "")
         self.errors[rank] = WorkerError(
             rank=rank,
-            cause=f"rank {rank} {what}, {place_of(found['phase'], found['epoch'])}",
+            cause=f"rank {rank} {event}, {place_of(found['phase'], found['epoch'])}",
             phase=found["phase"],
             epoch=found["epoch"],
             traceback=found["traceback"],
@@ -198,17 +202,18 @@ class RankMonitor:
     def _death(self, pulse: Pulse, status: int | None, consequence: bool) -> WorkerError:
         number: int | None = None
         if status is None:
-            what = "was ended with the others" if consequence else "died"
+            event = "was ended with the others" if consequence else "died"
         elif os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
-            what = f"was killed (signal {number}, {signal_name(number)})"
+            event = f"was killed (signal {number}, {signal_name(number)})"
+            # The counter is that of the machine, so this is a likely cause, not a proof.
             if number == signal.SIGKILL and _oom_kills() > self._oom_kills:
-                what += " while this machine ran out of memory,"
+                event += " while this machine ran out of memory,"
         else:
-            what = f"exited with code {os.WEXITSTATUS(status)} before it was finished,"
+            event = f"exited with code {os.WEXITSTATUS(status)} before it was finished,"
         return WorkerError(
             rank=pulse.rank,
-            cause=f"rank {pulse.rank} {what} {place_of(pulse.phase, pulse.epoch)}",
+            cause=f"rank {pulse.rank} {event} {place_of(pulse.phase, pulse.epoch)}",
             signal=number,
             phase=pulse.phase,
             epoch=pulse.epoch,

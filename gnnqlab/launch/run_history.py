@@ -36,6 +36,7 @@ def carry_over(old: Path, new: Path, epoch: int) -> None:
     for pattern in _UNTIL:
         for path in old.glob(pattern):
             lines = [line for line in read_lines(path) if _written_after(line) < epoch]
+            # In the format of JsonLines, without spaces, on which read_ends() relies.
             (new / path.name).write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
     files.append_event(new, "resumed", of=old.name, epoch=epoch)
 

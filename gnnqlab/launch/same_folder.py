@@ -37,9 +37,10 @@ def check_same_folder(folder: Path, rank: int, workers: int, *, patience_s: floa
         mark.touch()  # before its name is broadcast
     name = name.to(device)
     dist.broadcast(name, 0)
-    seen = torch.zeros(workers, dtype=torch.int32)
+    seen = torch.zeros(workers, dtype=torch.int32)  # (P,)
     seen[rank] = _appears(_mark(folder, name.cpu()), patience_s)
     seen = seen.to(device)
+    # All workers get all answers, so they raise together, and rank 0 can remove the file.
     dist.all_reduce(seen)
     if rank == 0:
         mark.unlink(missing_ok=True)

@@ -35,11 +35,11 @@ from gnnqlab.train.heartbeat import WAITING, Pulse
 __all__ = ["Rules", "Stall", "StallWatch"]
 
 _PHASE_LIMITS_S = {"start": 120.0, "load": 1800.0, "partition": 1800.0, "init": 60.0}
-_WORKING_S = 600.0
-_LOOK_S = 0.25
+_WORKING_S = 600.0  # least seconds for a rank that works
+_LOOK_S = 0.25  # seconds between two readings of /proc
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_STEP_S = 0.5
-_UNKNOWN_S = 20.0
+_STEP_S = 0.5  # most seconds that one poll adds to a silence
+_UNKNOWN_S = 20.0  # seconds before a report while the duration of an epoch is unknown
 _FEWEST_BYTES = 1024
 """Bytes between two polls from which on a link counts as receiving; idle connections exchange less."""
 
@@ -111,7 +111,7 @@ class StallWatch:
         active = [pulse for pulse in pulses if pulse.phase != "done"]
         if not active:
             return None
-        self._time_epochs(active[0])
+        self._time_epochs(active[0])  # any rank will do: all end an epoch at about the same time
         for pulse in active:
             activity = self._activity.get(pulse.rank)
             if activity is None or activity.beats != pulse.beats:
@@ -139,7 +139,8 @@ class StallWatch:
             activity.stopped_s = activity.stopped_s + elapsed if process.state in "Tt" else 0.0
             # Occasional wake-ups (a signal, a timer) do not count as work, a tenth of the processor's time does.
             works = process.state in "RD" or (process.cpu - activity.cpu) / _TICKS_PER_S > 0.1 * elapsed
-            if works and activity.cpu >= 0:
+            if works and activity.cpu >= 0:  # -1: no earlier reading to compare with
+                # Work counts twice as much as sleep, so that a rank with pauses is still busy.
                 activity.idle_s = max(0.0, activity.idle_s - 2 * elapsed)
             else:
                 activity.idle_s += elapsed
@@ -169,30 +170,33 @@ class StallWatch:
         return None
 
     def _silent(self, active: list[Pulse]) -> Stall | None:
+        # A run is silent only if every rank is.
         silence_s = min(self._activity[pulse.rank].silence_s for pulse in active)
         report_s, stop_s = self._limits()
         if silence_s < report_s:
             return None
         # A waiting rank is blocked by another one, so only the others can be responsible.
-        blamed = [pulse for pulse in active if pulse.phase not in WAITING]
-        if blamed:
+        suspects = [pulse for pulse in active if pulse.phase not in WAITING]
+        if suspects:
+            # A rank is busy if it has slept for less than this.
             idle_s = min(2.0, report_s / 2)
-            busy = [pulse for pulse in blamed if self._activity[pulse.rank].idle_s < idle_s]
-            kind, blamed = ("slow", busy) if busy else ("hung", blamed)
+            busy = [pulse for pulse in suspects if self._activity[pulse.rank].idle_s < idle_s]
+            kind, suspects = ("slow", busy) if busy else ("hung", suspects)
         else:
             # All wait for each other, most likely for the ranks that are furthest behind.
             furthest_behind = min((pulse.epoch, pulse.beats) for pulse in active)
-            kind, blamed = "waiting", [p for p in active if (p.epoch, p.beats) == furthest_behind]
+            kind, suspects = "waiting", [p for p in active if (p.epoch, p.beats) == furthest_behind]
         if self.rules.stop_s is None and kind == "slow":
             stop_s = max(_WORKING_S, 60 * self.median_epoch_s)
         elif self.rules.stop_s is None and (self.rules.machines > 1 or self.rules.slow_wire):
             stop_s = max(20.0, stop_s) if self._epochs_s else _WORKING_S
-        limit_s = max(pulse.limit_s or _PHASE_LIMITS_S.get(pulse.phase, 0.0) for pulse in blamed)
+        # A limit of the phase itself replaces the rules above.
+        limit_s = max(pulse.limit_s or _PHASE_LIMITS_S.get(pulse.phase, 0.0) for pulse in suspects)
         if limit_s:
             report_s, stop_s = max(report_s, limit_s / 2), limit_s
         if not self._epochs_s and kind != "hung" and self.rules.report_s is None:
             report_s = max(report_s, min(_UNKNOWN_S, stop_s))
         if silence_s < report_s:
             return None
-        ranks = tuple(pulse.rank for pulse in blamed)
+        ranks = tuple(pulse.rank for pulse in suspects)
         return Stall(kind=kind, ranks=ranks, silence_s=silence_s, fatal=silence_s >= stop_s)

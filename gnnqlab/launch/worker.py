@@ -35,7 +35,7 @@ _GROUP_S = 1800.0
 
 def main(folder: Path, fit: str) -> None:
     """Run ``fit``, ``module:function``, as the rank that torchrun's environment names."""
-    _bind_to_parent()
+    _bind_to_parent()  # first, so that no worker can outlive its guard
     apply_search_path()
     rank, node = int(os.environ["RANK"]), this_node()
     _redirect(folder / "logs" / f"rank{rank}.log")
@@ -45,6 +45,7 @@ def main(folder: Path, fit: str) -> None:
         heartbeat = Heartbeat(folder / "heartbeat" / f"rank{rank}", rank, node=node)
         with _reported(folder, rank, heartbeat):
             _train(folder, rank, heartbeat, fit)
+        # Before the file is closed, to whose descriptor both write.
         faulthandler.unregister(signal.SIGUSR1)
         faulthandler.disable()
     (folder / "errors" / f"rank{rank}.trace").unlink(missing_ok=True)
@@ -136,6 +137,7 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat, fit: str) -> None:
     heartbeat.phase("init", limit_s=_INIT_S)
     link = Link.of(folder, workers)
     timeout = datetime.timedelta(seconds=launch["group_timeout_s"] or _GROUP_S)
+    # The steps after this one are collective, so they need the process group.
     _join(launch["backend"], device, timeout, _store_from_outside(link, rank, workers, timeout))
     if int(os.environ.get("GROUP_WORLD_SIZE", "1")) > 1:
         from gnnqlab.launch.same_folder import check_same_folder
@@ -183,6 +185,7 @@ def _pin(local_rank: int, local_workers: int) -> None:
     """Bind each worker to its own cores if there are enough; must run before torch creates its threads."""
     cores = sorted(os.sched_getaffinity(0))
     share = len(cores) // local_workers
+    # With fewer cores than workers their placement is left to the kernel.
     if share >= 1:
         os.sched_setaffinity(0, cores[local_rank * share : (local_rank + 1) * share])
 

@@ -50,18 +50,20 @@ def search_path() -> dict[str, str]:
     It includes the folder of a script or notebook, and additions to ``sys.path``; ``PYTHONPATH`` would not do, because
     it puts all entries before the standard library.
     """
-    return {VARIABLE: json.dumps([os.path.abspath(entry) for entry in sys.path])}
+    return {VARIABLE: json.dumps([os.path.abspath(entry) for entry in sys.path])}  # the entry "" is the working folder
 
 
 def apply_search_path() -> None:
     """Search modules first in the path of the launching process, then in that of this process."""
     if VARIABLE in os.environ:
         launcher_path: list[str] = json.loads(os.environ[VARIABLE])
+        # In place, because other modules may hold a reference to the list.
         sys.path[:] = [*launcher_path, *(entry for entry in sys.path if entry not in launcher_path)]
 
 
 def import_path() -> dict[str, str]:
     """Return the ``PYTHONPATH`` with which other processes find this package; empty if it is installed."""
+    # An installed package needs no path; a checkout must be in the path of other processes.
     root = str(Path(__file__).resolve().parents[2])
     if root in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
         return {}

@@ -42,10 +42,10 @@ def named(names: Sequence[str], root: Path | None = None) -> list[Run]:
     present = {run.id: run for run in runs(root)}
     for name in names:
         if name not in present:
-            near = difflib.get_close_matches(name, present, n=1, cutoff=0.3)
-            hint = f"; did you mean {near[0]}?" if near else "; gnnqlab runs lists them"
+            suggestions = difflib.get_close_matches(name, present, n=1, cutoff=0.3)
+            hint = f"; did you mean {suggestions[0]}?" if suggestions else "; gnnqlab runs lists them"
             raise ValueError(f"a run to delete must exist, got {name!r}{hint}")
-    return [present[name] for name in dict.fromkeys(names)]
+    return [present[name] for name in dict.fromkeys(names)]  # each run once, in the given order
 
 
 def ended_before(days: float, root: Path | None = None) -> list[Run]:
@@ -54,9 +54,10 @@ def ended_before(days: float, root: Path | None = None) -> list[Run]:
     Raises:
         ValueError: if the number of days is negative.
     """
-    if not days >= 0:
+    if not days >= 0:  # also true for NaN
         raise ValueError(f"older-than must be a number of days, at least 0, got {days}")
     latest = time.time() - days * _DAY_S
+    # The time comes first, because a status is read from several files.
     return [run for run in runs(root) if _touched(run.folder) <= latest and run.status not in LIVE]
 
 
@@ -74,6 +75,7 @@ def delete_run(run: Run) -> int:
     try:
         for each in run.folder.iterdir():
             if each.name != CONFIG:
+                # A symbolic link is removed itself, not the folder that it points to.
                 shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
         shutil.rmtree(run.folder)
     except OSError as error:
@@ -122,5 +124,6 @@ def _graph_of(run: Run) -> str:
 
 
 def _touched(folder: Path) -> float:
+    # The guard rewrites the status while the run lives: its time is that of the last activity.
     status = folder / "status.json"
     return (status if status.exists() else folder / CONFIG).stat().st_mtime

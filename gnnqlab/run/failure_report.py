@@ -9,6 +9,7 @@ from gnnqlab.train.heartbeat import PHASES
 
 __all__ = ["WorkerError", "is_consequence", "order", "place_of", "signal_name"]
 
+# Errors of Gloo, NCCL and stores, in lower case, if the process at the other end has ended.
 _TRANSPORT = (
     "connection closed by peer",
     "connection reset by peer",
@@ -55,6 +56,7 @@ class WorkerError:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "WorkerError":
         known = {field.name for field in dataclasses.fields(cls)}
+        # A report of another version may have further fields.
         return cls(**{name: item for name, item in value.items() if name in known})
 
 
@@ -71,6 +73,7 @@ def is_consequence(text: str) -> bool:
 
 def order(errors: Sequence[WorkerError]) -> list[WorkerError]:
     """Return the errors with the root cause first: own errors before consequences, each in the order of time."""
+    # False sorts before True; times are comparable, because all ranks of one guard share a clock.
     return sorted(errors, key=lambda error: (error.consequence, error.monotonic_ns))
 
 

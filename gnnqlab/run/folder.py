@@ -60,6 +60,7 @@ def default_root() -> Path:
 def new_id(system: str) -> str:
     """Return a new name that sorts by time, for instance ``20261121-071500-adaqp-ab12``."""
     clean = "".join(c if c.isalnum() or c in "-_" else "-" for c in system)[:40] or "run"
+    # The random end separates runs that are launched in the same second.
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{clean}-{secrets.token_hex(2)}"
 
 
@@ -77,7 +78,7 @@ def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
             (folder / name).mkdir(exist_ok=exist_ok)
         (folder / "tmp" / RESERVE).write_bytes(bytes(_RESERVE_BYTES))  # real bytes: a sparse file reserves nothing
     except FileExistsError:
-        raise
+        raise  # an OSError as well, but the caller then tries another name
     except OSError as error:
         if not before:
             shutil.rmtree(folder, ignore_errors=True)
@@ -114,6 +115,7 @@ def append_event(folder: Path, event: str, **fields: Any) -> None:
     """Append one line to ``events.jsonl`` with one write; a full disk costs the line, not the run."""
     line = json.dumps({"event": event, "time": time.time(), "monotonic_ns": time.monotonic_ns(), **fields})
     try:
+        # O_APPEND, because the guard and several workers append to this file.
         descriptor = os.open(folder / "events.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             os.write(descriptor, line.encode() + b"\n")
@@ -129,10 +131,10 @@ def tail(path: Path, limit: int = 2000) -> str:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - limit))
-            text = file.read().decode(errors="replace")
+            text = file.read().decode(errors="replace")  # the cut may split a character
     except OSError:
         return ""
-    return text if size <= limit else text.partition("\n")[2]
+    return text if size <= limit else text.partition("\n")[2]  # without the line that was cut
 
 
 def other_machines(folder: Path) -> list[dict[str, Any]]:

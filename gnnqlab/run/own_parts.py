@@ -33,13 +33,14 @@ def parts_of(run: RunData) -> Parts:
             "first epoch, or launch it again"
         )
     config = run.config
-    hosts, partitioner = config.launch.hosts or 1, config.placed.partition
+    hosts, partitioner = config.launch.hosts or 1, config.placed.partition  # adapted to the hosts, as for the workers
     graph = _graph_of(run)
     if shard_folder(graph.content_hash, partitioner, config.workers).name != shards.name:
         raise ValueError(
             f"the graph of run {run.id} must be the one that was partitioned, got another in {config.graph} (or "
             "another version's shards); launch the run again"
         )
+    # An edge-cut is read from its shards, which store the owner of each node; other cuts are computed again.
     if partitioner.cuts == "nodes" and has_shards(shards, config.workers):
         cut = NodeCut(owner=owner_of(shards, config.workers, graph.num_nodes), workers=config.workers)
         return Parts(graph=graph, cut=cut, per_host=config.workers // hosts)

@@ -29,8 +29,9 @@ __all__ = [
     "tree",
 ]
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # of <linux/prctl.h>
 _PIDFD_INFO = struct.Struct("<QQ11Ii")  # mask, cgroup, pids and user ids, exit code
+# _IOWR(0xFF, 11, struct pidfd_info), of <linux/pidfd.h>
 _PIDFD_GET_INFO = 3 << 30 | _PIDFD_INFO.size << 16 | 0xFF << 8 | 11
 _PIDFD_INFO_EXIT = 1 << 3
 
@@ -57,23 +58,23 @@ def read(pid: int) -> Process | None:
         pid,
         fields[0].decode(),
         int(fields[1]),
-        int(fields[11]) + int(fields[12]),
+        int(fields[11]) + int(fields[12]),  # in user and in kernel mode
         int(fields[19]),
-        int(fields[49]) if len(fields) > 49 else 0,
+        int(fields[49]) if len(fields) > 49 else 0,  # exit_code, the last field
     )
 
 
 def received(pid: int) -> int | None:
     """Return the bytes received by the emulated host of a process over its link; ``None`` for other processes."""
     try:
-        if os.stat(f"/proc/{pid}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino:
+        if os.stat(f"/proc/{pid}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino:  # no emulated host
             return None
         with open(f"/proc/{pid}/net/dev") as file:
-            lines = file.readlines()[2:]
+            lines = file.readlines()[2:]  # after two lines of headings
     except OSError:
         return None
-    counted = (line.partition(":") for line in lines)
-    return sum(int(numbers.split()[0]) for name, _, numbers in counted if name.strip() != "lo")
+    interfaces = (line.partition(":") for line in lines)
+    return sum(int(numbers.split()[0]) for name, _, numbers in interfaces if name.strip() != "lo")
 
 
 def start_time(pid: int) -> int:
@@ -167,15 +168,16 @@ def end(root: int, *, grace_s: float, limit_s: float = 10.0, spare: Collection[i
     Returns:
         Processes that still exist after ``limit_s`` (blocked in the kernel), usually none.
     """
-    began = time.monotonic()
+    start_s = time.monotonic()
     warned: set[int] = set()
     while True:
+        # Searched again in every round, because a process can start others until it ends.
         collect()
-        left = [process for process in tree(root) if process.state not in "ZX" and process.pid not in spare]
-        elapsed = time.monotonic() - began
-        if not left or elapsed > limit_s:
-            return left
-        for process in left:
+        remaining = [process for process in tree(root) if process.state not in "ZX" and process.pid not in spare]
+        elapsed = time.monotonic() - start_s
+        if not remaining or elapsed > limit_s:
+            return remaining
+        for process in remaining:
             if elapsed >= grace_s:
                 _send(process.pid, signal.SIGKILL)
             elif process.pid not in warned:
@@ -189,9 +191,9 @@ def collect() -> dict[int, int]:
     """Reap ended children, so that no zombie remains; return pid -> wait status."""
     ended = {}
     try:
-        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:  # 0: children remain, but none has ended
             ended[found[0]] = found[1]
-    except ChildProcessError:
+    except ChildProcessError:  # no children left
         pass
     return ended
 
@@ -199,5 +201,5 @@ def collect() -> dict[int, int]:
 def _send(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
+    except (ProcessLookupError, PermissionError):  # it has ended, and its pid may be in use again
         pass

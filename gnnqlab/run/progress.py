@@ -29,6 +29,7 @@ class Progress:
         self._folder = folder
         self._bar: Any = None
         self._updated_s = float("-inf")
+        # A notebook replaces the bar in place, like a terminal.
         self._every_s = _TERMINAL_S if sys.stderr.isatty() or "ipykernel" in sys.modules else _FILE_S
         if shown:
             from tqdm.auto import tqdm
@@ -45,6 +46,7 @@ class Progress:
         if self._bar is None:
             return
         record = _last_record(self._folder / "records-rank0.jsonl")
+        # The bar never moves back when the last record is not readable yet.
         done = max(int(record.get("epoch", -1)) + 1, self._bar.n)
         if epoch >= 0:
             self._bar.set_description_str("training", refresh=False)

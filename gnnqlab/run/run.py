@@ -27,7 +27,7 @@ from gnnqlab.train.records.missing_ranks import without_records
 __all__ = ["LIVE", "Run", "Runs", "Stray", "end_strays", "runs"]
 
 _POLL_S = 0.05
-_START_S = 20.0
+_START_S = 20.0  # limit from the launch to guard.json
 
 
 class Run(TrainedRun):
@@ -162,11 +162,12 @@ class Run(TrainedRun):
         Args:
             timeout: seconds for these files, and again for an orderly end.
         """
+        # Without facts.json no epoch has begun, so there is no state to save.
         if self.status == "running" and (self.folder / "facts.json").exists():
             self._keep(timeout)
         for pid, start in self._guards() if self._comparable() else []:
             if processes.alive(pid, start):
-                os.kill(pid, signal.SIGTERM)
+                os.kill(pid, signal.SIGTERM)  # the guard ends all processes and writes the last status
                 until = time.monotonic() + timeout
                 while processes.alive(pid, start) and time.monotonic() < until:
                     time.sleep(0.01)
@@ -291,10 +292,12 @@ class Run(TrainedRun):
             return status
         guards = self._guards()
         if not guards:
+            # Before guard.json exists, only the age of the first status shows that the launch has failed.
             if time.time() - status.get("time", time.time()) < _START_S:
                 return status
             cause = "the process that launched the run ended before the guard had started"
             return {**status, "state": "failed", "cause": cause}
+        # Pids of another machine, or of an earlier boot, cannot be checked here: the status is used as written.
         if not self._comparable() or any(processes.alive(pid, start) for pid, start in guards):
             return status
         again = files.read_json(path) or status  # it may have ended properly since the first reading
@@ -314,7 +317,7 @@ class Run(TrainedRun):
         until = time.monotonic() + timeout
         while request.exists() and time.monotonic() < until and self.status == "running":
             time.sleep(0.01)
-        request.unlink(missing_ok=True)
+        request.unlink(missing_ok=True)  # if it was not served in time, it must not be served later
 
     def _guards(self) -> list[tuple[int, int]]:
         guard = files.read_json(self.folder / "guard.json")
@@ -384,11 +387,12 @@ def end_strays(folder: Path) -> list[Stray]:
     strays: list[Stray] = []
     for path in sorted(folder.glob("guard*.json")):
         guard = files.read_json(path)
+        # Only processes of this machine and boot, and only if no guard is left to end them.
         if guard is None or guard["place"] != processes.place() or processes.alive(*guard["guard"]):
             continue
         named = {"agent": guard["agent"], **{f"rank {rank}": process for rank, process in guard["workers"].items()}}
         for role, (pid, start) in named.items():
-            if processes.alive(pid, start):
+            if processes.alive(pid, start):  # pid and start time: never another process with the same pid
                 os.kill(pid, signal.SIGKILL)
                 strays.append(Stray(run=folder.name, role=role, pid=pid))
         shutil.rmtree(folder / "tmp", ignore_errors=True)

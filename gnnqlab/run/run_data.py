@@ -60,6 +60,7 @@ class RunData:
         from gnnqlab.train.config.run_config import RunConfig
 
         value = read_config(self.folder)
+        # Defaults of a user's parts are in modules that must not be imported here: return the stored values only.
         if unimported(value):
             return value
         try:
@@ -70,6 +71,7 @@ class RunData:
     @property
     def records(self) -> pd.DataFrame:
         """One row per epoch and worker; grows while the run trains."""
+        # Readers are imported on use, here and below: pandas is slow to import, and a handle often needs none.
         from gnnqlab.train.records.record import read_records
 
         return read_records(self.folder)

@@ -8,7 +8,7 @@ from gnnqlab.train.heartbeat import PHASES, Pulse
 
 __all__ = ["Wire", "doing"]
 
-_AGAIN_S = 0.4
+_AGAIN_S = 0.4  # least seconds between two measurements
 _FEWEST = 1000
 """Least rate shown, in bytes per second."""
 
@@ -31,12 +31,13 @@ def doing(pulses: Collection[Pulse]) -> str:
     """
     if not pulses:
         return "starting its workers"
-    behind = min(pulses, key=lambda pulse: (pulse.epoch, pulse.step))
-    words = PHASES.get(behind.phase, behind.phase)
-    if behind.epoch < 0:
+    slowest = min(pulses, key=lambda pulse: (pulse.epoch, pulse.step))
+    words = PHASES.get(slowest.phase, slowest.phase)
+    if slowest.epoch < 0:
         return words
-    progress = f"{min(99, 100 * behind.step // behind.steps)} % done" if behind.steps else f"step {behind.step}"
-    return f"epoch {behind.epoch + 1}, {progress}: {words}"
+    # At most 99 %: an epoch can have more steps than the one before, for instance because of an evaluation.
+    progress = f"{min(99, 100 * slowest.step // slowest.steps)} % done" if slowest.steps else f"step {slowest.step}"
+    return f"epoch {slowest.epoch + 1}, {progress}: {words}"
 
 
 class Wire:
@@ -68,9 +69,11 @@ class Wire:
         now = self._clock()
         if self._measured_s is not None and now - self._measured_s < _AGAIN_S:
             return self._rate
-        counted = {pid: self._received(pid) for pid in pids}
-        known = {pid: number for pid, number in counted.items() if number is not None}
+        counts = {pid: self._received(pid) for pid in pids}
+        known = {pid: number for pid, number in counts.items() if number is not None}
+        # Workers that started after the previous call have no difference yet.
         growth = [number - self._before[pid] for pid, number in known.items() if pid in self._before]
+        # The largest, not the sum: workers of one host read the same counter.
         rate = max(growth) / (now - self._measured_s) if growth and self._measured_s is not None else 0.0
         self._before, self._measured_s, self._rate = known, now, rate if rate >= _FEWEST else None
         return self._rate

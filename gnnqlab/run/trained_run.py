@@ -82,7 +82,7 @@ class TrainedRun(RunData, ABC):
 
         saved = self._saved()
         target, model = self._graph(graph, saved), self._built(saved)
-        return logits(model, target, seed=self.config.train.seed, epoch=saved.epoch)
+        return logits(model, target, seed=self.config.train.seed, epoch=saved.epoch)  # (N, C)
 
     def link_split(self) -> LinkSplit:
         """Return the training, validation and test links of a run of task ``links``.
@@ -104,6 +104,7 @@ class TrainedRun(RunData, ABC):
                 "task='links'"
             )
         whole = self._loaded(self._saved())
+        # A function of graph, shares and seed, so it is the split that the workers used.
         return split_links(whole, val=task.val_share, test=task.test_share, seed=self.config.train.seed)
 
     def link_scores(self, sources: Tensor, targets: Tensor, *, graph: Graph | str | Path | None = None) -> Tensor:
@@ -127,7 +128,7 @@ class TrainedRun(RunData, ABC):
         saved = self._saved()
         model = self._built(saved)
         decoder = decoder_of(model)
-        rows = logits(model, self._graph(graph, saved), seed=self.config.train.seed, epoch=saved.epoch)
+        rows = logits(model, self._graph(graph, saved), seed=self.config.train.seed, epoch=saved.epoch)  # (N, D)
         with torch.no_grad():
             scores: Tensor = decoder(rows, torch.as_tensor(sources), torch.as_tensor(targets))
         return scores
@@ -154,7 +155,7 @@ class TrainedRun(RunData, ABC):
 
         saved = self._saved()
         target, model = self._graph(graph, saved), self._built(saved)
-        return embeddings(model, target, layer, seed=self.config.train.seed, epoch=saved.epoch)
+        return embeddings(model, target, layer, seed=self.config.train.seed, epoch=saved.epoch)  # (N, D)
 
     def parts(self) -> Parts:
         """Return the partition that the run was trained on: its graph, owners and shards.
@@ -171,6 +172,7 @@ class TrainedRun(RunData, ABC):
 
     def _built(self, saved: SavedModel) -> nn.Module:
         config = self.config
+        # The decoder is part of the weights, so it is built before they are loaded.
         decoder = config.task.decoder if config.task.task == "links" else None
         return saved.build(config.model, seed=config.train.seed, decoder=decoder)
 
@@ -202,6 +204,7 @@ class TrainedRun(RunData, ABC):
             found = self._own_graph(saved)
         else:
             found = graph if isinstance(graph, Graph) else load(graph)
+        # The number of nodes may differ, since weights do not depend on it; that of features may not.
         if found.features.shape[1] != saved.num_features:
             raise ValueError(
                 f"a graph must have the {saved.num_features} features per node that the model of run {self.id} takes, "

@@ -36,8 +36,10 @@ def threads_as_launched(
     Raises:
         ValueError: if bit-widths or schedule adapt, which threads of one process cannot repeat.
     """
+    # Policies by settings and epoch do not depend on the worker: the one built for rank 0 serves all workers.
     shard = cut.shard(graph, 0)
     policy = by_direction(system.bits, partial(in_force, worker=worker_context(shard, settings)))
+    # Decisions during training depend on values that are measured or reduced in launched workers only.
     adapting = [
         type(of_direction(system.bits, direction)).__name__
         for direction in DIRECTIONS

@@ -79,18 +79,19 @@ def cache_error(
     shape = replace(ModelSettings(name=model) if isinstance(model, str) else model, dropout=0.0, input_dropout=0.0)
     system = System(cache=cache or AdaptiveCache(), partition=Random(seed=seed))
     exact = exact_trainer(graph, shape, seed=seed)
+    # The same graph, distributed over workers whose messages pass through the cache.
     cached = CachedWorkers(graph, system, shape, TrainSettings(seed=seed), workers=workers)
     weights, steepest, rows = exact.parameters.values, 0.0, []
     for epoch in range(epochs):
         if epoch % max(1, epochs // looks) == 0:
             steepest = max(steepest, curvature(exact, seed=seed).curvature)
-            step = step or 0.25 / steepest
+            step = step or 0.25 / steepest  # a quarter of 1 / ρ, because ρ grows during the descent
         loss = exact.gradients(epoch)
-        gradient = exact.parameters.gradients.double()
+        gradient = exact.parameters.gradients.double()  # ∇L(W_t), (n,) float64
         # Both gradients at the same weights: their difference is Δ_t, the error by cached rows alone.
         cached.threads.set_weights(weights)
-        epsilon = cached.epsilon
-        approximate = cached.gradients(epoch)
+        epsilon = cached.epsilon  # before the pass, which adapts it
+        approximate = cached.gradients(epoch)  # ∇L̃(W_t), (n,)
         sent, offered = cached.sent()
         rows.append(
             {
@@ -103,14 +104,14 @@ def cache_error(
             }
         )
         assert step is not None
-        weights -= step * approximate
+        weights -= step * approximate  # in place: the buffer of the exact trainer
     frame = pd.DataFrame(rows)
-    frame["mean_square"] = frame["gradient_square"].expanding().mean()
+    frame["mean_square"] = frame["gradient_square"].expanding().mean()  # over epochs 1 … t
     assert step is not None
     for column, reading in (("bound", "kept"), ("printed", "printed")):
         frame[column] = [
             cache_bound(
-                loss_gap=max(float(frame["loss"][0]), 0.0),
+                loss_gap=max(float(frame["loss"][0]), 0.0),  # a cross-entropy is at least 0
                 step=step,
                 curvature=steepest,
                 errors=frame["error_square"][: epoch + 1].tolist(),

@@ -50,13 +50,13 @@ class CachedWorkers:
     @property
     def epsilon(self) -> float | None:
         """Current threshold; ``None`` for a cache without one."""
-        cache = self.threads.caches[0]
+        cache = self.threads.caches[0]  # ε follows from reduced values, so it is equal on all workers
         return cache.epsilon if isinstance(cache, CacheAtWork) else None
 
     def gradients(self, epoch: int) -> Tensor:
         """Train one epoch and update ε; return the flat gradient of the whole graph, before the step."""
         self.step(epoch)
-        return self.threads.trainers[0].parameters.gradients.clone()
+        return self.threads.trainers[0].parameters.gradients.clone()  # a copy: the next pass overwrites the buffer
 
     def step(self, epoch: int) -> float:
         """Train one epoch and update ε; return its loss (before the step)."""
@@ -66,6 +66,7 @@ class CachedWorkers:
         """Return the numbers of rows sent and offered since the last call, over all workers."""
         channels = [channel for trainer in self.threads.trainers for channel in trainer.exchange.channels]  # type: ignore[union-attr]
         now = (sum(each.rows_sent for each in channels), sum(each.rows_offered for each in channels))
+        # Channels count from their creation; the result is the difference since the last call.
         before, self._before = self._before, now
         return now[0] - before[0], now[1] - before[1]
 
@@ -104,6 +105,7 @@ def train_cached(
     """
     import pandas as pd
 
+    # Without dropout, whose masks would change all rows in every epoch.
     shape = replace(model or ModelSettings(layers=2, hidden=16), dropout=0.0, input_dropout=0.0)
     rows = []
     for seed in seeds:
@@ -111,14 +113,14 @@ def train_cached(
             system = System(partition=Random(seed=seed), cache=cache)
             training = CachedWorkers(graph, system, shape, TrainSettings(seed=seed), workers=workers)
             exact = exact_trainer(graph, shape, seed=seed)
-            best = (-1.0, 0.0)
+            best = (-1.0, 0.0)  # validation and test score
             for epoch in range(epochs):
                 training.step(epoch)
                 if epoch % every == every - 1 or epoch == epochs - 1:
                     # Evaluate on the whole graph, so that cached rows do not affect the score.
                     exact.parameters.values.copy_(training.threads.trainers[0].parameters.values)
                     scores = exact.evaluate(epoch)
-                    best = max(best, (scores.val, scores.test))
+                    best = max(best, (scores.val, scores.test))  # by validation score first
             sent, offered = training.sent()
             skipped = 1 - sent / offered if offered else 0.0
             line = {"cache": name, "seed": seed, "score": best[1], "kept": skipped, "epsilon": training.epsilon}

@@ -100,7 +100,7 @@ def trained_rows(
     """
     threads, observers = observed_workers(_Messages, graph, model, workers=workers, system=system, seed=seed)
     threads.set_weights(weights)
-    threads.gradients(0)
+    threads.gradients(0)  # one pass: every message of both directions is encoded once
     sent: dict[Rows, list[tuple[Tensor, Tensor]]] = {}
     for observer in observers:
         assert isinstance(observer, _Messages)
@@ -108,11 +108,12 @@ def trained_rows(
             sent.setdefault(place, []).extend(messages)
     generator, found = torch.Generator().manual_seed(seed), {}
     for place, messages in sorted(sent.items()):
-        ids, rows = (torch.cat(parts) for parts in zip(*messages, strict=True))
+        ids, rows = (torch.cat(parts) for parts in zip(*messages, strict=True))  # (K,), (K, D)
         # Sort by id, then by value (two workers may send gradients of one node): independent of the order of threads.
         by_value = rows[:, 0].argsort()
         rows = rows[by_value[ids[by_value].argsort(stable=True)]]
-        rows = rows[rows.abs().amax(1) > 0]
+        rows = rows[rows.abs().amax(1) > 0]  # zeros have no error in any codec
+        # A random sample without replacement, (min(K, most), D).
         found[place] = rows[torch.randperm(rows.shape[0], generator=generator)[:most]]
     return found
 
@@ -135,10 +136,11 @@ def codec_error(codec: Codec, rows: Tensor, bits: int, *, draws: int = 16) -> Co
     if draws < 2:
         raise ValueError(f"draws must be at least 2 to separate bias from noise, got {draws}")
     layout, places = codec.layout(bits, *rows.shape), torch.arange(rows.shape[0])
+    # One buffer of bytes and one of rows (n, D), reused by all draws.
     segment, out = torch.empty(layout.num_bytes, dtype=torch.uint8), torch.empty_like(rows)
     mean, squared = torch.zeros_like(rows, dtype=torch.float64), 0.0
     for epoch in range(draws):
-        noise = Noise(0, epoch, 0)
+        noise = Noise(0, epoch, 0)  # independent noise for each epoch
         codec.encode(rows, places, places, layout, segment, noise)
         codec.decode(segment, layout, out, places, accumulate=False, ids=places, noise=noise)
         error = out.double() - rows  # (n, D)

@@ -68,6 +68,7 @@ def coding_errors(
         raise ValueError("rows must be a matrix, got sparse features; pass rows=, of a trained model for instance")
     if values.dim() != 2 or len(values) != parts.graph.num_nodes:
         raise ValueError(f"rows must be ({parts.graph.num_nodes}, D), a row for each node, got {tuple(values.shape)}")
+    # (N, D) float32, contiguous, as the kernels need it.
     matrix, coder, found = values.float().contiguous(), codec or Stochastic(), {}
     for shard in parts.shards:
         for route in shard.plan("forward").receive:
@@ -79,16 +80,17 @@ def coding_errors(
                 )
             if not nodes:
                 continue
+            # (rows of the message,) uint8
             bits = torch.tensor([widths[shard.rank, node] for node in nodes], dtype=torch.uint8)
             layout = coder.layout(bits, len(nodes), matrix.shape[1])
             order = torch.arange(len(nodes)) if layout.order is None else layout.order  # rows sorted by bit-width
-            ids = route.ids[order]
+            ids = route.ids[order]  # in wire order
             segment = torch.empty(layout.num_bytes, dtype=torch.uint8)
             # The same noise key as in a channel: the receiver is numbered by its distance from the sender.
             noise = Noise(seed, epoch, stream("forward", layer), (shard.rank - route.peer - 1) % parts.workers)
             coder.encode(matrix, ids, ids, layout, segment, noise)
-            out = coder.rows(len(nodes), matrix.shape[1], matrix.device)
+            out = coder.rows(len(nodes), matrix.shape[1], matrix.device)  # (rows, D)
             coder.decode(segment, layout, out, torch.arange(len(nodes)), accumulate=False, ids=ids, noise=noise)
-            squares = (out.double() - matrix[ids].double()).square().sum(dim=1)
+            squares = (out.double() - matrix[ids].double()).square().sum(dim=1)  # (rows,) float64
             found.update({(shard.rank, int(node)): float(square) for node, square in zip(ids, squares)})
     return found

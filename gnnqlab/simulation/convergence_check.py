@@ -48,6 +48,7 @@ def curvature(trainer: Trainer, *, seed: int = 0) -> Smoothness:
     graph = trainer.graph
 
     def loss() -> Tensor:
+        # (N, F) -> (N, C) -> (), always of epoch 0: the Hessian must be that of one function.
         return trainer.objective.loss(trainer.model(graph.at(0, training=True), graph.features))
 
     return smoothness(loss, trainer.model.parameters(), seed=seed, max_products=60, tolerance=1e-2)
@@ -120,12 +121,12 @@ def convergence(
     for epoch in range(epochs):
         if epoch % max(1, epochs // looks) == 0:
             steepest = max(steepest, curvature(exact, seed=seed).curvature)
-            step = step or 0.25 / steepest
+            step = step or 0.25 / steepest  # far below 2 / L_2, because L_2 grows during the descent
         loss = exact.gradients(epoch)
-        gradient = exact.parameters.gradients.double()
+        gradient = exact.parameters.gradients.double()  # g, (n,) float64
         # Both gradients at the same weights; the descent follows the quantized one, as in the theorem.
         quantized.set_weights(weights)
-        _, noisy = quantized.gradients(epoch)
+        _, noisy = quantized.gradients(epoch)  # g̃, (n,)
         rows.append(
             {
                 "epoch": epoch,
@@ -135,11 +136,11 @@ def convergence(
             }
         )
         assert step is not None
-        weights -= step * noisy
+        weights -= step * noisy  # in place: the buffer of the exact trainer
     frame = pd.DataFrame(rows)
     frame["mean_square"] = frame["gradient_square"].expanding().mean()
     found = ConvergenceCheck(frame, float(step or 0.0), steepest, float(frame["noise_square"].max()))
-    gap = max(rows[0]["loss"] - floor, 0.0)
+    gap = max(rows[0]["loss"] - floor, 0.0)  # L(w_1) - L*
     for column in ("descent", "noise"):
         frame[column] = [_term(found, gap, epoch + 1, column) for epoch in range(epochs)]
     frame["bound"] = frame["descent"] + frame["noise"]

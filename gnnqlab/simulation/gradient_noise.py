@@ -87,17 +87,18 @@ def gradient_noise(
     if repeats < 2:
         raise ValueError(f"repeats must be at least 2 to have a variance, got {repeats}")
     recipe = (system or make_system("vanilla")).on_hosts(hosts)
-    sent: Any = Stochastic(noise=noise) if codec is None else codec
+    message_codec: Any = Stochastic(noise=noise) if codec is None else codec
     threads = ThreadedWorkers(
         graph,
         cut_graph(graph, recipe.partition, workers),
-        replace(recipe, codec=sent),
+        replace(recipe, codec=message_codec),
         replace(model, dropout=0.0, input_dropout=0.0),
         TrainSettings(seed=seed),
         bits=FrozenBits(bits),
     )
     if weights is not None:
         threads.set_weights(weights)
+    # (n,) float64: the mean is subtracted from gradients that hardly differ from it.
     mean = torch.zeros_like(threads.trainers[0].parameters.values, dtype=torch.float64)
     squares = 0.0
     for epoch in range(repeats):
@@ -107,6 +108,7 @@ def gradient_noise(
         mean += distance / (epoch + 1)
         squares += float((distance * (gradient - mean)).sum())
     variance = squares / (repeats - 1)
+    # E||mean||^2 = ||E g||^2 + variance / R; the difference can be negative by chance.
     return GradientNoise(variance, max(0.0, float(mean.square().sum()) - variance / repeats), repeats)
 
 

@@ -63,9 +63,10 @@ class PassTrace(Observer):
         self.layers: dict[int, LayerPass] = {}
 
     def on_neighbours_summed(self, event: NeighboursSummed) -> None:
+        # x and y: (N, D), rows before and after the aggregation.
         layer, x, y = self.layers.setdefault(event.layer, LayerPass()), event.input, event.sums
         layer.alpha, layer.rows, layer.sums = event.alpha, x.detach(), y.detach()
-        layer.rows_gradient = layer.sums_gradient = None
+        layer.rows_gradient = layer.sums_gradient = None  # of this pass; those of the last one must not remain
         # Hooks on the tensors: their gradients exist only during the backward pass.
         if x.requires_grad:
             x.register_hook(lambda gradient: setattr(layer, "rows_gradient", gradient.detach()))
@@ -78,8 +79,9 @@ class PassTrace(Observer):
         gradient = tensors.sums_gradient
         shard = self.shard
         if gradient is None or tensors.rows is None or tensors.rows_gradient is None:  # raw features need no gradient
-            return torch.zeros(shard.num_halo, 0)
+            return torch.zeros(shard.num_halo, 0)  # (H, 0): no message
         rows = (shard.num_owned, shard.num_owned + shard.num_halo)  # halo columns follow the owned ones
+        # (A[:, halo])^T dY: (N, D) -> (H, D)
         return spmm(self.graph.adjacency(tensors.alpha), gradient.contiguous(), rows=rows, transposed=True)
 
 
@@ -117,7 +119,7 @@ def traced_workers(
 def _output_hook(trace: PassTrace, index: int):  # type: ignore[no-untyped-def]
     def store(module: nn.Module, inputs: tuple[object, ...], output: Tensor) -> None:
         layer = trace.layers.setdefault(index, LayerPass())
-        x = inputs[1]
+        x = inputs[1]  # inputs: the graph pass, then the rows
         layer.input = x.to_dense() if isinstance(x, SparseInput) else x.detach()  # type: ignore[attr-defined]
         layer.output = output.detach().clone()  # the activation may overwrite it in place
         if output.requires_grad:
@@ -154,14 +156,15 @@ def rows_received(traces: Sequence[PassTrace], bits: BitPolicy, layer: int, *, n
     parts = []
     for trace in traces:
         shard = trace.shard
+        # (V, D) in the order of workers; `position` maps a global id to its row there.
         rows = torch.cat([other.layers[layer].rows for other in traces])  # type: ignore[misc]
         position = _positions(traces)
         step_H = _squared_steps(trace, bits, layer, "forward", rows[position[shard.halo]])
         destination = torch.repeat_interleave(torch.arange(shard.num_owned), shard.indptr.diff())  # (E,), row per edge
-        remote = shard.indices >= shard.num_owned
-        column = shard.indices[remote].long() - shard.num_owned
+        remote = shard.indices >= shard.num_owned  # (edges,) bool
+        column = shard.indices[remote].long() - shard.num_owned  # (E,), index of the halo row
         alpha = shard.alpha(trace.layers[layer].alpha)[remote]
-        number = shard.halo[column]
+        number = shard.halo[column]  # (E,), global id
         if noise == "receiver":
             number = number * shard.workers + shard.rank  # another number for each receiver
         parts.append((number, shard.owned[destination[remote]], alpha, step_H[column]))
@@ -179,7 +182,7 @@ def gradients_received(traces: Sequence[PassTrace], bits: BitPolicy, layer: int)
         shard = trace.shard
         messages = trace.message_gradients(layer)
         step_H = _squared_steps(trace, bits, layer, "backward", messages)
-        noise = shard.halo * shard.workers + shard.rank
+        noise = shard.halo * shard.workers + shard.rank  # (H,), unique: one message per halo row and worker
         parts.append((noise, shard.halo, torch.ones(shard.num_halo), step_H))
     return Received(*(torch.cat(list(column)) for column in zip(*parts, strict=True)))
 
@@ -189,14 +192,16 @@ def _squared_steps(trace: PassTrace, bits: BitPolicy, layer: int, direction: str
     shard, columns = trace.shard, messages_HD.shape[1]
     if columns == 0 or shard.num_halo == 0:
         return torch.zeros(shard.num_halo, dtype=torch.float64)
-    ranges = messages_HD.amax(dim=1) - messages_HD.amin(dim=1)
+    ranges = messages_HD.amax(dim=1) - messages_HD.amin(dim=1)  # (H,)
     widths = torch.full((shard.num_halo,), 32)
     for route in shard.plan("forward").receive:
+        # Backward, the holder of a halo row sends its gradient to the owner.
         sender, receiver = (route.peer, shard.rank) if direction == "forward" else (shard.rank, route.peer)
         rows = Rows(
             layer=layer, direction=direction, sender=sender, receiver=receiver, ids=route.ids, seed=trace.graph.seed
         )
         if route.num_rows:
+            # A policy returns one bit-width for all rows, or one for each.
             widths[route.rows] = torch.as_tensor(bits.widths(rows, 0)).expand(route.num_rows).long()
     return step_widths(ranges, widths) ** 2 * columns
 
@@ -205,7 +210,7 @@ def _positions(traces: Sequence[PassTrace]) -> Tensor:
     """Return the row of each global node id in the concatenated owned rows of all workers, ``(V,)``."""
     order = torch.cat([trace.shard.owned for trace in traces])
     positions = torch.empty_like(order)
-    positions[order] = torch.arange(order.numel())
+    positions[order] = torch.arange(order.numel())  # inverse of a permutation
     return positions
 
 
@@ -214,7 +219,7 @@ def together(traces: Sequence[PassTrace], layer: int, name: str) -> Tensor:
     parts = [getattr(trace.layers[layer], name) for trace in traces]
     if any(part is None for part in parts):
         return torch.zeros(sum(trace.shard.num_owned for trace in traces), 0)
-    return torch.cat(parts)[_positions(traces)]
+    return torch.cat(parts)[_positions(traces)]  # in the order of workers -> by global id
 
 
 class LayerMeans:

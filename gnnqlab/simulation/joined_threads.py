@@ -42,6 +42,7 @@ class JoinedThreads:
     def sum(self, rank: int) -> None:
         """Write the sum of all workers' buffers to that of ``rank``; a collective call."""
         self._wait(rank)  # until every buffer is complete
+        # In the order of ranks on every worker, so that all results are identical.
         total = torch.stack([each.summed for each in self._parameters]).sum(0)  # (P, n) -> (n,)
         self._wait(rank)  # until every worker has read the buffers
         self._parameters[rank].summed.copy_(total)
@@ -66,6 +67,7 @@ class _ThreadSum:
         self._joined, self._rank, self._slots = joined, rank, slots
 
     def begin(self, facts: Facts) -> None:
+        # No lock is needed, because each worker writes to its own buffer.
         self._slots.write(self._joined.facts(self._rank), facts, self._rank)
 
     def finish(self) -> Summed:

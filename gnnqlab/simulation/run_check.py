@@ -58,7 +58,7 @@ class TheoryCheck:
         return self.frame.copy()
 
     def _column(self, name: str) -> dict[str, float]:
-        names = [
+        names = [  # the last row, of layer -1, is `all`
             row.weight if row.layer < 0 else f"{row.layer}.{row.weight}"
             for row in self.frame[["layer", "weight"]].itertuples()
         ]
@@ -134,10 +134,11 @@ def check(
         raise ValueError(f"trained must not be negative, got {trained}")
     graph = load(config.graph)
     policy, words = (bits, "bit-widths as given") if bits is not None else _policy(run, config)
+    # Weights: as passed, else of the newest checkpoint, else after some epochs of exact training here.
     if weights is None and trained is None and isinstance(run, Run):
         checkpoint = newest_checkpoint(run.folder)
         if checkpoint is not None:
-            weights, trained = checkpoint.tensors["values"], checkpoint.epoch
+            weights, trained = checkpoint.tensors["values"], checkpoint.epoch  # (n,), flat
     if weights is None and trained:
         weights = trained_weights(graph, config.model, trained, seed=config.train.seed)
     frame = gradient_variance(
@@ -159,6 +160,7 @@ def _policy(run: Run | RunConfig, config: RunConfig) -> tuple[BitPolicy, str]:
     if not isinstance(policy, Assigned):
         choices = policy.choices
         return policy, human_bits(choices[0]) if len(choices) == 1 else f"bit-widths {choices} as chosen by the system"
+    # Bit-widths of the last assignment, which sender and receiver used at the end of the run.
     installed = None if isinstance(run, RunConfig) else load_widths(run.folder, policy)
     if installed is None:
         return policy, f"start bit-width, {human_bits(policy.start)}"

@@ -98,6 +98,7 @@ def simulate(
     for kind in kinds:
         if not (isinstance(kind, type) and issubclass(kind, Observer)):
             raise ValueError(f"observers must be subclasses of gnnqlab.Observer, got {kind!r}; give the class itself")
+    # Each worker has its own instances, because workers are threads.
     of_worker = [Observers([kind() for kind in kinds], rank) for rank in range(workers)]
     settings = ModelSettings(name=model, **shape) if isinstance(model, str) else model
     threads = ThreadedWorkers(
@@ -110,8 +111,8 @@ def simulate(
         joined=True,
         observers=of_worker,
     )
-    _refuse_decisions_by_seconds(threads)
-    losses = threads.run(partial(_train, epochs=epochs))[0]
+    _refuse_decisions_by_seconds(threads)  # after building, because parts create their callbacks
+    losses = threads.run(partial(_train, epochs=epochs))[0]  # reduced, so equal on all workers
     return Simulation(losses=tuple(losses), observers=tuple(each.all for each in of_worker))
 
 
@@ -131,6 +132,7 @@ def _train(trainer: Trainer, epochs: int) -> list[float]:
     trainer.clock.take()  # reset: the processor time of this thread starts at 0
     for epoch in range(epochs):
         loss = trainer.epoch(epoch)
+        # Taken in every epoch, as in a launched run; else callbacks and channels would collect them.
         take_decisions(trainer, epoch)
         arrivals = trainer.take_arrivals()
         for adaptive in trainer.adaptives.values():

@@ -97,28 +97,29 @@ def gradient_variance(
     passes = _Passes(graph, make_system(system, **settings).on_hosts(hosts), shape, workers, seed, smooth, bits)
     if weights is not None:
         passes.set_weights(weights)
-    exact = passes.exact_gradient()
-    everything = passes.repeat(repeats, only)
+    exact = passes.exact_gradient()  # (n,)
+    everything = passes.repeat(repeats, only)  # (R, n), all messages of `only` quantized
     samples: dict[frozenset[Place], _Sample] = {}
     rows: list[dict[str, Any]] = []
     terms, noise = passes.terms(), passes.noise()
     for weight in terms:
-        chosen = weight.messages if only is None else weight.messages & set(only)
+        messages = weight.messages if only is None else weight.messages & set(only)
         # Weights with the same messages share a sample: every sample takes R passes.
-        if chosen not in samples:
-            samples[chosen] = passes.repeat(repeats, chosen)
+        if messages not in samples:
+            samples[messages] = passes.repeat(repeats, messages)
         rows.append(
             {
                 "layer": weight.layer,
                 "weight": weight.name,
                 **everything.figures(weight.span, exact),
-                "own": samples[chosen].variance(weight.span),
+                "own": samples[messages].variance(weight.span),
                 "bound": weight.bound(noise, AVERAGE).total,
                 "printed": weight.bound(noise, AVERAGE, as_printed=True).total,
                 "worst": weight.bound(noise, WORST).total,
                 "shared": passes.shared_bound(weight, noise),
             }
         )
+    # Weight matrices only: the theorem does not cover biases and norms.
     matrices = torch.cat([weight.span for weight in terms])
     sums = {name: sum(float(row[name]) for row in rows) for name in ("own", "bound", "printed", "worst", "shared")}
     rows.append({"layer": -1, "weight": "all", **everything.figures(matrices, exact), **sums})
@@ -134,7 +135,7 @@ class _Sample:
     gradients: Tensor
 
     def variance(self, span: Tensor) -> float:
-        return float(self.gradients[:, span].double().var(0).sum())
+        return float(self.gradients[:, span].double().var(0).sum())  # (R, span) -> (span,) -> ()
 
     def figures(self, span: Tensor, exact: Tensor) -> dict[str, float]:
         variance = self.variance(span)
@@ -200,6 +201,7 @@ class _Passes:
         """Return the gradients of passes with different noise; the first call also records the layers."""
         bits = FrozenBits(self._bits, only=only)
         of_workers = self._graph, self._cut, self._system, self._model, self._settings
+        # New workers for each sample, because their bit policy is fixed when they are built.
         workers, traces = traced_workers(*of_workers, bits=bits, smooth=self._smooth)
         workers.set_weights(self._exact.parameters.values)
         record = not self._layers
@@ -210,6 +212,7 @@ class _Passes:
         gradients = []
         for epoch in range(repeats):
             gradients.append(workers.gradients(epoch)[1].clone())
+            # The factors of the bound are means over these passes.
             if record and epoch < _TRACED_PASSES:
                 for layer in self._layers:
                     layer.add(traces, bits)
@@ -229,5 +232,6 @@ class _Passes:
     def shared_bound(self, terms: WeightTerms, noise: dict[Place, Tensor]) -> float:
         """Return the worst-case bound without assuming that rows with a common message are independent."""
         bound = terms.bound(noise, WORST)
+        # The term of independent rows is replaced: rows with a common message have one noise, which adds up.
         shared = 0.0 if terms.rows is None else float(self._layers[terms.rows].mean("shared"))
         return bound.product + bound.from_gradients + terms.largest_gradient**2 * WORST * shared

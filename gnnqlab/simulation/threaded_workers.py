@@ -107,7 +107,7 @@ class LoopbackTransport:
     ) -> Transfer:
         for peer, buffer in send.items():
             with _disable_current_modes():  # the memory tracker of a worker must not count messages in transit
-                message = buffer.clone()
+                message = buffer.clone()  # a copy, because senders reuse their buffers
             self.mail.put(self.rank, peer, message)
         return _LoopBackTransfer(self, send, receive)
 
@@ -123,7 +123,7 @@ class _LoopBackTransfer(Transfer):
     def _finish(self) -> None:
         for peer, buffer in self._receive.items():
             message = self._transport.take(peer, self._numbers[peer])
-            buffer[: message.numel()].copy_(message)
+            buffer[: message.numel()].copy_(message)  # a message may be shorter than its buffer
             self._arrived(peer)
 
 
@@ -243,6 +243,7 @@ class ThreadedWorkers:
         self._mail = Mailbox(cut.workers)
         self._joined = JoinedThreads(cut.workers) if joined else None
         of_worker = list(observers) or [Observers(rank=rank) for rank in range(cut.workers)]
+        # Processor time: elapsed time of a thread would include its waits for the cores of this process.
         self._clocks = [PhaseTimer(timer=time.thread_time, observers=each) for each in of_worker]
         self.seconds: list[dict[str, float]] = []
         """Processor time of each worker in the last pass, by phase: about that of launched workers."""
@@ -252,6 +253,7 @@ class ThreadedWorkers:
         """Cache of each worker."""
         self.adaptives: dict[str, list[Adaptive]] = {}
         """Adaptive components of the last worker, by axis; empty unless the workers are joined."""
+        # Measurements can quantize some messages only (`FrozenBits.only`), so each codec must support 32 bits too.
         either: Any = ByDirection(*(AllowFloat32(of_direction(system.codec, each)) for each in ("forward", "backward")))
         quiet = system if as_launched else replace(system, codec=either, schedule=Synchronous())
         for shard, cache in zip(self.shards, self.caches, strict=True):
@@ -285,7 +287,7 @@ class ThreadedWorkers:
                     shard=shard,
                     phases=clock,
                 )
-                self.adaptives = adaptives_of(training)
+                self.adaptives = adaptives_of(training)  # of the last worker after the loop
             self.trainers.append(
                 Trainer(
                     view,
@@ -308,6 +310,7 @@ class ThreadedWorkers:
         """
         with one_thread(), ThreadPoolExecutor(len(self.trainers)) as pool:
             futures = [pool.submit(self._run_one, rank, work) for rank in range(len(self.trainers))]
+        # The end of the block has waited for all threads.
         errors = [error for future in futures if (error := future.exception()) is not None]
         if errors:
             raise next((error for error in errors if not isinstance(error, PeerGone)), errors[0])
@@ -318,7 +321,7 @@ class ThreadedWorkers:
         losses = self._timed(lambda trainer: trainer.gradients(epoch))
         if self._joined is not None:
             return losses[0], self.trainers[0].parameters.gradients.clone()
-        gradients = torch.stack([trainer.parameters.gradients for trainer in self.trainers])
+        gradients = torch.stack([trainer.parameters.gradients for trainer in self.trainers])  # (P, n)
         return sum(losses), gradients.sum(0)
 
     def step(self, epoch: int) -> float:
@@ -327,7 +330,7 @@ class ThreadedWorkers:
             return self._timed(lambda trainer: trainer.epoch(epoch))[0]
         loss, gradient = self.gradients(epoch)
         for trainer in self.trainers:
-            trainer.parameters.gradients.copy_(gradient)
+            trainer.parameters.gradients.copy_(gradient)  # the sum, so that replicas remain equal
             trainer.optimizer.step()
         return loss
 
@@ -344,7 +347,7 @@ class ThreadedWorkers:
                     f"weights must be flat, one for each of {values.numel()} parameters, got shape "
                     f"{tuple(weights.shape)}; take them from trainer.parameters.values"
                 )
-            values.copy_(weights)
+            values.copy_(weights)  # in place: parameters are views of this buffer
 
     def _timed(self, work: Callable[[Trainer], float]) -> list[float]:
         def one(trainer: Trainer) -> tuple[float, dict[str, float]]:
@@ -360,7 +363,7 @@ class ThreadedWorkers:
             return work(self.trainers[rank])
         except BaseException:
             if self._joined is not None:
-                self._joined.abort()
+                self._joined.abort()  # ends their waits at the barrier
             for peer in range(len(self.trainers)):
                 self._mail.put(rank, peer, None)  # ends the wait of other workers for this one
             raise

@@ -51,9 +51,9 @@ class WeightTerms:
 
     def noises(self, noise: Mapping[Place, Tensor]) -> tuple[Tensor, Tensor]:
         """Return ``A_v`` and ``B_v``, in the unit of ``noise``, float64 ``(V,)``."""
-        nothing = torch.zeros_like(next(iter(noise.values())))
-        gradients = sum((noise["backward", layer] * factor for layer, factor in self.gradients), nothing)
-        return nothing if self.rows is None else noise["forward", self.rows], gradients
+        zeros = torch.zeros_like(next(iter(noise.values())))  # (V,) float64
+        gradients = sum((noise["backward", layer] * factor for layer, factor in self.gradients), zeros)
+        return zeros if self.rows is None else noise["forward", self.rows], gradients
 
     def bound(self, noise: Mapping[Place, Tensor], constant: float, *, as_printed: bool = False) -> GradientBound:
         """Return Theorem 3's bound.
@@ -85,9 +85,9 @@ def weight_terms(model: nn.Module, layers: Sequence[LayerMeans], adjacency: Any)
     for name, parameter in model.named_parameters():
         parts = name.split(".")
         if parts[0] == "convolutions" and parts[-1].startswith("weight"):
-            span = torch.arange(offset, offset + parameter.numel())
+            span = torch.arange(offset, offset + parameter.numel())  # indices of W in the flat parameters
             found.append(_terms(model, layers, adjacency, int(parts[1]), parts[-1], span))
-        offset += parameter.numel()
+        offset += parameter.numel()  # biases and norms as well
     return found
 
 
@@ -102,14 +102,16 @@ def _terms(
         return WeightTerms(index, name, span, index, noise, layer.largest("sums"), layer.largest("output_gradient"))
     # Y = A (X W), so dW = X^T (A^T dY) = (A X)^T dY: noise of this layer's backward messages is multiplied by X, noise
     # in dY by A X. The bound has one row norm M, that of X, so noise in dY gets the ratio of both norms as a factor.
-    x = layer.mean("input").float()
+    x = layer.mean("input").float()  # (V, D)
     largest = layer.largest("input")
     matrix: Adjacency = adjacency(layer.alpha)
-    summed = spmm(matrix, x).norm(dim=1).max()
+    summed = spmm(matrix, x).norm(dim=1).max()  # max_v ||(A X)_v||
     stretch = float(summed) / largest if largest else 0.0
-    own = (index, torch.ones((), dtype=torch.float64))
-    later = tuple((following, factor * stretch**2) for following, factor in noise)
-    return WeightTerms(index, name, span, None, (own, *later), largest, layer.largest("rows_gradient"))
+    # This layer's own messages enter A^T dY with factor 1.
+    own_messages = (index, torch.ones((), dtype=torch.float64))
+    # Squared, because noises are variances.
+    next_layers = tuple((following, factor * stretch**2) for following, factor in noise)
+    return WeightTerms(index, name, span, None, (own_messages, *next_layers), largest, layer.largest("rows_gradient"))
 
 
 def _output_gradient_noise(model: Any, layers: Sequence[LayerMeans], index: int) -> tuple[tuple[int, Tensor], ...]:
@@ -124,10 +126,11 @@ def _output_gradient_noise(model: Any, layers: Sequence[LayerMeans], index: int)
     following = model.convolutions[index + 1]
     if following.projects_first:
         matrix = following.weight_neighbour if hasattr(following, "weight_neighbour") else following.weight
-        factor = factor * float(torch.linalg.matrix_norm(matrix.detach(), 2)) ** 2
+        factor = factor * float(torch.linalg.matrix_norm(matrix.detach(), 2)) ** 2  # σ_max squared
     norms = getattr(model, "norms", None)
     if norms is not None:
         norm = norms[index]
+        # (V,): variance of each row plus ε, as LayerNorm computes it.
         spread = layers[index].mean("output").var(1, correction=0) + norm.eps
-        factor = factor * float(norm.weight.detach().abs().max()) ** 2 / spread
+        factor = factor * float(norm.weight.detach().abs().max()) ** 2 / spread  # (V,)
     return ((index + 1, factor),)

@@ -58,8 +58,9 @@ class SmoothStack(nn.Module):
     def forward(self, g: GraphPass, x: Tensor) -> Tensor:
         last = len(self.convolutions) - 1
         for index, convolution in enumerate(self.convolutions):
-            x = convolution(g, x, exact=index == last)
+            x = convolution(g, x, exact=index == last)  # (N, D) -> (N, O)
             if index < last:
+                # Assumption 1 (A.1) of AdaQP holds for GELU, not for ReLU.
                 x = functional.gelu(x if self.norms is None else self.norms[index](x))
         return x
 

@@ -89,11 +89,12 @@ class Batches:
         # Each worker stores the features of its own nodes only; drop those of the whole graph to free their memory.
         self._graph = replace(graph, features=torch.empty(graph.num_nodes, 0))
         self._settings, self._seed, self._rank, self._workers = settings, seed, rank, workers
-        self._train = graph.train_mask.nonzero().flatten()
+        self._train = graph.train_mask.nonzero().flatten()  # (T,) int64: all training nodes, ascending
         if not len(self._train):
             raise ValueError("mini-batches need at least one training node, this graph has none; pass train_idx=")
+        # One frontier for all batches: it has N entries, of which a batch touches and resets only its own.
         self._weights, self._frontier = BlockWeights(graph), Frontier(graph.num_nodes)
-        self._order = (-1, self._train)
+        self._order = (-1, self._train)  # no epoch is -1, so the first call shuffles
 
     @property
     def steps(self) -> int:
@@ -109,12 +110,13 @@ class Batches:
         if self._order[0] != epoch:  # shuffle once per epoch
             self._order = epoch, shuffled(self._train, seed=self._seed, epoch=epoch)
         first = number * self._settings.batch_size
-        nodes = self._order[1][first : first + self._settings.batch_size]
+        nodes = self._order[1][first : first + self._settings.batch_size]  # the last batch may have fewer
         return nodes.tensor_split(self._workers)[self._rank], len(nodes)  # shares differ by one node at most
 
     def sample(self, epoch: int, number: int) -> Batch:
         """Return this worker's share of a batch with its blocks."""
         seeds, size = self.share(epoch, number)
+        # Counted over all epochs: no two steps use the same random numbers.
         step = epoch * self.steps + number
         return Batch(step, size, seeds, self._blocks(seeds, step))
 
@@ -124,7 +126,9 @@ class Batches:
         for layer in reversed(range(len(self._settings.fanouts))):
             fanout = self._settings.fanouts[layer]
             key = {"seed": self._seed, "step": step, "layer": layer}
+            # (targets + 1,), (sampled edges,) of global ids -> (sources,), (sampled edges,) of positions in sources
             indptr, neighbours = sample_neighbours(self._graph, targets, fanout, **key)
+            # Targets come first among the sources, so that a layer finds its own nodes' rows at the start of its input.
             sources, places = self._frontier.number(targets, neighbours)
             blocks.append(self._weights.block(indptr, places, sources))
             targets = sources

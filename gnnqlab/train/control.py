@@ -29,7 +29,7 @@ CONTROL = "control.json"
 CHECKPOINT_NOW = "checkpoint-now"
 """File that requests saving after the present epoch: the model, and a checkpoint if the run takes checkpoints.
 Rank 0 removes it once both are on disk."""
-_ABSENT = object()
+_ABSENT = object()  # differs from every setting, also from None
 
 
 def steered(system: System, changes: Mapping[str, Any]) -> System:
@@ -96,11 +96,12 @@ def write_control(folder: Path, system: System, changes: Mapping[str, Any]) -> i
     """
     if not changes:
         raise ValueError("control needs at least one setting to change, got none; for instance control(lam=0.2)")
+    # Scalars of NumPy and torch become plain numbers for JSON.
     plain = {name: value.item() if hasattr(value, "item") else value for name, value in changes.items()}
     with locked(folder / f".{CONTROL}.lock"):  # two processes may change the same run
         version, settings = _read(folder / CONTROL) or (0, {})
         settings = {**settings, **plain}
-        steered(system, settings)
+        steered(system, settings)  # raises for invalid changes, before the file is replaced
         write_text(folder / CONTROL, json.dumps({"version": version + 1, "settings": settings}))
     return version + 1
 
@@ -130,7 +131,7 @@ class Control(Adaptive):
         self.settings: dict[str, Any] = {}
         """Every setting changed since the launch."""
         self.checkpoint_now = False
-        """True if a checkpoint after the present epoch is requested; reset by the `Keeper` that takes it."""
+        """True if a checkpoint after this epoch is requested; reset by the :class:`CheckpointManager` that takes it."""
 
     def steers(self, adaptives: Mapping[str, Sequence[Adaptive]]) -> Control:
         """Register the callbacks that receive new settings, by axis; return this one.
@@ -152,6 +153,7 @@ class Control(Adaptive):
         if self._rank != 0:
             return False
         self._save_requested = os.path.exists(self._folder / CHECKPOINT_NOW)
+        # In this order: a request for a checkpoint must not skip the check for new settings.
         return self._poll_settings() or self._save_requested
 
     def _poll_settings(self) -> bool:
@@ -163,6 +165,7 @@ class Control(Adaptive):
         stamp = (entry.st_ino, entry.st_mtime_ns)
         if stamp == self._stamp:
             return False
+        # Before validation: an invalid file is reported once, not in every epoch.
         self._stamp = stamp
         update = _read(self._path)
         try:
@@ -172,6 +175,7 @@ class Control(Adaptive):
         except (TypeError, ValueError) as error:
             log_event(self._folder, "control refused", cause=str(error))
             return False
+        # A version that is already in force, as after a resume, is no update.
         self._update = update if update[0] != self.version else None
         return self._update is not None
 
@@ -190,6 +194,7 @@ class Control(Adaptive):
             return
         self.adopt(*update)
         if self._rank == 0:
+            # The new settings apply from the next epoch on.
             log_event(self._folder, "control", epoch=epoch + 1, version=self.version, settings=self.settings)
 
     def adopt(self, version: int, settings: dict[str, Any]) -> None:
@@ -207,7 +212,7 @@ class Control(Adaptive):
         return State({"version": self.version, "settings": self.settings})
 
     def load(self, facts: dict[str, Any], tensors: object) -> None:
-        if facts["version"]:
+        if facts["version"]:  # 0: the settings of the launch, which are in force already
             self.adopt(facts["version"], facts["settings"])
 
 

@@ -59,6 +59,7 @@ class MiniBatch:
         reason = why_not(config)
         if reason:
             raise RuntimeError(f"no mini-batch reference: {reason}")
+        # The caller's generator and threads are restored afterwards.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.train.seed)  # for dropout; DGL has its own generator
             threads = torch.get_num_threads()
@@ -101,18 +102,20 @@ def _train(
     assert isinstance(network, ConvolutionStack)
     optimizer = torch.optim.Adam(network.parameters(), lr=config.train.lr, weight_decay=config.train.weight_decay)
     batches = _Batches(graph, layers=config.model.layers, settings=settings, seed=config.train.seed)
-    rows, begun = [], time.perf_counter()
+    rows, run_start = [], time.perf_counter()
     for epoch in range(config.train.epochs):
-        started, loss = time.perf_counter(), 0.0
+        epoch_start, loss = time.perf_counter(), 0.0
         network.train()
         for seeds, inputs, blocks in batches:
             optimizer.zero_grad()
+            # (inputs, F) -> (seeds, C)
             logits = forward(network, blocks, whole.features[inputs], drop=lambda h, p, *_: functional.dropout(h, p))
             batch_loss = _loss(logits, objective.labels[seeds], multi_label=graph.multi_label)
+            # The gradient is a mean over the batch, the reported loss a mean over all training nodes.
             (batch_loss / len(seeds)).backward()
             optimizer.step()
             loss += float(batch_loss.detach()) / objective.global_train
-        epoch_s = time.perf_counter() - started
+        epoch_s = time.perf_counter() - epoch_start
         scores = None
         every = config.train.evaluate_every
         if epoch == config.train.epochs - 1 or (every and epoch % every == 0):
@@ -121,10 +124,10 @@ def _train(
             scores = objective.scores(exact, distributed=False)
         rows.append(
             {
-                **dict.fromkeys(RECORD_COLUMNS, 0.0),
+                **dict.fromkeys(RECORD_COLUMNS, 0.0),  # without exchange, most columns are 0
                 "epoch": epoch,
                 "rank": 0,
-                "time_s": time.perf_counter() - begun,
+                "time_s": time.perf_counter() - run_start,
                 "loss": loss,
                 "train_score": scores.train if scores else float("nan"),
                 "val_score": scores.val if scores else float("nan"),
@@ -141,6 +144,7 @@ def _train(
 
 
 def _summary(records: DataFrame, config: dict[str, Any], *, metric: str) -> dict[str, Any]:
+    # Medians omit the first epoch, which includes set-up.
     settled = records[records["epoch"] > 0] if len(records) > 1 else records
     evaluated = records.dropna(subset=["val_score"])
     best = evaluated.loc[evaluated["val_score"].idxmax()] if len(evaluated) else None
@@ -177,15 +181,16 @@ class _Batches:
         import dgl
 
         dgl.seed(seed)
+        # DGL needs one dtype for both arrays, and indptr is int64.
         self._graph = dgl.graph(("csc", (graph.indptr, graph.indices.long(), [])), num_nodes=graph.num_nodes)
         self._sampler = dgl.dataloading.NeighborSampler([settings.fanout] * layers)
-        self._train = graph.train_mask.nonzero().flatten()
+        self._train = graph.train_mask.nonzero().flatten()  # (T,) int64: training nodes
         self._size = settings.batch_size
         self._generator = torch.Generator().manual_seed(seed)
         self._weights = BlockWeights(graph)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor, list[Block]]]:
-        order = self._train[torch.randperm(len(self._train), generator=self._generator)]
+        order = self._train[torch.randperm(len(self._train), generator=self._generator)]  # (T,) int64
         for seeds in order.split(self._size):
             inputs, _, blocks = self._sampler.sample_blocks(self._graph, seeds)
             yield seeds, inputs, [self._block(block) for block in blocks]

@@ -57,7 +57,7 @@ class Fault:
         """Inject the fault if this is its phase and epoch."""
         if self._struck or phase != self.phase or self.epoch not in (None, epoch):
             return
-        self._struck = True
+        self._struck = True  # first, because the fault may not return
         if self.delay and self.kind not in ("slow", "raise"):
             # A timer, so that the fault occurs in the middle of the phase and not at its start.
             threading.Timer(self.delay, self._act).start()
@@ -68,7 +68,7 @@ class Fault:
 
     def _act(self) -> None:
         if self.stamp is not None:
-            self.stamp.write_text(str(time.monotonic_ns()))
+            self.stamp.write_text(str(time.monotonic_ns()))  # first, because the process may not survive
         match self.kind:
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -43,7 +43,7 @@ _HEADER = struct.Struct("<8sIIqq")  # magic, rank, node, pid, start time of the 
 # counter again (torn if unequal)
 _LIVE = struct.Struct("<QqqddQQ16sQ")
 _ERROR = struct.Struct("<I")  # length of the JSON text that follows
-_LIVE_AT, _ERROR_AT = 64, 256
+_LIVE_AT, _ERROR_AT = 64, 256  # byte offsets: 32 bytes of header, 80 of the live section
 _MAGIC = b"GNNQ-HB3"
 _CODES = {name: name.encode() for name in PHASES}
 
@@ -105,6 +105,7 @@ class Heartbeat:
         # The magic is written last: a reader that finds it can rely on a complete header.
         _HEADER.pack_into(self._buffer, 0, b"", rank, node, os.getpid(), _own_start_time())
         self._buffer[: len(_MAGIC)] = _MAGIC
+        # Last: a fault in the phase `start` must leave a readable header.
         self._fault = Fault.from_environment(rank, path)
         if self._fault is not None:
             self._fault.strike("start", -1)
@@ -129,6 +130,7 @@ class Heartbeat:
         code = _CODES.get(name)
         if code is None:
             raise ValueError(f"a phase must be one of {', '.join(PHASES)}, got {name!r}")
+        # Monotonic: comparable between the processes of a machine, and never set back.
         now_ns = time.monotonic_ns()
         if epoch is not None and epoch != self._epoch:
             if self._epoch >= 0:
@@ -144,7 +146,7 @@ class Heartbeat:
 
     def fail(self, text: bytes) -> None:
         """Store one error (JSON) for the guard; needs neither disk space nor a system call."""
-        text = text[: _BYTES - _ERROR_AT - _ERROR.size]
+        text = text[: _BYTES - _ERROR_AT - _ERROR.size]  # the space is fixed
         start = _ERROR_AT + _ERROR.size
         self._buffer[start : start + len(text)] = text
         _ERROR.pack_into(self._buffer, _ERROR_AT, len(text))  # last, so that a reader never gets half a text
@@ -195,6 +197,7 @@ def _own_start_time() -> int:
     """Return the start time of this process in clock ticks since boot; with the pid it identifies a process."""
     try:
         with open("/proc/self/stat", "rb") as file:
+            # Field 22. The command name, in brackets, may hold brackets and spaces itself: start after the last one.
             return int(file.read().rpartition(b")")[2].split()[19])
     except OSError:
         return 0

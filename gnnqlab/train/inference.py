@@ -35,7 +35,7 @@ def logits(model: nn.Module, graph: Graph, *, seed: int = 0, epoch: int = 0) -> 
         (torch.Size([3, 2]), torch.Size([3, 4]))
     """
     whole = _prepared(model, graph, seed)
-    out: Tensor = model(whole.at(epoch, training=False), whole.features)
+    out: Tensor = model(whole.at(epoch, training=False), whole.features)  # (N, F) -> (N, C)
     return out
 
 
@@ -51,6 +51,7 @@ def embeddings(model: nn.Module, graph: Graph, layer: int = -1, *, seed: int = 0
 
 def _prepared(model: nn.Module, graph: Graph, seed: int) -> LocalGraph:
     whole = LocalGraph(graph, seed=seed)
+    # Sparse rows only for models that multiply them; others take (N, F) float32.
     if not getattr(model, "takes_sparse_input", False):
         whole.densify_features()
     model.eval()

@@ -54,6 +54,7 @@ def link_name(bits_per_second: float) -> str:
         >>> link_name(181_764_000), link_name(2.5e9), link_name(3)
         ('182mbit', '2500mbit', '1mbit')
     """
+    # A measured rate is not more precise than three digits.
     rate = min(max(float(f"{bits_per_second:.3g}"), SLOWEST), FASTEST)
     return f"{rate / 1e6:.10g}mbit"
 
@@ -110,9 +111,10 @@ class Link:
 
 def sent_by_host(interface: str = INTERFACE) -> int:
     """Return the bytes sent over this host's interface so far, headers included; 0 if there is no such interface."""
-    with open("/proc/self/net/dev") as file:
+    with open("/proc/self/net/dev") as file:  # of this process's network namespace
         for line in file:
             name, _, counts = line.partition(":")
+            # Eight columns of received packets, then the bytes sent.
             if name.strip() == interface:
                 return int(counts.split()[8])
     return 0
@@ -122,7 +124,9 @@ class Crossing:
     """Counter of the bytes that a worker's host sends to other hosts; the first worker on a host counts for all."""
 
     def __init__(self, link: Link, rank: int, workers: int) -> None:
+        # Consecutive ranks share a host, so the first one on it follows a rank of another host.
         first = rank == 0 or link.host(rank, workers) != link.host(rank - 1, workers)
+        # Only an emulated host has an interface of its own; elsewhere all workers share one.
         self._counts = link.kind == "emulated" and first
         self._before = 0
 

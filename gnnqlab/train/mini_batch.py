@@ -132,7 +132,7 @@ class MiniBatchTrainer:
         """
         loss = 0.0
         for batch, x in self._prepared(epoch):
-            loss += self._step(batch, x) * batch.size
+            loss += self._step(batch, x) * batch.size  # a mean over the batch, weighted by its size
         if not math.isfinite(loss):
             raise RuntimeError(f"the loss must be finite, got {loss} in epoch {epoch}; lower the learning rate (--lr)")
         return loss / self.batches.num_train
@@ -148,9 +148,10 @@ class MiniBatchTrainer:
                 return dropout(h, ids, p=p, seed=self._seed, epoch=batch.step, stream=key)
 
             logits = forward(self.model, batch.blocks, x, drop=drop)  # (inputs, F) -> (seeds, C)
+            # By the size of all workers' shares, so that summed gradients are those of the batch mean.
             loss = self._loss(logits, self._labels[batch.seeds]) / batch.size
         self.reduction.begin(Facts(loss))
-        if loss.requires_grad:
+        if loss.requires_grad:  # False for a worker without nodes
             loss.backward()
         return self.reduction.finish().loss
 
@@ -178,23 +179,24 @@ class MiniBatchTrainer:
         """Yield the batches of an epoch with the features of their inputs."""
         if not self._overlap:
             for number in range(self.batches.steps):
-                begun = time.perf_counter()
+                start = time.perf_counter()
                 prepared = self._prepare(epoch, number)
-                self.waited_s += time.perf_counter() - begun
+                self.waited_s += time.perf_counter() - start
                 yield prepared
             return
+        # One batch ahead, not more: each holds the features of all its inputs.
         pending = self._ahead.submit(self._prepare, epoch, 0)
         for number in range(1, self.batches.steps + 1):
-            begun = time.perf_counter()
+            start = time.perf_counter()
             prepared = pending.result()
-            self.waited_s += time.perf_counter() - begun
+            self.waited_s += time.perf_counter() - start
             if number < self.batches.steps:  # before the yield: the thread works while the caller takes its step
                 pending = self._ahead.submit(self._prepare, epoch, number)
             yield prepared
 
     def _prepare(self, epoch: int, number: int) -> tuple[Batch, Tensor]:
         batch = self.batches.sample(epoch, number)
-        return batch, self.features.fetch(batch.inputs, batch.step)
+        return batch, self.features.fetch(batch.inputs, batch.step)  # x: (inputs, F)
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         if self._multi_label:
@@ -210,7 +212,7 @@ def own_rows(graph: Graph, owner: Tensor, rank: int) -> Tensor:
         >>> own_rows(load("digits"), torch.arange(1797) % 2, 1).shape
         torch.Size([898, 64])
     """
-    owned = (owner == rank).nonzero().flatten()
+    owned = (owner == rank).nonzero().flatten()  # ascending
     if isinstance(graph.features, SparseRows):
         return graph.features.index_rows(owned).to_dense()
     return graph.features[owned]

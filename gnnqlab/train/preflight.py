@@ -31,8 +31,10 @@ def min_memory(config: RunConfig) -> dict[str, int] | None:
     if size is None:
         return None
     stacked = is_stacked(model.name) and model.layers > 1
+    # A lower bound: without biases, norms and the last layer.
     numbers = size.features * model.hidden + (model.layers - 2) * model.hidden**2 if stacked else 0
     saved = config.system.compute.kept_bytes if stacked else 0
+    # One hidden embedding less than layers; recomputation drops another one.
     layers = model.layers - (1 if config.train.recompute == "none" else 2)
     return {
         "weights": 16 * config.workers * numbers,
@@ -81,6 +83,7 @@ def free_bytes(device: str, workers: int) -> int | None:
         import torch
 
         return sum(torch.cuda.mem_get_info(gpu)[0] for gpu in range(min(workers, torch.cuda.device_count())))
+    # In a container, the limit of its group can be far below the free memory of the machine.
     return _minimum(_available(), _left_in_group(_CGROUP))
 
 
@@ -95,6 +98,7 @@ def _available() -> int | None:
 
 def _left_in_group(root: Path) -> int | None:
     """Return the rest of a container's memory limit; its page cache counts as free, because the kernel can drop it."""
+    # Control groups of version 2, then of version 1.
     for limit, used, cached in (
         ("memory.max", "memory.current", "inactive_file"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),

@@ -57,7 +57,7 @@ def keep_graph(graph: Graph, place: Path | None = None) -> str:
     path = home / _file_name(graph.name)
     if not path.exists():
         with locked(home.with_name(f"{home.name}.lock")):
-            if not path.exists():
+            if not path.exists():  # checked again: another process may have held the lock
                 graph.save(path)
     return str(path)
 
@@ -91,7 +91,7 @@ def own_shard(
     before it is partitioned.
     """
     marker = run / _marker()
-    if int(os.environ.get("LOCAL_RANK", rank)) == 0:
+    if int(os.environ.get("LOCAL_RANK", rank)) == 0:  # first worker of its machine
         folder, links = _shards(source, partitioner, workers, heartbeat, held, expect)
         write_text(marker, json.dumps({"folder": str(folder), "links": links}))
     else:
@@ -106,8 +106,8 @@ def own_shard(
 
 def own_links(run: Path, rank: int) -> LinkShare:
     """Return one worker's links, which were distributed when its shard was made; see :func:`own_shard`."""
-    made = json.loads((run / _marker()).read_text())
-    return LinkShare.load(_links_path(Path(made["folder"]), made["links"], rank))
+    record = json.loads((run / _marker()).read_text())
+    return LinkShare.load(_links_path(Path(record["folder"]), record["links"], rank))
 
 
 def partitioner_library(run: Path) -> str | None:
@@ -147,6 +147,7 @@ def _shards(
         folder, links = shard_folder(known["content"], partitioner, workers), known.get("links")
         if has_shards(folder, workers) and (links is None or _has_links(folder, links, workers)):
             return folder, links
+    # Not in the cache: load, check, hold out links, partition, and store the shards.
     heartbeat.phase("load", limit_s=_LONG_S)
     graph, split, links = load(source), None, None
     if expect is not None:
@@ -154,12 +155,13 @@ def _shards(
     heartbeat.phase("partition", limit_s=_LONG_S)
     if held is not None:
         split = split_links(graph, val=held.val, test=held.test, seed=held.seed)
-        links = _digest([graph.content_hash, *dataclasses.astuple(held)])
+        links = _digest([graph.content_hash, *dataclasses.astuple(held)])  # other shares have other files
         graph = split.graph
     folder = store_shards(
         graph, partitioner, workers, progress=lambda rank: heartbeat.phase("partition", limit_s=_LONG_S)
     )
     if split is not None and links is not None:
+        # A link belongs to the worker that owns its source.
         owner = owner_of(folder, workers, graph.num_nodes)
         for rank, share in enumerate(share_links(split, owner, workers)):
             share.save(_links_path(folder, links, rank))
@@ -180,6 +182,7 @@ def _has_links(folder: Path, links: str, workers: int) -> bool:
 def _source_digest(source: str, held: HeldLinks | None) -> str:
     """Return a digest of everything that can change a source's content: its name, data folder, file sizes and times."""
     facts: list[object] = [source, os.environ.get("GNNQLAB_DATA"), os.getcwd(), _version(), _READING]
+    # Size and time of files stand for their content, which would take long to hash.
     path = Path(source)
     if path.exists():
         files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())

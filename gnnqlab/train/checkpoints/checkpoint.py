@@ -59,9 +59,11 @@ def read_checkpoint(path: Path) -> Checkpoint:
     try:
         form, facts = found.metadata["format"], json.loads(found.metadata["facts"])
         epoch = facts.pop("epoch")
+        # `is True`: a file without a hash (None) is refused too.
         whole = form == _FORMAT and isinstance(epoch, int) and found.intact is True
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"a checkpoint must have the format of gnnqlab, got {path}: {error}") from error
+    # Not a ValueError: newest_checkpoint() would skip the file and resume from an older one, or not at all.
     if form in _EARLIER:
         raise RuntimeError(
             f"a checkpoint must have the format {_FORMAT!r}, got {form!r} in {path}; resume with the "
@@ -74,6 +76,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 def newest_checkpoint(run: Path) -> Checkpoint | None:
     """Return the newest complete checkpoint of a run folder, or ``None``; print the errors of damaged ones."""
+    # Epoch numbers are zero-padded: the order of names is the order of epochs.
     for path in sorted((run / FOLDER).glob("epoch-*.safetensors"), reverse=True):
         try:
             return read_checkpoint(path)
@@ -91,6 +94,7 @@ class Checkpoints:
 
     def __init__(self, run: Path) -> None:
         self._folder = run / FOLDER
+        # One thread, and save() waits for the file before it: at most one copy of the state is in memory.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
 
@@ -111,6 +115,7 @@ class Checkpoints:
         if self._writing is None:
             return None
         failure, self._writing = self._writing.exception(), None
+        # A full disk costs a checkpoint; any other exception is a bug, and ends the run.
         if failure is not None and not isinstance(failure, OSError):
             raise failure
         return None if failure is None else f"checkpoint failed: {failure.strerror or failure}"
@@ -118,5 +123,6 @@ class Checkpoints:
     def _write(self, checkpoint: Checkpoint) -> None:
         self._folder.mkdir(exist_ok=True)
         write_checkpoint(self._folder / f"epoch-{checkpoint.epoch:06d}.safetensors", checkpoint)
+        # Only after the new file is complete: a crash in between leaves the earlier files.
         for old in sorted(self._folder.glob("epoch-*.safetensors"))[:-_KEEP]:
             old.unlink(missing_ok=True)

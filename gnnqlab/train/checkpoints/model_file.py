@@ -49,6 +49,7 @@ class SavedModel:
         """
         sizes = self.num_features, self.num_classes
         model = build_model(settings, *sizes, seed=seed, edge_features=self.num_edge_features)
+        # Before the weights are loaded: the file holds those of the decoder as well.
         if decoder is not None:
             attach_decoder(model, decoder, self.num_classes, seed=seed)
         for name, parameter in model.named_parameters():
@@ -96,12 +97,14 @@ class ModelFile:
         Returns:
             The reason if the file could not be written; training continues without it.
         """
+        # Metadata of safetensors are strings only.
         metadata = {"format": "pt", "epoch": str(epoch), "model": json.dumps(dataclasses.asdict(self._settings))}
         home = model_home(self._settings.name)
         metadata |= {"model_home": json.dumps(home)} if home else {}
         metadata |= {name: str(size) for name, size in self._sizes.items()}
         try:
             state = self._model.state_dict()
+            # A module can add values of any type by get_extra_state().
             others = [name for name, value in state.items() if not torch.is_tensor(value)]
             if others:
                 raise ValueError(f"the state_dict of a model must hold tensors only, got other values under {others}")
@@ -126,6 +129,7 @@ def read_model(run: Path) -> SavedModel | None:
     sizes = ("epoch", "num_nodes", "num_features", "num_classes")
     if not found.intact or not all(found.metadata.get(name, "").isdecimal() for name in sizes):
         raise ValueError(f"a model file must be as gnnqlab wrote it, got a changed one {path}")
+    # The entry is absent for graphs without edge features.
     edge_features = found.metadata.get("num_edge_features", "0")
     if not edge_features.isdecimal():
         raise ValueError(f"a model file must be as gnnqlab wrote it, got a changed one {path}")

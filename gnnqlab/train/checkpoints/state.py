@@ -30,6 +30,7 @@ _LIMIT_S = 600.0
 def config_digest(config: RunConfig) -> str:
     """Return a digest of the settings that must be equal to resume bit for bit: all but epochs and launch settings."""
     value = config.to_json()
+    # The recipe repeats the system's settings; a resumed run may use other hosts, devices or time limits.
     del value["launch"], value["recipe"]
     value["train"] = {
         name: setting for name, setting in value["train"].items() if name not in ("epochs", "checkpoint_every")
@@ -40,6 +41,7 @@ def config_digest(config: RunConfig) -> str:
 def cut_digest(shard: Shard) -> str:
     """Return a digest of the partition, from the row ids of all workers' shards; every worker must call this."""
     rows = hashlib.blake2b(shard.row_ids.numpy().tobytes(), digest_size=12).hexdigest()
+    # In the order of ranks on every worker, so that all compute the same digest.
     names: list[Any] = [rows]
     if shard.workers > 1:
         names = [None] * shard.workers
@@ -49,18 +51,19 @@ def cut_digest(shard: Shard) -> str:
 
 def capture(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return tensors and facts between two epochs, complete on rank 0; every worker must call this."""
-    tensors, facts, of_rows = dict(_trained(trainer)), {}, []
+    tensors, facts, per_row = dict(_trained(trainer)), {}, []
     own: dict[str, Tensor] | None = None
     for name, adaptive in trainer.adaptives.items():
         state = adaptive.state()
         facts[name] = state.facts
         tensors |= {f"{name}/{key}": tensor for key, tensor in state.tensors.items()}
         if state.own is not None:
-            of_rows.append(name)
+            per_row.append(name)
             own = (own or {}) | {f"{name}/{key}": tensor for key, tensor in state.own.items()}
     if own is not None:
+        # Keys of `own` are unique over workers, so that the parts of all workers fit into one dictionary.
         tensors |= _gathered(own) if trainer.distributed else own
-    return tensors, {"adaptives": facts, "of_rows": of_rows}
+    return tensors, {"adaptives": facts, "of_rows": per_row}
 
 
 def restore(trainer: Trainer, checkpoint: Checkpoint | None) -> tuple[int, dict[str, Any]]:
@@ -83,6 +86,7 @@ def restore(trainer: Trainer, checkpoint: Checkpoint | None) -> tuple[int, dict[
     if shared[0] is None:
         return 0, {}
     epoch, facts, small = shared[0]
+    # In place, because parameters are views of the flat buffer; in one order, so that broadcasts match.
     for name, target in _trained(trainer).items():
         if checkpoint is not None:
             target.copy_(checkpoint.tensors[name])
@@ -105,6 +109,7 @@ def _trained(trainer: Trainer) -> dict[str, Tensor]:
 def _gathered(own: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors of all workers on rank 0."""
     first = dist.get_rank() == 0
+    # gather_object() takes a list on the receiver, and None elsewhere.
     parts: list[Any] | None = [None] * dist.get_world_size() if first else None
     dist.gather_object(own, parts, dst=0)
     return {name: tensor for part in parts or [] for name, tensor in sorted(part.items())}
@@ -152,10 +157,10 @@ class CheckpointManager:
                 f"a checkpoint must have the configuration of its run, got one of another run in {self._folder}; "
                 "launch a new run, or resume the run that wrote the checkpoint"
             )
-        of_rows = [] if found is None else found.facts.get("of_rows", [])
-        if found is not None and of_rows and found.facts["cut"] != self._cut:
+        per_row = [] if found is None else found.facts.get("of_rows", [])
+        if found is not None and per_row and found.facts["cut"] != self._cut:
             raise RuntimeError(
-                f"a checkpoint with per-row state ({', '.join(of_rows)}) needs the partition that it was taken on, got "
+                f"a checkpoint with per-row state ({', '.join(per_row)}) needs the partition that it was taken on, got "
                 f"another partition for {self._folder}, because the stored one was deleted; launch a new run"
             )
         epoch, facts = restore(self._trainer, found)
@@ -164,6 +169,7 @@ class CheckpointManager:
     def after(self, epoch: int, time_s: float) -> None:
         """Take a checkpoint after an epoch if one is due or requested; on request, write the model too."""
         requested, self._control.checkpoint_now = self._control.checkpoint_now, False
+        # The request was broadcast, so all workers take this branch together: capture() is collective.
         if self._every > 0 and (requested or (epoch + 1) % self._every == 0 or epoch + 1 == self._epochs):
             self._take(epoch, time_s)
         if requested and self._rank == 0:

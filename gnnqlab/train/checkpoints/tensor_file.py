@@ -36,7 +36,7 @@ _DTYPES = {
     "BOOL": torch.bool,
 }
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
-_MOST_HEADER = 64 << 20
+_MOST_HEADER = 64 << 20  # bytes; a longer header is a damaged length
 _METADATA = "__metadata__"
 _HASH = "sha256"
 
@@ -75,6 +75,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     for name, tensor in tensors.items():
         if tensor.dtype not in _NAMES:
             raise ValueError(f"a tensor to write must have one of {list(_NAMES)}, got {tensor.dtype} of {name!r}")
+        # Without a copy on the CPU: the tensors must not change until the file is written.
         part = tensor.detach().cpu().contiguous()
         size = part.numel() * part.element_size()
         header[name] = {
@@ -84,6 +85,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
         }
         parts.append(part.flatten().view(torch.uint8).numpy().data)  # its bytes, without a copy
         offset += size
+    # The header cannot be part of the hash that it holds.
     digest = hashlib.sha256()
     for view in parts:
         digest.update(view)
@@ -94,6 +96,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
         file.write(len(text).to_bytes(8, "little") + text)
         for view in parts:
             file.write(view)
+        # Before the rename: the final name must never refer to data that a crash can lose.
         file.flush()
         os.fsync(file.fileno())
     _sync_folder(path.parent)  # or the rename itself might not survive a power failure
@@ -111,11 +114,12 @@ def read_tensors(path: Path, *, what: str = "tensor file") -> TensorFile:
         OSError: if it cannot be read.
     """
     content = memoryview(path.read_bytes())
+    # Untrusted input: each length and offset is compared with the size of the file before it is used.
     length = int.from_bytes(content[:8], "little")
     if len(content) < 8 or length > min(len(content) - 8, _MOST_HEADER):
         raise ValueError(f"a {what} must be complete, got a truncated file {path}")
     try:
-        header = json.loads(bytes(content[8 : 8 + length]))
+        header = json.loads(bytes(content[8 : 8 + length]))  # json takes no memoryview
         metadata = dict(header.pop(_METADATA, {}))
         body = content[8 + length :]
         tensors = {name: _tensor(body, entry) for name, entry in header.items()}
@@ -133,7 +137,7 @@ def _tensor(body: memoryview, entry: Any) -> Tensor:
         raise ValueError("a shape is not a list of sizes")
     if math.prod(shape) * dtype.itemsize != end - start:
         raise ValueError("the bytes of a tensor do not match its shape")
-    if start == end:
+    if start == end:  # frombuffer() refuses an empty buffer
         return torch.empty(shape, dtype=dtype)
     # A copy: a view of the read-only bytes would not be writable, and would keep the whole file in memory.
     return torch.frombuffer(bytearray(body[start:end]), dtype=dtype).view(shape)

@@ -34,12 +34,14 @@ def command_of(config: RunConfig) -> str | None:
         return None
     words = ["gnnqlab", "train", "--graph", config.graph, "--system", recipe.name]
     words += ["--model", model, "--workers", str(config.workers), "--epochs", str(config.train.epochs)]
+    # Defaults to compare with: only values that differ from them become options.
     plain = RunConfig(graph=config.graph, system=config.system)
     words += _changed(config.model, type(config.model)(name=config.model.name))
     words += _changed(config.train, dataclasses.replace(plain.train, epochs=config.train.epochs))
     words += _changed(config.launch, plain.launch)
     words += _changed(config.task, plain.task)
     known = {setting.name: setting for setting in settings_of(SYSTEMS[recipe.name])}
+    # A recipe setting without an option cannot be repeated on the command line.
     if any(name not in known or known[name].option is None for name in recipe.settings):
         return None
     words += [word for name, value in recipe.settings.items() for word in known[name].words(value)]
@@ -50,6 +52,7 @@ def command_of(config: RunConfig) -> str | None:
     if "partition" in others and named:
         words += ["--partition", *named]
         others.remove("partition")
+    # None stands for a part that has no text, for instance an object of a local class.
     replaced = [words_of(axis, getattr(config.system, axis), getattr(usual, axis)) for axis in others]
     if None in replaced or config.system.name != usual.name:
         return None

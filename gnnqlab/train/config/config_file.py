@@ -38,6 +38,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{NAME} of a run must be a JSON object, got {path}: {error}") from None
     sections = value if isinstance(value, dict) else {}
     missing = [section for section, kind in _SECTIONS.items() if not isinstance(sections.get(section), kind)]
+    # Lists of runs show both names.
     missing += [f"{part}.name" for part in ("system", "model") if part not in missing and "name" not in sections[part]]
     if missing:
         raise ValueError(f"{NAME} of a run must have {', '.join(_SECTIONS)}, got {path} without {', '.join(missing)}")
@@ -51,17 +52,18 @@ def unimported(value: Mapping[str, Any]) -> list[str]:
         >>> unimported({"system": {"bits": {"name": "my_bits:Growing"}, "schedule": {"name": "synchronous"}}})
         ['my_bits']
     """
-    modules = (name.partition(":")[0] for name in _names(dict(value)))
+    modules = (name.partition(":")[0] for name in _names(dict(value)))  # module:Class -> module
     return sorted({module for module in modules if module not in sys.modules})
 
 
 def _names(value: dict[str, Any]) -> Iterator[str]:
     """Yield every ``module:name`` of the system's parts, also nested ones, and of the model."""
     parts = value.get("system")
-    waiting = [part for part in parts.values() if isinstance(part, dict)] if isinstance(parts, dict) else []
-    while waiting:
-        part = waiting.pop()
-        waiting += [inner for inner in part.values() if isinstance(inner, dict)]
+    # Parts are nested, for instance one codec for each direction, or a wrapping part.
+    queue = [part for part in parts.values() if isinstance(part, dict)] if isinstance(parts, dict) else []
+    while queue:
+        part = queue.pop()
+        queue += [inner for inner in part.values() if isinstance(inner, dict)]
         if ":" in (name := str(part.get("name", ""))):
             yield name
     home = value.get("model_home")

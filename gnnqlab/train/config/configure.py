@@ -61,6 +61,7 @@ def configure(
         >>> configure("digits", system="fixed-bits", bits=4, epochs=10).system.bits
         Fixed(bits=4)
     """
+    # Workers import observers by their names; config.json cannot hold classes.
     if "observers" in settings:
         settings = {**settings, "observers": tuple(observer_name(each) for each in settings["observers"])}
     kind = type(model) if isinstance(model, ModelSettings) else settings_class(model)
@@ -110,8 +111,10 @@ def _by_section(
         "model": _names(model) - {"name"},
         "system": set(),
     }
+    # Only recipes take settings; a System is complete.
     if isinstance(system, str) and system in SYSTEMS:
         takes["system"] = {setting.name for setting in parameters_of(SYSTEMS[system])}
+    # A name that is a setting of both would silently go to one of them.
     both = sorted(set(settings) & takes["model"] & takes["system"])
     if both:
         raise ValueError(
@@ -134,10 +137,11 @@ def _suggest(name: str, system: str | System) -> None:
     sections = [TrainSettings, LaunchSettings, TaskSettings, *(settings_class(model) for model in MODELS)]
     known: list[Setting] = [setting for section in sections for setting in settings_in(section)]
     known += [setting for recipe in SYSTEMS.values() for setting in parameters_of(recipe)]
+    # Arguments of configure() itself, which are no settings, but can be misspelt like them.
     known += [Setting(name=word, kind=int) for word in ("workers", "workers_per_host", "partition")]
-    if name not in {setting.name for setting in known} and (near := nearest(name, known)):
+    if name not in {setting.name for setting in known} and (suggestion := nearest(name, known)):
         shown = system if isinstance(system, str) else system.name
-        raise ValueError(f"no setting of a run with system {shown!r} is called {name!r}; did you mean {near}")
+        raise ValueError(f"no setting of a run with system {shown!r} is called {name!r}; did you mean {suggestion}")
 
 
 def _names(section: type) -> set[str]:
@@ -157,7 +161,9 @@ def _source(graph: GraphLike, model: ModelSettings, system: System, task: TaskSe
         if model.attends and whole.edge_weights is not None:
             refuse_attention(f"model {model.name}")
         require_edges(model, system, whole.num_edge_features)
+        # Workers are other processes: they load the graph from disk.
         return keep_graph(whole)
     expect(graph)
     path = Path(graph)
+    # Absolute, because workers may have another working directory.
     return str(path.absolute()) if path.exists() else str(graph)

@@ -94,11 +94,12 @@ def preset(
         _expect("model", model, ("gcn", "graphsage"), "AdaQP Table 8")
         _expect("graph", graph, tuple(ADAQP), "AdaQP Table 8")
         dropout, epochs = ADAQP[graph][:2]
-        layers, hidden, lr, weight_decay = 3, 256, 0.01, 0.0
+        layers, hidden, lr, weight_decay = 3, 256, 0.01, 0.0  # equal in all rows of the table
     elif paper == "sylvie":
         _expect("model", model, tuple(SYLVIE), "SYLVIE Table VI")
         _expect("graph", graph, tuple(SYLVIE[model]), f"SYLVIE Table VI, {model},")
         layers, hidden, epochs, dropout = SYLVIE[model][graph]
+        # The paper gives no learning rate: these three models have those of scripts, if there is one for the graph.
         lr = _SCRIPTS_LR.get(graph, _OURS) if model in ("gcn", "graphsage", "gat") else _OURS
         weight_decay = _WEIGHT_DECAY.get(model, 0.0)
     else:

@@ -121,6 +121,7 @@ class LaunchSettings:
         check(self)
         if self.backend == "nccl" and self.device == "cpu":
             raise ValueError("backend 'nccl' moves GPU memory, got device 'cpu'; choose backend 'gloo'")
+        # CUDA cannot be used in a process forked after its initialisation, so GPUs need spawn.
         if self.start_method is None:
             object.__setattr__(self, "start_method", "fork" if self.device == "cpu" else "spawn")
         if self.start_method == "fork" and self.device == "cuda":
@@ -143,7 +144,7 @@ class LaunchSettings:
             raise ValueError(f"emulated hosts need backend 'gloo', got {self.backend!r}")
         if self.link is not None:
             parse_link(self.link)
-        elif self.hosts > 1 and self.comm_share is None:
+        elif self.hosts > 1 and self.comm_share is None:  # else calibration sets the link
             object.__setattr__(self, "link", "1gbit")
 
 
@@ -166,6 +167,7 @@ class RunConfig:
         if self.workers < 1:
             raise ValueError(f"workers must be at least 1, got {self.workers}")
         assert self.launch.hosts is not None
+        # Hosts have equal numbers of workers: rank r is on host r // (workers / hosts).
         if self.workers % self.launch.hosts:
             raise ValueError(
                 f"workers must be a multiple of the hosts, got {self.workers} worker(s) on {self.launch.hosts} hosts"
@@ -182,6 +184,7 @@ class RunConfig:
             raise ValueError(in_codes)
         if self.model.attends and (reason := self.system.exchange.refuses_attention(self.system)):
             raise ValueError(f"model {self.model.name} needs all terms of a softmax on one worker, got {reason}")
+        # Set here and not in TrainSettings, because the default depends on the schedule of the system.
         if self.train.evaluate_every is None:
             every = usual_every(self.system.schedule.lag)
             object.__setattr__(self, "train", dataclasses.replace(self.train, evaluate_every=every))
@@ -200,7 +203,7 @@ class RunConfig:
 
     def _check_entropy(self) -> None:
         codeless = without_codes(self.system.codec)
-        if self.train.entropy_every and len(codeless) == 2:
+        if self.train.entropy_every and len(codeless) == 2:  # neither direction has codes
             raise ValueError(
                 f"entropy_every counts the integer codes of messages, got {' and '.join(codeless)}, which send none; "
                 "choose a codec with codes, for instance Stochastic(), or entropy_every 0"
@@ -263,6 +266,7 @@ class RunConfig:
             True
         """
         sections = {"train": TrainSettings, "launch": LaunchSettings, "task": TaskSettings}
+        # A key that is ignored would change the run without notice.
         unknown = set(value) - {"graph", "system", "recipe", "model", "model_home", "workers", *sections}
         if unknown:
             raise ValueError(f"a run's configuration has no {sorted(unknown)}")
@@ -270,6 +274,7 @@ class RunConfig:
         if "system" in value:
             parts["system"] = _system(value["system"], value.get("recipe", {}))
         if "model_home" in value:
+            # Registers a user's model, before its settings are parsed.
             find_model(value["model"]["name"], value["model_home"])
         if "model" in value:
             parts["model"] = settings_from_json(value["model"])

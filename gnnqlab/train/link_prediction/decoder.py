@@ -91,7 +91,7 @@ class _Dots(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, first: Tensor, second: Tensor) -> Tensor:
         ctx.save_for_backward(rows, first, second)
-        out = rows.new_empty(first.numel())
+        out = rows.new_empty(first.numel())  # (n,)
         for span in _spans(first.numel(), rows.shape[1]):
             out[span] = (rows[first[span]] * rows[second[span]]).sum(1)  # (m, D) -> (m,)
         return out
@@ -100,15 +100,16 @@ class _Dots(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         rows, first, second = ctx.saved_tensors
         gradient = gradients[0]
-        out = torch.zeros_like(rows)
+        out = torch.zeros_like(rows)  # (T, D)
         # d<h_u, h_v>/dh_u = h_v; a node of several pairs sums their gradients.
         for span in _spans(first.numel(), rows.shape[1]):
             weight = gradient[span, None]  # (m, 1)
+            # (m, 1) * (m, D); rows of a chunk can repeat, which index_add_ sums and an assignment would not.
             out.index_add_(0, first[span], weight * rows[second[span]])
             out.index_add_(0, second[span], weight * rows[first[span]])
         return out, None, None
 
 
 def _spans(pairs: int, columns: int) -> list[slice]:
-    step = max(1, _AT_ONCE // max(columns, 1))
+    step = max(1, _AT_ONCE // max(columns, 1))  # at least one pair, for any D
     return [slice(start, start + step) for start in range(0, pairs, step)]

@@ -43,10 +43,12 @@ def draw_pool(num_nodes: int, size: int, *, seed: int, epoch: int, use: int = 0)
     """
     if not 0 <= size <= num_nodes:
         raise ValueError(f"a pool has distinct nodes, at most all {num_nodes}, got size {size}")
+    # Streams 2 and 3 draw pools, 4 and 5 negatives, for training and evaluation; draws repeat, so take more than M.
     key, count = stream("links", 2 + use), max(2 * size, 16)
     while True:
+        # (count,) int64 in [0, V)
         draws = below(uniform32(torch.arange(count), seed=seed, epoch=epoch, stream=key).flatten(), num_nodes)
-        nodes, place = draws.unique(return_inverse=True)
+        nodes, place = draws.unique(return_inverse=True)  # ascending; places (count,) in nodes
         if nodes.numel() >= size:
             # First draw of every distinct node: unique() sorts by node and would favour small ids.
             first = torch.full_like(nodes, count).scatter_reduce_(0, place, torch.arange(count), "amin")
@@ -76,11 +78,12 @@ def against(
         >>> against(pool, torch.tensor([0]), torch.tensor([1]), torch.tensor([0]), count=3, seed=0, epoch=0).tolist()
         [[0, 0, 0]]
     """
-    ends = torch.stack([place_in(pool, sources), place_in(pool, targets)])
-    low, high = ends.amin(0)[:, None], ends.amax(0)[:, None]
+    ends = torch.stack([place_in(pool, sources), place_in(pool, targets)])  # (2, n); M for an end outside the pool
+    low, high = ends.amin(0)[:, None], ends.amax(0)[:, None]  # (n, 1) each
     free = pool.numel() - (ends < pool.numel()).sum(0)[:, None]  # (n, 1): pool nodes that are neither end
+    # By the link's global number, so that its negatives are the same on any number of workers.
     draws = uniform32(numbers, count, seed=seed, epoch=epoch, stream=stream("links", 4 + use))
-    places = below(draws, free)
+    places = below(draws, free)  # (n, k) in [0, free)
     # Skip both ends instead of rejecting draws: shift past the lower position first, then past the higher one.
     places = places + (places >= low)
     return places + (places >= high)
@@ -93,6 +96,7 @@ def place_in(pool: Tensor, nodes: Tensor) -> Tensor:
         >>> place_in(torch.tensor([4, 0, 1]), torch.tensor([1, 2, 4])).tolist()
         [2, 3, 0]
     """
-    ascending, order = pool.sort()
+    ascending, order = pool.sort()  # (M,) each
+    # A node above all of the pool gets position M; clamped, it fails the comparison like any other absent node.
     index = torch.searchsorted(ascending, nodes).clamp_(max=pool.numel() - 1)
     return torch.where(ascending[index] == nodes, order[index], pool.numel())

@@ -96,11 +96,12 @@ class LinkObjective:
                 "link prediction needs at least 3 nodes, because a negative is neither end of its link, got a graph of "
                 f"{self._nodes} nodes; use a larger graph"
             )
-        learnt, scored = share.kinds == TRAIN, share.scored | (share.kinds != TRAIN)
+        learnt, scored = share.kinds == TRAIN, share.scored | (share.kinds != TRAIN)  # bool, one entry per link
 
         def fetch(chosen: Tensor, sends: Tensor, splits: Tensor) -> RowGather:
             # A worker's links have their sources among its own nodes, so only targets can be remote.
             targets = share.targets[chosen]
+            # Ascending and distinct, as the owner lists the rows to send: the ids themselves are never sent.
             others = targets[share.owner[targets] != rank].unique()
             gather = GatherPlan(
                 send=sends.split(splits.tolist()),
@@ -127,8 +128,9 @@ class LinkObjective:
         totals = dict(zip(("train", "val", "test", "scored"), share.counts.tolist(), strict=True))
         self._terms = totals["train"] * (1 + task.num_negatives)
         self._counts = {"train": totals["scored"], "val": totals["val"], "test": totals["test"]}
+        # The same candidates in every evaluation, so that scores of different epochs are comparable.
         self._fixed = draw_pool(self._nodes, min(task.num_candidates, self._nodes), seed=seed, epoch=0, use=FIXED)
-        self._last = torch.empty(0), torch.empty(0, 1)
+        self._last = torch.empty(0), torch.empty(0, 1)  # scores (n,) and (n, k) of the last pass
 
     def _links(self, share: LinkShare, chosen: Tensor, fetch: RowGather) -> _Links:
         sources, targets = share.sources[chosen], share.targets[chosen]
@@ -144,11 +146,12 @@ class LinkObjective:
         assert look is not None, "rows of other workers are those of an epoch"
         links, task = self._train, self._task
         size = min(task.negative_pool, self._nodes)
-        pool = draw_pool(self._nodes, size, seed=self._seed, epoch=look.epoch)
+        pool = draw_pool(self._nodes, size, seed=self._seed, epoch=look.epoch)  # (M,), the same on every worker
+        # Rows (N + F, D): own rows, ends of training links, and the pool.
         fetched = self._fetch(rows, pool, look)
         places = self._negatives(pool, links, task.num_negatives, look.epoch, 0)  # (n, k)
         positive = self._decoder(fetched.rows, links.source_rows, links.target_rows)  # (n,)
-        sources = links.source_rows.repeat_interleave(task.num_negatives)
+        sources = links.source_rows.repeat_interleave(task.num_negatives)  # (n,) -> (n k,)
         negative = self._decoder(fetched.rows, sources, fetched.shared[places.flatten()])  # (n k,)
         self._last = positive.detach(), negative.detach().view(-1, task.num_negatives)
         # -log s(z) = softplus(-z) does not overflow, and -log s(-z) = softplus(z).
@@ -163,21 +166,23 @@ class LinkObjective:
         also: dict[str, float] = {}
         for name, links in self._scored.items():
             positive = self._decoder(fetched.rows, links.source_rows, links.target_rows)
-            places = self._negatives(self._fixed, links, 1, 0, FIXED).flatten()
+            places = self._negatives(self._fixed, links, 1, 0, FIXED).flatten()  # (n, 1) -> (n,)
             negative = self._decoder(fetched.rows, links.source_rows, fetched.shared[places])
             # AUC is not a sum over workers: it needs the scores of all links at once.
+            # (2, n) of this worker -> (2, n of all workers)
             positives, negatives = _gathered(torch.stack([positive, negative]), distributed=distributed)
-            none = self._counts[name] == 0
-            found[name] = float("nan") if none else area_under_curve(positives, negatives)
+            empty = self._counts[name] == 0
+            found[name] = float("nan") if empty else area_under_curve(positives, negatives)
             if name != "train":
                 own = self._reciprocal_ranks(fetched.rows, fetched.shared, links, positive)
                 total = _summed(own, distributed=distributed)
-                also[f"{name}_mrr"] = float("nan") if none else total / self._counts[name]
+                also[f"{name}_mrr"] = float("nan") if empty else total / self._counts[name]
         return Scores(train=found["train"], val=found["val"], test=found["test"], also=also)
 
     def train_counts(self, rows: Tensor) -> tuple[float, float]:
         """Return the number of training links scored above all their negatives in the last pass, and of all."""
         positive, negative = self._last
+        # (n,) > (n, k) -> (n,): the hardest negative decides
         return float((positive > negative.amax(1)).sum()), float(positive.numel())
 
     def _negatives(self, pool: Tensor, links: _Links, count: int, epoch: int, use: int) -> Tensor:
@@ -198,7 +203,8 @@ class LinkObjective:
                 place = place_in(self._fixed, ends).to(self._device)
                 in_pool = (place < size).nonzero().flatten()
                 scores[in_pool, place[in_pool]] = float("-inf")  # an end of the link is not a candidate
-            target_scores = positive[span, None]
+            target_scores = positive[span, None]  # (m, 1)
+            # Equal scores count half: a model with constant scores must not rank every target first.
             ranks = 1 + (scores > target_scores).double().sum(1) + (scores == target_scores).double().sum(1) / 2
             total += float(ranks.reciprocal().sum())
         return total
@@ -214,6 +220,7 @@ def _gathered(columns: Tensor, *, distributed: bool) -> Tensor:
     if not distributed:
         return columns.cpu()
     mine = columns.cpu() if dist.get_backend() == "gloo" else columns.contiguous()
+    # Workers have different numbers of links: exchange the numbers first, then pad to the largest.
     size = torch.tensor([mine.shape[1]], device=mine.device)
     sizes = [torch.zeros_like(size) for _ in range(dist.get_world_size())]
     dist.all_gather(sizes, size)

@@ -52,6 +52,7 @@ class TaskSettings:
                     f"{self.test_share}; choose smaller shares"
                 )
             return
+        # Settings of links would be ignored without the task: refuse them.
         changed = [
             f"{field.name} {getattr(self, field.name)!r}"
             for field in dataclasses.fields(self)
@@ -75,4 +76,5 @@ class TaskSettings:
 
     def columns(self, hidden: int, num_classes: int) -> int:
         """Return the dimension of the model's output."""
+        # For links the decoder compares embeddings, so the output has no dimension of classes.
         return num_classes if self.task == "nodes" else self.embedding or hidden

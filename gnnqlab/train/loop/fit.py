@@ -72,9 +72,10 @@ def fit(
     assert settings.evaluate_every is not None
     keep_pages()  # before the first large tensor is allocated
     placed = config.placed
-    task, held = config.task, None
+    task, held_links = config.task, None
     if task.task == "links":
-        held = HeldLinks(task.val_share, task.test_share, settings.seed)
+        held_links = HeldLinks(task.val_share, task.test_share, settings.seed)
+    # Read this worker's shard; if it is not cached, load and partition the graph first.
     shard = own_shard(
         config.graph,
         placed.partition,
@@ -82,9 +83,10 @@ def fit(
         workers=workers,
         run=folder,
         heartbeat=heartbeat,
-        held=held,
+        held=held_links,
         expect=task.require_graph,
     )
+    # Timer, observers, link and control, which the trainer reports to or reads from.
     observers = Observers(observers_named(config.launch.observers), rank)
     clock = PhaseTimer(heartbeat.phase, observers=observers)
     device = _device(config, rank)
@@ -105,13 +107,14 @@ def fit(
         counting=counting,
         observers=observers,
         task=task,
-        links=None if held is None else own_links(folder, rank),
+        links=None if held_links is None else own_links(folder, rank),
         transports=transports,
     )
     if watch is not None:
         watch(trainer)
     if rank == 0:
         _write_facts(folder, config, shard, trainer, device)
+    # Recorders are called in this order; each adds entries to the record of an epoch, or writes its own file.
     recorders: tuple[Recorder, ...] = (
         MemoryFile(folder, rank, trainer, settings.memory_every),
         PhaseSeconds(clock),
@@ -134,18 +137,21 @@ def fit(
         num_classes=task.columns(config.model.hidden, shard.num_classes),
         num_edge_features=0 if shard.edge_features is None else int(shard.edge_features.shape[1]),
     )
+    # Before any exchange: workers that hold different partitions would wait for each other's rows for ever.
     if workers > 1:
         _check_same_partition(shard)
+    # Continue after the newest checkpoint, if there is one.
     keeper = CheckpointManager(folder, config, rank, trainer, control, heartbeat, model_file, cut_digest(shard))
     first, earlier_s = keeper.resume()
     started = time.perf_counter() - earlier_s  # a resumed run continues the time of the old one
+    # Train, evaluate, record, and take a checkpoint.
     for epoch in range(first, settings.epochs):
         heartbeat.phase("compute", epoch=epoch)
         for recorder in recorders:
             recorder.begin(epoch)
-        begun = time.perf_counter()
+        epoch_start = time.perf_counter()
         loss = trainer.epoch(epoch)
-        epoch_s = time.perf_counter() - begun
+        epoch_s = time.perf_counter() - epoch_start
         for recorder in recorders:  # before the evaluation, whose bytes and seconds are not training's
             recorder.trained(epoch)
         scores = Scores(train=float("nan"), val=float("nan"), test=float("nan"))
@@ -164,9 +170,9 @@ def fit(
             "epoch_s": round(epoch_s, 7),
             **{name: value for entries in figures for name, value in entries.items()},
         }
-        ended = EndedEpoch(epoch, loss, record, trainer.take_arrivals())
+        results = EndedEpoch(epoch, loss, record, trainer.take_arrivals())
         for recorder in recorders:
-            recorder.ended(ended)
+            recorder.ended(results)
         # After the records, so that they show the epoch that failed, and before a checkpoint of its weights.
         _check_finite(loss, epoch)
         keeper.after(epoch, time.perf_counter() - started)
@@ -186,6 +192,7 @@ def _identity(config: RunConfig) -> str:
 
 def _check_same_partition(shard: Shard) -> None:
     """Raise if shards belong to different partitions, as machines without a common cache can make; also a barrier."""
+    # Sent rows of each worker are a row of counts[1], received rows a column of counts[0]; the sum completes both.
     counts = torch.zeros(2, shard.workers, shard.workers, dtype=torch.int64)  # rows from sender (dim 1) to receiver
     plan = shard.plan("forward")
     counts[0, :, shard.rank] = plan.received_rows
@@ -206,11 +213,12 @@ def _evaluates(epoch: int, epochs: int, every: int) -> bool:
 
 def _check_finite(loss: float, epoch: int) -> None:
     if not torch.isfinite(torch.tensor(loss)):
+        # The loss is summed over workers, so all of them raise, or none.
         raise RuntimeError(f"the loss must be finite, got {loss} in epoch {epoch}; lower the learning rate (--lr)")
 
 
 def _number(value: float) -> float | None:
-    return None if value != value else round(value, 6)
+    return None if value != value else round(value, 6)  # JSON has no NaN
 
 
 def link_pacer(link: Link, rank: int, workers: int, folder: Path) -> Pacer | None:
@@ -225,7 +233,7 @@ def link_pacer(link: Link, rank: int, workers: int, folder: Path) -> Pacer | Non
 def _device(config: RunConfig, rank: int) -> torch.device:
     if config.launch.device == "cpu":
         return torch.device("cpu")
-    device = torch.device("cuda", rank % torch.cuda.device_count())
+    device = torch.device("cuda", rank % torch.cuda.device_count())  # over Gloo, workers can share a GPU
     torch.cuda.set_device(device)
     return device
 

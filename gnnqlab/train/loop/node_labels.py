@@ -38,7 +38,7 @@ def label_objective(part: Graph | Shard, device: torch.device | str = "cpu") -> 
     return kind(
         labels=part.labels.to(device),
         masks=(masks[0], masks[1], masks[2]),
-        train_rows=masks[0].nonzero().flatten(),
+        train_rows=masks[0].nonzero().flatten(),  # (T,) int64: training nodes of this worker
         global_train=global_train,
     )
 
@@ -60,11 +60,13 @@ class NodeLabels(ABC):
 
     def loss(self, logits: Tensor, look: AggregationContext | None = None) -> Tensor:
         """Return this worker's share of the loss; shares add up to the loss."""
+        # (N, C) -> (T, C) -> (); by the global count, or workers with few training nodes would weigh too much.
         return self._total(logits[self.train_rows], self.labels[self.train_rows]) / self.global_train
 
     def scores(self, logits: Tensor, look: AggregationContext | None = None, *, distributed: bool) -> Scores:
         """Return global scores; counts are summed over workers before they are divided."""
         hits, misses = self._hits(logits, self.labels)  # (N, C) -> (N,), (N,)
+        # (3, 2) int64: hits and misses of training, validation and test nodes.
         counts = torch.stack([torch.stack([(hits * mask).sum(), (misses * mask).sum()]) for mask in self.masks])
         if distributed:
             counts = counts.cpu() if dist.get_backend() == "gloo" else counts

@@ -25,6 +25,7 @@ class FlatParameters:
         """Parameters in the order of the buffers."""
         sizes = [parameter.numel() for parameter in parameters]
         device = parameters[0].device if parameters else torch.device("cpu")
+        # Two buffers, in the order of model.parameters(): an all-reduce and an optimizer step take one tensor each.
         self.values = torch.empty(sum(sizes), device=device)
         self.summed = torch.zeros(sum(sizes) + num_facts, device=device)
         """Gradients and facts, summed over workers."""
@@ -32,6 +33,7 @@ class FlatParameters:
         self.facts = self.summed[sum(sizes) :]
         offset = 0
         for parameter, size in zip(parameters, sizes, strict=True):
+            # Parameter and gradient become views, so the model computes with the buffers themselves.
             view = self.values[offset : offset + size].view_as(parameter)
             view.copy_(parameter.detach())
             parameter.data = view
@@ -40,7 +42,7 @@ class FlatParameters:
 
     def zero(self) -> None:
         """Clear gradients and facts."""
-        self.summed.zero_()
+        self.summed.zero_()  # in place: gradients set to None would not be views afterwards
 
     def spread(self) -> None:
         """Broadcast the values of rank 0 to all workers."""
@@ -64,9 +66,9 @@ class Adam:
     ) -> None:
         self._parameters = parameters
         self._lr, self._weight_decay, self._betas, self._eps = lr, weight_decay, betas, eps
-        self.average = torch.zeros_like(parameters.values)
-        self.square = torch.zeros_like(parameters.values)
-        self.steps = torch.zeros((), device=parameters.values.device)
+        self.average = torch.zeros_like(parameters.values)  # first moment
+        self.square = torch.zeros_like(parameters.values)  # second moment
+        self.steps = torch.zeros((), device=parameters.values.device)  # (), a tensor, as the fused kernel needs
 
     @torch.no_grad()
     def step(self) -> None:
@@ -77,7 +79,7 @@ class Adam:
             [self._parameters.gradients],
             [self.average],
             [self.square],
-            [],
+            [],  # no maxima of AMSGrad
             [self.steps],
             lr=self._lr,
             beta1=self._betas[0],

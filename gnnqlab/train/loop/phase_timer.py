@@ -32,6 +32,7 @@ PARTS = {"dense": ("products", "elementwise", "loss")}
 sums; the loss. Each includes forward and backward pass."""
 
 _ALL = (*PHASES, *(part for parts in PARTS.values() for part in parts))
+# Phases that the guard must distinguish; all others are computation.
 _BEATS = {"encode": "encode", "wait": "wait", "reduce": "reduce", "evaluate": "evaluate"}
 
 
@@ -62,7 +63,7 @@ class PhaseTimer:
             observers: receive an event for each interval of a phase.
         """
         self._beat, self._timer, self._observers = beat, timer, observers
-        self._folded = False
+        self._folded = False  # True inside whole()
         self._turners: dict[str, Callable[[object], None]] = {}
         self._open = "other"
         self._since = timer()
@@ -91,7 +92,7 @@ class PhaseTimer:
 
     def enter_hook(self, phase: str) -> Callable[[object], None]:
         """Return a function that opens a phase and ignores its argument, one per phase, for backward hooks."""
-        if phase not in self._turners:
+        if phase not in self._turners:  # one function per phase, for all passes
 
             def turn(_: object) -> None:
                 self.enter(phase)
@@ -111,7 +112,7 @@ class PhaseTimer:
 
     def take(self) -> dict[str, float]:
         """Return seconds per phase since the last call and reset them; each second is counted once."""
-        self._switch(self._open)
+        self._switch(self._open)  # counts the open interval up to this moment
         seconds, self._seconds = self._seconds, dict.fromkeys(_ALL, 0.0)
         return seconds
 

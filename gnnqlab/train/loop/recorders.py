@@ -35,7 +35,7 @@ class PhaseSeconds(Recorder):
         self._clock = clock
 
     def begin(self, epoch: int) -> None:
-        self._clock.take()
+        self._clock.take()  # drops the time between two epochs
 
     def figures(self) -> dict[str, Any]:
         return {f"{phase}_s": round(value, 7) for phase, value in summed(self._clock.take()).items()}
@@ -56,6 +56,7 @@ class ChannelBytes(Recorder):
             sum(channel.bytes_headers for channel in channels),
             sum(channel.wire_s for channel in channels),
         )
+        # Counters run from the first epoch on; a record has the difference.
         before, self._before = self._before, now
         return {
             "bytes_payload": now[0] - before[0],
@@ -75,7 +76,7 @@ class HostBytes(Recorder):
         self._sent: int | None = None
 
     def begin(self, epoch: int) -> None:
-        self._crossing.take()
+        self._crossing.take()  # drops the bytes between two epochs
 
     def trained(self, epoch: int) -> None:
         self._sent = self._crossing.take()
@@ -96,6 +97,7 @@ class RoundedProducts(Recorder):
         self._before = tuple(self._counts().values())
 
     def trained(self, epoch: int) -> None:
+        # Before the evaluation, whose products are not counted.
         counts = self._counts().items()
         self._rounded = {name: now - before for (name, now), before in zip(counts, self._before, strict=True)}
 
@@ -129,8 +131,9 @@ class Decisions(Recorder):
         decided = take_decisions(trainer, epoch)
         if not decided or self._rank != 0:  # all workers make the same decisions
             return
+        # Writing decisions is part of what they cost.
         with trainer.clock.whole("assign"):
-            for name in dict.fromkeys(name for name, _ in decided):
+            for name in dict.fromkeys(name for name, _ in decided):  # each file once
                 if name not in (ASSIGNMENTS, DECISIONS):
                     raise ValueError(f"a decision belongs to {DECISIONS} or {ASSIGNMENTS}, got {name!r}")
                 lines = JsonLines(self._folder / name)
@@ -172,7 +175,7 @@ class TrafficFile(Recorder):
         return in_record(self._cache_rows)
 
     def ended(self, epoch: EndedEpoch) -> None:
-        cache = {"cache": self._cache_rows} if self._cache_rows else {}
+        cache = {"cache": self._cache_rows} if self._cache_rows else {}  # no entry without a cache
         self._lines.write({"epoch": epoch.epoch, "rows": traffic_rows(epoch.arrivals), **cache})
 
     def close(self) -> None:
@@ -213,4 +216,4 @@ def _peak_memory() -> int:
     """Return the peak memory of this process, or of its GPU, in bytes."""
     if torch.cuda.is_initialized():
         return torch.cuda.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux counts in KiB

@@ -1,9 +1,9 @@
 """All-reduce of gradients and a few facts: after the backward pass, or layer by layer during it.
 
-The facts are the loss, a flag, and the statistics that callbacks request (``shared.py``). Each worker's loss is a sum
-over its nodes divided by *global* counts, so that sums over workers are means. The flag is set if a worker has an
-update to share (``control.py``). Values whose maximum is requested have one slot per worker, to which the other workers
-add zero: so all workers read the same values. Each fact costs four bytes in a message that is sent anyway.
+The facts are the loss, a flag, and the statistics that callbacks request (``scalar_reduction.py``). Each worker's loss
+is a sum over its nodes divided by *global* counts, so that sums over workers are means. The flag is set if a worker has
+an update to share (``control.py``). Values whose maximum is requested have one slot per worker, to which the other
+workers add zero: so all workers read the same values. Each fact costs four bytes in a message that is sent anyway.
 """
 
 from __future__ import annotations
@@ -85,8 +85,10 @@ class Slots:
 
     def read(self, summed: Tensor) -> Summed:
         loss, flag, *others = summed.tolist()
+        # After loss and flag: P slots for each maximum, then the sums.
         each = [others[index * self.workers :][: self.workers] for index in range(self.maxima)]
         maxima = (None if any(map(math.isnan, values)) else max(values) for values in each)
+        # The flag is a sum of zeros and ones, one from each worker.
         return Summed(loss, flag > 0, tuple(others[len(others) - self.sums :]), tuple(maxima))
 
 
@@ -144,6 +146,7 @@ class Meanwhile:
         self._missing = list(self._sizes)
         self._posted = 0
         self._works: list[dist.Work] = []
+        # The default argument binds the bucket of this parameter; the name alone would be that of the last one.
         for parameter, bucket in zip(parameters.list, bucket_of, strict=True):
             parameter.register_post_accumulate_grad_hook(lambda _, bucket=bucket: self._count_complete(bucket))
 
@@ -162,7 +165,7 @@ class Meanwhile:
             work.wait()
         self._works = []
         if self._travels is not self._parameters.gradients:
-            self._parameters.gradients.copy_(self._travels)
+            self._parameters.gradients.copy_(self._travels)  # bfloat16 -> float32
         return self._slots.read(self._facts)
 
     def _count_complete(self, bucket: int) -> None:
@@ -179,9 +182,9 @@ class Meanwhile:
         for start, end in self._spans[self._posted : until]:
             span = self._travels[start:end]
             if self._travels is not self._parameters.gradients:
-                span.copy_(self._parameters.gradients[start:end])
+                span.copy_(self._parameters.gradients[start:end])  # float32 -> bfloat16
             self._works.append(_start(span))
-        self._posted = max(self._posted, until)
+        self._posted = max(self._posted, until)  # finish() posts the rest
 
 
 def make_reduction(
@@ -222,10 +225,11 @@ def _buckets(sizes: list[int]) -> tuple[list[tuple[int, int]], list[int]]:
         >>> _buckets([2**14, 3, 2**15])
         ([(16387, 49155), (0, 16387)], [1, 1, 0])
     """
-    ends = torch.tensor([0, *sizes]).cumsum(0).tolist()
+    ends = torch.tensor([0, *sizes]).cumsum(0).tolist()  # offset of each parameter, and the total
     spans: list[tuple[int, int]] = []
     bucket_of = [0] * len(sizes)
     end = ends[-1]
+    # From the last parameter on: the backward pass completes its gradient first.
     for index in reversed(range(len(sizes))):
         bucket_of[index] = len(spans)
         if end - ends[index] >= _BUCKET or index == 0:

@@ -24,6 +24,7 @@ class ScalarReduction:
     def __init__(self, adaptives: Sequence[Adaptive], workers: int) -> None:
         self._adaptives = adaptives
         self._places: dict[str, list[tuple[int, str]]] = {"sum": [], "max": []}
+        # Callbacks and their requests have the same order on all workers, so a slot means the same on each.
         for index, adaptive in enumerate(adaptives):
             for name, how in adaptive.wants.items():
                 if how not in self._places:
@@ -41,6 +42,7 @@ class ScalarReduction:
             ValueError: if a callback does not return the values that it requests.
         """
         local = [adaptive.says(epoch_s) for adaptive in self._adaptives]
+        # Without this check an unrequested value would be dropped, and a missing one fail without its callback's name.
         for adaptive, values in zip(self._adaptives, local):
             if set(values) != set(adaptive.wants):
                 raise ValueError(f"{adaptive.name} must return {sorted(adaptive.wants)}, got {sorted(values)}")

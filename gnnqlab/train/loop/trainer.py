@@ -87,6 +87,7 @@ class Trainer:
         observers: Observers | None = None,
         joined: Joined | None = None,
     ) -> None:
+        # Names are the keys of the callbacks' states in checkpoints, so they must be unique.
         self.adaptives = {adaptive.name: adaptive for adaptive in adaptives}
         """Callbacks by name, in the order in which they run; the same on every worker."""
         if len(self.adaptives) != len(adaptives):
@@ -149,14 +150,15 @@ class Trainer:
 
     def epoch(self, epoch: int) -> float:
         """Train one epoch; return its loss before the optimizer step."""
-        begun = time.perf_counter()
+        start = time.perf_counter()
         loss = self.gradients(epoch)
         with self.clock("optimizer"):
             self.optimizer.step()
-        self._epoch_s = time.perf_counter() - begun if self._is_usual() else None
+        self._epoch_s = time.perf_counter() - start if self._is_usual() else None
         if self._has_update:  # on all workers or on none: the flag was summed
             for adaptive in self.adaptives.values():
                 adaptive.follow(epoch)
+        # Decisions follow from values that are equal on all workers, so they need no further communication.
         if self._deciding:
             with self.clock.whole("assign"):
                 for adaptive, values in zip(self.adaptives.values(), self._reduced, strict=True):
@@ -219,7 +221,7 @@ class Trainer:
         """Return the scores of the current weights; embeddings are exchanged in float32."""
         self._evaluated = True
         with self.clock.whole("evaluate"):
-            self.model.eval()
+            self.model.eval()  # no dropout
             graph = self.graph.at(epoch, training=False)
             logits = self.model(graph, self.graph.features)
             self.model.train()
@@ -238,7 +240,7 @@ def worker_context(shard: Shard, settings: TrainSettings, device: torch.device |
         rank=shard.rank,
         workers=shard.workers,
         seed=settings.seed,
-        ids=torch.cat([shard.owned, shard.halo]),
+        ids=torch.cat([shard.owned, shard.halo]),  # (N + H,): owned, then halo nodes
         importance=shard.importance,
         device=torch.device(device),
     )
@@ -294,21 +296,25 @@ def worker_trainer(
         ValueError: if the shard has no training data, the settings do not support this number of workers, the edges
             have weights under an attention model, or edge features would be ignored.
     """
+    # Refuse unsupported combinations before anything is built.
     settings.require_workers(shard.workers)
     edge_features = 0 if shard.edge_features is None else int(shard.edge_features.shape[1])
     require_edges(model, system, edge_features)
     if model.attends and shard.edge_weights is not None:
         refuse_attention(f"model {model.name}")
+    # Components of this worker: bit policy, cache and transports.
     clock, observers = clock or PhaseTimer(), observers or Observers(rank=shard.rank)
     distributed = shard.workers > 1 and dist.is_initialized()
     worker = worker_context(shard, settings, device)
     bits = by_direction(system.bits, lambda part: in_force(part, worker))
     cache = at_work(system.cache)
     transport = transports(settings.transport, shard.rank, shard.workers)
+    # Rows of evaluation and cached rows go directly from sender to receiver, whatever the transport of training.
     exact = transports("direct", shard.rank, shard.workers)
     if pacer is not None:
         transport, exact = Paced(transport, pacer), Paced(exact, pacer)
     number = run_number(run) if _with_headers(settings.verify_messages) else None  # None: messages without headers
+    # The exchange between workers, composed from the parts of the system.
     exchange = join(
         system,
         shard,
@@ -324,6 +330,7 @@ def worker_trainer(
         counting=counting,
         observers=observers,
     )
+    # Callbacks of the parts, which act between epochs.
     training = Training(
         worker=worker,
         parts=parts_at_work(system, exchange, bits=bits, cache=cache),
@@ -338,6 +345,7 @@ def worker_trainer(
     )
     adaptives = adaptives_of(training)
     steering = [] if control is None else [control.steers(adaptives)]
+    # Graph, model and objective.
     graph = WorkerGraph(shard, exchange, seed=settings.seed, device=device)
     task = task or TaskSettings()
     columns = task.columns(model.hidden, shard.num_classes)

@@ -32,9 +32,10 @@ class Cached:
         """
         rows: list[list[Any]] = []
         for channel in channels:
+            # Channels count from their creation; the row of an epoch is a difference.
             now, before = (channel.rows_sent, channel.rows_offered), self._before.get(channel.place, (0, 0))
             self._before[channel.place] = now
-            if now[1] > before[1]:
+            if now[1] > before[1]:  # the exchange ran in this epoch
                 rows.append([*channel.place, now[0] - before[0], now[1] - before[1], channel.epsilon])
         return rows
 

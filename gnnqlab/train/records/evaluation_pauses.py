@@ -49,7 +49,7 @@ def mark(records: pd.DataFrame, lag: int) -> pd.Series:
         >>> mark(records, 1).tolist(), mark(records, 0).tolist()
         ([0, 1, 0, 1], [0, 0, 0, 0])
     """
-    evaluated = records.loc[records["train_score"].notna(), "epoch"]
+    evaluated = records.loc[records["train_score"].notna(), "epoch"]  # other epochs have no scores
     after = {epoch + later for epoch in evaluated.unique() for later in range(1, lag + 1)}
     return records["epoch"].isin(after).astype(int)
 
@@ -82,7 +82,7 @@ def epoch_seconds(records: pd.DataFrame) -> pd.Series:
         >>> epoch_seconds(records).tolist(), epoch_seconds(records.assign(after_evaluation=[0, 1, 0, 1, 0])).tolist()
         ([9.0, 1.0, 3.0, 1.0, 5.0], [9.0, 3.0, 3.0, 4.0, 5.0])
     """
-    seconds = records.groupby("epoch", sort=True)["epoch_s"].max()
+    seconds = records.groupby("epoch", sort=True)["epoch_s"].max()  # workers wait for the slowest
     if "after_evaluation" not in records.columns:
         return seconds
     shortened = records.groupby("epoch", sort=True)["after_evaluation"].max() > 0
@@ -98,7 +98,7 @@ def by_epoch(records: pd.DataFrame) -> pd.DataFrame:
     The slowest worker's epoch counts, because the others wait for it; evaluation is excluded, and an epoch that it made
     shorter is interpolated.
     """
-    first = records.sort_values("rank").groupby("epoch", sort=True)
+    first = records.sort_values("rank").groupby("epoch", sort=True)  # loss and scores are equal on all ranks
     table = first[["loss", "train_score", "val_score", "test_score"]].first()
     table["train_s"] = epoch_seconds(records).cumsum()
     return table.reset_index()

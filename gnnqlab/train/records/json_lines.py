@@ -30,6 +30,7 @@ class JsonLines:
     """Append-only file of JSON objects, one line and one write each; a full disk costs lines, not the run."""
 
     def __init__(self, path: Path) -> None:
+        # O_APPEND and one write per line: lines of several processes in one file do not mix.
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._torn = False
         self._warned = False
@@ -86,6 +87,7 @@ def _value(line: bytes) -> Any:
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the objects of a file, reading it in chunks; incomplete lines are skipped."""
     with open(path, "rb") as file:
+        # A chunk ends inside a line; readline() completes it.
         while text := file.read(_CHUNK):
             yield from parse_lines(text + file.readline())
 
@@ -133,6 +135,7 @@ class JsonLinesTail:
                 text = file.read()
         except OSError:
             return []
+        # An incomplete last line stays for the next call.
         whole = text[: text.rfind(b"\n") + 1]
         self._offset = begin + len(whole)
         return parse_lines(whole)
@@ -145,15 +148,16 @@ def spread_lines(path: Path, count: int) -> list[dict[str, Any]]:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
             first = file.readline()
-            if size <= 4 * count * len(first):
+            if size <= 4 * count * len(first):  # seeking would repeat lines
                 return parse_lines(_complete_lines(first + file.read()))
             lines = [first]
             for number in range(1, count):
-                file.seek(size * number // count)
+                file.seek(size * number // count)  # most likely inside a line, so skip to the next
                 file.readline()
                 lines.append(file.readline())
     except OSError:
         return []
+    # A line longer than the step is found by several offsets: once is enough.
     return parse_lines(_complete_lines(b"".join(line for line in dict.fromkeys(lines) if line.endswith(b"\n"))))
 
 
@@ -192,6 +196,7 @@ def lines_at(path: Path, key: str, wanted: Iterable[int]) -> Iterator[dict[str, 
                 line, found = _line_from(file, begin, head, key)
                 if found is not None and found < value:
                     low, high = begin, size  # the matching line begins in [low, high)
+                    # The first line from low on has at most the wanted value; from high on, all values are greater.
                     while high - low > 1:
                         middle = (low + high) // 2
                         _, reached = _line_from(file, middle, head, key)
@@ -207,6 +212,7 @@ def lines_at(path: Path, key: str, wanted: Iterable[int]) -> Iterator[dict[str, 
 
 def _line_from(file: BinaryIO, offset: int, head: re.Pattern[bytes], key: str) -> tuple[bytes, int | None]:
     """Return the first complete line with the key that begins at ``offset`` or later, and the key's value."""
+    # One byte earlier: if a line begins at offset, readline() reads only the line break before it.
     file.seek(max(0, offset - 1))
     if offset:
         file.readline()

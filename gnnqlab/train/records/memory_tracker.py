@@ -65,9 +65,9 @@ class MemoryTracker(TorchDispatchMode, Observer):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        for made in tree_leaves(result):
-            if type(made) is Tensor:
-                self.enter(made)
+        for output in tree_leaves(result):
+            if type(output) is Tensor:
+                self.enter(output)
         return result
 
     def enter(self, tensor: Tensor, purpose: str | None = None, *, fixed: bool = False) -> None:
@@ -85,6 +85,7 @@ class MemoryTracker(TorchDispatchMode, Observer):
             first = purpose or ("buffers" if tensor.dtype == torch.uint8 else "rows")
             self._entries[key] = first, size
             self._add(first, size)
+            # The id of a storage can be reused only after it is freed, when this removes its entry.
             self._finalizers.append(weakref.finalize(storage, self._remove, key))
         elif purpose is not None and known[0] != purpose and key not in self._fixed:
             self._entries[key] = purpose, known[1]
@@ -97,13 +98,14 @@ class MemoryTracker(TorchDispatchMode, Observer):
         self.enter(event.tensor, event.purpose)
 
     def on_tensor_saved(self, event: TensorSaved) -> None:
+        # Halo rows, weights and buffers retain their purpose when autograd saves them.
         if self._entries.get(id(event.tensor.untyped_storage()), ("rows", 0))[0] == "rows":
             self.enter(event.tensor, "kept")
 
     def close(self) -> None:
         """Stop tracking; the counts remain."""
         for finalizer in self._finalizers:
-            finalizer.detach()
+            finalizer.detach()  # storages freed from now on must not change the counts
         self._finalizers.clear()
 
     def _remove(self, key: int) -> None:
@@ -129,7 +131,7 @@ class MemoryFile(Recorder):
 
     def begin(self, epoch: int) -> None:
         """Start tracking if this epoch is recorded."""
-        if self._every <= 0 or epoch == 0 or not (epoch == 1 or epoch % self._every == 0):
+        if self._every <= 0 or epoch == 0 or not (epoch == 1 or epoch % self._every == 0):  # epoch 0 includes set-up
             return
         self._epoch, self._open = epoch, counting(self._trainer)
 
@@ -152,6 +154,7 @@ def counting(trainer: Trainer) -> tuple[ExitStack, MemoryTracker]:
     for purpose, tensors in persistent_tensors(trainer).items():  # tensors allocated before no operator will report
         for tensor in tensors:
             ledger.enter(tensor, purpose, fixed=True)
+    # Closed in reverse order: no operator is observed any more when the finalizers are detached.
     stack.callback(ledger.close)
     stack.enter_context(trainer.observers.joined_by(ledger))
     stack.enter_context(ledger)

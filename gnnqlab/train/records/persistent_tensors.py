@@ -50,6 +50,7 @@ def persistent_tensors(trainer: Trainer) -> dict[str, list[Tensor]]:
     """
     graph, named = trainer.graph, list(_tensors(trainer))
     shard = getattr(graph, "_shard", None)
+    # The first claim on a storage counts, so they are ordered from the most to the least specific.
     claims: list[tuple[str, Tensor]] = []
     for holder in (trainer.parameters, trainer.optimizer):
         claims += [("weights", tensor) for tensor, _ in _tensors(holder)]
@@ -63,7 +64,7 @@ def persistent_tensors(trainer: Trainer) -> dict[str, list[Tensor]]:
     known: set[int] = set()
     for purpose, tensor in claims:
         memory = id(tensor.untyped_storage())
-        if memory not in known:
+        if memory not in known:  # views share a storage
             known.add(memory)
             found[purpose].append(tensor)
     return found
@@ -83,19 +84,20 @@ def _tensors(start: Any) -> Iterator[tuple[Tensor, str | None]]:
 
 def _walk(start: Any) -> Iterator[tuple[Any, str | None]]:
     """Yield all reachable objects, breadth-first, with the purpose that a part on the path declares."""
-    waiting: deque[tuple[Any, str | None]] = deque([(start, None)])
+    queue: deque[tuple[Any, str | None]] = deque([(start, None)])
     seen: set[tuple[int, str | None]] = set()
-    alive = []  # references to temporary objects: once freed, their ids would be reused by other objects
-    while waiting:
-        value, purpose = waiting.popleft()
+    references = []  # references to temporary objects: once freed, their ids would be reused by other objects
+    while queue:
+        value, purpose = queue.popleft()
         if value is None or isinstance(value, str | bytes | int | float | type) or (id(value), purpose) in seen:
             continue
         seen.add((id(value), purpose))
-        alive.append(value)
+        references.append(value)
         yield value, purpose
+        # Tensors inside a matrix count for it, unless a part on the path declares their purpose.
         if isinstance(value, Adjacency):
             purpose = purpose or "adjacency"
-        waiting.extend((each, named or purpose) for each, named in _inside(value))
+        queue.extend((each, named or purpose) for each, named in _inside(value))
 
 
 def _inside(value: Any) -> Iterator[tuple[Any, str | None]]:

@@ -19,7 +19,7 @@ def machine() -> dict[str, Any]:
     from gnnqlab.kernels import native
     from gnnqlab.train.memory import has_large_pages
 
-    model = platform.processor()
+    model = platform.processor()  # often empty on Linux
     try:
         with open("/proc/cpuinfo") as file:
             model = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), model)
@@ -51,6 +51,7 @@ def package() -> dict[str, str | None]:
 
 def _commit() -> str | None:
     root = Path(__file__).parents[3]
+    # An installed package may lie inside the repository of another project, whose commit would be wrong.
     if not (root / ".git").exists():
         return None
     try:

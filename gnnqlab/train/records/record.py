@@ -77,7 +77,7 @@ which its emulated host sent to other hosts during the training part, headers in
 worker); ``rounded`` are elements quantized for products of codes in the training part, ``rounded_twice`` those of them
 that were received from other workers and already rounded by the codec (sums over replicas: if a product uses them as
 received), both NaN for other products;
-``after_evaluation`` is 1 if pending messages were received during an evaluation (``pauses.py``)."""
+``after_evaluation`` is 1 if pending messages were received during an evaluation (``evaluation_pauses.py``)."""
 
 TRAFFIC_COLUMNS = (
     "epoch",
@@ -136,7 +136,7 @@ def read_records(folder: Path) -> pd.DataFrame:
     texts = (path.read_bytes() for path in sorted(folder.glob("records-rank*.jsonl")))
     parts = [_columns(lines, names) for text in texts if (lines := parse_lines(text))]
     columns = {name: np.concatenate([part[name] for part in parts] or [np.array([])]) for name in names}
-    order = np.lexsort((columns["rank"], columns["epoch"]))
+    order = np.lexsort((columns["rank"], columns["epoch"]))  # by epoch, then rank: lexsort takes the last key first
     frame = pd.DataFrame({name: values[order] for name, values in columns.items()})
     return frame.assign(after_evaluation=mark(frame, _lag(folder)))
 
@@ -148,7 +148,7 @@ def _lag(folder: Path) -> int:
     try:
         config = read_config(folder)
         if unimported(config):
-            return int(_facts(folder).get("lag", 0))
+            return int(_facts(folder).get("lag", 0))  # as the run itself wrote it
         return System.from_json(config["system"]).schedule.lag
     except (ValueError, KeyError, TypeError):  # not written yet, or of another version
         return 0
@@ -165,6 +165,7 @@ def _columns(lines: list[dict[str, Any]], names: tuple[str, ...]) -> dict[str, N
     """Return the columns of records; null and missing values are NaN."""
     import numpy as np
 
+    # A null makes a column of objects; converted to float it becomes NaN.
     columns = {name: np.array([line.get(name) for line in lines]) for name in names}
     return {name: values.astype(float) if values.dtype == object else values for name, values in columns.items()}
 
@@ -225,10 +226,10 @@ def summarize(folder: Path) -> dict[str, Any]:
     ``train_s`` is the whole training, from its first epoch to its last: the sum of the slowest worker's epochs
     (``epoch_seconds``), without evaluations. The other seconds are per epoch: medians of the slowest worker
     (``epoch_s``) or of the mean over workers (the others); they omit the first epoch if there are more, because it
-    includes set-up, and epochs that an evaluation made shorter (``pauses.py``). ``assign_s`` is a mean over all epochs
-    instead, because few epochs assign; ``assign_share`` is its share of training time, and ``assign_cpu_s`` the
-    processor time of one assignment in the background, included in neither. Bytes are per epoch, summed over workers.
-    The test score is that of the epoch with the best validation score.
+    includes set-up, and epochs that an evaluation made shorter (``evaluation_pauses.py``). ``assign_s`` is a mean over
+    all epochs instead, because few epochs assign; ``assign_share`` is its share of training time, and ``assign_cpu_s``
+    the processor time of one assignment in the background, included in neither. Bytes are per epoch, summed over
+    workers. The test score is that of the epoch with the best validation score.
 
     A system with an orchestrator also has ``extract_s`` and ``coordination_share``; see :func:`coordination_figures`.
 
@@ -254,19 +255,23 @@ def summarize(folder: Path) -> dict[str, Any]:
     complete = frame[frame.groupby("epoch")["rank"].transform("size") == config["workers"]]
     frame = complete if not complete.empty else frame
     epochs = frame.groupby("epoch")
+    # Seconds and bytes of usual epochs: without the first one, and without those after evaluations.
     settled = frame[frame["epoch"] > frame["epoch"].min()] if frame["epoch"].nunique() > 1 else frame
 
-    timed = undisturbed(settled)
+    timed = undisturbed(settled)  # without epochs after evaluations
 
     def median_of_means(*columns: str) -> float:
+        # Mean over workers, sum of the phases, median over epochs.
         return float(timed.groupby("epoch")[list(columns)].mean().sum(axis=1).median())
 
-    first = frame[frame["rank"] == frame["rank"].min()]
+    first = frame[frame["rank"] == frame["rank"].min()]  # loss and scores are equal on all ranks
     evaluated = first.dropna(subset=["train_score"])
+    # A graph without validation nodes has only NaN: then the first evaluation counts.
     best = evaluated.loc[evaluated["val_score"].fillna(-1.0).idxmax()] if not evaluated.empty else None
     metric = _metric(folder)
+    # Summed over workers, as assign_s is.
     trained = sum(float(epoch_seconds(own).sum()) for _, own in frame.groupby("rank"))
-    sent = settled.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1)
+    sent = settled.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1)  # per epoch, all workers
     summary.update(
         {
             "epochs": int(frame["epoch"].max()) + 1,
@@ -349,7 +354,7 @@ def coordination_figures(folder: Path, records: pd.DataFrame) -> dict[str, Any]:
     if "extract_s" not in facts:
         return {}
     extract_s = facts["extract_s"] or 0.0
-    spent_s = float(records.groupby("rank")["assign_s"].sum().max())
+    spent_s = float(records.groupby("rank")["assign_s"].sum().max())  # workers wait for the slowest
     whole_s = extract_s + float(records["time_s"].max())
     return {"extract_s": facts["extract_s"], "coordination_share": (extract_s + spent_s) / whole_s if whole_s else 0.0}
 

@@ -42,6 +42,7 @@ class TimelineFile(Recorder):
         if self._exchange is None or not self._due(epoch.epoch):
             return
         spans = self._exchange.timeline.take()
+        # On a GPU take() has added the transfers already.
         if not self._exchange.timeline.stages.on_device:
             spans += transfers(epoch.arrivals)
         rows = [
@@ -61,15 +62,17 @@ def read_timeline(folder: Path) -> pd.DataFrame:
     import pandas as pd
 
     rows = [
+        # A stored span: layer, direction, what, peer, start, end and round; a file may lack the last.
         [line["epoch"], *span[:2], line["rank"], *span[2:6], *(span[6:] or [0]), line["clock"]]
         for path in sorted(folder.glob("timeline-rank*.jsonl"))
         for line in read_lines(path)
         for span in line["spans"]
     ]
     frame = pd.DataFrame(rows, columns=[*TIMELINE_COLUMNS, "clock"])
-    begun = frame.groupby(["epoch", "clock"])["start_s"].transform("min")
-    frame["start_s"] -= begun
-    frame["end_s"] -= begun
+    # Clocks of two machines are unrelated: count from the first span on each.
+    start = frame.groupby(["epoch", "clock"])["start_s"].transform("min")
+    frame["start_s"] -= start
+    frame["end_s"] -= start
     return frame[list(TIMELINE_COLUMNS)].sort_values(["epoch", "start_s", "end_s"], ignore_index=True)
 
 

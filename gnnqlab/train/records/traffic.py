@@ -52,14 +52,14 @@ def read_traffic(
         for path in paths
         for chunk in _by(_LINES, read_lines(path) if selected is None else lines_at(path, "epoch", selected))
     ]
-    parts = [part for part in parts if part]
+    parts = [part for part in parts if part]  # a chunk without messages has no columns
     if not parts:
         none = pd.DataFrame([], columns=list(TRAFFIC_COLUMNS))
         return none.assign(tier=pd.Categorical([], categories=TIERS))
     # One column at a time, freeing its parts: never two copies of a long table in memory.
     columns = {name: np.concatenate([part.pop(name) for part in parts]) for name in TRAFFIC_COLUMNS}
-    crossed = _host(columns["sender"], folder) != _host(columns["receiver"], folder)
-    tier = pd.Categorical.from_codes(crossed.astype(np.int8), categories=TIERS)
+    crossed = _host(columns["sender"], folder) != _host(columns["receiver"], folder)  # (rows,) bool
+    tier = pd.Categorical.from_codes(crossed.astype(np.int8), categories=TIERS)  # 0: inner, 1: outer
     return pd.DataFrame({**columns, "tier": tier}, copy=False)
 
 
@@ -85,6 +85,7 @@ def _selected_epochs(
     if epochs is not None:
         return epochs if isinstance(epochs, range) and epochs.step > 0 else sorted(set(epochs))
     if last is not None:
+        # Workers write at different times: the newest epoch that is in all files.
         newest = min((line["epoch"] if (line := last_line(path)) else -1 for path in paths), default=-1)
         return range(max(0, newest + 1 - last), newest + 1)
     if spread is not None:
@@ -103,6 +104,7 @@ def _columns(lines: list[dict[str, Any]]) -> dict[str, NDArray[Any]]:
     """Return the rows of some epochs as columns; empty if no message was sent."""
     import numpy as np
 
+    # Short rows come from files without the last columns.
     columns = zip(*((line["epoch"], *row, *_DEFAULTS[len(row) :]) for line in lines for row in line["rows"]))
     found = dict(zip(TRAFFIC_COLUMNS, columns))
     return {
