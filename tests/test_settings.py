@@ -29,7 +29,7 @@ class Coat(Base):
     """What it
     looks like."""
     warmth: Annotated[float | None, POSITIVE, "Of the wearer."] = None
-    among: Annotated[tuple[int, ...], OneOf((1, 2)), Option("numbers")] = (1, 2)
+    bit_widths: Annotated[tuple[int, ...], OneOf((1, 2)), Option("numbers")] = (1, 2)
     lined: bool = False
     place: Path | None = None
     hidden: Annotated[int, NO_OPTION] = 0
@@ -41,14 +41,14 @@ class Coat(Base):
 
 def test_everything_is_read_from_the_field():
     found = {each.name: each for each in settings_in(Coat)}
-    assert list(found) == ["size", "shape", "warmth", "among", "lined", "place", "hidden", "parts"]
+    assert list(found) == ["size", "shape", "warmth", "bit_widths", "lined", "place", "hidden", "parts"]
     assert [each.option for each in found.values()] == [
         *("size", "shape", "warmth", "numbers", "lined", "place"), None, None,
     ]  # fmt: skip
     assert (found["size"].low, found["size"].high, found["size"].help) == (1, 2**16, "How large.")
     assert found["shape"].choices == ("round",) and found["shape"].help == "What it\nlooks like."
     assert found["warmth"].kind is float and found["warmth"].optional and found["warmth"].help == "Of the wearer."
-    assert found["among"].many and not found["size"].many and found["place"].kind is Path
+    assert found["bit_widths"].many and not found["size"].many and found["place"].kind is Path
     assert found["parts"].default == {}
 
 
@@ -63,7 +63,7 @@ def test_everything_is_read_from_the_field():
         ({"warmth": 0}, ValueError, "warmth must be positive, got 0"),
         ({"warmth": float("nan")}, ValueError, "warmth must be positive, got nan"),
         ({"shape": "flat"}, ValueError, r"shape must be one of \('round',\), got 'flat'"),
-        ({"among": (1, 3)}, ValueError, r"among must be one of \(1, 2\), got \(1, 3\)"),
+        ({"bit_widths": (1, 3)}, ValueError, r"among must be one of \(1, 2\), got \(1, 3\)"),
     ],
 )
 def test_what_breaks_a_rule_is_refused(given, kind, text):
@@ -100,13 +100,13 @@ def test_a_rule_says_itself(rule, text):
 
 def test_words_are_read_as_they_are_written():
     found = {each.name: each for each in settings_in(Coat)}
-    values = {"size": 7, "shape": "flat", "warmth": 0.25, "among": (2, 1), "lined": True, "place": Path("/a")}
+    values = {"size": 7, "shape": "flat", "warmth": 0.25, "bit_widths": (2, 1), "lined": True, "place": Path("/a")}
     for name, value in values.items():
         assert found[name].read(found[name].write(value)) == value
-    assert found["among"].words((2, 1)) == ["--numbers", "2,1"]
+    assert found["bit_widths"].words((2, 1)) == ["--numbers", "2,1"]
     assert found["lined"].words(True) == ["--lined"] and found["lined"].words(False) == ["--no-lined"]
     with pytest.raises(ValueError, match="--numbers must be numbers separated by commas, got '1;2'; write 2,4,8"):
-        found["among"].read("1;2", said="--numbers")
+        found["bit_widths"].read("1;2", said="--numbers")
     with pytest.raises(ValueError, match="lined must be true or false, got 'yes'"):
         found["lined"].read("yes")
 

@@ -17,7 +17,8 @@ from gnnqlab.adaptive import Adaptive, Entry, State, Training
 from gnnqlab.bits.assigner.descent import Watch
 from gnnqlab.bits.policy import BitPolicy, Bits, Period, Rows, check_subset
 from gnnqlab.bits.policy_preview import PolicyPreview, PreviewedWidths
-from gnnqlab.settings import OneOf, Option, Range, check
+from gnnqlab.former_names import accepts_former_names
+from gnnqlab.settings import Former, OneOf, Range, check
 from gnnqlab.worker_context import WorkerContext
 
 __all__ = ["HALVES", "QUARTERS", "Orchestrated", "OrchestratedWidths", "Orchestrator", "by_importance"]
@@ -29,6 +30,7 @@ QUARTERS = (3 / 4, 15 / 16, 63 / 64)
 """A quarter, a sixteenth, a 64th: 1.44 bits on average on base 1, about the 1.45 that SYLVIE's Table XII implies."""
 
 
+@accepts_former_names
 @dataclass(frozen=True, kw_only=True)
 class Orchestrated(Bits):
     """Settings of the base bit-width: its set and the rule that moves it.
@@ -39,7 +41,7 @@ class Orchestrated(Bits):
 
     steerable: ClassVar[tuple[str, ...]] = ("delta", "momentum")
     """Settings that may change while a run trains."""
-    among: Annotated[tuple[int, ...], OneOf(_WIDTHS), Option("widths")] = _WIDTHS
+    bit_widths: Annotated[tuple[int, ...], OneOf(_WIDTHS), Former("among"), Former("widths")] = _WIDTHS
     """Bit-widths to choose from; the base is one of them, and nodes get the base or more bits."""
     delta: Period = 5
     """δ: epochs between the two rates that are compared. The paper suggests 5 for quality, 20 for speed."""
@@ -55,13 +57,13 @@ class Orchestrated(Bits):
     """True if important nodes get more bits; else all nodes get the base (SYLVIE's time-adaptive half)."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "among", tuple(sorted(check_subset(_WIDTHS, self.among))))
+        object.__setattr__(self, "bit_widths", tuple(sorted(check_subset(_WIDTHS, self.bit_widths))))
         object.__setattr__(self, "thresholds", tuple(self.thresholds))
         check(self)
-        if sorted(self.thresholds) != list(self.thresholds) or len(self.thresholds) < len(self.among) - 1:
+        if sorted(self.thresholds) != list(self.thresholds) or len(self.thresholds) < len(self.bit_widths) - 1:
             raise ValueError(
-                f"thresholds must ascend and be {len(self.among) - 1} or more for the bit-widths {self.among}, got "
-                f"{self.thresholds}; for instance {HALVES[: len(self.among) - 1]}"
+                f"thresholds must ascend and be {len(self.bit_widths) - 1} or more for bit-widths {self.bit_widths}, "
+                f"got {self.thresholds}; for instance {HALVES[: len(self.bit_widths) - 1]}"
             )
 
     def build(self, worker: WorkerContext) -> OrchestratedWidths:
@@ -70,7 +72,7 @@ class Orchestrated(Bits):
 
     @property
     def choices(self) -> tuple[int, ...]:
-        return self.among
+        return self.bit_widths
 
     def widens(self, earlier: float, rate: float) -> bool:
         """Return True if Eq. 5 calls for a larger base (and for fresh rows), False if for a smaller one.
@@ -90,7 +92,7 @@ class Orchestrated(Bits):
         return 0
 
     def widths(self, rows: Rows, epoch: int) -> int:
-        return self.among[0]
+        return self.bit_widths[0]
 
     def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
         """Predict the bit-widths for one base; by default for the smallest, with which training starts.
@@ -98,9 +100,9 @@ class Orchestrated(Bits):
         Raises:
             ValueError: if the base is not among the bit-widths.
         """
-        base = self.among[0] if outlook.base is None else outlook.base
-        if base not in self.among:
-            raise ValueError(f"base must be one of the bit-widths {self.among}, got {base}")
+        base = self.bit_widths[0] if outlook.base is None else outlook.base
+        if base not in self.bit_widths:
+            raise ValueError(f"base must be one of the bit-widths {self.bit_widths}, got {base}")
         epoch = outlook.epoch or 0
         start = ", where it starts; how the loss will move it is unknown" if outlook.base is None else ""
         return PreviewedWidths(
@@ -127,13 +129,13 @@ class _AtBase(BitPolicy):
         return 0
 
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
-        if not self.settings.by_node or self.base == self.settings.among[-1]:
+        if not self.settings.by_node or self.base == self.settings.bit_widths[-1]:
             return self.base
         p, settings = self.outlook.importance(rows.ids), self.settings
-        return by_importance(p, self.base, settings.among, settings.thresholds)
+        return by_importance(p, self.base, settings.bit_widths, settings.thresholds)
 
 
-def by_importance(p: Tensor, base: int, among: tuple[int, ...], thresholds: tuple[float, ...] = HALVES) -> Tensor:
+def by_importance(p: Tensor, base: int, bit_widths: tuple[int, ...], thresholds: tuple[float, ...] = HALVES) -> Tensor:
     """Return the bit-width of each node: the base, or more bits from higher importance p on.
 
     With k bit-widths from the base on, node v gets the base below the first of k - 1 thresholds, the next bit-width
@@ -144,7 +146,7 @@ def by_importance(p: Tensor, base: int, among: tuple[int, ...], thresholds: tupl
     Args:
         p: importance in [0, 1], ``(n,)``.
         base: smallest bit-width to use.
-        among: bit-widths, ascending.
+        bit_widths: bit-widths, ascending.
         thresholds: ascending; a higher base has fewer candidates and ignores the last ones.
 
     Returns:
@@ -157,7 +159,7 @@ def by_importance(p: Tensor, base: int, among: tuple[int, ...], thresholds: tupl
         >>> by_importance(p, 1, (1, 2, 4, 8), QUARTERS).tolist()
         [1, 1, 1, 1, 2, 2, 8]
     """
-    candidates = [width for width in among if width >= base]
+    candidates = [width for width in bit_widths if width >= base]
     edges = torch.tensor(thresholds[: len(candidates) - 1])  # (k - 1,)
     level = torch.bucketize(p.float(), edges.to(p.device), right=True)  # (n,), 0: the base
     return torch.tensor(candidates, dtype=torch.uint8, device=p.device)[level]  # (k,)[(n,)] -> (n,)
@@ -174,7 +176,7 @@ class OrchestratedWidths(BitPolicy):
 
     def __init__(self, settings: Orchestrated, ids: Tensor, p: Tensor) -> None:
         self.settings, self.version = settings, 0
-        self.base = settings.among[0]
+        self.base = settings.bit_widths[0]
         self._steered = 0
         self._ids, order = ids.cpu().sort()  # sorted, for searchsorted
         self._p = p.cpu()[order]  # (n,), in the order of `_ids`
@@ -194,16 +196,16 @@ class OrchestratedWidths(BitPolicy):
 
     def round(self, epoch: int) -> int:
         """Return a number for the current settings and base; a base that returns gets the same number again."""
-        return self._steered * len(_WIDTHS) + self.settings.among.index(self.base)
+        return self._steered * len(_WIDTHS) + self.settings.bit_widths.index(self.base)
 
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
-        if not self.settings.by_node or self.base == self.settings.among[-1]:
+        if not self.settings.by_node or self.base == self.settings.bit_widths[-1]:
             return self.base
         # The base returns to earlier values, so bit-widths are computed once per id tensor and base.
         known = self._widths_of.setdefault(rows.ids, {})
         if self.base not in known:
             p, settings = self._importance(rows.ids), self.settings
-            known[self.base] = by_importance(p, self.base, settings.among, settings.thresholds)
+            known[self.base] = by_importance(p, self.base, settings.bit_widths, settings.thresholds)
         return known[self.base]
 
     def _importance(self, ids: Tensor) -> Tensor:
@@ -214,11 +216,11 @@ class OrchestratedWidths(BitPolicy):
 
     def move(self, *, wider: bool) -> bool:
         """Take the next larger or smaller base; return False if there is none."""
-        among = self.settings.among
-        index = among.index(self.base) + (1 if wider else -1)
-        if not 0 <= index < len(among):  # at the smallest or largest bit-width already
+        bit_widths = self.settings.bit_widths
+        index = bit_widths.index(self.base) + (1 if wider else -1)
+        if not 0 <= index < len(bit_widths):  # at the smallest or largest bit-width already
             return False
-        self.base = among[index]
+        self.base = bit_widths[index]
         return True
 
     def steer(self, settings: Orchestrated, *, version: int = 0) -> None:

@@ -17,8 +17,9 @@ from torch import Tensor
 from gnnqlab.adaptive import Adaptive, Follower, Training
 from gnnqlab.axis_part import AxisPart, Running, complete, not_predicted
 from gnnqlab.bits.policy_preview import PolicyPreview, PreviewedWidths
+from gnnqlab.former_names import accepts_former_names
 from gnnqlab.kernels.noise import stream, uniform16
-from gnnqlab.settings import OneOf, Option, Range, check
+from gnnqlab.settings import Former, OneOf, Range, check
 from gnnqlab.worker_context import WorkerContext
 
 __all__ = [
@@ -30,7 +31,7 @@ WIDTHS = (1, 2, 3, 4, 8, 16, 32)
 """Bit-widths of a row; 32 is unchanged float32. Each codec supports a subset of them."""
 USUAL = (1, 2, 4, 8, 16, 32)
 """Bit-widths that divide a byte or fill whole bytes: all but 3 bits."""
-Widths = Annotated[tuple[int, ...], OneOf(WIDTHS), Option("widths")]
+Widths = Annotated[tuple[int, ...], OneOf(WIDTHS), Former("among"), Former("widths")]
 """Type of a setting that holds several bit-widths."""
 Period = Annotated[int, Range(1, unit="epoch")]
 """Type of a setting that counts epochs."""
@@ -54,7 +55,7 @@ class Rows:
     """Number of the exchange of this layer and direction, from 0."""
 
 
-def check_subset(known: Sequence[int], among: Any, *, to: str = "choose") -> tuple[int, ...]:
+def check_subset(known: Sequence[int], chosen: Any, *, to: str = "choose") -> tuple[int, ...]:
     """Check the set of bit-widths that a policy chooses or draws from, and return it as a tuple.
 
     Raises:
@@ -66,9 +67,9 @@ def check_subset(known: Sequence[int], among: Any, *, to: str = "choose") -> tup
         (8, 2)
     """
     # A text is iterable too, but its characters are not bit-widths.
-    if isinstance(among, str) or not isinstance(among, Iterable):
-        raise TypeError(f"bit-widths to {to} from must be several, as {tuple(known)}, got {among!r}")
-    widths = tuple(among)
+    if isinstance(chosen, str) or not isinstance(chosen, Iterable):
+        raise TypeError(f"bit-widths to {to} from must be several, as {tuple(known)}, got {chosen!r}")
+    widths = tuple(chosen)
     # 8.0 and True equal known bit-widths: they pass this check, and raise the TypeError below.
     if not widths or not all(isinstance(each, Integral | float) and each in known for each in widths):
         raise ValueError(f"bit-widths to {to} from must be among {tuple(known)}, got {widths}")
@@ -229,6 +230,7 @@ class Fixed(Bits):
         return PreviewedWidths(widths=outlook.ask(self, epoch), epoch=epoch)
 
 
+@accepts_former_names
 @dataclass(frozen=True, kw_only=True)
 class UniformRandom(Bits):
     """A bit-width per row drawn uniformly from a set, again in every period (AdaQP Table 6, "Uniform").
@@ -236,15 +238,15 @@ class UniformRandom(Bits):
     The draw is a function of (seed, period number, layer, direction, round, sender, node id), so both ends repeat it.
     """
 
-    steerable: ClassVar[tuple[str, ...]] = ("among", "period")
+    steerable: ClassVar[tuple[str, ...]] = ("bit_widths", "period")
     """Settings that may change while a run trains."""
-    among: Widths = (2, 4, 8)
+    bit_widths: Widths = (2, 4, 8)
     """Bit-widths to draw from."""
     period: Period = 50
     """Epochs between draws."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "among", check_subset(WIDTHS, self.among, to="draw"))
+        object.__setattr__(self, "bit_widths", check_subset(WIDTHS, self.bit_widths, to="draw"))
         check(self)
 
     def build(self, worker: WorkerContext) -> Steered:
@@ -253,7 +255,7 @@ class UniformRandom(Bits):
 
     @property
     def choices(self) -> tuple[int, ...]:
-        return self.among
+        return self.bit_widths
 
     def round(self, epoch: int) -> int:
         return epoch // self.period
@@ -263,9 +265,9 @@ class UniformRandom(Bits):
         # Forward rows of a node have one sender, its owner; gradients of a halo node come from several workers.
         key = stream("bits", 2 * rows.layer + backward, rows.sender + 1 if backward else 0, rows.round)
         draw = uniform16(rows.ids, 1, seed=rows.seed, epoch=self.round(epoch), stream=key).flatten()  # (n,), 16 bits
-        table = torch.tensor(self.among, dtype=torch.uint8, device=rows.ids.device)  # (k,)
+        table = torch.tensor(self.bit_widths, dtype=torch.uint8, device=rows.ids.device)  # (k,)
         # Scale the 16-bit draw to an index in [0, len(among)) in integers, identical on CPU and GPU.
-        return table[(draw.long() * len(self.among)) >> 16]  # (k,)[(n,)] -> uint8 (n,)
+        return table[(draw.long() * len(self.bit_widths)) >> 16]  # (k,)[(n,)] -> uint8 (n,)
 
     def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
         """Return the draw of an epoch, which follows from the seed; by default that of epoch 0."""

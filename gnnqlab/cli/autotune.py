@@ -36,7 +36,7 @@ class Autotune(Options):
         from gnnqlab.tune.autotune import autotune
 
         settings = self.recipe_settings("adaqp")
-        widths = settings.pop("among", (2, 4, 8))
+        bit_widths = settings.pop("bit_widths", (2, 4, 8))
         if settings:
             raise ValueError(f"autotune chooses the system's settings itself, got {sorted(settings)}; leave them out")
         tuned = autotune(
@@ -45,14 +45,14 @@ class Autotune(Options):
             most_variance=self.most_variance,
             most_slower=self.most_slower,
             most_stale=self.most_stale,
-            widths=widths,
+            bit_widths=bit_widths,
             confirm=self.confirm,
             epochs=self.trial_epochs,
             out=self.out,
             say=lambda line: print(line, file=sys.stderr),
         )
         result = tuned.to_json()
-        chosen = {"lam": tuned.lam, "group_size": tuned.group_size, "period": tuned.period, "among": widths}
+        chosen = {"lam": tuned.lam, "group_size": tuned.group_size, "period": tuned.period, "bit_widths": bit_widths}
         result["command"] = command_of(dataclasses.replace(tuned.config, system=make_system("adaqp", **chosen)))
         if not self.json:
             print(plain_table([_shown(trial) for trial in (result["vanilla"], *result["trials"])]))

@@ -37,7 +37,7 @@ class Compare(Options):
     """Models separated by commas; `gnnqlab models` lists them. Your own ones are module:function, their builders."""
     systems: str = "vanilla,fixed-bits"
     """Systems separated by commas; the first is the baseline. A system may have its own settings, each after a colon:
-    vanilla,fixed-bits:bits=1,fixed-bits:bits=8,adaqp:lam=0.3:among=2+4+8,bns-gcn:p=0.1. They override the options
+    vanilla,fixed-bits:bits=1,fixed-bits:bits=8,adaqp:lam=0.3:bit_widths=2+4+8,bns-gcn:p=0.1. They override the options
     --bits, --lam ..., which apply to all systems that take them; `gnnqlab systems` lists the settings."""
     target: float | None = None
     """Validation score in [0, 1] for the time-to-accuracy; default: half a point below Vanilla's best on the same graph

@@ -1,8 +1,8 @@
 """Parse the grid of a comparison from a command line: systems with their own settings, models, graphs.
 
-``vanilla,fixed-bits:bits=1,adaqp:lam=0.3:among=2+4+8`` names three systems: a comma between systems, a colon before
-each setting, a plus between the numbers of a list. A graph's name may itself contain commas: a number belongs to the
-name before it.
+``vanilla,fixed-bits:bits=1,adaqp:lam=0.3:bit_widths=2+4+8`` names three systems: a comma between systems, a colon
+before each setting, a plus between the numbers of a list. A graph's name may itself contain commas: a number belongs to
+the name before it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def systems_in(text: str) -> list[Choice]:
         ValueError: if there is none, or a name, setting or value is wrong; the message lists the known ones.
 
     Example:
-        >>> systems_in("vanilla,fixed-bits:bits=1,sylvie:among=1+8:delta=3")[1:]
-        [Choice(name='fixed-bits', settings={'bits': 1}), Choice(name='sylvie', settings={'among': (1, 8), 'delta': 3})]
+        >>> systems_in("vanilla,fixed-bits:bits=1,sylvie:bit_widths=1+8:delta=3")[-1]
+        Choice(name='sylvie', settings={'bit_widths': (1, 8), 'delta': 3})
     """
     choices = [_choice(piece) for piece in _pieces(text)]
     if not choices:
@@ -91,7 +91,7 @@ def _choice(text: str) -> Choice:
 
     name, *parts = (part.strip() for part in text.split(":"))
     if _NUMBER.match(name):
-        raise ValueError(f"commas separate systems, got {name!r}; join the numbers of a list by +: among=1+2+4")
+        raise ValueError(f"commas separate systems, got {name!r}; join the numbers of a list by +: bit_widths=1+2+4")
     make_system(name)  # raises for an unknown name and lists the known ones
     settings: dict[str, Any] = {}
     for part in parts:

@@ -129,8 +129,8 @@ class Run(TrainedRun):
         and their bit-widths apply one epoch later. ``events`` and ``assignments.jsonl`` record all changes.
 
         Args:
-            **changes: changeable settings of the system's bit policy: ``lam``, ``period``, ``group_size`` and ``among``
-                (AdaQP), ``among`` and ``period`` (random bit-widths), ``bits`` (one bit-width).
+            **changes: changeable settings of the system's bit policy: ``lam``, ``period``, ``group_size`` and
+                ``bit_widths`` (AdaQP), ``bit_widths`` and ``period`` (random bit-widths), ``bits`` (one bit-width).
 
         Returns:
             The version of the settings, 1 for the first change.

@@ -36,8 +36,8 @@ class RecipeCall:
     """Call of a recipe: its name and the settings passed, without defaults.
 
     Example:
-        >>> RecipeCall.from_json(RecipeCall("random-bits", {"among": (2, 8)}).to_json())
-        RecipeCall(name='random-bits', settings={'among': (2, 8)})
+        >>> RecipeCall.from_json(RecipeCall("random-bits", {"bit_widths": (2, 8)}).to_json())
+        RecipeCall(name='random-bits', settings={'bit_widths': (2, 8)})
     """
 
     name: str
@@ -210,6 +210,8 @@ def register_system(recipe: Recipe) -> Recipe:
 
     @functools.wraps(recipe)
     def wrapper(*values: Any, **settings: Any) -> System:
+        if not set(settings) <= set(_names(recipe)):
+            settings = with_present_names(settings, settings_of(recipe))
         # Positional values by name, so that the stored call can be written as JSON.
         named = {**dict(zip(_names(recipe), values, strict=False)), **settings}
         return _made(recipe(*values, **settings), name, named)

@@ -19,6 +19,8 @@ import torch.distributed as dist
 
 from gnnqlab.adaptive import Adaptive, State
 from gnnqlab.atomic import locked, write_text
+from gnnqlab.former_names import with_present_names
+from gnnqlab.settings import settings_in
 from gnnqlab.systems.parts import PARTS
 from gnnqlab.systems.system import System
 from gnnqlab.train.records.json_lines import log_event
@@ -45,6 +47,8 @@ def steered(system: System, changes: Mapping[str, Any]) -> System:
         0.2
     """
     known = _axis_of(system)
+    declared = [each for axis in {*known.values()} for each in settings_in(type(getattr(system, axis)))]
+    changes = with_present_names(changes, declared)
     if not known:
         raise ValueError(
             f"system {system.name!r} has no setting that can change while it trains, got {sorted(changes)}; "

@@ -13,12 +13,14 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from gnnqlab.former_names import accepts_former_names
 from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
 from gnnqlab.launch.local import launch
+from gnnqlab.settings import Former
 from gnnqlab.simulation.gradient_noise import gradient_noise
 from gnnqlab.systems.system import make_system
 from gnnqlab.train.config.run_config import RunConfig
@@ -151,6 +153,7 @@ class Autotuned:
         )
 
 
+@accepts_former_names
 def autotune(
     graph: GraphLike | RunConfig,
     *,
@@ -158,7 +161,7 @@ def autotune(
     most_variance: float = 300.0,
     most_slower: float = 0.1,
     most_stale: float = 0.1,
-    widths: Sequence[int] = (2, 4, 8),
+    bit_widths: Annotated[Sequence[int], Former("widths")] = (2, 4, 8),
     confirm: int = 2,
     repeats: int = 12,
     epochs: int = _EPOCHS,
@@ -178,7 +181,7 @@ def autotune(
         most_slower: for ``accuracy``; 0.1 is a tenth.
         most_stale: limit of the mean loss by stale bit-widths between assignments, relative to the objective; the
             longest period within it is chosen.
-        widths: bit-widths to choose from.
+        bit_widths: bit-widths to choose from.
         confirm: number of the best settings to train, at least 1.
         repeats: passes per measured variance, at least 2; 0: no measurement.
         epochs: of each confirming run, at least 6.
@@ -200,13 +203,15 @@ def autotune(
     _check(target, most_variance, most_slower, confirm, repeats, epochs)
     say("probing: traces ranges, launches two short runs")
     seen = known or probe(graph, **settings)
-    ranked = search(seen, target=target, most_variance=most_variance, most_slower=most_slower, widths=tuple(widths))
+    ranked = search(
+        seen, target=target, most_variance=most_variance, most_slower=most_slower, bit_widths=tuple(bit_widths)
+    )
     searched = len(LAMS) * len(GROUP_SIZES)
     whole = graph if isinstance(graph, Graph) else load(seen.config.graph)
     candidates = []
     for forecast in ranked[:confirm]:
         assert forecast.lam is not None and forecast.group_size is not None
-        drift = seen.drift(lam=forecast.lam, group_size=forecast.group_size, widths=widths)
+        drift = seen.drift(lam=forecast.lam, group_size=forecast.group_size, bit_widths=bit_widths)
         # A period does not change the time of a typical epoch, so it is chosen afterwards, from the drift.
         candidates.append(replace(forecast, period=drift.period(most_stale, periods=PERIODS)))
     with tempfile.TemporaryDirectory(prefix="gnnqlab-autotune-") as folder:
@@ -221,7 +226,7 @@ def autotune(
     # Predictions only select the candidates; the measurement decides.
     best = min(trials, key=lambda trial: _score(trial, target, trials))
     assert best.lam is not None and best.group_size is not None and best.period is not None
-    drift = seen.drift(lam=best.lam, group_size=best.group_size, widths=widths)
+    drift = seen.drift(lam=best.lam, group_size=best.group_size, bit_widths=bit_widths)
     return Autotuned(
         target=target,
         probe=seen,
@@ -230,21 +235,23 @@ def autotune(
         trials=trials,
         searched=searched,
         drift_loss=drift.of_period(best.period),
-        config=_config(seen, best.lam, best.group_size, best.period, tuple(widths)),
+        config=_config(seen, best.lam, best.group_size, best.period, tuple(bit_widths)),
     )
 
 
+@accepts_former_names
 def search(
     seen: Probe,
     *,
     target: str = "balanced",
     most_variance: float = 300.0,
     most_slower: float = 0.1,
-    widths: tuple[int, ...] = (2, 4, 8),
+    bit_widths: Annotated[tuple[int, ...], Former("widths")] = (2, 4, 8),
 ) -> list[Forecast]:
     """Forecast every λ and group size; return those that meet the target, the best first."""
     found = [
-        seen.forecast(lam=lam, group_size=size, widths=widths) for size, lam in itertools.product(GROUP_SIZES, LAMS)
+        seen.forecast(lam=lam, group_size=size, bit_widths=bit_widths)
+        for size, lam in itertools.product(GROUP_SIZES, LAMS)
     ]
     # Best value of each objective, to which the limits below are relative.
     fastest = min(each.epoch_s for each in found)
@@ -285,8 +292,8 @@ def _score(trial: Trial, target: str, trials: Sequence[Trial]) -> float:
 def _trial(seen: Probe, graph: Graph, forecast: Forecast, *, epochs: int, repeats: int, root: Any) -> Trial:
     config = seen.config
     if forecast.lam is not None:
-        assert forecast.group_size is not None and forecast.period is not None and forecast.widths is not None
-        config = _config(seen, forecast.lam, forecast.group_size, forecast.period, forecast.widths)
+        assert forecast.group_size is not None and forecast.period is not None and forecast.bit_widths is not None
+        config = _config(seen, forecast.lam, forecast.group_size, forecast.period, forecast.bit_widths)
     run = launch(replace(config, train=replace(config.train, epochs=epochs, evaluate_every=0)), root=root, wait=True)
     variance = None
     if repeats and forecast.lam is not None:  # Vanilla has no noise from rounding
@@ -316,8 +323,8 @@ def _trial(seen: Probe, graph: Graph, forecast: Forecast, *, epochs: int, repeat
     )
 
 
-def _config(seen: Probe, lam: float, group_size: int, period: int, widths: tuple[int, ...]) -> RunConfig:
-    system = make_system("adaqp", lam=lam, group_size=group_size, period=period, among=widths)
+def _config(seen: Probe, lam: float, group_size: int, period: int, bit_widths: tuple[int, ...]) -> RunConfig:
+    system = make_system("adaqp", lam=lam, group_size=group_size, period=period, bit_widths=bit_widths)
     return replace(seen.config, system=probed(system, seen.config.system))
 
 

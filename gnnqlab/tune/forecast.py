@@ -33,7 +33,7 @@ class Forecast:
     lam: float | None
     """λ; like the group size ``None`` for a system without assignments."""
     group_size: int | None
-    widths: tuple[int, ...] | None
+    bit_widths: tuple[int, ...] | None
     """Bit-widths to choose from; like the period ``None`` for a system that chooses none."""
     period: int | None
     """Epochs between choices; it does not change the time of a typical epoch, but how stale assignments become."""

@@ -122,10 +122,10 @@ class OfflineAssigner:
                 cost,
                 columns=self.messages(place)[0].columns,
                 lam=settings.lam,
-                widths=settings.among,
+                widths=settings.bit_widths,
                 param_bytes=self.codec_of(place[1]).param_bytes,
                 transport="ring" if transport == "ring" else "direct",
-                width_shares=tuple(variance.relative(width, totals) for width in settings.among),
+                width_shares=tuple(variance.relative(width, totals) for width in settings.bit_widths),
             )
         return found
 

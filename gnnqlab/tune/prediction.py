@@ -160,7 +160,7 @@ class Prediction:
             base=preview.base,
             lam=settings.get("lam"),
             group_size=settings.get("group_size"),
-            widths=settings.get("among"),
+            bit_widths=settings.get("bit_widths"),
             period=settings.get("period"),
             phases=self.phases,
             wire_s=sum(self.wire_s.values()),

@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
 from gnnqlab.bits.assigner.assigned import Assigned, AssignedWidths
+from gnnqlab.former_names import accepts_former_names
 from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
 from gnnqlab.launch.calibrate import settle
 from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.settings import Former
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.train.config.configure import configure
 from gnnqlab.train.config.run_config import RunConfig
@@ -65,12 +67,13 @@ class Probe:
         object.__setattr__(self, "_desk", OfflineAssigner(self.trace))  # the dataclass is frozen
         object.__setattr__(self, "_aggregate_first_desk", OfflineAssigner(self.trace.kept))
 
+    @accepts_former_names
     def forecast(
         self,
         *,
         lam: float | None = None,
         group_size: int | None = None,
-        widths: Sequence[int] | None = None,
+        bit_widths: Annotated[Sequence[int] | None, Former("widths")] = None,
         period: int | None = None,
         system: str | System = "adaqp",
         epoch: int | None = None,
@@ -82,7 +85,7 @@ class Probe:
         Args:
             lam: λ; like the next three for policies with this setting, by default that of the system.
             group_size: rows that share a bit-width.
-            widths: bit-widths to choose from.
+            bit_widths: bit-widths to choose from.
             period: epochs between assignments; stored in the forecast.
             system: a name, or a system. A system by name is predicted on the probe's cut of the graph.
             epoch: epoch to predict, with its bit-widths and its sample. By default a typical one: the first assignment,
@@ -98,8 +101,8 @@ class Probe:
             ``gq.probe("digits").forecast(lam=0.3).speedup``
         """
         recipe = make_system(system, **settings)
-        among = None if widths is None else tuple(widths)
-        changes: dict[str, Any] = {"lam": lam, "group_size": group_size, "among": among, "period": period}
+        chosen = None if bit_widths is None else tuple(bit_widths)
+        changes: dict[str, Any] = {"lam": lam, "group_size": group_size, "bit_widths": chosen, "period": period}
         recipe = _with_settings(recipe, {name: value for name, value in changes.items() if value is not None})
         return self._cached_forecast(self._as_probed(recipe, named=isinstance(system, str)), epoch, base)
 
@@ -108,15 +111,21 @@ class Probe:
         """Forecast of Vanilla on the same link."""
         return self.forecast(system=self.config.system)
 
+    @accepts_former_names
     def front(
-        self, lams: Sequence[float] = LAMS, *, group_size: int = 100, widths: Sequence[int] = (2, 4, 8), **settings: Any
+        self,
+        lams: Sequence[float] = LAMS,
+        *,
+        group_size: int = 100,
+        bit_widths: Annotated[Sequence[int], Former("widths")] = (2, 4, 8),
+        **settings: Any,
     ) -> list[Forecast]:
         """Predict one setting at many λ: time against variance.
 
         Returns:
             A forecast for each λ, in the order of ``lams``; all are cached.
         """
-        return [self.forecast(lam=lam, group_size=group_size, widths=widths, **settings) for lam in lams]
+        return [self.forecast(lam=lam, group_size=group_size, bit_widths=bit_widths, **settings) for lam in lams]
 
     def front_frame(self, *arguments: Any, **settings: Any) -> DataFrame:
         """Return the front as a table: ``lam, epoch_s, speedup, variance, bound, bytes_sent, mean_bits``."""
@@ -137,9 +146,16 @@ class Probe:
             ]
         )
 
-    def drift(self, *, lam: float = 0.5, group_size: int = 100, widths: Sequence[int] = (2, 4, 8)) -> Drift:
+    @accepts_former_names
+    def drift(
+        self,
+        *,
+        lam: float = 0.5,
+        group_size: int = 100,
+        bit_widths: Annotated[Sequence[int], Former("widths")] = (2, 4, 8),
+    ) -> Drift:
         """Return the loss by stale bit-widths as value ranges drift; see :mod:`gnnqlab.tune.drift`."""
-        settings = Assigned(lam=lam, group_size=group_size, among=tuple(widths))
+        settings = Assigned(lam=lam, group_size=group_size, bit_widths=tuple(bit_widths))
         key = ("drift", settings)
         if key not in self._cache:
             self._cache[key] = drift(self._desk, settings, self.wire.cost(), transport=self.wire.transport)

@@ -117,7 +117,7 @@ def test_every_solution_is_certified_and_the_same_on_all_workers():
     assert all(result["history"] == results[0]["history"] for result in results)
     first, second = results[0]["history"]
     assert (first["epoch"], first["from_epoch"]) == (1, 3) and (second["epoch"], second["from_epoch"]) == (3, 5)
-    assert first["settings"] == {"among": (2, 4, 8), "lam": 0.5, "group_size": 4, "period": 4}
+    assert first["settings"] == {"bit_widths": (2, 4, 8), "lam": 0.5, "group_size": 4, "period": 4}
     pairs = {(link["sender"], link["receiver"]) for link in first["links"]}
     assert pairs == {(s, r) for s in range(3) for r in range(3) if s != r}
     assert all(link["r_squared"] <= 1 and link["theta_s_per_byte"] >= 0 for link in first["links"])
@@ -125,7 +125,7 @@ def test_every_solution_is_certified_and_the_same_on_all_workers():
 
 def weighed(rank, workers, graph, owner, name):
     """Variance of gradients in the first assignment by layer, and the sums of squares that it follows from."""
-    system = make_system(name, among=(2,), when="blocking")
+    system = make_system(name, bit_widths=(2,), when="blocking")
     shape = ModelSettings(layers=3, hidden=24, dropout=0.0)
     trainer = worker_trainer(build_shard(graph, owner, rank, workers), system, shape, TrainSettings())
     assigner_of(trainer).joint.cost = LinkCost.uniform(workers, bytes_per_s=1e8)
@@ -183,7 +183,7 @@ def steered(rank, workers, graph, owner):
     seen = []
     for epoch in range(7):
         if epoch == 3:
-            settings = dataclasses.replace(assigner_of(trainer).widths.settings, among=(2,))
+            settings = dataclasses.replace(assigner_of(trainer).widths.settings, bit_widths=(2,))
             assigner_of(trainer).steer(settings, version=1)
         trainer.epoch(epoch)
         shares = [share.bits for c in trainer.exchange.channels for a in c.arrivals for share in a.layout.shares]
@@ -237,8 +237,8 @@ def test_the_cost_model_follows_the_transfers_of_training():
     ("settings", "text"),
     [
         ({"lam": 1.5}, r"lam must lie in \[0, 1\], got 1.5"),
-        ({"among": (2, 5)}, "widths to choose from must be among"),
-        ({"among": ("2", "4")}, r"widths to choose from must be among .*, got \('2', '4'\)"),
+        ({"bit_widths": (2, 5)}, "widths to choose from must be among"),
+        ({"bit_widths": ("2", "4")}, r"widths to choose from must be among .*, got \('2', '4'\)"),
         ({"group_size": 0}, "group_size must be at least 1 row, got 0"),
         ({"start": 5}, "start must be one of"),
         ({"first": -1}, "first must not be negative, got -1"),
@@ -253,7 +253,7 @@ def test_bad_settings_are_refused(settings, text):
 def paired(rank, workers, graph, owner):
     shard = build_shard(graph, owner, rank, workers)
     system = make_system("adaqp", group_size=4, lam=1.0, when="blocking")
-    pair = (dataclasses.replace(system.bits, start=2), Orchestrated(among=(4, 8), by_node=False))
+    pair = (dataclasses.replace(system.bits, start=2), Orchestrated(bit_widths=(4, 8), by_node=False))
     system = dataclasses.replace(system, bits=pair, schedule=AdaptivePipeline())
     trainer = worker_trainer(shard, system, ModelSettings(layers=2, hidden=16, dropout=0.0), TrainSettings())
     seen = []

@@ -95,7 +95,7 @@ def rows(direction, layer):
 
 @each("epoch", [0, 6, 7, 20])
 def test_a_round_is_new_whenever_widths_are(epoch):
-    policy = ExactAt(of=gq.bits.Growing(among=(1, 2, 4), period=5), at=("forward 1", "backward 3"), since=7)
+    policy = ExactAt(of=gq.bits.Growing(bit_widths=(1, 2, 4), period=5), at=("forward 1", "backward 3"), since=7)
     places = [("forward", 0), ("forward", 1), ("forward", 3), ("backward", 1), ("backward", 3)]
     plain = (1, 2, 4)[min(epoch // 5, 2)]
     exact = 32 if epoch >= 7 else plain

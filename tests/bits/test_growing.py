@@ -19,7 +19,7 @@ from tests.ranks import run_ranks
 
 
 def test_the_plan_is_followed_and_its_last_width_stays():
-    plan = Growing(among=(1, 2, 2, 32), period=3)
+    plan = Growing(bit_widths=(1, 2, 2, 32), period=3)
     widths = [plan.widths(None, epoch) for epoch in range(14)]
     assert widths == [1] * 3 + [2] * 6 + [32] * 5
     assert widths == sorted(widths)
@@ -31,7 +31,7 @@ def test_the_plan_is_followed_and_its_last_width_stays():
 def test_a_plan_of_float32_alone_is_vanilla():
     graph = random_graph()
     owner, shape = Random(seed=1).assign(graph, 2), ModelSettings(layers=2, hidden=8)
-    axes = {"codec": gq.codecs.Stochastic(), "bits": Growing(among=(32,))}
+    axes = {"codec": gq.codecs.Stochastic(), "bits": Growing(bit_widths=(32,))}
     results = (run_ranks(on_rank, 2, graph, owner, shape, TrainSettings(), one) for one in (axes, {}))
     for grown, plain in zip(*results, strict=True):
         assert torch.equal(grown["gradients"], plain["gradients"])
@@ -40,7 +40,7 @@ def test_a_plan_of_float32_alone_is_vanilla():
 def test_bytes_follow_the_plan():
     graph = random_graph()
     owner, shape = Random(seed=1).assign(graph, 2), ModelSettings(layers=2, hidden=8)
-    axes = {"codec": gq.codecs.Stochastic(), "bits": Growing(among=(8, 16), period=2)}
+    axes = {"codec": gq.codecs.Stochastic(), "bits": Growing(bit_widths=(8, 16), period=2)}
     for result in run_ranks(on_rank, 2, graph, owner, shape, TrainSettings(), axes):
         first, second, third, fourth = result["sent"]
         assert first == second > 0 and third == fourth == 2 * first
@@ -49,9 +49,9 @@ def test_bytes_follow_the_plan():
 @each(
     ("settings", "text"),
     [
-        ({"among": (2, 5)}, "widths to choose from must be among"),
-        ({"among": ()}, "widths to choose from must be among"),
-        ({"among": (8, 2)}, r"widths of a growing plan must not shrink, got \(8, 2\)"),
+        ({"bit_widths": (2, 5)}, "widths to choose from must be among"),
+        ({"bit_widths": ()}, "widths to choose from must be among"),
+        ({"bit_widths": (8, 2)}, r"widths of a growing plan must not shrink, got \(8, 2\)"),
         ({"period": 0}, "period must be at least 1 epoch, got 0"),
     ],
 )

@@ -50,7 +50,7 @@ def test_thresholds_of_a_recipe_are_those_of_its_messages_and_of_its_json():
     system = make_system("sylvie", thresholds=QUARTERS)
     assert system.bits.thresholds == QUARTERS and System.from_json(system.to_json()) == system
     assert system.bits.build(SEAT).widths(rows([9, 7, 5, 3]), epoch=0).tolist() == [2, 1, 8, 1]
-    fewer = Orchestrated(among=(4, 8), thresholds=(0.7,))
+    fewer = Orchestrated(bit_widths=(4, 8), thresholds=(0.7,))
     widths = OrchestratedWidths(fewer, torch.tensor([7, 3, 9, 5]), torch.tensor([0.0, 0.6, 0.8, 1.0]))
     assert widths.widths(rows([9, 7, 5, 3]), epoch=0).tolist() == [8, 4, 8, 4]
 
@@ -101,7 +101,7 @@ def test_other_settings_have_other_numbers():
 @each(
     ("settings", "text"),
     [
-        ({"among": (1, 16)}, r"widths to choose from must be among \(1, 2, 4, 8\), got \(1, 16\)"),
+        ({"bit_widths": (1, 16)}, r"widths to choose from must be among \(1, 2, 4, 8\), got \(1, 16\)"),
         ({"delta": 0}, "delta must be at least 1 epoch, got 0"),
         ({"momentum": 1.0}, r"momentum must lie in \[0, 1\), got 1.0"),
         (

@@ -18,7 +18,7 @@ def rows(n: int = 4000, **changes) -> Rows:
 
 
 def test_random_widths_are_allowed_ones_in_equal_shares():
-    widths = UniformRandom(among=(2, 4, 8)).widths(rows(30000), 0)
+    widths = UniformRandom(bit_widths=(2, 4, 8)).widths(rows(30000), 0)
     values, counts = widths.unique(return_counts=True)
     assert values.tolist() == [2, 4, 8]
     # five standard errors of a share of one third over 30 000 draws
@@ -46,10 +46,10 @@ def test_forward_width_belongs_to_the_row_backward_to_row_and_sender():
     [
         (lambda: Fixed(bits=5), r"bits must be one of \(1, 2, 3, 4, 8, 16, 32\), got 5"),
         (
-            lambda: UniformRandom(among=(2, 5)),
+            lambda: UniformRandom(bit_widths=(2, 5)),
             r"widths to draw from must be among \(1, 2, 3, 4, 8, 16, 32\), got \(2, 5\)",
         ),
-        (lambda: UniformRandom(among=()), "widths to draw from must be among"),
+        (lambda: UniformRandom(bit_widths=()), "widths to draw from must be among"),
         (lambda: UniformRandom(period=0), "period must be at least 1 epoch, got 0"),
     ],
 )
@@ -60,7 +60,7 @@ def test_bad_settings_are_refused(make, text):
 
 @each("policy", [Assigned, Orchestrated, UniformRandom, Growing])
 @each(
-    ("among", "error", "text"),
+    ("bit_widths", "error", "text"),
     [
         (2, TypeError, r"must be several, as \(.*\), got 2"),
         ("248", TypeError, "must be several, as .*, got '248'"),
@@ -70,11 +70,11 @@ def test_bad_settings_are_refused(make, text):
         ((), ValueError, r"must be among .*, got \(\)"),
     ],
 )
-def test_widths_to_choose_from_are_several_whole_numbers_that_are_known(policy, among, error, text):
+def test_widths_to_choose_from_are_several_whole_numbers_that_are_known(policy, bit_widths, error, text):
     with pytest.raises(error, match=rf"^bit-widths to (choose|draw) from {text}"):
-        policy(among=among)
+        policy(bit_widths=bit_widths)
 
 
 @each("policy", [Assigned, Orchestrated, UniformRandom, Growing])
 def test_widths_to_choose_from_may_come_as_any_numbers_that_are_whole(policy):
-    assert tuple(policy(among=[np.int64(2), 4]).among) == (2, 4)
+    assert tuple(policy(bit_widths=[np.int64(2), 4]).bit_widths) == (2, 4)

@@ -127,7 +127,7 @@ def test_spikes_get_the_bits_that_the_codec_needs_for_them():
     rows[::2] *= 0.05
     rows[::2, 5] = 1.0
     place, cost = (0, "forward"), LinkCost.uniform(2, bytes_per_s=1e6)
-    settings = Assigned(among=(2, 4), start=4, group_size=200, lam=0.5)
+    settings = Assigned(bit_widths=(2, 4), start=4, group_size=200, lam=0.5)
     chosen, found = {}, {}
     for name, codec in (("min-max", gq.codecs.Stochastic()), ("rotated", Rotated())):
         desk = desk_of(rows, codec)

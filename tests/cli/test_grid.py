@@ -10,13 +10,13 @@ from tests.cases import each
 
 
 def test_the_systems_of_a_grid():
-    line = "vanilla, fixed-bits:bits=1,fixed-bits:bits=8:parameters=bfloat16,adaqp:lam=0.3:among=2+4:as-released=true,"
-    choices = systems_in(line + "sylvie,pipegcn,bns-gcn:p=0.1")
+    line = "vanilla, fixed-bits:bits=1,fixed-bits:bits=8:parameters=bfloat16,"
+    choices = systems_in(line + "adaqp:lam=0.3:bit_widths=2+4:as-released=true,sylvie,pipegcn,bns-gcn:p=0.1")
     assert [(each.name, each.settings) for each in choices] == [
         ("vanilla", {}),
         ("fixed-bits", {"bits": 1}),
         ("fixed-bits", {"bits": 8, "parameters": "bfloat16"}),
-        ("adaqp", {"lam": 0.3, "among": (2, 4), "as_released": True}),
+        ("adaqp", {"lam": 0.3, "bit_widths": (2, 4), "as_released": True}),
         ("sylvie", {}),
         ("pipegcn", {}),
         ("bns-gcn", {"p": 0.1}),
@@ -39,8 +39,14 @@ def test_the_systems_of_a_grid():
         ("fixed-bits:bits=2:bits=4", "bits must be given once, got 'fixed-bits:bits=2:bits=4'"),
         ("bns-gcn:p=few", "p of bns-gcn must be a number, got 'few'"),
         ("adaqp:as_released=yes", "as_released of adaqp must be true or false, got 'yes'"),
-        ("sylvie:among=1,2,4", r"commas separate systems, got '2'; join the numbers of a list by \+: among=1\+2"),
-        ("sylvie:among=1+x", r"among of sylvie must be numbers separated by plus signs, got '1\+x'; write 2\+4\+8"),
+        (
+            "sylvie:bit_widths=1,2,4",
+            r"commas separate systems, got '2'; join the numbers of a list by \+: bit_widths=1\+2",
+        ),
+        (
+            "sylvie:bit_widths=1+x",
+            r"bit_widths of sylvie must be numbers separated by plus signs, got '1\+x'; write 2\+4\+8",
+        ),
         (" , ", "systems must name at least one system, got none"),
     ],
 )
@@ -61,4 +67,4 @@ def test_commas_in_the_names_of_graphs(tmp_path):
 
 
 def test_a_choice_is_written_as_it_is_read():
-    assert str(Choice("adaqp", {"lam": 0.3, "among": (2, 8)})) == "adaqp:lam=0.3:among=2+8"
+    assert str(Choice("adaqp", {"lam": 0.3, "bit_widths": (2, 8)})) == "adaqp:lam=0.3:bit_widths=2+8"

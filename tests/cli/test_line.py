@@ -44,9 +44,15 @@ from tests.slow_down import HANG_S
         (["compare", "--target", "95"], "target must be a validation score in [0, 1], got 95.0; write 0.95 for 95 %"),
         (["train", "--system", "bns-gcn", "--boundary-share", "2"], "p must be 0 or lie in (2**-17, 1], got 2.0"),
         (["compare", "--systems", "vanilla", "--bits", "2"], "none of the systems ['vanilla'] takes ['bits']"),
-        (["train", "--system", "adaqp", "--widths", "2;4"], "widths must be numbers separated by commas, got '2;4'"),
-        (["train", "--system", "adaqp", "--widths", "2,5"], "widths to choose from must be among"),
-        (["train", "--system", "adaqp", "--widths", "2,3"], "Stochastic writes [1, 2, 4, 8, 16, 32], got [2, 3, 8]"),
+        (
+            ["train", "--system", "adaqp", "--bit-widths", "2;4"],
+            "widths must be numbers separated by commas, got '2;4'",
+        ),
+        (["train", "--system", "adaqp", "--bit-widths", "2,5"], "widths to choose from must be among"),
+        (
+            ["train", "--system", "adaqp", "--bit-widths", "2,3"],
+            "Stochastic writes [1, 2, 4, 8, 16, 32], got [2, 3, 8]",
+        ),
         (["train", "--system", "adaqp", "--when", "never"], "when must be 'background' or 'blocking', got 'never'"),
         (["bench", "speed"], "bench must be one of"),
         (

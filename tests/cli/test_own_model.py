@@ -155,9 +155,7 @@ def test_a_forgotten_value_is_said_as_ever(capsys: pytest.CaptureFixture[str]) -
 def test_help_shows_its_options(own: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main(["train", "--model", f"{own}:times_wider", "--help"])
-    assert end.value.code == 0 and "How much wider. (default: 2)" in " ".join(
-        capsys.readouterr().out.split()
-    )
+    assert end.value.code == 0 and "How much wider. (default: 2)" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.slow

@@ -112,7 +112,7 @@ def test_both_ends_hold_the_same_bit_for_bit_whatever_the_codec():
         replace(vanilla(), cache=CACHE),
         replace(fixed_bits(bits=2), cache=CACHE),
         replace(vanilla(), codec=Linear(), bits=gq.bits.Fixed(bits=4), cache=CACHE),
-        replace(vanilla(), codec=Linear(), bits=gq.bits.UniformRandom(period=2, among=(2, 8)), cache=CACHE),
+        replace(vanilla(), codec=Linear(), bits=gq.bits.UniformRandom(period=2, bit_widths=(2, 8)), cache=CACHE),
         replace(
             vanilla(), codec=(Stochastic(), Linear()), bits=gq.bits.Fixed(bits=8), cache=CACHE, schedule=Overlapped()
         ),

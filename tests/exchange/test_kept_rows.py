@@ -28,7 +28,7 @@ LAW = [replace(vanilla(), **company, cache=cache) for company in ({}, EDGES) for
 GOING_ON = {
     "differences": replace(fixed_bits(bits=2), cache=Difference(), schedule=Overlapped()),
     "differences of sums": replace(fixed_bits(bits=1), codec=Rotated(), cache=Difference(), **EDGES),
-    "feedback": replace(vanilla(), codec=Linear(), bits=UniformRandom(among=(1, 4), period=2), cache=Feedback()),
+    "feedback": replace(vanilla(), codec=Linear(), bits=UniformRandom(bit_widths=(1, 4), period=2), cache=Feedback()),
     "feedback of sums": replace(vanilla(), codec=Linear(), bits=Fixed(bits=2), cache=Feedback(), **EDGES),
     "feedback backward": replace(
         vanilla(), codec=(Stochastic(), Linear()), bits=(Fixed(bits=8), Fixed(bits=1)), cache=Feedback("backward")

@@ -181,7 +181,7 @@ def test_what_was_predicted_is_sent(name):
     cut = EdgesAtRandom().cut(graph, 4)
     traced = trace(graph, shape_, SYSTEM, workers=4, epochs=3)
     probe = replace(written_down(4), config=replace(written_down(4).config, system=SYSTEM, model=shape_), trace=traced)
-    widths = replace(SYSTEM, codec=gq.codecs.Stochastic(), bits=gq.bits.UniformRandom(period=1, among=(1, 8)))
+    widths = replace(SYSTEM, codec=gq.codecs.Stochastic(), bits=gq.bits.UniformRandom(period=1, bit_widths=(1, 8)))
     for system in (SYSTEM, replace(widths, bits=gq.bits.Fixed(bits=4)), widths):
         threads = ThreadedWorkers(graph, cut, system, shape_, TrainSettings())
         threads.step(0)

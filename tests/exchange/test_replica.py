@@ -91,7 +91,7 @@ def company():
         "by node": replace(
             rounded, codec=gq.codecs.Stochastic(noise="node", parameters="bfloat16"), bits=gq.bits.Fixed(bits=4)
         ),
-        "several widths": replace(rounded, bits=gq.bits.UniformRandom(among=(2, 8, 32)), schedule=Overlapped()),
+        "several widths": replace(rounded, bits=gq.bits.UniformRandom(bit_widths=(2, 8, 32)), schedule=Overlapped()),
         "held": replace(rounded, cache=Unchanged(tolerance=0.3, differences=True), bits=gq.bits.Fixed(bits=4)),
         "bfloat16": replace(rounded, compute=gq.compute.BFloat16Rows(), bits=gq.bits.Fixed(bits=8)),
     }

@@ -165,7 +165,7 @@ def test_bits_and_schedules_go_with_it(name):
     several = [
         {"sampler": BoundarySampling(p=0.5), "schedule": schedule, "codec": Stochastic(), "bits": bits}
         for schedule in (Synchronous(), Overlapped(), Pipelined(), AdaptivePipeline())
-        for bits in (Fixed(bits=4), gq.bits.UniformRandom(), gq.bits.Growing(among=(2, 32), period=2))
+        for bits in (Fixed(bits=4), gq.bits.UniformRandom(), gq.bits.Growing(bit_widths=(2, 32), period=2))
     ]
     shape = replace(SHAPES[name], dropout=0.0)
     for found in run_ranks(on_rank_in_turn, 3, graph, owner, shape, TrainSettings(seed=2), several):

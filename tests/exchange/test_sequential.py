@@ -83,7 +83,7 @@ def test_messages_are_those_of_all_at_once(model, axes):
             assert one["bytes"][place] == fetches * count, place
 
 
-ASSIGNED = replace(adaqp(period=2, group_size=7).bits, among=(2, 8), lam=1.0, start=2, first=0, when="blocking")
+ASSIGNED = replace(adaqp(period=2, group_size=7).bits, bit_widths=(2, 8), lam=1.0, start=2, first=0, when="blocking")
 """λ = 1 minds no seconds, so that what is chosen is the same in every run: 8 bits for every row that varies."""
 ADAPTIVE = {"assigned": ASSIGNED, "orchestrated": Orchestrated(delta=1, momentum=0.0)}
 

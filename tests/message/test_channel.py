@@ -19,7 +19,7 @@ COLUMNS = 13
 PAIRS = [
     ("float32", Float32(), Fixed()),
     *[(f"{bits} bits", Stochastic(), Fixed(bits=bits)) for bits in (1, 2, 4, 8, 16, 32)],
-    ("mixed", Stochastic(), UniformRandom(among=(1, 2, 4, 8, 16, 32))),
+    ("mixed", Stochastic(), UniformRandom(bit_widths=(1, 2, 4, 8, 16, 32))),
     ("mixed, bfloat16", Stochastic(parameters="bfloat16"), UniformRandom()),
 ]
 

@@ -31,9 +31,9 @@ from tests.message.kept import ROWS, Two, walk
 CODECS = [
     (Float32(), Fixed()),
     (Stochastic(), Fixed(bits=2)),
-    (Stochastic(parameters="bfloat16"), UniformRandom(period=2, among=(2, 4, 8))),
+    (Stochastic(parameters="bfloat16"), UniformRandom(period=2, bit_widths=(2, 4, 8))),
     (Linear(), Fixed(bits=1)),
-    (Rotated(), UniformRandom(period=3, among=(1, 4, 8, 32))),
+    (Rotated(), UniformRandom(period=3, bit_widths=(1, 4, 8, 32))),
     (Spikes(count=2), Fixed(bits=4)),
     (FP8(block=5), Fixed(bits=8)),
     (MXFP8(rounding="stochastic"), Fixed(bits=8)),

@@ -109,7 +109,7 @@ def arrivals(counting, codec, bits, cache=None):
 
 @pytest.mark.parametrize("cache", [None, Unchanged(tolerance=0.1, differences=True)])
 def test_a_receiver_counts_where_it_is_asked_to(cache):
-    bits = UniformRandom(among=(2, 8))
+    bits = UniformRandom(bit_widths=(2, 8))
     for arrival in arrivals(Counting(on=True), Stochastic(), bits, cache):
         assert sorted(arrival.entropies) == sorted(share.bits for share in arrival.layout.shares if share.rows)
         assert all(0.3 * width < entropy <= width for width, entropy in arrival.entropies.items())

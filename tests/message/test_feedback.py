@@ -147,7 +147,7 @@ def test_it_goes_on_from_a_checkpoint_bit_for_bit():
     seats = [
         WorkerContext(rank=rank, workers=2, seed=0, ids=torch.arange(2), importance=torch.zeros(2)) for rank in range(2)
     ]
-    codec, bits, rows = Linear(), UniformRandom(among=(1, 2, 8), period=1), walk(6)
+    codec, bits, rows = Linear(), UniformRandom(bit_widths=(1, 2, 8), period=1), walk(6)
     straight, resumed, forgetful = (Two(Feedback(), codec, bits) for _ in range(3))
     for epoch in range(3):
         straight.epoch(rows(epoch), epoch)

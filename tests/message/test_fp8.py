@@ -144,7 +144,7 @@ def test_what_cannot_be_honoured_is_refused():
         FP8(block=0)
     with pytest.raises(ValueError, match=r"FP8 writes \[8, 32\], got \[4\]"):
         replace(gq.systems.fixed_bits(bits=4), codec=FP8())
-    adaqp = gq.systems.adaqp(among=(8, 32))
+    adaqp = gq.systems.adaqp(bit_widths=(8, 32))
     unbiased = replace(adaqp, codec=FP8(rounding="stochastic"))
     assert gq.System.from_json(unbiased.to_json()) == unbiased
     for codec in (MXFP8(), (MXFP8(rounding="stochastic"), MXFP8())):

@@ -140,7 +140,11 @@ def one_exchange(rank, workers, graph, owner, transport, direction, codec, bits,
     }
 
 
-CODECS = [(Float32(), Fixed()), (Stochastic(), Fixed(bits=2)), (Stochastic(), UniformRandom(among=(1, 2, 8, 16, 32)))]
+CODECS = [
+    (Float32(), Fixed()),
+    (Stochastic(), Fixed(bits=2)),
+    (Stochastic(), UniformRandom(bit_widths=(1, 2, 8, 16, 32))),
+]
 
 
 def every_codec(rank, workers, graph, owner, transport):
@@ -184,7 +188,7 @@ def test_a_message_that_does_not_belong_here_is_one_clear_error(transport, name)
 
 def disagreeing(rank, workers, graph, owner):
     """Two workers that draw the widths of the rows differently, in messages of equal length or not."""
-    bits = UniformRandom(among=(2, 8)) if rank else UniformRandom(among=(8, 2))
+    bits = UniformRandom(bit_widths=(2, 8)) if rank else UniformRandom(bit_widths=(8, 2))
     return one_exchange(rank, workers, graph, owner, "direct", "forward", Stochastic(), bits, {})
 
 

@@ -259,7 +259,7 @@ def test_both_ends_of_an_exchange_draw_the_same_rotation_whatever_the_workers():
 def test_mixed_widths_arrive_within_their_error():
     graph = random_graph(seed=5)
     owner = Random(seed=1).assign(graph, 2)
-    bits = UniformRandom(among=(1, 2, 3, 4, 8, 16, 32))
+    bits = UniformRandom(bit_widths=(1, 2, 3, 4, 8, 16, 32))
     for came, _ in run_ranks(exchange, 2, graph, owner, Rotated(), bits):
         sent = rows_of(torch.tensor(list(came["forward"])), 0)
         relative = (torch.stack(list(came["forward"].values())) - sent).square().sum(1) / sent.square().sum(1)
@@ -276,8 +276,8 @@ def test_a_training_takes_it_for_both_directions_and_in_a_pair():
 def test_three_bits_are_of_rotated_rows_alone_and_refused_by_name_elsewhere():
     three = replace(gq.systems.vanilla(), codec=Rotated(), bits=Fixed(bits=3))
     assert gq.System.from_json(three.to_json()) == three
-    asked = replace(gq.systems.adaqp(among=(1, 2, 4)), codec=Rotated(), bits=Assigned(among=(2, 3, 4)))
-    assert asked.bits.among == (2, 3, 4) and Assigned().among == (2, 4, 8)
+    asked = replace(gq.systems.adaqp(bit_widths=(1, 2, 4)), codec=Rotated(), bits=Assigned(bit_widths=(2, 3, 4)))
+    assert asked.bits.bit_widths == (2, 3, 4) and Assigned().bit_widths == (2, 4, 8)
     for codec in (gq.codecs.Stochastic(), gq.codecs.LeastVariance(), gq.codecs.Spikes(), gq.codecs.Linear()):
         with pytest.raises(ValueError, match=rf"{type(codec).__name__} writes .*, got \[3\]; choose codec Rotated\(\)"):
             replace(three, codec=codec)

@@ -50,20 +50,20 @@ PARTINGS = ("straight", "stopped", "resumed")
 STOPPED = 1
 """Epochs after which a training is stopped and gone on with."""
 EXACT = {
-    "adaqp": {"among": (32,), **ASSIGNED},
+    "adaqp": {"bit_widths": (32,), **ASSIGNED},
     "adaqp-p": {},
-    "adaqp-q": {"among": (32,), **ASSIGNED},
-    "adaqp-r": {"among": (32,), **ASSIGNED},
+    "adaqp-q": {"bit_widths": (32,), **ASSIGNED},
+    "adaqp-r": {"bit_widths": (32,), **ASSIGNED},
     "bns-gcn": {"p": 1.0},
     "cagnet": {},
     "cdfgnn": {"bits": 32, "epsilon": 0.0, "rule": "fixed"},
     "fixed-bits": {"bits": 32},
-    "random-bits": {"among": (32,)},
+    "random-bits": {"bit_widths": (32,)},
     "sancus": {"epsilon": 0.0},
     "sancus-q": {"bits": 32, "epsilon": 0.0},
     "sar": {},
     "vanilla": {},
-    "varco": {"among": (32,)},
+    "varco": {"bit_widths": (32,)},
 }
 """System -> the settings under which it obeys the law; rows that wait for their first assignment start in 32 bits."""
 INEXACT = {

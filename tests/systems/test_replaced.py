@@ -31,9 +31,9 @@ def test_every_part_is_said_and_read_again(axis: str, name: str) -> None:
 
 
 def test_settings_of_a_part_are_read_by_their_types() -> None:
-    parts = parts_in("cache=unchanged:tolerance=0.25:differences=true, bits=uniform-random:among=2+8:period=7")
+    parts = parts_in("cache=unchanged:tolerance=0.25:differences=true, bits=uniform-random:bit_widths=2+8:period=7")
     assert parts["cache"] == Unchanged(tolerance=0.25, differences=True)
-    assert (parts["bits"].among, parts["bits"].period) == ((2, 8), 7)
+    assert (parts["bits"].bit_widths, parts["bits"].period) == ((2, 8), 7)
     assert parts_in(",".join(words_of(axis, part) for axis, part in parts.items())) == parts
 
 

@@ -189,7 +189,7 @@ def equal_but_time(one, other):
 def test_an_assignment_goes_on_too_also_one_that_was_under_way(tmp_path):
     # Weighed after epoch 1, in force from epoch 3: after 2 epochs the assignment is under way.
     # Not among 8 bits, with which it starts: what links are measured at may be worth them everywhere.
-    settings = {**SETTINGS, **ADAQP, "among": (2, 4), "epochs": 2, "checkpoint_every": 2}
+    settings = {**SETTINGS, **ADAQP, "bit_widths": (2, 4), "epochs": 2, "checkpoint_every": 2}
     first = gq.launch("digits", **settings, out=tmp_path, wait=True)
     before = read_checkpoint(first.folder / "checkpoints" / "epoch-000002.safetensors")
     chosen = {name: rows for name, rows in before.tensors.items() if name.startswith("assignment/pending/")}

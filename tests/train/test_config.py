@@ -25,7 +25,7 @@ from tests.cases import each
     [
         {},
         {"system": "fixed-bits", "bits": 4, "layers": 2, "lr": 0.003, "input_features": "cache"},
-        {"system": "random-bits", "among": (1, 8), "period": 7, "transport": "ring", "workers": 5},
+        {"system": "random-bits", "bit_widths": (1, 8), "period": 7, "transport": "ring", "workers": 5},
         {"model": "graphsage", "device": "cuda", "backend": "nccl"},
         {"workers": 4, "hosts": 2, "link": "200mbit", "wire": "paced", "vanilla_share": 0.75},
         {"comm_share": 0.75},
@@ -191,7 +191,7 @@ def test_the_command_of_a_run_repeats_it(made_by):
 
 @each("system", SYSTEMS)
 def test_every_setting_of_a_recipe_has_an_option(system, made_by):
-    other = {"bits": 4, "lam": 0.25, "group_size": 7, "period": 3, "among": (2, 8), "when": "blocking"}
+    other = {"bits": 4, "lam": 0.25, "group_size": 7, "period": 3, "bit_widths": (2, 8), "when": "blocking"}
     other |= {"as_released": True, "parameters": "bfloat16-after"}
     other |= {"delta": 20, "momentum": 0.5, "bound": 3, "formula": "printed"}
     other |= {"p": 0.25, "attention": "none"}
@@ -222,16 +222,16 @@ def test_every_setting_of_a_run_has_an_option_or_changes_no_result(section):
 
 
 def test_a_run_keeps_what_its_recipe_was_told():
-    config = gq.configure("digits", system="adaqp", lam=0.3, among=(2, 8), partition="random", seed=4)
+    config = gq.configure("digits", system="adaqp", lam=0.3, bit_widths=(2, 8), partition="random", seed=4)
     value = json.loads(json.dumps(config.to_json()))
-    assert value["recipe"] == {"name": "adaqp", "lam": 0.3, "among": [2, 8]}
+    assert value["recipe"] == {"name": "adaqp", "lam": 0.3, "bit_widths": [2, 8]}
     again = RunConfig.from_json(value)
     assert again == config and again.system.recipe == config.system.recipe
     assert again.system.partition == gq.partitioners.Random(seed=4)
-    line = "--workers 2 --epochs 60 --seed 4 --lam 0.3 --widths 2,8 --partition random"
+    line = "--workers 2 --epochs 60 --seed 4 --lam 0.3 --bit-widths 2,8 --partition random"
     assert command_of(again).endswith(line)
     # The function of the recipe says the same as its name, and replacing a part ends it.
-    direct = gq.configure("digits", system=gq.systems.adaqp(lam=0.3, among=(2, 8)))
+    direct = gq.configure("digits", system=gq.systems.adaqp(lam=0.3, bit_widths=(2, 8)))
     assert direct.system.recipe == config.system.recipe
     changed = dataclasses.replace(direct.system, schedule=gq.schedules.Synchronous())
     assert gq.configure("digits", system=changed).to_json()["recipe"] is None

@@ -31,8 +31,8 @@ def control_of(folder):
 def test_changes_add_up_under_a_new_version(tmp_path):
     system = make_system("adaqp")
     assert write_control(tmp_path, system, {"lam": np.float64(0.25)}) == 1
-    assert write_control(tmp_path, system, {"among": (2, 8), "period": np.int64(7)}) == 2
-    assert control_of(tmp_path) == {"version": 2, "settings": {"lam": 0.25, "among": [2, 8], "period": 7}}
+    assert write_control(tmp_path, system, {"bit_widths": (2, 8), "period": np.int64(7)}) == 2
+    assert control_of(tmp_path) == {"version": 2, "settings": {"lam": 0.25, "bit_widths": [2, 8], "period": 7}}
     assert [path.name for path in tmp_path.iterdir()] == [CONTROL]
 
 
@@ -43,8 +43,18 @@ def test_changes_add_up_under_a_new_version(tmp_path):
         ("adaqp", {"lam": "high"}, TypeError, r"lam must be a number, got 'high'"),
         ("adaqp", {"period": 0}, ValueError, "period must be at least 1 epoch, got 0"),
         ("adaqp", {"period": 2.5}, TypeError, "period must be a whole number, got 2.5"),
-        ("adaqp", {"among": (2, 3)}, ValueError, "bits must be widths that the codec can write: Stochastic writes"),
-        ("adaqp", {"bits": 4}, ValueError, r"\['among', 'group_size', 'lam', 'period'\] can change, got \['bits'\]"),
+        (
+            "adaqp",
+            {"bit_widths": (2, 3)},
+            ValueError,
+            "bits must be widths that the codec can write: Stochastic writes",
+        ),
+        (
+            "adaqp",
+            {"bits": 4},
+            ValueError,
+            r"\['bit_widths', 'group_size', 'lam', 'period'\] can change, got \['bits'\]",
+        ),
         ("fixed-bits", {"bits": 3}, ValueError, "bits must be widths that the codec can write: Stochastic writes"),
         ("fixed-bits", {"lam": 0.5}, ValueError, r"while system 'fixed-bits' trains, \['bits'\] can change"),
         ("vanilla", {"bits": 8}, ValueError, "system 'vanilla' has no setting that can change while it trains"),
@@ -138,7 +148,7 @@ def test_a_launched_run_is_steered_and_says_so(tmp_path):
     settings = {"system": "adaqp", "lam": 1.0, "epochs": 20_000, "evaluate_every": 0, "hidden": 16}
     with gq.launch("digits", **settings, out=tmp_path) as run:
         wait_for(run, lambda: run.epoch >= 5, what="the fifth epoch")
-        assert run.control(lam=0.0, among=(2,), period=1000) == 1
+        assert run.control(lam=0.0, bit_widths=(2,), period=1000) == 1
         with pytest.raises(ValueError, match=r"lam must lie in \[0, 1\], got 2"):
             run.control(lam=2)
         wait_for(run, lambda: told(run), what="the new settings")
@@ -146,7 +156,7 @@ def test_a_launched_run_is_steered_and_says_so(tmp_path):
         wait_for(run, lambda: run.epoch >= changed + 5, what="the epochs after the change")
         run.stop(timeout=HANG_S)
     [change] = told(run)
-    assert change["version"] == 1 and change["settings"] == {"lam": 0.0, "among": [2], "period": 1000}
+    assert change["version"] == 1 and change["settings"] == {"lam": 0.0, "bit_widths": [2], "period": 1000}
     traffic = run.traffic
     # weighed after the epoch before ``changed``, solved beside it, in force after it, on both workers
     after = traffic[(traffic.epoch > changed) & (traffic.epoch < changed + 4)]

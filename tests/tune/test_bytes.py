@@ -34,9 +34,9 @@ EPOCHS = 3
 MORE = {
     "bns-gcn": [{"p": 0.3}, {"p": 0.9}],
     "fixed-bits": [{"bits": 16}, {"bits": 4, "parameters": "bfloat16"}, {"bits": 32}],
-    "random-bits": [{"period": 1, "among": (1, 8, 16, 32)}],
+    "random-bits": [{"period": 1, "bit_widths": (1, 8, 16, 32)}],
     "varco": [{"period": 1, "parameters": "bfloat16"}],
-    "sylvie": [{"among": (4, 8)}, {"parameters": "float32"}],
+    "sylvie": [{"bit_widths": (4, 8)}, {"parameters": "float32"}],
     "adaqp": [{"parameters": "bfloat16"}, {"as_released": True}],
 }
 """Settings that change the bytes, beside the recipes' own."""
@@ -97,7 +97,7 @@ def _sent(workers: int, name: str, settings: dict[str, Any], bits: Any) -> int:
 
 
 @pytest.mark.parametrize("workers", [2, 3])
-@pytest.mark.parametrize("settings", [{}, {"parameters": "bfloat16"}, {"among": (2, 16, 32)}])
+@pytest.mark.parametrize("settings", [{}, {"parameters": "bfloat16"}, {"bit_widths": (2, 16, 32)}])
 def test_assigned_widths_take_what_was_predicted(workers: int, settings: dict[str, Any]) -> None:
     probe = written_down(workers)
     found = probe.forecast(system="adaqp", group_size=4, lam=0.4, **settings)
@@ -124,11 +124,11 @@ def test_each_direction_has_its_own_codec_and_widths(workers: int) -> None:
     recipe = replace(
         _system("vanilla", {}),
         codec=(Stochastic(parameters="bfloat16"), Stochastic()),
-        bits=(Orchestrated(), UniformRandom(among=(4, 16))),
+        bits=(Orchestrated(), UniformRandom(bit_widths=(4, 16))),
     )
     probe = written_down(workers)
     found = probe.forecast(system=recipe, base=8)
-    other = probe.forecast(system=replace(recipe, bits=(Fixed(bits=8), UniformRandom(among=(4, 16)))), epoch=0)
+    other = probe.forecast(system=replace(recipe, bits=(Fixed(bits=8), UniformRandom(bit_widths=(4, 16)))), epoch=0)
     threads = ThreadedWorkers(
         load(GRAPH), Random().cut(load(GRAPH), workers), replace(recipe, bits=other.recipe.bits), MODEL, TrainSettings()
     )
@@ -137,7 +137,7 @@ def test_each_direction_has_its_own_codec_and_widths(workers: int) -> None:
     assert found.base == 8 and "forward: a base bit-width of 8" in found.assumes and set(found.rows) == {4, 8, 16}
 
 
-@pytest.mark.parametrize("bits", [Fixed(bits=3), UniformRandom(among=(2, 3, 4), period=1)])
+@pytest.mark.parametrize("bits", [Fixed(bits=3), UniformRandom(bit_widths=(2, 3, 4), period=1)])
 def test_three_bits_take_what_was_predicted(bits: Any) -> None:
     """``ceil(3 D / 8) + 4`` bytes of a rotated row; layers of 16 and of 3 columns, the last with part of a byte."""
     recipe = replace(_system("vanilla", {}), codec=Rotated(), bits=bits)
@@ -149,14 +149,14 @@ def test_three_bits_take_what_was_predicted(bits: Any) -> None:
         messages = written_down().trace.messages
         assert found.bytes_sent == sum(each.num_rows * (-(-3 * each.columns // 8) + 4) for each in messages)
     probe = written_down()
-    asked = probe.forecast(system=replace(recipe, bits=Assigned(among=(2, 3, 4), group_size=4, lam=0.5)))
+    asked = probe.forecast(system=replace(recipe, bits=Assigned(bit_widths=(2, 3, 4), group_size=4, lam=0.5)))
     assert 3 in asked.rows and set(asked.rows) <= {2, 3, 4}
 
 
 def test_records_hold_the_same(tmp_path: Any) -> None:
     """A launched run writes down what was predicted; headers and gradients are told apart there."""
     probe = gq.probe(GRAPH, layers=2, hidden=8, launched=False, epochs=3, theorem=False)
-    settings: dict[str, Any] = {"among": (1, 4, 16), "period": 1, "parameters": "bfloat16"}
+    settings: dict[str, Any] = {"bit_widths": (1, 4, 16), "period": 1, "parameters": "bfloat16"}
     run = gq.launch(GRAPH, system="random-bits", layers=2, hidden=8, epochs=3, out=tmp_path, wait=True, **settings)
     sent = run.records.groupby("epoch")[["bytes_payload", "bytes_params"]].sum()
     for epoch, row in sent.iterrows():
@@ -169,7 +169,7 @@ REPLICAS = ["vanilla", "fixed-bits", "random-bits", "varco"]
 
 
 def _replicas(name: str) -> gq.System:
-    more = {"random-bits": {"period": 1, "among": (1, 8, 32)}, "fixed-bits": {"bits": 4, "parameters": "bfloat16"}}
+    more = {"random-bits": {"period": 1, "bit_widths": (1, 8, 32)}, "fixed-bits": {"bits": 4, "parameters": "bfloat16"}}
     return replace(make_system(name, **more.get(name, {})), partition=EdgesAtRandom(), exchange=Replicas())
 
 
@@ -247,7 +247,7 @@ BLOCKS = {
     "sancus, fixed": sancus(rule="fixed", every=2),
     "sancus, age": sancus(rule="age", every=3, warm_up=1),
     "sancus-q": sancus_q(rule="fixed"),
-    "mixed widths": replace(cagnet(), codec=Stochastic(), bits=UniformRandom(among=(2, 8, 32))),
+    "mixed widths": replace(cagnet(), codec=Stochastic(), bits=UniformRandom(bit_widths=(2, 8, 32))),
 }
 
 

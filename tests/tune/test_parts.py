@@ -114,7 +114,7 @@ def test_a_schedule_hides_what_it_says() -> None:
 def test_plans_are_predicted_for_an_epoch() -> None:
     probe = written_down()
     rows = sum(message.num_rows for message in probe.trace.messages)
-    plan = {"among": (1, 8, 32), "period": 2}
+    plan = {"bit_widths": (1, 8, 32), "period": 2}
     assert [probe.forecast(system="varco", epoch=epoch, **plan).rows for epoch in (0, 2, 3, 9)] == [
         {1: rows}, {8: rows}, {8: rows}, {32: rows}
     ]  # fmt: skip

@@ -64,7 +64,7 @@ def test_lambda_trades_time_for_variance():
 
 def test_widths_histogram_and_pairs_agree():
     probe = written_down(3)
-    found = probe.forecast(lam=0.4, group_size=4, widths=(1, 2, 8))
+    found = probe.forecast(lam=0.4, group_size=4, bit_widths=(1, 2, 8))
     assert set(found.rows) <= {1, 2, 8} and sum(found.rows.values()) == sum(m.num_rows for m in probe.trace.messages)
     assert np.isnan(np.diag(found.pair_bits)).all()
     off = found.pair_bits[~np.eye(3, dtype=bool)]

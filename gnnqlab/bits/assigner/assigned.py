@@ -16,6 +16,7 @@ from gnnqlab.bits.assigner.assignment import JointAssignment, Key
 from gnnqlab.bits.assigner.link_samples import LinkSample, Transfers
 from gnnqlab.bits.policy import WIDTHS, BitPolicy, Bits, Period, Rows, Widths, check_subset
 from gnnqlab.bits.policy_preview import PolicyPreview, PreviewedWidths
+from gnnqlab.former_names import accepts_former_names
 from gnnqlab.settings import OneOf, Range, check
 from gnnqlab.theory.cost import LinkCost
 from gnnqlab.worker_context import WorkerContext
@@ -26,6 +27,7 @@ _COST = ("theta_s_per_byte", "gamma_s", "r_squared", "moments")
 """The arrays of a cost model."""
 
 
+@accepts_former_names
 @dataclass(frozen=True, kw_only=True)
 class Assigned(Bits):
     """Settings of AdaQP's assigner: bit-widths, trade-off of variance against time, and calendar of assignments.
@@ -33,7 +35,7 @@ class Assigned(Bits):
     Before the first assignment every row is sent in ``start`` bits.
     """
 
-    steerable: ClassVar[tuple[str, ...]] = ("among", "lam", "group_size", "period")
+    steerable: ClassVar[tuple[str, ...]] = ("bit_widths", "lam", "group_size", "period")
     """Settings that may change while a run trains."""
     needs_every_row: ClassVar[str] = "it uses the statistics that encoding records of each row in one epoch"
     """Reason why a sampler cannot leave rows out."""
@@ -43,7 +45,7 @@ class Assigned(Bits):
     """True: the weight of a row is the factor of its error in the sums of its receiver, which has it in its halo."""
     times_links: ClassVar[bool] = True
     """True: messages as large as the largest of training, in ``start`` bits, are timed before the first assignment."""
-    among: Widths = (2, 4, 8)
+    bit_widths: Widths = (2, 4, 8)
     """Bit-widths to choose from."""
     lam: Annotated[float, Range(0, 1)] = 0.5
     """λ in [0, 1]: 1 counts only variance, 0 only time (Eq. 12)."""
@@ -61,7 +63,7 @@ class Assigned(Bits):
     """Weight rows with (Σα)², as the published code does, in place of Σα²."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "among", tuple(sorted(check_subset(WIDTHS, self.among))))
+        object.__setattr__(self, "bit_widths", tuple(sorted(check_subset(WIDTHS, self.bit_widths))))
         check(self)
 
     def build(self, worker: WorkerContext) -> AssignedWidths:
@@ -70,7 +72,7 @@ class Assigned(Bits):
 
     @property
     def choices(self) -> tuple[int, ...]:
-        return tuple(sorted({*self.among, self.start}))
+        return tuple(sorted({*self.bit_widths, self.start}))
 
     def round(self, epoch: int) -> int:
         return 0

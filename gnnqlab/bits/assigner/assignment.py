@@ -104,7 +104,7 @@ class Weighing(Protocol):
     """Settings of an assignment."""
 
     @property
-    def among(self) -> tuple[int, ...]: ...
+    def bit_widths(self) -> tuple[int, ...]: ...
     @property
     def lam(self) -> float: ...
     @property
@@ -260,10 +260,10 @@ class JointAssignment:
             self.cost,
             columns=messages[0].columns,
             lam=settings.lam,
-            widths=settings.among,
+            widths=settings.bit_widths,
             param_bytes=self._codec.param_bytes,
             transport=self._transport,
-            width_shares=tuple(variance.relative(width, totals) for width in settings.among),
+            width_shares=tuple(variance.relative(width, totals) for width in settings.bit_widths),
         )
         solution = solve(problem)
         ends = np.cumsum([one.rows.size for one in messages])[:-1]
@@ -271,7 +271,9 @@ class JointAssignment:
         figures = {
             "layer": place[0],
             "direction": place[1],
-            "rows": {int(width): int(problem.group_rows[solution.widths == width].sum()) for width in settings.among},
+            "rows": {
+                int(width): int(problem.group_rows[solution.widths == width].sum()) for width in settings.bit_widths
+            },
             "variance": solution.variance,
             "predicted_s": solution.seconds,
             "gap": solution.gap,

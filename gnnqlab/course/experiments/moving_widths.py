@@ -104,9 +104,9 @@ def importance_table(parts: Parts) -> DataFrame:
         {"in-degree": parts.graph.in_degrees[ids].tolist(), "p": p.tolist()},
         index=pd.Index(ids.tolist(), name="node"),
     )
-    among = Orchestrated().among
-    for base in among:
-        table[f"base {base}"] = by_importance(p, base, among).tolist()
+    bit_widths = Orchestrated().bit_widths
+    for base in bit_widths:
+        table[f"base {base}"] = by_importance(p, base, bit_widths).tolist()
     return table
 
 
@@ -154,7 +154,9 @@ def base_by_epoch(run: Run) -> Series:
     """Return the base bit-width of every epoch, from the run's decisions."""
     import pandas as pd
 
-    base = pd.Series(_settings(run).among[0], index=pd.RangeIndex(int(run.records["epoch"].max()) + 1, name="epoch"))
+    base = pd.Series(
+        _settings(run).bit_widths[0], index=pd.RangeIndex(int(run.records["epoch"].max()) + 1, name="epoch")
+    )
     for epoch, what in zip(run.decisions["epoch"], run.decisions["what"]):
         if what.startswith("base width "):
             base.loc[int(epoch) :] = int(what.rpartition(" ")[2])

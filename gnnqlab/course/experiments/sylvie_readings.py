@@ -102,7 +102,7 @@ def readings(
         for name, thresholds in masks.items():
             settings = Orchestrated(formula=formula, thresholds=thresholds, delta=delta)
             found = decide(losses, settings)
-            means = {base: _means(p, base, settings) for base in settings.among}
+            means = {base: _means(p, base, settings) for base in settings.bit_widths}
             bits = sum(means[base][0] for base in found.base) / len(losses)
             epoch_s = sum(means[base][1] for base in found.base) / len(losses)
             stale = sum(found.stale) / len(losses)
@@ -121,6 +121,6 @@ def readings(
 
 def _means(p: Tensor, base: int, settings: Orchestrated) -> tuple[float, float]:
     """Return the mean bit-width of rows for a base, and the seconds of such a mix by Table X."""
-    widths = by_importance(p, base, settings.among, settings.thresholds)
+    widths = by_importance(p, base, settings.bit_widths, settings.thresholds)
     seconds = sum(float((widths == bits).float().mean()) * epoch_s for bits, epoch_s in EPOCH_S_X.items())
     return float(widths.double().mean()), seconds

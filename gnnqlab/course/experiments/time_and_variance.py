@@ -71,8 +71,8 @@ def at_equal_bytes(
     Raises:
         ValueError: if every λ sends more.
     """
-    limit = probe.forecast(system="random-bits", among=widths).bytes_sent if most_bytes is None else most_bytes
-    front = probe.front(LAMS, group_size=group_size, widths=widths)
+    limit = probe.forecast(system="random-bits", bit_widths=widths).bytes_sent if most_bytes is None else most_bytes
+    front = probe.front(LAMS, group_size=group_size, bit_widths=widths)
     return least_variance(
         front, limit, bytes_sent=lambda each: each.bytes_sent, variance=lambda each: each.total_variance
     )
@@ -104,11 +104,11 @@ def variance_at_equal_bytes(
     import pandas as pd
 
     ours = at_equal_bytes(probe, most_bytes=most_bytes, group_size=group_size, widths=widths)
-    chance = probe.forecast(system="random-bits", among=widths)
+    chance = probe.forecast(system="random-bits", bit_widths=widths)
     four = probe.forecast(system="fixed-bits", bits=4)
     settings: list[tuple[str, Forecast, BitPolicy]] = [
         (f"assigned, λ = {ours.lam:.3g}", ours, probe.installed(ours)),
-        ("drawn at random", chance, UniformRandom(among=widths)),
+        ("drawn at random", chance, UniformRandom(bit_widths=widths)),
         ("4 bits everywhere", four, Fixed(bits=4)),
     ]
     rows = []

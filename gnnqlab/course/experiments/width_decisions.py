@@ -75,7 +75,7 @@ class MovedWidths(BitPolicy):
 
     @property
     def choices(self) -> tuple[int, ...]:
-        return Orchestrated().among
+        return Orchestrated().bit_widths
 
     def round(self, epoch: int) -> int:
         return 0
@@ -158,8 +158,10 @@ def importance_ablation(
 
     if model.name not in _ALPHA:
         raise ValueError(f"model must be one of {tuple(_ALPHA)}, whose α are known, got {model.name!r}")
-    if base >= Orchestrated().among[-1]:
-        raise ValueError(f"base must be below {Orchestrated().among[-1]} for rows to differ in bit-width, got {base}")
+    if base >= Orchestrated().bit_widths[-1]:
+        raise ValueError(
+            f"base must be below {Orchestrated().bit_widths[-1]} for rows to differ in bit-width, got {base}"
+        )
     shape = replace(model, dropout=0.0, input_dropout=0.0)
     recipe = (system or make_system("vanilla")).on_hosts(hosts)
     if (cuts := recipe.partition.cuts) != "nodes":
@@ -185,7 +187,7 @@ def importance_ablation(
 
 def _mean_bits(shards: Sequence[Shard], base: int, thresholds: tuple[float, ...]) -> float:
     p = torch.cat([shard.importance[shard.num_owned :] for shard in shards])
-    return float(by_importance(p, base, Orchestrated().among, thresholds).double().mean())
+    return float(by_importance(p, base, Orchestrated().bit_widths, thresholds).double().mean())
 
 
 _STYLES = dict(zip(MASKS[1:], ("blue circle", "vermillion square", "green diamond"), strict=True))

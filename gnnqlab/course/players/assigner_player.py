@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from gnnqlab.course.players.assigner_views import ASSIGNER_STEPS, draw_assignment
 from gnnqlab.course.players.assigner_walk import AssignerWalk, trace_parts
 from gnnqlab.course.players.stepped import Player, StepControls, WalkModel
+from gnnqlab.former_names import accepts_former_names
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.controls import KNOBS, tipped
+from gnnqlab.settings import Former
 from gnnqlab.tune.probe import Probe
 from gnnqlab.tune.wire import Wire
 
@@ -50,7 +52,7 @@ class AssignerModel(WalkModel):
         ]
 
     def change(self, **changes: Any) -> None:
-        """Change ``lam``, ``group_size``, ``widths``, or the message by ``layer, direction, sender, receiver``.
+        """Change ``lam``, ``group_size``, ``bit_widths``, or the message by ``layer, direction, sender, receiver``.
 
         Raises:
             ValueError: if a value is out of range, or there is no such message.
@@ -62,8 +64,8 @@ class AssignerModel(WalkModel):
         walk = self.walk
         return (
             f"gq.course.AssignerPlayer(source, lam={walk.settings.lam:g}, group_size={walk.settings.group_size}, "
-            f"widths={walk.settings.among}, layer={walk.layer}, direction={walk.direction!r}, sender={walk.sender}, "
-            f"receiver={walk.receiver})"
+            f"bit_widths={walk.settings.bit_widths}, layer={walk.layer}, direction={walk.direction!r}, "
+            f"sender={walk.sender}, receiver={walk.receiver})"
         )
 
 
@@ -82,9 +84,9 @@ class _AssignerControls(StepControls):
             options=sorted({*_GROUPS, walk.settings.group_size}), value=walk.settings.group_size,
             description="Group size", continuous_update=False, tooltip="Rows that share a bit-width",
         )  # fmt: skip
-        choices = sorted({*_CHOICES, walk.settings.among})
-        self.widths = widgets.Dropdown(
-            options=[(", ".join(map(str, some)), some) for some in choices], value=walk.settings.among,
+        choices = sorted({*_CHOICES, walk.settings.bit_widths})
+        self.bit_widths = widgets.Dropdown(
+            options=[(", ".join(map(str, some)), some) for some in choices], value=walk.settings.bit_widths,
             description="Bit-widths", tooltip="Bits per element to choose from",
         )  # fmt: skip
         self.message = widgets.Dropdown(
@@ -92,13 +94,13 @@ class _AssignerControls(StepControls):
             value=(*walk.place, walk.sender, walk.receiver), description="Message",
             tooltip="Message to follow; all messages of its layer and direction are assigned together",
         )  # fmt: skip
-        knobs = widgets.HBox([self.lam, self.group_size, tipped(self.widths), tipped(self.message)], layout=KNOBS)
-        self.stand(knobs, follows=[self.lam, self.group_size, self.widths, self.message])
+        knobs = widgets.HBox([self.lam, self.group_size, tipped(self.bit_widths), tipped(self.message)], layout=KNOBS)
+        self.stand(knobs, follows=[self.lam, self.group_size, self.bit_widths, self.message])
 
     def apply(self) -> None:
         layer, direction, sender, receiver = self.message.value
         self.model.change(
-            lam=self.lam.value, group_size=self.group_size.value, widths=self.widths.value,
+            lam=self.lam.value, group_size=self.group_size.value, bit_widths=self.bit_widths.value,
             layer=layer, direction=direction, sender=sender, receiver=receiver,
         )  # fmt: skip
 
@@ -112,7 +114,7 @@ class AssignerPlayer(Player):
         source: a probe, or a partition, on which a small model is traced first, in this process.
         lam: λ in [0, 1]: 1 minimizes only variance, 0 only time.
         group_size: rows that share a bit-width.
-        widths: bit-widths to choose from.
+        bit_widths: bit-widths to choose from.
         layer: layer of the messages, from 0; by default the second.
         direction: ``forward`` or ``backward``.
         sender: sender of the message to follow.
@@ -126,13 +128,14 @@ class AssignerPlayer(Player):
 
     controls = _AssignerControls
 
+    @accepts_former_names
     def __init__(
         self,
         source: Probe | Parts,
         *,
         lam: float = 0.5,
         group_size: int = 100,
-        widths: tuple[int, ...] = (2, 4, 8),
+        bit_widths: Annotated[tuple[int, ...], Former("widths")] = (2, 4, 8),
         layer: int | None = None,
         direction: str = "forward",
         sender: int = 0,
@@ -154,7 +157,7 @@ class AssignerPlayer(Player):
             wire,
             lam=lam,
             group_size=group_size,
-            widths=widths,
+            bit_widths=bit_widths,
             layer=layer,
             direction=direction,
             sender=sender,

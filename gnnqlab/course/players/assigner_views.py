@@ -99,7 +99,7 @@ def _draw_cost(walk: AssignerWalk, panel: bool) -> Figure:
 
     rows = [
         (bits, _name(message), walk.transfer_ms(message, bits))
-        for bits in walk.settings.among
+        for bits in walk.settings.bit_widths
         for message in walk.messages
     ]
     figure = scatter(
@@ -240,7 +240,7 @@ def _say_cost(walk: AssignerWalk) -> str:
     theta = float(walk.cost.theta_s_per_byte[walk.sender, walk.receiver])
     gamma = float(walk.cost.gamma_s[walk.sender, walk.receiver])
     times = ", ".join(
-        f"{walk.transfer_ms(walk.message, bits):.3g} ms in {human_bits(bits)}" for bits in walk.settings.among
+        f"{walk.transfer_ms(walk.message, bits):.3g} ms in {human_bits(bits)}" for bits in walk.settings.bit_widths
     )
     return (
         f"Over {walk.wire.name} a byte takes θ = {1e9 * theta:.3g} ns and a message γ = {1e3 * gamma:.2g} ms more. "
@@ -268,7 +268,7 @@ def _say_widths(walk: AssignerWalk) -> str:
     rows = walk.widths[walk.number]
     words = ", ".join(
         f"{_count(int((rows == bits).sum()), 'row')} in {human_bits(bits)}"
-        for bits in walk.settings.among
+        for bits in walk.settings.bit_widths
         if (rows == bits).any()
     )
     sent = sum(walk.row_bytes(int(bits)) for bits in rows)
@@ -285,7 +285,7 @@ def _cost_frame(walk: AssignerWalk) -> DataFrame:
     for message in walk.messages:
         theta = float(walk.cost.theta_s_per_byte[message.sender, message.receiver])
         gamma = float(walk.cost.gamma_s[message.sender, message.receiver])
-        times = {f"ms in {human_bits(bits)}": walk.transfer_ms(message, bits) for bits in walk.settings.among}
+        times = {f"ms in {human_bits(bits)}": walk.transfer_ms(message, bits) for bits in walk.settings.bit_widths}
         name = _name(message)
         rows.append(
             {"message": name, "rows": message.num_rows, "θ (ns/byte)": 1e9 * theta, "γ (ms)": 1e3 * gamma, **times}
@@ -314,7 +314,7 @@ def _counts(walk: AssignerWalk) -> DataFrame:
     """Return the number of rows of each message by bit-width."""
     import pandas as pd
 
-    counts = {bits: [int((rows == bits).sum()) for rows in walk.widths] for bits in walk.settings.among}
+    counts = {bits: [int((rows == bits).sum()) for rows in walk.widths] for bits in walk.settings.bit_widths}
     return pd.DataFrame(counts, index=pd.Index([_name(message) for message in walk.messages], name="message"))
 
 

@@ -86,7 +86,7 @@ class AssignerWalk:
         *,
         lam: float = 0.5,
         group_size: int = 100,
-        widths: tuple[int, ...] = (2, 4, 8),
+        bit_widths: tuple[int, ...] = (2, 4, 8),
         layer: int | None = None,
         direction: str = "forward",
         sender: int = 0,
@@ -99,7 +99,7 @@ class AssignerWalk:
             wire: the link between the workers.
             lam: λ.
             group_size: rows that share a bit-width.
-            widths: bit-widths to choose from.
+            bit_widths: bit-widths to choose from.
             layer: layer of the messages, from 0; by default the second, whose inputs are computed embeddings.
             direction: ``forward`` for embeddings, ``backward`` for their gradients.
             sender: sender of the message to follow.
@@ -108,7 +108,7 @@ class AssignerWalk:
         Raises:
             ValueError: if a setting is out of range, or no such message was traced.
         """
-        settings = Assigned(lam=lam, group_size=group_size, among=tuple(widths))
+        settings = Assigned(lam=lam, group_size=group_size, bit_widths=tuple(bit_widths))
         chosen = max(place[0] for place in seen.places) and 1 if layer is None else layer
         return cls(OfflineAssigner(seen), wire, settings, chosen, direction, sender, receiver)._checked()
 
@@ -119,8 +119,8 @@ class AssignerWalk:
             ValueError: as :meth:`of`.
         """
         bits: dict[str, Any] = {name: changes.pop(name) for name in ("lam", "group_size") if name in changes}
-        if "widths" in changes:
-            bits["among"] = tuple(changes.pop("widths"))
+        if "bit_widths" in changes:
+            bits["bit_widths"] = tuple(changes.pop("bit_widths"))
         return replace(self, settings=replace(self.settings, **bits), **changes)._checked()
 
     def _checked(self) -> AssignerWalk:

@@ -239,7 +239,7 @@ class TunerModel:
         if not current.assigns:
             return 0.0
         if self._front_key not in self._drifts:
-            drift = self.look().drift(lam=_DRIFT_LAM, group_size=current.group_size, widths=current.widths)
+            drift = self.look().drift(lam=_DRIFT_LAM, group_size=current.group_size, bit_widths=current.bit_widths)
             self._drifts[self._front_key] = drift
         return self._drifts[self._front_key].of_period(current.period)
 
@@ -331,8 +331,8 @@ class TunerModel:
         current = self.settings
         if not current.assigns:
             return {"system": "adaqp"}
-        others = {name: value for name, value in current.told.items() if name not in ("lam", "period", "among")}
-        return {"system": current.system, "widths": current.widths, **others}
+        others = {name: value for name, value in current.told.items() if name not in ("lam", "period", "bit_widths")}
+        return {"system": current.system, "bit_widths": current.bit_widths, **others}
 
 
 def powered(number: float) -> str:

@@ -14,6 +14,7 @@ from numbers import Real
 from typing import Any
 
 from gnnqlab.bits.policy import USUAL
+from gnnqlab.former_names import with_present_names
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.systems.settings import Setting, settings_of
 from gnnqlab.systems.system import SYSTEMS, Recipe, make_system
@@ -93,8 +94,8 @@ def knobs_of(system: str) -> Mapping[str, Knob]:
         ValueError: if there is no such system.
 
     Example:
-        >>> knobs_of("adaqp")["widths"].setting, knobs_of("bns-gcn")["boundary_share"].most
-        ('among', 1)
+        >>> knobs_of("adaqp")["bit_widths"].setting, knobs_of("bns-gcn")["boundary_share"].most
+        ('bit_widths', 1)
     """
     if system not in SYSTEMS:
         raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}")
@@ -225,12 +226,14 @@ class TunerSettings:
             TypeError: if a value is of the wrong kind.
 
         Example:
-            >>> TunerSettings().changed({"lam": 0.2, "widths": [8, 2]}).told["among"]
+            >>> TunerSettings().changed({"lam": 0.2, "bit_widths": [8, 2]}).told["bit_widths"]
             (2, 8)
             >>> TunerSettings().changed({"system": "bns-gcn", "p": 0.5}).told
             {'p': 0.5, 'attention': 'weights'}
         """
         system = changes.get("system", self.system)
+        if system in SYSTEMS:
+            changes = with_present_names(changes, settings_of(SYSTEMS[system]))
         knobs = knobs_of(system)
         place = {name: value for name, value in changes.items() if name in PLACE}
         names = {**{knob.setting: knob.setting for knob in knobs.values()}, **{n: k.setting for n, k in knobs.items()}}
@@ -247,10 +250,10 @@ class TunerSettings:
 _NONE = object()
 
 PRESETS: dict[str, dict[str, Any]] = {
-    "AdaQP": {"lam": 0.5, "group_size": 100, "period": 50, "widths": (2, 4, 8)},
-    "fastest": {"lam": 0.0, "group_size": 100, "period": 50, "widths": (2, 4, 8)},
-    "least noise": {"lam": 1.0, "group_size": 10, "period": 10, "widths": (2, 4, 8)},
-    "always 8 bits": {"lam": 0.5, "group_size": 100, "period": 50, "widths": (8,)},
-    "always 2 bits": {"lam": 0.5, "group_size": 100, "period": 50, "widths": (2,)},
+    "AdaQP": {"lam": 0.5, "group_size": 100, "period": 50, "bit_widths": (2, 4, 8)},
+    "fastest": {"lam": 0.0, "group_size": 100, "period": 50, "bit_widths": (2, 4, 8)},
+    "least noise": {"lam": 1.0, "group_size": 10, "period": 10, "bit_widths": (2, 4, 8)},
+    "always 8 bits": {"lam": 0.5, "group_size": 100, "period": 50, "bit_widths": (8,)},
+    "always 2 bits": {"lam": 0.5, "group_size": 100, "period": 50, "bit_widths": (2,)},
 }
 """Positions by name: AdaQP's own (Table 8), the two ends of λ, and one bit-width for all rows."""

@@ -37,7 +37,7 @@ class Tuner:
             without, predicted seconds are an estimate.
         training: further arguments of `gnnqlab.configure`: ``seed``, ``lr``, ``dropout`` ...
         **knobs: initial position: ``system`` (AdaQP by default) and the settings of its recipe, such as ``lam``,
-            ``group_size``, ``period``, ``widths``; ``workers``, ``model``, ``layers``, ``hidden``, ``link``.
+            ``group_size``, ``period``, ``bit_widths``; ``workers``, ``model``, ``layers``, ``hidden``, ``link``.
 
     Raises:
         ValueError: if a setting is out of its range.

@@ -99,12 +99,8 @@ class Channel:
         self._observers, self._received = observers, ReceiveLog(counting or Counting(), observers)
         self._ahead, self._device = ahead, torch.device("cpu")
         self._expected: dict[int, tuple[Expected | None, set[int]]] = {}
-        self.bytes_payload = 0
-        """Payload bytes sent so far to all peers."""
-        self.bytes_params = 0
-        """Bytes of quantization parameters sent so far to all peers."""
-        self.bytes_headers = 0
-        """Header bytes sent so far to all peers."""
+        self.bytes_payload = self.bytes_params = self.bytes_headers = 0
+        """Bytes of codes, quantization parameters and headers sent so far to all peers."""
         self.rows_sent = self.rows_offered = 0
         """Rows sent so far by a cache, and rows that it could have sent, to all peers; 0 without a cache."""
         self.spreads: dict[int, Tensor] = {}
@@ -200,7 +196,6 @@ class Channel:
                         raise self._refusal(error, ids) from error
                     self._note(message, route, spreads, noise)
                 block = message if self._slot is not None else None
-            # Preposted receives have headers of their own, whose tags they were posted with.
             headers = message_layouts.headers(self.place, self._run, epoch) if expected is None else expected.headers
         options: dict[str, Any] = {"expected": expected}
         if expected is None:
@@ -228,7 +223,6 @@ class Channel:
         if message_layouts is None or self._run is None:
             return False
         nowhere, plan = torch.empty(0, message_layouts.columns), self.plan
-        # New bit-widths may change the length of a message, and with it the buffer to receive into.
         is_valid = message_layouts.fit(plan, message_layouts.columns, self._bits.round(epoch))
         # A codec that receives directly into the output cannot prepost: the output does not exist yet.
         if not is_valid or not (plan.accumulate or self._codec.receive_view(nowhere) is None):
@@ -308,8 +302,7 @@ class Channel:
         if layout is not None:
             self.bytes_payload += layout.payload_bytes
             self.bytes_params += layout.param_bytes
-        # An empty message has no head, so a route without rows is not counted.
-        if self.selection.counts_rows and message.head:
+        if self.selection.counts_rows and message.head:  # an empty message has no head
             self.rows_sent += 0 if layout is None else layout.num_rows
             self.rows_offered += route.num_rows
 

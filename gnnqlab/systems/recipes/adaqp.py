@@ -22,7 +22,7 @@ def adaqp(
     lam: float = 0.5,
     group_size: int = 100,
     period: int = 50,
-    among: tuple[int, ...] = (2, 4, 8),
+    bit_widths: tuple[int, ...] = (2, 4, 8),
     when: str = "background",
     parameters: str = "float32",
     as_released: _AsReleased = False,
@@ -42,7 +42,9 @@ def adaqp(
                 f"as_released sends parameters 'bfloat16-after', got {parameters!r}; leave one of the two out"
             )
         parameters = "bfloat16-after"  # as the published code: truncated after codes are computed
-    assigned = Assigned(lam=lam, group_size=group_size, period=period, among=among, when=when, as_released=as_released)
+    assigned = Assigned(
+        lam=lam, group_size=group_size, period=period, bit_widths=bit_widths, when=when, as_released=as_released
+    )
     return replace(
         vanilla(), name="adaqp", codec=Stochastic(parameters=parameters), bits=assigned, schedule=Overlapped()
     )
@@ -54,7 +56,7 @@ def adaqp_q(
     lam: float = 0.5,
     group_size: int = 100,
     period: int = 50,
-    among: tuple[int, ...] = (2, 4, 8),
+    bit_widths: tuple[int, ...] = (2, 4, 8),
     when: str = "background",
     parameters: str = "float32",
     as_released: _AsReleased = False,
@@ -65,7 +67,7 @@ def adaqp_q(
         lam=lam,
         group_size=group_size,
         period=period,
-        among=among,
+        bit_widths=bit_widths,
         when=when,
         parameters=parameters,
         as_released=as_released,

@@ -19,7 +19,7 @@ def adaqp_r(
     lam: float = 0.5,
     group_size: int = 100,
     period: int = 50,
-    among: tuple[int, ...] = (2, 4, 8),
+    bit_widths: tuple[int, ...] = (2, 4, 8),
     when: str = "background",
     rotations: int = 2,
 ) -> System:
@@ -29,7 +29,7 @@ def adaqp_r(
     (:meth:`gnnqlab.message.codecs.least_variance.LeastVariance.row_variance`), so bit-width and code are chosen
     together: β is ``Σα²`` times the lower of both variances at 2 bits, in place of AdaQP's ``Σα² D range^2 / 6``.
     """
-    whole = adaqp(lam=lam, group_size=group_size, period=period, among=among, when=when)
+    whole = adaqp(lam=lam, group_size=group_size, period=period, bit_widths=bit_widths, when=when)
     return replace(whole, name="adaqp-r", codec=LeastVariance(rotations=rotations))
 
 
@@ -38,7 +38,7 @@ def sylvie_r(
     *,
     delta: int = 5,
     momentum: float = 0.9,
-    among: tuple[int, ...] = (1, 2, 4, 8),
+    bit_widths: tuple[int, ...] = (1, 2, 4, 8),
     formula: str = "text",
     thresholds: tuple[float, ...] = HALVES,
     bound: int = 10,
@@ -49,7 +49,7 @@ def sylvie_r(
     whole = sylvie(
         delta=delta,
         momentum=momentum,
-        among=among,
+        bit_widths=bit_widths,
         formula=formula,
         thresholds=thresholds,
         bound=bound,

@@ -18,7 +18,7 @@ def sylvie(
     *,
     delta: int = 5,
     momentum: float = 0.9,
-    among: tuple[int, ...] = (1, 2, 4, 8),
+    bit_widths: tuple[int, ...] = (1, 2, 4, 8),
     formula: str = "text",
     thresholds: tuple[float, ...] = HALVES,
     bound: int = 10,
@@ -35,7 +35,7 @@ def sylvie(
     it explains the purpose of the rule, and the flatter thresholds, since Table XII, the only one that needs steep
     ones, is not reproduced by the text's formula with either.
     """
-    bits = Orchestrated(among=among, delta=delta, momentum=momentum, formula=formula, thresholds=thresholds)
+    bits = Orchestrated(bit_widths=bit_widths, delta=delta, momentum=momentum, formula=formula, thresholds=thresholds)
     return replace(
         vanilla(),
         name="sylvie",

@@ -19,7 +19,7 @@ def fixed_bits(*, bits: int = 2, parameters: str = "float32") -> System:
 
 
 @register_system
-def random_bits(*, among: tuple[int, ...] = (2, 4, 8), period: int = 50, parameters: str = "float32") -> System:
+def random_bits(*, bit_widths: tuple[int, ...] = (2, 4, 8), period: int = 50, parameters: str = "float32") -> System:
     """Each message's bit-width sampled uniformly from a set every ``period`` epochs (AdaQP Table 6, Uniform)."""
-    bits = UniformRandom(among=among, period=period)
+    bits = UniformRandom(bit_widths=bit_widths, period=period)
     return replace(vanilla(), name="random-bits", codec=Stochastic(parameters=parameters), bits=bits)

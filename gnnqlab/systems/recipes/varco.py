@@ -13,7 +13,9 @@ __all__ = ["varco"]
 
 
 @register_system
-def varco(*, among: tuple[int, ...] = (1, 2, 4, 8, 16, 32), period: int = 10, parameters: str = "float32") -> System:
+def varco(
+    *, bit_widths: tuple[int, ...] = (1, 2, 4, 8, 16, 32), period: int = 10, parameters: str = "float32"
+) -> System:
     """VARCO-like: bit-widths that grow by a fixed plan to float32, one step every ``period`` epochs.
 
     From VARCO: a compression ratio that is scheduled before training and falls to 1, identical forward and backward.
@@ -25,5 +27,8 @@ def varco(*, among: tuple[int, ...] = (1, 2, 4, 8, 16, 32), period: int = 10, pa
         (1, 32)
     """
     return replace(
-        vanilla(), name="varco", codec=Stochastic(parameters=parameters), bits=Growing(among=among, period=period)
+        vanilla(),
+        name="varco",
+        codec=Stochastic(parameters=parameters),
+        bits=Growing(bit_widths=bit_widths, period=period),
     )

@@ -124,7 +124,7 @@ class LaunchKeywords(TypedDict, total=False):
     period: int
     """Epochs between assignments; the first one follows epoch ``first``.; Epochs between draws.; Epochs in a
     period."""
-    among: tuple[int, ...]
+    bit_widths: tuple[int, ...]
     """Bit-widths to choose from.; Bit-widths to choose from; the base is one of them, and nodes get the base or
     more bits.; Bit-widths to draw from.; The plan: one bit-width per period, none smaller than the one before;
     repeat one to keep it for longer."""

@@ -132,5 +132,5 @@ def test_controls_move_the_model_and_the_figure(player: AssignerPlayer, monkeypa
     view.message.value = (1, "backward", 1, 0)
     assert view.model.walk.place == (1, "backward") and view.model.walk.sender == 1
     assert view.model.to_code().startswith(
-        "gq.course.AssignerPlayer(source, lam=0, group_size=1, widths=(2, 4, 8), layer=1"
+        "gq.course.AssignerPlayer(source, lam=0, group_size=1, bit_widths=(2, 4, 8), layer=1"
     )

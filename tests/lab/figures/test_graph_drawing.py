@@ -57,7 +57,7 @@ def test_the_table_behind_the_drawing_lists_every_row_of_every_worker(parts) -> 
 
 
 def test_bits_are_drawn_as_the_policy_gives_them(parts) -> None:
-    policy = UniformRandom(among=(1, 2, 4, 8))
+    policy = UniformRandom(bit_widths=(1, 2, 4, 8))
     widths = message_widths(parts, policy, layer=1, seed=3)
     shown = draw_bits(parts, widths, what="layer 1, forward")
     frame = shown.frame.reset_index()
@@ -69,7 +69,7 @@ def test_bits_are_drawn_as_the_policy_gives_them(parts) -> None:
 
 def test_a_gradient_is_asked_for_by_the_worker_that_sends_it(parts) -> None:
     """Forward a row's width may not depend on who gets it; backward it is the sender's own draw."""
-    policy = UniformRandom(among=(1, 2, 4, 8))
+    policy = UniformRandom(bit_widths=(1, 2, 4, 8))
     drawn = [message_widths(parts, policy, layer=0, direction="backward", seed=seed) for seed in range(20)]
     assert len({tuple(one.values()) for one in drawn}) > 5
     assert set(drawn[0]) == {(0, 5), (0, 7), (1, 3), (1, 4)}

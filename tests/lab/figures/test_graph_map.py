@@ -107,7 +107,7 @@ def test_a_large_graph_is_drawn_round_a_node() -> None:
 
 @each("show", SHOWN)
 def test_every_node_has_one_colour_and_says_what_it_waits_for(parts, show: str) -> None:
-    bits = gq.bits.UniformRandom(among=(2, 4, 8))
+    bits = gq.bits.UniformRandom(bit_widths=(2, 4, 8))
     drawn = draw(parts, show, bits=bits, dark=True)
     assert drawn.frame["nodes"].sum() == 120
     over = next(trace for trace in drawn.figure.data if trace.type == "heatmap")

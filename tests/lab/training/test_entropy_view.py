@@ -24,7 +24,7 @@ def train_one(rank, workers, config, folder):
 def test_a_run_counts_in_the_epochs_it_is_asked_to_and_draws_them(tmp_path):
     codec, bits = (
         (gq.codecs.Stochastic(), gq.codecs.Float32()),
-        (gq.bits.UniformRandom(among=(2, 8), period=1), gq.bits.Fixed()),
+        (gq.bits.UniformRandom(bit_widths=(2, 8), period=1), gq.bits.Fixed()),
     )
     system = replace(vanilla(), partition=gq.partitioners.Random(), codec=codec, bits=bits)
     config = gq.configure(

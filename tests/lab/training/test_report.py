@@ -135,7 +135,7 @@ def _with(config: RunConfig, folder: Path) -> str:
 
 
 def test_the_command_that_repeats_a_run_is_there(tmp_path: Path) -> None:
-    config = configure("digits", system="adaqp", among=(2, 8), when="blocking", epochs=3)
+    config = configure("digits", system="adaqp", bit_widths=(2, 8), when="blocking", epochs=3)
     command = command_of(config)
     shown = f'This command repeats the run:</p><pre class="command" tabindex="0"><code>{command}'
     assert command is not None and shown in _with(config, tmp_path)

@@ -52,8 +52,8 @@ def model(known: TunerModel) -> TunerModel:
         ({"lam": "much"}, TypeError, "lam must be a number, got 'much'"),
         ({"group_size": 0}, ValueError, r"group_size must lie in \[1, 1000\], got 0"),
         ({"period": 2.5}, TypeError, "period must be a whole number, got 2.5"),
-        ({"widths": ()}, ValueError, "widths must be some of .* tick at least one"),
-        ({"widths": (5,)}, ValueError, "widths to choose from must be among"),
+        ({"bit_widths": ()}, ValueError, "bit_widths must be some of .* tick at least one"),
+        ({"bit_widths": (5,)}, ValueError, "widths to choose from must be among"),
         ({"workers": 1}, ValueError, r"workers must lie in \[2, 8\], got 1"),
         ({"workers": 3}, ValueError, "workers must be even on 2 hosts, got 3; or choose link loopback"),
         ({"model": "mlp"}, ValueError, "model must be one of"),
@@ -154,8 +154,8 @@ def test_presets_and_reset(model: TunerModel) -> None:
 
 
 def test_predictions_are_those_of_the_probe(model: TunerModel) -> None:
-    model.choose(lam=0.3, group_size=50, widths=(2, 8), period=10)
-    forecast = model.look().forecast(lam=0.3, group_size=50, widths=(2, 8))
+    model.choose(lam=0.3, group_size=50, bit_widths=(2, 8), period=10)
+    forecast = model.look().forecast(lam=0.3, group_size=50, bit_widths=(2, 8))
     assert model.forecast.epoch_s == forecast.epoch_s and model.forecast.period == 10
     assert np.array_equal(model.forecast.pair_bits, forecast.pair_bits, equal_nan=True)
     assert model.forecast.rows == forecast.rows and set(forecast.rows) <= {2, 8}
@@ -191,7 +191,7 @@ def test_only_a_change_of_place_needs_another_probe(home: Path) -> None:
 
     model = TunerModel("sbm:200,4,8", workers=2, hidden=8, layers=2, link="loopback", make_probe=make)
     for lam in LAMS:
-        model.choose(lam=lam, period=int(1 + 9 * lam), widths=(2, 8) if lam < 0.5 else (4, 8))
+        model.choose(lam=lam, period=int(1 + 9 * lam), bit_widths=(2, 8) if lam < 0.5 else (4, 8))
         assert model.forecast.lam == lam
     assert asked == [2] and model.probed
     model.choose(workers=3)
@@ -206,7 +206,7 @@ def test_a_longer_period_loses_more_to_stale_widths(model: TunerModel) -> None:
 
 
 def test_the_code_does_the_same(model: TunerModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    model.choose(lam=0.25, widths=(4, 8), period=9, group_size=33)
+    model.choose(lam=0.25, bit_widths=(4, 8), period=9, group_size=33)
     launched: list[Any] = []
     monkeypatch.setattr(gq, "launch", lambda graph, **settings: launched.append(gq.configure(graph, **settings)))
     exec(model.to_code(), {})

@@ -73,16 +73,18 @@ def test_a_bad_value_is_refused_beside_its_control(tuner: Tuner) -> None:
     assert not period._note.value and period.box.value == 50, "the next good move clears it"
     _until(lambda: not tuner.panel.train.disabled)
     for width in (2, 4, 8):
-        tuner.panel.controls["widths"].boxes[width].value = False
-    assert "some of (1, 2, 4, 8), got an empty choice; tick at least one" in tuner.panel.controls["widths"]._note.value
-    assert tuner.model.settings.widths == (8,)
+        tuner.panel.controls["bit_widths"].boxes[width].value = False
+    assert (
+        "some of (1, 2, 4, 8), got an empty choice; tick at least one" in tuner.panel.controls["bit_widths"]._note.value
+    )
+    assert tuner.model.settings.bit_widths == (8,)
 
 
 def test_presets_are_taken_and_recognised(tuner: Tuner) -> None:
     panel = tuner.panel
     assert panel.preset.value == "AdaQP"
     panel.preset.value = "always 2 bits"
-    assert tuner.model.settings.widths == (2,) and not panel.controls["widths"].boxes[8].value
+    assert tuner.model.settings.bit_widths == (2,) and not panel.controls["bit_widths"].boxes[8].value
     panel.controls["lam"].slider.value = 0.1
     assert panel.preset.value == "as set"
     panel.reset.click()
@@ -98,7 +100,7 @@ def test_every_system_has_the_controls_of_its_recipe(tuner: Tuner) -> None:
         widgets = [panel.controls["system"].widget, *(panel.controls[each].widget for each in panel._own)]
         assert list(panel.own.children) == widgets + [panel._presets] * (name in ("adaqp", "adaqp-q", "adaqp-r"))
         _until(lambda: f"predicted {tuner.model.speedup[0]:.2f}×" in panel.words.value and not panel.updater.asked)
-    assert panel.controls["widths"].boxes.keys() == {1, 2, 4, 8, 16, 32}, "VARCO's plan ends in float32"
+    assert panel.controls["bit_widths"].boxes.keys() == {1, 2, 4, 8, 16, 32}, "VARCO's plan ends in float32"
 
 
 def test_a_switch_and_a_list_turn_what_they_say(tuner: Tuner) -> None:

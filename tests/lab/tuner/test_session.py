@@ -82,8 +82,8 @@ def test_speed_ups_need_a_timed_vanilla(session: TunerSession, monkeypatch: pyte
 def test_only_what_a_run_can_follow_is_passed_on_and_once(session: TunerSession) -> None:
     run: Any = session.train()
     assert session.steer() == {}
-    session.model.choose(lam=0.9, period=5, widths=(4, 8), hidden=16)
-    assert session.steer() == {"lam": 0.9, "period": 5, "among": (4, 8)}
+    session.model.choose(lam=0.9, period=5, bit_widths=(4, 8), hidden=16)
+    assert session.steer() == {"lam": 0.9, "period": 5, "bit_widths": (4, 8)}
     assert session.steer() == {} and len(run.told) == 1
     run.stop()
     session.model.choose(lam=0.1)
