@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from gnnqlab.settings import Setting, parameters_of, settings_in
 
-__all__ = ["accepts_former_names", "with_present_names"]
+__all__ = ["accepts_former_names", "with_former_names", "with_present_names"]
 
 _PACKAGE = os.path.dirname(__file__) + os.sep
 Target = TypeVar("Target", bound=Callable[..., Any])
@@ -52,6 +52,26 @@ def with_present_names(values: Mapping[str, Any], known: Iterable[Setting], *, w
                     f"{text}; the former name is accepted until version 1.0", DeprecationWarning, _frames_inside()
                 )
     return present
+
+
+def with_former_names(values: Mapping[str, Any], known: Iterable[Setting]) -> dict[str, Any]:
+    """Return settings with their oldest names and values, as older versions wrote them to files.
+
+    Example:
+        >>> from gnnqlab.settings import Former
+        >>> known = [Setting(name="recompute", kind=str, former=(Former("keep", {"all": "none"}),))]
+        >>> with_former_names({"recompute": "none"}, known)
+        {'keep': 'all'}
+    """
+    oldest = {setting.name: setting.former[0] for setting in known if setting.former}
+    former = {}
+    for name, value in values.items():
+        if name in oldest:
+            back = {present: old for old, present in oldest[name].values.items()}
+            former[oldest[name].name] = back.get(value, value) if isinstance(value, str) else value
+        else:
+            former[name] = value
+    return former
 
 
 def accepts_former_names(target: Target) -> Target:

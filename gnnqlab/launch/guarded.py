@@ -24,7 +24,7 @@ __all__ = ["STARTER", "agent_command", "begin", "plain_torchrun", "worker_argume
 
 STARTER = "GNNQLAB_STARTER"
 """Environment variable: command prefix that starts the guard and so the run, for instance ``nice -n 10``."""
-_START_S = 60.0
+_START_S = 300.0
 """Limit for the guard's start: it creates the link before it writes ``guard.json``, and the machine may be busy."""
 _GUARDS: dict[Path, subprocess.Popen[bytes]] = {}
 """Guards of this process. They hold the pipe whose end ends the run, so they must outlive the handle of the run."""

@@ -25,7 +25,7 @@ from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.schedules.schedule import Overlapped, Schedule, Synchronous
 from gnnqlab.exchange.schedules.sequential import Sequential
 from gnnqlab.exchange.vertex_cut.exchange import Replicas
-from gnnqlab.former_names import with_present_names
+from gnnqlab.former_names import with_former_names, with_present_names
 from gnnqlab.message.caches.adaptive_cache import AdaptiveCache
 from gnnqlab.message.caches.cache import Cache, NoCache, Unchanged
 from gnnqlab.message.caches.difference import Difference
@@ -49,7 +49,7 @@ from gnnqlab.partition.hep import HEP
 from gnnqlab.partition.streamed import HDRF, RandomEdges
 from gnnqlab.settings import settings_in
 
-__all__ = ["PARTS", "check_part", "part_from_json", "part_to_json", "partitioner_named"]
+__all__ = ["PARTS", "check_part", "former_part", "part_from_json", "part_to_json", "partitioner_named"]
 
 PARTS: dict[str, dict[str, Any]] = {
     "partition": {
@@ -206,6 +206,13 @@ def part_from_json(axis: str, value: dict[str, Any]) -> Any:
         key: part_from_json(axis, part) for key, part in settings.items() if isinstance(part, dict) and "name" in part
     }
     return kind(**{**settings, **lists, **inner})
+
+
+def former_part(axis: str, value: dict[str, Any]) -> dict[str, Any]:
+    """Convert the JSON of a part to that of versions before its settings had their present names."""
+    parts = {key: former_part(axis, each) for key, each in value.items() if isinstance(each, dict) and "name" in each}
+    kind = PARTS[axis].get(value["name"])  # None: a pair by direction, or a part of the user's own
+    return with_former_names({**value, **parts}, [] if kind is None else settings_in(kind))
 
 
 def partitioner_named(name: str, seed: int) -> Any:

@@ -23,8 +23,9 @@ from gnnqlab.train.checkpoints.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from gnnqlab.train.checkpoints.state import CheckpointManager, config_digest
+from gnnqlab.train.checkpoints.state import CheckpointManager, config_digest, former_digest
 from gnnqlab.train.heartbeat import Heartbeat
+from tests.cases import each
 from tests.run.folders import run_folder, wait_for
 from tests.slow_down import HANG_S, wait_until
 
@@ -283,6 +284,12 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
     other = ended(tmp_path, epoch=1, lr=0.5)
     with pytest.raises(RuntimeError, match="a checkpoint must have the configuration of its run"):
         keeper_of(other, config).resume()
+
+
+@each("system, digest", [("vanilla", "1a2808b327d0e58a246c7fb1"), ("adaqp", "0c2e7df13137fd36e0d0ab2f")])
+def test_a_checkpoint_of_a_version_with_former_names_belongs_to_its_run(system, digest):
+    # Written by version 0.9 for this configuration.
+    assert former_digest(gq.configure("digits", system=system, hidden=16, workers=2)) == digest
 
 
 def keeper_of(run, config):

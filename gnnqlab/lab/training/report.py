@@ -66,7 +66,7 @@ def export(runs: RunLike | Sequence[RunLike], path: str | Path) -> Path:
         ValueError: if there is no run, or the file has another extension.
 
     Example:
-        ``gq.compare(*gq.runs()[-2:]).report("comparison.html")``
+        ``gq.compare(gq.runs()[-2:]).report("comparison.html")``
     """
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):

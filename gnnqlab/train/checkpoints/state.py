@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed as dist
 from torch import Tensor
 
+from gnnqlab.former_names import with_former_names
+from gnnqlab.settings import settings_in
+from gnnqlab.systems.parts import PARTS, former_part
 from gnnqlab.train.checkpoints.checkpoint import Checkpoint, Checkpoints, newest_checkpoint
 from gnnqlab.train.checkpoints.model_file import ModelFile
-from gnnqlab.train.config.run_config import RunConfig
+from gnnqlab.train.config.run_config import RunConfig, TrainSettings
 from gnnqlab.train.control import CHECKPOINT_NOW, Control
 from gnnqlab.train.heartbeat import Heartbeat
+from gnnqlab.train.link_prediction.settings import TaskSettings
 from gnnqlab.train.loop.trainer import Trainer
 from gnnqlab.train.records.json_lines import log_event
 
 if TYPE_CHECKING:
     from gnnqlab.partition.shard import Shard
 
-__all__ = ["CheckpointManager", "capture", "config_digest", "cut_digest", "restore"]
+__all__ = ["CheckpointManager", "capture", "config_digest", "cut_digest", "former_digest", "restore"]
 
 _LIMIT_S = 600.0
 """Limit reported to the guard: a checkpoint of a large model on a slow disk may take longer than an epoch."""
@@ -29,7 +33,19 @@ _LIMIT_S = 600.0
 
 def config_digest(config: RunConfig) -> str:
     """Return a digest of the settings that must be equal to resume bit for bit: all but epochs and launch settings."""
+    return _digest(config.to_json())
+
+
+def former_digest(config: RunConfig) -> str:
+    """Return the digest that versions before settings had their present names wrote to checkpoints."""
     value = config.to_json()
+    value["train"] = with_former_names(value["train"], settings_in(TrainSettings))
+    value["task"] = with_former_names(value["task"], settings_in(TaskSettings))
+    value["system"] |= {axis: former_part(axis, value["system"][axis]) for axis in PARTS}
+    return _digest(value)
+
+
+def _digest(value: dict[str, Any]) -> str:
     # The recipe repeats the system's settings; a resumed run may use other hosts, devices or time limits.
     del value["launch"], value["recipe"]
     value["train"] = {
@@ -143,6 +159,7 @@ class CheckpointManager:
         self._folder, self._rank, self._trainer, self._control = folder, rank, trainer, control
         self._heartbeat, self._every, self._epochs = heartbeat, config.train.checkpoint_every, config.train.epochs
         self._config, self._cut = config_digest(config), cut
+        self._known = (self._config, former_digest(config))
         self._files, self._model_file = Checkpoints(folder), model_file
 
     def resume(self) -> tuple[int, float]:
@@ -152,7 +169,7 @@ class CheckpointManager:
             RuntimeError: if the checkpoint has another configuration, or holds per-row state of another partition.
         """
         found = newest_checkpoint(self._folder) if self._rank == 0 else None
-        if found is not None and found.facts["config"] != self._config:
+        if found is not None and found.facts["config"] not in self._known:
             raise RuntimeError(
                 f"a checkpoint must have the configuration of its run, got one of another run in {self._folder}; "
                 "launch a new run, or resume the run that wrote the checkpoint"
