@@ -286,7 +286,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
         keeper_of(other, config).resume()
 
 
-@each("system, digest", [("vanilla", "1a2808b327d0e58a246c7fb1"), ("adaqp", "0c2e7df13137fd36e0d0ab2f")])
+@each(("system", "digest"), [("vanilla", "1a2808b327d0e58a246c7fb1"), ("adaqp", "0c2e7df13137fd36e0d0ab2f")])
 def test_a_checkpoint_of_a_version_with_former_names_belongs_to_its_run(system, digest):
     # Written by version 0.9 for this configuration.
     assert former_digest(gq.configure("digits", system=system, hidden=16, workers=2)) == digest

@@ -21,7 +21,7 @@ STATS = NODES * 2 * 4
 
 
 @cache
-def kept(model: str, keep: str = "all", workers: int = 1) -> dict[tuple[int, str], int]:
+def kept(model: str, keep: str = "none", workers: int = 1) -> dict[tuple[int, str], int]:
     shape = ModelSettings(name=model, layers=3, hidden=HIDDEN)
     found = kept_by_layer(GRAPH, shape, keep, workers=workers)
     return {place: count for place, count in found.items() if place[1] != "loss"}
