@@ -91,11 +91,11 @@ class Compare(Options):
 
     def _train(self, each: _Field, begun: int, count: int) -> None:
         """Train the runs of one graph and model; a failure is reported, and the others continue."""
-        from gnnqlab.launch.calibrate import settle
+        from gnnqlab.launch.calibrate import resolve_comm_share
         from gnnqlab.launch.local import launch
 
         try:
-            each.configs = settle(each.configs)  # one calibrated link for all systems
+            each.configs = resolve_comm_share(each.configs)  # one calibrated link for all systems
         except (RuntimeError, OSError) as error:
             for choice in each.choices:
                 each.fail(choice, f"calibrating the link failed: {error}")

@@ -254,7 +254,7 @@ class EmulatedHosts:
         # At least twenty buckets, so that the full bucket at the start hardly matters.
         num_bytes = int(min(_MOST_BYTES, max(20 * self.burst_bytes, self.rate / 8 * seconds)))
         for attempt in range(_ATTEMPTS):
-            timed_bytes, took_s = self._transferred(source, target, min(num_bytes << attempt, _MOST_BYTES))
+            timed_bytes, took_s = self._time_transfer(source, target, min(num_bytes << attempt, _MOST_BYTES))
             if timed_bytes > num_bytes / 2:
                 return Goodput(measured=timed_bytes / took_s, nominal=self.rate / 8)
         raise RuntimeError(
@@ -262,7 +262,7 @@ class EmulatedHosts:
             f"{_ATTEMPTS}: the processors are too busy for the measurement"
         )
 
-    def _transferred(self, source: int, target: int, num_bytes: int) -> tuple[int, float]:
+    def _time_transfer(self, source: int, target: int, num_bytes: int) -> tuple[int, float]:
         """Return the timed bytes of a transfer, and their seconds."""
         seconds = num_bytes * 8 / self.rate
         limit_s = 5 + 20 * seconds

@@ -76,7 +76,7 @@ class Guard:
         self.state, self.cause = "starting", ""
         self._agent_log = folder / "logs" / files.node_name("agent", node, ".log")
         self._witness = RankMonitor(
-            folder, local_workers=local_workers, node=node, agent_log=self._agent_log, appeared=self._appeared
+            folder, local_workers=local_workers, node=node, agent_log=self._agent_log, appeared=self._watch_process
         )
         self._watch = StallWatch(rules)
         self._stall: Stall | None = None
@@ -102,14 +102,14 @@ class Guard:
         if self.launcher is not None:
             self._wake_at(processes.open_pidfd(*self.launcher))
         while self.state in _LIVE:
-            self._rest()
+            self._wait_for_event()
             self._step(time.monotonic())
         return self._finish()
 
     def _step(self, now_s: float) -> None:
         if self._signal is not None:
             return self._set("stopped", f"stopped by {signal_name(self._signal)}")
-        if self._launcher_gone():
+        if self._launcher_has_ended():
             return self._set("stopped", "the process that launched the run has ended")
         self._witness.poll()
         # Before errors: once all ranks are done, a bad exit of a process does not matter any more.
@@ -169,7 +169,7 @@ class Guard:
             "TMPDIR": str(self.folder / "tmp"),  # removed at the end of the run
             "GNNQLAB_GUARD": f"{os.getpid()}:{processes.start_time(os.getpid())}",
             NODE: str(self.node),
-            VARIABLE: str(self._witness.collected.told),
+            VARIABLE: str(self._witness.collected.write_end),
         }
         with open(self._agent_log, "ab") as log:
             # preexec_fn is safe here: this process has a single thread. It must live on, because the parent-death
@@ -180,13 +180,13 @@ class Guard:
                 stdout=log,
                 stderr=log,
                 env=environment,
-                pass_fds=[self._witness.collected.told],
+                pass_fds=[self._witness.collected.write_end],
                 preexec_fn=processes.die_with_parent,
             )
         self.agent_pid, self._agent_start = agent.pid, processes.start_time(agent.pid)
         agent.returncode = 0  # reaped by processes.collect(), so subprocess must not wait for it
 
-    def _rest(self) -> None:
+    def _wait_for_event(self) -> None:
         """Wait for the next poll or event."""
         for descriptor, _ in self._poll.poll(_POLL_S * 1000):
             if descriptor == self._wake:
@@ -198,11 +198,11 @@ class Guard:
         if pidfd is not None:  # without a pidfd a death is detected at the next poll
             self._poll.register(pidfd, select.POLLIN)
 
-    def _appeared(self, pidfd: int | None) -> None:
+    def _watch_process(self, pidfd: int | None) -> None:
         self._wake_at(pidfd)
         self._write_guard()
 
-    def _launcher_gone(self) -> bool:
+    def _launcher_has_ended(self) -> bool:
         if self.launcher is not None and not processes.alive(*self.launcher):
             return True
         if not self.watch_stdin:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,13 +32,19 @@ class MachineLines:
     """The same as one script for ``sbatch``."""
     folder: Path
     """Folder of the run, as a path on each machine."""
-    needs: str
+    requirement: str
     """Sentence about the shared folder that the machines need."""
 
     def __str__(self) -> str:
-        lines = [f"# {self.needs}\n"]
+        lines = [f"# {self.requirement}\n"]
         lines += [f"# machine {node}\n{command}\n" for node, command in enumerate(self.commands)]
         return "\n".join([*lines, f"# or, for sbatch:\n{self.slurm}"])
+
+    @property
+    def needs(self) -> str:
+        """Former name of ``requirement``."""
+        warnings.warn("MachineLines.needs is MachineLines.requirement now", DeprecationWarning, stacklevel=2)
+        return self.requirement
 
     @property
     def run(self) -> Run:

@@ -135,7 +135,7 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat, fit: str) -> None:
 
     run_config = RunConfig.from_json(config)
     heartbeat.phase("init", limit_s=_INIT_S)
-    link = Link.of(folder, workers)
+    link = Link.from_folder(folder, workers)
     timeout = datetime.timedelta(seconds=launch["group_timeout_s"] or _GROUP_S)
     # The steps after this one are collective, so they need the process group.
     _join(launch["backend"], device, timeout, _store_from_outside(link, rank, workers, timeout))

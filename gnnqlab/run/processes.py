@@ -24,7 +24,7 @@ __all__ = [
     "open_pidfd",
     "place",
     "read",
-    "received",
+    "received_bytes",
     "start_time",
     "tree",
 ]
@@ -64,7 +64,7 @@ def read(pid: int) -> Process | None:
     )
 
 
-def received(pid: int) -> int | None:
+def received_bytes(pid: int) -> int | None:
     """Return the bytes received by the emulated host of a process over its link; ``None`` for other processes."""
     try:
         if os.stat(f"/proc/{pid}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino:  # no emulated host

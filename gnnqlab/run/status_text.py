@@ -56,7 +56,7 @@ class Wire:
 
     def __init__(
         self,
-        received: Callable[[int], int | None] = processes.received,
+        received: Callable[[int], int | None] = processes.received_bytes,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._received, self._clock = received, clock

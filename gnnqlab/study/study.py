@@ -291,7 +291,7 @@ class Study:
 
     def _settled(self, cell: Cell) -> Cell:
         """Return a cell with the link rate of its case; calibrate it with Vanilla at the first call."""
-        from gnnqlab.launch.calibrate import settle
+        from gnnqlab.launch.calibrate import resolve_comm_share
         from gnnqlab.systems.system import make_system
 
         share = cell.config.launch.comm_share
@@ -301,7 +301,7 @@ class Study:
             # Calibrate with the plain reference, so that the rate does not depend on the contestant.
             train = dataclasses.replace(cell.config.train, gradients="float32", seed=0)
             vanilla = dataclasses.replace(cell.config, system=make_system("vanilla"), train=train)
-            (settled,) = settle([vanilla])  # short runs of Vanilla at several rates
+            (settled,) = resolve_comm_share([vanilla])  # short runs of Vanilla at several rates
             found = settled.launch
             assert found.link is not None and found.vanilla_share is not None
             self._results.add_link(cell.case, share, found.link, found.vanilla_share)

@@ -16,7 +16,7 @@ from gnnqlab.former_names import accepts_former_names
 from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
-from gnnqlab.launch.calibrate import settle
+from gnnqlab.launch.calibrate import resolve_comm_share
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.settings import Former
 from gnnqlab.systems.system import System, make_system
@@ -345,7 +345,7 @@ def _vanilla(
     config.require_nodes("gq.probe")
     # Float32 rows over the probed cut, exchange and precision.
     config = replace(config, system=probed(make_system("vanilla"), config.system))
-    return settle([config])[0] if config.launch.comm_share is not None else config
+    return resolve_comm_share([config])[0] if config.launch.comm_share is not None else config
 
 
 def _with_settings(recipe: System, settings: dict[str, Any]) -> System:

@@ -151,7 +151,7 @@ def measure_timing(config: RunConfig, *, epochs: int = 20, fresh: bool = False, 
             system = probed(make_system(name), config.system)
             run = launch(dataclasses.replace(config, system=system, train=short), root=root, wait=True)
             found.append(spent(run, quantile=quantile))
-        link = Link.of(run.folder, config.workers)
+        link = Link.from_folder(run.folder, config.workers)
         gradient_bytes = int(run.records["bytes_gradients"].iloc[-1])
     timing = Timing(
         exact=found[0],
@@ -191,7 +191,7 @@ def spent(run: Run, *, quantile: float = 0.5) -> Spent:
     whole = (steady["epoch_s"] - steady["assign_s"]).groupby(steady["epoch"]).mean()
     names = [name for name in _phases(records) if name not in (*COMMUNICATION, *_OCCASIONAL)]
     means = steady.groupby("epoch")[[f"{name}_s" for name in names]].mean().quantile(quantile)  # first over workers
-    link = Link.of(run.folder, workers)
+    link = Link.from_folder(run.folder, workers)
     wire = Wire(
         workers=workers,
         hosts=link.hosts,

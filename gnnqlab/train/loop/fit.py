@@ -22,7 +22,7 @@ from gnnqlab.train.checkpoints.state import CheckpointManager, cut_digest
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.control import Control
 from gnnqlab.train.heartbeat import Heartbeat
-from gnnqlab.train.link import Crossing, Link
+from gnnqlab.train.link import HostTrafficCounter, Link
 from gnnqlab.train.loop.objective import Scores
 from gnnqlab.train.loop.phase_timer import PhaseTimer
 from gnnqlab.train.loop.recorders import (
@@ -90,7 +90,7 @@ def fit(
     observers = Observers(observers_named(config.launch.observers), rank)
     clock = PhaseTimer(heartbeat.phase, observers=observers)
     device = _device(config, rank)
-    link = Link.of(folder, workers)
+    link = Link.from_folder(folder, workers)
     pacer = link_pacer(link, rank, workers, folder)
     counting = Counting()
     control = Control(folder, rank, config.system, distributed=workers > 1)
@@ -119,7 +119,7 @@ def fit(
         MemoryFile(folder, rank, trainer, settings.memory_every),
         PhaseSeconds(clock),
         ChannelBytes(trainer),
-        HostBytes(Crossing(link, rank, workers)),
+        HostBytes(HostTrafficCounter(link, rank, workers)),
         EntropyOfCodes(counting, settings.entropy_every),
         RecordFile(folder, rank),
         ObserverEvents(folder, observers),

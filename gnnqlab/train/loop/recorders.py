@@ -12,7 +12,7 @@ import torch
 from gnnqlab.adaptive import ASSIGNMENTS, DECISIONS, Entry
 from gnnqlab.message.codecs.entropy import Counting
 from gnnqlab.observe import DecisionMade, EpochEnded, Observers
-from gnnqlab.train.link import Crossing
+from gnnqlab.train.link import HostTrafficCounter
 from gnnqlab.train.loop.phase_timer import PhaseTimer, summed
 from gnnqlab.train.loop.trainer import Trainer
 from gnnqlab.train.records.active_bit_widths import save_tables
@@ -71,15 +71,15 @@ class ChannelBytes(Recorder):
 class HostBytes(Recorder):
     """Record the bytes that this worker's host sent to others during training, as ``bytes_wire``."""
 
-    def __init__(self, crossing: Crossing) -> None:
-        self._crossing = crossing
+    def __init__(self, counter: HostTrafficCounter) -> None:
+        self._counter = counter
         self._sent: int | None = None
 
     def begin(self, epoch: int) -> None:
-        self._crossing.take()  # drops the bytes between two epochs
+        self._counter.take()  # drops the bytes between two epochs
 
     def trained(self, epoch: int) -> None:
-        self._sent = self._crossing.take()
+        self._sent = self._counter.take()
 
     def figures(self) -> dict[str, Any]:
         return {"bytes_wire": self._sent}

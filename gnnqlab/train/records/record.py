@@ -319,7 +319,7 @@ def _also(folder: Path, best: Any) -> dict[str, float | None]:
 
 def _link(folder: Path, config: dict[str, Any], timed: pd.DataFrame) -> dict[str, Any]:
     """Return the link between the workers, and its measured goodput."""
-    link = Link.of(folder, config["workers"])
+    link = Link.from_folder(folder, config["workers"])
     figures: dict[str, Any] = {"link": link.label, "hosts": link.hosts}
     if link.bytes_per_s is not None:
         figures["link_bytes_per_s"] = link.bytes_per_s
