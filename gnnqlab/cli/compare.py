@@ -18,7 +18,7 @@ from gnnqlab.cli.train import follow
 if TYPE_CHECKING:
     from gnnqlab.run.run import Run
     from gnnqlab.train.config.run_config import RunConfig
-    from gnnqlab.train.dgl_mini_batch import Line
+    from gnnqlab.train.dgl_mini_batch import BaselineRun
 
 __all__ = ["Compare"]
 
@@ -112,12 +112,12 @@ class Compare(Options):
         if self.mini_batch and each.runs:
             each.line, each.no_line = self._mini_batch(each.configs[0])
 
-    def _mini_batch(self, config: RunConfig) -> tuple[list[Line], str]:
+    def _mini_batch(self, config: RunConfig) -> tuple[list[BaselineRun], str]:
         """Return the result of mini-batch training, or none and the reason."""
         from gnnqlab.graph import load
-        from gnnqlab.train.dgl_mini_batch import MiniBatch, why_not
+        from gnnqlab.train.dgl_mini_batch import MiniBatch, unavailable_reason
 
-        reason = why_not(config)
+        reason = unavailable_reason(config)
         if reason:
             print(f"mini-batches are skipped: {reason}", file=sys.stderr)
             return [], reason
@@ -175,7 +175,7 @@ class _Field:
     settings: list[dict[str, Any]] = field(default_factory=list)
     """Settings of each run."""
     failed: list[dict[str, Any]] = field(default_factory=list)
-    line: list[Line] = field(default_factory=list)
+    line: list[BaselineRun] = field(default_factory=list)
     no_line: str = ""
     target: float | None = None
     report: str = ""

@@ -300,7 +300,9 @@ def leftovers() -> list[str]:
     """Return the namespaces of emulated hosts whose owner has ended."""
     found = {name: _NAME.fullmatch(name) for name in (os.listdir(_NAMESPACES) if _NAMESPACES.is_dir() else [])}
     return sorted(
-        name for name, parts in found.items() if parts and not processes.alive(int(parts["pid"]), int(parts["start"]))
+        name
+        for name, parts in found.items()
+        if parts and not processes.is_alive(int(parts["pid"]), int(parts["start"]))
     )
 
 
@@ -381,7 +383,7 @@ def _janitor(owner: str, names: list[str]) -> None:
     if pidfd is not None:
         poll.register(pidfd, select.POLLIN)
     # Once a second the pid is checked as well, because pidfds may not be supported.
-    while processes.alive(pid, start) and not poll.poll(1000):
+    while processes.is_alive(pid, start) and not poll.poll(1000):
         pass
     _remove(names)
 

@@ -134,7 +134,7 @@ class Guard:
                 self._witness.ended.update(processes.collect())
             if self._agent_status:
                 files.append_event(self.folder, "bad exit after the end", wait_status=self._agent_status)
-        elif processes.alive(self.agent_pid, self._agent_start):
+        elif processes.is_alive(self.agent_pid, self._agent_start):
             # torchrun has nothing to save, and its workers end with it; after SIGTERM it would write a long log.
             os.kill(self.agent_pid, signal.SIGKILL)
         remaining = processes.end(os.getpid(), grace_s=grace_s, spare=self._link.spared)
@@ -203,7 +203,7 @@ class Guard:
         self._write_guard()
 
     def _launcher_has_ended(self) -> bool:
-        if self.launcher is not None and not processes.alive(*self.launcher):
+        if self.launcher is not None and not processes.is_alive(*self.launcher):
             return True
         if not self.watch_stdin:
             return False
@@ -225,7 +225,7 @@ class Guard:
         found, status = order(list(self._witness.errors.values())), self._agent_status
         agent_killed = status is not None and os.WIFSIGNALED(status)
         # If torchrun is killed, its workers die at once, but it can be reaped only after the last of its threads.
-        agent_dying = status is None and not processes.alive(self.agent_pid, self._agent_start)
+        agent_dying = status is None and not processes.is_alive(self.agent_pid, self._agent_start)
         clear = agent_killed or (bool(found) and not found[0].consequence and not agent_dying)
         if now_s - self._trouble_s < (_SETTLE_S if clear else _SETTLE_CONSEQUENCE_S):
             return

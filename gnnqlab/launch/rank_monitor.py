@@ -179,7 +179,7 @@ class RankMonitor:
     def _read_deaths(self) -> None:
         dead: dict[int, int | None] = {}
         for rank, pulse in self.pulses.items():
-            if rank in self.errors or pulse.phase == "done" or processes.alive(pulse.pid, pulse.start_time):
+            if rank in self.errors or pulse.phase == "done" or processes.is_alive(pulse.pid, pulse.start_time):
                 continue
             # Read again: it may have finished, or stored its error, between the last reading and its death.
             pulse = self.pulses[rank] = self._readers[rank].read()

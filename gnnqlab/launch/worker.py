@@ -60,7 +60,7 @@ def _bind_to_parent() -> None:
     guard = os.environ.get("GNNQLAB_GUARD")  # pid:start time
     if guard is not None:
         pid, start = map(int, guard.split(":"))
-        if not processes.alive(pid, start):  # it died before the line above took effect
+        if not processes.is_alive(pid, start):  # it died before the line above took effect
             os._exit(1)
     # A core file would remain on disk and delay the report; the stack is in errors/rankR.trace.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))

@@ -30,7 +30,7 @@ from gnnqlab.train.config.run_config import TrainSettings
 
 __all__ = [
     "LayerMeans", "LayerPass", "PassTrace", "Received",
-    "covered", "gradients_received", "rows_received", "together", "traced_workers",
+    "covered", "gradients_received", "rows_received", "gather_by_node", "traced_workers",
 ]  # fmt: skip
 
 
@@ -214,7 +214,7 @@ def _positions(traces: Sequence[PassTrace]) -> Tensor:
     return positions
 
 
-def together(traces: Sequence[PassTrace], layer: int, name: str) -> Tensor:
+def gather_by_node(traces: Sequence[PassTrace], layer: int, name: str) -> Tensor:
     """Return a field of `LayerPass` for all nodes, by global id ``(V, D)``; ``(V, 0)`` if a worker does not have it."""
     parts = [getattr(trace.layers[layer], name) for trace in traces]
     if any(part is None for part in parts):
@@ -243,7 +243,7 @@ class LayerMeans:
         self.alpha = traces[0].layers[self.layer].alpha
         self._passes += 1
         for name in ("input", "sums", "output", "output_gradient", "rows_gradient"):
-            self._add(name, together(traces, self.layer, name).double())
+            self._add(name, gather_by_node(traces, self.layer, name).double())
         forward = rows_received(traces, bits, self.layer, noise=self._noise)
         backward = gradients_received(traces, bits, self.layer)
         self._add("rows_noise", forward.variance(1.0, num_rows=num_rows))

@@ -143,7 +143,7 @@ def check(
         weights = trained_weights(graph, config.model, trained, seed=config.train.seed)
     frame = gradient_variance(
         graph,
-        config.placed,
+        config.system_on_hosts,
         config.model,
         workers=config.workers,
         repeats=repeats,

@@ -306,7 +306,7 @@ def _trial(seen: Probe, graph: Graph, forecast: Forecast, *, epochs: int, repeat
             workers=config.workers,
             repeats=repeats,
             weights=seen.trace.weights,  # those of the last traced epoch, at which the bound was computed
-            system=config.placed,
+            system=config.system_on_hosts,
             seed=config.train.seed,
         ).variance
     return Trial(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.run.run import Run, runs
-from gnnqlab.train.config.config_file import read_config, unimported
+from gnnqlab.train.config.config_file import find_unimported_modules, read_config
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.tune.timing import spent
 
@@ -59,7 +59,7 @@ def median_error(errors: Iterable[float]) -> float | None:
 def _similar_runs(config: RunConfig, found: Iterable[Run]) -> Iterable[Run]:
     for run in found:
         try:
-            if unimported(read_config(run.folder)):
+            if find_unimported_modules(read_config(run.folder)):
                 continue  # its prediction would need a part that this process has not imported
             other = run.config
         except (ValueError, KeyError, TypeError):

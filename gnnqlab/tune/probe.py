@@ -235,7 +235,7 @@ class Probe:
 
     def _memory(self, recipe: System) -> dict[str, int]:
         config = self.config
-        placed = replace(config, system=recipe).placed
+        placed = replace(config, system=recipe).system_on_hosts
         return foreseen_memory(config.graph, config.model, placed, workers=config.workers, settings=config.train)
 
     @cached_property
@@ -307,7 +307,7 @@ def probe(
     seen = trace(
         whole,
         config.model,
-        config.placed,
+        config.system_on_hosts,
         workers=config.workers,
         epochs=epochs,
         settings=config.train,

@@ -35,7 +35,7 @@ def namespaces(run: Run) -> list[Path]:
 
 def gone(run: Run) -> bool:
     """Whether neither hosts nor guard are left."""
-    return not namespaces(run) and not any(processes.alive(pid, start) for pid, start in run._guards())
+    return not namespaces(run) and not any(processes.is_alive(pid, start) for pid, start in run._guards())
 
 
 @pytest.fixture

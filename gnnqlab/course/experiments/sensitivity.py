@@ -92,7 +92,7 @@ def group_size_table(
                 workers=seen.config.workers,
                 repeats=repeats,
                 weights=seen.trace.weights,
-                system=seen.config.placed,
+                system=seen.config.system_on_hosts,
                 seed=seed,
             )
             rows.append((size, seed, noise.variance, forecast.bytes_sent))

@@ -120,7 +120,7 @@ def variance_at_equal_bytes(
             workers=probe.config.workers,
             repeats=repeats,
             weights=probe.trace.weights,
-            system=probe.config.placed,
+            system=probe.config.system_on_hosts,
             seed=probe.config.train.seed,
         )
         rows.append((name, forecast.bytes_sent / 1e3, forecast.total_variance, noise.variance, noise.standard_error))

@@ -14,7 +14,7 @@ from gnnqlab.lab.tuner.settings import TunerSettings
 from gnnqlab.lab.tuner.views import Measured
 from gnnqlab.launch.local import launch
 from gnnqlab.run.run import LIVE, Run
-from gnnqlab.run.status_text import doing
+from gnnqlab.run.status_text import describe_activity
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.records.json_lines import JsonLinesTail
 from gnnqlab.tune.timing import spent
@@ -206,7 +206,7 @@ class TunerSession:
         words = [f"run {run.id}", status, f"epoch {len(records.epochs)}/{epochs}"]
         left = records.left_s(epochs)
         if status in LIVE and not records.epochs:
-            words.append(doing(run.pulses))
+            words.append(describe_activity(run.pulses))
         if not self.comparable:
             words.append("with other settings than the current ones")
         if status in LIVE and left is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -233,9 +234,15 @@ class RunConfig:
             )
 
     @property
-    def placed(self) -> System:
+    def system_on_hosts(self) -> System:
         """System adapted to the number of hosts of this run."""
         return self.system.on_hosts(self.launch.hosts or 1)
+
+    @property
+    def placed(self) -> System:
+        """Former name of ``system_on_hosts``."""
+        warnings.warn("RunConfig.placed is RunConfig.system_on_hosts now", DeprecationWarning, stacklevel=2)
+        return self.system_on_hosts
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; :meth:`from_json` restores the configuration without loss."""
