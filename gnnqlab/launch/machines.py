@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.former_names import FormerMember
 from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.launch.cluster import shared_folder, slurm_script, torchrun_command
 from gnnqlab.nn.models.registry import ModelSettings
@@ -40,11 +40,7 @@ class MachineLines:
         lines += [f"# machine {node}\n{command}\n" for node, command in enumerate(self.commands)]
         return "\n".join([*lines, f"# or, for sbatch:\n{self.slurm}"])
 
-    @property
-    def needs(self) -> str:
-        """Former name of ``requirement``."""
-        warnings.warn("MachineLines.needs is MachineLines.requirement now", DeprecationWarning, stacklevel=2)
-        return self.requirement
+    needs = FormerMember("requirement")
 
     @property
     def run(self) -> Run:

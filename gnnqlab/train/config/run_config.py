@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from gnnqlab.compute.recompute import LEVELS
-from gnnqlab.former_names import accepts_former_names, with_present_names
+from gnnqlab.former_names import FormerMember, accepts_former_names, with_present_names
 from gnnqlab.message.codecs.entropy import without_codes
 from gnnqlab.message.transport.transport import TRANSPORTS
 from gnnqlab.nn.models.registry import ModelSettings, find_model, model_home, settings_from_json
@@ -238,11 +237,7 @@ class RunConfig:
         """System adapted to the number of hosts of this run."""
         return self.system.on_hosts(self.launch.hosts or 1)
 
-    @property
-    def placed(self) -> System:
-        """Former name of ``system_on_hosts``."""
-        warnings.warn("RunConfig.placed is RunConfig.system_on_hosts now", DeprecationWarning, stacklevel=2)
-        return self.system_on_hosts
+    placed = FormerMember("system_on_hosts")
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; :meth:`from_json` restores the configuration without loss."""
