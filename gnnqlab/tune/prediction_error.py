@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.run.run import Run, runs
 from gnnqlab.train.config.config_file import find_unimported_modules, read_config
 from gnnqlab.train.config.run_config import RunConfig
-from gnnqlab.tune.timing import spent
+from gnnqlab.tune.timing import read_epoch_time
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gnnqlab.systems.system import System
     from gnnqlab.tune.forecast import Forecast
 
-__all__ = ["median_error", "past"]
+__all__ = ["median_error", "compare_with_runs"]
 
 _LATEST = 40
 """Limit of runs, the latest ones; the machine may have changed since older ones."""
@@ -27,7 +27,9 @@ _FEWEST = 6
 """Least epochs of a run for a median."""
 
 
-def past(config: RunConfig, forecast: Callable[[System], Forecast], root: Path | str | None = None) -> DataFrame:
+def compare_with_runs(
+    config: RunConfig, forecast: Callable[[System], Forecast], root: Path | str | None = None
+) -> DataFrame:
     """Return predicted and measured epochs of finished runs of the same graph, model, workers and link.
 
     Args:
@@ -81,7 +83,7 @@ def _row(predict: Callable[[System], Forecast], run: Run) -> dict[str, Any] | No
         forecast = predict(system)
     except ValueError:
         return None  # no prediction for this system
-    measured = spent(run).epoch_s
+    measured = read_epoch_time(run).epoch_s
     if not (measured > 0 and math.isfinite(forecast.epoch_s)):  # no relative error can be computed
         return None
     return {

@@ -87,7 +87,7 @@ def group_size_table(
             forecast = seen.forecast(lam=lam, group_size=size)
             noise = gradient_noise(
                 whole,
-                seen.installed(forecast),
+                seen.build_policy(forecast),
                 seen.config.model,
                 workers=seen.config.workers,
                 repeats=repeats,

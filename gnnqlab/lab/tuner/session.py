@@ -17,7 +17,7 @@ from gnnqlab.run.run import LIVE, Run
 from gnnqlab.run.status_text import describe_activity
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.records.json_lines import JsonLinesTail
-from gnnqlab.tune.timing import spent
+from gnnqlab.tune.timing import read_epoch_time
 
 __all__ = ["OwnRecords", "TunerSession"]
 
@@ -177,7 +177,7 @@ class TunerSession:
         ended = self.run.status not in LIVE
         self._records.poll()
         if ended and self._phases is None and len(self._records.epochs) >= _FEWEST:  # once per run
-            found = spent(self.run)
+            found = read_epoch_time(self.run)
             self._phases = {**found.phases, "wire": found.communication_s}
             if self.model.timed:
                 self.model.learn()

@@ -35,7 +35,7 @@ def sent(system: System, **hosts: int) -> tuple[int, int]:
         GRAPH, replace(system, cache=gq.caches.AdaptiveCache()), SHAPE, TrainSettings(), workers=4, **hosts
     )
     cached.step(0)
-    return cached.sent()
+    return cached.count_rows()
 
 
 MEASURES: dict[str, Callable[..., Any]] = {
