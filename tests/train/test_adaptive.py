@@ -137,7 +137,7 @@ def test_everybody_is_told_what_it_asked_for():
 )
 def test_what_is_not_said_is_refused(wants, said, text):
     with pytest.raises(ValueError, match=text):
-        ScalarReduction([Wants("toy", wants, said)], workers=1).say(None)
+        ScalarReduction([Wants("toy", wants, said)], workers=1).collect_local(None)
 
 
 class Offers:
