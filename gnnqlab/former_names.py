@@ -1,4 +1,4 @@
-"""Former names of settings: accepted with a warning until version 1.0, and read from older files without one."""
+"""Former names of settings and members: accepted with a warning until 1.0; read from older files without one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,38 @@ from typing import Any, TypeVar, cast
 
 from gnnqlab.settings import Setting, parameters_of, settings_in
 
-__all__ = ["accepts_former_names", "with_former_names", "with_present_names"]
+__all__ = ["FormerMember", "accepts_former_names", "with_former_names", "with_present_names"]
 
 _PACKAGE = os.path.dirname(__file__) + os.sep
 Target = TypeVar("Target", bound=Callable[..., Any])
+
+
+class FormerMember:
+    """Former name of a member of a class: gives the present member, with a warning.
+
+    Args:
+        name: present name of the member.
+
+    Example:
+        >>> class Curve:
+        ...     at = FormerMember("loss_at")
+        ...     def loss_at(self, age):
+        ...         return age / 2
+        >>> with warnings.catch_warnings(record=True):
+        ...     Curve().at(4)
+        2.0
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __set_name__(self, owner: type, former: str) -> None:
+        self._former = former
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        text = f"{owner.__name__}.{self._former} is {owner.__name__}.{self._name} now"
+        warnings.warn(f"{text}; the former name is accepted until version 1.0", DeprecationWarning, _frames_inside())
+        return getattr(owner if instance is None else instance, self._name)
 
 
 def with_present_names(values: Mapping[str, Any], known: Iterable[Setting], *, warn: bool = True) -> dict[str, Any]:

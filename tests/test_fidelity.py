@@ -576,7 +576,7 @@ ITEMS = {
         (("18", "AdaQP, Table 7"),),
     ),
     "SY-TVIII, TXIII, F14": Item(
-        "tune.at_scale:at_scale tune.cut_counts:counted_by_workers",
+        "tune.at_scale:at_scale tune.cut_counts:count_by_workers",
         "SYLVIE Tables VIII and XIII",
         "tune/test_at_scale.py::test_every_part_by_hand tune/test_at_scale.py::test_links_hosts_cores_and_speed "
         "tune/test_cut_counts.py::test_counts_are_those_of_the_shards",

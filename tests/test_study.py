@@ -187,11 +187,12 @@ def test_a_link_for_a_share_is_found_once_and_is_the_same_for_all(
 ) -> None:
     asked = []
 
-    def settle(configs: list[Any]) -> list[Any]:
+    def resolve(configs: list[Any]) -> list[Any]:
         asked.extend(configs)
-        return [calibrate._changed(one, link="123mbit", comm_share=None, vanilla_share=0.74) for one in configs]
+        changed = {"link": "123mbit", "comm_share": None, "vanilla_share": 0.74}
+        return [calibrate._with_launch_settings(one, **changed) for one in configs]
 
-    monkeypatch.setattr(calibrate, "settle", settle)
+    monkeypatch.setattr(calibrate, "resolve_comm_share", resolve)
     made = study(tmp_path, Trainer(), systems=["fixed-bits", "adaqp"], comm_share=0.75, hosts=2).run()
     assert [(one.system.name, one.train.seed) for one in asked] == [("vanilla", 0)]
     assert set(made.frame()["link"]) == {"123mbit"}

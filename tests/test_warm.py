@@ -46,7 +46,7 @@ def test_warm_run_stops_and_leaves_nothing(warm: None, tmp_path: Path) -> None:
     left = [run._guards()[0], *((each.pid, each.start) for each in processes.tree(run._guards()[0][0]))]
     assert len(left) >= 4, "a guard, an agent and two workers"
     run.stop()
-    wait_until(lambda: not any(processes.alive(*each) for each in left), what="the end of all processes")
+    wait_until(lambda: not any(processes.is_alive(*each) for each in left), what="the end of all processes")
     assert run.status == "stopped"
 
 

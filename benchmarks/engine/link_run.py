@@ -118,7 +118,7 @@ def measure_run(config: RunConfig, *, alone: bool = False) -> Measured:
 
 
 def _measured(run: Any, config: RunConfig) -> Measured:
-    from gnnqlab.launch.calibrate import sent_by_host
+    from gnnqlab.launch.calibrate import estimate_host_bytes
     from gnnqlab.train.records.evaluation_pauses import epoch_seconds
 
     summary, records = run.summary, run.records
@@ -129,7 +129,7 @@ def _measured(run: Any, config: RunConfig) -> Measured:
     def link_s(sent: float) -> float:
         gradients = float(records["bytes_gradients"].max())
         rate = summary.get("link_bytes_per_s")
-        return sent_by_host(sent, gradients, config.workers, summary["hosts"]) / rate if rate else 0.0
+        return estimate_host_bytes(sent, gradients, config.workers, summary["hosts"]) / rate if rate else 0.0
 
     return Measured(
         epoch_s=summary["epoch_s"],

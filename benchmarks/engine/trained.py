@@ -128,7 +128,7 @@ def train_mini_batches(cell: Cell, *, fanout: int, batch_size: int) -> RunResult
     """
     from gnnqlab.graph.sources.catalogue import load
     from gnnqlab.train.dgl_mini_batch import MiniBatch
-    from gnnqlab.train.loop.scores import score_in
+    from gnnqlab.train.loop.scores import get_test_score
 
     line = MiniBatch(fanout=fanout, batch_size=batch_size).train(load(cell.config.graph), cell.config)
-    return RunResult(score=score_in(line.summary) or 0.0, train_s=float(line.summary.get("train_s", 0.0)))
+    return RunResult(score=get_test_score(line.summary) or 0.0, train_s=float(line.summary.get("train_s", 0.0)))

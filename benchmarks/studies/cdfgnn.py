@@ -133,7 +133,7 @@ def table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str,
 def _alone(source: str, grid: Mapping[str, Any]) -> dict[str, list[RunResult]]:
     """Train the lines of one process, the whole graph and mini-batches; return their scores."""
     from gnnqlab.train.config.configure import configure
-    from gnnqlab.train.dgl_mini_batch import why_not
+    from gnnqlab.train.dgl_mini_batch import unavailable_reason
 
     def train(cell: Cell, folder: Path) -> RunResult:
         if cell.contestant.name == "full batch":
@@ -141,7 +141,7 @@ def _alone(source: str, grid: Mapping[str, Any]) -> dict[str, list[RunResult]]:
         return train_mini_batches(cell, fanout=FANOUT, batch_size=BATCH)
 
     names = ["full batch", "mini-batch"]
-    if reason := why_not(configure(source, workers=1, **SETTINGS)):
+    if reason := unavailable_reason(configure(source, workers=1, **SETTINGS)):
         print(f"bench cdfgnn: no mini-batches, so their rows are omitted: {reason}", file=sys.stderr, flush=True)
         names.remove("mini-batch")
     (found,) = train_each(dict.fromkeys(names, "vanilla"), train=train, **grid).values()

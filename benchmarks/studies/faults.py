@@ -176,7 +176,7 @@ def _gone_after(root: Path, act: Callable[[Run, subprocess.Popen[bytes]], None])
         ours = [guard, *((process.pid, process.start) for process in processes.tree(guard[0]))]
         began = time.monotonic()
         act(run, launcher)
-        _until(lambda: not any(processes.alive(pid, start) for pid, start in ours), "the end of all processes")
+        _until(lambda: not any(processes.is_alive(pid, start) for pid, start in ours), "the end of all processes")
         return time.monotonic() - began
     finally:
         launcher.kill()

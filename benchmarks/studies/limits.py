@@ -145,7 +145,7 @@ def _with_limits(run: Run, config: RunConfig) -> pd.DataFrame:
     import pandas as pd
 
     from gnnqlab.course.experiments.limits import limits_table
-    from gnnqlab.launch.calibrate import sent_by_host
+    from gnnqlab.launch.calibrate import estimate_host_bytes
 
     records, summary = run.records, run.summary
     settled = records[records["epoch"] >= SETTLING]
@@ -156,7 +156,7 @@ def _with_limits(run: Run, config: RunConfig) -> pd.DataFrame:
     wire_s = 0.0
     if rate := summary.get("link_bytes_per_s"):
         sent = settled.groupby("epoch")[["bytes_payload", "bytes_params", "bytes_headers"]].sum().sum(axis=1).median()
-        wire_s = sent_by_host(sent, records["bytes_gradients"].max(), config.workers, summary["hosts"]) / rate
+        wire_s = estimate_host_bytes(sent, records["bytes_gradients"].max(), config.workers, summary["hosts"]) / rate
     return limits_table(
         {phase: float(means[f"{phase}_s"]) for phase in phases},
         {str(part): float(each) for part, each in least.mean().items()},

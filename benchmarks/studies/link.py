@@ -75,7 +75,7 @@ def over_link(
     Returns:
         Rows, see :func:`benchmarks.registry.measure`.
     """
-    from gnnqlab.launch.calibrate import settle
+    from gnnqlab.launch.calibrate import resolve_comm_share
     from gnnqlab.train.config.configure import configure
 
     if link is None and comm_share is None:
@@ -95,7 +95,7 @@ def over_link(
                 configure(source, link=link, comm_share=comm_share, **shared, **CONTESTANTS[name])
                 for name in contestants
             ]
-            rows += _side_by_side(dict(zip(contestants, settle(configs), strict=True)), repeats)
+            rows += _side_by_side(dict(zip(contestants, resolve_comm_share(configs), strict=True)), repeats)
         if seeds:
             rows += _accuracies(source, model, workers[0], seeds, first_seed)
     return rows

@@ -186,13 +186,11 @@ def _peaks(model: str, graph: str, epochs: int | None) -> list[dict[str, Any]]:
 
 def _foreseen(system: str, model: str, graph: str, epochs: int | None) -> dict[str, Any]:
     """Return the row of a recipe's predicted memory, compared with that of launched workers."""
-    from gnnqlab.tune.memory import foreseen_memory
+    from gnnqlab.tune.memory import predict_memory
 
     def predicted_and_counted(run: Run) -> tuple[float, float]:
         config = run.config
-        found = foreseen_memory(
-            config.graph, config.model, config.system, workers=config.workers, settings=config.train
-        )
+        found = predict_memory(config.graph, config.model, config.system, workers=config.workers, settings=config.train)
         return sum(found.values()) / 1e6, peaks(run.memory)["all purposes"]
 
     foreseen, counted = _run(make_system(system), model, graph, epochs or 2, predicted_and_counted, memory_every=1)

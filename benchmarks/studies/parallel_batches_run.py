@@ -70,7 +70,7 @@ def run_in_turn(
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
         with launch(config, root=root, prepare=prepare, fit=f"{__name__}:fit_in_turn") as run:
             run.wait()
-            return read_found(run.folder, Link.of(run.folder, config.workers).label)
+            return read_found(run.folder, Link.from_folder(run.folder, config.workers).label)
 
 
 def write_plan(
@@ -112,7 +112,7 @@ def fit_in_turn(config: RunConfig, folder: Path, rank: int, workers: int, heartb
     plan, graph = json.loads((folder / _PLAN).read_text()), load(config.graph)
     transport, pacer = (
         make_transport("direct", rank, workers),
-        link_pacer(Link.of(folder, workers), rank, workers, folder),
+        link_pacer(Link.from_folder(folder, workers), rank, workers, folder),
     )
     if pacer is not None:
         transport = Paced(transport, pacer)

@@ -171,7 +171,7 @@ def _place(place: dict[str, Any], draw: random.Random, epochs: int) -> tuple[lis
 
 
 def _quartile(seconds: list[float]) -> float:
-    """Return the lower quartile, the statistic of :func:`gnnqlab.tune.timing.spent` here."""
+    """Return the lower quartile, the statistic of :func:`gnnqlab.tune.timing.read_epoch_time` here."""
     import numpy as np
 
     return float(np.quantile(seconds, QUARTILE))
@@ -181,7 +181,7 @@ def _probed(place: dict[str, Any], epochs: int) -> tuple[Probe, Callable[..., fl
     """Return the probe of a configuration, and a function that measures a system's epoch in it."""
     from gnnqlab.launch.start import launch
     from gnnqlab.tune.probe import probe
-    from gnnqlab.tune.timing import spent
+    from gnnqlab.tune.timing import read_epoch_time
 
     settings = {name: value for name, value in place.items() if name != "graph"}
     seen = probe(
@@ -200,6 +200,6 @@ def _probed(place: dict[str, Any], epochs: int) -> tuple[Probe, Callable[..., fl
                 **settings,
                 **choice,
             )
-            return spent(run, quantile=QUARTILE).epoch_s
+            return read_epoch_time(run, quantile=QUARTILE).epoch_s
 
     return seen, measured

@@ -166,7 +166,7 @@ def throughput(
     Raises:
         ValueError: if a model or a system is unknown.
     """
-    from gnnqlab.launch.calibrate import settle
+    from gnnqlab.launch.calibrate import resolve_comm_share
     from gnnqlab.train.config.configure import configure
 
     for what, selection, known in (("model", models, MODELS), ("system", systems, CONTESTANTS)):
@@ -187,7 +187,7 @@ def throughput(
                     configure(source, system=one.system(), **one.lasts(epochs), **shared, **one.settings)
                     for one in (CONTESTANTS[name] for name in names)
                 ]
-                rows += _side_by_side(dict(zip(names, settle(configs), strict=True)), repeats)
+                rows += _side_by_side(dict(zip(names, resolve_comm_share(configs), strict=True)), repeats)
     return rows
 
 

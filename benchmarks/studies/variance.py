@@ -59,12 +59,12 @@ def _rows(name: str, path: str, epochs: int, repeats: int) -> list[dict[str, Any
         return float(sum(sent.sum() for sent in desk.sent_bytes(widths).values()))
 
     def assigned(lam: float, size: int) -> Widths:
-        return desk.assigned(Assigned(lam=lam, group_size=size), cost, index=index, transport="direct")
+        return desk.assign(Assigned(lam=lam, group_size=size), cost, index=index, transport="direct")
 
     def measured(bits: BitPolicy) -> float:
         return gradient_noise(graph, bits, model, repeats=repeats, weights=weights).relative
 
-    budget = total(desk.chosen(UniformRandom()))
+    budget = total(desk.choose(UniformRandom()))
     chance, four = measured(UniformRandom()), measured(Fixed(bits=4))
     found = []
     for size in GROUP_SIZES:
@@ -74,13 +74,13 @@ def _rows(name: str, path: str, epochs: int, repeats: int) -> list[dict[str, Any
             bytes_sent=lambda each: total(each[1]),
             variance=lambda each: sum(desk.variance(each[1], index).values()),
         )
-        ours = measured(desk.installed(widths))
+        ours = measured(desk.build_policy(widths))
         share = total(widths) / budget
         case = f"{name}, 2 workers, groups of {size}, λ = {lam:g}"
         metric, detail = "gradient variance / ||gradient||²", f", {share:.0%} of the bytes of random widths"
         random_rival = ("widths drawn from 2, 4, 8", chance, chance / ours, GOAL)
         found.append(row(case, metric, ours, "1", *random_rival, detail=detail))
-        same = total(desk.chosen(Fixed(bits=4))) / budget
+        same = total(desk.choose(Fixed(bits=4))) / budget
         rival = f"4 bits everywhere, {same:.0%} of the bytes"
         found.append(row(case, metric, ours, "1", rival, four, four / ours, detail=detail))
     return found

@@ -18,7 +18,7 @@ from gnnqlab.cli.train import follow
 if TYPE_CHECKING:
     from gnnqlab.run.run import Run
     from gnnqlab.train.config.run_config import RunConfig
-    from gnnqlab.train.dgl_mini_batch import Line
+    from gnnqlab.train.dgl_mini_batch import BaselineRun
 
 __all__ = ["Compare"]
 
@@ -91,11 +91,11 @@ class Compare(Options):
 
     def _train(self, each: _Field, begun: int, count: int) -> None:
         """Train the runs of one graph and model; a failure is reported, and the others continue."""
-        from gnnqlab.launch.calibrate import settle
+        from gnnqlab.launch.calibrate import resolve_comm_share
         from gnnqlab.launch.local import launch
 
         try:
-            each.configs = settle(each.configs)  # one calibrated link for all systems
+            each.configs = resolve_comm_share(each.configs)  # one calibrated link for all systems
         except (RuntimeError, OSError) as error:
             for choice in each.choices:
                 each.fail(choice, f"calibrating the link failed: {error}")
@@ -112,12 +112,12 @@ class Compare(Options):
         if self.mini_batch and each.runs:
             each.line, each.no_line = self._mini_batch(each.configs[0])
 
-    def _mini_batch(self, config: RunConfig) -> tuple[list[Line], str]:
+    def _mini_batch(self, config: RunConfig) -> tuple[list[BaselineRun], str]:
         """Return the result of mini-batch training, or none and the reason."""
         from gnnqlab.graph import load
-        from gnnqlab.train.dgl_mini_batch import MiniBatch, why_not
+        from gnnqlab.train.dgl_mini_batch import MiniBatch, unavailable_reason
 
-        reason = why_not(config)
+        reason = unavailable_reason(config)
         if reason:
             print(f"mini-batches are skipped: {reason}", file=sys.stderr)
             return [], reason
@@ -175,7 +175,7 @@ class _Field:
     settings: list[dict[str, Any]] = field(default_factory=list)
     """Settings of each run."""
     failed: list[dict[str, Any]] = field(default_factory=list)
-    line: list[Line] = field(default_factory=list)
+    line: list[BaselineRun] = field(default_factory=list)
     no_line: str = ""
     target: float | None = None
     report: str = ""

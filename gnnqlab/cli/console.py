@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gnnqlab.train.loop.scores import also_in, score_in
+from gnnqlab.train.loop.scores import further_test_scores, get_test_score
 
 __all__ = ["grid_table", "plain_table", "run_table"]
 
@@ -43,7 +43,7 @@ def _rows(
     """Return the cells of compared runs; the target is in the name of its column, or in its own one if ``apart``."""
     rows = []
     for name, summary in zip(names, summaries, strict=True):
-        first, score = summaries[0], score_in(summary)
+        first, score, further = summaries[0], get_test_score(summary), further_test_scores(summary)
         reached: dict[str, str] = {}
         if apart:
             reached = {
@@ -56,7 +56,7 @@ def _rows(
             {
                 "system": name,
                 "test": "" if score is None else f"{100 * score:.2f} %",
-                **{label: "" if value is None else f"{100 * value:.2f} %" for label, value in also_in(summary).items()},
+                **{label: "" if value is None else f"{100 * value:.2f} %" for label, value in further.items()},
                 "total": f"{summary['train_s']:.2f} s",
                 "faster": f"{first['train_s'] / summary['train_s']:.2f}x",
                 **reached,

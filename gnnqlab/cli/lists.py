@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnnqlab.cli.console import plain_table
 from gnnqlab.train.config.config_file import read_config
-from gnnqlab.train.loop.scores import score_in
+from gnnqlab.train.loop.scores import get_test_score
 
 if TYPE_CHECKING:
     from gnnqlab.run.run import Run
@@ -85,11 +85,10 @@ class Runs(_List):
 
         if self.delete is None and self.older_than is None and not self.prune_cache:
             return self._show([_row(run) for run in runs(self.out)], "runs")
-        chosen = (
-            {} if self.delete is None else {run.id: run for run in disk_usage.named(self.delete.split(","), self.out)}
-        )
+        named = [] if self.delete is None else disk_usage.find_by_name(self.delete.split(","), self.out)
+        chosen = {run.id: run for run in named}
         if self.older_than is not None:
-            chosen |= {run.id: run for run in disk_usage.ended_before(self.older_than, self.out)}
+            chosen |= {run.id: run for run in disk_usage.find_ended_before(self.older_than, self.out)}
         rows = [{"deleted": name, "size": in_words(disk_usage.delete_run(run))} for name, run in chosen.items()]
         if self.prune_cache:
             pruned = disk_usage.prune_cache(self.out)
@@ -111,15 +110,15 @@ def _row(run: Run) -> dict[str, Any]:
     """Return the row of a run; for an unreadable folder with the error, so that other runs are still listed."""
     blank = dict.fromkeys(("system", "graph", "workers", "epochs", "test", "size"), "")
     row: dict[str, Any] = {"run": run.id, "status": "unreadable", **blank}
-    from gnnqlab.run.disk_usage import bytes_under
+    from gnnqlab.run.disk_usage import disk_bytes
 
     try:
-        row |= {"size": in_words(bytes_under(run.folder))}
+        row |= {"size": in_words(disk_bytes(run.folder))}
         settings = read_config(run.folder)
         row |= {"status": run.status, "system": settings["system"]["name"], "graph": Path(settings["graph"]).name}
         row |= {"workers": settings["workers"], **({"cause": run.cause} if run.cause else {})}
         summary = run.summary
-        score = score_in(summary)
+        score = get_test_score(summary)
         row |= {"epochs": summary["epochs"], "test": "" if score is None else f"{score:.4f}"}
     except Exception as error:
         text = str(error) if str(run.folder) in str(error) else f"{run.folder}: {type(error).__name__}: {error}"

@@ -11,7 +11,7 @@ from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
 from gnnqlab.lab.figures.log_ticks import value_ticks
 from gnnqlab.lab.figures.theme import Style, style_of
 from gnnqlab.train.link import parse_link
-from gnnqlab.tune.timing import spent
+from gnnqlab.tune.timing import read_epoch_time
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -41,7 +41,7 @@ def draw_counted(tables: Mapping[str, DataFrame], *, dark: bool = False) -> Figu
     """Draw halo rows per node, edges of central nodes, and rows of the largest worker, over the number of workers.
 
     Args:
-        tables: graph -> result of :func:`gnnqlab.tune.cut_counts.counted_by_workers`, two at most.
+        tables: graph -> result of :func:`gnnqlab.tune.cut_counts.count_by_workers`, two at most.
 
     Raises:
         ValueError: if there is no graph, or more than two.
@@ -85,7 +85,10 @@ def beside_measured(found: DataFrame, runs: Mapping[tuple[str, int], Run]) -> Da
     predictions, rows = found.set_index(["system", "workers"]), {}
     for key, run in runs.items():
         last = run.records[run.records["epoch"] == run.records["epoch"].max()]
-        predicted, measured = 1e3 * predictions.loc[key, "epoch_s"], 1e3 * spent(run, quantile=QUARTILE).epoch_s
+        predicted, measured = (
+            1e3 * predictions.loc[key, "epoch_s"],
+            1e3 * read_epoch_time(run, quantile=QUARTILE).epoch_s,
+        )
         rows[key] = {
             "predicted_ms": predicted,
             "measured_ms": measured,

@@ -29,13 +29,13 @@ def main(arguments: list[str]) -> int:
                 print(f"cannot import {module} before the workers start: {error}", file=sys.stderr)
     from torch.distributed.run import main as torchrun
 
-    from gnnqlab.launch.loopback import alone
+    from gnnqlab.launch.loopback import register_loopback
 
     # Python 3.12 and later warn of a fork in a process with threads. Here these are torchrun's and its store's; a
     # worker uses none of their locks or sockets: its own store, sockets and log are opened after the fork.
     warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork\(\)", DeprecationWarning)
     try:
-        torchrun(alone(arguments))
+        torchrun(register_loopback(arguments))
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
     except BaseException as error:

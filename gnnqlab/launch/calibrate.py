@@ -18,7 +18,16 @@ from gnnqlab.systems.system import make_system
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.link import link_name, parse_link
 
-__all__ = ["Calibration", "LinkTrial", "calibrate", "first_rate", "next_rate", "search", "sent_by_host", "settle"]
+__all__ = [
+    "Calibration",
+    "LinkTrial",
+    "calibrate",
+    "first_rate",
+    "next_rate",
+    "search",
+    "estimate_host_bytes",
+    "resolve_comm_share",
+]
 
 _TOLERANCE = 0.01  # of the share: one percentage point
 _TRIES = 4
@@ -43,7 +52,7 @@ class LinkTrial:
 class Calibration:
     """Target and trials of a calibration."""
 
-    wanted: float
+    target_share: float
     """Target share of communication in Vanilla's epoch."""
     trials: tuple[LinkTrial, ...]
     """All trials, in order."""
@@ -51,7 +60,7 @@ class Calibration:
     @property
     def best(self) -> LinkTrial:
         """Trial closest to the target."""
-        return min(self.trials, key=lambda trial: abs(trial.share - self.wanted))
+        return min(self.trials, key=lambda trial: abs(trial.share - self.target_share))
 
 
 def first_rate(num_bytes: float, compute_s: float, share: float) -> float:
@@ -66,23 +75,23 @@ def first_rate(num_bytes: float, compute_s: float, share: float) -> float:
     return 8 * num_bytes / (share / (1 - share) * compute_s)
 
 
-def next_rate(rate: float, share: float, wanted: float) -> float:
+def next_rate(rate: float, share: float, target_share: float) -> float:
     """Return an improved rate, given the ``share`` at ``rate``, for communication time proportional to 1 / rate.
 
     Example:
         >>> round(next_rate(80e6, 0.8, 0.75))  # 4 to 1, should be 3 to 1
         106666667
     """
-    return rate * (share / (1 - share)) / (wanted / (1 - wanted))
+    return rate * (share / (1 - share)) / (target_share / (1 - target_share))
 
 
-def search(measure: Callable[[str], LinkTrial], rate: float, wanted: float) -> Calibration:
+def search(measure: Callable[[str], LinkTrial], rate: float, target_share: float) -> Calibration:
     """Try at most four links, until the share of one is within one percentage point of the target.
 
     Args:
         measure: trains Vanilla over a link of the given name.
         rate: bits per second of the first link.
-        wanted: target share of the epoch.
+        target_share: target share of the epoch.
     """
     trials: list[LinkTrial] = []
     for _ in range(_TRIES):
@@ -92,10 +101,10 @@ def search(measure: Callable[[str], LinkTrial], rate: float, wanted: float) -> C
         trials.append(measure(link))
         # A share of 0 or 1 would make the next rate 0 or infinite.
         share = min(max(trials[-1].share, 0.001), 0.999)
-        if abs(share - wanted) <= _TOLERANCE:
+        if abs(share - target_share) <= _TOLERANCE:
             break
-        rate = next_rate(parse_link(link), share, wanted)
-    return Calibration(wanted=wanted, trials=tuple(trials))
+        rate = next_rate(parse_link(link), share, target_share)
+    return Calibration(target_share=target_share, trials=tuple(trials))
 
 
 def calibrate(config: RunConfig) -> Calibration:
@@ -104,39 +113,44 @@ def calibrate(config: RunConfig) -> Calibration:
     Raises:
         WorkerFailed: if one of them fails.
     """
-    wanted = config.launch.comm_share
-    assert wanted is not None and config.launch.hosts is not None
+    target_share = config.launch.comm_share
+    assert target_share is not None and config.launch.hosts is not None
     # Without a link: seconds of computing, and bytes, from which the first rate is estimated.
     summary = _vanilla(config, epochs=_EPOCHS[0], hosts=1, link=None)
     compute_s = max(summary["epoch_s"] - summary["comm_s"], 1e-4)  # positive, since the first rate divides by it
-    host_bytes = sent_by_host(summary["bytes_sent"], summary["bytes_gradients"], config.workers, config.launch.hosts)
+    host_bytes = estimate_host_bytes(
+        summary["bytes_sent"], summary["bytes_gradients"], config.workers, config.launch.hosts
+    )
     least, most = _EPOCHS
-    # An epoch is expected to take compute_s / (1 - wanted).
-    epochs = min(max(math.ceil(_TRIAL_S * (1 - wanted) / compute_s), least), most)
+    # An epoch is expected to take compute_s / (1 - target_share).
+    epochs = min(max(math.ceil(_TRIAL_S * (1 - target_share) / compute_s), least), most)
 
     def measure(link: str) -> LinkTrial:
         found = _vanilla(config, epochs=epochs, hosts=config.launch.hosts, link=link)
         trial = LinkTrial(link=link, share=found["comm_s"] / found["epoch_s"], epoch_s=found["epoch_s"])
         print(
             f"calibrating the link: at {link} Vanilla communicates {100 * trial.share:.1f} % of its epoch "
-            f"(target {100 * wanted:g} %)",
+            f"(target {100 * target_share:g} %)",
             file=sys.stderr,
             flush=True,
         )
         return trial
 
-    return search(measure, first_rate(host_bytes, compute_s, wanted), wanted)
+    return search(measure, first_rate(host_bytes, compute_s, target_share), target_share)
 
 
-def settle(configs: Sequence[RunConfig]) -> list[RunConfig]:
+def resolve_comm_share(configs: Sequence[RunConfig]) -> list[RunConfig]:
     """Return the configurations with a link in place of ``comm_share``, calibrated for the first one, same for all."""
     if configs[0].launch.comm_share is None:
         return list(configs)
     best = calibrate(configs[0]).best
-    return [_changed(config, link=best.link, comm_share=None, vanilla_share=round(best.share, 4)) for config in configs]
+    return [
+        _with_launch_settings(config, link=best.link, comm_share=None, vanilla_share=round(best.share, 4))
+        for config in configs
+    ]
 
 
-def sent_by_host(messages: float, gradients: float, workers: int, hosts: int) -> float:
+def estimate_host_bytes(messages: float, gradients: float, workers: int, hosts: int) -> float:
     """Estimate the bytes that a host sends to others per epoch: its share of all messages and of a ring all-reduce."""
     # P - P / H of the P - 1 peers of a worker are on other hosts (P workers, H hosts).
     to_others = (workers - workers / hosts) / (workers - 1)
@@ -151,7 +165,7 @@ def _vanilla(config: RunConfig, *, epochs: int, **launch: Any) -> dict[str, Any]
     system = dataclasses.replace(make_system("vanilla"), **parts)
     train = dataclasses.replace(config.train, epochs=epochs, evaluate_every=0)
     short = dataclasses.replace(config, system=system, train=train)
-    short = _changed(short, comm_share=None, vanilla_share=None, detach=False, **launch)
+    short = _with_launch_settings(short, comm_share=None, vanilla_share=None, detach=False, **launch)
     with (
         tempfile.TemporaryDirectory(prefix="gnnqlab-") as root,
         begin(short, root=root) as run,  # its end waits for the guard, so that no process disturbs the next trial
@@ -160,5 +174,5 @@ def _vanilla(config: RunConfig, *, epochs: int, **launch: Any) -> dict[str, Any]
         return {**run.summary, "bytes_gradients": int(gradients)}
 
 
-def _changed(config: RunConfig, **launch: Any) -> RunConfig:
+def _with_launch_settings(config: RunConfig, **launch: Any) -> RunConfig:
     return dataclasses.replace(config, launch=dataclasses.replace(config.launch, **launch))

@@ -254,7 +254,7 @@ class EmulatedHosts:
         # At least twenty buckets, so that the full bucket at the start hardly matters.
         num_bytes = int(min(_MOST_BYTES, max(20 * self.burst_bytes, self.rate / 8 * seconds)))
         for attempt in range(_ATTEMPTS):
-            timed_bytes, took_s = self._transferred(source, target, min(num_bytes << attempt, _MOST_BYTES))
+            timed_bytes, took_s = self._time_transfer(source, target, min(num_bytes << attempt, _MOST_BYTES))
             if timed_bytes > num_bytes / 2:
                 return Goodput(measured=timed_bytes / took_s, nominal=self.rate / 8)
         raise RuntimeError(
@@ -262,7 +262,7 @@ class EmulatedHosts:
             f"{_ATTEMPTS}: the processors are too busy for the measurement"
         )
 
-    def _transferred(self, source: int, target: int, num_bytes: int) -> tuple[int, float]:
+    def _time_transfer(self, source: int, target: int, num_bytes: int) -> tuple[int, float]:
         """Return the timed bytes of a transfer, and their seconds."""
         seconds = num_bytes * 8 / self.rate
         limit_s = 5 + 20 * seconds
@@ -300,7 +300,9 @@ def leftovers() -> list[str]:
     """Return the namespaces of emulated hosts whose owner has ended."""
     found = {name: _NAME.fullmatch(name) for name in (os.listdir(_NAMESPACES) if _NAMESPACES.is_dir() else [])}
     return sorted(
-        name for name, parts in found.items() if parts and not processes.alive(int(parts["pid"]), int(parts["start"]))
+        name
+        for name, parts in found.items()
+        if parts and not processes.is_alive(int(parts["pid"]), int(parts["start"]))
     )
 
 
@@ -381,7 +383,7 @@ def _janitor(owner: str, names: list[str]) -> None:
     if pidfd is not None:
         poll.register(pidfd, select.POLLIN)
     # Once a second the pid is checked as well, because pidfds may not be supported.
-    while processes.alive(pid, start) and not poll.poll(1000):
+    while processes.is_alive(pid, start) and not poll.poll(1000):
         pass
     _remove(names)
 

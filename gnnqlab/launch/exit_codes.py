@@ -18,7 +18,7 @@ class ExitCodes:
 
     def __init__(self) -> None:
         # Not blocking: the guard polls, and a full pipe must not stop the agent.
-        self._reading, self.told = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._reading, self.write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         """File descriptors: the read end, and the write end, which only the agent inherits."""
         self.ends: dict[int, int] = {}
         """Pid -> wait status of the processes reaped so far."""

@@ -76,7 +76,7 @@ class Guard:
         self.state, self.cause = "starting", ""
         self._agent_log = folder / "logs" / files.node_name("agent", node, ".log")
         self._witness = RankMonitor(
-            folder, local_workers=local_workers, node=node, agent_log=self._agent_log, appeared=self._appeared
+            folder, local_workers=local_workers, node=node, agent_log=self._agent_log, appeared=self._watch_process
         )
         self._watch = StallWatch(rules)
         self._stall: Stall | None = None
@@ -102,14 +102,14 @@ class Guard:
         if self.launcher is not None:
             self._wake_at(processes.open_pidfd(*self.launcher))
         while self.state in _LIVE:
-            self._rest()
+            self._wait_for_event()
             self._step(time.monotonic())
         return self._finish()
 
     def _step(self, now_s: float) -> None:
         if self._signal is not None:
             return self._set("stopped", f"stopped by {signal_name(self._signal)}")
-        if self._launcher_gone():
+        if self._launcher_has_ended():
             return self._set("stopped", "the process that launched the run has ended")
         self._witness.poll()
         # Before errors: once all ranks are done, a bad exit of a process does not matter any more.
@@ -134,7 +134,7 @@ class Guard:
                 self._witness.ended.update(processes.collect())
             if self._agent_status:
                 files.append_event(self.folder, "bad exit after the end", wait_status=self._agent_status)
-        elif processes.alive(self.agent_pid, self._agent_start):
+        elif processes.is_alive(self.agent_pid, self._agent_start):
             # torchrun has nothing to save, and its workers end with it; after SIGTERM it would write a long log.
             os.kill(self.agent_pid, signal.SIGKILL)
         remaining = processes.end(os.getpid(), grace_s=grace_s, spare=self._link.spared)
@@ -169,7 +169,7 @@ class Guard:
             "TMPDIR": str(self.folder / "tmp"),  # removed at the end of the run
             "GNNQLAB_GUARD": f"{os.getpid()}:{processes.start_time(os.getpid())}",
             NODE: str(self.node),
-            VARIABLE: str(self._witness.collected.told),
+            VARIABLE: str(self._witness.collected.write_end),
         }
         with open(self._agent_log, "ab") as log:
             # preexec_fn is safe here: this process has a single thread. It must live on, because the parent-death
@@ -180,13 +180,13 @@ class Guard:
                 stdout=log,
                 stderr=log,
                 env=environment,
-                pass_fds=[self._witness.collected.told],
+                pass_fds=[self._witness.collected.write_end],
                 preexec_fn=processes.die_with_parent,
             )
         self.agent_pid, self._agent_start = agent.pid, processes.start_time(agent.pid)
         agent.returncode = 0  # reaped by processes.collect(), so subprocess must not wait for it
 
-    def _rest(self) -> None:
+    def _wait_for_event(self) -> None:
         """Wait for the next poll or event."""
         for descriptor, _ in self._poll.poll(_POLL_S * 1000):
             if descriptor == self._wake:
@@ -198,12 +198,12 @@ class Guard:
         if pidfd is not None:  # without a pidfd a death is detected at the next poll
             self._poll.register(pidfd, select.POLLIN)
 
-    def _appeared(self, pidfd: int | None) -> None:
+    def _watch_process(self, pidfd: int | None) -> None:
         self._wake_at(pidfd)
         self._write_guard()
 
-    def _launcher_gone(self) -> bool:
-        if self.launcher is not None and not processes.alive(*self.launcher):
+    def _launcher_has_ended(self) -> bool:
+        if self.launcher is not None and not processes.is_alive(*self.launcher):
             return True
         if not self.watch_stdin:
             return False
@@ -225,7 +225,7 @@ class Guard:
         found, status = order(list(self._witness.errors.values())), self._agent_status
         agent_killed = status is not None and os.WIFSIGNALED(status)
         # If torchrun is killed, its workers die at once, but it can be reaped only after the last of its threads.
-        agent_dying = status is None and not processes.alive(self.agent_pid, self._agent_start)
+        agent_dying = status is None and not processes.is_alive(self.agent_pid, self._agent_start)
         clear = agent_killed or (bool(found) and not found[0].consequence and not agent_dying)
         if now_s - self._trouble_s < (_SETTLE_S if clear else _SETTLE_CONSEQUENCE_S):
             return

@@ -51,9 +51,9 @@ def launch(
 
     require_memory(config)
     if config.launch.comm_share is not None:
-        from gnnqlab.launch.calibrate import settle
+        from gnnqlab.launch.calibrate import resolve_comm_share
 
-        [config] = settle([config])  # with a link in place of comm_share
+        [config] = resolve_comm_share([config])  # with a link in place of comm_share
     from gnnqlab.train.records.evaluation_pauses import advice
 
     if text := advice(config.system, config.workers, config.train.evaluate_every):

@@ -18,7 +18,7 @@ from torch.distributed.elastic.rendezvous import (
     rendezvous_handler_registry,
 )
 
-__all__ = ["Loopback", "alone"]
+__all__ = ["Loopback", "register_loopback"]
 
 _BACKEND = "gnnqlab-loopback"
 _ADDRESS = "127.0.0.1"
@@ -81,7 +81,7 @@ class Loopback(RendezvousHandler):
         return True
 
 
-def alone(arguments: Iterable[str]) -> list[str]:
+def register_loopback(arguments: Iterable[str]) -> list[str]:
     """Register the rendezvous; return torchrun's arguments with it in place of ``--standalone``, for this process."""
     rendezvous_handler_registry.register(_BACKEND, Loopback)
     # torchrun requires an endpoint, but the store above has chosen its own port.

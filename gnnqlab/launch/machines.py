@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.former_names import FormerMember
 from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.launch.cluster import shared_folder, slurm_script, torchrun_command
 from gnnqlab.nn.models.registry import ModelSettings
@@ -31,13 +32,15 @@ class MachineLines:
     """The same as one script for ``sbatch``."""
     folder: Path
     """Folder of the run, as a path on each machine."""
-    needs: str
+    requirement: str
     """Sentence about the shared folder that the machines need."""
 
     def __str__(self) -> str:
-        lines = [f"# {self.needs}\n"]
+        lines = [f"# {self.requirement}\n"]
         lines += [f"# machine {node}\n{command}\n" for node, command in enumerate(self.commands)]
         return "\n".join([*lines, f"# or, for sbatch:\n{self.slurm}"])
+
+    needs = FormerMember("requirement")
 
     @property
     def run(self) -> Run:

@@ -179,7 +179,7 @@ class RankMonitor:
     def _read_deaths(self) -> None:
         dead: dict[int, int | None] = {}
         for rank, pulse in self.pulses.items():
-            if rank in self.errors or pulse.phase == "done" or processes.alive(pulse.pid, pulse.start_time):
+            if rank in self.errors or pulse.phase == "done" or processes.is_alive(pulse.pid, pulse.start_time):
                 continue
             # Read again: it may have finished, or stored its error, between the last reading and its death.
             pulse = self.pulses[rank] = self._readers[rank].read()
@@ -188,12 +188,12 @@ class RankMonitor:
         if None in dead.values():
             self._wait_for_statuses(dead)
         # torchrun ends the other workers with SIGTERM, and may have reaped them before this poll.
-        explained = self._explained(dead)
+        explained = self._has_known_cause(dead)
         for rank, status in dead.items():
             consequence = status == signal.SIGTERM or (status is None and explained)
             self.errors[rank] = self._death(self.pulses[rank], status, consequence)
 
-    def _explained(self, dead: dict[int, int | None]) -> bool:
+    def _has_known_cause(self, dead: dict[int, int | None]) -> bool:
         """Return True if a cause is known that is neither a lost connection nor torchrun's SIGTERM."""
         return any(not error.consequence for error in self.errors.values()) or any(
             status not in (None, signal.SIGTERM) for status in dead.values()
@@ -235,7 +235,7 @@ class RankMonitor:
         """Wait until a cause is known: from the agent's pipe, or from the log of a plain torchrun."""
         until = time.monotonic() + _TELL_S
         last = False
-        while None in dead.values() and not (self._explained(dead) or last):
+        while None in dead.values() and not (self._has_known_cause(dead) or last):
             time.sleep(0.005)
             # Of the guard's children only torchrun ends by itself; after that no further status can arrive.
             last = bool(self.ended) or time.monotonic() >= until

@@ -35,7 +35,7 @@ def carry_over(old: Path, new: Path, epoch: int) -> None:
         shutil.copyfile(path, target)
     for pattern in _UNTIL:
         for path in old.glob(pattern):
-            lines = [line for line in read_lines(path) if _written_after(line) < epoch]
+            lines = [line for line in read_lines(path) if _preceding_epoch(line) < epoch]
             # In the format of JsonLines, without spaces, on which read_ends() relies.
             (new / path.name).write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
     files.append_event(new, "resumed", of=old.name, epoch=epoch)
@@ -46,7 +46,7 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob("checkpoints/epoch-*.safetensors"))
 
 
-def _written_after(line: dict[str, Any]) -> int:
+def _preceding_epoch(line: dict[str, Any]) -> int:
     """Return the epoch after which a line was written; assignments and decisions name the first epoch of their use."""
     first = line.get("from_epoch", line["epoch"] if "what" in line else line["epoch"] + 1)
     return int(first) - 1

@@ -38,7 +38,7 @@ def check_same_folder(folder: Path, rank: int, workers: int, *, patience_s: floa
     name = name.to(device)
     dist.broadcast(name, 0)
     seen = torch.zeros(workers, dtype=torch.int32)  # (P,)
-    seen[rank] = _appears(_mark(folder, name.cpu()), patience_s)
+    seen[rank] = _wait_until_exists(_mark(folder, name.cpu()), patience_s)
     seen = seen.to(device)
     # All workers get all answers, so they raise together, and rank 0 can remove the file.
     dist.all_reduce(seen)
@@ -56,7 +56,7 @@ def _mark(folder: Path, name: torch.Tensor) -> Path:
     return folder / f".seen-{bytes(name.tolist()).hex()}"
 
 
-def _appears(path: Path, patience_s: float) -> bool:
+def _wait_until_exists(path: Path, patience_s: float) -> bool:
     until = time.monotonic() + patience_s
     while not path.exists():
         if time.monotonic() > until:

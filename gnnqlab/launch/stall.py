@@ -89,7 +89,7 @@ class StallWatch:
         self,
         rules: Rules,
         look: Callable[[int], processes.Process | None] = processes.read,
-        received: Callable[[int], int | None] = processes.received,
+        received: Callable[[int], int | None] = processes.received_bytes,
     ) -> None:
         self.rules, self._look, self._received = rules, look, received
         self._activity: dict[int, _Activity] = {}

@@ -60,7 +60,7 @@ def _bind_to_parent() -> None:
     guard = os.environ.get("GNNQLAB_GUARD")  # pid:start time
     if guard is not None:
         pid, start = map(int, guard.split(":"))
-        if not processes.alive(pid, start):  # it died before the line above took effect
+        if not processes.is_alive(pid, start):  # it died before the line above took effect
             os._exit(1)
     # A core file would remain on disk and delay the report; the stack is in errors/rankR.trace.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
@@ -135,7 +135,7 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat, fit: str) -> None:
 
     run_config = RunConfig.from_json(config)
     heartbeat.phase("init", limit_s=_INIT_S)
-    link = Link.of(folder, workers)
+    link = Link.from_folder(folder, workers)
     timeout = datetime.timedelta(seconds=launch["group_timeout_s"] or _GROUP_S)
     # The steps after this one are collective, so they need the process group.
     _join(launch["backend"], device, timeout, _store_from_outside(link, rank, workers, timeout))

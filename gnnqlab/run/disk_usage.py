@@ -15,13 +15,13 @@ from gnnqlab.run.run import LIVE, Run, runs
 from gnnqlab.train.config.config_file import NAME as CONFIG
 from gnnqlab.train.config.config_file import read_config
 
-__all__ = ["bytes_under", "delete_run", "ended_before", "named", "prune_cache"]
+__all__ = ["disk_bytes", "delete_run", "find_ended_before", "find_by_name", "prune_cache"]
 
 _DAY_S = 24 * 3600.0
 _LOCK = ".lock"
 
 
-def bytes_under(path: Path) -> int:
+def disk_bytes(path: Path) -> int:
     """Return the bytes of a file, or of all files in a folder; files deleted in the meantime count 0."""
     total = 0
     inside = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
@@ -33,7 +33,7 @@ def bytes_under(path: Path) -> int:
     return total
 
 
-def named(names: Sequence[str], root: Path | None = None) -> list[Run]:
+def find_by_name(names: Sequence[str], root: Path | None = None) -> list[Run]:
     """Return runs by their names.
 
     Raises:
@@ -48,7 +48,7 @@ def named(names: Sequence[str], root: Path | None = None) -> list[Run]:
     return [present[name] for name in dict.fromkeys(names)]  # each run once, in the given order
 
 
-def ended_before(days: float, root: Path | None = None) -> list[Run]:
+def find_ended_before(days: float, root: Path | None = None) -> list[Run]:
     """Return the runs that have ended and were last written to at least ``days`` days ago.
 
     Raises:
@@ -58,7 +58,7 @@ def ended_before(days: float, root: Path | None = None) -> list[Run]:
         raise ValueError(f"older-than must be a number of days, at least 0, got {days}")
     latest = time.time() - days * _DAY_S
     # The time comes first, because a status is read from several files.
-    return [run for run in runs(root) if _touched(run.folder) <= latest and run.status not in LIVE]
+    return [run for run in runs(root) if _last_activity_time(run.folder) <= latest and run.status not in LIVE]
 
 
 def delete_run(run: Run) -> int:
@@ -71,7 +71,7 @@ def delete_run(run: Run) -> int:
     """
     if run.status in LIVE:
         raise RuntimeError(f"a run must have ended before it is deleted, got {run.status} run {run.id}; stop it first")
-    size = bytes_under(run.folder)
+    size = disk_bytes(run.folder)
     try:
         for each in run.folder.iterdir():
             if each.name != CONFIG:
@@ -103,7 +103,7 @@ def prune_cache(root: Path | None = None) -> dict[str, int]:
     freed = {}
     for kind in ("shards", "sources", "timings", "graphs"):
         entries = [path for path in _entries(cache_folder() / kind) if path not in used]
-        freed[kind] = sum(bytes_under(path) for path in entries)
+        freed[kind] = sum(disk_bytes(path) for path in entries)
         for path in entries:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     return freed
@@ -123,7 +123,7 @@ def _graph_of(run: Run) -> str:
         return ""  # without a valid configuration the run can neither be resumed nor compared
 
 
-def _touched(folder: Path) -> float:
+def _last_activity_time(folder: Path) -> float:
     # The guard rewrites the status while the run lives: its time is that of the last activity.
     status = folder / "status.json"
     return (status if status.exists() else folder / CONFIG).stat().st_mtime

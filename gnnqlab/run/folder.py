@@ -38,7 +38,7 @@ __all__ = [
     "other_machines",
     "read_json",
     "tail",
-    "together",
+    "merge_statuses",
     "write_json",
 ]
 
@@ -143,11 +143,11 @@ def other_machines(folder: Path) -> list[dict[str, Any]]:
     return [status for status in statuses if status is not None and "state" in status]
 
 
-def together(statuses: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def merge_statuses(statuses: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the status of a run: the worst of its machines, and among equals a cause before its consequence.
 
     Example:
-        >>> together([{"state": "finished"}, {"state": "running", "epoch": 3}])
+        >>> merge_statuses([{"state": "finished"}, {"state": "running", "epoch": 3}])
         {'state': 'running', 'epoch': 3}
     """
 

@@ -8,7 +8,7 @@ from gnnqlab.graph.link_split import split_links
 from gnnqlab.graph.sources import load
 from gnnqlab.partition.cut import NodeCut
 from gnnqlab.partition.parts import Parts, has_shards, owner_of, partition, shard_folder
-from gnnqlab.train.shard_cache import kept_shards
+from gnnqlab.train.shard_cache import find_shards
 
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
@@ -26,14 +26,15 @@ def parts_of(run: RunData) -> Parts:
     Raises:
         ValueError: if the run has not been partitioned yet, or its graph is not found or has changed.
     """
-    shards = kept_shards(run.folder)
+    shards = find_shards(run.folder)
     if shards is None:
         raise ValueError(
             f"a run must have partitioned its graph, got run {run.id} without a record of its shards; wait for its "
             "first epoch, or launch it again"
         )
     config = run.config
-    hosts, partitioner = config.launch.hosts or 1, config.placed.partition  # adapted to the hosts, as for the workers
+    # Adapted to the hosts, as for the workers.
+    hosts, partitioner = config.launch.hosts or 1, config.system_on_hosts.partition
     graph = _graph_of(run)
     if shard_folder(graph.content_hash, partitioner, config.workers).name != shards.name:
         raise ValueError(

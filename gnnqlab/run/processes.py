@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 __all__ = [
     "Process",
-    "alive",
+    "is_alive",
     "become_subreaper",
     "collect",
     "die_with_parent",
@@ -24,7 +24,7 @@ __all__ = [
     "open_pidfd",
     "place",
     "read",
-    "received",
+    "received_bytes",
     "start_time",
     "tree",
 ]
@@ -64,7 +64,7 @@ def read(pid: int) -> Process | None:
     )
 
 
-def received(pid: int) -> int | None:
+def received_bytes(pid: int) -> int | None:
     """Return the bytes received by the emulated host of a process over its link; ``None`` for other processes."""
     try:
         if os.stat(f"/proc/{pid}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino:  # no emulated host
@@ -83,7 +83,7 @@ def start_time(pid: int) -> int:
     return found.start if found else 0
 
 
-def alive(pid: int, start: int) -> bool:
+def is_alive(pid: int, start: int) -> bool:
     """Return True if exactly this process still runs; a zombie does not."""
     found = read(pid)
     return found is not None and found.start == start and found.state not in "ZX"
@@ -95,7 +95,7 @@ def open_pidfd(pid: int, start: int) -> int | None:
         descriptor = os.pidfd_open(pid)
     except OSError:
         return None
-    if alive(pid, start):  # checked after opening: if the pid was reused before, the start time differs
+    if is_alive(pid, start):  # checked after opening: if the pid was reused before, the start time differs
         return descriptor
     os.close(descriptor)
     return None

@@ -22,7 +22,7 @@ from gnnqlab.run.trained_run import TrainedRun
 from gnnqlab.train.config.config_file import NAME as CONFIG
 from gnnqlab.train.config.config_file import read_config
 from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
-from gnnqlab.train.records.missing_ranks import without_records
+from gnnqlab.train.records.missing_ranks import missing_ranks_error
 
 __all__ = ["LIVE", "Run", "Runs", "Stray", "end_strays", "runs"]
 
@@ -164,14 +164,14 @@ class Run(TrainedRun):
         """
         # Without facts.json no epoch has begun, so there is no state to save.
         if self.status == "running" and (self.folder / "facts.json").exists():
-            self._keep(timeout)
+            self._save_first(timeout)
         for pid, start in self._guards() if self._comparable() else []:
-            if processes.alive(pid, start):
+            if processes.is_alive(pid, start):
                 os.kill(pid, signal.SIGTERM)  # the guard ends all processes and writes the last status
                 until = time.monotonic() + timeout
-                while processes.alive(pid, start) and time.monotonic() < until:
+                while processes.is_alive(pid, start) and time.monotonic() < until:
                     time.sleep(0.01)
-                if processes.alive(pid, start):
+                if processes.is_alive(pid, start):
                     os.kill(pid, signal.SIGKILL)
         end_strays(self.folder)  # processes that a killed guard has left
         if self._comparable():
@@ -269,14 +269,14 @@ class Run(TrainedRun):
         """Return the status from all guards, corrected if a guard was killed or records of workers are missing."""
         others = files.other_machines(self.folder)
         first = [] if others and not (self.folder / "status.json").exists() else [self._first_status()]
-        status = files.together([*first, *others])
+        status = files.merge_statuses([*first, *others])
         if status["state"] == "starting" and any(pulse.epoch >= 0 for pulse in self._pulses()):
             # The guard writes the status with a delay, longer on a busy machine; heartbeats are up to date.
             return {**status, "state": "running"}
         if status["state"] != "finished":
             return status
         try:
-            cause = without_records(self.folder, read_config(self.folder)["workers"], ended=True)
+            cause = missing_ranks_error(self.folder, read_config(self.folder)["workers"], ended=True)
         except ValueError:
             return status  # without a configuration the number of workers is unknown
         if not cause:
@@ -298,7 +298,7 @@ class Run(TrainedRun):
             cause = "the process that launched the run ended before the guard had started"
             return {**status, "state": "failed", "cause": cause}
         # Pids of another machine, or of an earlier boot, cannot be checked here: the status is used as written.
-        if not self._comparable() or any(processes.alive(pid, start) for pid, start in guards):
+        if not self._comparable() or any(processes.is_alive(pid, start) for pid, start in guards):
             return status
         again = files.read_json(path) or status  # it may have ended properly since the first reading
         if again["state"] not in LIVE:
@@ -308,7 +308,7 @@ class Run(TrainedRun):
         error = WorkerError(rank=-1, cause=cause, phase="start", epoch=epoch)
         return {**again, "state": "failed", "cause": cause, "errors": [error.to_json()]}
 
-    def _keep(self, timeout: float) -> None:
+    def _save_first(self, timeout: float) -> None:
         """Request saving of model and checkpoint after the present epoch, and wait for it."""
         from gnnqlab.train.control import CHECKPOINT_NOW
 
@@ -388,11 +388,11 @@ def end_strays(folder: Path) -> list[Stray]:
     for path in sorted(folder.glob("guard*.json")):
         guard = files.read_json(path)
         # Only processes of this machine and boot, and only if no guard is left to end them.
-        if guard is None or guard["place"] != processes.place() or processes.alive(*guard["guard"]):
+        if guard is None or guard["place"] != processes.place() or processes.is_alive(*guard["guard"]):
             continue
         named = {"agent": guard["agent"], **{f"rank {rank}": process for rank, process in guard["workers"].items()}}
         for role, (pid, start) in named.items():
-            if processes.alive(pid, start):  # pid and start time: never another process with the same pid
+            if processes.is_alive(pid, start):  # pid and start time: never another process with the same pid
                 os.kill(pid, signal.SIGKILL)
                 strays.append(Stray(run=folder.name, role=role, pid=pid))
         shutil.rmtree(folder / "tmp", ignore_errors=True)

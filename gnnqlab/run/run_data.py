@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.run import folder as files
-from gnnqlab.train.config.config_file import read_config, unimported
+from gnnqlab.train.config.config_file import find_unimported_modules, read_config
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +61,7 @@ class RunData:
 
         value = read_config(self.folder)
         # Defaults of a user's parts are in modules that must not be imported here: return the stored values only.
-        if unimported(value):
+        if find_unimported_modules(value):
             return value
         try:
             return RunConfig.from_json(value).to_json()  # adds defaults for settings missing in earlier versions

@@ -6,14 +6,14 @@ from collections.abc import Callable, Collection
 from gnnqlab.run import processes
 from gnnqlab.train.heartbeat import PHASES, Pulse
 
-__all__ = ["Wire", "doing"]
+__all__ = ["Wire", "describe_activity"]
 
 _AGAIN_S = 0.4  # least seconds between two measurements
 _FEWEST = 1000
 """Least rate shown, in bytes per second."""
 
 
-def doing(pulses: Collection[Pulse]) -> str:
+def describe_activity(pulses: Collection[Pulse]) -> str:
     """Return the phase of the worker that is furthest behind, and its progress within the epoch.
 
     The progress is the number of steps (changes of phase) relative to the epoch before; in the first epoch the number
@@ -24,9 +24,9 @@ def doing(pulses: Collection[Pulse]) -> str:
 
     Example:
         >>> waiting = Pulse(0, 0, 7, 0, 40, 3, 0, 0.0, 2.5, "wait", 15, 60)
-        >>> doing([waiting]), doing([waiting._replace(epoch=0, steps=0)])
+        >>> describe_activity([waiting]), describe_activity([waiting._replace(epoch=0, steps=0)])
         ('epoch 4, 25 % done: waiting for boundary messages', 'epoch 1, step 15: waiting for boundary messages')
-        >>> doing([])
+        >>> describe_activity([])
         'starting its workers'
     """
     if not pulses:
@@ -56,7 +56,7 @@ class Wire:
 
     def __init__(
         self,
-        received: Callable[[int], int | None] = processes.received,
+        received: Callable[[int], int | None] = processes.received_bytes,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._received, self._clock = received, clock

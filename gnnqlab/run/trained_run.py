@@ -52,7 +52,7 @@ class TrainedRun(RunData, ABC):
             >>> run.predict().shape, run.predict().argmax(1).shape, run.embeddings().shape
             (torch.Size([60, 3]), torch.Size([60]), torch.Size([60, 8]))
         """
-        return self._built(self._saved())
+        return self._build(self._saved())
 
     def predict(self, graph: Graph | str | Path | None = None) -> Tensor:
         """Return the trained model's logits for all nodes of a graph, in the order of the graph.
@@ -81,7 +81,7 @@ class TrainedRun(RunData, ABC):
         from gnnqlab.train.inference import logits
 
         saved = self._saved()
-        target, model = self._graph(graph, saved), self._built(saved)
+        target, model = self._graph(graph, saved), self._build(saved)
         return logits(model, target, seed=self.config.train.seed, epoch=saved.epoch)  # (N, C)
 
     def link_split(self) -> LinkSplit:
@@ -126,7 +126,7 @@ class TrainedRun(RunData, ABC):
         from gnnqlab.train.link_prediction.decoder import decoder_of
 
         saved = self._saved()
-        model = self._built(saved)
+        model = self._build(saved)
         decoder = decoder_of(model)
         rows = logits(model, self._graph(graph, saved), seed=self.config.train.seed, epoch=saved.epoch)  # (N, D)
         with torch.no_grad():
@@ -154,7 +154,7 @@ class TrainedRun(RunData, ABC):
         from gnnqlab.train.inference import embeddings
 
         saved = self._saved()
-        target, model = self._graph(graph, saved), self._built(saved)
+        target, model = self._graph(graph, saved), self._build(saved)
         return embeddings(model, target, layer, seed=self.config.train.seed, epoch=saved.epoch)  # (N, D)
 
     def parts(self) -> Parts:
@@ -170,7 +170,7 @@ class TrainedRun(RunData, ABC):
 
         return parts_of(self)
 
-    def _built(self, saved: SavedModel) -> nn.Module:
+    def _build(self, saved: SavedModel) -> nn.Module:
         config = self.config
         # The decoder is part of the weights, so it is built before they are loaded.
         decoder = config.task.decoder if config.task.task == "links" else None

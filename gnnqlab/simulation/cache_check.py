@@ -92,7 +92,7 @@ def cache_error(
         cached.threads.set_weights(weights)
         epsilon = cached.epsilon  # before the pass, which adapts it
         approximate = cached.gradients(epoch)  # ∇L̃(W_t), (n,)
-        sent, offered = cached.sent()
+        sent, offered = cached.count_rows()
         rows.append(
             {
                 "epoch": epoch,

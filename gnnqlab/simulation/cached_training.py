@@ -62,7 +62,7 @@ class CachedWorkers:
         """Train one epoch and update ε; return its loss (before the step)."""
         return self.threads.step(epoch)
 
-    def sent(self) -> tuple[int, int]:
+    def count_rows(self) -> tuple[int, int]:
         """Return the numbers of rows sent and offered since the last call, over all workers."""
         channels = [channel for trainer in self.threads.trainers for channel in trainer.exchange.channels]  # type: ignore[union-attr]
         now = (sum(each.rows_sent for each in channels), sum(each.rows_offered for each in channels))
@@ -121,7 +121,7 @@ def train_cached(
                     exact.parameters.values.copy_(training.threads.trainers[0].parameters.values)
                     scores = exact.evaluate(epoch)
                     best = max(best, (scores.val, scores.test))  # by validation score first
-            sent, offered = training.sent()
+            sent, offered = training.count_rows()
             skipped = 1 - sent / offered if offered else 0.0
             line = {"cache": name, "seed": seed, "score": best[1], "kept": skipped, "epsilon": training.epsilon}
             rows.append(line)

@@ -29,8 +29,8 @@ from gnnqlab.theory.variance import received_variance, shared_variance, step_wid
 from gnnqlab.train.config.run_config import TrainSettings
 
 __all__ = [
-    "LayerMeans", "LayerPass", "PassTrace", "Received",
-    "covered", "gradients_received", "rows_received", "together", "traced_workers",
+    "LayerMeans", "LayerPass", "PassTrace", "ReceivedMessages",
+    "is_covered", "gradients_received", "rows_received", "gather_by_node", "traced_workers",
 ]  # fmt: skip
 
 
@@ -85,7 +85,7 @@ class PassTrace(Observer):
         return spmm(self.graph.adjacency(tensors.alpha), gradient.contiguous(), rows=rows, transposed=True)
 
 
-def covered(model: nn.Module) -> bool:
+def is_covered(model: nn.Module) -> bool:
     """Return True if Theorem 3 covers a model: a stack of convolutions with one aggregation each."""
     convolutions = getattr(model, "convolutions", None)
     return convolutions is not None and all(
@@ -106,7 +106,7 @@ def traced_workers(
     workers = ThreadedWorkers(graph, cut, system, model, settings, observers=observers, **how)
     for trace, trainer, shard in zip(traces, workers.trainers, workers.shards, strict=True):
         trace.graph, trace.shard = trainer.graph, shard
-        if not covered(trainer.model):
+        if not is_covered(trainer.model):
             raise ValueError(
                 f"Theorem 3 needs layers of the form W · Σ α h, got {type(trainer.model).__name__}; choose gcn or "
                 "graphsage"
@@ -129,7 +129,7 @@ def _output_hook(trace: PassTrace, index: int):  # type: ignore[no-untyped-def]
 
 
 @dataclass(frozen=True, eq=False)
-class Received:
+class ReceivedMessages:
     """Messages of one layer and direction, as pairs of message and receiving row."""
 
     noise: Tensor
@@ -147,7 +147,9 @@ class Received:
         return received_variance(pairs, self.row, self.alpha, constant * self.squared_step, num_rows=num_rows)
 
 
-def rows_received(traces: Sequence[PassTrace], bits: BitPolicy, layer: int, *, noise: str = "receiver") -> Received:
+def rows_received(
+    traces: Sequence[PassTrace], bits: BitPolicy, layer: int, *, noise: str = "receiver"
+) -> ReceivedMessages:
     """Return the forward messages of a layer with the weighted sums that they enter.
 
     A receiver decodes a row once, so all its pairs with the row share the noise; with the noise of ``node`` those of
@@ -168,10 +170,10 @@ def rows_received(traces: Sequence[PassTrace], bits: BitPolicy, layer: int, *, n
         if noise == "receiver":
             number = number * shard.workers + shard.rank  # another number for each receiver
         parts.append((number, shard.owned[destination[remote]], alpha, step_H[column]))
-    return Received(*(torch.cat(list(column)) for column in zip(*parts, strict=True)))
+    return ReceivedMessages(*(torch.cat(list(column)) for column in zip(*parts, strict=True)))
 
 
-def gradients_received(traces: Sequence[PassTrace], bits: BitPolicy, layer: int) -> Received:
+def gradients_received(traces: Sequence[PassTrace], bits: BitPolicy, layer: int) -> ReceivedMessages:
     """Return the backward messages of a layer with the rows to whose gradients they are added.
 
     Differs: in the paper a node receives the gradients of its neighbours and multiplies them by α. Here the worker that
@@ -184,7 +186,7 @@ def gradients_received(traces: Sequence[PassTrace], bits: BitPolicy, layer: int)
         step_H = _squared_steps(trace, bits, layer, "backward", messages)
         noise = shard.halo * shard.workers + shard.rank  # (H,), unique: one message per halo row and worker
         parts.append((noise, shard.halo, torch.ones(shard.num_halo), step_H))
-    return Received(*(torch.cat(list(column)) for column in zip(*parts, strict=True)))
+    return ReceivedMessages(*(torch.cat(list(column)) for column in zip(*parts, strict=True)))
 
 
 def _squared_steps(trace: PassTrace, bits: BitPolicy, layer: int, direction: str, messages_HD: Tensor) -> Tensor:
@@ -214,7 +216,7 @@ def _positions(traces: Sequence[PassTrace]) -> Tensor:
     return positions
 
 
-def together(traces: Sequence[PassTrace], layer: int, name: str) -> Tensor:
+def gather_by_node(traces: Sequence[PassTrace], layer: int, name: str) -> Tensor:
     """Return a field of `LayerPass` for all nodes, by global id ``(V, D)``; ``(V, 0)`` if a worker does not have it."""
     parts = [getattr(trace.layers[layer], name) for trace in traces]
     if any(part is None for part in parts):
@@ -243,7 +245,7 @@ class LayerMeans:
         self.alpha = traces[0].layers[self.layer].alpha
         self._passes += 1
         for name in ("input", "sums", "output", "output_gradient", "rows_gradient"):
-            self._add(name, together(traces, self.layer, name).double())
+            self._add(name, gather_by_node(traces, self.layer, name).double())
         forward = rows_received(traces, bits, self.layer, noise=self._noise)
         backward = gradients_received(traces, bits, self.layer)
         self._add("rows_noise", forward.variance(1.0, num_rows=num_rows))

@@ -7,19 +7,19 @@ import threading
 import torch
 
 from gnnqlab.train.loop.parameters import FlatParameters
-from gnnqlab.train.loop.reduction import Facts, Slots, Summed
+from gnnqlab.train.loop.reduction import Facts, ReducedFacts, Slots
 
-__all__ = ["PATIENCE_S", "JoinedThreads", "PeerGone"]
+__all__ = ["PATIENCE_S", "ThreadGroup", "PeerError"]
 
 PATIENCE_S = 60.0
 """Seconds after which a wait for another worker fails."""
 
 
-class PeerGone(RuntimeError):
+class PeerError(RuntimeError):
     """Error of a worker whose wait ended because another worker has failed."""
 
 
-class JoinedThreads:
+class ThreadGroup:
     """All-reduce of gradients and facts over threads, so that each worker steps like a launched one.
 
     For two workers the sums are bitwise those of a process group; for more, terms are added in another order.
@@ -55,7 +55,7 @@ class JoinedThreads:
         try:
             self._barrier.wait()
         except threading.BrokenBarrierError:
-            raise PeerGone(
+            raise PeerError(
                 f"worker {rank} needs the gradients of all workers, but another worker failed; see its error"
             ) from None
 
@@ -63,13 +63,13 @@ class JoinedThreads:
 class _ThreadSum:
     sent_bytes = 0
 
-    def __init__(self, joined: JoinedThreads, rank: int, slots: Slots) -> None:
+    def __init__(self, joined: ThreadGroup, rank: int, slots: Slots) -> None:
         self._joined, self._rank, self._slots = joined, rank, slots
 
     def begin(self, facts: Facts) -> None:
         # No lock is needed, because each worker writes to its own buffer.
         self._slots.write(self._joined.facts(self._rank), facts, self._rank)
 
-    def finish(self) -> Summed:
+    def finish(self) -> ReducedFacts:
         self._joined.sum(self._rank)
         return self._slots.read(self._joined.facts(self._rank))

@@ -11,6 +11,7 @@ from torch import Tensor
 from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.policy import BitPolicy
+from gnnqlab.former_names import FormerMember
 from gnnqlab.graph.sources import load
 from gnnqlab.run.run import Run
 from gnnqlab.simulation.gradient_noise import trained_weights
@@ -49,9 +50,11 @@ class TheoryCheck:
         return self._column("measured")
 
     @property
-    def holds(self) -> bool:
+    def is_within_bound(self) -> bool:
         """True if the measured variance of all weights together is within its bound."""
         return self.measured["all"] <= self.bound["all"]
+
+    holds = FormerMember("is_within_bound")
 
     def to_frame(self) -> DataFrame:
         """Return one row per weight and one for all, see `gnnqlab.simulation.theory_check.gradient_variance`."""
@@ -65,9 +68,10 @@ class TheoryCheck:
         return dict(zip(names, self.frame[name].astype(float).tolist(), strict=True))
 
     def _title(self) -> str:
+        verdict = "holds" if self.is_within_bound else "is exceeded"
         return (
             f"Theorem 3 for {self.system}, {self.widths}: {self.repeats} passes at weights of epoch {self.trained}; "
-            f"the bound of all weights together {'holds' if self.holds else 'is exceeded'}{self._single_bounds()}"
+            f"the bound of all weights together {verdict}{self._single_bounds()}"
         )
 
     def _single_bounds(self) -> str:
@@ -143,7 +147,7 @@ def check(
         weights = trained_weights(graph, config.model, trained, seed=config.train.seed)
     frame = gradient_variance(
         graph,
-        config.placed,
+        config.system_on_hosts,
         config.model,
         workers=config.workers,
         repeats=repeats,

@@ -38,17 +38,17 @@ from gnnqlab.nn.message_passing import WorkerGraph
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.observe import Observers
 from gnnqlab.partition.cut import Cut
-from gnnqlab.simulation.joined_threads import PATIENCE_S, JoinedThreads, PeerGone
+from gnnqlab.simulation.joined_threads import PATIENCE_S, PeerError, ThreadGroup
 from gnnqlab.simulation.whole_graph import SmoothStack, build_network, exact_trainer
 from gnnqlab.systems.join import join
 from gnnqlab.systems.system import System
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.node_labels import label_objective
-from gnnqlab.train.loop.phase_timer import PhaseTimer, summed
-from gnnqlab.train.loop.trainer import Trainer, parts_at_work, worker_context
+from gnnqlab.train.loop.phase_timer import PhaseTimer, include_parts
+from gnnqlab.train.loop.trainer import Trainer, worker_components, worker_context
 
 __all__ = [
-    "FrozenBits", "LoopbackTransport", "Mailbox", "AllowFloat32", "PeerGone", "SmoothStack", "ThreadedWorkers",
+    "FrozenBits", "LoopbackTransport", "Mailbox", "AllowFloat32", "PeerError", "SmoothStack", "ThreadedWorkers",
     "exact_trainer", "one_thread",
 ]  # fmt: skip
 
@@ -70,14 +70,14 @@ class Mailbox:
         """Wait for the next message and return it.
 
         Raises:
-            PeerGone: if the sender failed, or has sent nothing for a minute.
+            PeerError: if the sender failed, or has sent nothing for a minute.
         """
         try:
             message = self._boxes[sender, receiver].get(timeout=PATIENCE_S)
         except queue.Empty:
             message = None
         if message is None:
-            raise PeerGone(f"worker {receiver} needs a message of worker {sender}, got none; see the error there")
+            raise PeerError(f"worker {receiver} needs a message of worker {sender}, got none; see the error there")
         return message
 
 
@@ -241,7 +241,7 @@ class ThreadedWorkers:
     ) -> None:
         settings.require_workers(cut.workers)
         self._mail = Mailbox(cut.workers)
-        self._joined = JoinedThreads(cut.workers) if joined else None
+        self._joined = ThreadGroup(cut.workers) if joined else None
         of_worker = list(observers) or [Observers(rank=rank) for rank in range(cut.workers)]
         # Processor time: elapsed time of a thread would include its waits for the cores of this process.
         self._clocks = [PhaseTimer(timer=time.thread_time, observers=each) for each in of_worker]
@@ -282,7 +282,7 @@ class ThreadedWorkers:
             if joined:
                 training = Training(
                     worker=worker_context(shard, settings),
-                    parts=parts_at_work(quiet, exchange, bits=in_use, cache=cache),
+                    parts=worker_components(quiet, exchange, bits=in_use, cache=cache),
                     of_direction=of_direction,
                     shard=shard,
                     phases=clock,
@@ -313,12 +313,12 @@ class ThreadedWorkers:
         # The end of the block has waited for all threads.
         errors = [error for future in futures if (error := future.exception()) is not None]
         if errors:
-            raise next((error for error in errors if not isinstance(error, PeerGone)), errors[0])
+            raise next((error for error in errors if not isinstance(error, PeerError)), errors[0])
         return [future.result() for future in futures]
 
     def gradients(self, epoch: int) -> tuple[float, Tensor]:
         """Run one training pass; return the loss and the flat gradient of the whole graph."""
-        losses = self._timed(lambda trainer: trainer.gradients(epoch))
+        losses = self._run_timed(lambda trainer: trainer.gradients(epoch))
         if self._joined is not None:
             return losses[0], self.trainers[0].parameters.gradients.clone()
         gradients = torch.stack([trainer.parameters.gradients for trainer in self.trainers])  # (P, n)
@@ -327,7 +327,7 @@ class ThreadedWorkers:
     def step(self, epoch: int) -> float:
         """Train one epoch with the gradient of the whole graph on every worker; return its loss (before the step)."""
         if self._joined is not None:
-            return self._timed(lambda trainer: trainer.epoch(epoch))[0]
+            return self._run_timed(lambda trainer: trainer.epoch(epoch))[0]
         loss, gradient = self.gradients(epoch)
         for trainer in self.trainers:
             trainer.parameters.gradients.copy_(gradient)  # the sum, so that replicas remain equal
@@ -349,10 +349,10 @@ class ThreadedWorkers:
                 )
             values.copy_(weights)  # in place: parameters are views of this buffer
 
-    def _timed(self, work: Callable[[Trainer], float]) -> list[float]:
+    def _run_timed(self, work: Callable[[Trainer], float]) -> list[float]:
         def one(trainer: Trainer) -> tuple[float, dict[str, float]]:
             trainer.clock.take()  # reset: each pass runs in a new thread, whose processor time starts at 0
-            return work(trainer), summed(trainer.clock.take())
+            return work(trainer), include_parts(trainer.clock.take())
 
         results = self.run(one)
         self.seconds = [seconds for _, seconds in results]

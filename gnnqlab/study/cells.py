@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from gnnqlab.systems.system import System
     from gnnqlab.train.config.run_config import RunConfig
 
-__all__ = ["Case", "Cell", "CellResults", "Contestant", "code_in_use", "content_of", "contestants_of", "linked"]
+__all__ = [
+    "Case", "Cell", "CellResults", "Contestant", "code_in_use", "content_digest", "make_contestants", "with_link",
+]  # fmt: skip
 
 PUBLISHED, EVERY = "published", "every"
 
@@ -143,11 +145,11 @@ def _processor() -> str:
     return str(machine()["processor"] or platform.machine())
 
 
-def content_of(source: str) -> str:
+def content_digest(source: str) -> str:
     """Compute the digest of a graph's files, or return ``source`` itself if it is not a path.
 
     Example:
-        >>> content_of("sbm:60,3,6")
+        >>> content_digest("sbm:60,3,6")
         'sbm:60,3,6'
     """
     path = Path(source)
@@ -224,7 +226,7 @@ def _link_key(case: Case, share: float) -> str:
     return json.dumps([*case, share, _processor()])  # a rate is valid for the speed of one processor
 
 
-def linked(cell: Cell, link: str, vanilla_share: float) -> Cell:
+def with_link(cell: Cell, link: str, vanilla_share: float) -> Cell:
     """Return a copy of a cell with a calibrated link rate in place of the requested communication share."""
     # Without comm_share, for which a launch would calibrate again; Vanilla's share is recorded instead.
     launch = dataclasses.replace(cell.config.launch, link=link, comm_share=None, vanilla_share=vanilla_share)
@@ -232,7 +234,7 @@ def linked(cell: Cell, link: str, vanilla_share: float) -> Cell:
     return dataclasses.replace(cell, case=cell.case._replace(link=link), config=config)
 
 
-def contestants_of(systems: Iterable[str | System | Contestant] | Mapping[str, str | System]) -> list[Contestant]:
+def make_contestants(systems: Iterable[str | System | Contestant] | Mapping[str, str | System]) -> list[Contestant]:
     """Convert systems, system names, or a mapping from display names to systems into contestants.
 
     Raises:

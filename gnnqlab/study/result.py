@@ -12,7 +12,7 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.train.loop.scores import score_in, score_key
+from gnnqlab.train.loop.scores import get_test_score, score_key
 from gnnqlab.train.records.evaluation_pauses import by_epoch, epoch_seconds
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def read_result(run: Run) -> RunResult:
     sent = records.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1)  # of all workers
     offered = run.cache[["rows_sent", "rows_offered"]].sum()
     return RunResult(
-        score=score_in(summary) or 0.0,
+        score=get_test_score(summary) or 0.0,
         score_name=score_key(summary),
         run=run.id,
         bits=float(payload_bits.sum()) / elements if elements else 0.0,

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.run.folder import default_root
-from gnnqlab.study.cells import Case, Cell, CellResults, Contestant, code_in_use, content_of, contestants_of, linked
+from gnnqlab.study.cells import (
+    Case,
+    Cell,
+    CellResults,
+    Contestant,
+    code_in_use,
+    content_digest,
+    make_contestants,
+    with_link,
+)
 from gnnqlab.study.metrics import metric_rows
 from gnnqlab.study.result import RunResult, read_result
 from gnnqlab.study.tables import convergence, latex, summarize, wide_table
@@ -91,7 +100,7 @@ class Study:
         **settings: Any,
     ) -> None:
         self.folder = Path(folder).absolute() if folder is not None else default_root() / "study"
-        self.contestants = contestants_of(systems)
+        self.contestants = make_contestants(systems)
         labels = [one.label for one in self.contestants]
         self.baseline = labels[0] if baseline is None else baseline
         if self.baseline not in labels:
@@ -130,7 +139,7 @@ class Study:
             share = cell.config.launch.comm_share
             known = None if share is None else self._results.link(cell.case, share)
             if known is not None:
-                self._cells[number] = linked(cell, *known)
+                self._cells[number] = with_link(cell, *known)
         return list(self._cells)
 
     def __repr__(self) -> str:
@@ -180,7 +189,7 @@ class Study:
         for cell in self.cells:
             result = self._results.find(cell.key)
             if result is None:
-                missing.append(f"{_described(cell)}: {self._status(cell)}")
+                missing.append(f"{_describe(cell)}: {self._status(cell)}")
             else:
                 found.setdefault(cell.case, {}).setdefault(cell.contestant.label, []).append(result)
         if missing:
@@ -274,24 +283,24 @@ class Study:
     def _run_cell(self, number: int) -> str:
         """Train one cell and return a status line; the cause of a failure is stored."""
         try:
-            cell = self._cells[number] = self._settled(self._cells[number])
+            cell = self._cells[number] = self._resolve_link(self._cells[number])
         except (RuntimeError, OSError) as error:
             cause = f"failed: the link could not be calibrated: {error}"
             self._results.add(self._cells[number], None, cause)
-            return f"{_described(self._cells[number])}: {cause}"
+            return f"{_describe(self._cells[number])}: {cause}"
         try:
             result = self._train(cell, self.folder)
         # One failed cell must not end a study of hours; errors of the program itself are raised.
         except (RuntimeError, OSError, ValueError) as error:
             cause = f"failed: {error}"
             self._results.add(cell, None, cause)
-            return f"{_described(cell)}: {cause}"
+            return f"{_describe(cell)}: {cause}"
         self._results.add(cell, result)
-        return f"{_described(cell)}: {result.train_s:.1f} s"
+        return f"{_describe(cell)}: {result.train_s:.1f} s"
 
-    def _settled(self, cell: Cell) -> Cell:
+    def _resolve_link(self, cell: Cell) -> Cell:
         """Return a cell with the link rate of its case; calibrate it with Vanilla at the first call."""
-        from gnnqlab.launch.calibrate import settle
+        from gnnqlab.launch.calibrate import resolve_comm_share
         from gnnqlab.systems.system import make_system
 
         share = cell.config.launch.comm_share
@@ -301,13 +310,13 @@ class Study:
             # Calibrate with the plain reference, so that the rate does not depend on the contestant.
             train = dataclasses.replace(cell.config.train, gradients="float32", seed=0)
             vanilla = dataclasses.replace(cell.config, system=make_system("vanilla"), train=train)
-            (settled,) = settle([vanilla])  # short runs of Vanilla at several rates
+            (settled,) = resolve_comm_share([vanilla])  # short runs of Vanilla at several rates
             found = settled.launch
             assert found.link is not None and found.vanilla_share is not None
             self._results.add_link(cell.case, share, found.link, found.vanilla_share)
         known = self._results.link(cell.case, share)
         assert known is not None
-        return linked(cell, *known)
+        return with_link(cell, *known)
 
     def _status(self, cell: Cell) -> str:
         if self._results.find(cell.key) is not None:
@@ -323,12 +332,12 @@ def _identity(graph: GraphLike) -> tuple[str, str]:
     """Return a graph's name in tables, and a digest of its content."""
     if isinstance(graph, str | Path):
         path = Path(graph)
-        return (path.stem if path.is_file() else path.name) if path.exists() else str(graph), content_of(str(graph))
+        return (path.stem if path.is_file() else path.name) if path.exists() else str(graph), content_digest(str(graph))
     from gnnqlab.graph import load
 
     loaded = load(graph)
     return loaded.name, loaded.content_hash
 
 
-def _described(cell: Cell) -> str:
+def _describe(cell: Cell) -> str:
     return f"{cell.case}, seed {cell.seed}, {cell.contestant.label}"

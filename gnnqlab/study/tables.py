@@ -74,10 +74,10 @@ def wide_table(summary: pd.DataFrame, baseline: str) -> pd.DataFrame:
     for each in summary.to_dict("records"):
         row = rows.setdefault(tuple(each[name] for name in GROUP), {name: each[name] for name in varied})
         unit = each["unit"]
-        row[each["metric"]] = _shown(each["mean"], each["half_interval"], unit)
+        row[each["metric"]] = _format_value(each["mean"], each["half_interval"], unit)
         if unit != "×":  # a ratio is relative to the baseline already
             unit = "points" if unit == "%" else unit  # a difference of percentages is in points
-            text = _shown(each["difference"], each["difference_half_interval"], unit, sign="+")
+            text = _format_value(each["difference"], each["difference_half_interval"], unit, sign="+")
             row[f"{each['metric']} − {baseline}"] = text
     return pd.DataFrame(list(rows.values())).fillna("")  # a cell without this metric
 
@@ -121,7 +121,7 @@ def latex(table: pd.DataFrame) -> str:
         \bottomrule
         \end{tabular}
     """
-    lines = [" & ".join(map(_escaped, row)) + r" \\" for row in [table.columns, *table.values.tolist()]]
+    lines = [" & ".join(map(_escape_latex, row)) + r" \\" for row in [table.columns, *table.values.tolist()]]
     begin = rf"\begin{{tabular}}{{{'l' * len(table.columns)}}}"
     return "\n".join([begin, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", r"\end{tabular}"])
 
@@ -136,7 +136,7 @@ def _interval(values: pd.Series) -> tuple[float, float]:
     return mean, half if len(values) > 1 else math.nan  # one seed gives no interval, rather than one of 0
 
 
-def _shown(mean: float, half: float, unit: str, *, sign: str = "") -> str:
+def _format_value(mean: float, half: float, unit: str, *, sign: str = "") -> str:
     if math.isnan(mean):
         return "–"
     scale, unit = (1e-6, "MB") if unit == "B" else (1.0, unit)
@@ -148,5 +148,5 @@ def _shown(mean: float, half: float, unit: str, *, sign: str = "") -> str:
 _LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "±": r"$\pm$", "×": r"$\times$", "−": "$-$", "–": "--"}
 
 
-def _escaped(value: object) -> str:
+def _escape_latex(value: object) -> str:
     return "".join(_LATEX.get(character, character) for character in str(value))

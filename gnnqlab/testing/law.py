@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from gnnqlab.errors import LawBroken
+from gnnqlab.former_names import FormerMember
 from gnnqlab.nn.models.registry import ModelSettings, build_model, for_now
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer
 from gnnqlab.systems.recipes.vanilla import vanilla
-from gnnqlab.testing.awkward import Case, cases
+from gnnqlab.testing.edge_cases import Case, cases
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import Trainer
 
@@ -38,9 +39,11 @@ class LawReport:
     relative to the largest value of the kind in one process."""
 
     @property
-    def worst(self) -> float:
+    def max_difference(self) -> float:
         """Largest difference over all cases."""
         return max(row[place] for row in self.rows for place in _PLACES)
+
+    worst = FormerMember("max_difference")
 
     def __str__(self) -> str:
         lines = [f"{self.model}: workers agree with one process within {self.tolerance:g} of the largest value"]
@@ -87,7 +90,7 @@ def check_law(
 
     Example:
         >>> report = check_law("gcn", workers=(1, 2), layers=2)
-        >>> report.worst < 1e-5, [row["workers"] for row in report.rows]
+        >>> report.max_difference < 1e-5, [row["workers"] for row in report.rows]
         (True, [1, 2, 2])
     """
     if not workers or not all(1 <= count <= 44 for count in workers):
@@ -98,16 +101,16 @@ def check_law(
         else:
             shape = ModelSettings(name=name, **_SHAPE | settings)
         model_name = model if isinstance(model, str) else name
-        _expect_same_start(shape, model_name, seed, edge_features)
+        _require_same_start(shape, model_name, seed, edge_features)
         graphs = cases(workers, seed=seed, edge_features=edge_features)
-        rows = [_compared(case, shape, model_name, tolerance, seed) for case in graphs]
+        rows = [_compare_case(case, shape, model_name, tolerance, seed) for case in graphs]
     return LawReport(model=model_name, tolerance=tolerance, rows=tuple(rows))
 
 
 _SHAPE = {"layers": 3, "hidden": 16, "dropout": 0.3, "input_dropout": 0.1}
 
 
-def _expect_same_start(shape: ModelSettings, model_name: str, seed: int, edge_features: int) -> None:
+def _require_same_start(shape: ModelSettings, model_name: str, seed: int, edge_features: int) -> None:
     """Check that weights are a function of the seed, since every worker initializes its own copy."""
     of_edges = {"seed": seed, "edge_features": edge_features}
     # Two builds from one seed must agree to the bit.
@@ -124,19 +127,19 @@ def _expect_same_start(shape: ModelSettings, model_name: str, seed: int, edge_fe
             )
 
 
-def _compared(case: Case, shape: ModelSettings, model_name: str, tolerance: float, seed: int) -> dict[str, Any]:
+def _compare_case(case: Case, shape: ModelSettings, model_name: str, tolerance: float, seed: int) -> dict[str, Any]:
     """Compute the largest differences of one case, by kind."""
-    truth = _alone(case, shape, seed)
+    truth = _run_one_process(case, shape, seed)
     # Relative to the kind's largest value: a tensor of zeros has no relative error of its own.
     largest = {place: max(_size(value) for kind, _, value in truth if kind == place) for place in _PLACES}
-    row: dict[str, Any] = {"workers": case.workers, "graph": case.what, **dict.fromkeys(_PLACES, 0.0)}
-    for (place, name, right), (_, _, found) in zip(truth, _together(case, shape, seed), strict=True):
+    row: dict[str, Any] = {"workers": case.workers, "graph": case.description, **dict.fromkeys(_PLACES, 0.0)}
+    for (place, name, right), (_, _, found) in zip(truth, _run_workers(case, shape, seed), strict=True):
         difference = _size(found - right) / (largest[place] or 1.0)  # absolute, if all values are 0
         if not difference <= tolerance:  # also true for NaN
             raise LawBroken(
                 model=model_name,
                 workers=case.workers,
-                graph=case.what,
+                graph=case.description,
                 tensor=name,
                 difference=difference,
                 tolerance=tolerance,
@@ -149,21 +152,23 @@ def _size(value: Tensor) -> float:
     return float(value.abs().max()) if value.numel() else 0.0
 
 
-def _alone(case: Case, shape: ModelSettings, seed: int) -> Passes:
+def _run_one_process(case: Case, shape: ModelSettings, seed: int) -> Passes:
     trainer = exact_trainer(case.graph, shape, seed=seed)
     found: Passes = []
     for epoch in range(_EPOCHS):
         loss = trainer.gradients(epoch)
-        found += _named(trainer, epoch, loss, trainer.parameters.gradients)
+        found += _name_tensors(trainer, epoch, loss, trainer.parameters.gradients)
     return [*found, ("logits", "logits", _logits(trainer))]
 
 
-def _together(case: Case, shape: ModelSettings, seed: int) -> Passes:
+def _run_workers(case: Case, shape: ModelSettings, seed: int) -> Passes:
     train = TrainSettings(seed=seed)
     threads = ThreadedWorkers(case.graph, case.cut, vanilla(), shape, train, as_launched=True)
     found: Passes = []
     for epoch in range(_EPOCHS):
-        found += _named(threads.trainers[0], epoch, *threads.gradients(epoch))  # gradients are summed over workers
+        found += _name_tensors(
+            threads.trainers[0], epoch, *threads.gradients(epoch)
+        )  # gradients are summed over workers
     parts = threads.run(_logits)
     logits = torch.empty(case.graph.num_nodes, *parts[0].shape[1:])  # (N, C) of all workers
     for shard, part in zip(threads.shards, parts, strict=True):
@@ -171,7 +176,7 @@ def _together(case: Case, shape: ModelSettings, seed: int) -> Passes:
     return [*found, ("logits", "logits", logits)]
 
 
-def _named(trainer: Trainer, epoch: int, loss: float, gradient: Tensor) -> Iterator[tuple[str, str, Tensor]]:
+def _name_tensors(trainer: Trainer, epoch: int, loss: float, gradient: Tensor) -> Iterator[tuple[str, str, Tensor]]:
     """Yield the loss, and the gradient of each parameter under its name."""
     yield "losses", f"the loss of epoch {epoch}", torch.tensor(loss)
     names = [name for name, _ in trainer.model.named_parameters()]

@@ -126,7 +126,7 @@ class Control(Adaptive):
     def __init__(self, folder: Path, rank: int, system: System, *, distributed: bool) -> None:
         self._folder, self._path, self._rank, self._system = folder, folder / CONTROL, rank, system
         self._distributed = distributed
-        self._steers: Mapping[str, Sequence[Adaptive]] = {}
+        self._callbacks: Mapping[str, Sequence[Adaptive]] = {}
         self._stamp: tuple[int, int] | None = None
         self._update: tuple[int, dict[str, Any]] | None = None
         self._save_requested = False
@@ -137,7 +137,7 @@ class Control(Adaptive):
         self.checkpoint_now = False
         """True if a checkpoint after this epoch is requested; reset by the :class:`CheckpointManager` that takes it."""
 
-    def steers(self, adaptives: Mapping[str, Sequence[Adaptive]]) -> Control:
+    def register_callbacks(self, adaptives: Mapping[str, Sequence[Adaptive]]) -> Control:
         """Register the callbacks that receive new settings, by axis; return this one.
 
         Raises:
@@ -149,7 +149,7 @@ class Control(Adaptive):
                     f"a setting that can change while a system trains needs a callback with a method steer, got none "
                     f"for {name!r} of the axis {axis!r}; write one, or remove {name!r} from steerable"
                 )
-        self._steers = adaptives
+        self._callbacks = adaptives
         return self
 
     def news(self) -> bool:
@@ -208,7 +208,7 @@ class Control(Adaptive):
         self.version, self.settings = version, settings
         # A new version with unchanged values restarts the callbacks (for instance a period), so all are notified.
         touched = {axis_of[name] for name in changed or settings}
-        for axis, adaptives in self._steers.items():
+        for axis, adaptives in self._callbacks.items():
             for adaptive in adaptives if axis in touched else ():
                 adaptive.steer(getattr(system, axis), version=version)
 

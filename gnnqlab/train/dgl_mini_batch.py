@@ -30,7 +30,7 @@ from gnnqlab.train.records.record import RECORD_COLUMNS, TRAFFIC_COLUMNS
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["MiniBatch", "why_not"]
+__all__ = ["MiniBatch", "unavailable_reason"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class MiniBatch:
         if self.fanout < 1 or self.batch_size < 1:
             raise ValueError(f"fanout and batch_size must be at least 1, got {self.fanout} and {self.batch_size}")
 
-    def train(self, graph: Graph, config: RunConfig) -> Line:
+    def train(self, graph: Graph, config: RunConfig) -> BaselineRun:
         """Train in this process.
 
         Args:
@@ -54,9 +54,10 @@ class MiniBatch:
             config: of a run of the comparison, for its model, seed, epochs and learning rate.
 
         Raises:
-            RuntimeError: if DGL is not installed or mini-batches do not support the model; see :func:`why_not`.
+            RuntimeError: if DGL is not installed or mini-batches do not support the model; see
+                :func:`unavailable_reason`.
         """
-        reason = why_not(config)
+        reason = unavailable_reason(config)
         if reason:
             raise RuntimeError(f"no mini-batch reference: {reason}")
         # The caller's generator and threads are restored afterwards.
@@ -65,13 +66,13 @@ class MiniBatch:
             threads = torch.get_num_threads()
             torch.set_num_threads(1)  # torch and DGL each load an OpenMP: threads of both would wait for each other
             try:
-                return Line(*_train(graph, config, self))
+                return BaselineRun(*_train(graph, config, self))
             finally:
                 torch.set_num_threads(threads)
 
 
 @dataclass(frozen=True)
-class Line:
+class BaselineRun:
     """Measurements in the form of a run, so that comparisons and reports can show them next to real runs."""
 
     records: DataFrame
@@ -80,7 +81,7 @@ class Line:
     summary: dict[str, Any]
 
 
-def why_not(config: RunConfig) -> str:
+def unavailable_reason(config: RunConfig) -> str:
     """Return the reason why this reference is not available; empty if it is."""
     if config.model.name not in MODELS:
         return f"it supports the models {', '.join(MODELS)}, got {config.model.name}"

@@ -53,7 +53,7 @@ class Fault:
             stamp=None if heartbeat is None else heartbeat.with_name(f"fault-rank{rank}"),
         )
 
-    def strike(self, phase: str, epoch: int) -> None:
+    def inject(self, phase: str, epoch: int) -> None:
         """Inject the fault if this is its phase and epoch."""
         if self._struck or phase != self.phase or self.epoch not in (None, epoch):
             return

@@ -24,7 +24,7 @@ from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.codec.quantize import Noise, quantize
 from gnnqlab.kernels.noise import stream
 from gnnqlab.train.loop.parameters import FlatParameters
-from gnnqlab.train.loop.reduction import Facts, Slots, Summed
+from gnnqlab.train.loop.reduction import Facts, ReducedFacts, Slots
 
 __all__ = ["BLOCK", "AsCodes"]
 
@@ -61,7 +61,7 @@ class AsCodes:
     def begin(self, facts: Facts) -> None:
         self._slots.write(self._parameters.facts, facts, self._rank)
 
-    def finish(self) -> Summed:
+    def finish(self) -> ReducedFacts:
         # The noise of a block depends on its number in the whole vector, not on the worker that rounds it.
         gradients, numbers = self._parameters.gradients, torch.arange(len(self._padded))
         flat = self._padded.view(-1)[: gradients.numel()]  # (n,) view of (M, 256)

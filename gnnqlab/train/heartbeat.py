@@ -108,7 +108,7 @@ class Heartbeat:
         # Last: a fault in the phase `start` must leave a readable header.
         self._fault = Fault.from_environment(rank, path)
         if self._fault is not None:
-            self._fault.strike("start", -1)
+            self._fault.inject("start", -1)
 
     @property
     def current(self) -> tuple[str, int]:
@@ -142,7 +142,7 @@ class Heartbeat:
         beat = (self._count, self._epoch, now_ns, limit_s or 0.0, self._epoch_s, self._step, self._steps)
         _LIVE.pack_into(self._buffer, _LIVE_AT, *beat, code, self._count)
         if self._fault is not None:
-            self._fault.strike(name, self._epoch)
+            self._fault.inject(name, self._epoch)
 
     def fail(self, text: bytes) -> None:
         """Store one error (JSON) for the guard; needs neither disk space nor a system call."""

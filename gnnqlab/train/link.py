@@ -14,7 +14,17 @@ from typing import Any
 
 from gnnqlab.atomic import write_text
 
-__all__ = ["FASTEST", "FILE", "INTERFACE", "MOST_HOSTS", "SLOWEST", "Link", "link_name", "parse_link", "sent_by_host"]
+__all__ = [
+    "FASTEST",
+    "FILE",
+    "INTERFACE",
+    "MOST_HOSTS",
+    "SLOWEST",
+    "Link",
+    "link_name",
+    "parse_link",
+    "read_sent_bytes",
+]
 
 FILE = "link.json"
 INTERFACE = "eth0"
@@ -100,7 +110,7 @@ class Link:
         write_text(folder / FILE, json.dumps(dataclasses.asdict(self), indent=1))
 
     @classmethod
-    def of(cls, folder: Path, workers: int) -> Link:
+    def from_folder(cls, folder: Path, workers: int) -> Link:
         """Return the link of a run; a loopback if the folder has no description."""
         try:
             fields: dict[str, Any] = json.loads((folder / FILE).read_text())
@@ -109,7 +119,7 @@ class Link:
         return cls(**{**fields, "namespaces": tuple(fields["namespaces"])})
 
 
-def sent_by_host(interface: str = INTERFACE) -> int:
+def read_sent_bytes(interface: str = INTERFACE) -> int:
     """Return the bytes sent over this host's interface so far, headers included; 0 if there is no such interface."""
     with open("/proc/self/net/dev") as file:  # of this process's network namespace
         for line in file:
@@ -120,7 +130,7 @@ def sent_by_host(interface: str = INTERFACE) -> int:
     return 0
 
 
-class Crossing:
+class HostTrafficCounter:
     """Counter of the bytes that a worker's host sends to other hosts; the first worker on a host counts for all."""
 
     def __init__(self, link: Link, rank: int, workers: int) -> None:
@@ -134,6 +144,6 @@ class Crossing:
         """Return the bytes since the last call, headers included; ``None`` if this worker does not count them."""
         if not self._counts:
             return None
-        now = sent_by_host()
+        now = read_sent_bytes()
         sent, self._before = now - self._before, now
         return sent

@@ -39,7 +39,7 @@ from gnnqlab.train.batches import Batch, Batches, MiniBatchSettings
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.gradient_codes import AsCodes
 from gnnqlab.train.loop.parameters import Adam, FlatParameters
-from gnnqlab.train.loop.reduction import AtOnce, Facts, Reduction, Slots
+from gnnqlab.train.loop.reduction import Facts, Reduction, Slots, SynchronousReduction
 
 __all__ = ["MiniBatchTrainer", "own_rows"]
 
@@ -113,7 +113,7 @@ class MiniBatchTrainer:
         self.reduction: Reduction = (
             AsCodes(self.parameters, slots, seed=settings.seed)
             if batches.gradients == "int8" and workers > 1
-            else AtOnce(self.parameters, slots, distributed=workers > 1)
+            else SynchronousReduction(self.parameters, slots, distributed=workers > 1)
         )
         self._optimizer = Adam(self.parameters, lr=settings.lr, weight_decay=settings.weight_decay)
         self._labels, self._multi_label = graph.labels, graph.multi_label

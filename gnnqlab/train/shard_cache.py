@@ -30,7 +30,7 @@ from gnnqlab.partition.shard import Shard
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.records.machine import node_name, this_node
 
-__all__ = ["HeldLinks", "keep_graph", "kept_shards", "own_links", "own_shard", "partitioner_library"]
+__all__ = ["HeldOutLinks", "keep_graph", "find_shards", "own_links", "own_shard", "partitioner_library"]
 
 _READING = 2
 """Version of the graph readers, part of a source's digest: raised when they read more of it (2: edge features)."""
@@ -39,7 +39,7 @@ _LONG_S = 24 * 3600.0
 
 
 @dataclass(frozen=True)
-class HeldLinks:
+class HeldOutLinks:
     """Shares of the edges held out before partitioning; see :func:`gnnqlab.graph.link_split.split_links`."""
 
     val: float
@@ -81,7 +81,7 @@ def own_shard(
     workers: int,
     run: Path,
     heartbeat: Heartbeat,
-    held: HeldLinks | None = None,
+    held: HeldOutLinks | None = None,
     expect: Callable[[Graph], None] | None = None,
 ) -> Shard:
     """Return one worker's shard; on each machine one worker loads and partitions, the others wait for it.
@@ -115,7 +115,7 @@ def partitioner_library(run: Path) -> str | None:
     return kept_library(Path(json.loads((run / _marker()).read_text())["folder"]))
 
 
-def kept_shards(run: Path) -> Path | None:
+def find_shards(run: Path) -> Path | None:
     """Return the folder of the shards on the first machine of a run; ``None`` if the run has no record of it."""
     try:
         return Path(json.loads((run / node_name(_SHARDS, 0)).read_text())["folder"])
@@ -136,7 +136,7 @@ def _shards(
     partitioner: Partitioner,
     workers: int,
     heartbeat: Heartbeat,
-    held: HeldLinks | None,
+    held: HeldOutLinks | None,
     expect: Callable[[Graph], None] | None,
 ) -> tuple[Path, str | None]:
     """Return the folder of the shards, and the digest in the names of its link files, if there are any."""
@@ -179,7 +179,7 @@ def _has_links(folder: Path, links: str, workers: int) -> bool:
     return all(_links_path(folder, links, rank).exists() for rank in range(workers))
 
 
-def _source_digest(source: str, held: HeldLinks | None) -> str:
+def _source_digest(source: str, held: HeldOutLinks | None) -> str:
     """Return a digest of everything that can change a source's content: its name, data folder, file sizes and times."""
     facts: list[object] = [source, os.environ.get("GNNQLAB_DATA"), os.getcwd(), _version(), _READING]
     # Size and time of files stand for their content, which would take long to hash.

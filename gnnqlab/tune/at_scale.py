@@ -84,10 +84,10 @@ class _Cluster:
         hosts, gamma = self.hosts(workers, probed), probed.gamma_s if self.gamma_s is None else self.gamma_s
         if self.link is None:
             return replace(probed, workers=workers, hosts=hosts, gamma_s=gamma)
-        found = Wire.of_rate(self.link, workers=workers, hosts=hosts, gamma_s=gamma, transport=probed.transport)
+        found = Wire.from_rate(self.link, workers=workers, hosts=hosts, gamma_s=gamma, transport=probed.transport)
         return found if hosts > 1 else replace(found, theta_s_per_byte=1 / WITHIN_HOST)  # no row leaves the host
 
-    def stretch(self, workers: int, probed: int) -> float:
+    def slowdown(self, workers: int, probed: int) -> float:
         """Return the time of computation relative to the probe's."""
         if self.cores is None:
             return 1 / self.speed
@@ -107,10 +107,10 @@ class _Baseline:
         trace, rows = self.prediction.desk.trace, self.counts.rows
         for place in trace.places:
             sent = np.zeros_like(rows)
-            for message in trace.at(place):
+            for message in trace.messages_at(place):
                 sent[message.sender, message.receiver] += message.num_rows
             # The scaling below holds only if one round sends each halo row exactly once.
-            if len(self.prediction.volume.rounds[place]) != 1 or not np.array_equal(sent, _way(rows, place[1])):
+            if len(self.prediction.volume.rounds[place]) != 1 or not np.array_equal(sent, _from_sender(rows, place[1])):
                 exchange = type(self.prediction.system.exchange).__name__
                 raise ValueError(
                     f"exchange must send each halo row once, all rows of a layer at a time, got {exchange}; "
@@ -121,13 +121,13 @@ class _Baseline:
     def columns(self) -> dict[Place, int]:
         """D of each layer and direction."""
         trace = self.prediction.desk.trace
-        return {place: trace.at(place)[0].columns for place in trace.places}
+        return {place: trace.messages_at(place)[0].columns for place in trace.places}
 
     @property
     def row_bytes(self) -> dict[Place, float]:
         """Mean bytes of a halo row of each layer and direction, with quantization parameters."""
         halo = max(1, self.counts.halo_rows)  # without halo rows nothing is sent, so the mean does not matter
-        return {place: float(sent.sum()) / halo for place, sent in self.prediction.volume.sent.items()}
+        return {place: float(sent.sum()) / halo for place, sent in self.prediction.volume.sent_bytes.items()}
 
     def work(self, counts: CutCounts) -> dict[str, Array]:
         """Return the work of each worker in each phase that depends on its part, ``(P,)``."""
@@ -143,7 +143,7 @@ class _Baseline:
             "marginal": sum((wide * bound[way] for (_, way), wide in columns), nothing),
             "encode": sum((wide * out[way] for (_, way), wide in columns), nothing),
             "decode": sum((wide * into[way] for (_, way), wide in columns), nothing),
-            "dense": counts.owned.astype(float),
+            "dense": counts.owned_nodes.astype(float),
         }
 
     def by_phase(self, counts: CutCounts) -> dict[str, Array]:
@@ -159,13 +159,13 @@ class _Baseline:
             found[phase] = seconds * ratio
         return found
 
-    def bytes_of(self, counts: CutCounts) -> float:
+    def sent_bytes(self, counts: CutCounts) -> float:
         return sum(self.row_bytes.values()) * counts.halo_rows
 
     def row(self, counts: CutCounts, cluster: _Cluster) -> dict[str, float]:
         """Return the seconds of an epoch by purpose, and bytes."""
         probed, workers = self.prediction.wire, counts.workers
-        wire, stretch = cluster.wire(workers, probed), cluster.stretch(workers, self.counts.workers)
+        wire, stretch = cluster.wire(workers, probed), cluster.slowdown(workers, self.counts.workers)
         each = {phase: stretch * seconds for phase, seconds in self.by_phase(counts).items()}
         mean = {phase: float(seconds.mean()) for phase, seconds in each.items()}
         # γ of the probe includes waiting for its own slowest worker, so only the excess is added.
@@ -173,7 +173,7 @@ class _Baseline:
         gradients = self.prediction.timing.gradient_bytes
         reduce = self._reduce(wire, cluster.latency_s)
         # Transfers, of which the schedule hides a part behind computation.
-        under_way, exposed = self._under_way(counts, wire), 0.0
+        under_way, exposed = self._transfer_seconds(counts, wire), 0.0
         if workers > 1:
             schedule = self.prediction.system.schedule
             central_s = [mean.get("central", 0.0) * share for share in self._central_shares(counts)]
@@ -189,7 +189,7 @@ class _Baseline:
             "reduce_s": reduce,
             "uneven_s": uneven,
             "under_way_s": sum(under_way) if workers > 1 else 0.0,
-            "bytes": self.bytes_of(counts),
+            "bytes": self.sent_bytes(counts),
             "gradient_bytes": float(gradients * 2 * (workers - 1)),
         }
 
@@ -207,9 +207,9 @@ class _Baseline:
             found = max(found, ring)  # two workers hide a part of it behind the backward pass, more hide nothing
         return found + 2 * (workers - before) * latency_s if workers > before else found
 
-    def _under_way(self, counts: CutCounts, wire: Wire) -> list[float]:
+    def _transfer_seconds(self, counts: CutCounts, wire: Wire) -> list[float]:
         rows = counts.rows.astype(float)
-        busiest = {way: wire.busiest_bytes(_way(rows, way)) for way in ("forward", "backward")}  # in rows here
+        busiest = {way: wire.busiest_bytes(_from_sender(rows, way)) for way in ("forward", "backward")}  # in rows here
         theta, gamma, sizes = wire.theta_s_per_byte, wire.gamma_s, self.row_bytes
         return [gamma + theta * sizes[place] * busiest[place[1]] for place in self.columns]  # γ + θ · bytes
 
@@ -287,10 +287,10 @@ def at_scale(
 
 
 def _counts(probe: Probe, graph: Graph, workers: int, hosts: int) -> CutCounts:
-    return CutCounts.of(graph, cut_graph(graph, on_hosts(probe.config.system.partition, hosts), workers))
+    return CutCounts.from_cut(graph, cut_graph(graph, on_hosts(probe.config.system.partition, hosts), workers))
 
 
-def _way(rows: NDArray[Any], direction: str) -> NDArray[Any]:
+def _from_sender(rows: NDArray[Any], direction: str) -> NDArray[Any]:
     """Return rows from sender to receiver: embeddings go from owner to holder, gradients back."""
     return rows if direction == "forward" else rows.T
 

@@ -27,7 +27,7 @@ from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.tune.drift import PERIODS
 from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.probe import Probe, probe
-from gnnqlab.tune.timing import probed, spent
+from gnnqlab.tune.timing import read_epoch_time, with_probed_parts
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -234,7 +234,7 @@ def autotune(
         vanilla=vanilla,
         trials=trials,
         searched=searched,
-        drift_loss=drift.of_period(best.period),
+        drift_loss=drift.mean_loss(best.period),
         config=_config(seen, best.lam, best.group_size, best.period, tuple(bit_widths)),
     )
 
@@ -298,7 +298,7 @@ def _trial(seen: Probe, graph: Graph, forecast: Forecast, *, epochs: int, repeat
     variance = None
     if repeats and forecast.lam is not None:  # Vanilla has no noise from rounding
         # Bit-widths and weights are fixed and dropout is off, so that passes differ in rounding noise only.
-        bits = seen.installed(forecast)
+        bits = seen.build_policy(forecast)
         variance = gradient_noise(
             graph,
             bits,
@@ -306,7 +306,7 @@ def _trial(seen: Probe, graph: Graph, forecast: Forecast, *, epochs: int, repeat
             workers=config.workers,
             repeats=repeats,
             weights=seen.trace.weights,  # those of the last traced epoch, at which the bound was computed
-            system=config.placed,
+            system=config.system_on_hosts,
             seed=config.train.seed,
         ).variance
     return Trial(
@@ -315,7 +315,7 @@ def _trial(seen: Probe, graph: Graph, forecast: Forecast, *, epochs: int, repeat
         group_size=forecast.group_size,
         period=forecast.period,
         predicted_s=forecast.epoch_s,
-        measured_s=spent(run).epoch_s,
+        measured_s=read_epoch_time(run).epoch_s,
         predicted_bound=forecast.total_bound,
         measured_variance=variance,
         predicted_bytes=forecast.bytes_sent,
@@ -325,7 +325,7 @@ def _trial(seen: Probe, graph: Graph, forecast: Forecast, *, epochs: int, repeat
 
 def _config(seen: Probe, lam: float, group_size: int, period: int, bit_widths: tuple[int, ...]) -> RunConfig:
     system = make_system("adaqp", lam=lam, group_size=group_size, period=period, bit_widths=bit_widths)
-    return replace(seen.config, system=probed(system, seen.config.system))
+    return replace(seen.config, system=with_probed_parts(system, seen.config.system))
 
 
 def _words(trial: Trial) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from gnnqlab.graph.graph import Graph
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.systems.system import System
-from gnnqlab.tune.memory import foreseen_memory
+from gnnqlab.tune.memory import predict_memory
 from gnnqlab.tune.predicted_volume import epoch_bytes
 
 if TYPE_CHECKING:
@@ -70,6 +70,6 @@ def by_workers(
             sent = epoch_bytes(system, model, sizes[place], features=graph.num_features, classes=graph.num_classes)
             memory = float("nan")
             if count <= tried_up_to:  # a trial runs all its workers in this process
-                memory = float(sum(foreseen_memory(graph, model, system, workers=count).values()))
+                memory = float(sum(predict_memory(graph, model, system, workers=count).values()))
             rows.append({"system": name, "workers": count, "bytes": sent, "memory_bytes": memory})
     return pd.DataFrame(rows)

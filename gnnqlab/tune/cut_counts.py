@@ -5,13 +5,15 @@ Letters: n nodes, E edges, P workers.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnqlab.former_names import FormerMember
 from gnnqlab.graph.graph import Graph
 from gnnqlab.partition.cut import Cut, Partitioner
 from gnnqlab.partition.parts import cut_graph
@@ -19,7 +21,7 @@ from gnnqlab.partition.parts import cut_graph
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["MOST_WORKERS", "CutCounts", "counted_by_workers"]
+__all__ = ["MOST_WORKERS", "CutCounts", "count_by_workers"]
 
 Counts = NDArray[np.int64]
 
@@ -33,7 +35,7 @@ class CutCounts:
 
     rows: Counts
     """Halo rows from owner to holder, ``(P, P)``; gradients go in the opposite direction."""
-    owned: Counts
+    owned_nodes: Counts
     """Owned nodes, ``(P,)``."""
     edges: Counts
     """Edges that end at owned nodes, ``(P,)``."""
@@ -43,7 +45,7 @@ class CutCounts:
     """Edges that begin at halo nodes, whose gradients are sent, ``(P,)``."""
 
     @classmethod
-    def of(cls, graph: Graph, cut: Cut) -> Self:
+    def from_cut(cls, graph: Graph, cut: Cut) -> Self:
         """Count the rows and edges of an edge-cut.
 
         Raises:
@@ -52,8 +54,8 @@ class CutCounts:
         Example:
             >>> from gnnqlab import course
             >>> from gnnqlab.partition.parts import cut_graph
-            >>> counts = CutCounts.of(course.ten_nodes(), cut_graph(course.ten_nodes(), course.Halves(), 2))
-            >>> counts.rows.tolist(), counts.owned.tolist(), counts.halo_rows
+            >>> counts = CutCounts.from_cut(course.ten_nodes(), cut_graph(course.ten_nodes(), course.Halves(), 2))
+            >>> counts.rows.tolist(), counts.owned_nodes.tolist(), counts.halo_rows
             ([[0, 2], [2, 0]], [5, 5], 4)
         """
         kind, workers = cut.kind, cut.workers
@@ -75,15 +77,19 @@ class CutCounts:
         rows = np.bincount(owner[sent] * workers + holder, minlength=workers * workers)
         return cls(
             rows=rows.reshape(workers, workers),  # (P²,) -> (P, P), [owner, holder]
-            owned=np.bincount(owner, minlength=workers),
+            owned_nodes=np.bincount(owner, minlength=workers),
             edges=np.bincount(worker, minlength=workers),
             marginal_edges=np.bincount(np.repeat(owner[marginal], degrees[marginal]), minlength=workers),
             remote_edges=np.bincount(worker[remote], minlength=workers),
         )
 
+    of = FormerMember("from_cut")
+    owned = FormerMember("owned_nodes")
+    held = FormerMember("local_rows")
+
     @property
     def workers(self) -> int:
-        return self.owned.size
+        return self.owned_nodes.size
 
     @property
     def halo_rows(self) -> int:
@@ -91,9 +97,9 @@ class CutCounts:
         return int(self.rows.sum())
 
     @property
-    def held(self) -> Counts:
+    def local_rows(self) -> Counts:
         """Rows on each worker: owned and halo, ``(P,)``."""
-        return self.owned + self.rows.sum(0)
+        return self.owned_nodes + self.rows.sum(0)
 
     @property
     def partners(self) -> Counts:
@@ -109,7 +115,7 @@ class CutCounts:
         return self.edges - self.independent_edges(direction)
 
 
-def counted_by_workers(
+def count_by_workers(
     graph: Graph, partition: Partitioner, *, workers: Sequence[int] = (2, 4, 8, 16, 32, 64)
 ) -> DataFrame:
     """Return the counted costs of cutting a graph, by number of workers.
@@ -130,7 +136,7 @@ def counted_by_workers(
     Example:
         >>> from gnnqlab.graph import load
         >>> from gnnqlab.partition import Random
-        >>> found = counted_by_workers(load("sbm:40,2,4"), Random(), workers=(1, 40))
+        >>> found = count_by_workers(load("sbm:40,2,4"), Random(), workers=(1, 40))
         >>> found["halo_rows"].tolist()[0], found["central_share"].tolist()[0], found["held_rows"].tolist()[0]
         (0, 1.0, 40)
     """
@@ -138,7 +144,7 @@ def counted_by_workers(
 
     rows = []
     for count in workers:
-        found = CutCounts.of(graph, cut_graph(graph, partition, count))
+        found = CutCounts.from_cut(graph, cut_graph(graph, partition, count))
         rows.append(
             {
                 "workers": count,
@@ -146,8 +152,16 @@ def counted_by_workers(
                 "halo_share": found.halo_rows / graph.num_nodes,
                 "central_share": float(found.independent_edges("forward").sum() / max(1, graph.num_edges)),
                 "partners": int(found.partners.max()),
-                "held_rows": int(found.held.max()),
+                "held_rows": int(found.local_rows.max()),
                 "imbalance": float(found.edges.max() / max(1e-12, found.edges.mean())),  # a graph may lack edges
             }
         )
     return pd.DataFrame(rows).set_index("workers")
+
+
+def __getattr__(name: str) -> Any:
+    if name == "counted_by_workers":
+        text = "gnnqlab.tune.cut_counts.counted_by_workers is count_by_workers now"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return count_by_workers
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

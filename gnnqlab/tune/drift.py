@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gnnqlab.bits.assigner.assigned import Assigned
+from gnnqlab.former_names import FormerMember
 from gnnqlab.theory.cost import LinkCost, exchange_s
 from gnnqlab.tune.offline_assigner import OfflineAssigner, Widths
 
@@ -37,21 +38,25 @@ class Drift:
     loss: tuple[float, ...]
     """Excess of the objective at that age, mean over the traced pairs of epochs; 0: none, 0.1: a tenth."""
 
-    def at(self, age: float) -> float:
+    def loss_at(self, age: float) -> float:
         """Return the loss at an age: linear in log(1 + age) between traced ages, constant beyond the last."""
         if not self.ages:
             return 0.0
         positions = np.log1p([0.0, *self.ages])  # traced epochs double, so logarithms space them evenly
         return float(np.interp(np.log1p(age), positions, [0.0, *self.loss]))
 
-    def of_period(self, period: int) -> float:
+    def mean_loss(self, period: int) -> float:
         """Return the mean loss over one period.
 
         Example:
-            >>> round(Drift(ages=(1, 10), loss=(0.1, 0.1)).of_period(2), 3)
+            >>> round(Drift(ages=(1, 10), loss=(0.1, 0.1)).mean_loss(2), 3)
             0.05
         """
-        return float(np.mean([self.at(age) for age in range(period)]))  # an assignment has the ages 0 to period - 1
+        # An assignment has the ages 0 to period - 1.
+        return float(np.mean([self.loss_at(age) for age in range(period)]))
+
+    at = FormerMember("loss_at")
+    of_period = FormerMember("mean_loss")
 
     def period(self, most: float = 0.1, *, periods: Sequence[int] = PERIODS) -> int:
         """Return the longest period with a mean loss of at most ``most``; the shortest if there is none.
@@ -60,7 +65,7 @@ class Drift:
             >>> Drift(ages=(8, 64), loss=(0.0, 0.5)).period(0.1, periods=(5, 50, 500))
             5
         """
-        fitting = [period for period in sorted(periods) if self.of_period(period) <= most]
+        fitting = [period for period in sorted(periods) if self.mean_loss(period) <= most]
         return fitting[-1] if fitting else min(periods)
 
     def to_frame(self) -> DataFrame:
@@ -80,7 +85,7 @@ def drift(desk: OfflineAssigner, settings: Assigned, cost: LinkCost, *, transpor
         transport: ``direct`` or ``ring``.
     """
     epochs = desk.trace.epochs
-    assignments = [desk.assigned(settings, cost, index=index, transport=transport) for index in range(len(epochs))]
+    assignments = [desk.assign(settings, cost, index=index, transport=transport) for index in range(len(epochs))]
     excess: dict[int, list[float]] = {}
     # Both assignments are evaluated on the later ranges, so that only their age differs.
     for early, late in itertools.combinations(range(len(epochs)), 2):

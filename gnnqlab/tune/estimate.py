@@ -12,7 +12,7 @@ from gnnqlab.bits.policy import Fixed
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.link import Link
 from gnnqlab.tune.offline_assigner import OfflineAssigner
-from gnnqlab.tune.timing import Spent, Timing
+from gnnqlab.tune.timing import EpochTime, Timing
 from gnnqlab.tune.traced import Trace
 from gnnqlab.tune.wire import GOODPUT, Wire
 
@@ -49,15 +49,15 @@ def estimate_timing(config: RunConfig, seen: Trace) -> Timing:
     copied = {name: (_COPY if name in ("encode", "decode") else 1.0) * value for name, value in phases.items()}
     desk = OfflineAssigner(seen)
 
-    def spent(bits: int, each: dict[str, float]) -> Spent:
-        sent = desk.sent_bytes(desk.chosen(Fixed(bits=bits)))  # (P, P) per layer and direction
+    def epoch_time(bits: int, each: dict[str, float]) -> EpochTime:
+        sent = desk.sent_bytes(desk.choose(Fixed(bits=bits)))  # (P, P) per layer and direction
         volume = sum(wire.busiest_bytes(amount) for amount in sent.values())
         whole = sum(each.values()) + len(sent) * _GAMMA_S + theta * volume
-        return Spent(epoch_s=whole, phases=each, busiest_bytes=volume, exchanges=len(sent))
+        return EpochTime(epoch_s=whole, phases=each, busiest_bytes=volume, exchanges=len(sent))
 
     return Timing(
-        exact=spent(32, copied),
-        quantized=spent(8, phases),
+        exact=epoch_time(32, copied),
+        quantized=epoch_time(8, phases),
         gradient_bytes=gradient_bytes,
         workers=config.workers,
         hosts=hosts,

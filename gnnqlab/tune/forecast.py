@@ -72,11 +72,11 @@ class Forecast:
     """Assumed base bit-width, for a policy that moves one."""
     biased: str = ""
     """Reason why messages are biased (:mod:`gnnqlab.systems.unbiased`), so that no variance is forecast."""
-    untraced: str = ""
+    untraced_reason: str = ""
     """Reason why a trace does not give the variance of this codec, so that none is forecast."""
     assumes: tuple[str, ...] = ()
     """Assumptions as text; empty if everything is known beforehand."""
-    tried: Callable[[], dict[str, int]] | None = field(default=None, repr=False)
+    measure_memory: Callable[[], dict[str, int]] | None = field(default=None, repr=False)
     """Function that measures ``memory`` on first access."""
 
     @cached_property
@@ -88,11 +88,11 @@ class Forecast:
         Raises:
             ValueError: if the forecast was not made by a probe.
         """
-        if self.tried is None:
+        if self.measure_memory is None:
             raise ValueError(
                 "memory needs a forecast of a probe, got one that was constructed directly; use gq.probe(...).forecast"
             )
-        return self.tried()  # a trial of some seconds, so the property stores its result
+        return self.measure_memory()  # a trial of some seconds, so the property stores its result
 
     @property
     def bytes_sent(self) -> int:
@@ -125,12 +125,12 @@ class Forecast:
     @property
     def no_variance(self) -> str:
         """Reason why variance is refused; empty if it is forecast."""
-        return self.biased or self.untraced
+        return self.biased or self.untraced_reason
 
     def _refuse(self, what: str) -> None:
         refuse_biased(self.biased, what)
-        if self.untraced:
-            raise ValueError(f"{what} is not possible: {self.untraced}")
+        if self.untraced_reason:
+            raise ValueError(f"{what} is not possible: {self.untraced_reason}")
 
     @property
     def total_variance(self) -> float:

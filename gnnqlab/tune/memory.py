@@ -23,10 +23,10 @@ from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import Trainer
 from gnnqlab.train.records.memory_tracker import PURPOSES, MemoryTracker, counting
 
-__all__ = ["foreseen_memory"]
+__all__ = ["predict_memory"]
 
 
-def foreseen_memory(
+def predict_memory(
     graph: GraphLike,
     model: ModelSettings,
     system: System,
@@ -53,7 +53,7 @@ def foreseen_memory(
         >>> from gnnqlab.partition import Random
         >>> from gnnqlab.systems import vanilla
         >>> recipe = replace(vanilla(), partition=Random())
-        >>> found = foreseen_memory("sbm:60,3,6", ModelSettings(layers=2, hidden=8), recipe, workers=2)
+        >>> found = predict_memory("sbm:60,3,6", ModelSettings(layers=2, hidden=8), recipe, workers=2)
         >>> list(found)
         ['weights', 'adjacency', 'kept', 'rows', 'halo', 'buffers']
     """

@@ -39,7 +39,7 @@ class _MessageGroups:
     group_of_row: np.ndarray
 
     @classmethod
-    def of(cls, beta: Tensor, size: int) -> _MessageGroups:
+    def from_betas(cls, beta: Tensor, size: int) -> _MessageGroups:
         groups = group(beta, size)
         number = np.empty(beta.numel(), dtype=np.int64)
         number[groups.order.numpy()] = np.arange(beta.numel()) // size  # undo the sorting: (n,), group of each row
@@ -57,7 +57,7 @@ class OfflineAssigner:
     _betas: dict[tuple[int, Place, bool, _Weight], list[Tensor]] = field(default_factory=dict)
     _messages: dict[Place, list[TracedMessage]] = field(default_factory=dict)
 
-    def writing(self, codec: Codec | ByDirection) -> OfflineAssigner:
+    def with_codec(self, codec: Codec | ByDirection) -> OfflineAssigner:
         """Return an offline assigner for another codec; codecs with an equal formula of β share their cached groups."""
         return OfflineAssigner(self.trace, codec, self._groups, self._betas, self._messages)
 
@@ -69,7 +69,7 @@ class OfflineAssigner:
     def messages(self, place: Place) -> list[TracedMessage]:
         """Return the messages of a layer and direction."""
         if place not in self._messages:
-            self._messages[place] = self.trace.at(place)
+            self._messages[place] = self.trace.messages_at(place)
         return self._messages[place]
 
     def variance_of(self, direction: str, columns: int) -> RowVariance:
@@ -101,7 +101,7 @@ class OfflineAssigner:
             key = index, size, as_released, place, _weight(self._variance(place))
             if key not in self._groups:
                 betas = self.betas(index, place, as_released=as_released)
-                self._groups[key] = [_MessageGroups.of(beta, size) for beta in betas]
+                self._groups[key] = [_MessageGroups.from_betas(beta, size) for beta in betas]
             found[place] = self._groups[key]
         return found
 
@@ -129,7 +129,7 @@ class OfflineAssigner:
             )
         return found
 
-    def assigned(self, settings: Assigned, cost: LinkCost, *, index: int, transport: str) -> dict[Place, list[Tensor]]:
+    def assign(self, settings: Assigned, cost: LinkCost, *, index: int, transport: str) -> dict[Place, list[Tensor]]:
         """Solve all problems and return the bit-width of every row.
 
         Args:
@@ -148,7 +148,7 @@ class OfflineAssigner:
             ]
         return widths
 
-    def chosen(self, policy: BitPolicy, epoch: int = 0) -> dict[Place, list[Tensor]]:
+    def choose(self, policy: BitPolicy, epoch: int = 0) -> dict[Place, list[Tensor]]:
         """Return the bit-widths that a policy chooses in an epoch."""
         return {
             place: [
@@ -161,7 +161,7 @@ class OfflineAssigner:
             for place in self.trace.places
         }
 
-    def installed(self, widths: Widths, settings: Assigned | None = None) -> AssignedWidths:
+    def build_policy(self, widths: Widths, settings: Assigned | None = None) -> AssignedWidths:
         """Return a policy with these bit-widths installed, for measurements."""
         policy = AssignedWidths(settings or Assigned())
         table = {
@@ -192,13 +192,13 @@ class OfflineAssigner:
             for message, rows in zip(self.messages(place), parts, strict=True):
                 codec = of_direction(self.codec, message.direction)
                 # The codec's own layout, so that padding and parameters are counted as in a run.
-                layout = codec.layout(as_asked(rows), message.num_rows, message.columns)
+                layout = codec.layout(to_codec_bits(rows), message.num_rows, message.columns)
                 sent[message.sender, message.receiver] += layout.num_bytes
             found[place] = sent
         return found
 
 
-def as_asked(rows: Tensor) -> int | Tensor:
+def to_codec_bits(rows: Tensor) -> int | Tensor:
     """Convert the bit-widths of a message to a codec's input: one number if all are equal, else uint8 ``(n,)``."""
     first = int(rows[0]) if rows.numel() else 0
     return first if bool((rows == first).all()) else rows.to(torch.uint8)

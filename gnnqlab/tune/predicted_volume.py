@@ -27,7 +27,7 @@ from gnnqlab.observe import Observer, Observers, OperationEnded
 from gnnqlab.systems.system import System
 from gnnqlab.tune.volume import cached_share
 
-__all__ = ["epoch_bytes", "looks_of"]
+__all__ = ["epoch_bytes", "record_aggregations"]
 
 
 class _Aggregations(Observer):
@@ -44,7 +44,7 @@ class _Aggregations(Observer):
             self.found.append(AggregationCall(kind=event.operation, **sizes, needs_gradient=x.requires_grad))
 
 
-def looks_of(model: ModelSettings, *, features: int, classes: int, system: System) -> list[AggregationCall]:
+def record_aggregations(model: ModelSettings, *, features: int, classes: int, system: System) -> list[AggregationCall]:
     """Return the aggregations of one training pass, recorded on a graph of two nodes.
 
     Args:
@@ -55,7 +55,7 @@ def looks_of(model: ModelSettings, *, features: int, classes: int, system: Syste
 
     Example:
         >>> from gnnqlab.systems import vanilla
-        >>> found = looks_of(ModelSettings(layers=2, hidden=8), features=4, classes=3, system=vanilla())
+        >>> found = record_aggregations(ModelSettings(layers=2, hidden=8), features=4, classes=3, system=vanilla())
         >>> [(each.kind, each.columns, each.out) for each in found]
         [('convolve', 4, 8), ('aggregate', 3, 3)]
     """
@@ -105,7 +105,7 @@ def epoch_bytes(
         return 0.0
     widths = {way: _width(system, way) for way in ("forward", "backward")}
     total = 0.0
-    for aggregation in looks_of(model, features=features, classes=classes, system=system):
+    for aggregation in record_aggregations(model, features=features, classes=classes, system=system):
         for way, rows, columns in system.exchange.moved(aggregation, sizes):
             share = cached_share(system.cache, way, epoch) * _sampled_share(system)
             total += share * rows * _row_bytes(system, way, columns, widths[way])

@@ -23,19 +23,19 @@ from gnnqlab.systems.unbiased import biased
 from gnnqlab.theory.variance import AVERAGE
 from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.offline_assigner import OfflineAssigner
-from gnnqlab.tune.timing import Spent, Timing
+from gnnqlab.tune.timing import EpochTime, Timing
 from gnnqlab.tune.trace_preview import TracePreview
-from gnnqlab.tune.traced import Trace, untraced
+from gnnqlab.tune.traced import Trace, untraced_reason
 from gnnqlab.tune.volume import Volume, volume
 from gnnqlab.tune.wire import Wire
 
-__all__ = ["Prediction", "foreseen"]
+__all__ = ["Prediction", "preview_widths"]
 
 _ON_THE_LINK = "reduce"
 """Phase whose bytes use the same links as rows."""
 
 
-def foreseen(
+def preview_widths(
     desk: OfflineAssigner, wire: Wire, system: System, *, epoch: int | None = None, base: int | None = None
 ) -> PreviewedWidths:
     """Predict the bit-widths of a system's policy.
@@ -51,7 +51,7 @@ def foreseen(
         ValueError: if the policy cannot be predicted, or has no base.
     """
     outlook = TracePreview(
-        desk=desk.writing(system.codec), cost=wire.cost(), transport=wire.transport, epoch=epoch, base=base
+        desk=desk.with_codec(system.codec), cost=wire.cost(), transport=wire.transport, epoch=epoch, base=base
     )
     parts = [of_direction(system.bits, direction) for direction in ("forward", "backward")]
     answers = [part.foresee(outlook) for part in dict.fromkeys(parts)]  # one, if both directions share a policy
@@ -90,12 +90,12 @@ class Prediction:
     """Base bit-width to assume; ``None``: the one that training starts with."""
 
     @cached_property
-    def foreseen(self) -> PreviewedWidths:
-        return foreseen(self.desk, self.wire, self.system, epoch=self.epoch, base=self.base)
+    def previewed_widths(self) -> PreviewedWidths:
+        return preview_widths(self.desk, self.wire, self.system, epoch=self.epoch, base=self.base)
 
     @cached_property
     def volume(self) -> Volume:
-        return volume(self.desk, self.system, self.foreseen.widths, self.epoch)
+        return volume(self.desk, self.system, self.previewed_widths.widths, self.epoch)
 
     @cached_property
     def wire_s(self) -> dict[Place, float]:
@@ -145,8 +145,8 @@ class Prediction:
         """
         bits: Any = self.system.bits
         settings = {each.name: getattr(bits, each.name) for each in dataclasses.fields(bits)}
-        sent, preview = self.volume, self.foreseen
-        desk, wrong = self.desk.writing(self.system.codec), biased(self.system)
+        sent, preview = self.volume, self.previewed_widths
+        desk, wrong = self.desk.with_codec(self.system.codec), biased(self.system)
         unknown = _untraced_reason(desk, preview.widths)
         known = not wrong and not unknown  # Theorems 1 and 3 apply
         bounds, share = _bounds(desk, preview.widths) if known else ({}, None)
@@ -169,7 +169,7 @@ class Prediction:
             bytes_params=params,
             variances=variances,
             biased=wrong,
-            untraced=unknown,
+            untraced_reason=unknown,
             bounds=bounds,
             noise_share=share,
             rows={width: round(count) for width, count in sent.rows.items()},
@@ -181,7 +181,7 @@ class Prediction:
         )
 
 
-def _interpolate(rounded: Spent, exact: Spent, share: float) -> dict[str, float]:
+def _interpolate(rounded: EpochTime, exact: EpochTime, share: float) -> dict[str, float]:
     """Interpolate the phases of an epoch in which a share of the elements is sent as float32."""
     if share in (0.0, 1.0):
         return dict(exact.phases if share else rounded.phases)
@@ -193,7 +193,7 @@ def _central_work(trace: Trace) -> dict[Place, float]:
     """Return the number of multiplications without remote rows, for every layer and direction."""
     found = {}
     for place in trace.places:
-        columns = trace.at(place)[0].columns
+        columns = trace.messages_at(place)[0].columns
         edges = sum(shard.independent_edges(place[1]) for shard in trace.shards)
         found[place] = float(edges * columns)
     return found
@@ -203,7 +203,7 @@ def _marginal_share(trace: Trace, share: float) -> float:
     """Return the share of work on marginal rows and halo gradients that remains if a share of the rows is sent."""
     remaining = whole = 0.0
     for layer, direction in trace.places:
-        columns = trace.at((layer, direction))[0].columns
+        columns = trace.messages_at((layer, direction))[0].columns
         for shard in trace.shards:
             remote = shard.edges_of_copies
             edges = shard.num_edges - int(shard.indptr[shard.num_central]) if direction == "forward" else remote
@@ -216,7 +216,7 @@ def _untraced_reason(desk: OfflineAssigner, widths: Widths) -> str:
     """Return the reason why a trace does not give the variance of rows; rows of 32 bits have none in any codec."""
     for place, parts in widths.items():
         if any(bool((rows != EXACT).any()) for rows in parts):
-            reason = untraced(desk.variance_of(place[1], desk.messages(place)[0].columns).spreads)
+            reason = untraced_reason(desk.variance_of(place[1], desk.messages(place)[0].columns).spreads)
             if reason:
                 return reason
     return ""

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.run.run import Run, runs
-from gnnqlab.train.config.config_file import read_config, unimported
+from gnnqlab.train.config.config_file import find_unimported_modules, read_config
 from gnnqlab.train.config.run_config import RunConfig
-from gnnqlab.tune.timing import spent
+from gnnqlab.tune.timing import read_epoch_time
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gnnqlab.systems.system import System
     from gnnqlab.tune.forecast import Forecast
 
-__all__ = ["median_error", "past"]
+__all__ = ["median_error", "compare_with_runs"]
 
 _LATEST = 40
 """Limit of runs, the latest ones; the machine may have changed since older ones."""
@@ -27,7 +27,9 @@ _FEWEST = 6
 """Least epochs of a run for a median."""
 
 
-def past(config: RunConfig, forecast: Callable[[System], Forecast], root: Path | str | None = None) -> DataFrame:
+def compare_with_runs(
+    config: RunConfig, forecast: Callable[[System], Forecast], root: Path | str | None = None
+) -> DataFrame:
     """Return predicted and measured epochs of finished runs of the same graph, model, workers and link.
 
     Args:
@@ -59,7 +61,7 @@ def median_error(errors: Iterable[float]) -> float | None:
 def _similar_runs(config: RunConfig, found: Iterable[Run]) -> Iterable[Run]:
     for run in found:
         try:
-            if unimported(read_config(run.folder)):
+            if find_unimported_modules(read_config(run.folder)):
                 continue  # its prediction would need a part that this process has not imported
             other = run.config
         except (ValueError, KeyError, TypeError):
@@ -81,7 +83,7 @@ def _row(predict: Callable[[System], Forecast], run: Run) -> dict[str, Any] | No
         forecast = predict(system)
     except ValueError:
         return None  # no prediction for this system
-    measured = spent(run).epoch_s
+    measured = read_epoch_time(run).epoch_s
     if not (measured > 0 and math.isfinite(forecast.epoch_s)):  # no relative error can be computed
         return None
     return {

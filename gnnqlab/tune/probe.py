@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from gnnqlab.bits.assigner.assigned import Assigned, AssignedWidths
-from gnnqlab.former_names import accepts_former_names
+from gnnqlab.former_names import FormerMember, accepts_former_names
 from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
-from gnnqlab.launch.calibrate import settle
+from gnnqlab.launch.calibrate import resolve_comm_share
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.settings import Former
 from gnnqlab.systems.system import System, make_system
@@ -25,11 +25,11 @@ from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.tune.drift import Drift, drift
 from gnnqlab.tune.estimate import estimate_timing
 from gnnqlab.tune.forecast import Forecast
-from gnnqlab.tune.memory import foreseen_memory
+from gnnqlab.tune.memory import predict_memory
 from gnnqlab.tune.offline_assigner import OfflineAssigner, Widths
-from gnnqlab.tune.prediction import Prediction, foreseen
-from gnnqlab.tune.prediction_error import median_error, past
-from gnnqlab.tune.timing import PROBED, Timing, kept_timing, measure_timing, probed
+from gnnqlab.tune.prediction import Prediction, preview_widths
+from gnnqlab.tune.prediction_error import compare_with_runs, median_error
+from gnnqlab.tune.timing import PROBED, Timing, measure_timing, read_cached_timing, with_probed_parts
 from gnnqlab.tune.trace import trace
 from gnnqlab.tune.traced import Trace
 from gnnqlab.tune.wire import Wire
@@ -54,7 +54,7 @@ class Probe:
     timing: Timing
     """Seconds of launched workers."""
     wire: Wire
-    """Link to predict for: the probed one, or another one from `over`."""
+    """Link to predict for: the probed one, or another one from `with_link`."""
     error: float | None = None
     """Median relative error of predictions for finished runs."""
     _desk: OfflineAssigner = field(init=False, repr=False)
@@ -65,7 +65,7 @@ class Probe:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_desk", OfflineAssigner(self.trace))  # the dataclass is frozen
-        object.__setattr__(self, "_aggregate_first_desk", OfflineAssigner(self.trace.kept))
+        object.__setattr__(self, "_aggregate_first_desk", OfflineAssigner(self.trace.aggregate_first))
 
     @accepts_former_names
     def forecast(
@@ -166,21 +166,21 @@ class Probe:
         """Return the bit-width of every row of a setting; see :meth:`forecast` for the settings."""
         chosen = forecast or self.forecast(**settings)
         desk = self._desk_of(chosen.recipe)
-        return foreseen(desk, self.wire, chosen.recipe, epoch=chosen.epoch, base=chosen.base).widths
+        return preview_widths(desk, self.wire, chosen.recipe, epoch=chosen.epoch, base=chosen.base).widths
 
-    def installed(self, forecast: Forecast) -> AssignedWidths:
+    def build_policy(self, forecast: Forecast) -> AssignedWidths:
         """Return a policy with the bit-widths of a forecast installed, for measurements."""
-        return self._desk.installed(self.widths(forecast))
+        return self._desk.build_policy(self.widths(forecast))
 
     def prediction(self, forecast: Forecast) -> Prediction:
         """Return the prediction behind a forecast: bytes of every message, seconds by phase, the wire."""
         return self._prediction(forecast.recipe, forecast.epoch, forecast.base)
 
-    def past(self, root: Path | str | None = None) -> DataFrame:
-        """Return predicted and measured epochs of finished runs like this; see `prediction_error.past`."""
-        return past(self.config, lambda system: self.forecast(system=system), root)
+    def compare_with_runs(self, root: Path | str | None = None) -> DataFrame:
+        """Return predicted and measured epochs of finished runs like this; see `prediction_error.compare_with_runs`."""
+        return compare_with_runs(self.config, lambda system: self.forecast(system=system), root)
 
-    def over(self, link: str, *, hosts: int = 2) -> Probe:
+    def with_link(self, link: str, *, hosts: int = 2) -> Probe:
         """Return a probe for another link: computation as measured, transfers at the rate in the link's name.
 
         Raises:
@@ -192,7 +192,7 @@ class Probe:
                 f"hosts must be {probed_on} as probed, because host aggregation depends on it, got {hosts}; probe with "
                 f"hosts={hosts}"
             )
-        wire = Wire.of_rate(
+        wire = Wire.from_rate(
             link,
             workers=self.wire.workers,
             hosts=hosts,
@@ -200,6 +200,10 @@ class Probe:
             transport=self.wire.transport,
         )
         return replace(self, wire=wire)
+
+    installed = FormerMember("build_policy")
+    past = FormerMember("compare_with_runs")
+    over = FormerMember("with_link")
 
     def __repr__(self) -> str:
         rows = sum(message.num_rows for message in self.trace.messages)
@@ -229,14 +233,14 @@ class Probe:
         key = json.dumps([facts, epoch, base], sort_keys=True, default=repr)  # a user's part may not be JSON
         if key not in self._cache:
             forecast = self._prediction(recipe, epoch, base).forecast(self._vanilla_s, self.error)
-            self._cache[key] = replace(forecast, tried=partial(self._memory, recipe))  # a trial only on demand
+            self._cache[key] = replace(forecast, measure_memory=partial(self._memory, recipe))  # a trial only on demand
         cached: Forecast = self._cache[key]
         return cached if cached.system == recipe.name else replace(cached, system=recipe.name, recipe=recipe)
 
     def _memory(self, recipe: System) -> dict[str, int]:
         config = self.config
-        placed = replace(config, system=recipe).placed
-        return foreseen_memory(config.graph, config.model, placed, workers=config.workers, settings=config.train)
+        placed = replace(config, system=recipe).system_on_hosts
+        return predict_memory(config.graph, config.model, placed, workers=config.workers, settings=config.train)
 
     @cached_property
     def _vanilla_s(self) -> float:
@@ -280,7 +284,7 @@ def probe(
         fresh: repeat the timing even if it is in the cache.
         launched: time launched runs, some seconds the first time. If false and the cache has no timing, seconds are
             estimated from the traced epochs' processor time and the rate of the link.
-        quantile: over the epochs of launched runs; see :func:`gnnqlab.tune.timing.spent`.
+        quantile: over the epochs of launched runs; see :func:`gnnqlab.tune.timing.read_epoch_time`.
         theorem: also trace the inputs of Theorem 3's bound.
         **settings: as for :func:`gnnqlab.configure`: ``hosts``, ``link``, ``layers``, ``hidden``, ``transport`` ...
 
@@ -307,14 +311,14 @@ def probe(
     seen = trace(
         whole,
         config.model,
-        config.placed,
+        config.system_on_hosts,
         workers=config.workers,
         epochs=epochs,
         settings=config.train,
         theorem=theorem,
     )
     # Seconds: a stored measurement is better than an estimate.
-    timing = None if launched else kept_timing(config)
+    timing = None if launched else read_cached_timing(config)
     if timing is None:
         if launched:
             timing = measure_timing(config, epochs=timed_epochs, fresh=fresh, quantile=quantile)
@@ -322,7 +326,7 @@ def probe(
             timing = estimate_timing(config, seen)
     found = Probe(config=config, trace=seen, timing=timing, wire=timing.wire)
     # Forecasts of earlier runs need the probe itself, so their error is added last.
-    return replace(found, error=median_error(found.past()["error"]))
+    return replace(found, error=median_error(found.compare_with_runs()["error"]))
 
 
 def _vanilla(
@@ -344,8 +348,8 @@ def _vanilla(
         config = configure(graph, model=model, system=system, workers=workers, **settings)
     config.require_nodes("gq.probe")
     # Float32 rows over the probed cut, exchange and precision.
-    config = replace(config, system=probed(make_system("vanilla"), config.system))
-    return settle([config])[0] if config.launch.comm_share is not None else config
+    config = replace(config, system=with_probed_parts(make_system("vanilla"), config.system))
+    return resolve_comm_share([config])[0] if config.launch.comm_share is not None else config
 
 
 def _with_settings(recipe: System, settings: dict[str, Any]) -> System:

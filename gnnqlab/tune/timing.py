@@ -31,7 +31,15 @@ from gnnqlab.tune.wire import GOODPUT, Wire
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PROBED", "Spent", "Timing", "kept_timing", "measure_timing", "probed", "spent"]
+__all__ = [
+    "PROBED",
+    "EpochTime",
+    "Timing",
+    "read_cached_timing",
+    "measure_timing",
+    "with_probed_parts",
+    "read_epoch_time",
+]
 
 PROBED = ("partition", "exchange", "compute")
 """Axes whose parts are traced and timed: a probe is valid only for these parts."""
@@ -45,7 +53,7 @@ _WARM_UP = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spent:
+class EpochTime:
     """Time of one run's epochs in seconds: medians (or another quantile) over epochs of means over workers."""
 
     epoch_s: float
@@ -66,9 +74,9 @@ class Spent:
 class Timing:
     """Measured times of one graph, model and link."""
 
-    exact: Spent
+    exact: EpochTime
     """With float32 rows."""
-    quantized: Spent
+    quantized: EpochTime
     """With rows of 2, 4 and 8 bits."""
     gradient_bytes: int
     """Bytes that are all-reduced at the end of each epoch."""
@@ -114,13 +122,13 @@ class Timing:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Timing:
         """Restore a timing from :meth:`to_json`."""
-        parts = {name: Spent(**value[name]) for name in ("exact", "quantized")}
+        parts = {name: EpochTime(**value[name]) for name in ("exact", "quantized")}
         return cls(**{**value, **parts})
 
 
-def probed(system: System, of: System) -> System:
+def with_probed_parts(system: System, probe_system: System) -> System:
     """Return a system with the parts of another one on the axes `PROBED`."""
-    return dataclasses.replace(system, **{axis: getattr(of, axis) for axis in PROBED})
+    return dataclasses.replace(system, **{axis: getattr(probe_system, axis) for axis in PROBED})
 
 
 def measure_timing(config: RunConfig, *, epochs: int = 20, fresh: bool = False, quantile: float = 0.5) -> Timing:
@@ -130,7 +138,7 @@ def measure_timing(config: RunConfig, *, epochs: int = 20, fresh: bool = False, 
         config: graph, model, workers, link; of the system only the axes `PROBED` matter.
         epochs: of each run, at least 5; the first 3 are left out.
         fresh: measure again even if there is a cached result.
-        quantile: see :func:`spent`; only medians are cached.
+        quantile: see :func:`read_epoch_time`; only medians are cached.
 
     Raises:
         ValueError: if ``epochs`` is less than 5.
@@ -140,7 +148,7 @@ def measure_timing(config: RunConfig, *, epochs: int = 20, fresh: bool = False, 
             f"epochs must be at least {_WARM_UP + 2}, because the first {_WARM_UP} are left out, got {epochs}"
         )
     short = dataclasses.replace(config.train, epochs=epochs, evaluate_every=0)
-    cached = None if fresh else kept_timing(config)
+    cached = None if fresh else read_cached_timing(config)
     if cached is not None:
         return cached
     path = _path(config)
@@ -148,10 +156,10 @@ def measure_timing(config: RunConfig, *, epochs: int = 20, fresh: bool = False, 
     # The monitor of a run may still write its last lines after the run has finished, so clean-up may fail.
     with tempfile.TemporaryDirectory(prefix="gnnqlab-probe-", ignore_cleanup_errors=True) as root:
         for name in ("vanilla", "random-bits"):
-            system = probed(make_system(name), config.system)
+            system = with_probed_parts(make_system(name), config.system)
             run = launch(dataclasses.replace(config, system=system, train=short), root=root, wait=True)
-            found.append(spent(run, quantile=quantile))
-        link = Link.of(run.folder, config.workers)
+            found.append(read_epoch_time(run, quantile=quantile))
+        link = Link.from_folder(run.folder, config.workers)
         gradient_bytes = int(run.records["bytes_gradients"].iloc[-1])
     timing = Timing(
         exact=found[0],
@@ -170,13 +178,13 @@ def measure_timing(config: RunConfig, *, epochs: int = 20, fresh: bool = False, 
     return timing
 
 
-def kept_timing(config: RunConfig) -> Timing | None:
+def read_cached_timing(config: RunConfig) -> Timing | None:
     """Return the cached result of an earlier call, or ``None``."""
     path = _path(config)
     return Timing.from_json(json.loads(path.read_text())) if path.exists() else None
 
 
-def spent(run: Run, *, quantile: float = 0.5) -> Spent:
+def read_epoch_time(run: Run, *, quantile: float = 0.5) -> EpochTime:
     """Return the times of a finished run's epochs by phase, without its first ones if there are more.
 
     Args:
@@ -191,7 +199,7 @@ def spent(run: Run, *, quantile: float = 0.5) -> Spent:
     whole = (steady["epoch_s"] - steady["assign_s"]).groupby(steady["epoch"]).mean()
     names = [name for name in _phases(records) if name not in (*COMMUNICATION, *_OCCASIONAL)]
     means = steady.groupby("epoch")[[f"{name}_s" for name in names]].mean().quantile(quantile)  # first over workers
-    link = Link.of(run.folder, workers)
+    link = Link.from_folder(run.folder, workers)
     wire = Wire(
         workers=workers,
         hosts=link.hosts,
@@ -200,7 +208,7 @@ def spent(run: Run, *, quantile: float = 0.5) -> Spent:
     )
     # The last epoch stands for all, so traffic of the others is not read.
     volume, exchanges = _busiest(run.read_traffic(epochs=[int(steady["epoch"].max())]), wire)
-    return Spent(
+    return EpochTime(
         epoch_s=float(whole.quantile(quantile)),
         phases={name: float(means[f"{name}_s"]) for name in names},
         busiest_bytes=volume,

@@ -23,12 +23,12 @@ from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.observe import MessageEncoded, Observer, Observers
 from gnnqlab.partition.cut import Cut
 from gnnqlab.partition.parts import cut_graph
-from gnnqlab.simulation.gradient_trace import LayerMeans, covered, traced_workers
+from gnnqlab.simulation.gradient_trace import LayerMeans, is_covered, traced_workers
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
 from gnnqlab.simulation.weight_terms import weight_terms
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.train.config.run_config import TrainSettings
-from gnnqlab.tune.timing import probed
+from gnnqlab.tune.timing import with_probed_parts
 from gnnqlab.tune.traced import Reach, Theorem, Trace, TracedMessage
 
 __all__ = ["trace"]
@@ -91,10 +91,10 @@ def trace(
         seconds.append(threads.seconds)
         if epoch in recorded:
             spreads.append(_spreads(threads, observers))
-    messages = _add_kept_columns(_messages(threads, spreads), threads, epochs)
+    messages = _add_aggregate_first_columns(_messages(threads, spreads), threads, epochs)
     known = None
     fits = threads.shards[0].cuts == "nodes" and graph.num_nodes * graph.num_features <= _LARGEST
-    if theorem and fits and covered(threads.trainers[0].model):
+    if theorem and fits and is_covered(threads.trainers[0].model):
         known = _theorem(graph, cut, model, weights, settings, sorted({message.place for message in messages}))
     return Trace(
         epochs=tuple(recorded),
@@ -105,13 +105,15 @@ def trace(
         theorem=known,
         phases=_phases(seconds),
         seed=settings.seed,
-        attends=frozenset({each.layer for each in messages} - set(threads.trainers[0].graph.exchange.adjacencies)),
+        attention_layers=frozenset(
+            {each.layer for each in messages} - set(threads.trainers[0].graph.exchange.adjacencies)
+        ),
     )
 
 
 def _eight_bits(system: System) -> System:
     """Return the system to trace: rows of 8 bits, with the synchronous schedule."""
-    return probed(make_system("fixed-bits", bits=8), system)
+    return with_probed_parts(make_system("fixed-bits", bits=8), system)
 
 
 def _phases(seconds: list[list[dict[str, float]]]) -> dict[str, float]:
@@ -164,8 +166,8 @@ def _messages(threads: ThreadedWorkers, spreads: list[dict[Key, Tensor]]) -> lis
                 released_use=_use(threads, key, as_released=True),
                 ranges=ranges.contiguous(),
                 norms=norms.contiguous(),
-                between=torch.stack(between, dim=2),  # (T, n, 3)
-                kept_columns=0,
+                min_max_errors=torch.stack(between, dim=2),  # (T, n, 3)
+                aggregate_first_columns=0,
                 round=round_,
                 to_all=channel.plan.to_all,
                 exact=channel.plan.exact,
@@ -174,7 +176,9 @@ def _messages(threads: ThreadedWorkers, spreads: list[dict[Key, Tensor]]) -> lis
     return found
 
 
-def _add_kept_columns(messages: list[TracedMessage], threads: ThreadedWorkers, epoch: int) -> tuple[TracedMessage, ...]:
+def _add_aggregate_first_columns(
+    messages: list[TracedMessage], threads: ThreadedWorkers, epoch: int
+) -> tuple[TracedMessage, ...]:
     """Run a pass with row caches at the receivers and aggregation before projection, and record the columns."""
     for trainer in threads.trainers:
         assert trainer.exchange is not None
@@ -186,7 +190,7 @@ def _add_kept_columns(messages: list[TracedMessage], threads: ThreadedWorkers, e
         if trainer.exchange is not None
         for channel in trainer.exchange.channels
     }
-    return tuple(replace(each, kept_columns=columns[each.place]) for each in messages)
+    return tuple(replace(each, aggregate_first_columns=columns[each.place]) for each in messages)
 
 
 def _use(threads: ThreadedWorkers, key: Key, *, as_released: bool = False) -> Tensor:
@@ -240,7 +244,7 @@ def _theorem(
 
 
 def _reach(threads: ThreadedWorkers, layer: int, direction: str) -> Reach:
-    """Return the nodes that each row of a layer and direction enters, with rows in the order of `Trace.at`."""
+    """Return the nodes that each row of a layer and direction enters, with rows in the order of `Trace.messages_at`."""
     parts, start = [], 0
     workers = len(threads.shards)
     for sender in range(workers):

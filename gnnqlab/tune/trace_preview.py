@@ -30,11 +30,11 @@ class TracePreview:
     base: int | None = None
 
     def ask(self, policy: BitPolicy, epoch: int) -> Widths:
-        return self.desk.chosen(policy, epoch)
+        return self.desk.choose(policy, epoch)
 
     def assign(self, settings: Assigned, epoch: int) -> Widths:
         index = self.desk.trace.index(epoch)
-        return self.desk.assigned(settings, self.cost, index=index, transport=self.transport)
+        return self.desk.assign(settings, self.cost, index=index, transport=self.transport)
 
     def importance(self, ids: Tensor) -> Tensor:
         return self._importance[ids]

@@ -19,7 +19,7 @@ from gnnqlab.partition.shard import Shard
 from gnnqlab.simulation.weight_terms import Place, WeightTerms
 from gnnqlab.theory.variance import AVERAGE
 
-__all__ = ["Reach", "Theorem", "Trace", "TracedMessage", "VarianceOf", "untraced"]
+__all__ = ["Reach", "Theorem", "Trace", "TracedMessage", "VarianceOf", "untraced_reason"]
 
 _TRACED = ("range", "norm", "of 1 bit", "of 2 bits", "of 4 bits")
 """Statistics that are recorded of each row."""
@@ -47,9 +47,9 @@ class TracedMessage:
     """``max - min`` of each row in each traced epoch, float32 ``(T, n)``."""
     norms: Tensor
     """``|x|`` of each row in each traced epoch, 0 for a constant one, float32 ``(T, n)``."""
-    between: Tensor
+    min_max_errors: Tensor
     """Root of the squared error of each row's min-max codes at 1, 2 and 4 bits, float32 ``(T, n, 3)``."""
-    kept_columns: int
+    aggregate_first_columns: int
     """D if rows with dropout are aggregated before they are projected, because receivers cache them."""
     round: int = 0
     """Number of the exchange of this layer and direction, from 0."""
@@ -81,7 +81,7 @@ class TracedMessage:
         Raises:
             ValueError: if a trace does not have one of them.
         """
-        if reason := untraced(names):
+        if reason := untraced_reason(names):
             raise ValueError(reason)
         traced = {"range": self.ranges, "norm": self.norms, **self._least}
         return torch.stack([traced[name][index] for name in names], dim=1)  # (n,) each -> (n, K)
@@ -89,7 +89,7 @@ class TracedMessage:
     @cached_property
     def _least(self) -> dict[str, Tensor]:
         """Root of the variance of each row in the better of both codes, as recorded by :class:`LeastVariance`."""
-        noted = torch.cat([self.between, self.norms[..., None]], dim=2)  # (T, n, 4)
+        noted = torch.cat([self.min_max_errors, self.norms[..., None]], dim=2)  # (T, n, 4)
         least = torch.stack([least_errors(each, self.columns) for each in noted])  # (T, n, 3)
         return dict(zip(("of 1 bit", "of 2 bits", "of 4 bits"), least.unbind(2), strict=True))
 
@@ -110,11 +110,11 @@ class TracedMessage:
         )
 
 
-def untraced(names: Sequence[str]) -> str:
+def untraced_reason(names: Sequence[str]) -> str:
     """Return the reason why a trace does not give the variance of a codec with these statistics, or an empty text.
 
     Example:
-        >>> untraced(("norm", "range")), untraced(("rest",))[:33]
+        >>> untraced_reason(("norm", "range")), untraced_reason(("rest",))[:33]
         ('', 'a trace has range and norm and of')
     """
     if set(names) <= set(_TRACED):
@@ -168,7 +168,7 @@ class Trace:
     phases: Mapping[str, float]
     """Processor time by phase in threads of this process: the least of all epochs, mean over workers."""
     seed: int
-    attends: frozenset[int] = frozenset()
+    attention_layers: frozenset[int] = frozenset()
     """Layers with attention: their backward pass needs the neighbours' rows."""
 
     @property
@@ -181,11 +181,13 @@ class Trace:
         return sorted({message.place for message in self.messages})
 
     @property
-    def kept(self) -> Trace:
+    def aggregate_first(self) -> Trace:
         """Trace for systems that aggregate rows with dropout before they project them; ranges are the same."""
-        return replace(self, messages=tuple(replace(each, columns=each.kept_columns) for each in self.messages))
+        return replace(
+            self, messages=tuple(replace(each, columns=each.aggregate_first_columns) for each in self.messages)
+        )
 
-    def at(self, place: tuple[int, str]) -> list[TracedMessage]:
+    def messages_at(self, place: tuple[int, str]) -> list[TracedMessage]:
         """Return the messages of a layer and direction."""
         return [message for message in self.messages if message.place == place]
 
@@ -212,7 +214,7 @@ class Trace:
             (direction, layer): nothing for layer in range(layers) for direction in ("forward", "backward")
         }
         for (layer, direction), reach in self.theorem.reach.items():
-            here = self.at((layer, direction))
+            here = self.messages_at((layer, direction))
             columns = here[0].columns
             of_codec = min_max(columns) if variance is None else variance(direction, columns)
             spreads = torch.cat([message.spreads(index, of_codec.spreads) for message in here])  # (n, K) -> (rows, K)

@@ -18,7 +18,7 @@ from gnnqlab.message.codecs.codec import Float32
 from gnnqlab.message.direction import of_direction
 from gnnqlab.message.samplers import Sampler
 from gnnqlab.systems.system import System
-from gnnqlab.tune.offline_assigner import OfflineAssigner, as_asked
+from gnnqlab.tune.offline_assigner import OfflineAssigner, to_codec_bits
 from gnnqlab.tune.traced import TracedMessage
 
 __all__ = ["Volume", "cached_share", "volume"]
@@ -46,7 +46,7 @@ class Volume:
     """Assumptions about facts that only a training can show, as text."""
 
     @property
-    def sent(self) -> dict[Place, Array]:
+    def sent_bytes(self) -> dict[Place, Array]:
         """Place -> bytes with quantization parameters from worker to worker, ``(P, P)``."""
         return {place: self.payload[place] + self.params[place] for place in self.payload}
 
@@ -84,10 +84,10 @@ def volume(desk: OfflineAssigner, system: System, widths: Widths, epoch: int | N
             share *= 1.0 if message.exact else cached[message.direction]  # exact rows are never cached
             # Bytes from the layout of the sampled rows, times the expected share that a cache sends.
             codec = Float32() if message.exact else of_direction(system.codec, message.direction)
-            layout = codec.layout(as_asked(sample), sample.numel(), message.columns)
+            layout = codec.layout(to_codec_bits(sample), sample.numel(), message.columns)
             ends = message.sender, message.receiver
             # Sequential attention sends the same rows more than once: that adds bytes, but no further rows.
-            row_share, share = share, share * _fetches(system, message, desk.trace.attends)
+            row_share, share = share, share * _fetches(system, message, desk.trace.attention_layers)
             payload[place][ends] += share * layout.payload_bytes
             params[place][ends] += share * layout.param_bytes
             sent = rounds[place].setdefault(message.round, np.zeros((workers, workers)))
@@ -114,10 +114,10 @@ def cached_share(cache: Cache, direction: str, epoch: int | None) -> float:
     return float(cache.share(direction, epoch))
 
 
-def _fetches(system: System, message: TracedMessage, attends: frozenset[int]) -> int:
+def _fetches(system: System, message: TracedMessage, attention_layers: frozenset[int]) -> int:
     """Return the number of times that a message is sent in an epoch."""
     # SAR fetches rows of attention again in the backward pass.
-    again = message.direction == "forward" and message.layer in attends
+    again = message.direction == "forward" and message.layer in attention_layers
     return system.schedule.attention_fetches if again else 1
 
 

@@ -51,13 +51,13 @@ class Wire:
             raise ValueError(f"θ and γ must not be negative, got {self.theta_s_per_byte} and {self.gamma_s}")
 
     @classmethod
-    def of_rate(
+    def from_rate(
         cls, link: str, *, workers: int, hosts: int = 2, gamma_s: float = 0.0, transport: str = "direct"
     ) -> Wire:
         """Create a wire from the rate in a link's name, for instance ``1gbit``; nothing is measured.
 
         Example:
-            >>> wire = Wire.of_rate("80mbit", workers=2)
+            >>> wire = Wire.from_rate("80mbit", workers=2)
             >>> round(wire.exchange_s(np.array([[0, 9_700_000], [0, 0]])), 6)
             1.0
         """
@@ -94,7 +94,7 @@ class Wire:
             sent_bytes: from worker to worker, ``(P, P)``.
 
         Example:
-            >>> wire = Wire.of_rate("80mbit", workers=4, hosts=2)
+            >>> wire = Wire.from_rate("80mbit", workers=4, hosts=2)
             >>> sent = np.zeros((4, 4))
             >>> sent[0, 1], sent[0, 2] = 2e9, 9.7e6
             >>> {tier: (round(amount), round(seconds, 6)) for tier, (amount, seconds) in wire.by_tier(sent).items()}

@@ -11,7 +11,7 @@ import gnnqlab as gq
 from gnnqlab.kernels.sparse.aggregate import aggregate
 from gnnqlab.nn import LocalGraph, build_model
 from gnnqlab.train import dgl_mini_batch as mini_batch
-from gnnqlab.train.dgl_mini_batch import MiniBatch, why_not
+from gnnqlab.train.dgl_mini_batch import MiniBatch, unavailable_reason
 from tests.cases import each
 from tests.graphs import random_graph
 
@@ -63,10 +63,10 @@ def test_it_learns_and_stands_beside_runs():
 
 def test_what_cannot_be_is_said(monkeypatch):
     config = gq.configure("digits", model="sgc")
-    assert "it supports the models gcn, graphsage, gat, got sgc" in why_not(config)
+    assert "it supports the models gcn, graphsage, gat, got sgc" in unavailable_reason(config)
     with pytest.raises(RuntimeError, match="no mini-batch reference: it supports the models"):
         MiniBatch().train(random_graph(), config)
     monkeypatch.setattr(mini_batch.importlib.util, "find_spec", lambda name: None)
-    assert why_not(gq.configure("digits")) == "DGL, which samples the neighbours, is not installed"
+    assert unavailable_reason(gq.configure("digits")) == "DGL, which samples the neighbours, is not installed"
     with pytest.raises(ValueError, match="fanout and batch_size must be at least 1, got 0 and 1024"):
         MiniBatch(fanout=0)

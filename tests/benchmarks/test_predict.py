@@ -30,12 +30,12 @@ def test_a_place_is_probed_once_and_its_settings_are_run(monkeypatch):
             asked.append(settings)
             return Forecast()
 
-    class Spent:
+    class EpochTime:
         epoch_s = 1.1
 
     monkeypatch.setattr("gnnqlab.tune.probe.probe", lambda *_, **settings: Probe())
     monkeypatch.setattr("gnnqlab.launch.start.launch", lambda graph, **settings: None)
-    monkeypatch.setattr("gnnqlab.tune.timing.spent", lambda run, quantile: Spent())
+    monkeypatch.setattr("gnnqlab.tune.timing.read_epoch_time", lambda run, quantile: EpochTime())
     monkeypatch.setattr("gnnqlab.launch.emulated.available", lambda: "not tried")
     rows = predict.predict(epochs=6)
     random, systems = predict.PLACES * predict.SETTINGS, len(SYSTEMS)

@@ -112,7 +112,8 @@ def desk_of(rows: torch.Tensor, codec: Codec) -> OfflineAssigner:
     use = torch.ones(len(rows), dtype=torch.float64)
     message = TracedMessage(
         layer=0, direction="forward", sender=0, receiver=1, columns=rows.shape[1], ids=torch.arange(len(rows)),
-        use=use, released_use=use, ranges=found[..., 4], norms=found[..., 3], between=found[..., :3], kept_columns=0,
+        use=use, released_use=use, ranges=found[..., 4], norms=found[..., 3], min_max_errors=found[..., :3],
+        aggregate_first_columns=0,
     )  # fmt: skip
     trace = Trace(
         epochs=(0,), messages=(message,), shards=(), losses=(0.0,), weights=torch.zeros(0), theorem=None, phases={},
@@ -131,7 +132,7 @@ def test_spikes_get_the_bits_that_the_codec_needs_for_them():
     chosen, found = {}, {}
     for name, codec in (("min-max", gq.codecs.Stochastic()), ("rotated", Rotated())):
         desk = desk_of(rows, codec)
-        chosen[name] = desk.assigned(settings, cost, index=0, transport="ring")
+        chosen[name] = desk.assign(settings, cost, index=0, transport="ring")
         found[name] = measured(Rotated(), rows, chosen[name][place][0])
     spikes, others = slice(0, None, 2), slice(1, None, 2)
     for name, wide, narrow in (("min-max", spikes, others), ("rotated", others, spikes)):
@@ -142,8 +143,8 @@ def test_spikes_get_the_bits_that_the_codec_needs_for_them():
     for name in found:
         assert desk.variance(chosen[name], 0)[place] == pytest.approx(found[name], rel=0.04)
     assert (
-        desk.writing(gq.codecs.Stochastic())
-        .assigned(settings, cost, index=0, transport="ring")[place][0]
+        desk.with_codec(gq.codecs.Stochastic())
+        .assign(settings, cost, index=0, transport="ring")[place][0]
         .equal(chosen["min-max"][place][0])
     ), "what was sorted for one codec is not taken for another"
 
@@ -157,11 +158,11 @@ def test_a_trace_tells_of_rows_what_the_codec_that_chooses_notes_of_them():
     expected = float(variance.of(spreads, widths[0, "forward"][0]).sum())
     assert desk.variance(widths, 0)[0, "forward"] == pytest.approx(expected)
     between, rotated = (
-        desk.writing(other).variance(widths, 0)[0, "forward"] for other in (gq.codecs.Stochastic(), Rotated())
+        desk.with_codec(other).variance(widths, 0)[0, "forward"] for other in (gq.codecs.Stochastic(), Rotated())
     )
     assert expected < 0.8 * min(between, rotated)
     with pytest.raises(ValueError, match=r"a trace has .* got a codec that needs rest"):
-        desk.writing(gq.codecs.Spikes()).variance(widths, 0)
+        desk.with_codec(gq.codecs.Spikes()).variance(widths, 0)
 
 
 def test_a_problem_of_rows_alike_has_their_variance_at_every_width():

@@ -202,7 +202,7 @@ def test_a_launched_run_is_told_its_hosts_and_writes_both_tiers_down(tmp_path):
     assert set(run.traffic[run.traffic["tier"] == "inner"]["bits"]) == {32}
     assert set(run.traffic[run.traffic["tier"] == "outer"]["bits"]) == {4}
     with pytest.raises(ValueError, match="must be 2 as probed, .* got 4; probe with hosts=4"):
-        probe.over("1gbit", hosts=4)
+        probe.with_link("1gbit", hosts=4)
 
 
 # --- Refusals ---

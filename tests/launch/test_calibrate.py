@@ -8,7 +8,15 @@ import pytest
 
 import gnnqlab as gq
 from gnnqlab.launch import calibrate
-from gnnqlab.launch.calibrate import Calibration, LinkTrial, first_rate, next_rate, search, sent_by_host, settle
+from gnnqlab.launch.calibrate import (
+    Calibration,
+    LinkTrial,
+    estimate_host_bytes,
+    first_rate,
+    next_rate,
+    resolve_comm_share,
+    search,
+)
 from gnnqlab.train.link import parse_link
 
 
@@ -26,11 +34,11 @@ class Machine:
         return LinkTrial(link=link, share=communicate_s / epoch_s, epoch_s=epoch_s)
 
 
-@pytest.mark.parametrize("wanted", [0.3, 0.5, 0.75, 0.89, 0.94])
-def test_the_wanted_share_is_found_within_a_point(wanted: float) -> None:
+@pytest.mark.parametrize("target_share", [0.3, 0.5, 0.75, 0.89, 0.94])
+def test_the_wanted_share_is_found_within_a_point(target_share: float) -> None:
     machine = Machine()
-    found = search(machine, first_rate(machine.num_bytes, machine.compute_s, wanted), wanted)
-    assert abs(found.best.share - wanted) <= 0.01
+    found = search(machine, first_rate(machine.num_bytes, machine.compute_s, target_share), target_share)
+    assert abs(found.best.share - target_share) <= 0.01
     assert len(found.trials) == len(machine.asked) <= 4
 
 
@@ -43,9 +51,9 @@ def test_on_a_wire_without_losses_the_first_guess_is_right() -> None:
 
 def test_what_a_host_sends_is_its_share_of_the_messages_and_a_ring_of_gradients() -> None:
     # Two workers on two hosts: each sends half of all messages, and the gradients once in two turns of a ring.
-    assert sent_by_host(600.0, 0.0, 2, 2) == 300.0 and sent_by_host(0.0, 100.0, 2, 2) == 100.0
+    assert estimate_host_bytes(600.0, 0.0, 2, 2) == 300.0 and estimate_host_bytes(0.0, 100.0, 2, 2) == 100.0
     # Four workers on two hosts: of three peers two live elsewhere; a ring of four carries 2 · 3/4 of the gradients.
-    assert sent_by_host(600.0, 100.0, 4, 2) == pytest.approx(600 * 2 / 3 / 2 + 150)
+    assert estimate_host_bytes(600.0, 100.0, 4, 2) == pytest.approx(600 * 2 / 3 / 2 + 150)
 
 
 def test_a_share_out_of_reach_ends_the_search_with_the_nearest_trial() -> None:
@@ -62,14 +70,14 @@ def test_all_systems_get_the_link_that_vanilla_was_measured_on(monkeypatch: pyte
     def found(config: object) -> Calibration:
         asked.append(config)
         trials = [LinkTrial(link=f"{10 * share:g}mbit", share=share / 10, epoch_s=1.0) for share in (5, 7, 9)]
-        return Calibration(wanted=0.75, trials=tuple(trials))
+        return Calibration(target_share=0.75, trials=tuple(trials))
 
     monkeypatch.setattr(calibrate, "calibrate", found)
     configs = [gq.configure("digits", system=name, comm_share=0.75) for name in ("vanilla", "adaqp")]
-    changed = settle(configs)
+    changed = resolve_comm_share(configs)
     assert asked == configs[:1]
     for before, after in zip(configs, changed, strict=True):
         launch = dataclasses.replace(before.launch, link="70mbit", comm_share=None, vanilla_share=0.7)
         assert after == dataclasses.replace(before, launch=launch)
-    assert settle(changed) == changed
+    assert resolve_comm_share(changed) == changed
     assert len(asked) == 1

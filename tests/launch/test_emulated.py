@@ -115,7 +115,7 @@ def test_a_transfer_that_was_not_seen_to_arrive_is_measured_again(
         asked.append(num_bytes)
         return next(answers), 0.5
 
-    monkeypatch.setattr(EmulatedHosts, "_transferred", transferred)
+    monkeypatch.setattr(EmulatedHosts, "_time_transfer", transferred)
     hosts = EmulatedHosts(2, "1gbit")
     if attempts is None:
         with pytest.raises(RuntimeError, match=r"must be timed on a link of 1gbit, got 50 in attempt 5"):

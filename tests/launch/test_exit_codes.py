@@ -32,8 +32,8 @@ def test_a_child_is_told_of_when_it_is_collected(method: str) -> None:
     guard = ExitCodes()
     agent = subprocess.run(
         [sys.executable, "-c", f"{TELL}{COLLECT[method]}print(child.pid)"],
-        env={**os.environ, VARIABLE: str(guard.told)},
-        pass_fds=[guard.told],
+        env={**os.environ, VARIABLE: str(guard.write_end)},
+        pass_fds=[guard.write_end],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -50,17 +50,17 @@ def test_the_agent_of_a_run_tells_of_a_worker(method: str, tmp_path: Path) -> No
     how = ["--start-method=fork", "--run-path", str(worker)] if method == "fork" else [str(worker)]
     alone = ["--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=1", "--max-restarts=0"]
     command = [sys.executable, "-m", "gnnqlab.launch.agent", *alone, f"--log-dir={tmp_path / 'logs'}", *how]
-    environment = {**os.environ, VARIABLE: str(guard.told)}
-    ended = subprocess.run(command, env=environment, pass_fds=[guard.told], capture_output=True, cwd=tmp_path)
+    environment = {**os.environ, VARIABLE: str(guard.write_end)}
+    ended = subprocess.run(command, env=environment, pass_fds=[guard.write_end], capture_output=True, cwd=tmp_path)
     assert ended.returncode != 0
     assert guard.read()[int((tmp_path / "pid").read_text())] == signal.SIGKILL
 
 
 def test_a_line_that_has_come_in_part_is_kept_for_later() -> None:
     guard = ExitCodes()
-    os.write(guard.told, b"12 9\n345 ")
+    os.write(guard.write_end, b"12 9\n345 ")
     assert guard.read() == {12: 9}
-    os.write(guard.told, b"256\n")
+    os.write(guard.write_end, b"256\n")
     assert guard.read() == {12: 9, 345: 256}
 
 

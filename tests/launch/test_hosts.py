@@ -28,14 +28,14 @@ from tests.slow_down import HANG_S
 
 def namespaces(run: Run) -> list[Path]:
     """Those of the run's hosts that are there."""
-    names = Link.of(run.folder, 2).namespaces
+    names = Link.from_folder(run.folder, 2).namespaces
     assert len(names) == 2
     return [path for name in names if (path := Path("/run/netns", name)).exists()]
 
 
 def gone(run: Run) -> bool:
     """Whether neither hosts nor guard are left."""
-    return not namespaces(run) and not any(processes.alive(pid, start) for pid, start in run._guards())
+    return not namespaces(run) and not any(processes.is_alive(pid, start) for pid, start in run._guards())
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_paced_run_gives_the_results_of_a_loopback_and_says_what_it_is(tmp_pat
     together = train(tmp_path / "together")
     assert paced.records["loss"].tolist() == together.records["loss"].tolist()
     assert paced.summary["link"] == "50mbit paced, 2 hosts"
-    assert Link.of(paced.folder, 2).reason == "requested by the setting wire"
+    assert Link.from_folder(paced.folder, 2).reason == "requested by the setting wire"
     # Four messages an epoch and worker, 250 kB in all, at 6.25 MB/s.
     sent = paced.records.query("epoch > 0 and rank == 0")["bytes_payload"].median()
     assert paced.records.query("epoch > 0")["wire_s"].median() > 0.95 * sent / 6.25e6
@@ -132,7 +132,7 @@ def test_without_the_right_to_emulate_the_link_is_paced_and_the_reason_kept(
     launch = {"hosts": 2, "link": "1gbit", "wire": "auto"}
     link = hosts.RunLink(tmp_path, launch)
     link.up()
-    found = Link.of(tmp_path, 2)
+    found = Link.from_folder(tmp_path, 2)
     assert (found.label, found.reason[:14]) == ("1gbit paced, 2 hosts", "emulated hosts")
     assert link.spared == frozenset()
     link.down()

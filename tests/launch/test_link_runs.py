@@ -70,7 +70,7 @@ def runs(graph: gq.Graph, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 def objective_rows(run: gq.Run, epoch: int) -> tuple[int, int]:
     """Rows that travel for the loss of an epoch, each way: in every epoch, and in all; worked out pair by pair."""
     split = run.link_split()
-    owner = run.config.placed.partition.cut(split.graph, WORKERS).owner
+    owner = run.config.system_on_hosts.partition.cut(split.graph, WORKERS).owner
     pool = draw_pool(split.graph.num_nodes, POOL, seed=3, epoch=epoch)
     drawn = {(peer, int(node)) for node in pool for peer in range(WORKERS) if owner[node] != peer}
     learnt = split.kinds == TRAIN

@@ -26,7 +26,7 @@ def test_they_are_those_of_the_command_line(tmp_path: Path, capsys: pytest.Captu
     main(["train", "--graph", "digits", "--nnodes", "2", "--print-command", "--out", str(tmp_path), *words])
     assert capsys.readouterr().out == f"{lines}\n"
     assert len(lines.commands) == 2 and all("10.1.2.3:29501" in line for line in lines.commands)
-    assert lines.folder == tmp_path / "new-adaqp" and str(lines.folder) in lines.needs
+    assert lines.folder == tmp_path / "new-adaqp" and str(lines.folder) in lines.requirement
 
 
 def test_a_worker_a_machine_is_the_default() -> None:

@@ -67,7 +67,7 @@ def witness(folder: Path, workers: int) -> RankMonitor:
 
 
 def report_exit(seeing: RankMonitor, pid: int, status: int) -> None:
-    os.write(seeing.collected.told, f"{pid} {status}\n".encode())
+    os.write(seeing.collected.write_end, f"{pid} {status}\n".encode())
 
 
 def test_the_rank_that_did_not_end_with_the_others_is_the_cause(tmp_path: Path) -> None:

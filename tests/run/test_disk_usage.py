@@ -27,7 +27,7 @@ def ended(root: Path, *, days: float = 0.0, state: str = "finished") -> Run:
 
 def test_a_run_is_deleted_by_name_and_its_size_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = ended(tmp_path), ended(tmp_path)
-    size = disk_usage.bytes_under(first.folder)
+    size = disk_usage.disk_bytes(first.folder)
     assert size == sum(path.stat().st_size for path in first.folder.rglob("*") if path.is_file()) > 0
     cli.main(["runs", "--out", str(tmp_path), "--json"])
     listed = json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]
@@ -50,28 +50,28 @@ def test_a_folder_that_vanishes_meanwhile_counts_nothing(tmp_path: Path, monkeyp
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", gone)
-    assert disk_usage.bytes_under(tmp_path / "run") == 4
+    assert disk_usage.disk_bytes(tmp_path / "run") == 4
     assert not (tmp_path / "run" / "tmp" / "attempt").exists()
 
 
 def test_an_unknown_name_deletes_nothing_and_names_the_nearest(tmp_path: Path) -> None:
     run = ended(tmp_path)
     with pytest.raises(ValueError, match=f"got '{run.id}x'; did you mean {run.id}"):
-        disk_usage.named([run.id, f"{run.id}x"], tmp_path)
+        disk_usage.find_by_name([run.id, f"{run.id}x"], tmp_path)
     assert run.folder.exists()
 
 
 def test_only_ended_runs_of_that_age_go(tmp_path: Path) -> None:
     old, new, live = ended(tmp_path, days=40), ended(tmp_path, days=2), ended(tmp_path, days=40, state="running")
     assert live.status == "running"
-    assert [run.id for run in disk_usage.ended_before(30, tmp_path)] == [old.id]
-    assert {run.id for run in disk_usage.ended_before(0, tmp_path)} == {old.id, new.id}
+    assert [run.id for run in disk_usage.find_ended_before(30, tmp_path)] == [old.id]
+    assert {run.id for run in disk_usage.find_ended_before(0, tmp_path)} == {old.id, new.id}
     with pytest.raises(RuntimeError, match=f"got running run {live.id}; stop it first"):
         disk_usage.delete_run(live)
     with pytest.raises(RuntimeError, match=f"all runs must have ended .*{live.id}"):
         disk_usage.prune_cache(tmp_path)
     with pytest.raises(ValueError, match="a number of days, at least 0, got -1"):
-        disk_usage.ended_before(-1, tmp_path)
+        disk_usage.find_ended_before(-1, tmp_path)
     assert live.folder.exists()
 
 

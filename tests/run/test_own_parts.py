@@ -24,7 +24,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def shared(run: gq.Run) -> Path:
     """Do what the first worker does: share the graph out, and note where."""
     config = run.config
-    folder = store_shards(load(config.graph), config.placed.partition, config.workers)
+    folder = store_shards(load(config.graph), config.system_on_hosts.partition, config.workers)
     (run.folder / "shards.json").write_text(json.dumps({"folder": str(folder), "links": None}))
     return folder
 
@@ -36,7 +36,7 @@ def test_it_is_the_one_that_was_shared_out(tmp_path: Path, cache: Path, partitio
     run = made(tmp_path, "run", "sbm:60,3,6", workers=3, partition=partition, system=system)
     kept = shared(run)
     before = run.parts()
-    asked = gq.partition(graph, run.config.placed.partition, workers=3)
+    asked = gq.partition(graph, run.config.system_on_hosts.partition, workers=3)
     assert torch.equal(before.owner, asked.owner) and before.graph.content_hash == graph.content_hash
     assert before.quality.halo_rows.tolist() == asked.quality.halo_rows.tolist()
     shutil.rmtree(kept)
@@ -58,7 +58,7 @@ def test_what_is_cut_without_the_links_held_back_has_none(tmp_path: Path, cache:
     from gnnqlab.run.own_parts import _graph_of
 
     graph = _graph_of(run)
-    folder = store_shards(graph, run.config.placed.partition, 2)
+    folder = store_shards(graph, run.config.system_on_hosts.partition, 2)
     (run.folder / "shards.json").write_text(json.dumps({"folder": str(folder), "links": "x"}))
     assert run.parts().graph.num_edges == graph.num_edges < whole.num_edges
 

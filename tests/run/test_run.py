@@ -12,7 +12,7 @@ from gnnqlab.launch import Run, cleanup, runs
 from gnnqlab.run import folder as files
 from gnnqlab.run import processes
 from gnnqlab.train.heartbeat import Heartbeat
-from gnnqlab.train.records.missing_ranks import without_records
+from gnnqlab.train.records.missing_ranks import missing_ranks_error
 from tests.launch.conftest import config
 from tests.run.folders import run_folder
 from tests.slow_down import HANG_S
@@ -63,7 +63,7 @@ def test_a_run_without_the_records_of_a_rank_is_not_finished(tmp_path: Path) -> 
     assert run.status == "failed" and run.errors[0].rank == -1
     with pytest.raises(WorkerFailed, match=text):
         run.wait()
-    assert without_records(run.folder, 2, ended=False) == ""  # while it trains, the second may write a moment later
+    assert missing_ranks_error(run.folder, 2, ended=False) == ""  # while it trains, the second may write a moment later
     (run.folder / "records-rank1.jsonl").unlink()
     with pytest.raises(RuntimeError, match=text):
         assert run.summary

@@ -8,7 +8,7 @@ import torch
 import gnnqlab as gq
 from gnnqlab.nn import ModelSettings
 from gnnqlab.nn.models.registry import _KINDS, MODELS
-from gnnqlab.testing.awkward import cases
+from gnnqlab.testing.edge_cases import cases
 from tests.cases import each
 
 OWN = "tests.testing.own_models"
@@ -26,7 +26,7 @@ def broken_by(name: str, **settings) -> gq.testing.LawBroken | None:
 def test_every_model_of_the_package_keeps_it():
     for name in sorted(MODELS):
         report = gq.testing.check_law(name, workers=(3,))
-        assert 0 < report.worst <= 1e-5, name
+        assert 0 < report.max_difference <= 1e-5, name
         assert [(row["workers"], row["graph"]) for row in report.rows] == [
             (3, "undirected graph"),
             (3, "directed graph, a worker without halo"),
@@ -37,14 +37,16 @@ def test_a_builder_by_name_need_not_be_registered():
     before = dict(MODELS)
     report = gq.testing.check_law(f"{OWN}:keeps_the_law")
     assert [row["workers"] for row in report.rows] == [1, 2, 3, 4, 4]
-    assert report.worst == max(max(row[kind] for kind in ("losses", "gradients", "logits")) for row in report.rows)
+    assert report.max_difference == max(
+        max(row[kind] for kind in ("losses", "gradients", "logits")) for row in report.rows
+    )
     first = f"{OWN}:keeps_the_law: workers agree with one process within 1e-05 of the largest value"
     assert str(report).splitlines()[0] == first
     assert str(report).splitlines()[-1].startswith("  4 worker(s), directed graph, a worker without halo: losses ")
     assert before == MODELS and set(_KINDS) == set(MODELS)
     shape = ModelSettings(name="gat", layers=2, hidden=8, heads=2)
     assert gq.testing.check_law(shape, workers=(2,), dropout=0.0).model == "gat"
-    assert gq.testing.check_law("gnnqlab.nn.models.gcn:gcn", workers=(1,)).worst == 0.0
+    assert gq.testing.check_law("gnnqlab.nn.models.gcn:gcn", workers=(1,)).max_difference == 0.0
 
 
 @each(

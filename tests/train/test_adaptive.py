@@ -22,7 +22,7 @@ from gnnqlab.systems import SYSTEMS, make_system
 from gnnqlab.train.checkpoints.checkpoint import read_checkpoint
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.control import Control, steered
-from gnnqlab.train.loop.reduction import Slots, Summed
+from gnnqlab.train.loop.reduction import ReducedFacts, Slots
 from gnnqlab.train.loop.scalar_reduction import ScalarReduction
 from gnnqlab.train.loop.trainer import worker_trainer
 from gnnqlab.worker_context import WorkerContext
@@ -122,8 +122,8 @@ def test_everybody_is_told_what_it_asked_for():
     second = Wants("second", {"b": "max", "a": "sum"}, {"a": 2.0, "b": 3.0})
     wanted = ScalarReduction([first, Wants("nothing", {}), second], workers=2)
     assert wanted.slots == Slots(sums=2, maxima=2, workers=2) and wanted.slots.count == 2 + 2 * 2 + 2
-    assert wanted.say(None) == ([1.0, 2.0], [None, 3.0])
-    told = wanted.told(Summed(0.5, False, (10.0, 20.0), (None, 4.0)))
+    assert wanted.collect_local(None) == ([1.0, 2.0], [None, 3.0])
+    told = wanted.unpack(ReducedFacts(0.5, False, (10.0, 20.0), (None, 4.0)))
     assert told == [{"a": 10.0, "b": None}, {}, {"a": 20.0, "b": 4.0}]
 
 
@@ -137,7 +137,7 @@ def test_everybody_is_told_what_it_asked_for():
 )
 def test_what_is_not_said_is_refused(wants, said, text):
     with pytest.raises(ValueError, match=text):
-        ScalarReduction([Wants("toy", wants, said)], workers=1).say(None)
+        ScalarReduction([Wants("toy", wants, said)], workers=1).collect_local(None)
 
 
 class Offers:
@@ -192,14 +192,18 @@ def test_settings_of_any_axis_are_steered_and_only_by_whom_they_concern(tmp_path
         whole, bits=Fixed(bits=4), schedule=Hesitant(patience=3)
     )
     bits, schedule = Steers("bits"), Steers("schedule")
-    control = Control(tmp_path, 0, whole, distributed=False).steers({"bits": [bits], "schedule": [schedule]})
+    control = Control(tmp_path, 0, whole, distributed=False).register_callbacks(
+        {"bits": [bits], "schedule": [schedule]}
+    )
     control.adopt(1, {"bits": 4})
     control.adopt(2, {"bits": 4, "patience": 2})
     control.adopt(3, {"bits": 4, "patience": 2})  # said again: all are told again
     assert bits.taken == [(Fixed(bits=4), 1), (Fixed(bits=4), 3)]
     assert schedule.taken == [(Hesitant(patience=2), 2), (Hesitant(patience=2), 3)]
     with pytest.raises(ValueError, match="needs a callback with a method steer, got none for 'patience' of the axis"):
-        Control(tmp_path, 0, whole, distributed=False).steers({"bits": [bits], "schedule": [Wants("deaf", {})]})
+        Control(tmp_path, 0, whole, distributed=False).register_callbacks(
+            {"bits": [bits], "schedule": [Wants("deaf", {})]}
+        )
 
 
 @dataclass(frozen=True)

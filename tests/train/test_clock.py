@@ -25,7 +25,7 @@ def test_phases_add_up_to_the_wall():
 def test_a_whole_phase_claims_what_is_inside():
     now = [0.0]
     clock = PhaseTimer(timer=lambda: now[0])
-    with clock.whole("evaluate"), clock("central"):
+    with clock.open_inclusive("evaluate"), clock("central"):
         now[0] += 1
     seconds = clock.take()
     assert seconds["evaluate"] == 1 and seconds["central"] == 0
@@ -34,7 +34,7 @@ def test_a_whole_phase_claims_what_is_inside():
 def test_waiting_is_seen_inside_a_whole_phase():
     beats = []
     clock = PhaseTimer(beats.append)
-    with clock.whole("evaluate"), clock("wait"):
+    with clock.open_inclusive("evaluate"), clock("wait"):
         pass
     assert beats == ["evaluate", "wait", "evaluate", "compute"]
 

@@ -82,7 +82,7 @@ class Remembers(Adaptive):
 
 def test_a_broken_file_is_refused_in_words_and_changes_nothing(tmp_path):
     policy = Remembers()
-    control = Control(tmp_path, 0, make_system("adaqp"), distributed=False).steers({"bits": [policy]})
+    control = Control(tmp_path, 0, make_system("adaqp"), distributed=False).register_callbacks({"bits": [policy]})
     assert not control.news()
     for text in ("{", '{"version": 1}', '{"version": 1, "settings": {"lam": 7}}', '{"version": 1, "settings": [1]}'):
         (tmp_path / CONTROL).unlink(missing_ok=True)
@@ -102,7 +102,7 @@ def test_a_broken_file_is_refused_in_words_and_changes_nothing(tmp_path):
 
 def test_a_checkpoint_can_be_asked_for(tmp_path):
     policy = Remembers()
-    control = Control(tmp_path, 0, make_system("vanilla"), distributed=False).steers({"bits": [policy]})
+    control = Control(tmp_path, 0, make_system("vanilla"), distributed=False).register_callbacks({"bits": [policy]})
     (tmp_path / CHECKPOINT_NOW).touch()
     assert control.news() and not control.checkpoint_now
     control.follow(epoch=0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnqlab.train.link import Crossing, Link, link_name, parse_link
+from gnnqlab.train.link import HostTrafficCounter, Link, link_name, parse_link
 from tests.cases import each
 
 
@@ -42,15 +42,15 @@ def test_a_rate_out_of_range_is_brought_within(rate: float, name: str) -> None:
 
 
 def test_a_link_is_read_back_from_the_run_folder(tmp_path: Path) -> None:
-    assert Link.of(tmp_path, 2).label == "loopback"
-    assert Link.of(tmp_path, 1).label == "none"
+    assert Link.from_folder(tmp_path, 2).label == "loopback"
+    assert Link.from_folder(tmp_path, 1).label == "none"
     link = Link(kind="emulated", hosts=2, name="182mbit", namespaces=("a", "b"), goodput=2.2e7)
     link.write(tmp_path)
-    assert Link.of(tmp_path, 4) == link
+    assert Link.from_folder(tmp_path, 4) == link
     assert link.label == "182mbit emulated, 2 hosts"
     assert link.bytes_per_s == 182e6 / 8
     (tmp_path / "link.json").write_text("{")
-    assert Link.of(tmp_path, 2) == Link()
+    assert Link.from_folder(tmp_path, 2) == Link()
 
 
 def test_ranks_share_the_hosts_out_evenly() -> None:
@@ -61,5 +61,5 @@ def test_ranks_share_the_hosts_out_evenly() -> None:
 
 def test_only_the_first_worker_of_an_emulated_host_counts_bytes() -> None:
     link = Link(kind="emulated", hosts=2, name="1gbit")
-    assert [Crossing(link, rank, 4).take() is None for rank in range(4)] == [False, True, False, True]
-    assert Crossing(Link(), 0, 2).take() is None
+    assert [HostTrafficCounter(link, rank, 4).take() is None for rank in range(4)] == [False, True, False, True]
+    assert HostTrafficCounter(Link(), 0, 2).take() is None

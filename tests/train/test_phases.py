@@ -16,7 +16,7 @@ from gnnqlab.nn import ModelSettings, message_passing
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import fixed_bits
 from gnnqlab.train.config.run_config import TrainSettings
-from gnnqlab.train.loop.phase_timer import PARTS, PHASES, PhaseTimer, summed
+from gnnqlab.train.loop.phase_timer import PARTS, PHASES, PhaseTimer, include_parts
 from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
@@ -183,13 +183,13 @@ def test_a_turn_holds_until_the_next_one_and_ends_with_the_block_around():
     seconds = clock.take()
     assert (seconds["products"], seconds["wait"], seconds["elementwise"]) == (2.0, 1.0, 1.0)
     assert clock.take()["other"] == 1.0
-    with clock.whole("evaluate"):
+    with clock.open_inclusive("evaluate"):
         clock.enter("products")
     assert clock.take()["products"] == 0.0
 
 
 def test_records_have_the_whole_beside_its_parts():
     seconds = {**dict.fromkeys((*PHASES, *PARTS["dense"]), 0.0), "dense": 0.25, "products": 1.0, "loss": 0.5}
-    found = summed(seconds)
+    found = include_parts(seconds)
     assert found["dense"] == 1.75 and found["products"] == 1.0
     assert sum(found[phase] for phase in PHASES) == sum(seconds.values())

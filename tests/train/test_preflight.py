@@ -18,7 +18,7 @@ from gnnqlab.systems import make_system
 from gnnqlab.systems.replaced import replaced
 from gnnqlab.train import preflight
 from gnnqlab.train.config.configure import configure
-from gnnqlab.tune.memory import foreseen_memory
+from gnnqlab.tune.memory import predict_memory
 from tests.cases import each
 
 SMALL = "sbm:300,4,8"
@@ -44,7 +44,7 @@ def test_what_is_counted_is_less_than_what_workers_hold(model: str) -> None:
     for recipe in (make_system("vanilla"), rounded, *((exact, make_system("sar")) if model == "gcn" else ())):
         system = replace(recipe, partition=Random())
         least = preflight.min_memory(configure(SMALL, model=shape, system=system, workers=2))
-        held = sum(foreseen_memory(SMALL, shape, system, workers=2).values())  # of the worker with the most
+        held = sum(predict_memory(SMALL, shape, system, workers=2).values())  # of the worker with the most
         assert least is not None and 0 < sum(least.values()) <= 2 * held
 
 

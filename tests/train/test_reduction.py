@@ -10,7 +10,7 @@ from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import make_system
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop import reduction
-from gnnqlab.train.loop.reduction import AtOnce, Meanwhile
+from gnnqlab.train.loop.reduction import OverlappedReduction, SynchronousReduction
 from gnnqlab.train.loop.trainer import worker_trainer
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
@@ -18,12 +18,14 @@ from tests.ranks import run_ranks
 
 def gradients_of(rank, workers, graph, owner, kind, at_once=False):
     if at_once:
-        reduction.Meanwhile = lambda parameters, slots, _: AtOnce(parameters, slots, distributed=True)
+        reduction.OverlappedReduction = lambda parameters, slots, _: SynchronousReduction(
+            parameters, slots, distributed=True
+        )
     shard = build_shard(graph, owner, rank, workers)
     model = ModelSettings(layers=3, hidden=160, dropout=0.0)
     trainer = worker_trainer(shard, make_system("vanilla"), model, TrainSettings(gradients=kind, epochs=1))
     posted = []
-    if isinstance(trainer.reduction, Meanwhile):
+    if isinstance(trainer.reduction, OverlappedReduction):
         finish = trainer.reduction.finish
         trainer.reduction.finish = lambda: (posted.append(len(trainer.reduction._works)), finish())[1]
     losses = [trainer.gradients(0)]

@@ -23,7 +23,7 @@ from gnnqlab.partition.link_share import LinkShare
 from gnnqlab.partition.parts import shard_path, store_shards
 from gnnqlab.partition.shard import Shard, build_shard
 from gnnqlab.train.heartbeat import Heartbeat
-from gnnqlab.train.shard_cache import HeldLinks, keep_graph, own_links, own_shard, partitioner_library
+from gnnqlab.train.shard_cache import HeldOutLinks, keep_graph, own_links, own_shard, partitioner_library
 from tests.graphs import random_graph
 from tests.slow_down import HANG_S
 
@@ -172,7 +172,7 @@ def test_links_are_held_back_before_the_cut_and_found_again(tmp_path: Path, monk
 
     def made(seed: int, name: str) -> list[tuple[Shard, LinkShare]]:
         (run := tmp_path / name).mkdir()
-        held = HeldLinks(0.1, 0.2, seed)
+        held = HeldOutLinks(0.1, 0.2, seed)
         shards = [
             own_shard("sbm:60,3,6", Random(), rank=rank, workers=2, run=run, heartbeat=Heartbeat(None), held=held)
             for rank in range(2)

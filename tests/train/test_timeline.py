@@ -32,7 +32,7 @@ def written(folder, rank, every, epochs):
         with exchange.timeline("encode", ExchangeKey(1, "forward")):
             pass
         arrival = MessageRecord(1, "forward", 1 - rank, rank, layout, 0.25, posted=100.0)
-        file.ended(EndedEpoch(epoch, 0.0, {}, [arrival]))
+        file.write(EndedEpoch(epoch, 0.0, {}, [arrival]))
 
 
 def test_epoch_2_and_every_nth_are_recorded(tmp_path):

@@ -13,7 +13,7 @@ from gnnqlab.simulation.threaded_workers import ThreadedWorkers
 from gnnqlab.systems import vanilla
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.tune.probe import Probe
-from gnnqlab.tune.timing import Spent, Timing
+from gnnqlab.tune.timing import EpochTime, Timing
 from gnnqlab.tune.trace import trace
 from gnnqlab.tune.traced import Trace
 
@@ -35,9 +35,9 @@ def seen(workers: int = 2, model: str = "gcn") -> Trace:
 def timing(workers: int = 2) -> Timing:
     """What a link of RATE bytes per second and GAMMA an exchange would have shown."""
 
-    def spent(volume: float) -> Spent:
+    def spent(volume: float) -> EpochTime:
         whole = sum(PHASES.values()) + 4 * GAMMA + volume / RATE
-        return Spent(epoch_s=whole, phases=dict(PHASES), busiest_bytes=volume, exchanges=4)
+        return EpochTime(epoch_s=whole, phases=dict(PHASES), busiest_bytes=volume, exchanges=4)
 
     return Timing(
         exact=spent(40_000.0),

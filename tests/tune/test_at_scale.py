@@ -63,9 +63,9 @@ def test_bytes_are_those_of_the_formula_and_of_training(workers):
 
 def test_every_part_by_hand():
     probe, graph = written_down(2), gq.load(GRAPH)
-    before, now = (CutCounts.of(graph, cut_graph(graph, Random(), count)) for count in (2, 5))
+    before, now = (CutCounts.from_cut(graph, cut_graph(graph, Random(), count)) for count in (2, 5))
     found = _one(at_scale(probe, _named("vanilla"), workers=(5,)), system="vanilla")
-    wide = {place: probe.trace.at(place)[0].columns for place in probe.trace.places}
+    wide = {place: probe.trace.messages_at(place)[0].columns for place in probe.trace.places}
     work = {
         "central": lambda of: sum(w * of.independent_edges(way) for (_, way), w in wide.items()),
         "marginal": lambda of: sum(w * (of.edges - of.independent_edges(way)) for (_, way), w in wide.items()),
@@ -91,7 +91,7 @@ def test_the_largest_part_is_waited_for():
     assert found["uneven_s"] > 0
     whole = at_scale(probe, _named("vanilla"), workers=(1,)).iloc[0]
     assert whole["wire_s"] == whole["reduce_s"] == whole["bytes"] == whole["uneven_s"] == whole["coding_s"] == 0
-    before = CutCounts.of(graph, cut_graph(graph, Random(), 2))
+    before = CutCounts.from_cut(graph, cut_graph(graph, Random(), 2))
     assert before.owned.mean() == 60
     dense = PHASES["dense"] * 2
     central = PHASES["central"] * _all_edges(probe, graph.num_edges) / _independent(probe, before)
@@ -99,12 +99,12 @@ def test_the_largest_part_is_waited_for():
 
 
 def _all_edges(probe, edges):
-    return sum(probe.trace.at(place)[0].columns * edges for place in probe.trace.places)
+    return sum(probe.trace.messages_at(place)[0].columns * edges for place in probe.trace.places)
 
 
 def _independent(probe, counts):
     places = probe.trace.places
-    return sum(probe.trace.at(each)[0].columns * counts.independent_edges(each[1]).mean() for each in places)
+    return sum(probe.trace.messages_at(each)[0].columns * counts.independent_edges(each[1]).mean() for each in places)
 
 
 def test_links_hosts_cores_and_speed():
@@ -117,9 +117,9 @@ def test_links_hosts_cores_and_speed():
     assert (slow["wire_s"] > fast["wire_s"]).all() and (slow["reduce_s"] > fast["reduce_s"]).all()
     assert slow["hosts"].tolist() == [4, 8] and ask(link="1mbit", per_host=4)["hosts"].tolist() == [1, 2]
     assert (slow["computing_s"] == fast["computing_s"]).all()
-    counts = CutCounts.of(gq.load(GRAPH), cut_graph(gq.load(GRAPH), Random(), 4))
+    counts = CutCounts.from_cut(gq.load(GRAPH), cut_graph(gq.load(GRAPH), Random(), 4))
     busiest = max(counts.rows.sum(0).max(), counts.rows.sum(1).max())
-    columns = [probe.trace.at(place)[0].columns for place in probe.trace.places]
+    columns = [probe.trace.messages_at(place)[0].columns for place in probe.trace.places]
     told = sum(GAMMA + 4 * wide * busiest / (125_000 * GOODPUT) for wide in columns)
     assert slow["wire_s"].iloc[0] == pytest.approx(told)
     near = ask(link="1mbit", per_host=4)["wire_s"].iloc[0]
@@ -146,8 +146,8 @@ def test_a_larger_graph_of_the_same_kind():
     probe = written_down(2)
     larger = gq.load("sbm:480,3,6")
     found = at_scale(probe, _named("vanilla"), workers=(8,), graph=larger).iloc[0]
-    rows = CutCounts.of(larger, cut_graph(larger, Random(), 8)).halo_rows
-    own = CutCounts.of(gq.load(GRAPH), cut_graph(gq.load(GRAPH), Random(), 2)).halo_rows
+    rows = CutCounts.from_cut(larger, cut_graph(larger, Random(), 8)).halo_rows
+    own = CutCounts.from_cut(gq.load(GRAPH), cut_graph(gq.load(GRAPH), Random(), 2)).halo_rows
     assert found["bytes"] == pytest.approx(probe.vanilla.bytes_sent / own * rows)
     with pytest.raises(ValueError, match="must have 64 features and 3 classes as the probe's, got 64 and 10"):
         at_scale(probe, _named("vanilla"), graph=gq.load("digits"))
@@ -196,5 +196,7 @@ def test_attention_is_scaled_too():
     probe = replace(written_down(2), trace=seen(2, "gat"))
     found = at_scale(probe, _named("vanilla"), workers=(2, 4))
     assert found["epoch_s"].iloc[0] == pytest.approx(probe.vanilla.epoch_s)
-    halo = [CutCounts.of(gq.load(GRAPH), cut_graph(gq.load(GRAPH), Random(), count)).halo_rows for count in (2, 4)]
+    halo = [
+        CutCounts.from_cut(gq.load(GRAPH), cut_graph(gq.load(GRAPH), Random(), count)).halo_rows for count in (2, 4)
+    ]
     assert found["bytes"].iloc[1] / found["bytes"].iloc[0] == pytest.approx(halo[1] / halo[0])

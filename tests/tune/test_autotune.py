@@ -47,11 +47,11 @@ def test_what_is_chosen_was_predicted_and_measured(tmp_path):
     assert tuned.to_frame()["system"].tolist() == ["vanilla", "adaqp"] and "λ" in repr(tuned)
     assert len(said) == 3
     # The two runs are found again as evidence of how good predictions are.
-    found = probe.past(tmp_path)
+    found = probe.compare_with_runs(tmp_path)
     assert sorted(found["system"]) == ["adaqp", "vanilla"]
     assert (found["error"] == found["predicted_s"] / found["measured_s"] - 1).all()
     other = replace(probe, config=replace(probe.config, graph="sbm:60,3,6"))
-    assert other.past(tmp_path).empty
+    assert other.compare_with_runs(tmp_path).empty
 
 
 @each(

@@ -102,7 +102,7 @@ def test_assigned_widths_take_what_was_predicted(workers: int, settings: dict[st
     probe = written_down(workers)
     found = probe.forecast(system="adaqp", group_size=4, lam=0.4, **settings)
     assert len(found.rows) > 1
-    assert _sent(workers, "adaqp", settings, probe.installed(found)) == found.bytes_sent
+    assert _sent(workers, "adaqp", settings, probe.build_policy(found)) == found.bytes_sent
 
 
 @pytest.mark.parametrize("workers", [2, 3])

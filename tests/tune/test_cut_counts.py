@@ -12,7 +12,7 @@ from gnnqlab.graph.graph import Graph
 from gnnqlab.partition.cut import NodeCut
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.tune import cut_counts as place
-from gnnqlab.tune.cut_counts import CutCounts, counted_by_workers
+from gnnqlab.tune.cut_counts import CutCounts, count_by_workers
 
 
 @st.composite
@@ -31,14 +31,14 @@ def _cut_graphs(draw):
 @given(_cut_graphs())
 def test_counts_are_those_of_the_shards(case):
     graph, cut = case
-    counts = CutCounts.of(graph, cut)
+    counts = CutCounts.from_cut(graph, cut)
     shards = [cut.shard(graph, rank) for rank in range(cut.workers)]
     for shard in shards:
         rank = shard.rank
         assert counts.rows[:, rank].tolist() == shard.halo_splits.tolist()
         assert counts.rows[rank].tolist() == shard.boundary_splits.tolist()
-        assert (counts.owned[rank], counts.edges[rank]) == (shard.num_owned, shard.num_edges)
-        assert counts.held[rank] == shard.num_columns and counts.partners[rank] == (shard.halo_splits > 0).sum()
+        assert (counts.owned_nodes[rank], counts.edges[rank]) == (shard.num_owned, shard.num_edges)
+        assert counts.local_rows[rank] == shard.num_columns and counts.partners[rank] == (shard.halo_splits > 0).sum()
         for way in ("forward", "backward"):
             assert counts.independent_edges(way)[rank] == shard.independent_edges(way)
             assert counts.dependent_edges(way)[rank] == shard.num_edges - shard.independent_edges(way)
@@ -47,7 +47,7 @@ def test_counts_are_those_of_the_shards(case):
 
 def test_a_node_a_worker_is_the_end_of_it():
     graph = gq.load("sbm:40,2,4")
-    found = counted_by_workers(graph, gq.partitioners.Random(), workers=(1, 2, 40))
+    found = count_by_workers(graph, gq.partitioners.Random(), workers=(1, 2, 40))
     alone, ends = found.loc[1], found.loc[40]
     assert (alone["halo_rows"], alone["held_rows"], alone["partners"]) == (0, 40, 0)
     others = {(int(u), v) for v in range(40) for u in graph.indices[graph.indptr[v] : graph.indptr[v + 1]] if u != v}
@@ -61,7 +61,7 @@ def test_a_node_a_worker_is_the_end_of_it():
 def test_other_cuts_and_too_many_workers_are_refused(monkeypatch):
     graph = gq.load("sbm:40,2,4")
     with pytest.raises(ValueError, match="halo rows need an edge-cut, a cut of nodes, got a cut of edges"):
-        CutCounts.of(graph, cut_graph(graph, gq.partitioners.EBV(), 2))
+        CutCounts.from_cut(graph, cut_graph(graph, gq.partitioners.EBV(), 2))
     monkeypatch.setattr(place, "MOST_WORKERS", 3)
     with pytest.raises(ValueError, match="workers must be at most 3 to count every pair, got 4"):
-        CutCounts.of(graph, cut_graph(graph, gq.partitioners.Random(), 4))
+        CutCounts.from_cut(graph, cut_graph(graph, gq.partitioners.Random(), 4))

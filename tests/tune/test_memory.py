@@ -18,7 +18,7 @@ from gnnqlab.systems.system import System
 from gnnqlab.train.config.run_config import RunConfig, TrainSettings
 from gnnqlab.train.loop.trainer import worker_trainer
 from gnnqlab.train.records.memory_tracker import MemoryFile, read_memory
-from gnnqlab.tune.memory import foreseen_memory
+from gnnqlab.tune.memory import predict_memory
 from gnnqlab.tune.timing import _digest
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
@@ -69,7 +69,7 @@ def test_what_is_foreseen_is_what_workers_hold(tmp_path: Path):
     for model, name in CASES:
         memory = read_memory(tmp_path / model / name)
         most = memory.groupby("rank")["bytes"].sum().max()
-        foreseen = sum(foreseen_memory(graph, shape(model), recipe(name), workers=WORKERS).values())
+        foreseen = sum(predict_memory(graph, shape(model), recipe(name), workers=WORKERS).values())
         # workers also hold headers and what has been decided so far
         assert 0.97 * most <= foreseen <= 1.01 * most, (model, name, foreseen, most)
 
@@ -77,17 +77,17 @@ def test_what_is_foreseen_is_what_workers_hold(tmp_path: Path):
 def test_a_forecast_says_what_a_trial_holds():
     probe = written_down()
     told = probe.forecast(system="fixed-bits", bits=4)
-    assert told.memory == foreseen_memory(
+    assert told.memory == predict_memory(
         probe.config.graph, probe.config.model, told.recipe, workers=2, settings=probe.config.train
     )
     with pytest.raises(ValueError, match="use gq.probe"):
-        _ = replace(told, tried=None).memory
+        _ = replace(told, measure_memory=None).memory
 
 
 def test_less_kept_is_foreseen_and_timed_by_itself() -> None:
     graph, shape = random_graph(600, 900, features=32), ModelSettings(layers=3, hidden=32)
     kept = {
-        keep: foreseen_memory(graph, shape, vanilla(), workers=1, settings=TrainSettings(recompute=keep))
+        keep: predict_memory(graph, shape, vanilla(), workers=1, settings=TrainSettings(recompute=keep))
         for keep in ("none", "selective", "full")
     }
     totals = [sum(found.values()) for found in kept.values()]

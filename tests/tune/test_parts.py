@@ -13,7 +13,7 @@ from gnnqlab.graph import load
 from gnnqlab.partition import METIS, Random
 from gnnqlab.systems import SYSTEMS, System, make_system
 from gnnqlab.tune.probe import Probe
-from gnnqlab.tune.timing import probed
+from gnnqlab.tune.timing import with_probed_parts
 from gnnqlab.tune.trace import trace
 from tests.tune import own_parts as own
 from tests.tune.probes import GAMMA, GRAPH, MODEL, PHASES, RATE, seen, written_down
@@ -28,7 +28,7 @@ def on_the_cut_of(name: str) -> Probe:
     probe, system = written_down(3), make_system(name)
     if (system.partition, system.exchange) == (System().partition, System().exchange):
         return probe
-    config = replace(probe.config, system=probed(make_system("vanilla"), system))
+    config = replace(probe.config, system=with_probed_parts(make_system("vanilla"), system))
     return replace(probe, config=config, trace=trace(load(GRAPH), MODEL, config.system, workers=3, epochs=3))
 
 
@@ -82,7 +82,7 @@ def test_variance_is_that_of_the_systems_own_codec() -> None:
     )
     for place in probe.trace.places:
         expected = 0.0
-        for message in probe.trace.at(place):
+        for message in probe.trace.messages_at(place):
             of_codec = gq.codecs.Rotated().row_variance(message.columns)
             spreads = message.spreads(probe.trace.index(0), of_codec.spreads)
             expected += float((message.use * of_codec.of(spreads, 2)).sum())

@@ -69,14 +69,14 @@ def test_widths_histogram_and_pairs_agree():
     assert np.isnan(np.diag(found.pair_bits)).all()
     off = found.pair_bits[~np.eye(3, dtype=bool)]
     assert off.min() >= 1 and off.max() <= 8
-    policy = OfflineAssigner(probe.trace).installed(probe.widths(found))
+    policy = OfflineAssigner(probe.trace).build_policy(probe.widths(found))
     message = probe.trace.messages[0]
     assert policy.widths(message.rows(0), 0).numel() == message.num_rows
 
 
 def test_another_link_changes_the_wire_and_the_sum_of_gradients():
     probe = written_down()
-    slow = probe.over("1mbit", hosts=2)
+    slow = probe.with_link("1mbit", hosts=2)
     assert slow.vanilla.phases["dense"] == PHASES["dense"]
     assert slow.wire.theta_s_per_byte < 1 / RATE  # the written-down link is slower still
     assert slow.vanilla.phases["reduce"] < PHASES["reduce"]
@@ -112,7 +112,7 @@ def test_an_assignment_is_never_worse_than_chance_of_the_same_bytes():
     adaptive = probe.forecast(lam=0.5, group_size=1)
     chance = probe.forecast(system="random-bits")
     assert adaptive.bytes_sent <= chance.bytes_sent and adaptive.total_variance < chance.total_variance
-    assert desk.variance(desk.chosen(Fixed(bits=32)), 0) == dict.fromkeys(seen().places, 0.0)
+    assert desk.variance(desk.choose(Fixed(bits=32)), 0) == dict.fromkeys(seen().places, 0.0)
 
 
 def test_drift_grows_with_age_and_decides_the_period():
@@ -121,7 +121,7 @@ def test_drift_grows_with_age_and_decides_the_period():
     assert found.to_frame().columns.tolist() == ["age", "loss"]
     steep = Drift(ages=(1, 10), loss=(0.0, 1.0))
     assert steep.at(0) == 0 and steep.at(10) == 1 and steep.at(1000) == 1
-    assert steep.of_period(2) < steep.of_period(20)
+    assert steep.mean_loss(2) < steep.mean_loss(20)
     assert steep.period(0.05, periods=(1, 2, 50)) == 2 and Drift(ages=(), loss=()).period() == 200
 
 

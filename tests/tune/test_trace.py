@@ -41,7 +41,7 @@ def test_messages_hold_the_rows_of_the_shards(workers):
 def test_noise_of_a_place_adds_up_to_its_variance():
     """Σ_v Σ_k α² D S² / 6 is the sum of β / (2^b - 1)²: the same messages, by node and by row."""
     found, desk = seen(3), OfflineAssigner(seen(3))
-    widths = desk.chosen(Fixed(bits=2))
+    widths = desk.choose(Fixed(bits=2))
     joined = {place: torch.cat(parts) for place, parts in widths.items()}
     noise = found.noise(joined, 1)
     for (layer, direction), variance in desk.variance(widths, 1).items():
@@ -55,7 +55,7 @@ def test_bounds_are_those_of_the_check(model):
     recipe = replace(vanilla(), partition=Random())
     graph = load(GRAPH)
     found = trace(graph, shape, recipe, workers=2, epochs=2)
-    eight = {place: torch.cat(parts).long() for place, parts in OfflineAssigner(found).chosen(Fixed(bits=8)).items()}
+    eight = {place: torch.cat(parts).long() for place, parts in OfflineAssigner(found).choose(Fixed(bits=8)).items()}
     bounds = [each.bound(found.noise(eight, 0), AVERAGE).total for each in found.theorem.terms]
     # The trace looks at the weights of its last epoch, here those after epoch 0.
     system = replace(fixed_bits(bits=8), partition=Random())

@@ -44,11 +44,11 @@ def test_the_assigner_sees_what_ring_rounds_would_show():
 
 
 def test_a_rate_is_read_from_its_name():
-    wire = Wire.of_rate("8mbit", workers=2, gamma_s=0.25)
+    wire = Wire.from_rate("8mbit", workers=2, gamma_s=0.25)
     assert wire.exchange_s(np.array([[0, 1e6 * GOODPUT], [0, 0]])) == pytest.approx(1.25)
     assert wire.reduce_bytes(1000) == 1000.0
     with pytest.raises(ValueError, match="link must be a number"):
-        Wire.of_rate("fast", workers=2)
+        Wire.from_rate("fast", workers=2)
 
 
 @each(("workers", "crossed"), [(1, 0.0), (2, 1000.0), (4, 1500.0), (5, 1600.0)])

@@ -170,8 +170,8 @@ def rounded_rows_of(run: Run, at: Sequence[str] = DIRECTIONS, *, epoch: int) -> 
     if epoch not in losses:
         raise ValueError(f"epoch must be one that run {run.id} has trained, got {epoch}; it has {len(losses)} of them")
     graph = load(config.graph)
-    cut = cut_graph(graph, config.placed.partition, config.workers)
-    return _trained_messages(graph, cut, config.placed, config.model, config.train, at, epoch, losses)
+    cut = cut_graph(graph, config.system_on_hosts.partition, config.workers)
+    return _trained_messages(graph, cut, config.system_on_hosts, config.model, config.train, at, epoch, losses)
 
 
 def points_of(graph: Graph, cut: Cut, system: System, model: ModelSettings) -> list[str]:

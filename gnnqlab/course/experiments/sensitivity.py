@@ -87,12 +87,12 @@ def group_size_table(
             forecast = seen.forecast(lam=lam, group_size=size)
             noise = gradient_noise(
                 whole,
-                seen.installed(forecast),
+                seen.build_policy(forecast),
                 seen.config.model,
                 workers=seen.config.workers,
                 repeats=repeats,
                 weights=seen.trace.weights,
-                system=seen.config.placed,
+                system=seen.config.system_on_hosts,
                 seed=seed,
             )
             rows.append((size, seed, noise.variance, forecast.bytes_sent))

@@ -107,7 +107,7 @@ def variance_at_equal_bytes(
     chance = probe.forecast(system="random-bits", bit_widths=widths)
     four = probe.forecast(system="fixed-bits", bits=4)
     settings: list[tuple[str, Forecast, BitPolicy]] = [
-        (f"assigned, λ = {ours.lam:.3g}", ours, probe.installed(ours)),
+        (f"assigned, λ = {ours.lam:.3g}", ours, probe.build_policy(ours)),
         ("drawn at random", chance, UniformRandom(bit_widths=widths)),
         ("4 bits everywhere", four, Fixed(bits=4)),
     ]
@@ -120,7 +120,7 @@ def variance_at_equal_bytes(
             workers=probe.config.workers,
             repeats=repeats,
             weights=probe.trace.weights,
-            system=probe.config.placed,
+            system=probe.config.system_on_hosts,
             seed=probe.config.train.seed,
         )
         rows.append((name, forecast.bytes_sent / 1e3, forecast.total_variance, noise.variance, noise.standard_error))

@@ -35,7 +35,7 @@ class AssignerModel(WalkModel):
         >>> from gnnqlab import course
         >>> from gnnqlab.partition.parts import partition
         >>> seen = trace_parts(partition(course.ten_nodes(), course.Halves(), workers=2), hidden=8, layers=2)
-        >>> model = AssignerModel(AssignerWalk.of(seen, Wire.of_rate("1mbit", workers=2), group_size=1))
+        >>> model = AssignerModel(AssignerWalk.of(seen, Wire.from_rate("1mbit", workers=2), group_size=1))
         >>> model.step, model.forward(), model.step
         ('trace', True, 'beta')
     """
@@ -151,7 +151,7 @@ class AssignerPlayer(Player):
         else:
             trace = trace_parts(source, **settings)
             rate = "100mbit" if link is None else link
-            wire = Wire.of_rate(rate, workers=source.workers, hosts=source.workers)
+            wire = Wire.from_rate(rate, workers=source.workers, hosts=source.workers)
         walk = AssignerWalk.of(
             trace,
             wire,

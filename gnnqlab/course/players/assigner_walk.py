@@ -50,7 +50,7 @@ def trace_parts(
         >>> from gnnqlab import course
         >>> from gnnqlab.partition.parts import partition
         >>> seen = trace_parts(partition(course.ten_nodes(), course.Halves(), workers=2), hidden=8, layers=2)
-        >>> [(message.sender, message.receiver, message.ids.tolist()) for message in seen.at((0, "forward"))]
+        >>> [(message.sender, message.receiver, message.ids.tolist()) for message in seen.messages_at((0, "forward"))]
         [(0, 1, [3, 4]), (1, 0, [5, 7])]
     """
     from gnnqlab.nn.models.registry import ModelSettings

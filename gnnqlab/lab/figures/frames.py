@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.theme import PHASES
-from gnnqlab.train.records.evaluation_pauses import by_epoch, undisturbed
+from gnnqlab.train.records.evaluation_pauses import by_epoch, drop_shortened_epochs
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -37,7 +37,7 @@ def phase_seconds(records: DataFrame, *, per_worker: bool = False) -> DataFrame:
     epochs that an evaluation made shorter.
     """
     columns = [phase.column for phase in PHASES if phase.column in records.columns]
-    table = undisturbed(settled(records)).groupby("rank")[columns].mean()
+    table = drop_shortened_epochs(settled(records)).groupby("rank")[columns].mean()
     if not per_worker:
         table = table.mean().to_frame().T
     return table.loc[:, table.max() > 0]

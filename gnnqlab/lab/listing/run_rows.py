@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.training.sweep import settings_of
-from gnnqlab.run.disk_usage import bytes_under
+from gnnqlab.run.disk_usage import disk_bytes
 from gnnqlab.theory.intervals import interval
 from gnnqlab.train.config.config_file import NAME as CONFIG
 from gnnqlab.train.config.config_file import read_config
-from gnnqlab.train.loop.scores import score_in
+from gnnqlab.train.loop.scores import get_test_score
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -69,11 +69,11 @@ def run_row(run: Run) -> Row:
     Args:
         run: a run in any state.
     """
-    size = bytes_under(run.folder)
+    size = disk_bytes(run.folder)
     try:
         settings = read_config(run.folder)
         summary = dict(run.summary) if run.status == "finished" else {}
-        score = score_in(summary)
+        score = get_test_score(summary)
         return Row(
             id=run.id,
             status=run.status,

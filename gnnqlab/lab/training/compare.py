@@ -25,7 +25,7 @@ from gnnqlab.lab.training.entropy_view import draw_entropy
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, labels, take
 from gnnqlab.lab.training.sweep import OUTCOMES, Sweep, settings_of
 from gnnqlab.lab.training.sweep_views import draw_mattered, draw_parallel
-from gnnqlab.train.loop.scores import ALSO, score_in, score_label
+from gnnqlab.train.loop.scores import FURTHER_SCORES, get_test_score, score_label
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -134,7 +134,8 @@ class Comparison:
             ValueError: if there is one run, or they differ in their seed at most.
         """
         outcomes = [
-            {name: run.summary.get(name) for name in OUTCOMES} | {"score": score_in(run.summary)} for run in self.runs
+            {name: run.summary.get(name) for name in OUTCOMES} | {"score": get_test_score(run.summary)}
+            for run in self.runs
         ]
         return Sweep([settings_of(run.config) for run in self.runs], outcomes, labels(self.runs))
 
@@ -165,7 +166,7 @@ class Comparison:
         score = score_label(self.runs[0].summary)
         short = full[["workers", "epochs"]].copy()
         short[f"test {score}"] = [f"{100 * value:.2f} %" for value in full[score]]
-        for label in (name for name in ALSO.values() if name in full):
+        for label in (name for name in FURTHER_SCORES.values() if name in full):
             short[f"test {label}"] = [f"{100 * value:.2f} %" for value in full[label]]
         short["total"] = [_with_speedup(*pair) for pair in zip(full["train_s"], full["faster"])]
         if not math.isnan(self.target):

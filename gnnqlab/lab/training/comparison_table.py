@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, labels, take
 from gnnqlab.study.result import MARGIN
-from gnnqlab.train.loop.scores import ALSO, also_in, score_in, score_key, score_label
+from gnnqlab.train.loop.scores import FURTHER_SCORES, further_test_scores, get_test_score, score_key, score_label
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -76,7 +76,7 @@ def _best(records: DataFrame, summary: Any) -> dict[str, Any]:
     val = float(best["val_score"])
     return {
         score_key(summary): float(best["test_score"]),
-        **{f"test_{name}": float(best[f"test_{name}"]) for name in ALSO if f"test_{name}" in best},
+        **{f"test_{name}": float(best[f"test_{name}"]) for name in FURTHER_SCORES if f"test_{name}" in best},
         "best_val": val if val == val else None,
         "best_epoch": int(best["epoch"]),
     }
@@ -157,8 +157,8 @@ def comparison_frame(runs: Sequence[RunLike], *, target: float | None = None) ->
             {
                 "workers": summary.get("workers"),
                 "epochs": summary.get("epochs"),
-                score_label(summary): score_in(summary),
-                **also_in(summary),
+                score_label(summary): get_test_score(summary),
+                **further_test_scores(summary),
                 "best_val": summary.get("best_val"),
                 "train_s": summary.get("train_s"),
                 "faster": _ratio(first.get("train_s"), summary.get("train_s")),

@@ -15,9 +15,9 @@ from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.theme import PHASES
 from gnnqlab.run.folder import read_json
 from gnnqlab.run.run import LIVE, Run
-from gnnqlab.run.status_text import Wire, doing
-from gnnqlab.train.config.config_file import read_config, unimported
-from gnnqlab.train.loop.scores import ALSO, SCORES, also_told, score_told
+from gnnqlab.run.status_text import Wire, describe_activity
+from gnnqlab.train.config.config_file import find_unimported_modules, read_config
+from gnnqlab.train.loop.scores import FURTHER_SCORES, SCORES, read_further_score_names, read_score_name
 from gnnqlab.train.records.json_lines import JsonLinesTail, last_line, lines_at, spread_lines
 
 __all__ = ["AGES", "DIRECTIONS", "SENT", "GrowingColumns", "LiveModel", "Traffic"]
@@ -30,7 +30,7 @@ DIRECTIONS = ("forward", "backward")
 _COLUMNS = (
     "epoch", "time_s", "loss", "train_score", "val_score", "test_score", "epoch_s",
     *(phase.column for phase in PHASES), "bytes_payload", "bytes_params", *AGES, *SENT,
-    *(f"{split}_{name}" for name in ALSO for split in ("val", "test")),
+    *(f"{split}_{name}" for name in FURTHER_SCORES for split in ("val", "test")),
 )  # fmt: skip
 _LONG = 2000
 """Most epochs that are all read at once when a view opens."""
@@ -186,7 +186,7 @@ class LiveModel:
             return ""
         pulses = self.run.pulses
         rate = self._wire.rate([pulse.pid for pulse in pulses]) if self.run.is_here else None
-        return doing(pulses) + ("" if rate is None else f", {human_bytes(rate)}/s over the wire")
+        return describe_activity(pulses) + ("" if rate is None else f", {human_bytes(rate)}/s over the wire")
 
     def glance(self) -> None:
         """Read enough to open a view: of a long run some epochs, including the newest; the next `look` reads all."""
@@ -265,10 +265,12 @@ class LiveModel:
     def score(self) -> str:
         """Name of the score: ``accuracy``, ``micro-F1``, ``AUC`` ...; ``score`` until it is known."""
         if self._score is None and (facts := read_json(self.run.folder / "facts.json")) is not None:
-            self._score = SCORES[score_told(facts)]
+            self._score = SCORES[read_score_name(facts)]
             splits = (("val", "validation"), ("test", "test"))
             self.also = {
-                f"{split}_{name}": f"{word} {ALSO[name]}" for name in also_told(facts) for split, word in splits
+                f"{split}_{name}": f"{word} {FURTHER_SCORES[name]}"
+                for name in read_further_score_names(facts)
+                for split, word in splits
             }
         return self._score or "score"
 
@@ -339,7 +341,7 @@ class LiveModel:
 
 
 def _bits_and_lag(run: Run) -> tuple[tuple[int, ...], int]:
-    if unimported(read_config(run.folder)):
+    if find_unimported_modules(read_config(run.folder)):
         return (), 0  # the user's classes are not imported here; the run's records show their effect
     try:
         system = run.config.system

@@ -17,7 +17,7 @@ from gnnqlab.lab.figures.theme import styles_of, template
 from gnnqlab.lab.training.comparison_table import comparison_frame, equally_often, said, seconds_to, usual_target
 from gnnqlab.lab.training.report_figures import ReportFigures
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, graph_name, labels, origin_html, take
-from gnnqlab.train.loop.scores import also_in, score_in, score_label
+from gnnqlab.train.loop.scores import further_test_scores, get_test_score, score_label
 
 __all__ = ["export", "write_report"]
 
@@ -166,7 +166,7 @@ def _single_facts(run: Snapshot, target: float) -> list[tuple[str, str, str]]:
         (f"Test {score_label(summary)}", _percent(_score(summary)), f"best on validation {best}"),
         *(
             (f"Test {label}", _percent(_number(value)), "in the same epoch")
-            for label, value in also_in(summary).items()
+            for label, value in further_test_scores(summary).items()
         ),
         ("Bytes sent", human_bytes(_number(summary.get("bytes_sent"))), "per epoch, all workers"),
     ]
@@ -265,10 +265,10 @@ def _configuration(name: str, run: Snapshot) -> str:
 
 def _command(config: Mapping[str, Any]) -> str | None:
     from gnnqlab.train.config.command import command_of
-    from gnnqlab.train.config.config_file import unimported
+    from gnnqlab.train.config.config_file import find_unimported_modules
     from gnnqlab.train.config.run_config import RunConfig
 
-    if unimported(config):
+    if find_unimported_modules(config):
         return None  # a command cannot name the user's own classes
     try:
         return command_of(RunConfig.from_json(dict(config)))
@@ -286,16 +286,16 @@ def _number(value: Any) -> float:
 
 
 def _score(summary: Mapping[str, Any]) -> float:
-    return _number(score_in(summary))
+    return _number(get_test_score(summary))
 
 
 def _further(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the labels of further scores of some runs."""
-    return [label for summary in summaries for label in also_in(summary)]
+    return [label for summary in summaries for label in further_test_scores(summary)]
 
 
 def _cells(label: str, summaries: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [_percent(_number(also_in(summary).get(label))) for summary in summaries]
+    return [_percent(_number(further_test_scores(summary).get(label))) for summary in summaries]
 
 
 def _percent(value: float) -> str:

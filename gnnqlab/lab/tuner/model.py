@@ -26,7 +26,7 @@ from gnnqlab.tune.drift import Drift
 from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.prediction_error import median_error
 from gnnqlab.tune.probe import LAMS, Probe, probe
-from gnnqlab.tune.timing import PROBED, probed
+from gnnqlab.tune.timing import PROBED, with_probed_parts
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -171,12 +171,12 @@ class TunerModel:
         """Return Vanilla with those parts of a system that a probe depends on."""
         current = self.settings
         settings = current.told if system in (None, current.system) else {}
-        return probed(make_system("vanilla"), make_system(system or current.system, **settings))
+        return with_probed_parts(make_system("vanilla"), make_system(system or current.system, **settings))
 
     def learn(self) -> None:
         """Update the error of predictions from all finished runs."""
         found = self.look()
-        self._probes[self._place()] = replace(found, error=median_error(found.past()["error"]))
+        self._probes[self._place()] = replace(found, error=median_error(found.compare_with_runs()["error"]))
         self._fronts.clear()  # fronts must be drawn again with the new error
 
     # -- predictions ----------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ class TunerModel:
         if self._front_key not in self._drifts:
             drift = self.look().drift(lam=_DRIFT_LAM, group_size=current.group_size, bit_widths=current.bit_widths)
             self._drifts[self._front_key] = drift
-        return self._drifts[self._front_key].of_period(current.period)
+        return self._drifts[self._front_key].mean_loss(current.period)
 
     @property
     def sentence(self) -> str:

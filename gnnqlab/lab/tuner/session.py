@@ -14,10 +14,10 @@ from gnnqlab.lab.tuner.settings import TunerSettings
 from gnnqlab.lab.tuner.views import Measured
 from gnnqlab.launch.local import launch
 from gnnqlab.run.run import LIVE, Run
-from gnnqlab.run.status_text import doing
+from gnnqlab.run.status_text import describe_activity
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.records.json_lines import JsonLinesTail
-from gnnqlab.tune.timing import spent
+from gnnqlab.tune.timing import read_epoch_time
 
 __all__ = ["OwnRecords", "TunerSession"]
 
@@ -177,7 +177,7 @@ class TunerSession:
         ended = self.run.status not in LIVE
         self._records.poll()
         if ended and self._phases is None and len(self._records.epochs) >= _FEWEST:  # once per run
-            found = spent(self.run)
+            found = read_epoch_time(self.run)
             self._phases = {**found.phases, "wire": found.communication_s}
             if self.model.timed:
                 self.model.learn()
@@ -206,7 +206,7 @@ class TunerSession:
         words = [f"run {run.id}", status, f"epoch {len(records.epochs)}/{epochs}"]
         left = records.left_s(epochs)
         if status in LIVE and not records.epochs:
-            words.append(doing(run.pulses))
+            words.append(describe_activity(run.pulses))
         if not self.comparable:
             words.append("with other settings than the current ones")
         if status in LIVE and left is not None:

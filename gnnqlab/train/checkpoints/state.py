@@ -67,7 +67,7 @@ def cut_digest(shard: Shard) -> str:
 
 def capture(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return tensors and facts between two epochs, complete on rank 0; every worker must call this."""
-    tensors, facts, per_row = dict(_trained(trainer)), {}, []
+    tensors, facts, per_row = dict(_trained_tensors(trainer)), {}, []
     own: dict[str, Tensor] | None = None
     for name, adaptive in trainer.adaptives.items():
         state = adaptive.state()
@@ -78,7 +78,7 @@ def capture(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
             own = (own or {}) | {f"{name}/{key}": tensor for key, tensor in state.own.items()}
     if own is not None:
         # Keys of `own` are unique over workers, so that the parts of all workers fit into one dictionary.
-        tensors |= _gathered(own) if trainer.distributed else own
+        tensors |= _gather_on_rank0(own) if trainer.distributed else own
     return tensors, {"adaptives": facts, "of_rows": per_row}
 
 
@@ -103,7 +103,7 @@ def restore(trainer: Trainer, checkpoint: Checkpoint | None) -> tuple[int, dict[
         return 0, {}
     epoch, facts, small = shared[0]
     # In place, because parameters are views of the flat buffer; in one order, so that broadcasts match.
-    for name, target in _trained(trainer).items():
+    for name, target in _trained_tensors(trainer).items():
         if checkpoint is not None:
             target.copy_(checkpoint.tensors[name])
         if trainer.distributed:
@@ -115,14 +115,14 @@ def restore(trainer: Trainer, checkpoint: Checkpoint | None) -> tuple[int, dict[
     return epoch, facts
 
 
-def _trained(trainer: Trainer) -> dict[str, Tensor]:
+def _trained_tensors(trainer: Trainer) -> dict[str, Tensor]:
     """Return the tensors that every optimizer step changes, identical on all workers."""
     optimizer = trainer.optimizer
     moments = {"average": optimizer.average, "square": optimizer.square, "steps": optimizer.steps}
     return {"values": trainer.parameters.values, **moments}
 
 
-def _gathered(own: dict[str, Tensor]) -> dict[str, Tensor]:
+def _gather_on_rank0(own: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors of all workers on rank 0."""
     first = dist.get_rank() == 0
     # gather_object() takes a list on the receiver, and None elsewhere.

@@ -36,10 +36,10 @@ def command_of(config: RunConfig) -> str | None:
     words += ["--model", model, "--workers", str(config.workers), "--epochs", str(config.train.epochs)]
     # Defaults to compare with: only values that differ from them become options.
     plain = RunConfig(graph=config.graph, system=config.system)
-    words += _changed(config.model, type(config.model)(name=config.model.name))
-    words += _changed(config.train, dataclasses.replace(plain.train, epochs=config.train.epochs))
-    words += _changed(config.launch, plain.launch)
-    words += _changed(config.task, plain.task)
+    words += _changed_options(config.model, type(config.model)(name=config.model.name))
+    words += _changed_options(config.train, dataclasses.replace(plain.train, epochs=config.train.epochs))
+    words += _changed_options(config.launch, plain.launch)
+    words += _changed_options(config.task, plain.task)
     known = {setting.name: setting for setting in settings_of(SYSTEMS[recipe.name])}
     # A recipe setting without an option cannot be repeated on the command line.
     if any(name not in known or known[name].option is None for name in recipe.settings):
@@ -61,7 +61,7 @@ def command_of(config: RunConfig) -> str | None:
     return shlex.join(words)
 
 
-def _changed(section: Any, usual: Any) -> list[str]:
+def _changed_options(section: Any, usual: Any) -> list[str]:
     """Return the options for the settings of a section that differ from its defaults."""
     words: list[str] = []
     for setting in settings_in(type(section)):

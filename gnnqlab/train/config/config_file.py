@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["NAME", "read_config", "unimported"]
+__all__ = ["NAME", "read_config", "find_unimported_modules"]
 
 NAME = "config.json"
 _SECTIONS: dict[str, type] = {
@@ -45,11 +45,12 @@ def read_config(folder: Path) -> dict[str, Any]:
     return sections
 
 
-def unimported(value: Mapping[str, Any]) -> list[str]:
+def find_unimported_modules(value: Mapping[str, Any]) -> list[str]:
     """Return the modules of a configuration's parts and model that this process has not imported.
 
     Example:
-        >>> unimported({"system": {"bits": {"name": "my_bits:Growing"}, "schedule": {"name": "synchronous"}}})
+        >>> parts = {"bits": {"name": "my_bits:Growing"}, "schedule": {"name": "synchronous"}}
+        >>> find_unimported_modules({"system": parts})
         ['my_bits']
     """
     modules = (name.partition(":")[0] for name in _names(dict(value)))  # module:Class -> module

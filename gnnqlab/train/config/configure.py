@@ -65,7 +65,7 @@ def configure(
     if "observers" in settings:
         settings = {**settings, "observers": tuple(observer_name(each) for each in settings["observers"])}
     kind = type(model) if isinstance(model, ModelSettings) else settings_class(model)
-    settings = with_present_names(settings, _known(kind, system))
+    settings = with_present_names(settings, _list_settings(kind, system))
     chosen = _by_section(settings, kind, system)
     if workers_per_host is not None:
         hosts = chosen["launch"]["hosts"] = chosen["launch"].get("hosts") or 2
@@ -93,7 +93,7 @@ def configure(
     )
 
 
-def _known(model: type[ModelSettings], system: str | System) -> list[Setting]:
+def _list_settings(model: type[ModelSettings], system: str | System) -> list[Setting]:
     """Return all settings of a run with this model and system."""
     sections = (TrainSettings, LaunchSettings, TaskSettings, model)
     own = settings_of(SYSTEMS[system]) if isinstance(system, str) and system in SYSTEMS else []

@@ -48,7 +48,7 @@ BESIDE = {
 """Parameter of ``configure`` that ``launch`` passes on -> type and help."""
 
 
-class _Varies:
+class _VaryingDefault:
     """Default that differs between models or systems."""
 
     def __init__(self, defaults: dict[str, Any]) -> None:
@@ -106,12 +106,12 @@ def settings_text() -> str:
         by_name: dict[str, list[Taker]] = {}
         for taker, setting in takers(section):
             by_name.setdefault(setting.name, []).append((taker, setting))
-        lines = [line for name, users in by_name.items() for line in _described(name, users)]
+        lines = [line for name, users in by_name.items() for line in _format_setting(name, users)]
         blocks.append("\n".join([f"Settings, {section}:", *lines]))
     return "\n\n".join(blocks)
 
 
-def _described(name: str, users: list[Taker]) -> Iterator[str]:
+def _format_setting(name: str, users: list[Taker]) -> Iterator[str]:
     by_help: dict[str, list[str]] = {}
     for taker, setting in users:
         by_help.setdefault(" ".join(setting.help.split()), []).append(taker)
@@ -123,7 +123,7 @@ def _described(name: str, users: list[Taker]) -> Iterator[str]:
 def _default(users: list[Taker]) -> Any:
     defaults = {taker: setting.default for taker, setting in users}
     first = next(iter(defaults.values()))
-    return first if all(value == first for value in defaults.values()) else _Varies(defaults)
+    return first if all(value == first for value in defaults.values()) else _VaryingDefault(defaults)
 
 
 def _annotation(setting: Setting) -> Any:
@@ -134,7 +134,7 @@ def _annotation(setting: Setting) -> Any:
 def _type_text(setting: Setting) -> str:
     """Return the type of a setting as Python text; text with choices is a ``Literal``, which editors complete."""
     if setting.kind is str and setting.choices:
-        text = f"Literal[{', '.join(map(_quoted, setting.choices))}]"
+        text = f"Literal[{', '.join(map(_quote, setting.choices))}]"
     elif isinstance(setting.kind, types.GenericAlias | types.UnionType) or setting.kind is Any:
         text = str(setting.kind).removeprefix("typing.")
     else:
@@ -142,7 +142,7 @@ def _type_text(setting: Setting) -> str:
     return f"{text} | None" if setting.optional else text
 
 
-def _quoted(choice: object) -> str:
+def _quote(choice: object) -> str:
     return f'"{choice}"'
 
 

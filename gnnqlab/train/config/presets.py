@@ -91,13 +91,13 @@ def preset(
         2
     """
     if paper == "adaqp":
-        _expect("model", model, ("gcn", "graphsage"), "AdaQP Table 8")
-        _expect("graph", graph, tuple(ADAQP), "AdaQP Table 8")
+        _require_known("model", model, ("gcn", "graphsage"), "AdaQP Table 8")
+        _require_known("graph", graph, tuple(ADAQP), "AdaQP Table 8")
         dropout, epochs = ADAQP[graph][:2]
         layers, hidden, lr, weight_decay = 3, 256, 0.01, 0.0  # equal in all rows of the table
     elif paper == "sylvie":
-        _expect("model", model, tuple(SYLVIE), "SYLVIE Table VI")
-        _expect("graph", graph, tuple(SYLVIE[model]), f"SYLVIE Table VI, {model},")
+        _require_known("model", model, tuple(SYLVIE), "SYLVIE Table VI")
+        _require_known("graph", graph, tuple(SYLVIE[model]), f"SYLVIE Table VI, {model},")
         layers, hidden, epochs, dropout = SYLVIE[model][graph]
         # The paper gives no learning rate: these three models have those of scripts, if there is one for the graph.
         lr = _SCRIPTS_LR.get(graph, _OURS) if model in ("gcn", "graphsage", "gat") else _OURS
@@ -123,12 +123,12 @@ def preset_system(graph: str) -> System:
         >>> preset_system("yelp").bits.group_size, preset_system("yelp").bits.lam
         (1000, 0.5)
     """
-    _expect("graph", graph, tuple(ADAQP), "AdaQP Table 8")
+    _require_known("graph", graph, tuple(ADAQP), "AdaQP Table 8")
     _, _, group_size, lam = ADAQP[graph]
     return make_system("adaqp", group_size=group_size, lam=lam)
 
 
-def _expect(what: str, value: str, known: tuple[str, ...], table: str) -> None:
+def _require_known(what: str, value: str, known: tuple[str, ...], table: str) -> None:
     if value not in known:
         raise ValueError(
             f"{table} has presets for the {what}s {sorted(known)}, got {value!r}; pass the settings explicitly"

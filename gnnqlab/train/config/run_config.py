@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from gnnqlab.compute.recompute import LEVELS
-from gnnqlab.former_names import accepts_former_names, with_present_names
+from gnnqlab.former_names import FormerMember, accepts_former_names, with_present_names
 from gnnqlab.message.codecs.entropy import without_codes
 from gnnqlab.message.transport.transport import TRANSPORTS
 from gnnqlab.nn.models.registry import ModelSettings, find_model, model_home, settings_from_json
@@ -233,9 +233,11 @@ class RunConfig:
             )
 
     @property
-    def placed(self) -> System:
+    def system_on_hosts(self) -> System:
         """System adapted to the number of hosts of this run."""
         return self.system.on_hosts(self.launch.hosts or 1)
+
+    placed = FormerMember("system_on_hosts")
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; :meth:`from_json` restores the configuration without loss."""

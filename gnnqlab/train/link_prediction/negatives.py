@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gnnqlab.kernels.noise import below, stream, uniform32
 
-__all__ = ["FIXED", "against", "draw_pool", "place_in"]
+__all__ = ["FIXED", "against", "draw_pool", "find_positions"]
 
 FIXED = 1
 """Value of ``use`` for evaluation, whose samples are the same in every epoch; 0 for training."""
@@ -78,7 +78,8 @@ def against(
         >>> against(pool, torch.tensor([0]), torch.tensor([1]), torch.tensor([0]), count=3, seed=0, epoch=0).tolist()
         [[0, 0, 0]]
     """
-    ends = torch.stack([place_in(pool, sources), place_in(pool, targets)])  # (2, n); M for an end outside the pool
+    # (2, n); M for an end outside the pool
+    ends = torch.stack([find_positions(pool, sources), find_positions(pool, targets)])
     low, high = ends.amin(0)[:, None], ends.amax(0)[:, None]  # (n, 1) each
     free = pool.numel() - (ends < pool.numel()).sum(0)[:, None]  # (n, 1): pool nodes that are neither end
     # By the link's global number, so that its negatives are the same on any number of workers.
@@ -89,11 +90,11 @@ def against(
     return places + (places >= high)
 
 
-def place_in(pool: Tensor, nodes: Tensor) -> Tensor:
+def find_positions(pool: Tensor, nodes: Tensor) -> Tensor:
     """Return the positions of nodes in a pool, int64; M for nodes that are not in it.
 
     Example:
-        >>> place_in(torch.tensor([4, 0, 1]), torch.tensor([1, 2, 4])).tolist()
+        >>> find_positions(torch.tensor([4, 0, 1]), torch.tensor([1, 2, 4])).tolist()
         [2, 3, 0]
     """
     ascending, order = pool.sort()  # (M,) each

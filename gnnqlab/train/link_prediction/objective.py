@@ -22,7 +22,7 @@ from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.nn.links import area_under_curve
 from gnnqlab.partition.link_share import LinkShare
-from gnnqlab.train.link_prediction.negatives import FIXED, against, draw_pool, place_in
+from gnnqlab.train.link_prediction.negatives import FIXED, against, draw_pool, find_positions
 from gnnqlab.train.link_prediction.settings import TaskSettings
 from gnnqlab.train.loop.objective import Scores
 
@@ -73,7 +73,7 @@ class LinkObjective:
     """
 
     score: ClassVar[str] = "auc"
-    also: ClassVar[tuple[str, ...]] = ("mrr",)
+    further_scores: ClassVar[tuple[str, ...]] = ("mrr",)
 
     def __init__(
         self,
@@ -163,21 +163,21 @@ class LinkObjective:
         assert look is not None, "rows of other workers are those of an epoch"
         fetched = self._eval_fetch(rows, self._fixed, look)
         found: dict[str, float] = {}
-        also: dict[str, float] = {}
+        further: dict[str, float] = {}
         for name, links in self._scored.items():
             positive = self._decoder(fetched.rows, links.source_rows, links.target_rows)
             places = self._negatives(self._fixed, links, 1, 0, FIXED).flatten()  # (n, 1) -> (n,)
             negative = self._decoder(fetched.rows, links.source_rows, fetched.shared[places])
             # AUC is not a sum over workers: it needs the scores of all links at once.
             # (2, n) of this worker -> (2, n of all workers)
-            positives, negatives = _gathered(torch.stack([positive, negative]), distributed=distributed)
+            positives, negatives = _gather_columns(torch.stack([positive, negative]), distributed=distributed)
             empty = self._counts[name] == 0
             found[name] = float("nan") if empty else area_under_curve(positives, negatives)
             if name != "train":
                 own = self._reciprocal_ranks(fetched.rows, fetched.shared, links, positive)
-                total = _summed(own, distributed=distributed)
-                also[f"{name}_mrr"] = float("nan") if empty else total / self._counts[name]
-        return Scores(train=found["train"], val=found["val"], test=found["test"], also=also)
+                total = _sum_over_workers(own, distributed=distributed)
+                further[f"{name}_mrr"] = float("nan") if empty else total / self._counts[name]
+        return Scores(train=found["train"], val=found["val"], test=found["test"], further_scores=further)
 
     def train_counts(self, rows: Tensor) -> tuple[float, float]:
         """Return the number of training links scored above all their negatives in the last pass, and of all."""
@@ -200,7 +200,7 @@ class LinkObjective:
             scores = self._decoder(rows, sources.repeat_interleave(size), pool.repeat(sources.numel()))
             scores = scores.view(-1, size)  # (m M,) -> (m, M)
             for ends in (links.sources[span], links.targets[span]):
-                place = place_in(self._fixed, ends).to(self._device)
+                place = find_positions(self._fixed, ends).to(self._device)
                 in_pool = (place < size).nonzero().flatten()
                 scores[in_pool, place[in_pool]] = float("-inf")  # an end of the link is not a candidate
             target_scores = positive[span, None]  # (m, 1)
@@ -210,7 +210,7 @@ class LinkObjective:
         return total
 
 
-def _gathered(columns: Tensor, *, distributed: bool) -> Tensor:
+def _gather_columns(columns: Tensor, *, distributed: bool) -> Tensor:
     """Return the columns of all workers in the order of ranks, ``(R, sum of n)``, identical on each, on the CPU.
 
     Args:
@@ -232,7 +232,7 @@ def _gathered(columns: Tensor, *, distributed: bool) -> Tensor:
     return torch.cat([part[:, : int(each)] for part, each in zip(parts, sizes, strict=True)], 1).cpu()
 
 
-def _summed(value: float, *, distributed: bool) -> float:
+def _sum_over_workers(value: float, *, distributed: bool) -> float:
     """Return the sum over workers, in float64."""
     if not distributed:
         return value

@@ -22,7 +22,7 @@ from gnnqlab.train.checkpoints.state import CheckpointManager, cut_digest
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.control import Control
 from gnnqlab.train.heartbeat import Heartbeat
-from gnnqlab.train.link import Crossing, Link
+from gnnqlab.train.link import HostTrafficCounter, Link
 from gnnqlab.train.loop.objective import Scores
 from gnnqlab.train.loop.phase_timer import PhaseTimer
 from gnnqlab.train.loop.recorders import (
@@ -42,7 +42,7 @@ from gnnqlab.train.records.memory_tracker import MemoryFile
 from gnnqlab.train.records.provenance import machine, package
 from gnnqlab.train.records.recorder import EndedEpoch, Recorder
 from gnnqlab.train.records.timeline import TimelineFile
-from gnnqlab.train.shard_cache import HeldLinks, own_links, own_shard, partitioner_library
+from gnnqlab.train.shard_cache import HeldOutLinks, own_links, own_shard, partitioner_library
 
 __all__ = ["fit", "link_pacer"]
 
@@ -71,10 +71,10 @@ def fit(
     settings = config.train
     assert settings.evaluate_every is not None
     keep_pages()  # before the first large tensor is allocated
-    placed = config.placed
+    placed = config.system_on_hosts
     task, held_links = config.task, None
     if task.task == "links":
-        held_links = HeldLinks(task.val_share, task.test_share, settings.seed)
+        held_links = HeldOutLinks(task.val_share, task.test_share, settings.seed)
     # Read this worker's shard; if it is not cached, load and partition the graph first.
     shard = own_shard(
         config.graph,
@@ -90,7 +90,7 @@ def fit(
     observers = Observers(observers_named(config.launch.observers), rank)
     clock = PhaseTimer(heartbeat.phase, observers=observers)
     device = _device(config, rank)
-    link = Link.of(folder, workers)
+    link = Link.from_folder(folder, workers)
     pacer = link_pacer(link, rank, workers, folder)
     counting = Counting()
     control = Control(folder, rank, config.system, distributed=workers > 1)
@@ -119,7 +119,7 @@ def fit(
         MemoryFile(folder, rank, trainer, settings.memory_every),
         PhaseSeconds(clock),
         ChannelBytes(trainer),
-        HostBytes(Crossing(link, rank, workers)),
+        HostBytes(HostTrafficCounter(link, rank, workers)),
         EntropyOfCodes(counting, settings.entropy_every),
         RecordFile(folder, rank),
         ObserverEvents(folder, observers),
@@ -153,9 +153,9 @@ def fit(
         loss = trainer.epoch(epoch)
         epoch_s = time.perf_counter() - epoch_start
         for recorder in recorders:  # before the evaluation, whose bytes and seconds are not training's
-            recorder.trained(epoch)
+            recorder.measure(epoch)
         scores = Scores(train=float("nan"), val=float("nan"), test=float("nan"))
-        if _evaluates(epoch, settings.epochs, settings.evaluate_every):
+        if _is_evaluated(epoch, settings.epochs, settings.evaluate_every):
             scores = trainer.evaluate(epoch)
         figures = [recorder.figures() for recorder in recorders]
         record = {
@@ -166,13 +166,13 @@ def fit(
             "train_score": _number(scores.train),
             "val_score": _number(scores.val),
             "test_score": _number(scores.test),
-            **{name: _number(value) for name, value in scores.also.items()},
+            **{name: _number(value) for name, value in scores.further_scores.items()},
             "epoch_s": round(epoch_s, 7),
             **{name: value for entries in figures for name, value in entries.items()},
         }
         results = EndedEpoch(epoch, loss, record, trainer.take_arrivals())
         for recorder in recorders:
-            recorder.ended(results)
+            recorder.write(results)
         # After the records, so that they show the epoch that failed, and before a checkpoint of its weights.
         _check_finite(loss, epoch)
         keeper.after(epoch, time.perf_counter() - started)
@@ -207,7 +207,7 @@ def _check_same_partition(shard: Shard) -> None:
         )
 
 
-def _evaluates(epoch: int, epochs: int, every: int) -> bool:
+def _is_evaluated(epoch: int, epochs: int, every: int) -> bool:
     return epoch == epochs - 1 or (every > 0 and epoch % every == 0)
 
 
@@ -243,7 +243,7 @@ def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer
     facts = {
         "multi_label": shard.multi_label,
         "score": trainer.objective.score,
-        "also": list(trainer.objective.also),
+        "also": list(trainer.objective.further_scores),
         "num_nodes": shard.num_global_nodes,
         "num_classes": shard.num_classes,
         "num_features": int(trainer.graph.features.shape[1]),

@@ -48,7 +48,7 @@ class NodeLabels(ABC):
     """Targets of the nodes a worker owns, and global counts: the loss is a mean over *all* training nodes."""
 
     score: ClassVar[str]
-    also: ClassVar[tuple[str, ...]] = ()
+    further_scores: ClassVar[tuple[str, ...]] = ()
     channels: ClassVar[Sequence[Channel]] = ()
     """Empty: the loss of a node needs only its own logits."""
 
@@ -72,7 +72,7 @@ class NodeLabels(ABC):
             counts = counts.cpu() if dist.get_backend() == "gloo" else counts
             dist.all_reduce(counts)
         # Counts, not scores, are summed: workers have different numbers of nodes in a split.
-        train, val, test = (self._divided(int(hit), int(miss)) for hit, miss in counts.tolist())
+        train, val, test = (self._ratio(int(hit), int(miss)) for hit, miss in counts.tolist())
         return Scores(train=train, val=val, test=test)
 
     def train_counts(self, logits: Tensor) -> tuple[float, float]:
@@ -80,7 +80,7 @@ class NodeLabels(ABC):
         hits, misses = self._hits(logits[self.train_rows], self.labels[self.train_rows])
         return self._parts(float(hits.sum()), float(misses.sum()))
 
-    def _divided(self, hits: int, misses: int) -> float:
+    def _ratio(self, hits: int, misses: int) -> float:
         numerator, denominator = self._parts(hits, misses)
         return numerator / denominator if hits + misses else float("nan")
 

@@ -25,7 +25,7 @@ class Scores:
     train: float
     val: float
     test: float
-    also: Mapping[str, float] = field(default_factory=dict)
+    further_scores: Mapping[str, float] = field(default_factory=dict)
     """Further scores by column of ``run.records``."""
 
 
@@ -34,7 +34,7 @@ class Objective(Protocol):
 
     score: ClassVar[str]
     """Name of the score, one of ``scores.py``, that selects the best epoch."""
-    also: ClassVar[tuple[str, ...]]
+    further_scores: ClassVar[tuple[str, ...]]
     """Names of further scores, with columns ``val_`` and ``test_``."""
 
     @property

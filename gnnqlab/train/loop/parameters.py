@@ -44,7 +44,7 @@ class FlatParameters:
         """Clear gradients and facts."""
         self.summed.zero_()  # in place: gradients set to None would not be views afterwards
 
-    def spread(self) -> None:
+    def broadcast(self) -> None:
         """Broadcast the values of rank 0 to all workers."""
         dist.broadcast(self.values, 0)
 

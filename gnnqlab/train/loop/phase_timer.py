@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from gnnqlab.observe import NO_OBSERVERS, Observers, PhaseEnded
 
-__all__ = ["PARTS", "PHASES", "PhaseTimer", "summed"]
+__all__ = ["PARTS", "PHASES", "PhaseTimer", "include_parts"]
 
 PHASES = (
     "central",
@@ -101,7 +101,7 @@ class PhaseTimer:
         return self._turners[phase]
 
     @contextmanager
-    def whole(self, phase: str) -> Iterator[None]:
+    def open_inclusive(self, phase: str) -> Iterator[None]:
         """Open a phase that includes all time inside it, also that of nested phases."""
         with self(phase):
             self._folded = True
@@ -132,11 +132,11 @@ class PhaseTimer:
         return outer
 
 
-def summed(seconds: Mapping[str, float]) -> dict[str, float]:
+def include_parts(seconds: Mapping[str, float]) -> dict[str, float]:
     """Return seconds as in records: a phase with parts includes their sum, and the parts are listed as well.
 
     Example:
-        >>> found = summed({**dict.fromkeys(PHASES, 0.0), "products": 2.0, "elementwise": 1.0, "loss": 0.5})
+        >>> found = include_parts({**dict.fromkeys(PHASES, 0.0), "products": 2.0, "elementwise": 1.0, "loss": 0.5})
         >>> found["dense"], found["products"]
         (3.5, 2.0)
     """

@@ -12,11 +12,11 @@ import torch
 from gnnqlab.adaptive import ASSIGNMENTS, DECISIONS, Entry
 from gnnqlab.message.codecs.entropy import Counting
 from gnnqlab.observe import DecisionMade, EpochEnded, Observers
-from gnnqlab.train.link import Crossing
-from gnnqlab.train.loop.phase_timer import PhaseTimer, summed
+from gnnqlab.train.link import HostTrafficCounter
+from gnnqlab.train.loop.phase_timer import PhaseTimer, include_parts
 from gnnqlab.train.loop.trainer import Trainer
 from gnnqlab.train.records.active_bit_widths import save_tables
-from gnnqlab.train.records.cache_stats import Cached, in_record
+from gnnqlab.train.records.cache_stats import CacheCounts, record_entries
 from gnnqlab.train.records.json_lines import JsonLines
 from gnnqlab.train.records.observer_tables import write_tables
 from gnnqlab.train.records.record import traffic_rows
@@ -38,7 +38,7 @@ class PhaseSeconds(Recorder):
         self._clock.take()  # drops the time between two epochs
 
     def figures(self) -> dict[str, Any]:
-        return {f"{phase}_s": round(value, 7) for phase, value in summed(self._clock.take()).items()}
+        return {f"{phase}_s": round(value, 7) for phase, value in include_parts(self._clock.take()).items()}
 
 
 class ChannelBytes(Recorder):
@@ -71,15 +71,15 @@ class ChannelBytes(Recorder):
 class HostBytes(Recorder):
     """Record the bytes that this worker's host sent to others during training, as ``bytes_wire``."""
 
-    def __init__(self, crossing: Crossing) -> None:
-        self._crossing = crossing
+    def __init__(self, counter: HostTrafficCounter) -> None:
+        self._counter = counter
         self._sent: int | None = None
 
     def begin(self, epoch: int) -> None:
-        self._crossing.take()  # drops the bytes between two epochs
+        self._counter.take()  # drops the bytes between two epochs
 
-    def trained(self, epoch: int) -> None:
-        self._sent = self._crossing.take()
+    def measure(self, epoch: int) -> None:
+        self._sent = self._counter.take()
 
     def figures(self) -> dict[str, Any]:
         return {"bytes_wire": self._sent}
@@ -96,7 +96,7 @@ class RoundedProducts(Recorder):
     def begin(self, epoch: int) -> None:
         self._before = tuple(self._counts().values())
 
-    def trained(self, epoch: int) -> None:
+    def measure(self, epoch: int) -> None:
         # Before the evaluation, whose products are not counted.
         counts = self._counts().items()
         self._rounded = {name: now - before for (name, now), before in zip(counts, self._before, strict=True)}
@@ -126,13 +126,13 @@ class Decisions(Recorder):
     def __init__(self, folder: Path, rank: int, trainer: Trainer) -> None:
         self._folder, self._rank, self._trainer = folder, rank, trainer
 
-    def trained(self, epoch: int) -> None:
+    def measure(self, epoch: int) -> None:
         trainer = self._trainer
         decided = take_decisions(trainer, epoch)
         if not decided or self._rank != 0:  # all workers make the same decisions
             return
         # Writing decisions is part of what they cost.
-        with trainer.clock.whole("assign"):
+        with trainer.clock.open_inclusive("assign"):
             for name in dict.fromkeys(name for name, _ in decided):  # each file once
                 if name not in (ASSIGNMENTS, DECISIONS):
                     raise ValueError(f"a decision belongs to {DECISIONS} or {ASSIGNMENTS}, got {name!r}")
@@ -142,7 +142,7 @@ class Decisions(Recorder):
                         lines.write(entry)
                 lines.close()
 
-    def ended(self, epoch: EndedEpoch) -> None:
+    def write(self, epoch: EndedEpoch) -> None:
         for adaptive in self._trainer.adaptives.values():
             adaptive.observe(epoch.arrivals)
             save_tables(self._folder, self._rank, adaptive.tables())
@@ -154,7 +154,7 @@ class RecordFile(Recorder):
     def __init__(self, folder: Path, rank: int) -> None:
         self._lines = JsonLines(folder / f"records-rank{rank}.jsonl")
 
-    def ended(self, epoch: EndedEpoch) -> None:
+    def write(self, epoch: EndedEpoch) -> None:
         self._lines.write(epoch.record)
 
     def close(self) -> None:
@@ -166,15 +166,15 @@ class TrafficFile(Recorder):
 
     def __init__(self, folder: Path, rank: int, trainer: Trainer) -> None:
         self._lines = JsonLines(folder / f"traffic-rank{rank}.jsonl")
-        self._trainer, self._cached = trainer, Cached()
+        self._trainer, self._cached = trainer, CacheCounts()
         self._cache_rows: list[list[Any]] = []
 
     def figures(self) -> dict[str, Any]:
         exchange = self._trainer.exchange
         self._cache_rows = self._cached.read(exchange.channels if exchange else [])
-        return in_record(self._cache_rows)
+        return record_entries(self._cache_rows)
 
-    def ended(self, epoch: EndedEpoch) -> None:
+    def write(self, epoch: EndedEpoch) -> None:
         cache = {"cache": self._cache_rows} if self._cache_rows else {}  # no entry without a cache
         self._lines.write({"epoch": epoch.epoch, "rows": traffic_rows(epoch.arrivals), **cache})
 
@@ -188,7 +188,7 @@ class ObserverEvents(Recorder):
     def __init__(self, folder: Path, observers: Observers) -> None:
         self._folder, self._observers = folder, observers
 
-    def ended(self, epoch: EndedEpoch) -> None:
+    def write(self, epoch: EndedEpoch) -> None:
         report_epoch(self._observers, epoch.epoch, epoch.loss, epoch.record)
 
     def close(self) -> None:

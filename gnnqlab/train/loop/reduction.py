@@ -19,7 +19,10 @@ from torch import Tensor
 
 from gnnqlab.train.loop.parameters import FlatParameters
 
-__all__ = ["GRADIENTS", "AtOnce", "Facts", "Meanwhile", "Reduction", "Slots", "Summed", "make_reduction"]
+__all__ = [
+    "GRADIENTS", "Facts", "OverlappedReduction", "ReducedFacts", "Reduction", "Slots", "SynchronousReduction",
+    "make_reduction",
+]  # fmt: skip
 
 GRADIENTS = ("float32", "float32-by-layer", "bfloat16")
 """Types of the all-reduce; ``-by-layer`` overlaps it with the backward pass of earlier layers. Two workers always
@@ -42,7 +45,7 @@ class Facts(NamedTuple):
     """Values of this worker for the maxima; ``None`` if unknown."""
 
 
-class Summed(NamedTuple):
+class ReducedFacts(NamedTuple):
     """Reduced facts of an epoch, identical to the bit on all workers."""
 
     loss: float
@@ -75,7 +78,7 @@ class Slots:
             ...     slots.write(own, Facts(torch.tensor(0.5), maxima=[seconds]), rank)
             ...     summed += own
             >>> slots.read(summed)
-            Summed(loss=1.0, flag=False, sums=(), maxima=(3.0,))
+            ReducedFacts(loss=1.0, flag=False, sums=(), maxima=(3.0,))
         """
         into[0], into[1] = facts.loss.detach(), float(facts.flag)
         for index, value in enumerate(facts.maxima):  # NaN survives the sum, so an unknown value stays unknown
@@ -83,13 +86,13 @@ class Slots:
         for index, term in enumerate(facts.sums, start=self.count - self.sums):
             into[index] = term
 
-    def read(self, summed: Tensor) -> Summed:
+    def read(self, summed: Tensor) -> ReducedFacts:
         loss, flag, *others = summed.tolist()
         # After loss and flag: P slots for each maximum, then the sums.
         each = [others[index * self.workers :][: self.workers] for index in range(self.maxima)]
         maxima = (None if any(map(math.isnan, values)) else max(values) for values in each)
         # The flag is a sum of zeros and ones, one from each worker.
-        return Summed(loss, flag > 0, tuple(others[len(others) - self.sums :]), tuple(maxima))
+        return ReducedFacts(loss, flag > 0, tuple(others[len(others) - self.sums :]), tuple(maxima))
 
 
 class Reduction(Protocol):
@@ -102,11 +105,11 @@ class Reduction(Protocol):
     def begin(self, facts: Facts) -> None:
         """Store this worker's facts, before its backward pass."""
 
-    def finish(self) -> Summed:
+    def finish(self) -> ReducedFacts:
         """Store the summed gradients in the flat buffer; return the summed facts."""
 
 
-class AtOnce:
+class SynchronousReduction:
     """One float32 all-reduce after the backward pass; none for a single worker."""
 
     def __init__(self, parameters: FlatParameters, slots: Slots, *, distributed: bool) -> None:
@@ -120,19 +123,19 @@ class AtOnce:
     def begin(self, facts: Facts) -> None:
         self._slots.write(self._parameters.facts, facts, self._rank)
 
-    def finish(self) -> Summed:
+    def finish(self) -> ReducedFacts:
         if self._distributed:
             dist.all_reduce(self._parameters.summed)
         return self._slots.read(self._parameters.facts)
 
 
-class Meanwhile:
+class OverlappedReduction:
     """All-reduces during the backward pass: a layer's gradients are posted as soon as they are complete.
 
     Buckets are posted from the last layer to the first, small layers together, in the same order on every worker. Facts
     are sent in float32. In bfloat16 a sum over workers is rounded to 8 bits of mantissa: a relative error of 2^-8 at
-    most in each term and each partial sum. In float32 it equals the sum of :class:`AtOnce`, to the bit for two workers;
-    with more, the order of terms depends on the length of a message.
+    most in each term and each partial sum. In float32 it equals the sum of :class:`SynchronousReduction`, to the bit
+    for two workers; with more, the order of terms depends on the length of a message.
     """
 
     def __init__(self, parameters: FlatParameters, slots: Slots, dtype: torch.dtype = torch.bfloat16) -> None:
@@ -159,7 +162,7 @@ class Meanwhile:
         self._slots.write(self._facts, facts, self._rank)
         self._works = [_start(self._facts)]  # first, and before any gradient: the same order on all workers
 
-    def finish(self) -> Summed:
+    def finish(self) -> ReducedFacts:
         self._post(len(self._spans))  # unused parameters get no gradient, so their buckets are still unposted
         for work in self._works:
             work.wait()
@@ -204,10 +207,10 @@ def make_reduction(
     if gradients not in GRADIENTS:
         raise ValueError(f"gradients must be one of {GRADIENTS}, got {gradients!r}")
     if distributed and gradients == "bfloat16":
-        return Meanwhile(parameters, slots)
+        return OverlappedReduction(parameters, slots)
     if distributed and (gradients == "float32-by-layer" or dist.get_world_size() == 2):
-        return Meanwhile(parameters, slots, torch.float32)
-    return AtOnce(parameters, slots, distributed=distributed)
+        return OverlappedReduction(parameters, slots, torch.float32)
+    return SynchronousReduction(parameters, slots, distributed=distributed)
 
 
 def _start(buffer: Tensor) -> dist.Work:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gnnqlab.adaptive import Adaptive
-from gnnqlab.train.loop.reduction import Slots, Summed
+from gnnqlab.train.loop.reduction import ReducedFacts, Slots
 
 __all__ = ["ScalarReduction"]
 
@@ -35,7 +35,7 @@ class ScalarReduction:
         self.slots = Slots(sums=len(self._places["sum"]), maxima=len(self._places["max"]), workers=workers)
         """Layout of the scalars in the summed buffer."""
 
-    def say(self, epoch_s: float | None) -> tuple[list[float], list[float | None]]:
+    def collect_local(self, epoch_s: float | None) -> tuple[list[float], list[float | None]]:
         """Return this worker's terms of the sums and values for the maxima.
 
         Raises:
@@ -54,7 +54,7 @@ class ScalarReduction:
             terms.append(term)
         return terms, [local[index][name] for index, name in self._places["max"]]
 
-    def told(self, summed: Summed) -> list[Mapping[str, float | None]]:
+    def unpack(self, summed: ReducedFacts) -> list[Mapping[str, float | None]]:
         """Return the reduced values of every callback, by name."""
         reduced: list[dict[str, float | None]] = [{} for _ in self._adaptives]
         for how, values in (("sum", summed.sums), ("max", summed.maxima)):

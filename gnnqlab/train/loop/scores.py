@@ -8,42 +8,51 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["ALSO", "SCORES", "also_in", "also_told", "score_in", "score_key", "score_label", "score_told"]
+__all__ = [
+    "FURTHER_SCORES",
+    "SCORES",
+    "further_test_scores",
+    "read_further_score_names",
+    "get_test_score",
+    "score_key",
+    "score_label",
+    "read_score_name",
+]
 
 SCORES = {"accuracy": "accuracy", "f1_micro": "micro-F1", "auc": "AUC"}
 """Name of a score in summaries, after ``test_`` -> its label."""
-ALSO = {"mrr": "MRR"}
+FURTHER_SCORES = {"mrr": "MRR"}
 """The same for further scores, reported in addition to one of these."""
 
 
-def score_told(facts: Mapping[str, Any]) -> str:
+def read_score_name(facts: Mapping[str, Any]) -> str:
     """Return the name of a run's score from its ``facts.json``, also from files of versions that did not store it.
 
     Example:
-        >>> score_told({"score": "accuracy"}), score_told({"multi_label": True}), score_told({})
+        >>> read_score_name({"score": "accuracy"}), read_score_name({"multi_label": True}), read_score_name({})
         ('accuracy', 'f1_micro', 'accuracy')
     """
     return str(facts.get("score") or ("f1_micro" if facts.get("multi_label") else "accuracy"))
 
 
-def also_told(facts: Mapping[str, Any]) -> tuple[str, ...]:
+def read_further_score_names(facts: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of a run's further scores.
 
     Example:
-        >>> also_told({"also": ["mrr"]}), also_told({})
+        >>> read_further_score_names({"also": ["mrr"]}), read_further_score_names({})
         (('mrr',), ())
     """
     return tuple(facts.get("also", ()))
 
 
-def also_in(summary: Mapping[str, Any]) -> dict[str, float | None]:
+def further_test_scores(summary: Mapping[str, Any]) -> dict[str, float | None]:
     """Return the further test scores of a summary by label.
 
     Example:
-        >>> also_in({"test_auc": 0.9, "test_mrr": 0.25})
+        >>> further_test_scores({"test_auc": 0.9, "test_mrr": 0.25})
         {'MRR': 0.25}
     """
-    return {label: summary[f"test_{name}"] for name, label in ALSO.items() if f"test_{name}" in summary}
+    return {label: summary[f"test_{name}"] for name, label in FURTHER_SCORES.items() if f"test_{name}" in summary}
 
 
 def score_key(summary: Mapping[str, Any]) -> str:
@@ -61,7 +70,7 @@ def score_label(summary: Mapping[str, Any]) -> str:
     return SCORES[score_key(summary).removeprefix("test_")]
 
 
-def score_in(summary: Mapping[str, Any]) -> float | None:
+def get_test_score(summary: Mapping[str, Any]) -> float | None:
     """Return the test score of a summary, in [0, 1]; ``None`` before there is one."""
     found: float | None = summary.get(score_key(summary))
     return found

@@ -51,17 +51,17 @@ from gnnqlab.train.loop.reduction import Facts, Reduction, Slots, make_reduction
 from gnnqlab.train.loop.scalar_reduction import ScalarReduction
 from gnnqlab.worker_context import WorkerContext
 
-__all__ = ["Joined", "Controller", "Trainer", "parts_at_work", "worker_context", "worker_trainer"]
+__all__ = ["WorkerGroup", "Controller", "Trainer", "worker_components", "worker_context", "worker_trainer"]
 
 
 class Controller(Protocol):
     """Callback that applies external settings to other callbacks; see ``control.py``."""
 
-    def steers(self, adaptives: Mapping[str, Sequence[Adaptive]]) -> Adaptive:
+    def register_callbacks(self, adaptives: Mapping[str, Sequence[Adaptive]]) -> Adaptive:
         """Register the callbacks that receive new settings, by axis; return the one that polls for them."""
 
 
-class Joined(Protocol):
+class WorkerGroup(Protocol):
     """Alternative to a process group for sums over workers; `gnnqlab.simulation` uses threads."""
 
     workers: int
@@ -85,7 +85,7 @@ class Trainer:
         clock: PhaseTimer | None = None,
         adaptives: Sequence[Adaptive] = (),
         observers: Observers | None = None,
-        joined: Joined | None = None,
+        joined: WorkerGroup | None = None,
     ) -> None:
         # Names are the keys of the callbacks' states in checkpoints, so they must be unique.
         self.adaptives = {adaptive.name: adaptive for adaptive in adaptives}
@@ -109,7 +109,7 @@ class Trainer:
         slots = self._scalars.slots
         self.parameters = FlatParameters(self.model, num_facts=slots.count)
         if distributed:
-            self.parameters.spread()  # identical replicas, also for models that ignore the seed
+            self.parameters.broadcast()  # identical replicas, also for models that ignore the seed
         if joined is not None:
             self.reduction = joined.reduction(self.parameters, slots)
         else:
@@ -128,7 +128,7 @@ class Trainer:
             self.observers.epoch = epoch
         with self.clock("optimizer"):
             self.parameters.zero()
-        with self._remakes() as remakes:
+        with self._recompute_context() as remakes:
             graph = self.graph.at(epoch, training=True, clock=self.clock, remakes=remakes)
             logits = self.model(graph, self.graph.features)  # (N, F) -> (N, C)
             loss = timed(self.clock, "loss", self.objective.loss, logits, graph.next_aggregation(logits))
@@ -136,12 +136,12 @@ class Trainer:
         # A list, not a generator: every callback must be polled in every epoch.
         has_update = any([adaptive.news() for adaptive in self.adaptives.values()])  # noqa: C419
         with self.clock("reduce"):  # before the backward pass, whose hooks post the gradients behind the facts
-            self.reduction.begin(Facts(loss, has_update, *self._scalars.say(self._epoch_s)))
+            self.reduction.begin(Facts(loss, has_update, *self._scalars.collect_local(self._epoch_s)))
         with self.clock("other"):  # hooks of the backward pass open phases; the last one ends with this block
             loss.backward()
         with self.clock("reduce"):
             summed = self.reduction.finish()
-        self._has_update, self._reduced = summed.flag, self._scalars.told(summed)
+        self._has_update, self._reduced = summed.flag, self._scalars.unpack(summed)
         if self.exchange is not None:
             self.exchange.release()  # post pipelined messages, which would have delayed the all-reduce
         if self.graph.device.type == "cuda":
@@ -160,12 +160,12 @@ class Trainer:
                 adaptive.follow(epoch)
         # Decisions follow from values that are equal on all workers, so they need no further communication.
         if self._deciding:
-            with self.clock.whole("assign"):
+            with self.clock.open_inclusive("assign"):
                 for adaptive, values in zip(self.adaptives.values(), self._reduced, strict=True):
                     adaptive.after_epoch(epoch, loss, values)
         return loss
 
-    def _remakes(self) -> AbstractContextManager[RecomputeContext | None]:
+    def _recompute_context(self) -> AbstractContextManager[RecomputeContext | None]:
         """Return the context of a forward pass that selects the tensors saved for backward, and reports them."""
         keep, observers = self.settings.recompute, self.observers
 
@@ -175,7 +175,7 @@ class Trainer:
 
         if keep != "none":
             return RecomputeContext(keep, report if observers.tensor_saved else None)
-        return _reported_to(report) if observers.tensor_saved else nullcontext()
+        return _report_saved_tensors(report) if observers.tensor_saved else nullcontext()
 
     def _count(self, logits: Tensor) -> None:
         """Pass the counts of the training score to the callbacks that request it."""
@@ -220,7 +220,7 @@ class Trainer:
     def evaluate(self, epoch: int) -> Scores:
         """Return the scores of the current weights; embeddings are exchanged in float32."""
         self._evaluated = True
-        with self.clock.whole("evaluate"):
+        with self.clock.open_inclusive("evaluate"):
             self.model.eval()  # no dropout
             graph = self.graph.at(epoch, training=False)
             logits = self.model(graph, self.graph.features)
@@ -229,7 +229,7 @@ class Trainer:
 
 
 @contextmanager
-def _reported_to(report: Callable[[Tensor], Tensor]) -> Iterator[None]:
+def _report_saved_tensors(report: Callable[[Tensor], Tensor]) -> Iterator[None]:
     with torch.autograd.graph.saved_tensors_hooks(report, lambda saved: saved):
         yield
 
@@ -246,7 +246,7 @@ def worker_context(shard: Shard, settings: TrainSettings, device: torch.device |
     )
 
 
-def parts_at_work(system: System, exchange: Exchange, *, bits: object, cache: object) -> dict[str, object]:
+def worker_components(system: System, exchange: Exchange, *, bits: object, cache: object) -> dict[str, object]:
     """Return the components of one worker by axis, in the order of the axes."""
     return {
         "exchange": exchange,
@@ -333,7 +333,7 @@ def worker_trainer(
     # Callbacks of the parts, which act between epochs.
     training = Training(
         worker=worker,
-        parts=parts_at_work(system, exchange, bits=bits, cache=cache),
+        parts=worker_components(system, exchange, bits=bits, cache=cache),
         of_direction=of_direction,
         shard=shard,
         distributed=distributed,
@@ -344,7 +344,7 @@ def worker_trainer(
         phases=clock,
     )
     adaptives = adaptives_of(training)
-    steering = [] if control is None else [control.steers(adaptives)]
+    steering = [] if control is None else [control.register_callbacks(adaptives)]
     # Graph, model and objective.
     graph = WorkerGraph(shard, exchange, seed=settings.seed, device=device)
     task = task or TaskSettings()

@@ -12,14 +12,14 @@ from gnnqlab.train.records.json_lines import read_ends
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CACHE_COLUMNS", "Cached", "in_record", "read_cache"]
+__all__ = ["CACHE_COLUMNS", "CacheCounts", "read_cache", "record_entries"]
 
 CACHE_COLUMNS = ("epoch", "rank", "layer", "direction", "round", "rows_sent", "rows_offered", "epsilon")
 """Columns of ``run.cache``; rows are counted by their sender, and those offered but not sent were skipped (cache hits);
 ``epsilon`` is the threshold of the cache, NaN if it has another rule."""
 
 
-class Cached:
+class CacheCounts:
     """Converter of the channels' running counts to counts per epoch."""
 
     def __init__(self) -> None:
@@ -40,13 +40,13 @@ class Cached:
         return rows
 
 
-def in_record(rows: Sequence[list[Any]]) -> dict[str, float]:
+def record_entries(rows: Sequence[list[Any]]) -> dict[str, float]:
     """Return the entries of an epoch's record for the live view: ``epsilon``, and ``sent_0`` ... by layer.
 
     ``sent_l`` is the share of the rows of layer l that this worker sent, in both directions.
 
     Example:
-        >>> in_record([[0, "forward", 0, 1, 4, 0.1], [0, "backward", 0, 2, 4, 0.1], [1, "forward", 0, 4, 4, 0.1]])
+        >>> record_entries([[0, "forward", 0, 1, 4, 0.1], [0, "backward", 0, 2, 4, 0.1], [1, "forward", 0, 4, 4, 0.1]])
         {'epsilon': 0.1, 'sent_0': 0.375, 'sent_1': 1.0}
     """
     entries: dict[str, float] = {}

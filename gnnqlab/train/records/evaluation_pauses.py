@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from gnnqlab.systems.system import System
 
-__all__ = ["EVERY", "advice", "by_epoch", "epoch_seconds", "mark", "undisturbed", "usual_every"]
+__all__ = ["EVERY", "advice", "by_epoch", "epoch_seconds", "mark", "drop_shortened_epochs", "usual_every"]
 
 EVERY = 10
 """Default number of epochs between evaluations of a system with stale rows."""
@@ -54,13 +54,13 @@ def mark(records: pd.DataFrame, lag: int) -> pd.Series:
     return records["epoch"].isin(after).astype(int)
 
 
-def undisturbed(records: pd.DataFrame) -> pd.DataFrame:
+def drop_shortened_epochs(records: pd.DataFrame) -> pd.DataFrame:
     """Return records without the epochs that an evaluation made shorter; all records if no others remain.
 
     Example:
         >>> import pandas as pd
         >>> records = pd.DataFrame({"epoch": [1, 2, 3], "after_evaluation": [1, 0, 0]})
-        >>> undisturbed(records)["epoch"].tolist()
+        >>> drop_shortened_epochs(records)["epoch"].tolist()
         [2, 3]
     """
     if "after_evaluation" not in records.columns:

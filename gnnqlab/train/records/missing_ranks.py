@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["without_records"]
+__all__ = ["missing_ranks_error"]
 
 
-def without_records(folder: Path, workers: int, *, ended: bool) -> str:
+def missing_ranks_error(folder: Path, workers: int, *, ended: bool) -> str:
     """Return an error text that names the workers without records; empty if none is missing or no worker has trained.
 
     Args:

@@ -97,10 +97,10 @@ def _walk(start: Any) -> Iterator[tuple[Any, str | None]]:
         # Tensors inside a matrix count for it, unless a part on the path declares their purpose.
         if isinstance(value, Adjacency):
             purpose = purpose or "adjacency"
-        queue.extend((each, named or purpose) for each, named in _inside(value))
+        queue.extend((each, named or purpose) for each, named in _list_members(value))
 
 
-def _inside(value: Any) -> Iterator[tuple[Any, str | None]]:
+def _list_members(value: Any) -> Iterator[tuple[Any, str | None]]:
     """Yield the objects inside a value, with the purposes that it declares."""
     if isinstance(value, Tensor):
         if value.grad is not None:

@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.train.config.config_file import read_config, unimported
+from gnnqlab.train.config.config_file import find_unimported_modules, read_config
 from gnnqlab.train.link import Link
-from gnnqlab.train.loop.scores import also_told, score_told
-from gnnqlab.train.records.evaluation_pauses import epoch_seconds, mark, undisturbed
+from gnnqlab.train.loop.scores import read_further_score_names, read_score_name
+from gnnqlab.train.records.evaluation_pauses import drop_shortened_epochs, epoch_seconds, mark
 from gnnqlab.train.records.json_lines import parse_lines, read_lines
-from gnnqlab.train.records.missing_ranks import without_records
+from gnnqlab.train.records.missing_ranks import missing_ranks_error
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,7 +147,7 @@ def _lag(folder: Path) -> int:
 
     try:
         config = read_config(folder)
-        if unimported(config):
+        if find_unimported_modules(config):
             return int(_facts(folder).get("lag", 0))  # as the run itself wrote it
         return System.from_json(config["system"]).schedule.lag
     except (ValueError, KeyError, TypeError):  # not written yet, or of another version
@@ -156,7 +156,7 @@ def _lag(folder: Path) -> int:
 
 def _record_columns(folder: Path) -> tuple[str, ...]:
     """Return the columns of a run's records; further scores of its objective follow ``test_score``."""
-    also = tuple(f"{split}_{name}" for name in also_told(_facts(folder)) for split in ("val", "test"))
+    also = tuple(f"{split}_{name}" for name in read_further_score_names(_facts(folder)) for split in ("val", "test"))
     end = RECORD_COLUMNS.index("test_score") + 1
     return RECORD_COLUMNS[:end] + also + RECORD_COLUMNS[end:]
 
@@ -238,7 +238,7 @@ def summarize(folder: Path) -> dict[str, Any]:
         RuntimeError: if the records of a worker are missing: sums over the others would be too small.
     """
     config = read_config(folder)
-    if missing := without_records(folder, config["workers"], ended=False):
+    if missing := missing_ranks_error(folder, config["workers"], ended=False):
         raise RuntimeError(missing)
     frame = read_records(folder)
     summary: dict[str, Any] = {
@@ -258,7 +258,7 @@ def summarize(folder: Path) -> dict[str, Any]:
     # Seconds and bytes of usual epochs: without the first one, and without those after evaluations.
     settled = frame[frame["epoch"] > frame["epoch"].min()] if frame["epoch"].nunique() > 1 else frame
 
-    timed = undisturbed(settled)  # without epochs after evaluations
+    timed = drop_shortened_epochs(settled)  # without epochs after evaluations
 
     def median_of_means(*columns: str) -> float:
         # Mean over workers, sum of the phases, median over epochs.
@@ -277,7 +277,7 @@ def summarize(folder: Path) -> dict[str, Any]:
             "epochs": int(frame["epoch"].max()) + 1,
             "evaluate_every": config["train"].get("evaluate_every"),
             metric: None if best is None else float(best["test_score"]),
-            **_also(folder, best),
+            **_further_test_scores(folder, best),
             "best_val": None if best is None or best["val_score"] != best["val_score"] else float(best["val_score"]),
             "best_epoch": None if best is None else int(best["epoch"]),
             "train_s": float(epoch_seconds(frame).sum()),
@@ -311,15 +311,15 @@ def _input_features(train: dict[str, Any]) -> str:
     return str(train.get("input_features", former))
 
 
-def _also(folder: Path, best: Any) -> dict[str, float | None]:
+def _further_test_scores(folder: Path, best: Any) -> dict[str, float | None]:
     """Return the further test scores of the best epoch."""
-    names = [f"test_{name}" for name in also_told(_facts(folder))]
+    names = [f"test_{name}" for name in read_further_score_names(_facts(folder))]
     return {name: None if best is None else float(best[name]) for name in names}
 
 
 def _link(folder: Path, config: dict[str, Any], timed: pd.DataFrame) -> dict[str, Any]:
     """Return the link between the workers, and its measured goodput."""
-    link = Link.of(folder, config["workers"])
+    link = Link.from_folder(folder, config["workers"])
     figures: dict[str, Any] = {"link": link.label, "hosts": link.hosts}
     if link.bytes_per_s is not None:
         figures["link_bytes_per_s"] = link.bytes_per_s
@@ -360,7 +360,7 @@ def coordination_figures(folder: Path, records: pd.DataFrame) -> dict[str, Any]:
 
 
 def _metric(folder: Path) -> str:
-    return f"test_{score_told(_facts(folder))}"
+    return f"test_{read_score_name(_facts(folder))}"
 
 
 def _facts(folder: Path) -> dict[str, Any]:

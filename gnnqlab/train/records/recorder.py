@@ -26,21 +26,21 @@ class EndedEpoch:
 class Recorder:
     """Recorder of one subject of a worker's training; every method does nothing by default.
 
-    The loop calls the methods of all recorders in the order of their list: ``begin``, ``trained``, ``figures`` and
-    ``ended`` once per epoch, ``close`` after the last one.
+    The loop calls the methods of all recorders in the order of their list: ``begin``, ``measure``, ``figures`` and
+    ``write`` once per epoch, ``close`` after the last one.
     """
 
     def begin(self, epoch: int) -> None:
         """Prepare for an epoch, before its timer starts."""
 
-    def trained(self, epoch: int) -> None:
+    def measure(self, epoch: int) -> None:
         """Read measurements that must exclude the evaluation; called after the optimizer step and before evaluation."""
 
     def figures(self) -> dict[str, Any]:
         """Return entries of the epoch's record; called after the evaluation."""
         return {}
 
-    def ended(self, epoch: EndedEpoch) -> None:
+    def write(self, epoch: EndedEpoch) -> None:
         """Write the data of an epoch."""
 
     def close(self) -> None:

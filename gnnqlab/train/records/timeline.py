@@ -34,12 +34,12 @@ class TimelineFile(Recorder):
 
     def begin(self, epoch: int) -> None:
         """Start recording if this epoch is selected."""
-        if self._exchange is not None and self._due(epoch):
+        if self._exchange is not None and self._is_due(epoch):
             self._exchange.timeline.begin()
 
-    def ended(self, epoch: EndedEpoch) -> None:
+    def write(self, epoch: EndedEpoch) -> None:
         """Write the spans of the epoch with its transfers."""
-        if self._exchange is None or not self._due(epoch.epoch):
+        if self._exchange is None or not self._is_due(epoch.epoch):
             return
         spans = self._exchange.timeline.take()
         # On a GPU take() has added the transfers already.
@@ -53,7 +53,7 @@ class TimelineFile(Recorder):
         lines.write({"epoch": epoch.epoch, "rank": self._rank, "clock": _clock(), "spans": rows})
         lines.close()
 
-    def _due(self, epoch: int) -> bool:
+    def _is_due(self, epoch: int) -> bool:
         return self._every > 0 and epoch > 0 and (epoch == _SOON or epoch % self._every == 0)
 
 

@@ -50,7 +50,7 @@ def read_traffic(
     parts = [
         _columns(chunk)
         for path in paths
-        for chunk in _by(_LINES, read_lines(path) if selected is None else lines_at(path, "epoch", selected))
+        for chunk in _chunk(_LINES, read_lines(path) if selected is None else lines_at(path, "epoch", selected))
     ]
     parts = [part for part in parts if part]  # a chunk without messages has no columns
     if not parts:
@@ -93,7 +93,7 @@ def _selected_epochs(
     return None
 
 
-def _by(count: int, lines: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+def _chunk(count: int, lines: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     """Yield lists of ``count`` lines."""
     lines = iter(lines)
     while chunk := list(itertools.islice(lines, count)):

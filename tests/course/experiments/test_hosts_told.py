@@ -35,7 +35,7 @@ def sent(system: System, **hosts: int) -> tuple[int, int]:
         GRAPH, replace(system, cache=gq.caches.AdaptiveCache()), SHAPE, TrainSettings(), workers=4, **hosts
     )
     cached.step(0)
-    return cached.sent()
+    return cached.count_rows()
 
 
 MEASURES: dict[str, Callable[..., Any]] = {
@@ -69,11 +69,11 @@ def test_copies_that_meet_do_so_on_the_hosts_that_are_told() -> None:
 
 def test_a_configuration_tells_its_system_where_it_is() -> None:
     config = RunConfig(graph="digits", system=cdfgnn(), workers=4, launch=LaunchSettings(hosts=2))
-    assert config.placed.partition.hosts == 2 and config.system.partition.hosts is None  # type: ignore[attr-defined]
+    assert config.system_on_hosts.partition.hosts == 2 and config.system.partition.hosts is None  # type: ignore[attr-defined]
     halo = replace(config, system=fixed_bits())
-    assert halo.placed is halo.system, "nothing in it asks for hosts"
+    assert halo.system_on_hosts is halo.system, "nothing in it asks for hosts"
     own = replace(config, system=replace(cdfgnn(), partition=gq.partitioners.EBV(hosts=4)))
-    assert own.placed is own.system, "it was told already"
+    assert own.system_on_hosts is own.system, "it was told already"
 
 
 def test_what_speaks_of_rows_of_nodes_refuses_cuts_of_edges() -> None:

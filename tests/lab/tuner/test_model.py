@@ -241,9 +241,9 @@ def test_what_finished_runs_show_becomes_the_spread(model: TunerModel, monkeypat
     from gnnqlab.tune.probe import Probe
 
     model.front  # noqa: B018  (kept)
-    monkeypatch.setattr(Probe, "past", lambda self, root=None: pd.DataFrame({"error": [-0.2, 0.1, 0.3]}))
+    monkeypatch.setattr(Probe, "compare_with_runs", lambda self, root=None: pd.DataFrame({"error": [-0.2, 0.1, 0.3]}))
     model.learn()
     assert model.speedup[1] == pytest.approx(0.2 * model.speedup[0]) and not model.has_front
-    monkeypatch.setattr(Probe, "past", lambda self, root=None: pd.DataFrame({"error": []}))
+    monkeypatch.setattr(Probe, "compare_with_runs", lambda self, root=None: pd.DataFrame({"error": []}))
     model.learn()
     assert model.speedup[1] is None

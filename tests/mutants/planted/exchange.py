@@ -166,8 +166,8 @@ FAULTS = (
     Fault(
         name="a second fetch that nobody foresees",
         file="tune/volume.py",
-        before='message.direction == "forward" and message.layer in attends',
-        after='message.direction == "backward" and message.layer in attends',
+        before='message.direction == "forward" and message.layer in attention_layers',
+        after='message.direction == "backward" and message.layer in attention_layers',
         test="tune/test_bytes.py::test_second_fetches_are_foreseen",
         why="with rows and gradients of different widths the forecast of SAR's bytes would be wrong",
     ),

@@ -53,7 +53,7 @@ FAULTS = (
     ),
     Fault(
         name="the law on graphs where every worker has neighbours elsewhere",
-        file="testing/awkward.py",
+        file="testing/edge_cases.py",
         before="owner[connected] = connected % (most - 1)",
         after="owner[connected] = connected % most",
         test="testing/test_law.py::test_its_graphs_are_awkward",

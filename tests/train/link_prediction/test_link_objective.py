@@ -38,7 +38,7 @@ def test_ties_count_as_half() -> None:
             (int(u), int(v)) for u, v in zip(split.sources[split.kinds == kind], split.targets[split.kinds == kind])
         ]
         ranks = [1 + len(pool - set(link)) / 2 for link in links]
-        assert found.also[name] == pytest.approx(sum(1 / rank for rank in ranks) / len(ranks))
+        assert found.further_scores[name] == pytest.approx(sum(1 / rank for rank in ranks) / len(ranks))
 
 
 def test_perfect_rows_have_perfect_scores() -> None:
@@ -63,7 +63,7 @@ def test_perfect_rows_have_perfect_scores() -> None:
 def test_what_is_not_held_back_has_no_score() -> None:
     _, objective = objective_of(val_share=0.0, test_share=0.3)
     found = objective.scores(torch.randn(NODES, 4), AggregationContext(2, 0, training=False), distributed=False)
-    assert math.isnan(found.val) and math.isnan(found.also["val_mrr"]) and math.isnan(found.train)
+    assert math.isnan(found.val) and math.isnan(found.further_scores["val_mrr"]) and math.isnan(found.train)
     assert 0 <= found.test <= 1
 
 

@@ -20,7 +20,7 @@ _NODES, _EDGES, _ISOLATED, _FEATURES, _CLASSES = 48, 150, 4, 12, 4
 class Case:
     """A graph with a partition."""
 
-    what: str
+    description: str
     graph: Graph
     cut: NodeCut
 
@@ -38,7 +38,7 @@ def cases(workers: Sequence[int], *, seed: int, edge_features: int = 0) -> list[
         edge_features: number of features per edge; in the directed graph an edge and its reverse differ.
 
     Example:
-        >>> [(case.workers, case.what) for case in cases([1, 3], seed=0)]
+        >>> [(case.workers, case.description) for case in cases([1, 3], seed=0)]
         [(1, 'undirected graph'), (3, 'directed graph'), (3, 'directed graph, a worker without halo')]
     """
     graphs = {f"{kind} graph": _graph(kind == "directed", seed + number, edge_features)
@@ -46,16 +46,18 @@ def cases(workers: Sequence[int], *, seed: int, edge_features: int = 0) -> list[
     kinds = list(graphs)
     found = []
     for number, count in enumerate(workers):
-        what = kinds[number % len(kinds)]
-        found.append(Case(what, graphs[what], Random(seed=seed + number).cut(graphs[what], count)))
+        description = kinds[number % len(kinds)]
+        found.append(Case(description, graphs[description], Random(seed=seed + number).cut(graphs[description], count)))
     most = max(workers)
     if most > 1:
         # The last worker owns only the isolated nodes: no boundary, no halo, empty messages.
         owner = torch.full((_NODES,), most - 1)
         connected = torch.arange(_NODES - _ISOLATED)  # isolated nodes are the last ones, see `_graph`
         owner[connected] = connected % (most - 1)
-        what = kinds[1]
-        found.append(Case(f"{what}, a worker without halo", graphs[what], NodeCut(owner=owner, workers=most)))
+        description = kinds[1]
+        found.append(
+            Case(f"{description}, a worker without halo", graphs[description], NodeCut(owner=owner, workers=most))
+        )
     return found
 
 
