@@ -106,16 +106,10 @@ def accepts_former_names(target: Target) -> Target:
     """Make a dataclass or a function accept the former names of its settings as keyword arguments; a decorator.
 
     Example:
-        >>> from dataclasses import dataclass
-        >>> from typing import Annotated
-        >>> from gnnqlab.settings import Former
-        >>> @accepts_former_names
-        ... @dataclass
-        ... class Draw:
-        ...     bit_widths: Annotated[tuple[int, ...], Former("among")] = (2, 4)
+        >>> from gnnqlab.bits import UniformRandom
         >>> with warnings.catch_warnings(record=True):
-        ...     Draw(among=(8,))
-        Draw(bit_widths=(8,))
+        ...     UniformRandom(among=(8,))
+        UniformRandom(bit_widths=(8,), period=50)
     """
     if inspect.isclass(target):
         target.__init__ = _translating(target.__init__, lambda: settings_in(target))  # type: ignore[misc, method-assign]

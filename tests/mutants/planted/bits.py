@@ -126,8 +126,8 @@ FAULTS = (
     Fault(
         name="AdaQP as released is AdaQP",
         file="systems/recipes/adaqp.py",
-        before='when=when, as_released=as_released)\n    return replace(\n        vanilla(), name="adaqp"',
-        after='when=when)\n    return replace(\n        vanilla(), name="adaqp"',
+        before='when=when, as_released=as_released\n    )\n    return replace(\n        vanilla(), name="adaqp"',
+        after='when=when\n    )\n    return replace(\n        vanilla(), name="adaqp"',
         test="systems/test_system.py::test_as_released_does_both_things_that_the_published_code_does",
         why="a setting without an effect would be reported as a difference that does not matter",
     ),
