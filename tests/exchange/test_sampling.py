@@ -52,7 +52,9 @@ class SampledGraph(LocalGraph):
         for holder in self.owner.unique().tolist():
             mine = self.owner == holder
             row = torch.zeros(self.ids.numel())
-            row[self.sampler.kept(self.ids, holder=holder, seed=self.seed, epoch=epoch)] = self.sampler.rescale
+            row[self.sampler.sampled_positions(self.ids, holder=holder, seed=self.seed, epoch=epoch)] = (
+                self.sampler.rescale
+            )
             kept[mine] = torch.where(mine, 1.0, row)
         return kept
 

@@ -144,7 +144,7 @@ class Watch(Adaptive):
     """
 
     by_seconds = True
-    wants: Mapping[str, Sharing] = {"epoch_s": "max"}
+    reductions: Mapping[str, Sharing] = {"epoch_s": "max"}
 
     def __init__(self, settings: Comparing, *, name: str = "descent", extract_s: float = math.nan) -> None:
         self.name = name
@@ -161,7 +161,7 @@ class Watch(Adaptive):
         extract_s = getattr(training.shard, "extract_s", math.nan) * training.worker.workers
         return cls(settings, name=training.worker.named("descent"), extract_s=extract_s)
 
-    def says(self, epoch_s: float | None) -> dict[str, float | None]:
+    def values_to_reduce(self, epoch_s: float | None) -> dict[str, float | None]:
         return {"epoch_s": epoch_s}
 
     def after_epoch(self, epoch: int, loss: float, shared: Mapping[str, float | None]) -> None:

@@ -107,7 +107,7 @@ class AttendForward:
         self.halo_source = self._halo_logits()
         # The two halves have different weights: owned neighbours count once, sampled ones w times.
         self.out[central:], stats = attend_halves(
-            (sampling.owned(self.adjacency), sampling.kept(self.adjacency, epoch)),
+            (sampling.owned_columns(self.adjacency), sampling.sampled_columns(self.adjacency, epoch)),
             (products.operand(self.z), self.halo_operand()),
             (self.source, self.halo_source),
             self.target[central:],  # (M, K)
@@ -201,7 +201,7 @@ class AttendBackward:
 
     def _sampled(self, epoch: int) -> tuple[Tensor, Tensor]:
         boundary, sampling = self.layer.boundary, self.layer.boundary.sampling
-        sampled_matrix, central = sampling.kept(self.adjacency, epoch), boundary.num_central
+        sampled_matrix, central = sampling.sampled_columns(self.adjacency, epoch), boundary.num_central
         packed = self.packed[central:].clone()  # (M, 4, K), a copy: the own columns need the unweighted reciprocal
         packed[:, _RECIPROCAL] *= _weight(sampling)  # w as a factor of the attention coefficients
         edge_gradients = self.source.new_empty(sampled_matrix.num_edges, self.source.shape[1])  # (E of the sample, K)

@@ -75,9 +75,11 @@ class SumForward:
             products.spmm(self.adjacency, products.operand(self.x), rows=(0, central), out=self.out[:central])
         if layer.sample is not None:
             with layer.part("marginal", "forward"):
-                owned = boundary.sampling.owned(self.adjacency)  # (M, N)
+                owned = boundary.sampling.owned_columns(self.adjacency)  # (M, N)
                 products.spmm(owned, products.operand(self.x), out=self.out[central:])
-                boundary.sampling.kept(self.adjacency, layer.sample)  # build the sampled matrix during the transfer
+                boundary.sampling.sampled_columns(
+                    self.adjacency, layer.sample
+                )  # build the sampled matrix during the transfer
         elif layer.turns is not None:
             with layer.part("marginal", "forward"):
                 owned = layer.turns.owned(self.adjacency)  # (M, N)
@@ -104,7 +106,7 @@ class SumForward:
                 halo = products.halo(halo, x, boundary.halo_ids(None))
                 products.spmm(self.adjacency, x, halo, rows=rows, out=out)
             else:
-                sampled_matrix = boundary.sampling.kept(self.adjacency, self.sampled_in)  # (M, K)
+                sampled_matrix = boundary.sampling.sampled_columns(self.adjacency, self.sampled_in)  # (M, K)
                 products.spmm(sampled_matrix, halo, out=out, accumulate=True)
 
     def said(self) -> None:
@@ -142,7 +144,7 @@ class SumBackward:
                 rows = (boundary.num_owned, boundary.num_owned + boundary.num_halo)  # (A^T dy)[N:], (H, D)
                 products.spmm(self.adjacency, self._operand(), rows=rows, transposed=True, out=self.halo_gradient)
             else:
-                sampled_matrix = boundary.sampling.kept(self.adjacency, self.sampled_in)  # (M, K)
+                sampled_matrix = boundary.sampling.sampled_columns(self.adjacency, self.sampled_in)  # (M, K)
                 # Only marginal rows have edges from halo nodes: (N, D) -> (M, D).
                 marginal = products.part(self._operand(), (boundary.num_central, boundary.num_owned))
                 products.spmm(sampled_matrix, marginal, transposed=True, out=self.halo_gradient)

@@ -134,7 +134,7 @@ class Trainer:
             loss = timed(self.clock, "loss", self.objective.loss, logits, graph.next_aggregation(logits))
         self._count(logits)
         # A list, not a generator: every callback must be polled in every epoch.
-        has_update = any([adaptive.news() for adaptive in self.adaptives.values()])  # noqa: C419
+        has_update = any([adaptive.has_update() for adaptive in self.adaptives.values()])  # noqa: C419
         with self.clock("reduce"):  # before the backward pass, whose hooks post the gradients behind the facts
             self.reduction.begin(Facts(loss, has_update, *self._scalars.say(self._epoch_s)))
         with self.clock("other"):  # hooks of the backward pass open phases; the last one ends with this block
@@ -157,7 +157,7 @@ class Trainer:
         self._epoch_s = time.perf_counter() - start if self._is_usual() else None
         if self._has_update:  # on all workers or on none: the flag was summed
             for adaptive in self.adaptives.values():
-                adaptive.follow(epoch)
+                adaptive.share_updates(epoch)
         # Decisions follow from values that are equal on all workers, so they need no further communication.
         if self._deciding:
             with self.clock.whole("assign"):
@@ -185,7 +185,7 @@ class Trainer:
         with self.clock("loss"):
             right, rows = self.objective.train_counts(logits.detach())
         for adaptive in receivers:
-            adaptive.counted(right, rows)
+            adaptive.receive_score_counts(right, rows)
 
     def _is_usual(self) -> bool:
         """Return True if the seconds of this epoch are comparable; they exclude evaluation, control and checkpoints.
