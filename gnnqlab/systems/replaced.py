@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from gnnqlab.by_name import load, name_of, near
+from gnnqlab.by_name import did_you_mean, load, name_of
 from gnnqlab.message.direction import ByDirection
 from gnnqlab.settings import settings_in
 from gnnqlab.systems.exact_at import wrap_part
@@ -33,7 +33,7 @@ def parts_in(text: str) -> dict[str, Any]:
         axis, sign, value = (word.strip() for word in piece.partition("="))
         if not sign or axis not in PARTS:
             rule = f"an axis to replace must be written AXIS=PART, AXIS one of {list(PARTS)}"
-            raise ValueError(f"{rule}, got {piece!r}{near(axis, PARTS) if axis not in PARTS else ''}")
+            raise ValueError(f"{rule}, got {piece!r}{did_you_mean(axis, PARTS) if axis not in PARTS else ''}")
         if axis in parts:
             raise ValueError(f"{axis} must be given once, got {text!r}")
         parts[axis] = _part(axis, value)
@@ -100,7 +100,7 @@ def _part(axis: str, text: str) -> Any:
         kind = _own_class(axis, name)
     else:
         known_parts = f"{sorted(PARTS[axis])} or module:Class"
-        raise ValueError(f"{axis} must be one of {known_parts}, got {name!r}{near(name, PARTS[axis])}")
+        raise ValueError(f"{axis} must be one of {known_parts}, got {name!r}{did_you_mean(name, PARTS[axis])}")
     known = {each.name: each for each in settings_in(kind)}
     readable = {former.name: each for each in known.values() for former in each.former} | known
     values: dict[str, Any] = {}
@@ -109,7 +109,9 @@ def _part(axis: str, text: str) -> Any:
         setting = setting.replace("-", "_")  # both spellings, as for command-line options
         if not sign or setting not in readable:
             takes = f"the settings {sorted(known)}" if known else "no settings"
-            raise ValueError(f"{axis} {name} takes {takes}, written NAME=VALUE, got {word!r}{near(setting, known)}")
+            raise ValueError(
+                f"{axis} {name} takes {takes}, written NAME=VALUE, got {word!r}{did_you_mean(setting, known)}"
+            )
         values[setting] = readable[setting].read(value, said=f"{setting} of {name}", between="+")
     return kind(**values)
 

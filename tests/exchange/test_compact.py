@@ -100,8 +100,8 @@ def halo_bytes(rank, workers, graph, owner, sampler):
     shard, exchange, worker = worker_graph(rank, workers, graph, owner, sampler=sampler)
     x = graph.features[shard.owned].clone().requires_grad_()
     for epoch in range(4):
-        worker.at(epoch, training=True).aggregate(x).sum().backward()
-        worker.at(epoch, training=False).aggregate(x.detach())
+        worker.open_pass(epoch, training=True).aggregate(x).sum().backward()
+        worker.open_pass(epoch, training=False).aggregate(x.detach())
     most = max(exchange.boundary.sampling.num_rows(epoch) for epoch in range(4))
     return exchange.boundary.halo_bytes, most * x.shape[1] * 4, shard.num_halo * x.shape[1] * 4
 

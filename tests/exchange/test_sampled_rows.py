@@ -29,7 +29,7 @@ def named_on_rank(rank, workers, graph, owner, sampler, epochs):
     found = []
     for epoch in range(epochs):
         x = (shard.owned[:, None] + 1.0).requires_grad_()
-        y = worker.at(epoch, training=True).extend(x)
+        y = worker.open_pass(epoch, training=True).extend(x)
         gradient = torch.zeros_like(y)
         gradient[shard.num_owned :, 0] = shard.halo + 1.0
         y.backward(gradient)

@@ -63,7 +63,7 @@ class AttendForward:
         layer, context, z = self.layer, self.layer.context, self.z.flatten(1)  # (N, K F)
         # Not a shared halo buffer: these rows are saved for backward.
         halo = z.new_empty(layer.boundary.sampling.num_rows(layer.sample), z.shape[1])
-        layer.boundary.seen(halo)
+        layer.boundary.report_buffer(halo)
         channel, plan = layer.boundary.channel(context, "forward"), layer.plan("forward", layer.sample)
         return channel.post(z, halo, epoch=context.epoch, plan=plan, sampled_in=layer.sample)
 
@@ -162,7 +162,7 @@ class AttendBackward:
                 self.halo_gradient, d_source = self._columns(self.halo, self.halo_source, columns)
             else:
                 self.halo_gradient, d_source = self._sampled(self.sampled_in)
-            boundary.seen(self.halo_gradient)
+            boundary.report_buffer(self.halo_gradient)
             self.d_a_source = (d_source.unsqueeze(-1) * self.layer.products.dense(self.halo)).sum(0)  # (K, F)
             self.halo_gradient += d_source.unsqueeze(-1) * self.a_source  # through the logit <a_source, z_u>
             if self.sampled_in is not None and boundary.sampling.attention == "input":

@@ -60,12 +60,14 @@ class SumForward:
             turn = layer.turns[round]
             halo = layer.boundary.turn_buffer(turn, self.x)  # (H_k, D)
             return channel.post(
-                channel.taken(self._rows_to_send), halo, epoch=context.epoch, plan=turn.plans["forward"]
+                channel.convert_for_codec(self._rows_to_send), halo, epoch=context.epoch, plan=turn.plans["forward"]
             )
         # Two buffers alternate: with stale rows, those of the last epoch are used while new ones are received.
         buffer = context.epoch % 2 if context.training else _EXACT
         halo, plan = layer.boundary.halo_buffer(context.layer, self.x, buffer, sample), layer.plan("forward", sample)
-        return channel.post(channel.taken(self._rows_to_send), halo, epoch=context.epoch, plan=plan, sampled_in=sample)
+        return channel.post(
+            channel.convert_for_codec(self._rows_to_send), halo, epoch=context.epoch, plan=plan, sampled_in=sample
+        )
 
     def independent(self) -> None:
         layer, boundary, products = self.layer, self.layer.boundary, self.layer.products
@@ -109,11 +111,11 @@ class SumForward:
                 sampled_matrix = boundary.sampling.sampled_columns(self.adjacency, self.sampled_in)  # (M, K)
                 products.spmm(sampled_matrix, halo, out=out, accumulate=True)
 
-    def said(self) -> None:
+    def register_recompute(self) -> None:
         """Register how to recompute the sums, if the context recomputes and they include no remote rows."""
         remakes = self.layer.context.remakes
         if remakes is not None and self.layer.boundary.num_halo == 0:
-            remakes.summed(self.out, partial(self.layer.products.spmm, self.adjacency), self.x)
+            remakes.register_sum(self.out, partial(self.layer.products.spmm, self.adjacency), self.x)
 
 
 class SumBackward:
@@ -213,7 +215,7 @@ class Aggregate(torch.autograd.Function):
         step = SumForward(layer, x, before)
         layer.schedule.run(step, layer.places["forward"])
         ctx.layer, ctx.sampled_in = layer, step.sampled_in
-        step.said()
+        step.register_recompute()
         return step.out
 
     @staticmethod

@@ -32,7 +32,7 @@ from gnnqlab.message.transport.paced import Paced, Pacer
 from gnnqlab.message.transport.transport import Transport, make_transport
 from gnnqlab.nn.message_passing import ModelGraph, WorkerGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
-from gnnqlab.nn.timed import timed
+from gnnqlab.nn.pass_clock import run_in_phase
 from gnnqlab.observe import Observers, TensorSaved
 from gnnqlab.partition.link_share import LinkShare
 from gnnqlab.partition.shard import Shard
@@ -129,9 +129,9 @@ class Trainer:
         with self.clock("optimizer"):
             self.parameters.zero()
         with self._remakes() as remakes:
-            graph = self.graph.at(epoch, training=True, clock=self.clock, remakes=remakes)
+            graph = self.graph.open_pass(epoch, training=True, clock=self.clock, remakes=remakes)
             logits = self.model(graph, self.graph.features)  # (N, F) -> (N, C)
-            loss = timed(self.clock, "loss", self.objective.loss, logits, graph.next_aggregation(logits))
+            loss = run_in_phase(self.clock, "loss", self.objective.loss, logits, graph.next_aggregation(logits))
         self._count(logits)
         # A list, not a generator: every callback must be polled in every epoch.
         has_update = any([adaptive.has_update() for adaptive in self.adaptives.values()])  # noqa: C419
@@ -222,7 +222,7 @@ class Trainer:
         self._evaluated = True
         with self.clock.whole("evaluate"):
             self.model.eval()  # no dropout
-            graph = self.graph.at(epoch, training=False)
+            graph = self.graph.open_pass(epoch, training=False)
             logits = self.model(graph, self.graph.features)
             self.model.train()
             return self.objective.scores(logits, graph.next_aggregation(logits), distributed=self.distributed)
