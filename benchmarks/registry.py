@@ -7,7 +7,7 @@ import importlib
 import inspect
 from typing import Any
 
-from gnnqlab.by_name import near
+from gnnqlab.by_name import did_you_mean
 from gnnqlab.train.records.provenance import machine
 
 __all__ = ["BENCHES", "machine", "measure", "shown"]
@@ -67,7 +67,7 @@ def measure(name: str, *, repeats: int | None = None, **options: Any) -> dict[st
     from benchmarks.engine.trained import Options
 
     if name not in BENCHES:
-        raise ValueError(f"bench must be one of {sorted(BENCHES)}, got {name!r}{near(name, BENCHES)}")
+        raise ValueError(f"bench must be one of {sorted(BENCHES)}, got {name!r}{did_you_mean(name, BENCHES)}")
     function = getattr(importlib.import_module(BENCHES[name]), name)
     parameters = set(inspect.signature(function).parameters)
     if "options" in parameters:

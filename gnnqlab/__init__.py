@@ -17,7 +17,7 @@ import warnings
 from typing import Any
 
 from gnnqlab.attached import attach
-from gnnqlab.by_name import near
+from gnnqlab.by_name import did_you_mean
 
 __version__ = "0.9.0"
 
@@ -130,7 +130,7 @@ def _former(name: str) -> Any:
             # Level 3 is the line that reads the name, above `__getattr__` and this function.
             warnings.warn(f"gnnqlab.{name} is gnnqlab.{home}.{name} now", DeprecationWarning, stacklevel=3)
             return operator.attrgetter(f"{home}.{name}")(sys.modules[__name__])
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{near(name, __all__)}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{did_you_mean(name, __all__)}")
 
 
 def __dir__() -> list[str]:

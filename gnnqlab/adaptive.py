@@ -7,9 +7,9 @@ pipeline, the ε of a cache). The component built from it for one worker then ha
 
 and the trainer, the loop, checkpoints and records iterate over all callbacks without special cases. In an epoch t
 
-1. ``says`` and ``news`` are called before the backward pass: scalars to be summed or maximised over workers are
-   all-reduced together with the weight gradients;
-2. ``follow`` is called after the step if any worker has an update, then ``after_epoch``, on all workers;
+1. ``values_to_reduce`` and ``has_update`` are called before the backward pass: scalars to be summed or maximised over
+   workers are all-reduced together with the weight gradients;
+2. ``share_updates`` is called after the step if any worker has an update, then ``after_epoch``, on all workers;
 3. ``observe`` receives the messages of the epoch, ``entries`` and ``tables`` are written to files, and ``state`` is
    saved if a checkpoint is due.
 
@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from torch import Tensor
 
-from gnnqlab.axis_part import Running, complete
+from gnnqlab.axis_part import RenamedMembers, Running, complete
 from gnnqlab.worker_context import WorkerContext
 
 __all__ = ["ASSIGNMENTS", "DECISIONS", "Adaptive", "Entry", "Follower", "Sharing", "State", "Training", "adaptives_of"]
@@ -55,13 +55,17 @@ class State:
     ``None``, on every worker, if there are none."""
 
 
-class Adaptive:
+class Adaptive(RenamedMembers):
     """Base class of callbacks on one worker; a subclass overrides the methods that it needs.
 
     All workers have the same callbacks in the same order, and the shared values must lead to the same decisions:
     sender and receiver of a message do not negotiate its format.
     """
 
+    renamed: ClassVar[dict[str, str]] = {
+        "wants": "reductions", "counted": "receive_score_counts", "says": "values_to_reduce", "news": "has_update",
+        "follow": "share_updates",
+    }  # fmt: skip
     name: str = ""
     """Unique name of the callback within a training, also for its state in a checkpoint."""
     decides: ClassVar[bool] = True
@@ -70,10 +74,10 @@ class Adaptive:
     """True to receive the counts of this worker's training score in every training pass."""
     by_seconds: ClassVar[bool] = False
     """True if it decides by measured seconds, so that a simulation cannot repeat its decisions."""
-    wants: Mapping[str, Sharing] = MappingProxyType({})  # read-only, because all subclasses share it
+    reductions: Mapping[str, Sharing] = MappingProxyType({})  # read-only, because all subclasses share it
     """Requested reductions over all workers: name -> ``sum`` or ``max``."""
 
-    def counted(self, right: float, rows: float) -> None:
+    def receive_score_counts(self, right: float, rows: float) -> None:
         """Receive numerator and denominator of this worker's training score, if ``wants_accuracy``.
 
         Args:
@@ -81,22 +85,22 @@ class Adaptive:
             rows: all training nodes; twice the true positives plus false positives and false negatives.
         """
 
-    def says(self, epoch_s: float | None) -> Mapping[str, float | None]:
+    def values_to_reduce(self, epoch_s: float | None) -> Mapping[str, float | None]:
         """Return this worker's values for the requested reductions, in every epoch; they are sent in float32.
 
         Args:
             epoch_s: seconds of this worker's previous epoch; ``None`` if it is not comparable with others.
 
         Returns:
-            A number for every name in ``wants``; for a ``max`` also ``None``, if the value is unknown.
+            A number for every name in ``reductions``; for a ``max`` also ``None``, if the value is unknown.
         """
         return {}
 
-    def news(self) -> bool:
+    def has_update(self) -> bool:
         """Return True if this worker has an update for all workers before the next epoch; called once per epoch."""
         return False
 
-    def follow(self, epoch: int) -> None:
+    def share_updates(self, epoch: int) -> None:
         """Share updates after an epoch in which any worker has one; called on all workers, so it may communicate."""
 
     def after_epoch(self, epoch: int, loss: float, shared: Mapping[str, float | None]) -> None:
@@ -105,7 +109,7 @@ class Adaptive:
         Args:
             epoch: the epoch that has ended.
             loss: its loss, summed over all workers.
-            shared: sums and maxima of ``wants``, identical to the bit on all workers; a maximum is ``None`` if the
+            shared: sums and maxima of ``reductions``, identical to the bit on all workers; a maximum is ``None`` if the
                 value of any worker is unknown.
         """
 

@@ -11,7 +11,27 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar
 
-__all__ = ["AxisPart", "Running", "complete", "missing", "not_predicted"]
+__all__ = ["AxisPart", "RenamedMembers", "Running", "complete", "missing", "not_predicted"]
+
+
+def _take_former_names(kind: type, renamed: Mapping[str, str]) -> None:
+    """Give a class the present names of members that it defines by their former names, with a warning."""
+    for former, name in renamed.items():
+        if former in vars(kind) and name not in vars(kind):  # own members only, not inherited ones
+            text = f"{kind.__name__}.{former} is called {name} now; the former name is read until version 1.0"
+            warnings.warn(text, DeprecationWarning, stacklevel=3)
+            setattr(kind, name, vars(kind)[former])
+
+
+class RenamedMembers:
+    """Base class whose subclasses may define a member by its former name."""
+
+    renamed: ClassVar[dict[str, str]] = {}
+    """Former name -> present name of a member; a part that defines the former one gets a warning and both."""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        _take_former_names(cls, cls.renamed)  # at the definition, so that the warning names its line
 
 
 class Running:
@@ -22,28 +42,22 @@ class Running:
         return ()
 
 
-class AxisPart(Running):
+class AxisPart(Running, RenamedMembers):
     """Members of the parts of every axis; some parts are their own component."""
 
     required: ClassVar[tuple[tuple[str, ...], ...]] = ()
     """Groups of members without a default; a part must define all of one group. Checked by ``System``."""
     wraps: ClassVar[bool] = False
-    """True if it wraps another part of its axis; read by ``gnnqlab.systems.replaced``."""
+    """True if it wraps another part of its axis, its setting ``inner``; read by ``gnnqlab.systems.replaced``."""
     steerable: ClassVar[tuple[str, ...]] = ()
     """Settings that may change while a run trains; read by the control of a run and the tuner."""
-    renamed: ClassVar[dict[str, str]] = {}
-    """Former name -> present name of a member; a part that defines the former one gets a warning and both."""
-
-    def __init_subclass__(cls, **more: Any) -> None:
-        super().__init_subclass__(**more)
-        _take_former_names(cls, cls.renamed)  # at the definition, so that the warning names its line
 
     @classmethod
     def needed(cls) -> str:
         """Return the groups of members that a part must define, as text for errors."""
         return ", or ".join(" and ".join(group) for group in cls.required)
 
-    def around(self, present: Any, direction: str | None = None) -> Any:
+    def wrap(self, present: Any, direction: str | None = None) -> Any:
         """Return this part wrapped around the present one of its axis, if it ``wraps``; for ``systems.exact_at``."""
         return self
 
@@ -106,15 +120,6 @@ def not_predicted(axis: str, part: Any, method: str) -> ValueError:
         f"{axis} must have the method {method}() for predictions, got {type(part).__name__} without it; add it, "
         "or train a short run instead"
     )
-
-
-def _take_former_names(kind: type, renamed: Mapping[str, str]) -> None:
-    """Give a class the present names of members that it defines by their former names, with a warning."""
-    for former, name in renamed.items():
-        if former in vars(kind) and name not in vars(kind):  # own members only, not inherited ones
-            text = f"{kind.__name__}.{former} is called {name} now; the former name is read until version 1.0"
-            warnings.warn(text, DeprecationWarning, stacklevel=3)
-            setattr(kind, name, vars(kind)[former])
 
 
 def _defines(part: Any, name: str, default: Any) -> bool:

@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["load", "name_of", "near"]
+__all__ = ["did_you_mean", "load", "name_of"]
 
 
 def load(name: str) -> Any:
@@ -49,11 +49,11 @@ def name_of(kind: Any) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-def near(name: Any, known: Iterable[str]) -> str:
+def did_you_mean(name: Any, known: Iterable[str]) -> str:
     """Return an error suffix with the known word closest to an unknown one; empty if none is similar.
 
     Example:
-        >>> near("Metsi", ["metis", "random"]), near(3, ["metis"])
+        >>> did_you_mean("Metsi", ["metis", "random"]), did_you_mean(3, ["metis"])
         ('; did you mean metis', '')
     """
     written = {word.lower(): word for word in known}  # compared without case, returned as written

@@ -12,7 +12,14 @@ from typing import Any, TypeVar, cast
 
 from gnnqlab.settings import Setting, parameters_of, settings_in
 
-__all__ = ["FormerMember", "accepts_former_names", "with_former_names", "with_present_names"]
+__all__ = [
+    "FormerMember",
+    "accepts_former_names",
+    "former_attribute",
+    "former_method",
+    "with_former_names",
+    "with_present_names",
+]
 
 _PACKAGE = os.path.dirname(__file__) + os.sep
 Target = TypeVar("Target", bound=Callable[..., Any])
@@ -115,6 +122,42 @@ def accepts_former_names(target: Target) -> Target:
         target.__init__ = _translating(target.__init__, lambda: settings_in(target))  # type: ignore[misc, method-assign]
         return target
     return cast(Target, _translating(target, lambda: parameters_of(target)))
+
+
+def former_method(former: str, name: str) -> Callable[..., Any]:
+    """Return a method that calls the method ``name``, with a warning; a class assigns it to the former name.
+
+    Example:
+        >>> class Norm:
+        ...     def evaluate(self, x):
+        ...         return abs(x)
+        ...
+        ...     of = former_method("of", "evaluate")
+        >>> with warnings.catch_warnings(record=True):
+        ...     Norm().of(-2)
+        2
+    """
+
+    def call(self: Any, *arguments: Any, **named: Any) -> Any:
+        _warn_of_member(self, former, name)
+        return getattr(self, name)(*arguments, **named)
+
+    return call
+
+
+def former_attribute(former: str, name: str) -> Any:
+    """Return a property that reads the attribute ``name``, with a warning; a class assigns it to the former name."""
+
+    def read(self: Any) -> Any:
+        _warn_of_member(self, former, name)
+        return getattr(self, name)
+
+    return property(read)
+
+
+def _warn_of_member(instance: Any, former: str, name: str) -> None:
+    text = f"{type(instance).__name__}.{former} is called {name} now; the former name works until version 1.0"
+    warnings.warn(text, DeprecationWarning, _frames_inside())
 
 
 def _translating(function: Callable[..., Any], settings: Callable[[], list[Setting]]) -> Callable[..., Any]:

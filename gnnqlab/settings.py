@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gnnqlab.by_name import near
+from gnnqlab.by_name import did_you_mean
 
 __all__ = [
     "NO_OPTION",
@@ -166,7 +166,7 @@ class Setting:
                 if isinstance(rule, Range):
                     way = f"; {rule.way}" if rule.way else ""
                 else:
-                    way = near(value, map(str, rule.choices)) if isinstance(value, str) else ""
+                    way = did_you_mean(value, map(str, rule.choices)) if isinstance(value, str) else ""
                 raise ValueError(f"{self.name} must {rule.rule}, got {value!r}{way}")
 
     def read(self, text: str, *, said: str | None = None, between: str = ",") -> Any:

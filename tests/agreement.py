@@ -23,7 +23,7 @@ def assert_same_training(results: list[dict], truth: dict) -> None:
 def what_came_out(trainer, epochs: int, losses: list, gradients: list) -> dict:
     """Close a trainer after so many epochs and return what :func:`assert_same_training` compares."""
     with torch.no_grad():
-        logits = trainer.model(trainer.graph.at(epochs, training=False), trainer.graph.features)
+        logits = trainer.model(trainer.graph.open_pass(epochs, training=False), trainer.graph.features)
     trainer.close()
     return {
         "losses": torch.tensor(losses),

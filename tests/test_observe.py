@@ -126,7 +126,7 @@ class Operations(gq.Observer):
 def test_operations_of_a_pass_are_reported_in_order() -> None:
     graph, seen = LocalGraph(random_graph(features=6, seed=3)), Operations()
     model = build_model(ModelSettings(layers=2, hidden=8, dropout=0.5), 6, 4, seed=0)
-    model(graph.at(0, training=True, observers=Observers([seen])), graph.features)
+    model(graph.open_pass(0, training=True, observers=Observers([seen])), graph.features)
     # The activation has dropped what layer 1 takes, so that `dropout` has nothing left to drop.
     layer_1 = ["dropout 1", "linear 1", "aggregate 1", "  prepare 1"]
     assert seen.started == ["convolve 0", "  prepare 0", "activate 1", *layer_1]

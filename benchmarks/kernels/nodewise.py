@@ -105,10 +105,10 @@ def _passes(repeats: int, rows: int, columns: int) -> tuple[list[dict[str, Any]]
 
 
 def _in_steps(run: Callable[[], object]) -> Callable[[], None]:
-    from gnnqlab.kernels.rowwise.nodewise import apart
+    from gnnqlab.kernels.rowwise.nodewise import disable_fusion
 
     def step_by_step() -> None:
-        with apart():
+        with disable_fusion():
             run()
 
     return step_by_step
@@ -170,13 +170,13 @@ def _joined_epochs(repeats: int, graph: str, jump: str, columns: int) -> list[di
 
     from gnnqlab.compute.float32 import PlainProducts
     from gnnqlab.graph import load
-    from gnnqlab.kernels.rowwise.nodewise import Mask, apart
+    from gnnqlab.kernels.rowwise.nodewise import Mask, disable_fusion
     from gnnqlab.nn.models.jknet import JKNetSettings
     from gnnqlab.simulation.whole_graph import exact_trainer
 
     class JoinsInSteps(PlainProducts):
         def join(self, layers: Sequence[torch.Tensor], how: str, *, mask: Mask | None) -> torch.Tensor:
-            with apart():
+            with disable_fusion():
                 return super().join(layers, how, mask=mask)
 
     whole, shape = load(graph), JKNetSettings(layers=LAYERS, hidden=columns, jump=jump)

@@ -3,10 +3,10 @@
 ``baseline`` sends every sum as float32 over EBV with γ = 0.1; ``cache`` sends those that changed, ``quantize`` all in
 8 bits; ``both`` is the recipe, with ε adapted to the accuracy as in the prose, ``both as printed`` by Eq. 6 (erratum
 CD-3). ``baseline meeting`` and ``both meeting`` use hierarchical aggregation on each host
-(:class:`gnnqlab.exchange.vertex_cut.exchange.Replicas`, ``meet``; not in the paper). All start from the same weights on
-the same vertex-cut, once per seed. Communication includes quantization and the choice of rows, as in the paper; the
-gradient all-reduce in it, which no line reduces, also has its own row. ``full batch`` is one process on the whole
-graph, ``mini-batch`` one process with sampled neighbours.
+(:class:`gnnqlab.exchange.vertex_cut.exchange.Replicas`, ``hierarchical``; not in the paper). All start from the same
+weights on the same vertex-cut, once per seed. Communication includes quantization and the choice of rows, as in the
+paper; the gradient all-reduce in it, which no line reduces, also has its own row. ``full batch`` is one process on the
+whole graph, ``mini-batch`` one process with sampled neighbours.
 
 Over a link that transfers an epoch's messages faster than the workers can wake up for them, fewer bytes save no time
 and choosing rows costs some: Cora's 1.1 MB over 200 Mbit are such a case. Hence the rate of ``LINK``.
@@ -57,7 +57,7 @@ def lines() -> dict[str, System]:
 
     both = make_system("cdfgnn")
     plain: dict[str, Any] = {"codec": Float32(), "bits": Fixed()}
-    baseline, hierarchical = replace(both, cache=NoCache(), **plain), Replicas(meet=True)
+    baseline, hierarchical = replace(both, cache=NoCache(), **plain), Replicas(hierarchical=True)
     return {
         "baseline": baseline,
         "cache": replace(both, **plain),

@@ -190,7 +190,7 @@ def _saved_bytes(trainer: Trainer) -> int:
         return tensor.detach()
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        logits = trainer.model(trainer.graph.at(0, training=True), trainer.graph.features)
+        logits = trainer.model(trainer.graph.open_pass(0, training=True), trainer.graph.features)
         loss = trainer.objective.loss(logits)
     del loss
     return sum(found.values())

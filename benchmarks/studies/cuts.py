@@ -203,7 +203,7 @@ def _partitioners() -> dict[str, Any]:
     return {
         PLAIN: EBV(gamma=0.0),
         OURS: EBV(),
-        "EBV γ=0.1 as printed": EBV(near="copies"),
+        "EBV γ=0.1 as printed": EBV(host_term="copies"),
         "HEP": HEP(),
         "DNE": DNE(),
         "HDRF": HDRF(),

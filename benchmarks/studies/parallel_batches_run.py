@@ -186,7 +186,9 @@ def _trained(
                 scores[name].append(objective.scores(loop.logits(whole), distributed=False))
     found = []
     for name, loop in loops.items():
-        sent = torch.tensor((loop.features.sent.asked + loop.features.sent.rows) / config.train.epochs).double()
+        sent = torch.tensor(
+            (loop.features.sent.request_bytes + loop.features.sent.row_bytes) / config.train.epochs
+        ).double()
         if workers > 1:
             dist.all_reduce(sent)
         best = max(scores[name], key=lambda each: each.val, default=None)

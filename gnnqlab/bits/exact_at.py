@@ -17,7 +17,8 @@ from gnnqlab.axis_part import complete, missing
 from gnnqlab.bits.policy import BitPolicy, Bits, Fixed, Rows, in_force
 from gnnqlab.bits.policy_preview import PolicyPreview, PreviewedWidths
 from gnnqlab.bits.row import EXACT
-from gnnqlab.settings import Range, check
+from gnnqlab.former_names import accepts_former_names
+from gnnqlab.settings import Former, Range, check
 from gnnqlab.worker_context import WorkerContext
 
 __all__ = ["DIRECTIONS", "ExactAt", "ExactFrom", "point_of"]
@@ -46,9 +47,10 @@ def point_of(text: str) -> tuple[str, int | None]:
     return direction, int(layer) if layer else None
 
 
+@accepts_former_names
 @dataclass(frozen=True, kw_only=True)
 class ExactAt(Bits):
-    """Float32 rows at the points ``at`` from epoch ``since`` on; the policy ``of`` chooses all other bit-widths.
+    """Float32 rows at ``points`` from epoch ``since`` on; the policy ``inner`` chooses all other bit-widths.
 
     ``b = 32`` where ``(direction, layer)`` is a point and ``t >= since``, else ``b = b_of(row, t)``. Only the rounding
     at a point is removed: a cache still skips rows there, and a schedule still delays them. A row of 32 bits takes
@@ -62,49 +64,49 @@ class ExactAt(Bits):
     :func:`gnnqlab.systems.exact_at.exact_at` puts it in a system.
 
     Example:
-        >>> later = ExactAt(of=Fixed(bits=2), at=("backward 1",), since=30)
+        >>> later = ExactAt(inner=Fixed(bits=2), points=("backward 1",), since=30)
         >>> def row(direction, layer):
         ...     return Rows(layer=layer, direction=direction, sender=0, receiver=1, ids=torch.arange(3), seed=0)
         >>> [later.widths(row("backward", 1), epoch) for epoch in (29, 30)], later.widths(row("forward", 1), 30)
         ([2, 32], 2)
     """
 
-    at: tuple[str, ...] = DIRECTIONS
+    points: Annotated[tuple[str, ...], Former("at")] = DIRECTIONS
     """Points: ``backward 1`` is the embedding gradients of layer 1, ``forward`` the embeddings of all layers."""
     since: Annotated[int, Range(0, unit="epoch")] = 0
     """First epoch in float32."""
-    of: Any = field(default_factory=Fixed)
+    inner: Annotated[Any, Former("of")] = field(default_factory=Fixed)
     """Policy for all other points: a part of the axis ``bits``."""
 
     def __post_init__(self) -> None:
         # A single text is one point, not a sequence of characters.
-        object.__setattr__(self, "at", (self.at,) if isinstance(self.at, str) else tuple(self.at))
+        object.__setattr__(self, "points", (self.points,) if isinstance(self.points, str) else tuple(self.points))
         check(self)
-        for point in self.at:
+        for point in self.points:
             point_of(point)
-        if not self.at:
-            raise ValueError("at must name at least one point, got none; write for instance at=('backward 1',)")
+        if not self.points:
+            raise ValueError("points must name at least one point, got none; write for instance points=('backward 1',)")
         # A pair lacks the members of a policy: each direction needs a wrapper of its own.
-        if missing(self.of, Bits):
+        if missing(self.inner, Bits):
             raise ValueError(
-                f"of must be one policy for bits, got {self.of!r}; give each of a pair its own, as "
+                f"inner must be one policy for bits, got {self.inner!r}; give each of a pair its own, as "
                 "gq.systems.exact_at(system, 'backward 1') does"
             )
-        complete(self.of, Bits)
+        complete(self.inner, Bits)
 
     @property
     def name(self) -> str:
         """Name that differs from the name of another ``ExactAt``, which may be the policy inside.
 
         Example:
-            >>> ExactAt(at=("backward 1",), since=30).name
+            >>> ExactAt(points=("backward 1",), since=30).name
             'exact-at-backward-1-from-30'
         """
-        return "-".join(["exact-at", *self.at, "from", str(self.since)]).replace(" ", "-")
+        return "-".join(["exact-at", *self.points, "from", str(self.since)]).replace(" ", "-")
 
     def covers(self, direction: str, layer: int) -> bool:
         """Return True if a layer and direction are among the points."""
-        return any(point in (direction, f"{direction} {layer}") for point in self.at)
+        return any(point in (direction, f"{direction} {layer}") for point in self.points)
 
     def exact(self, direction: str, layer: int, epoch: int) -> bool:
         """Return True if rows of a layer and direction are float32 in an epoch."""
@@ -112,67 +114,67 @@ class ExactAt(Bits):
 
     wraps: ClassVar[bool] = True
 
-    def around(self, other: Any, direction: str | None = None) -> Any:
+    def wrap(self, present: Any, direction: str | None = None) -> Any:
         """Wrap another policy, with the points of one direction if one is named; return it unwrapped without points.
 
         Example:
-            >>> part = ExactAt(at=("backward 1",))
-            >>> part.around(Fixed(bits=2)).of, part.around(Fixed(bits=2), "forward")
+            >>> part = ExactAt(points=("backward 1",))
+            >>> part.wrap(Fixed(bits=2)).inner, part.wrap(Fixed(bits=2), "forward")
             (Fixed(bits=2), Fixed(bits=2))
         """
         # A wrapper without points would only require that the codec supports 32 bits.
-        own = tuple(point for point in self.at if direction is None or point_of(point)[0] == direction)
-        return replace(self, of=other, at=own) if own else other
+        own = tuple(point for point in self.points if direction is None or point_of(point)[0] == direction)
+        return replace(self, inner=present, points=own) if own else present
 
     def build(self, worker: WorkerContext) -> ExactFrom:
-        """Build the policy of one worker, around the policy that ``of`` builds."""
-        return ExactFrom(self, in_force(self.of, worker))
+        """Build the policy of one worker, around the policy that ``inner`` builds."""
+        return ExactFrom(self, in_force(self.inner, worker))
 
     @property
     def choices(self) -> tuple[int, ...]:
         # If every row is float32 from the start, the inner policy's bit-widths are never used.
-        whole = self.since == 0 and set(DIRECTIONS) <= set(self.at)
-        return (EXACT,) if whole else tuple(sorted({*self.of.choices, EXACT}))
+        whole = self.since == 0 and set(DIRECTIONS) <= set(self.points)
+        return (EXACT,) if whole else tuple(sorted({*self.inner.choices, EXACT}))
 
     def round(self, epoch: int) -> int:
         # Versions of the inner policy take the even numbers, so that the start of float32 changes the number too.
-        return 2 * self.of.round(epoch) + (epoch >= self.since)
+        return 2 * self.inner.round(epoch) + (epoch >= self.since)
 
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
         if self.exact(rows.direction, rows.layer, epoch):
             return EXACT
-        widths: int | Tensor = self.of.widths(rows, epoch)
+        widths: int | Tensor = self.inner.widths(rows, epoch)
         return widths
 
     @property
     def needs_every_row(self) -> str:
-        needs: str = self.of.needs_every_row
+        needs: str = self.inner.needs_every_row
         return needs
 
     @property
     def weighs_rows(self) -> bool:
-        weighs: bool = self.of.weighs_rows
+        weighs: bool = self.inner.weighs_rows
         return weighs
 
     @property
     def of_halo_rows(self) -> bool:
-        halo_rows: bool = self.of.of_halo_rows
+        halo_rows: bool = self.inner.of_halo_rows
         return halo_rows
 
     @property
     def times_links(self) -> bool:
-        times: bool = self.of.times_links
+        times: bool = self.inner.times_links
         return times
 
     @property
     def start(self) -> int:
         """Bit-width before the first assignment, if the policy inside assigns bit-widths."""
-        start: int = self.of.start
+        start: int = self.inner.start
         return start
 
     def refuses(self, system: Any) -> str:
         """Return the reason why a system cannot use the policy inside, or an empty text."""
-        reason: str = self.of.refuses(system)
+        reason: str = self.inner.refuses(system)
         return reason
 
     def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
@@ -181,7 +183,7 @@ class ExactAt(Bits):
         Raises:
             ValueError: if the other policy cannot be predicted.
         """
-        preview: PreviewedWidths = self.of.foresee(outlook)
+        preview: PreviewedWidths = self.inner.foresee(outlook)
         if outlook.epoch is not None and outlook.epoch < self.since:  # before the first float32 epoch
             return preview
         # Same shapes as predicted by the inner policy: one (n,) per message.
@@ -231,11 +233,11 @@ class ExactFrom(BitPolicy):
         Raises:
             ValueError: with the points that there are.
         """
-        unused = [point for point in self.settings.at if not any(_is_of(point, *each) for each in self.points)]
+        unused = [point for point in self.settings.points if not any(_is_of(point, *each) for each in self.points)]
         if unused and self.points:  # one worker sends no messages, so it has no points to check
             raise ValueError(
                 f"every point must have quantized messages, got none for {' and '.join(map(repr, unused))}; choose "
-                f"from the points of this training: {', '.join(_written(self.points))}"
+                f"from the points of this training: {', '.join(_sorted_texts(self.points))}"
             )
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
@@ -261,6 +263,6 @@ def _is_of(point: str, direction: str, layer: int) -> bool:
     return point_of(point) in ((direction, None), (direction, layer))
 
 
-def _written(points: Iterable[tuple[str, int]]) -> list[str]:
+def _sorted_texts(points: Iterable[tuple[str, int]]) -> list[str]:
     in_order = sorted(points, key=lambda each: (DIRECTIONS.index(each[0]), each[1]))  # forward first
     return [f"{direction} {layer}" for direction, layer in in_order]

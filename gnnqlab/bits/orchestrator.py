@@ -187,7 +187,7 @@ class OrchestratedWidths(BitPolicy):
         """Ids of a message, by identity -> base -> bit-widths."""
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
-        watch = Watch.of(self.settings, training)
+        watch = Watch.from_training(self.settings, training)
         return [watch, Orchestrator(self, watch, name=training.worker.named("base-width"))]
 
     @property

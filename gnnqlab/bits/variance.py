@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnqlab.bits.row import EXACT
+from gnnqlab.former_names import former_method
 
 __all__ = ["SPREADS", "RowVariance", "Weighed", "min_max", "min_max_share"]
 
@@ -31,7 +32,7 @@ class RowVariance:
     Rows are sorted by ``β = c · unit · s_0^2``; c is the factor of a row's variance in the sums of its receiver.
 
     Example:
-        >>> float(min_max(12).of(torch.tensor([2.0]), 2))
+        >>> float(min_max(12).evaluate(torch.tensor([2.0]), 2))
         0.8888888888888888
     """
 
@@ -81,11 +82,14 @@ class RowVariance:
             )
         return values
 
-    def of(self, spreads: Tensor, bits: int | Tensor) -> Tensor:
+    def evaluate(self, spreads: Tensor, bits: int | Tensor) -> Tensor:
         """Return the variance of each row, float64 ``(n,)``, at one bit-width or one per row."""
-        return self.at(self.betas(torch.ones(len(spreads)), spreads), bits)
+        return self.evaluate_betas(self.betas(torch.ones(len(spreads)), spreads), bits)
 
-    def at(self, betas_Kn: Tensor, bits: int | Tensor) -> Tensor:
+    of = former_method("of", "evaluate")
+    at = former_method("at", "evaluate_betas")
+
+    def evaluate_betas(self, betas_Kn: Tensor, bits: int | Tensor) -> Tensor:
         """Return ``Σ_j β_j share_j(b)`` of each row, float64 ``(n,)``."""
         widths = torch.as_tensor(bits).expand(betas_Kn.shape[1])  # () or (n,) -> (n,)
         shares_Kn = torch.zeros_like(betas_Kn)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gnnqlab import __version__
-from gnnqlab.by_name import near
+from gnnqlab.by_name import did_you_mean
 from gnnqlab.cli.autotune import Autotune
 from gnnqlab.cli.bench import Bench
 from gnnqlab.cli.compare import Compare
@@ -110,7 +110,7 @@ def _run(arguments: Sequence[str] | None) -> None:
 def _parse(words: list[str]) -> Any:
     name, *others = words
     if name not in _COMMANDS:
-        raise BadWords(f"command must be one of {', '.join(_COMMANDS)}, got {name!r}{near(name, _COMMANDS)}")
+        raise BadWords(f"command must be one of {', '.join(_COMMANDS)}, got {name!r}{did_you_mean(name, _COMMANDS)}")
     return parse(name, _COMMANDS[name], others)
 
 

@@ -25,14 +25,14 @@ class ExportTrace:
     """End standard output with one JSON object."""
 
     def run(self) -> dict[str, Any]:
-        from gnnqlab.by_name import near
+        from gnnqlab.by_name import did_you_mean
         from gnnqlab.lab.training.critical_path import critical_path
         from gnnqlab.lab.training.trace import export_trace
         from gnnqlab.launch import runs
 
         present = {run.id: run for run in runs(self.out)}
         if self.run_id not in present:
-            hint = near(self.run_id, present) or "; gnnqlab runs lists them"
+            hint = did_you_mean(self.run_id, present) or "; gnnqlab runs lists them"
             raise ValueError(f"a run to export must exist, got {self.run_id!r}{hint}")
         run = present[self.run_id]
         path = export_trace(run, self.path, epoch=self.epoch)

@@ -23,11 +23,13 @@ class Largest:
 
     Example:
         >>> found, product = Largest(), torch.tensor([[3.0, -4.0]])
-        >>> found.tell(product, torch.tensor(4.0))
-        >>> found.of(product.view(1, 2, 1), "tensor").item(), found.of(product, "row"), found.of(product + 1, "tensor")
-        (4.0, None, None)
+        >>> found.store(product, torch.tensor(4.0))
+        >>> found.get(product.view(1, 2, 1), "tensor").item()
+        4.0
+        >>> found.get(product, "row"), found.get(product + 1, "tensor")
+        (None, None)
         >>> _ = product.add_(1)
-        >>> found.of(product, "tensor") is None
+        >>> found.get(product, "tensor") is None
         True
     """
 
@@ -37,11 +39,11 @@ class Largest:
         # Weak: an entry is dropped with its product. The number is the version of the product.
         self._known: MutableMapping[Tensor, tuple[Tensor, int]] = WeakTensorKeyDictionary()
 
-    def tell(self, product: Tensor, largest: Tensor) -> None:
+    def store(self, product: Tensor, largest: Tensor) -> None:
         """Store the largest magnitude of a product, a scalar on its device."""
         self._known[product] = largest, product._version  # an in-place write changes the version
 
-    def of(self, x: Tensor, scale: str) -> float | Tensor | None:
+    def get(self, x: Tensor, scale: str) -> float | Tensor | None:
         """Return the largest magnitude for a scale of these rows; ``None`` if it is not known yet.
 
         With scale ``whole`` this is a collective call.
@@ -56,7 +58,7 @@ class Largest:
         return largest if version == product._version else None
 
     @staticmethod
-    def room(device: torch.device) -> Tensor:
+    def allocate(device: torch.device) -> Tensor:
         """Allocate the scalar into which a product writes the largest magnitude."""
         return torch.empty((), device=device)
 

@@ -107,12 +107,14 @@ class BitChoice(Adaptive):
     """
 
     name = "product-bits"
-    wants: Mapping[str, Sharing] = MappingProxyType({_ELEMENTS: "sum", **{_error(bits): "sum" for bits in CHOICES}})
+    reductions: Mapping[str, Sharing] = MappingProxyType(
+        {_ELEMENTS: "sum", **{_error(bits): "sum" for bits in CHOICES}}
+    )
 
     def __init__(self, products: _HasBits) -> None:
         self.products = products
         self.settled = False
-        self._sums = dict.fromkeys(self.wants, 0.0)  # of one epoch
+        self._sums = dict.fromkeys(self.reductions, 0.0)  # of one epoch
         self._decisions: list[Entry] = []
 
     def take(self, elements: int, sums: Mapping[int, float]) -> None:
@@ -121,9 +123,9 @@ class BitChoice(Adaptive):
         for bits, total in sums.items():
             self._sums[_error(bits)] += total
 
-    def says(self, epoch_s: float | None) -> Mapping[str, float | None]:
+    def values_to_reduce(self, epoch_s: float | None) -> Mapping[str, float | None]:
         # Sums, not means, are all-reduced: workers with more elements weigh more. The next epoch starts from 0.
-        own, self._sums = self._sums, dict.fromkeys(self.wants, 0.0)
+        own, self._sums = self._sums, dict.fromkeys(self.reductions, 0.0)
         return own
 
     def after_epoch(self, epoch: int, loss: float, shared: Mapping[str, float | None]) -> None:

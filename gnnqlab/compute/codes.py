@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from gnnqlab.former_names import former_attribute
 from gnnqlab.kernels import native
 from gnnqlab.kernels.dense.code_rows import PAIRED_WIDTHS, PairedRows, QuantizedRows, pack_pairs
 from gnnqlab.kernels.noise import stream
@@ -57,15 +58,19 @@ class Codes:
 class Quantized:
     """Counts of elements that products used as codes, and of those that were quantized (TANGO section 3.3, reuse)."""
 
-    used: int = 0
-    made: int = 0
-    twice: int = 0
+    num_used: int = 0
+    num_quantized: int = 0
+    num_requantized: int = 0
     """Elements of halo rows that were quantized again after a codec had rounded them."""
+
+    used = former_attribute("used", "num_used")
+    made = former_attribute("made", "num_quantized")
+    twice = former_attribute("twice", "num_requantized")
 
     @property
     def avoided(self) -> int:
         """Elements that would be quantized again if each product quantized its own operands."""
-        return self.used - self.made
+        return self.num_used - self.num_quantized
 
 
 @dataclass

@@ -56,7 +56,7 @@ class EdgeProducts(PreparedProducts):
         The sum reads each row once, so its codes are not stored; existing ones are used.
         """
         entry = self._known.get(x)  # codes that another product of this pass made
-        if entry is not None and entry.holds(x):
+        if entry is not None and entry.is_current(x):
             return self.spmm(incidence, entry.operand)
         return self._sum_alone(incidence, x)
 

@@ -91,7 +91,7 @@ class ExactProducts(PlainProducts):
             ValueError: if they are not float32.
         """
         place = self._pass
-        if place is None or operand is place.held or not isinstance(operand, Tensor):
+        if place is None or operand is place.raw_features or not isinstance(operand, Tensor):
             return operand
         if operand.dtype != torch.float32:
             raise ValueError(

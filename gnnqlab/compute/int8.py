@@ -180,7 +180,7 @@ class QuantizedProducts(EdgeProducts):
         return (self._choice,)
 
     def note_requantized(self, elements: int) -> None:
-        self.quantized.twice += elements
+        self.quantized.num_requantized += elements
 
     def on_first_aggregation(self, output: Tensor) -> None:
         if self._choice is None or self._owned is None or self._choice.settled:
@@ -188,7 +188,7 @@ class QuantizedProducts(EdgeProducts):
         x, errors = output.flatten(1), dict.fromkeys(CHOICES, 0.0)
         # A stream of its own: the trial does not change the noise of later operands.
         noise = self._noise(self._ids(output), stream("bits", 0))
-        largest = self._largest.of(output, self.settings.scale)
+        largest = self._largest.get(output, self.settings.scale)
         for bits in CHOICES:
             rows = self._round(x, self.settings.scale, noise, largest, bits=bits)
             for block in self._owned.split(_BLOCK) if len(self._owned) else ():  # owned rows only: replicas count once
@@ -277,13 +277,15 @@ class QuantizedProducts(EdgeProducts):
         """Return ``a @ b`` or ``a @ b.T``: integers if b has one scale and sums cannot overflow, else float32."""
         if b.step is not None and a.codes.shape[1] < MOST_TERMS:
             # The kernel finds the largest magnitude of its result, which is the scale of the next operand.
-            largest = self._largest.room(a.codes.device) if out is None and self.settings.scale == "tensor" else None
+            largest = (
+                self._largest.allocate(a.codes.device) if out is None and self.settings.scale == "tensor" else None
+            )
             product = int8_mm(
                 a.codes, a.scales, b.codes, b.step,
                 transposed=transposed, bias=bias, out=out, accumulate=accumulate, largest=largest,
             )  # fmt: skip
             if largest is not None:
-                self._largest.tell(product, largest)
+                self._largest.store(product, largest)
             return product
         # Decoded operands: several scales in a sum, or so many terms that integers could overflow.
         product = PLAIN.mm(self.dense(a), self.dense(b), transposed="b" if transposed else "")
@@ -314,13 +316,13 @@ class QuantizedProducts(EdgeProducts):
     def _codes(self, x: Operand) -> Codes:
         """Return the codes of an operand and count them; a matrix is quantized for this product only."""
         codes = self._prepare(x) if isinstance(x, Tensor) else x
-        self.quantized.used += codes.codes.numel()
+        self.quantized.num_used += codes.codes.numel()
         return codes
 
     def _sum_alone(self, incidence: Adjacency, x: Tensor) -> Tensor:
         one = "tensor" if self.settings.scale == WHOLE else self.settings.scale
-        self.quantized.used += x.numel()
-        self.quantized.made += x.numel()
+        self.quantized.num_used += x.numel()
+        self.quantized.num_quantized += x.numel()
         return quantized_sum(incidence, x, bits=self.bits, scale=one, noise=self._noise(self._ids(x), self._stream(x)))
 
     def _prepare(self, x: Tensor) -> Codes:
@@ -337,16 +339,16 @@ class QuantizedProducts(EdgeProducts):
         out = QuantizedRows(operand.codes[first:last], operand.scales[first:last])
         noise = self._noise(self._ids(x)[first:last], operand.stream)
         quantize(x[first:last].flatten(1).float(), bits=self.bits, scale=self.settings.scale, noise=noise, out=out)
-        self.quantized.made += out.codes.numel()
+        self.quantized.num_quantized += out.codes.numel()
 
     def _quantize(
         self, x: Tensor, number: int, scale: str, ids: Tensor | None = None, largest: float | None = None
     ) -> Codes:
         ids = self._ids(x) if ids is None else ids
         flat = x.flatten(1).float()  # (N, K, F) -> (N, K · F)
-        most = self._largest.of(x, scale) if largest is None else largest
+        most = self._largest.get(x, scale) if largest is None else largest
         rows = self._round(flat, scale, self._noise(ids, number), most)
-        self.quantized.made += rows.codes.numel()
+        self.quantized.num_quantized += rows.codes.numel()
         # A number is the maximum of all workers, which halo rows use too; a tensor is that of one product.
         shared = most if isinstance(most, float) else None
         return Codes(rows.codes, rows.scales, tuple(x.shape), number, bits=self.bits, largest=shared)

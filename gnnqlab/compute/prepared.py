@@ -35,10 +35,10 @@ class PreparedProducts(Products):
             return x
         entry = self._known.get(x)
         if rows is None:
-            if entry is None or not entry.holds(x):
+            if entry is None or not entry.is_current(x):
                 entry = self._known[x] = _CachedOperand(self._prepare(x), x._version, x.shape[0])
             return entry.operand
-        if entry is not None and entry.holds(x):
+        if entry is not None and entry.is_current(x):
             return entry.operand
         if entry is None:
             # No version: the tensor itself is filled range by range in the meantime, which changes its version.
@@ -87,6 +87,6 @@ class _CachedOperand:
         self.operand, self.filled = operand, filled
         self._version = version
 
-    def holds(self, x: Tensor) -> bool:
+    def is_current(self, x: Tensor) -> bool:
         """Return True if the operand is complete and current; one filled by rows is assumed to be current."""
         return self.filled == x.shape[0] and self._version in (None, x._version)

@@ -64,7 +64,7 @@ class PassRows:
     seed: int
     epoch: int
     training: bool = True
-    held: Any = None
+    raw_features: Any = None
     """Raw features: the graph holds them anyway, so saving them for backward needs no codes."""
 
 

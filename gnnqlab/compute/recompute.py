@@ -38,7 +38,7 @@ class RecomputeContext:
         >>> x, w = torch.ones(2, 3), torch.ones(3, 3, requires_grad=True)
         >>> with RecomputeContext("selective") as remakes:
         ...     y = x @ w
-        ...     remakes.made(y, torch.mm, x, w)
+        ...     remakes.register(y, torch.mm, x, w)
         ...     loss = y.square().sum()  # would save y
         >>> loss.backward()
         >>> w.grad[0].tolist()
@@ -66,7 +66,7 @@ class RecomputeContext:
         # Saved tensors and recipes belong to autograd's nodes; the registry serves the forward pass only.
         self._entries.clear()
 
-    def made(self, result: Tensor, remake: Callable[..., Tensor], *inputs: Any) -> None:
+    def register(self, result: Tensor, remake: Callable[..., Tensor], *inputs: Any) -> None:
         """Register ``remake(*inputs)``, which must give ``result`` bitwise in this epoch, without messages or state.
 
         Args:
@@ -76,7 +76,7 @@ class RecomputeContext:
         recipe = _Recipe(remake, [self._save(each) if isinstance(each, Tensor) else each for each in inputs])
         self._register(result, recipe)
 
-    def summed(self, result: Tensor, remake: Callable[..., Tensor], x: Tensor) -> None:
+    def register_sum(self, result: Tensor, remake: Callable[..., Tensor], x: Tensor) -> None:
         """Register an aggregation ``remake(x)``; under ``nothing`` its input is saved in place of its result.
 
         An aggregation of aggregated rows is not registered: its input would be saved only for this.

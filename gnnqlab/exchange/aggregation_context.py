@@ -32,12 +32,12 @@ class Drop:
     seed: int
     epoch: int
     stream: int
-    around: Callable[..., Any] = field(default=_plain, compare=False, repr=False)
+    wrapper: Callable[..., Any] = field(default=_plain, compare=False, repr=False)
     """Wrapper that calls ``compute(*inputs)`` for the rows of this worker, for instance to time it."""
 
     def own(self, x: Tensor) -> Tensor:
         """Apply the mask to the rows of this worker ``(N, D)``; differentiable."""
-        dropped: Tensor = self.around(self.rows, x, self.ids)
+        dropped: Tensor = self.wrapper(self.rows, x, self.ids)
         return dropped
 
     def rows(self, x: Tensor, ids: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ class AggregationContext:
     """True to compute products in float32 regardless of the axis ``compute``, as before the loss."""
     drop: Drop | None = None
     """Dropout mask of rows that are sent and stored without it; ``None``: no dropout, or already applied."""
-    ahead: PrecomputedDropout | None = field(default=None, compare=False, repr=False)
+    precomputed: PrecomputedDropout | None = field(default=None, compare=False, repr=False)
     """Rows of this worker with the mask already applied, if the previous operation did so."""
     remakes: RecomputeContext | None = field(default=None, compare=False, repr=False)
     """Registry of functions that recompute results for the backward pass; ``None``: no recomputation."""
@@ -99,5 +99,5 @@ class AggregationContext:
         """Return the rows of this worker as they are aggregated, with dropout applied."""
         if self.drop is None:
             return x
-        dropped = None if self.ahead is None else self.ahead.take(x, self.drop)
+        dropped = None if self.precomputed is None else self.precomputed.take(x, self.drop)
         return self.drop.own(x) if dropped is None else dropped

@@ -28,6 +28,7 @@ class ExchangePart(AxisPart, ABC):
     """Base class of the parts of the axis ``exchange``."""
 
     required: ClassVar[tuple[tuple[str, ...], ...]] = (("join",),)
+    renamed: ClassVar[dict[str, str]] = {"meet": "hierarchical"}
     takes_cuts_of: ClassVar[str] = "nodes"
     """Supported cut: ``nodes`` (an edge-cut), ``edges`` (a vertex-cut) or ``blocks``; read by ``System`` and models."""
     takes_turns: ClassVar[bool] = False
@@ -38,7 +39,7 @@ class ExchangePart(AxisPart, ABC):
     """True if dropout is applied before rows are sent, never by a receiver; read by ``System``."""
 
     @property
-    def meet(self) -> bool:
+    def hierarchical(self) -> bool:
         """True for hierarchical aggregation, within each host first; read by forecasts for other hosts."""
         return False
 

@@ -47,7 +47,7 @@ class PartitionSizes:
     """c."""
 
     @classmethod
-    def of(cls, shards: Iterable[Any]) -> Self:
+    def from_shards(cls, shards: Iterable[Any]) -> Self:
         """Collect the sizes of a partition from all of its shards."""
         shards = list(shards)
         return cls(

@@ -36,7 +36,7 @@ class LocalExchange:
         sums = products.aggregate(adjacency, own)
         if context.remakes is not None:
             # All rows are local, so the backward pass may aggregate again in place of saving the sums.
-            context.remakes.summed(sums, partial(products.spmm, adjacency), own)
+            context.remakes.register_sum(sums, partial(products.spmm, adjacency), own)
         return sums
 
     def convolve(
@@ -98,7 +98,7 @@ def convolve_in_steps(
     if context.remakes is not None:
         if own is not None:
             context.remakes.fix(own)
-        context.remakes.made(y, partial(_projected, products), sums, weight, bias, own, self_weight)
+        context.remakes.register(y, partial(_projected, products), sums, weight, bias, own, self_weight)
     return y
 
 

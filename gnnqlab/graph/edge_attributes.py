@@ -21,7 +21,7 @@ class EdgeAttributes:
     Example:
         >>> attributes = EdgeAttributes(np.array([0.5, 2.0], dtype=np.float32), None)
         >>> attributes.add_self_loop()
-        >>> weights, features = attributes.at(np.array([2, 0, 1]))
+        >>> weights, features = attributes.select(np.array([2, 0, 1]))
         >>> weights.tolist(), features
         ([1.0, 0.5, 2.0], None)
     """
@@ -79,12 +79,12 @@ class EdgeAttributes:
             if differs.any():
                 i = int(differs.argmax())
                 raise ValueError(
-                    f"an edge that is kept once must have one row of features, got {_shown(previous[i])} and "
-                    f"{_shown(row[i])} for {_ends(key[repeats[i]], shift)}; symmetrize=False keeps an edge and its "
+                    f"an edge that is kept once must have one row of features, got {_row_text(previous[i])} and "
+                    f"{_row_text(row[i])} for {_ends(key[repeats[i]], shift)}; symmetrize=False keeps an edge and its "
                     "reverse apart, deduplicate=False keeps all edges, or choose one row before"
                 )
 
-    def at(self, place: np.ndarray) -> tuple[Tensor | None, Tensor | None]:
+    def select(self, place: np.ndarray) -> tuple[Tensor | None, Tensor | None]:
         """Return weights ``(E,)`` and features ``(E, F)`` of the edges at some places, ``None`` if there are none."""
         weights = None if self.weights is None else torch.from_numpy(self.weights[place])  # (M,) -> (E,)
         return weights, None if self.features is None else torch.from_numpy(self.features[place])
@@ -154,5 +154,5 @@ def _ends(key: np.int64, shift: int) -> str:
     return f"{int(key) & ((1 << shift) - 1)} -> {int(key) >> shift}"  # low bits: source; high bits: destination
 
 
-def _shown(row: np.ndarray) -> str:
+def _row_text(row: np.ndarray) -> str:
     return f"[{', '.join(f'{value:g}' for value in row[:4])}{', ...' if row.size > 4 else ''}]"

@@ -127,7 +127,7 @@ def build_csr(
         repeats = _repeated(key)
         attributes.require_equal(key, place, repeats, shift)
         key, place = _selected(key, ~repeats), _selected(place, ~repeats)
-    return CSR(*_compressed(key, num_nodes, shift), *attributes.at(place))
+    return CSR(*_compressed(key, num_nodes, shift), *attributes.select(place))
 
 
 def _checked_ends(src: object, dst: object, num_nodes: int, self_loops: SelfLoops) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,16 @@ from torch import Tensor
 from gnnqlab.kernels import native
 from gnnqlab.kernels.reference import noise as reference
 
-__all__ = ["below", "check_counter", "dropout", "dropout_values", "stream", "stream_parts", "uniform16", "uniform32"]
+__all__ = [
+    "check_counter",
+    "dropout",
+    "dropout_values",
+    "map_to_range",
+    "stream",
+    "stream_parts",
+    "uniform16",
+    "uniform32",
+]
 
 # Four bits of a stream. A change of these numbers changes the noise of every run.
 KINDS = {
@@ -102,13 +111,13 @@ def uniform32(ids: Tensor, columns: int = 1, *, seed: int, epoch: int, stream: i
     return halves[:, 0::2] << 16 | halves[:, 1::2]  # (N, columns) int64: the sign bit stays 0
 
 
-def below(drawn: Tensor, count: int | Tensor) -> Tensor:
+def map_to_range(drawn: Tensor, count: int | Tensor) -> Tensor:
     """Map 32 random bits to ``[0, count)``: ``drawn count / 2**32``, rounded down; ``count`` is at most 2**31.
 
     The probabilities of two numbers differ by a relative ``count / 2**32`` at most.
 
     Example:
-        >>> below(torch.tensor([0, 2**31, 2**32 - 1]), 10).tolist()
+        >>> map_to_range(torch.tensor([0, 2**31, 2**32 - 1]), 10).tolist()
         [0, 5, 9]
     """
     return drawn * count >> 32  # a product below 2**63, so int64 does not overflow

@@ -90,20 +90,20 @@ class Layout:
         """Return the number of rows with this bit-width."""
         return sum(share.rows for share in self.shares if share.bits == bits)
 
-    def parts(self, alone: tuple[int, ...] = (32, 16)) -> tuple[Part, ...]:
+    def parts(self, separate_widths: tuple[int, ...] = (32, 16)) -> tuple[Part, ...]:
         """Return the rows of a message grouped by the routine that encodes them, in wire order (cached).
 
         Args:
-            alone: bit-widths with a routine of their own, widest first; one routine handles all smaller ones.
+            separate_widths: bit-widths with a routine of their own, widest first; one routine handles all smaller ones.
         """
-        if alone not in self._parts:
-            self._parts[alone] = tuple(self._cut(alone))
-        return self._parts[alone]
+        if separate_widths not in self._parts:
+            self._parts[separate_widths] = tuple(self._cut(separate_widths))
+        return self._parts[separate_widths]
 
-    def _cut(self, alone: tuple[int, ...]) -> Iterator[Part]:
+    def _cut(self, separate_widths: tuple[int, ...]) -> Iterator[Part]:
         # Next row, next parameter byte and next payload byte, in wire order.
         row, param, byte = 0, 0, self.param_bytes
-        for width in alone:
+        for width in separate_widths:
             for share in self.shares:
                 if share.bits == width and share.rows:
                     ends = row + share.rows, param + share.param_bytes, byte + share.payload_bytes
@@ -117,7 +117,8 @@ class Layout:
             assert isinstance(bits, Tensor) and offsets is not None
             bits, offsets = bits[row:], offsets[row:]
         whole = slice(self.param_bytes, self.num_bytes)  # offsets count from the first payload byte of the message
-        yield Part(alone[-1] // 2, slice(row, self.num_rows), slice(param, self.param_bytes), whole, bits, offsets)
+        widest = separate_widths[-1] // 2
+        yield Part(widest, slice(row, self.num_rows), slice(param, self.param_bytes), whole, bits, offsets)
 
     def split(self, segment: Tensor) -> tuple[Tensor, Tensor]:
         """Return uint8 views of the parameters and of the payload of a message."""

@@ -21,7 +21,8 @@ _STEPS = 1 << 16
 class Sampler(AxisPart, ABC):
     """Base class of samplers; sender and receiver derive the same sample, so it need not be transmitted."""
 
-    required: ClassVar[tuple[tuple[str, ...], ...]] = (("p", "rescale", "attention", "kept"),)
+    required: ClassVar[tuple[tuple[str, ...], ...]] = (("p", "rescale", "attention", "sampled_positions"),)
+    renamed: ClassVar[dict[str, str]] = {"kept": "sampled_positions"}
 
     @property
     @abstractmethod
@@ -39,7 +40,7 @@ class Sampler(AxisPart, ABC):
         """Operand of attention that is rescaled: ``weights``, ``none`` or ``input``."""
 
     @abstractmethod
-    def kept(self, ids: Tensor, *, holder: int, seed: int, epoch: int) -> Tensor:
+    def sampled_positions(self, ids: Tensor, *, holder: int, seed: int, epoch: int) -> Tensor:
         """Return the positions of the sampled rows in ``ids``, ascending, int64.
 
         Args:
@@ -56,7 +57,7 @@ class AllRows(Sampler):
     rescale: ClassVar[float] = 1.0
     attention: ClassVar[str] = "none"
 
-    def kept(self, ids: Tensor, *, holder: int, seed: int, epoch: int) -> Tensor:
+    def sampled_positions(self, ids: Tensor, *, holder: int, seed: int, epoch: int) -> Tensor:
         return ids.new_ones(ids.shape).nonzero().flatten()
 
 
@@ -74,7 +75,7 @@ class BoundarySampling(Sampler):
     Example:
         >>> import torch
         >>> sampler = BoundarySampling(p=0.25)
-        >>> kept = sampler.kept(torch.arange(10_000), holder=1, seed=0, epoch=3)
+        >>> kept = sampler.sampled_positions(torch.arange(10_000), holder=1, seed=0, epoch=3)
         >>> 2200 < kept.numel() < 2800, sampler.rescale
         (True, 4.0)
     """
@@ -101,7 +102,7 @@ class BoundarySampling(Sampler):
         # 1/p with the rounded p that is drawn, so that aggregations stay unbiased.
         return _STEPS / self._threshold if self._threshold else 0.0
 
-    def kept(self, ids: Tensor, *, holder: int, seed: int, epoch: int) -> Tensor:
+    def sampled_positions(self, ids: Tensor, *, holder: int, seed: int, epoch: int) -> Tensor:
         # The holder enters the key: a node in several halos is sampled independently for each of them.
         draw = uniform16(ids, 1, seed=seed, epoch=epoch, stream=stream("sample", 0, holder + 1)).flatten()  # (n,)
         # P(draw < round(2^16 p)) is p, rounded to a multiple of 2^-16.

@@ -103,7 +103,9 @@ def forward(network: ConvolutionStack, blocks: Sequence[Block], x: Tensor, *, dr
         if index < last:
             norm = norm_of(network.norms, index)
             # Without a mask: dropout precedes the next layer, whose number enters the mask.
-            h = step_by_step(h, None if norm is None else Norm.of(norm), activation=network.activation, mask=None)[0]
+            h = step_by_step(
+                h, None if norm is None else Norm.from_module(norm), activation=network.activation, mask=None
+            )[0]
     return h
 
 

@@ -10,9 +10,9 @@ Inside ``with tango():`` a model's matrix products run on integer codes, forward
   ``RelGraphConv`` and ``HGTConv``;
 * ``u_add_v`` and ``u_dot_v`` if ``exact_logits=False``.
 
-All other operations run unchanged; products among them are counted in :attr:`Tango.left`: maxima, batched matrices
-(``bmm``: ``RelGraphConv`` with block-diagonal weights), ``@`` between results, other dtypes. ``edge_softmax`` is never
-quantized.
+All other operations run unchanged; products among them are counted in :attr:`Tango.unchanged_products`: maxima,
+batched matrices (``bmm``: ``RelGraphConv`` with block-diagonal weights), ``@`` between results, other dtypes.
+``edge_softmax`` is never quantized.
 
 Full precision must be requested, since a model does not reveal which layer precedes the loss: ``exact=`` lists modules
 whose products stay in float32, usually the last layer. Edge scalars (attention logits, link scores) stay in float32
@@ -41,6 +41,7 @@ from gnnqlab.compute.edge_products import EdgeAdd, EdgeDot, EdgeSum, WeightedSum
 from gnnqlab.compute.gradients import Linear, LinearByType
 from gnnqlab.compute.int8 import Int8Products, QuantizedProducts
 from gnnqlab.compute.products import PassRows
+from gnnqlab.former_names import former_attribute
 from gnnqlab.kernels.sparse.head_sums import WAYS
 from gnnqlab.nn.dgl_edges import edges_of
 
@@ -99,13 +100,16 @@ class Tango:
     exact: tuple[nn.Module, ...]
     exact_logits: bool
     seed: int
-    taken: dict[str, int] = field(default_factory=dict)
+    quantized_products: dict[str, int] = field(default_factory=dict)
     """Number of quantized products in forward passes, by kind, since the block was created."""
-    left: dict[str, int] = field(default_factory=dict)
+    unchanged_products: dict[str, int] = field(default_factory=dict)
     """Number of products that ran unchanged, by kind, without those in float32 by request."""
     _hooks: list[Any] = field(default_factory=list)
     _paused: int = 0
     _open: bool = False
+
+    taken = former_attribute("taken", "quantized_products")
+    left = former_attribute("left", "unchanged_products")
 
     @property
     def quantized(self) -> Quantized:
@@ -220,10 +224,10 @@ class Tango:
         return edges.by_number(found).view(-1, *((*inner[:-1], 1) if op == "dot" else inner))
 
     def _take(self, kind: str) -> None:
-        self.taken[kind] = self.taken.get(kind, 0) + 1
+        self.quantized_products[kind] = self.quantized_products.get(kind, 0) + 1
 
     def _leave(self, kind: str) -> None:
-        self.left[kind] = self.left.get(kind, 0) + 1
+        self.unchanged_products[kind] = self.unchanged_products.get(kind, 0) + 1
 
 
 def _float32(*tensors: Tensor) -> bool:

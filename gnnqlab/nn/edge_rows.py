@@ -16,7 +16,7 @@ from gnnqlab.graph.edge_data import refuse_attention, refuse_features
 from gnnqlab.kernels.sparse.aggregate import aggregate
 from gnnqlab.kernels.sparse.attention import sddmm_add, segment_softmax, weighted_sum
 from gnnqlab.nn.message_passing import GraphPass
-from gnnqlab.nn.timed import timed
+from gnnqlab.nn.pass_clock import run_in_phase
 
 __all__ = ["attend_edges", "edge_features", "edge_means", "require_width"]
 
@@ -31,7 +31,7 @@ def edge_features(g: GraphPass) -> Tensor:
         >>> from gnnqlab.graph import Graph
         >>> from gnnqlab.nn.message_passing import LocalGraph
         >>> graph = Graph.from_edges([0], [1], num_nodes=2, edge_features=[3.0], features=[[1.0], [2.0]])
-        >>> edge_features(LocalGraph(graph).at(0, training=False)).flatten().tolist()
+        >>> edge_features(LocalGraph(graph).open_pass(0, training=False)).flatten().tolist()
         [0.0, 3.0, 3.0, 0.0]
     """
     features = g.graph.edge_features
@@ -58,7 +58,7 @@ def edge_means(g: GraphPass) -> Tensor:
         >>> from gnnqlab.graph import Graph
         >>> from gnnqlab.nn.message_passing import LocalGraph
         >>> graph = Graph.from_edges([0], [1], num_nodes=2, edge_features=[3.0], features=[[1.0], [2.0]])
-        >>> edge_means(LocalGraph(graph).at(0, training=False)).flatten().tolist()
+        >>> edge_means(LocalGraph(graph).open_pass(0, training=False)).flatten().tolist()
         [1.5, 1.5]
     """
     graph = g.graph
@@ -100,7 +100,7 @@ def attend_edges(
         logits = functional.leaky_relu(sddmm_add(adjacency, source, target) + edge_logits, slope)  # (E, K)
         return weighted_sum(adjacency, segment_softmax(adjacency, logits), rows)  # (N, K, D)
 
-    return timed(g.clock, "products", run, rows, z, edge_logits)
+    return run_in_phase(g.clock, "products", run, rows, z, edge_logits)
 
 
 def require_width(model: str, width: int, g: GraphPass) -> None:

@@ -41,7 +41,7 @@ def layer_rows(model: nn.Module, graph: ModelGraph, layer: int, *, epoch: int = 
     matrices = [module for module in modules if any(p.dim() >= 2 for p in module.parameters(recurse=False))]
     hooks = [module.register_forward_pre_hook(recorder.inputs) for module in matrices]
     try:
-        model(graph.at(epoch, training=False, observers=Observers([recorder])), graph.features)
+        model(graph.open_pass(epoch, training=False, observers=Observers([recorder])), graph.features)
     finally:
         for hook in hooks:
             hook.remove()

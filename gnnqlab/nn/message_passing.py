@@ -1,6 +1,6 @@
 """Graph interface of models: linear, aggregate, attend, extend, dropout; identical for one and for many workers.
 
-A model is called with one *pass* over a graph, ``model(graph.at(epoch, training=True), graph.features)``, and is
+A model is called with one *pass* over a graph, ``model(graph.open_pass(epoch, training=True), graph.features)``, and is
 independent of the number of workers and of the precision of its products. Randomness inside a pass is a function of
 (seed, epoch, position in the model, global node id, column), so a row's dropout mask does not depend on its owner. A
 model passes ``dropout=`` to an aggregation instead of dropping its rows before: then a worker with stale or cached
@@ -25,15 +25,16 @@ from gnnqlab.compute.recompute import RecomputeContext
 from gnnqlab.exchange.aggregation_context import AggregationContext, Drop
 from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.exchange.whole import LocalExchange, convolve_in_steps
+from gnnqlab.former_names import former_method
 from gnnqlab.graph.edge_data import refuse_attention
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.noise import stream
 from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.nn.pass_clock import PassClock, run_in_phase
 from gnnqlab.nn.reported import reporting
 from gnnqlab.nn.row_passes import RowPasses
 from gnnqlab.nn.sparse_input import SparseInput, project
-from gnnqlab.nn.timed import PassClock, timed
 from gnnqlab.observe import NO_OBSERVERS, Aggregated, NeighboursSummed, Observers
 from gnnqlab.partition.shard import Shard, aggregation_coefficients
 
@@ -73,7 +74,7 @@ class ModelGraph(ABC):
         if isinstance(self.features, SparseInput):
             self.features = self.features.to_dense()
 
-    def at(
+    def open_pass(
         self,
         epoch: int,
         *,
@@ -100,6 +101,8 @@ class ModelGraph(ABC):
         # Without observers of operations the plain class avoids a call per operation.
         kind = _ReportingPass if observers.operation_started or observers.operation_ended else GraphPass
         return kind(self, epoch, training, clock, remakes, observers)
+
+    at = former_method("at", "open_pass")
 
     def adjacency(self, alpha: str) -> Adjacency:
         """Return the aggregation matrix with weights α, cached for each kind of α."""
@@ -161,8 +164,8 @@ class GraphPass(RowPasses):
             product = project(products, x, weight)  # (N, D) -> (N, O)
             return product if bias is None else product + bias
 
-        y = timed(self.clock, "products", lambda x: run(x, weight, bias), x)
-        return self._made(y, run, x, weight, bias)
+        y = run_in_phase(self.clock, "products", lambda x: run(x, weight, bias), x)
+        return self._register(y, run, x, weight, bias)
 
     def exactly(self, x: Tensor | SparseInput) -> Tensor | SparseInput:
         """Convert rows to float32 for exact products; call it once for several products of the same rows."""
@@ -172,12 +175,12 @@ class GraphPass(RowPasses):
         """Compute ``beta base + alpha x weight``, float32 ``(N, O)``; if ``base`` is ``x``, with a single product."""
         if base is x:  # beta x + alpha x W = x (beta I + alpha W)
             mix = partial(self._products.mixed, weight=weight, beta=beta, alpha=alpha)
-            return self._made(timed(self.clock, "products", mix, x), mix, x)
+            return self._register(run_in_phase(self.clock, "products", mix, x), mix, x)
 
         def run(base: Tensor, x: Tensor) -> Tensor:
             return self._products.affine(base, x, weight, beta=beta, alpha=alpha)
 
-        return self._made(timed(self.clock, "products", run, base, x), run, base, x)
+        return self._register(run_in_phase(self.clock, "products", run, base, x), run, base, x)
 
     def aggregate(self, x: Tensor, *, alpha: str = "symmetric", dropout: float = 0.0, exact: bool = False) -> Tensor:
         """Aggregate ``y_v = sum over u in N(v) of α(u, v) x_u`` (AdaQP Eq. 3, without its self term).
@@ -278,13 +281,13 @@ class GraphPass(RowPasses):
         if drop is None:
             return x
         # Rows precomputed by activate() are for the next operation only.
-        ahead, self._ahead = self._ahead, None
+        ahead, self._precomputed = self._precomputed, None
         if isinstance(x, SparseInput):
             noise = {"seed": drop.seed, "epoch": drop.epoch, "stream": drop.stream}
-            return drop.around(partial(x.dropout, self.ids, p=p, **noise))
+            return drop.wrapper(partial(x.dropout, self.ids, p=p, **noise))
         if ahead is not None and (dropped := ahead.take(x, drop)) is not None:
             return dropped
-        return self._made(drop.own(x), drop.rows, x, self.ids)
+        return self._register(drop.own(x), drop.rows, x, self.ids)
 
     def aggregates_before_projection(self, x: Tensor | SparseInput, dropout: float) -> bool:
         """Return True if rows must be aggregated before they are projected, though projected rows have fewer columns.
@@ -319,15 +322,15 @@ class GraphPass(RowPasses):
     def _look(self, x: Tensor, p: float, exact: bool) -> tuple[Tensor, AggregationContext]:
         """Return input rows and context of an aggregation; dropout is applied here, or later by the exchange."""
         drop = self._next_drop(p)
-        ahead, self._ahead = self._ahead, None
+        ahead, self._precomputed = self._precomputed, None
         # Before dropout and exchange, so that both are in float32.
         x = to_float32(x) if exact else x
         if drop is None:
             return x, self._next_context(x, exact)
         # With stale or cached halo rows the exchange applies this epoch's mask, so rows are sent without it.
         if self.graph.exchange.uses_stale_rows:
-            return x, replace(self._next_context(x, exact), drop=drop, ahead=ahead)
-        x = self._made(drop.own(x), drop.rows, x, self.ids)  # recomputed with the same mask
+            return x, replace(self._next_context(x, exact), drop=drop, precomputed=ahead)
+        x = self._register(drop.own(x), drop.rows, x, self.ids)  # recomputed with the same mask
         return x, self._next_context(x, exact)
 
     def _next_drop(self, p: float) -> Drop | None:
@@ -339,8 +342,8 @@ class GraphPass(RowPasses):
         if not self.training or p == 0.0:
             return None
         key = stream("dropout", self._dropouts)  # a stream of noise per mask of the pass
-        around = partial(timed, self.clock, "elementwise")
-        return Drop(ids=self.ids, p=p, seed=self.graph.seed, epoch=self.epoch, stream=key, around=around)
+        wrapper = partial(run_in_phase, self.clock, "elementwise")
+        return Drop(ids=self.ids, p=p, seed=self.graph.seed, epoch=self.epoch, stream=key, wrapper=wrapper)
 
     def _next_context(self, x: Tensor, exact: bool = False) -> AggregationContext:
         self._hops += 1

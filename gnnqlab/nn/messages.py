@@ -14,8 +14,8 @@ from gnnqlab.kernels.sparse.attention import sddmm_add
 from gnnqlab.nn.edge_rows import edge_features as features_of_edges
 from gnnqlab.nn.layers import glorot
 from gnnqlab.nn.message_passing import GraphPass
+from gnnqlab.nn.pass_clock import run_in_phase
 from gnnqlab.nn.sparse_input import SparseInput
-from gnnqlab.nn.timed import timed
 
 __all__ = ["MessageConvolution"]
 
@@ -36,7 +36,7 @@ class MessageConvolution(nn.Module):
         >>> from gnnqlab.nn.message_passing import LocalGraph
         >>> graph = Graph.from_edges([0], [1], num_nodes=2, edge_features=[3.0], features=[[1.0], [2.0]])
         >>> layer = MessageConvolution(1, 4, hidden=8, edge_features=1, generator=torch.Generator())
-        >>> layer(LocalGraph(graph).at(0, training=False), torch.ones(2, 1)).shape
+        >>> layer(LocalGraph(graph).open_pass(0, training=False), torch.ones(2, 1)).shape
         torch.Size([2, 4])
     """
 
@@ -93,5 +93,5 @@ class MessageConvolution(nn.Module):
             m = torch.addmm(sddmm_add(adjacency, source, target), of_edges, self.weight_edge)  # (E, hidden)
             return aggregate(adjacency.by_edge, functional.relu(m)) @ self.weight_message  # (E, hidden) -> (N, O)
 
-        messages = timed(g.clock, "products", run, source, target)
+        messages = run_in_phase(g.clock, "products", run, source, target)
         return g.rowwise(torch.add, g.linear(x, self.weight_self, self.bias, exact=exact), messages)

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from gnnqlab.compute import Products
 from gnnqlab.compute.recompute import RecomputeContext
 from gnnqlab.exchange.aggregation_context import Drop, PrecomputedDropout
+from gnnqlab.former_names import former_method
 from gnnqlab.kernels.rowwise.nodewise import Mask, Norm
-from gnnqlab.nn.timed import PassClock, timed
+from gnnqlab.nn.pass_clock import PassClock, run_in_phase
 from gnnqlab.observe import Observers
 
 __all__ = ["RowPasses"]
@@ -35,7 +36,7 @@ class RowPasses(ABC):
     def _keeps_rows(self) -> bool:
         """True if rows are exchanged and cached before dropout, since receivers use them in other epochs."""
 
-    _ahead: PrecomputedDropout | None = None
+    _precomputed: PrecomputedDropout | None = None
     """Rows after dropout, precomputed by the latest :meth:`activate` for the next aggregation."""
 
     @abstractmethod
@@ -54,7 +55,7 @@ class RowPasses(ABC):
             ``h = g.rowwise(torch.relu, h)``
         """
         run = partial(self._products.rowwise, compute)
-        return self._made(timed(self.clock, "elementwise", run, *rows), run, *rows)
+        return self._register(run_in_phase(self.clock, "elementwise", run, *rows), run, *rows)
 
     def residual(self, x: Tensor, first: Tensor, share: float) -> tuple[Tensor, Tensor]:
         """Return ``(1 - share) x + share first``, and ``first`` for the next layer.
@@ -65,9 +66,9 @@ class RowPasses(ABC):
             ``h, h0 = g.residual(h, h0, 0.1)``
         """
         run = partial(self._products.residual, share=share)
-        joined, next_first = timed(self.clock, "elementwise", run, x, first)
+        joined, next_first = run_in_phase(self.clock, "elementwise", run, x, first)
         # lerp(x, first, share) = (1 - share) x + share first.
-        return self._made(joined, partial(torch.lerp, weight=share), x, first), next_first
+        return self._register(joined, partial(torch.lerp, weight=share), x, first), next_first
 
     def join(self, layers: Sequence[Tensor], how: str, *, dropout: float = 0.0) -> Tensor:
         """Compute ``dropout(join(layers))``: the concatenation of layers ``(N, D)``, or their elementwise maximum.
@@ -81,7 +82,7 @@ class RowPasses(ABC):
             ``h = g.join([h1, h2, h3], "cat", dropout=p)``
         """
         run = partial(_joined, self._products, how, _mask_of(self._next_drop(dropout)))
-        return self._made(timed(self.clock, "elementwise", run, *layers), run, *layers)
+        return self._register(run_in_phase(self.clock, "elementwise", run, *layers), run, *layers)
 
     def activate(
         self,
@@ -95,8 +96,8 @@ class RowPasses(ABC):
         """Compute ``dropout(activation(norm(y)))``, ``(N, D)``: all operations between two layers, in one pass.
 
         If rows are exchanged before dropout, this returns the rows before dropout, and the next aggregation drops them
-        with the probability of :meth:`left`; the dropped rows are precomputed here in the same pass. ``y`` may be
-        overwritten.
+        with the probability of :meth:`remaining_dropout`; the dropped rows are precomputed here in the same pass. ``y``
+        may be overwritten.
 
         Args:
             y: the result of a layer, float32 ``(N, D)``.
@@ -106,15 +107,15 @@ class RowPasses(ABC):
             looked_at: True if the next operation aggregates these rows; otherwise dropout is applied here in any case.
 
         Example:
-            ``h = g.activate(y, norm, dropout=p)``, then ``y = convolution(g, h, dropout=g.left(p))``
+            ``h = g.activate(y, norm, dropout=p)``, then ``y = convolution(g, h, dropout=g.remaining_dropout(p))``
         """
         if looked_at and (drop := self._drop_ahead(dropout)) is not None:
             return self._activate_ahead(y, norm, activation, drop)
         mask = self._mask(dropout, looked_at)
         run = partial(self._products.nodewise, activation=activation, mask=mask)
         inplace = self._remakes is None  # recomputing the result needs y
-        h = timed(self.clock, "elementwise", partial(run, inplace=inplace), y, _affine(norm))
-        return self._made(h, run, y, _affine(norm))
+        h = run_in_phase(self.clock, "elementwise", partial(run, inplace=inplace), y, _affine(norm))
+        return self._register(h, run, y, _affine(norm))
 
     def activate_both(
         self, y: Tensor, norm: nn.LayerNorm | None = None, *, activation: str = "relu", dropout: float = 0.0
@@ -126,15 +127,17 @@ class RowPasses(ABC):
             return whole, whole
         mask, affine = self._mask(dropout, looked_at=True), _affine(norm)
         run = partial(self._products.nodewise_both, activation=activation, mask=mask)
-        whole, dropped = timed(self.clock, "elementwise", run, y, affine)  # (N, D), (N, D)
+        whole, dropped = run_in_phase(self.clock, "elementwise", run, y, affine)  # (N, D), (N, D)
         recompute = partial(self._products.nodewise, activation=activation)
         # Each result has its own recomputation from y: without the mask, and with it.
-        self._made(whole, partial(recompute, mask=None), y, affine)
-        return whole, whole if dropped is whole else self._made(dropped, partial(recompute, mask=mask), y, affine)
+        self._register(whole, partial(recompute, mask=None), y, affine)
+        return whole, whole if dropped is whole else self._register(dropped, partial(recompute, mask=mask), y, affine)
 
-    def left(self, dropout: float) -> float:
+    def remaining_dropout(self, dropout: float) -> float:
         """Return the dropout that an aggregation must still apply after :meth:`activate` with this probability."""
         return dropout if self._keeps_rows else 0.0
+
+    left = former_method("left", "remaining_dropout")
 
     def _drop_ahead(self, p: float) -> Drop | None:
         """Return the mask of the next aggregation if it may be applied now: rows are cached, nothing is recomputed."""
@@ -142,24 +145,24 @@ class RowPasses(ABC):
 
     def _activate_ahead(self, y: Tensor, norm: nn.LayerNorm | None, activation: str, drop: Drop) -> Tensor:
         run = partial(self._products.nodewise_both, activation=activation, mask=_mask_of(drop))
-        whole, dropped = timed(self.clock, "elementwise", run, y, _affine(norm))
+        whole, dropped = run_in_phase(self.clock, "elementwise", run, y, _affine(norm))
         # The rows are sent and cached before dropout; the dropped copy is for this worker's own sum.
-        self._ahead = PrecomputedDropout(whole, dropped, drop)
+        self._precomputed = PrecomputedDropout(whole, dropped, drop)
         return whole
 
     def _mask(self, p: float, looked_at: bool) -> Mask | None:
         # Rows that receivers drop must not be dropped here, too.
         return _mask_of(None if looked_at and self._keeps_rows else self._next_drop(p))
 
-    def _made(self, result: Tensor, remake: Callable[..., Tensor], *inputs: Any) -> Tensor:
+    def _register(self, result: Tensor, remake: Callable[..., Tensor], *inputs: Any) -> Tensor:
         """Register how to recompute a result in the backward pass, if the pass recomputes; return the result."""
         if self._remakes is not None:
-            self._remakes.made(result, remake, *inputs)
+            self._remakes.register(result, remake, *inputs)
         return result
 
 
 def _affine(norm: nn.LayerNorm | None) -> Norm | None:
-    return None if norm is None else Norm.of(norm)
+    return None if norm is None else Norm.from_module(norm)
 
 
 def _mask_of(drop: Drop | None) -> Mask | None:

@@ -88,7 +88,7 @@ class _Growth:
         requests = [
             (node, number)
             for number in range(len(self.loads)) if self.loads[number] < self.room
-            for node in self._chosen(number, lam)
+            for node in self._select_nodes(number, lam)
         ]  # fmt: skip
         new: list[int] = []
         for index in self.rng.permutation(len(requests)).tolist():  # random order: no part is preferred
@@ -109,7 +109,7 @@ class _Growth:
                 if load < self.room:
                     self._give(edge, node, other, number)
 
-    def _chosen(self, number: int, lam: float) -> list[int]:
+    def _select_nodes(self, number: int, lam: float) -> list[int]:
         """Return the nodes of a part's boundary with the fewest free edges, or a seed."""
         heap, bit = self.boundary[number], 1 << number
         quota = max(1, int(lam * len(heap)))

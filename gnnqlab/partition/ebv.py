@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnqlab.former_names import accepts_former_names
 from gnnqlab.kernels.sparse.vertex_cut import Ends, empty_copies, place_by_cost
 from gnnqlab.partition.cut import Partitioner
 from gnnqlab.partition.undirected import check_hosts, undirected
-from gnnqlab.settings import Range
+from gnnqlab.settings import Former, Range
 
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["EBV"]
 
-_NEAR = ("home", "copies")
+_HOST_TERMS = ("home", "copies")
 
 
+@accepts_former_names
 @dataclass(frozen=True, kw_only=True)
 class EBV(Partitioner):
     """EBV (Zhang et al., 2021) with CDFGNN's host term, Eq. 24: few replicas, few of them on other hosts.
@@ -29,10 +31,10 @@ class EBV(Partitioner):
     Edges in ascending order of their ends' degrees go to the part i with the least (1 - γ) (ends without a copy on i) +
     γ (ends without a copy on i's host) + α edges_i / (E/P) + β nodes_i / (V/P); each undirected edge once.
 
-    ``near="copies"`` is the equation as printed. It saves little (erratum CD-7): a node with many edges soon has copies
-    on every host, and a node with few edges got its host by chance. ``near="home"`` repeats the assignment ``passes``
-    times; the host with most of a node's edges in the pass before then counts as having a copy. For γ > 0 a master
-    is on the host with most of its node's copies; for γ = 0 (plain EBV) on the worker of any copy.
+    ``host_term="copies"`` is the equation as printed. It saves little (erratum CD-7): a node with many edges soon has
+    copies on every host, and a node with few edges got its host by chance. ``host_term="home"`` repeats the assignment
+    ``passes`` times; the host with most of a node's edges in the pass before then counts as having a copy. For γ > 0 a
+    master is on the host with most of its node's copies; for γ = 0 (plain EBV) on the worker of any copy.
     """
 
     cuts: ClassVar[str] = "edges"
@@ -47,14 +49,14 @@ class EBV(Partitioner):
     """Allowed excess: a part has at most 1 + slack times an even share of the edges (no limit in the paper)."""
     hosts: int | None = None
     """Number of hosts, each with equally many consecutive workers; ``None``: that of the run."""
-    near: str = "home"
+    host_term: Annotated[str, Former("near")] = "home"
     """Condition of the host term: the host is the node's ``home``, or has any of its ``copies``."""
     passes: int = 20
-    """Number of further passes with ``near="home"``."""
+    """Number of further passes with ``host_term="home"``."""
 
     def __post_init__(self) -> None:
-        if self.near not in _NEAR:
-            raise ValueError(f"EBV near must be one of {_NEAR}, got {self.near!r}")
+        if self.host_term not in _HOST_TERMS:
+            raise ValueError(f"EBV host_term must be one of {_HOST_TERMS}, got {self.host_term!r}")
         if not 0 <= self.gamma <= 1:
             raise ValueError(f"EBV gamma must lie in [0, 1], got {self.gamma}")
         for name, least in (("alpha", 0), ("beta", 0), ("slack", 0), ("passes", 0)):
@@ -93,7 +95,7 @@ class EBV(Partitioner):
         ends = edges.in_order(order)
         assignment, copies = self._place(ends, graph.num_nodes, workers, hosts, None)
         # The home of a node is known only after its edges are placed: each pass uses that of the pass before.
-        for _ in range(self.passes if self.near == "home" and hosts > 1 else 0):
+        for _ in range(self.passes if self.host_term == "home" and hosts > 1 else 0):
             home = _home(ends, assignment // (workers // hosts), graph.num_nodes, hosts)  # (N,) int32
             assignment, copies = self._place(ends, graph.num_nodes, workers, hosts, home)
         part = np.empty_like(assignment)

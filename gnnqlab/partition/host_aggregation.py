@@ -23,7 +23,7 @@ from gnnqlab.partition.plan import Plan, Route
 if TYPE_CHECKING:
     from gnnqlab.partition.replica_shard import ReplicaShard
 
-__all__ = ["Leg", "apart", "meeting", "representatives"]
+__all__ = ["Leg", "direct_legs", "hierarchical_legs", "representatives"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,13 +72,13 @@ def representatives(ids: Tensor, held: Tensor, master: Tensor, hosts: int) -> Te
     return found
 
 
-def apart(shard: ReplicaShard, device: torch.device | str = "cpu") -> tuple[Leg, ...]:
+def direct_legs(shard: ReplicaShard, device: torch.device | str = "cpu") -> tuple[Leg, ...]:
     """Return the two legs without host aggregation: to masters and back."""
     parts = shard.plan("forward", device), shard.side_by_side(device)
     return Leg(*parts, shard.boundary.to(device), shard.summed.to(device)), Leg(shard.scatter(device))
 
 
-def meeting(shard: ReplicaShard, hosts: int, device: torch.device | str = "cpu") -> tuple[Leg, ...]:
+def hierarchical_legs(shard: ReplicaShard, hosts: int, device: torch.device | str = "cpu") -> tuple[Leg, ...]:
     """Return the four legs of host aggregation.
 
     Args:

@@ -21,7 +21,7 @@ class Route:
     """Their global node ids, int64 ``(n,)``."""
     first: int | None
     """First row if ``rows`` are consecutive, otherwise ``None``."""
-    kept: Tensor | None = None
+    sampled_positions: Tensor | None = None
     """Positions of the sampled rows in the full route, int64 ``(n,)``; ``None`` if this route has all rows."""
 
     @property

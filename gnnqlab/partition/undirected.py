@@ -25,7 +25,7 @@ class Undirected:
 
     ends: Ends
     """Lower and higher end of each edge, in ascending order of both."""
-    of: NDArray[np.int64]
+    edge_ids: NDArray[np.int64]
     """Undirected edge of each stored edge, ``(E,)`` in the order of the graph's ``indices``; -1 for a self loop."""
     num_nodes: int
 
@@ -55,9 +55,9 @@ class Undirected:
             copies = empty_copies(self.num_nodes, workers)
             add_copies(copies, self.ends, part)
         owner = choose_masters(copies, parts=workers, hosts=hosts)
-        loop = self.of < 0
+        loop = self.edge_ids < 0
         # Self loops have index -1: they get the appended value, which the next line replaces.
-        whole = np.append(part, np.int32(0))[self.of]  # (E,)
+        whole = np.append(part, np.int32(0))[self.edge_ids]  # (E,)
         whole[loop] = owner[graph.indices.numpy()[loop]]
         return VertexCut(part=torch.from_numpy(whole), owner=torch.from_numpy(owner), workers=workers)
 

@@ -35,7 +35,7 @@ class TrainedRun(RunData, ABC):
         readable by any safetensors library. A run writes them at its end, and at an orderly stop.
 
         Returns:
-            The module, called as ``model(graph.at(epoch, training=False), graph.features)`` with a
+            The module, called as ``model(graph.open_pass(epoch, training=False), graph.features)`` with a
             :class:`gnnqlab.nn.LocalGraph`, as in :meth:`predict`.
 
         Raises:

@@ -49,7 +49,7 @@ def curvature(trainer: Trainer, *, seed: int = 0) -> Smoothness:
 
     def loss() -> Tensor:
         # (N, F) -> (N, C) -> (), always of epoch 0: the Hessian must be that of one function.
-        return trainer.objective.loss(trainer.model(graph.at(0, training=True), graph.features))
+        return trainer.objective.loss(trainer.model(graph.open_pass(0, training=True), graph.features))
 
     return smoothness(loss, trainer.model.parameters(), seed=seed, max_products=60, tolerance=1e-2)
 

@@ -9,7 +9,7 @@ from gnnqlab.bits.exact_at import DIRECTIONS, ExactAt
 from gnnqlab.message.direction import ByDirection, of_direction
 from gnnqlab.systems.system import System
 
-__all__ = ["around", "exact_at"]
+__all__ = ["exact_at", "wrap_part"]
 
 
 def exact_at(system: System, *points: str, since: int = 0, name: str | None = None) -> System:
@@ -30,24 +30,24 @@ def exact_at(system: System, *points: str, since: int = 0, name: str | None = No
     Example:
         >>> from gnnqlab.systems import fixed_bits
         >>> ablation = exact_at(fixed_bits(bits=2), "backward 1", since=30)
-        >>> ablation.name, ablation.bits.of, ablation.bits.at
+        >>> ablation.name, ablation.bits.inner, ablation.bits.points
         ('fixed-bits, backward 1 exact from epoch 30', Fixed(bits=2), ('backward 1',))
     """
     if not isinstance(system, System):
         raise TypeError(f"system must be a System, for instance gq.systems.adaqp(), got {system!r}")
     when = f" from epoch {since}" if since else ""
-    wrapped = around(ExactAt(at=points, since=since), system.bits)
+    wrapped = wrap_part(ExactAt(points=points, since=since), system.bits)
     return replace(system, name=name or f"{system.name}, {', '.join(points)} exact{when}", bits=wrapped)
 
 
-def around(part: Any, present: Any) -> Any:
+def wrap_part(part: Any, present: Any) -> Any:
     """Wrap the present part of an axis, or each part of a pair, in a part that modifies it.
 
     Args:
-        part: a part with a method ``around``, such as :class:`gnnqlab.bits.exact_at.ExactAt`.
+        part: a part with a method ``wrap``, such as :class:`gnnqlab.bits.exact_at.ExactAt`.
         present: the part, or pair, to wrap.
     """
     # Each policy of a pair is wrapped with the points of its own direction.
     if isinstance(present, ByDirection):
-        return ByDirection(*(part.around(of_direction(present, direction), direction) for direction in DIRECTIONS))
-    return part.around(present)
+        return ByDirection(*(part.wrap(of_direction(present, direction), direction) for direction in DIRECTIONS))
+    return part.wrap(present)

@@ -16,7 +16,7 @@ from gnnqlab.bits.exact_at import ExactAt
 from gnnqlab.bits.growing import Growing
 from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.bits.policy import Bits, Fixed, UniformRandom
-from gnnqlab.by_name import load, name_of, near
+from gnnqlab.by_name import did_you_mean, load, name_of
 from gnnqlab.compute import BFloat16Rows, Compute, ExactActivations, Float32Products, Int8Products
 from gnnqlab.exchange.broadcast.exchange import Broadcast
 from gnnqlab.exchange.halo.exchange import Halo
@@ -139,12 +139,12 @@ def check_part(axis: str, part: Any) -> None:
         known = ", ".join(f"{kind.__name__}()" for kind in PARTS[axis].values())
         raise ValueError(
             f"{axis} must be a part of that axis, a dataclass instance with {base.needed()}, got {part!r}"
-            f"{_without(part, lacks)}; choose {known} or write one"
+            f"{_missing_text(part, lacks)}; choose {known} or write one"
         )
     complete(part, base)
 
 
-def _without(part: Any, lacks: Iterable[str]) -> str:
+def _missing_text(part: Any, lacks: Iterable[str]) -> str:
     """Describe the members that a dataclass instance lacks, for an error message."""
     # For any other object the list of all members would not help.
     named = lacks and dataclasses.is_dataclass(part) and not isinstance(part, type)
@@ -193,7 +193,7 @@ def part_from_json(axis: str, value: dict[str, Any]) -> Any:
         kind = PARTS[axis][name]
     else:
         known_parts = f"{sorted(PARTS[axis])} or module:Class"
-        raise ValueError(f"{axis} must be one of {known_parts}, got {name!r}{near(name, PARTS[axis])}")
+        raise ValueError(f"{axis} must be one of {known_parts}, got {name!r}{did_you_mean(name, PARTS[axis])}")
     settings = with_present_names(settings, settings_in(kind), warn=False)
     # Checked here, because the TypeError of a constructor would not list the known settings.
     known = {field.name for field in dataclasses.fields(kind)}
@@ -223,6 +223,6 @@ def partitioner_named(name: str, seed: int) -> Any:
     """
     known = PARTS["partition"]
     if name not in known:
-        raise ValueError(f"partition must be one of {sorted(known)}, got {name!r}{near(name, known)}")
+        raise ValueError(f"partition must be one of {sorted(known)}, got {name!r}{did_you_mean(name, known)}")
     seeded = any(field.name == "seed" for field in dataclasses.fields(known[name]))  # deterministic ones have none
     return known[name](**({"seed": seed} if seeded else {}))

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from gnnqlab.by_name import load, name_of, near
+from gnnqlab.by_name import did_you_mean, load, name_of
 from gnnqlab.message.direction import ByDirection
 from gnnqlab.settings import settings_in
-from gnnqlab.systems.exact_at import around
+from gnnqlab.systems.exact_at import wrap_part
 from gnnqlab.systems.parts import PARTS, check_part
 from gnnqlab.systems.system import System
 
@@ -33,7 +33,7 @@ def parts_in(text: str) -> dict[str, Any]:
         axis, sign, value = (word.strip() for word in piece.partition("="))
         if not sign or axis not in PARTS:
             rule = f"an axis to replace must be written AXIS=PART, AXIS one of {list(PARTS)}"
-            raise ValueError(f"{rule}, got {piece!r}{near(axis, PARTS) if axis not in PARTS else ''}")
+            raise ValueError(f"{rule}, got {piece!r}{did_you_mean(axis, PARTS) if axis not in PARTS else ''}")
         if axis in parts:
             raise ValueError(f"{axis} must be given once, got {text!r}")
         parts[axis] = _part(axis, value)
@@ -48,7 +48,7 @@ def replaced(system: System, parts: Mapping[str, Any]) -> System:
     # Check all parts first, so that an error is about the part and not about the whole system.
     for axis, part in parts.items():
         check_part(axis, part)
-    values = {axis: around(part, getattr(system, axis)) if _wraps(part) else part for axis, part in parts.items()}
+    values = {axis: wrap_part(part, getattr(system, axis)) if _wraps(part) else part for axis, part in parts.items()}
     changed = dataclasses.replace(system, **values)
     object.__setattr__(changed, "recipe", system.recipe)  # replace() resets fields with init=False
     return changed
@@ -69,9 +69,9 @@ def words_of(axis: str, part: Any, usual: Any = None) -> str | None:
     """
     # The text of a wrapping part has only its own settings; the wrapped part must be the system's.
     if usual is not None and _wraps(part):
-        if part != part.around(usual):
+        if part != part.wrap(usual):
             return None
-        part = part.around(type(part)().of)  # with the default inside, so that `of` is unchanged
+        part = part.wrap(type(part)().inner)  # with the default inside, so that `inner` is unchanged
     kind = type(part)
     try:
         # A registered name, else module:Class.
@@ -100,16 +100,19 @@ def _part(axis: str, text: str) -> Any:
         kind = _own_class(axis, name)
     else:
         known_parts = f"{sorted(PARTS[axis])} or module:Class"
-        raise ValueError(f"{axis} must be one of {known_parts}, got {name!r}{near(name, PARTS[axis])}")
+        raise ValueError(f"{axis} must be one of {known_parts}, got {name!r}{did_you_mean(name, PARTS[axis])}")
     known = {each.name: each for each in settings_in(kind)}
+    readable = {former.name: each for each in known.values() for former in each.former} | known
     values: dict[str, Any] = {}
     for word in settings:
         setting, sign, value = (each.strip() for each in word.partition("="))
         setting = setting.replace("-", "_")  # both spellings, as for command-line options
-        if not sign or setting not in known:
+        if not sign or setting not in readable:
             takes = f"the settings {sorted(known)}" if known else "no settings"
-            raise ValueError(f"{axis} {name} takes {takes}, written NAME=VALUE, got {word!r}{near(setting, known)}")
-        values[setting] = known[setting].read(value, said=f"{setting} of {name}", between="+")
+            raise ValueError(
+                f"{axis} {name} takes {takes}, written NAME=VALUE, got {word!r}{did_you_mean(setting, known)}"
+            )
+        values[setting] = readable[setting].read(value, said=f"{setting} of {name}", between="+")
     return kind(**values)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from gnnqlab.bits.policy import Bits, Fixed
-from gnnqlab.by_name import near
+from gnnqlab.by_name import did_you_mean
 from gnnqlab.compute import Compute, Float32Products
 from gnnqlab.exchange.halo.exchange import Halo
 from gnnqlab.exchange.protocol import ExchangePart
@@ -214,7 +214,7 @@ def register_system(recipe: Recipe) -> Recipe:
             settings = with_present_names(settings, settings_of(recipe))
         # Positional values by name, so that the stored call can be written as JSON.
         named = {**dict(zip(_names(recipe), values, strict=False)), **settings}
-        return _made(recipe(*values, **settings), name, named)
+        return _with_recipe_call(recipe(*values, **settings), name, named)
 
     SYSTEMS[name] = wrapper  # the signature stays that of the recipe, for command line and checks
     return wrapper
@@ -237,7 +237,7 @@ def make_system(system: str | System, **settings: Any) -> System:
             )
         return system
     if system not in SYSTEMS:
-        raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}{near(system, SYSTEMS)}")
+        raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}{did_you_mean(system, SYSTEMS)}")
     recipe = SYSTEMS[system]
     # Checked before the call, so that the error lists the known settings.
     known = _names(recipe)
@@ -246,12 +246,12 @@ def make_system(system: str | System, **settings: Any) -> System:
     unknown = sorted(set(settings) - set(known))
     if unknown:
         takes = f"takes {sorted(known)}" if known else "takes no settings"
-        way = near(unknown[0], known) or "; leave them out or choose another system"
+        way = did_you_mean(unknown[0], known) or "; leave them out or choose another system"
         raise ValueError(f"system {system!r} {takes}, got {unknown}{way}")
-    return _made(recipe(**settings), system, settings)
+    return _with_recipe_call(recipe(**settings), system, settings)
 
 
-def _made(system: System, name: str, settings: dict[str, Any]) -> System:
+def _with_recipe_call(system: System, name: str, settings: dict[str, Any]) -> System:
     """Return the system with its recipe's name, and the recipe's call stored in ``recipe``."""
     named = dataclasses.replace(system, name=name)
     object.__setattr__(named, "recipe", RecipeCall(name, settings))  # frozen, and not a field of the constructor
@@ -271,7 +271,7 @@ def _names(recipe: Recipe) -> list[str]:
 def settings_for(system: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Return the subset of ``settings`` that a system's recipe has; comparisons pass shared settings this way."""
     if system not in SYSTEMS:
-        raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}{near(system, SYSTEMS)}")
+        raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}{did_you_mean(system, SYSTEMS)}")
     known = _names(SYSTEMS[system])
     return {name: value for name, value in settings.items() if name in known}
 

@@ -189,5 +189,5 @@ def _logits(trainer: Trainer) -> Tensor:
     """Return the logits of a trainer's rows in evaluation."""
     trainer.model.eval()
     with torch.no_grad():
-        logits: Tensor = trainer.model(trainer.graph.at(_EPOCHS, training=False), trainer.graph.features)
+        logits: Tensor = trainer.model(trainer.graph.open_pass(_EPOCHS, training=False), trainer.graph.features)
     return logits

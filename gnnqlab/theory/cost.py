@@ -102,7 +102,7 @@ class LinkCost:
                         f"(bytes: times) from {sender} to {receiver}"
                     )
                 moments[sender, receiver] = _moments({size: value for size, (value, _) in medians.items()})
-        return cls._of(moments)
+        return cls._from_moments(moments)
 
     @classmethod
     def uniform(cls, workers: int, *, bytes_per_s: float, latency_s: float = 0.0) -> LinkCost:
@@ -118,7 +118,7 @@ class LinkCost:
         one = _moments({size: latency_s + size / bytes_per_s for size in (2**12, 2**20)})
         moments = np.zeros((workers, workers, 2, 6))
         moments[~np.eye(workers, dtype=bool)] = one
-        cost = cls._of(moments)
+        cost = cls._from_moments(moments)
         apart = 1.0 - np.eye(workers)
         # θ and γ as passed; the fit above only provides moments, and would change them by rounding.
         return cls(
@@ -151,7 +151,7 @@ class LinkCost:
             medians = {size: value for size, (value, count) in _medians(transfers).items() if count >= REPEATS}
             if medians:
                 moments[sender, receiver] = keep * moments[sender, receiver] + _moments(medians)
-        fresh = self._of(moments)
+        fresh = self._from_moments(moments)
         changed = (moments != self.moments).any(axis=(2, 3))  # (P, P, 2, 6) -> (P, P)
         return LinkCost(
             theta_s_per_byte=np.where(changed, fresh.theta_s_per_byte, self.theta_s_per_byte),
@@ -175,7 +175,7 @@ class LinkCost:
         return np.where(amount > 0, self.theta_s_per_byte * amount + self.gamma_s, 0.0)  # no γ without a message
 
     @classmethod
-    def _of(cls, moments: Array) -> LinkCost:
+    def _from_moments(cls, moments: Array) -> LinkCost:
         theta, gamma, r_squared = _line(moments)
         return cls(theta_s_per_byte=theta, gamma_s=gamma, r_squared=r_squared, moments=moments)
 

@@ -43,9 +43,9 @@ class NeighbourSum:
 
     edges: int
     """Number of edges, E."""
-    used: int
+    source_rows: int
     """Number of columns of A with an edge, whose rows of x are read, U."""
-    made: int
+    rows: int
     """Number of rows of A and of the result, N."""
     columns: int
     """Number of columns of x, D."""
@@ -61,31 +61,31 @@ class NeighbourSum:
         Four nodes in a ring, each with two neighbours, three columns: ``4 * 3 * 8 + 8 * 8 + 8 * 5``.
 
         Example:
-            >>> NeighbourSum(edges=8, used=4, made=4, columns=3).bytes
+            >>> NeighbourSum(edges=8, source_rows=4, rows=4, columns=3).bytes
             200
-            >>> NeighbourSum(edges=8, used=4, made=4, columns=3, weighted=False, added=True).bytes
+            >>> NeighbourSum(edges=8, source_rows=4, rows=4, columns=3, weighted=False, added=True).bytes
             216
         """
-        rows = self.used + self.made * (2 if self.added else 1)  # added outputs are read and written
+        rows = self.source_rows + self.rows * (2 if self.added else 1)  # added outputs are read and written
         edge = _INDEX + (_VALUE if self.weighted else 0)
-        return _VALUE * self.columns * rows + edge * self.edges + _POINTER * (self.made + 1)
+        return _VALUE * self.columns * rows + edge * self.edges + _POINTER * (self.rows + 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowPass:
     """A row-wise operation without neighbours: norms, activations, dropout, sums of rows."""
 
-    read: int
+    num_read: int
     """Number of elements read."""
-    written: int
+    num_written: int
     """Number of elements written."""
 
     @property
     def bytes(self) -> int:
-        """``4 (read + written)``.
+        """``4 (num_read + num_written)``.
 
         Example:
-            >>> RowPass(read=6, written=6).bytes
+            >>> RowPass(num_read=6, num_written=6).bytes
             48
         """
-        return _VALUE * (self.read + self.written)
+        return _VALUE * (self.num_read + self.num_written)

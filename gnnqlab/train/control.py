@@ -152,7 +152,7 @@ class Control(Adaptive):
         self._callbacks = adaptives
         return self
 
-    def news(self) -> bool:
+    def has_update(self) -> bool:
         """Return True if rank 0 found a new valid version of the settings or a request for a checkpoint."""
         if self._rank != 0:
             return False
@@ -183,7 +183,7 @@ class Control(Adaptive):
         self._update = update if update[0] != self.version else None
         return self._update is not None
 
-    def follow(self, epoch: int) -> None:
+    def share_updates(self, epoch: int) -> None:
         """Broadcast rank 0's update after an epoch and apply it; every worker must call this together.
 
         Args:

@@ -121,7 +121,7 @@ def _train(
         every = config.train.evaluate_every
         if epoch == config.train.epochs - 1 or (every and epoch % every == 0):
             with torch.no_grad():
-                exact = network(whole.at(epoch, training=False), whole.features)
+                exact = network(whole.open_pass(epoch, training=False), whole.features)
             scores = objective.scores(exact, distributed=False)
         rows.append(
             {

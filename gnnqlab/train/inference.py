@@ -35,7 +35,7 @@ def logits(model: nn.Module, graph: Graph, *, seed: int = 0, epoch: int = 0) -> 
         (torch.Size([3, 2]), torch.Size([3, 4]))
     """
     whole = _prepared(model, graph, seed)
-    out: Tensor = model(whole.at(epoch, training=False), whole.features)  # (N, F) -> (N, C)
+    out: Tensor = model(whole.open_pass(epoch, training=False), whole.features)  # (N, F) -> (N, C)
     return out
 
 

@@ -163,7 +163,7 @@ class MiniBatchTrainer:
     @torch.no_grad()
     def logits(self, whole: LocalGraph) -> Tensor:
         """Return the logits of all nodes, computed with all neighbours."""
-        logits: Tensor = self.model(whole.at(0, training=False), whole.features)
+        logits: Tensor = self.model(whole.open_pass(0, training=False), whole.features)
         return logits
 
     def close(self) -> None:

@@ -179,7 +179,7 @@ class OfflineAssigner:
         for place, parts in widths.items():
             variance = self._variance(place)
             found[place] = sum(
-                float(variance.at(betas, rows).sum())
+                float(variance.evaluate_betas(betas, rows).sum())
                 for betas, rows in zip(self._parts(index, place), parts, strict=True)
             )
         return found

@@ -68,7 +68,7 @@ def record_aggregations(model: ModelSettings, *, features: int, classes: int, sy
         system.aggregates_before_projection,
     )
     network = build_model(model, features, classes, seed=0)
-    network(graph.at(0, training=True, observers=Observers([aggregations])), graph.features)
+    network(graph.open_pass(0, training=True, observers=Observers([aggregations])), graph.features)
     return aggregations.found
 
 
@@ -88,7 +88,7 @@ def epoch_bytes(
     Args:
         system: one bit-width for all rows of a direction.
         model: its settings.
-        sizes: of the cut, ``PartitionSizes.of(shards)``.
+        sizes: of the cut, ``PartitionSizes.from_shards(shards)``.
         features, classes: of the graph.
         epoch: for a cache that depends on the epoch; by default a typical one.
 

@@ -1,7 +1,8 @@
 """Prediction of a system: bit-widths of its policy, bytes of its layouts, and the exposed time by its schedule.
 
-Every part predicts its own share (methods ``foresee``, ``expected_share``, ``exposed``, ``layout``, ``kept``), so that
-a user's own part is predicted like any other. A part without these methods is refused by name.
+Every part predicts its own share (methods ``foresee``, ``expected_share``, ``exposed``, ``layout``,
+``sampled_positions``), so that a user's own part is predicted like any other. A part without these methods is refused
+by name.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ class Probe:
             ValueError: if the name of the link is wrong, or workers are not a multiple of the hosts.
         """
         probed_on = self.config.launch.hosts or 1
-        if hosts != probed_on and self.config.system.exchange.meet:
+        if hosts != probed_on and self.config.system.exchange.hierarchical:
             raise ValueError(
                 f"hosts must be {probed_on} as probed, because host aggregation depends on it, got {hosts}; probe with "
                 f"hosts={hosts}"

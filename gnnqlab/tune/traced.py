@@ -219,5 +219,5 @@ class Trace:
             of_codec = min_max(columns) if variance is None else variance(direction, columns)
             spreads = torch.cat([message.spreads(index, of_codec.spreads) for message in here])  # (n, K) -> (rows, K)
             # Divided by 1/6, the variance is D S^2, which Theorem 3 multiplies by its own constant.
-            found[direction, layer] = reach.noise(of_codec.of(spreads, widths[layer, direction]) / AVERAGE, nodes)
+            found[direction, layer] = reach.noise(of_codec.evaluate(spreads, widths[layer, direction]) / AVERAGE, nodes)
         return found

@@ -131,7 +131,7 @@ def _sample(
         # 1 / rescale is the exact probability, p rounded to the steps of the 16-bit draw.
         return bits, 1.0 / sampler.rescale if sampler.rescale else 0.0
     # The sample of a run in this epoch: it follows from the seed.
-    return bits[sampler.kept(message.ids, holder=message.holder, seed=seed, epoch=epoch)], 1.0
+    return bits[sampler.sampled_positions(message.ids, holder=message.holder, seed=seed, epoch=epoch)], 1.0
 
 
 def _assumptions(system: System, epoch: int | None, cached: float) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ def test_lines_differ_in_cache_and_codec_alone() -> None:
         "both": "text", "both as printed": "equation", "both meeting": "text",
     }  # fmt: skip
     assert len({(one.partition, one.schedule) for one in found.values()}) == 1
-    assert {name for name, one in found.items() if one.exchange.meet} == {"baseline meeting", "both meeting"}
+    assert {name for name, one in found.items() if one.exchange.hierarchical} == {"baseline meeting", "both meeting"}
 
 
 @pytest.mark.slow

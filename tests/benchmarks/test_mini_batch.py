@@ -26,7 +26,7 @@ def test_all_neighbours_give_the_rows_of_the_whole_graph(model, features):
     network = build_model(config.model, graph.num_features, graph.num_classes, seed=1)
     batches = mini_batch._Batches(graph, layers=3, settings=MiniBatch(fanout=10_000, batch_size=7), seed=0)
     whole = LocalGraph(graph)
-    truth = network(whole.at(0, training=True), whole.features)
+    truth = network(whole.open_pass(0, training=True), whole.features)
     seen = []
     for seeds, inputs, blocks in batches:
         logits = mini_batch.forward(network, blocks, graph.features[inputs], drop=lambda h, *_: h)
@@ -38,7 +38,7 @@ def test_all_neighbours_give_the_rows_of_the_whole_graph(model, features):
 def test_a_sampled_sum_keeps_its_mean():
     graph = random_graph(nodes=30, edges=300, isolated=0)
     batches = mini_batch._Batches(graph, layers=1, settings=MiniBatch(fanout=3, batch_size=100), seed=0)
-    exact = LocalGraph(graph).at(0, training=True).aggregate(graph.features, alpha="symmetric")
+    exact = LocalGraph(graph).open_pass(0, training=True).aggregate(graph.features, alpha="symmetric")
     sums = []
     for _ in range(500):
         for seeds, inputs, (block,) in batches:

@@ -152,6 +152,6 @@ def test_a_network_is_evaluated_over_the_whole_graph():
     model = ModelSettings(name="graphsage", layers=2, hidden=8, dropout=0.5)
     trainer = MiniBatchTrainer(graph, graph.features, torch.zeros(72).long(), model, TrainSettings(seed=1), ALL)
     whole = LocalGraph(graph)
-    exact = trainer.model(whole.at(0, training=False), whole.features)
+    exact = trainer.model(whole.open_pass(0, training=False), whole.features)
     assert torch.equal(trainer.logits(whole), exact) and not trainer.logits(whole).requires_grad
     trainer.close()

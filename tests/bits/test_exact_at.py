@@ -30,11 +30,14 @@ LATER = 2
 SEVERAL = {
     "vanilla": {},
     "two bits": {"codec": Stochastic(), "bits": TWO},
-    "exact": {"codec": Stochastic(), "bits": ExactAt(of=TWO)},
-    "never": {"codec": Stochastic(), "bits": ExactAt(of=TWO, since=EPOCHS)},
-    "later": {"codec": Stochastic(), "bits": ExactAt(of=TWO, at=("backward 1",), since=LATER)},
-    "pair": {"codec": Stochastic(), "bits": (TWO, ExactAt(of=TWO, at=("backward 1",), since=LATER))},
-    "nested": {"codec": Stochastic(), "bits": ExactAt(of=ExactAt(of=TWO, at=("forward",)), at=("backward",))},
+    "exact": {"codec": Stochastic(), "bits": ExactAt(inner=TWO)},
+    "never": {"codec": Stochastic(), "bits": ExactAt(inner=TWO, since=EPOCHS)},
+    "later": {"codec": Stochastic(), "bits": ExactAt(inner=TWO, points=("backward 1",), since=LATER)},
+    "pair": {"codec": Stochastic(), "bits": (TWO, ExactAt(inner=TWO, points=("backward 1",), since=LATER))},
+    "nested": {
+        "codec": Stochastic(),
+        "bits": ExactAt(inner=ExactAt(inner=TWO, points=("forward",)), points=("backward",)),
+    },
 }
 
 
@@ -95,7 +98,7 @@ def rows(direction, layer):
 
 @each("epoch", [0, 6, 7, 20])
 def test_a_round_is_new_whenever_widths_are(epoch):
-    policy = ExactAt(of=gq.bits.Growing(bit_widths=(1, 2, 4), period=5), at=("forward 1", "backward 3"), since=7)
+    policy = ExactAt(inner=gq.bits.Growing(bit_widths=(1, 2, 4), period=5), points=("forward 1", "backward 3"), since=7)
     places = [("forward", 0), ("forward", 1), ("forward", 3), ("backward", 1), ("backward", 3)]
     plain = (1, 2, 4)[min(epoch // 5, 2)]
     exact = 32 if epoch >= 7 else plain
@@ -110,10 +113,10 @@ def worker():
 
 
 def test_a_point_that_is_none_ends_the_training_with_those_that_are():
-    policy = in_force(ExactAt(of=TWO, at=("backward 7", "forward")), worker())
+    policy = in_force(ExactAt(inner=TWO, points=("backward 7", "forward")), worker())
     look = policy.adaptives(Training(worker=worker()))[-1]
     look.observe([])  # alone nobody sends rows, so nothing is wrong
-    policy = in_force(ExactAt(of=TWO, at=("backward 7", "forward")), worker())
+    policy = in_force(ExactAt(inner=TWO, points=("backward 7", "forward")), worker())
     look = policy.adaptives(Training(worker=worker()))[-1]
     for place in (("forward", 0), ("backward", 1), ("forward", 1)):
         policy.widths(rows(*place), 0)
@@ -123,7 +126,7 @@ def test_a_point_that_is_none_ends_the_training_with_those_that_are():
 
 def test_what_the_policy_inside_needs_is_needed():
     inside = gq.systems.adaqp().bits
-    policy = ExactAt(of=inside, at=("forward",))
+    policy = ExactAt(inner=inside, points=("forward",))
     assert policy.weighs_rows and policy.of_halo_rows and policy.times_links and policy.start == inside.start
     assert policy.needs_every_row == inside.needs_every_row and policy.choices == (2, 4, 8, 32)
     with pytest.raises(ValueError, match="needs every boundary row"):
@@ -138,7 +141,7 @@ def test_widths_are_foreseen_from_its_epoch_on():
         def ask(self, policy, epoch):
             return {(0, way): [torch.full((3,), policy.widths(rows(way, 0), epoch))] for way in ("forward", "backward")}
 
-    policy = ExactAt(of=TWO, at=("backward 0",), since=5)
+    policy = ExactAt(inner=TWO, points=("backward 0",), since=5)
     seen = {epoch: policy.foresee(Outlook(epoch)) for epoch in (None, 4, 5)}
     widths = {epoch: [of.widths[0, way][0].tolist() for way in ("forward", "backward")] for epoch, of in seen.items()}
     assert widths == {None: [[2] * 3, [32] * 3], 4: [[2] * 3, [2] * 3], 5: [[2] * 3, [32] * 3]}
@@ -148,12 +151,12 @@ def test_widths_are_foreseen_from_its_epoch_on():
 @each(
     ("settings", "text"),
     [
-        ({"at": ("sideways 1",)}, "a point must be 'forward' or 'backward'.*got 'sideways 1'; write"),
-        ({"at": ("forward one",)}, "a point must be 'forward' or 'backward'.*got 'forward one'"),
-        ({"at": ("forward ",)}, "a point must be 'forward' or 'backward'.*got 'forward '"),
-        ({"at": ()}, "at must name at least one point, got none"),
+        ({"points": ("sideways 1",)}, "a point must be 'forward' or 'backward'.*got 'sideways 1'; write"),
+        ({"points": ("forward one",)}, "a point must be 'forward' or 'backward'.*got 'forward one'"),
+        ({"points": ("forward ",)}, "a point must be 'forward' or 'backward'.*got 'forward '"),
+        ({"points": ()}, "points must name at least one point, got none"),
         ({"since": -1}, "since must not be negative, got -1"),
-        ({"of": 2}, "of must be one policy for bits, got 2"),
+        ({"inner": 2}, "inner must be one policy for bits, got 2"),
     ],
 )
 def test_mistakes_are_refused(settings, text):

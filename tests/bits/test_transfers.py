@@ -134,7 +134,7 @@ def test_old_epochs_are_forgotten():
     for epoch in range(10):
         transfers.observe([arrival(0, 1, 10, posted=float(epoch), came=epoch + 1.0)])
     seen = transfers.take()
-    assert seen.posted[PLACE].tolist() == [7.0, 8.0, 9.0] and seen.came[PLACE, 0].tolist()[0] == [10.0, 8.0]
+    assert seen.posted[PLACE].tolist() == [7.0, 8.0, 9.0] and seen.completions[PLACE, 0].tolist()[0] == [10.0, 8.0]
     assert transfers.take().posted == {}
 
 

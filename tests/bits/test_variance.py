@@ -66,7 +66,7 @@ def test_rotated_rows_err_by_their_norm_whatever_they_are(columns):
         for bits in (1, 2, 4):
             for seen_at in (bits, 8):
                 spreads = noted(codec, rows, seen_at)
-                predicted = float(codec.row_variance(columns).of(spreads, bits).sum())
+                predicted = float(codec.row_variance(columns).evaluate(spreads, bits).sum())
                 assert predicted == pytest.approx(measured(codec, rows, bits), rel=0.04), (name, bits, seen_at)
 
 
@@ -74,7 +74,7 @@ def test_rotated_rows_err_by_their_norm_whatever_they_are(columns):
 def test_codes_between_ends_err_by_a_sixth_of_a_step_squared(bits):
     rows = torch.rand(400, 50, generator=torch.Generator().manual_seed(bits))  # fractions are uniform
     for codec in (gq.codecs.Stochastic(), Rotated()) if bits >= 8 else (gq.codecs.Stochastic(),):
-        predicted = float(codec.row_variance(50).of(noted(codec, rows, bits), bits).sum())
+        predicted = float(codec.row_variance(50).evaluate(noted(codec, rows, bits), bits).sum())
         assert predicted == pytest.approx(measured(codec, rows, bits), rel=0.06), codec
 
 
@@ -84,8 +84,8 @@ def test_constant_rows_and_exact_ones_have_no_variance():
     for codec in (gq.codecs.Stochastic(), Rotated()):
         for seen_at in (2, 8, 16, 32):
             variance, spreads = codec.row_variance(LONG), noted(codec, rows, seen_at)
-            assert (variance.of(spreads, 2) > 0).tolist() == [False, True, False], (codec, seen_at)
-            assert (variance.of(spreads, 32) == 0).all()
+            assert (variance.evaluate(spreads, 2) > 0).tolist() == [False, True, False], (codec, seen_at)
+            assert (variance.evaluate(spreads, 32) == 0).all()
 
 
 def test_the_variance_of_traced_messages_is_the_measured_one():
@@ -99,7 +99,7 @@ def test_the_variance_of_traced_messages_is_the_measured_one():
             continue
         widths = torch.tensor([1, 2, 4], dtype=torch.uint8).repeat(len(rows))[: len(rows)]
         for each_width in (1, 2, 4, widths):
-            predicted = float(codec.row_variance(rows.shape[1]).of(noted(codec, rows), each_width).sum())
+            predicted = float(codec.row_variance(rows.shape[1]).evaluate(noted(codec, rows), each_width).sum())
             assert predicted == pytest.approx(measured(codec, rows, each_width), rel=0.05), (direction, layer)
             checked += 1
     assert checked
@@ -155,7 +155,7 @@ def test_a_trace_tells_of_rows_what_the_codec_that_chooses_notes_of_them():
     variance = codec.row_variance(LONG)
     assert torch.equal(desk.messages((0, "forward"))[0].spreads(0, variance.spreads), spreads)
     widths = {(0, "forward"): [torch.tensor([1, 2, 4, 8], dtype=torch.uint8).repeat(len(rows) // 4)]}
-    expected = float(variance.of(spreads, widths[0, "forward"][0]).sum())
+    expected = float(variance.evaluate(spreads, widths[0, "forward"][0]).sum())
     assert desk.variance(widths, 0)[0, "forward"] == pytest.approx(expected)
     between, rotated = (
         desk.with_codec(other).variance(widths, 0)[0, "forward"] for other in (gq.codecs.Stochastic(), Rotated())
@@ -172,7 +172,9 @@ def test_a_problem_of_rows_alike_has_their_variance_at_every_width():
         variance, spreads = codec.row_variance(LONG), noted(codec, rows)
         totals = variance.betas(torch.ones(50), spreads).sum(1).tolist()
         for bits in codec.widths:
-            assert totals[0] * variance.relative(bits, totals) == pytest.approx(float(variance.of(spreads, bits).sum()))
+            assert totals[0] * variance.relative(bits, totals) == pytest.approx(
+                float(variance.evaluate(spreads, bits).sum())
+            )
         assert variance.relative(8, [0.0] * len(totals)) == 0.0
     assert [min_max(LONG).relative(bits, [0.0]) for bits in (1, 2, 32)] == [1.0, 1 / 9, 0.0]
 
@@ -187,7 +189,7 @@ def test_a_codec_without_a_variance_is_refused_for_assigned_widths():
     (lambda: RowVariance(1.0, {8: (1.0,)}, ("size",)), r"must follow from some of .*, got \('size',\)"),
     (lambda: RowVariance(1.0, {8: (1.0,)}, ("range", "norm")), "one for each of .* at 8 bits"),
     (lambda: RowVariance(1.0, {8: (-1.0,)}), "not negative, got"),
-    (lambda: Rotated().row_variance(4).of(torch.ones(3), 2), r"needs a use and norm and range, got shapes"),
+    (lambda: Rotated().row_variance(4).evaluate(torch.ones(3), 2), r"needs a use and norm and range, got shapes"),
 ])  # fmt: skip
 def test_wrong_models_are_refused(case):
     make, said = case

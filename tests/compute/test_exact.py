@@ -160,7 +160,7 @@ def test_layer_norm_is_off_by_no_more_than_its_rounding() -> None:
 
 def test_what_is_shared_is_kept_once_and_raw_features_not_at_all() -> None:
     products, x, raw = ExactActivations().build(), _random(6, 4), _random(6, 4, seed=1)
-    _open(products, 6, held=raw)
+    _open(products, 6, raw_features=raw)
     first = products.saved(x)
     assert products.saved(x) is first and isinstance(first, PackedRows)
     assert products.saved(raw) is raw

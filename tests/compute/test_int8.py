@@ -145,7 +145,7 @@ def test_rows_that_come_bit_by_bit_have_the_same_codes() -> None:
         grown = products.operand(x, rows)
     assert torch.equal(grown.codes, whole.codes) and torch.equal(grown.scales, whole.scales)
     assert products.operand(x) is grown and products.operand(x, (0, 20)) is grown
-    assert products.quantized.made == x.numel()
+    assert products.quantized.num_quantized == x.numel()
 
 
 def test_a_halo_row_has_its_owners_codes() -> None:
@@ -166,8 +166,10 @@ def test_operands_are_quantized_once_and_kept_as_codes(adjacency: Adjacency) -> 
     assert [each.dtype for each in y.grad_fn.saved_tensors] == [torch.int8, torch.float32, torch.int8, torch.float32]
     (y + products.aggregate(adjacency, x)).backward(_random(NODES, COLUMNS, seed=9))
     rows, square = x.numel(), weight.numel()
-    assert products.quantized.made == 2 * rows + square  # x, w, the gradient of y and of the sum, which is the same
-    assert products.quantized.used == 2 * rows + square + 3 * rows + rows + square
+    assert (
+        products.quantized.num_quantized == 2 * rows + square
+    )  # x, w, the gradient of y and of the sum, which is the same
+    assert products.quantized.num_used == 2 * rows + square + 3 * rows + rows + square
     assert products.quantized.avoided == 4 * rows + square
 
 
@@ -191,7 +193,7 @@ def test_halves_of_logits_are_rounded_only_where_they_may_be(adjacency: Adjacenc
         if not exact_logits:
             halves = [other.dense(other.operand(half)) for half in halves]
         assert torch.equal(found, other.attend_rows(adjacency, other.operand(z), *halves)[0])
-        assert products.quantized.made == z.numel() + (0 if exact_logits else 2 * NODES * 3)
+        assert products.quantized.num_quantized == z.numel() + (0 if exact_logits else 2 * NODES * 3)
 
 
 def test_the_layer_before_the_loss_is_a_setting() -> None:
@@ -248,7 +250,7 @@ def test_the_scale_of_what_a_product_made_is_told_by_the_product(monkeypatch) ->
 def test_a_row_that_is_not_finite_is_found_though_the_product_told_its_scale() -> None:
     products, x = _products(scale="tensor"), _random(NODES, COLUMNS)
     product = products.linear(x, _random(COLUMNS, 12, seed=1))
-    products._largest.tell(product, torch.tensor(torch.nan))
+    products._largest.store(product, torch.tensor(torch.nan))
     product.data[5, 3] = torch.nan
     with pytest.raises(NonFiniteRow, match="row 5"):
         products.operand(product)

@@ -116,7 +116,7 @@ def test_a_tensor_with_a_recipe_is_not_kept():
     kept: list[Tensor] = []
     with RecomputeContext("selective", kept.append) as remakes:
         y = x @ w
-        remakes.made(y, torch.mm, x, w)
+        remakes.register(y, torch.mm, x, w)
         loss = (y.exp() * y).sum()
     assert sum(each.data_ptr() == y.data_ptr() for each in kept) == 0
     loss.backward()
@@ -130,13 +130,13 @@ def test_what_was_written_over_is_refused_or_kept_as_it_is_now():
     x, w = torch.ones(4, 3), torch.ones(3, 3, requires_grad=True)
     with RecomputeContext("selective") as remakes:
         y = x @ w
-        remakes.made(y, torch.mm, x, w)
+        remakes.register(y, torch.mm, x, w)
         loss = y.mul_(2).square().sum()  # squares what is there now, not what was made
     loss.backward()
     assert w.grad is not None and w.grad[0].tolist() == [96.0] * 3
     with RecomputeContext("selective") as remakes:
         y = x @ w
-        remakes.made(y, torch.mm, x, w)
+        remakes.register(y, torch.mm, x, w)
         loss = y.square().sum()
     x.add_(1)
     with pytest.raises(RuntimeError, match="was overwritten"):
@@ -156,7 +156,7 @@ def test_long_chains_are_made_in_pieces():
         y = h
         for _ in range(40):
             z = twice(y)
-            remakes.made(z, twice, y)
+            remakes.register(z, twice, y)
             y = z
         loss = y.sum()
     runs = 0

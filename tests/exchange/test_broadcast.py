@@ -262,7 +262,7 @@ def test_what_cannot_be_is_refused_with_a_way_out():
     shard = cagnet().partition.cut(graph, 1).shard(graph, 0)
     trainer = worker_trainer(shard, cagnet(), shape("gcn"), SETTINGS)
     with pytest.raises(ValueError, match=r"received one at a time; call aggregate or attend"):
-        trainer.graph.at(0, training=True).extend(trainer.graph.features)
+        trainer.graph.open_pass(0, training=True).extend(trainer.graph.features)
     trainer.close()
 
 

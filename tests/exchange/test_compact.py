@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from gnnqlab.exchange.halo.sampled_matrices import first_columns, kept_columns
+from gnnqlab.exchange.halo.sampled_matrices import first_columns, select_columns
 from gnnqlab.exchange.halo.sampling import Sampling
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.kernels.sparse.aggregate import spmm
@@ -52,11 +52,11 @@ def test_both_products_are_those_of_the_dense_matrix(alpha, p, backend):
             x, halo, gradient = (torch.randn(n, 5, generator=generator) for n in (owned, shard.num_halo, owned))
             y = torch.empty(owned, 5)
             spmm(whole, x, rows=(0, central), out=y[:central])
-            spmm(sampling.owned(whole), x, out=y[central:])
-            spmm(sampling.kept(whole, epoch), halo[rows], out=y[central:], accumulate=True)
+            spmm(sampling.owned_columns(whole), x, out=y[central:])
+            spmm(sampling.sampled_columns(whole, epoch), halo[rows], out=y[central:], accumulate=True)
             assert_close(y, dense @ torch.cat([x, halo]))
 
-            home = spmm(sampling.kept(whole, epoch), gradient[central:], transposed=True)
+            home = spmm(sampling.sampled_columns(whole, epoch), gradient[central:], transposed=True)
             assert home.shape == (rows.numel(), 5)
             if p:
                 assert_close(home, (dense.T @ gradient)[owned:][rows])
@@ -67,7 +67,7 @@ def test_a_kept_matrix_has_the_edges_of_its_columns_only():
     shard = build_shard(graph, Random(seed=1).assign(graph, 2), 0, 2)
     whole = Adjacency(shard.indptr, shard.indices, num_columns=shard.num_owned + shard.num_halo)
     columns = torch.arange(shard.num_owned, whole.num_columns, 2)
-    kept = kept_columns(whole, shard.num_central, columns, 3.0)
+    kept = select_columns(whole, shard.num_central, columns, 3.0)
     assert kept.num_edges == torch.isin(whole.indices, columns.int()).sum()
     assert set(kept.weights.tolist()) == {3.0}
     again = Adjacency(*kept.csr, num_columns=kept.num_columns)  # the checks of any matrix, and its transpose made anew
@@ -83,21 +83,25 @@ def test_a_matrix_is_made_once_an_epoch_and_held_while_rows_under_way_need_it():
     shard = build_shard(graph, Random(seed=1).assign(graph, 2), 0, 2)
     whole = Adjacency(shard.indptr, shard.indices, num_columns=shard.num_owned + shard.num_halo)
     sampling = sampled(shard, 0.5, lag=1)  # pipelined
-    first = sampling.kept(whole, 0)
-    second = sampling.kept(whole, 1)
-    assert sampling.kept(whole, 0) is first and sampling.kept(whole, 1) is second and first is not second
-    sampling.kept(whole, 2)
-    assert sampling.kept(whole, 1) is second
-    assert sampling.kept(whole, 0) is not first
-    assert torch.equal(sampling.kept(whole, 0).indices, first.indices)
+    first = sampling.sampled_columns(whole, 0)
+    second = sampling.sampled_columns(whole, 1)
+    assert (
+        sampling.sampled_columns(whole, 0) is first
+        and sampling.sampled_columns(whole, 1) is second
+        and first is not second
+    )
+    sampling.sampled_columns(whole, 2)
+    assert sampling.sampled_columns(whole, 1) is second
+    assert sampling.sampled_columns(whole, 0) is not first
+    assert torch.equal(sampling.sampled_columns(whole, 0).indices, first.indices)
 
 
 def halo_bytes(rank, workers, graph, owner, sampler):
     shard, exchange, worker = worker_graph(rank, workers, graph, owner, sampler=sampler)
     x = graph.features[shard.owned].clone().requires_grad_()
     for epoch in range(4):
-        worker.at(epoch, training=True).aggregate(x).sum().backward()
-        worker.at(epoch, training=False).aggregate(x.detach())
+        worker.open_pass(epoch, training=True).aggregate(x).sum().backward()
+        worker.open_pass(epoch, training=False).aggregate(x.detach())
     most = max(exchange.boundary.sampling.num_rows(epoch) for epoch in range(4))
     return exchange.boundary.halo_bytes, most * x.shape[1] * 4, shard.num_halo * x.shape[1] * 4
 

@@ -118,7 +118,7 @@ def train(rank, workers, graph, owner, shape, axes, fresh=(), epochs=EPOCHS):
     losses, gradients = [], []
     for epoch in range(epochs):
         if fresh:
-            trainer.exchange.schedule.fresh = epoch in fresh
+            trainer.exchange.schedule.is_fresh = epoch in fresh
         losses.append(trainer.gradients(epoch))
         gradients.append(trainer.parameters.gradients.clone())
         trainer.optimizer.step()

@@ -11,7 +11,7 @@ from gnnqlab.bits.policy import Fixed
 from gnnqlab.compute import ExactActivations, Float32Products
 from gnnqlab.exchange import Overlapped, Pipelined
 from gnnqlab.exchange.vertex_cut.exchange import Replicas
-from gnnqlab.kernels.rowwise.nodewise import apart
+from gnnqlab.kernels.rowwise.nodewise import disable_fusion
 from gnnqlab.message import BoundarySampling, Stochastic
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.nn.models.registry import MODELS
@@ -68,7 +68,7 @@ def test_workers_equal_one_process(workers: int, system: System, part: ExactActi
     results = run_ranks(on_rank, workers, graph, system.partition.cut(graph, workers), system)
     for name, (loss, gradients) in results[0].items():
         true_loss, truth = alone(graph, name, part)
-        with apart():  # codes keep the steps between convolutions one after another
+        with disable_fusion():  # codes keep the steps between convolutions one after another
             exact_loss, exact = alone(graph, name, Float32Products())
         assert true_loss == exact_loss, f"{name}: codes are seen by the forward pass"
         assert abs(loss - true_loss) <= TOLERANCE * true_loss, name

@@ -29,7 +29,7 @@ def worker_graph(rank, workers, graph, owner, **changes):
 def extended(rank, workers, graph, owner):
     shard, _, worker = worker_graph(rank, workers, graph, owner)
     x = graph.features[shard.owned].clone().requires_grad_()
-    y = worker.at(0, training=True).extend(x)
+    y = worker.open_pass(0, training=True).extend(x)
     nodes = torch.cat([shard.owned, shard.halo])
     assert torch.equal(y.detach(), graph.features[nodes])
     y.sum().backward()
@@ -51,9 +51,9 @@ def refused(rank, workers, graph, owner):
     shard, _, worker = worker_graph(rank, workers, graph, owner, schedule=Pipelined())
     x = graph.features[shard.owned]
     with pytest.raises(ValueError, match="extend needs the rows of this epoch, got a schedule .* call aggregate or"):
-        worker.at(1, training=True).extend(x)
+        worker.open_pass(1, training=True).extend(x)
     with torch.no_grad():  # evaluation is exact under every schedule
-        return torch.equal(worker.at(1, training=False).extend(x)[shard.num_owned :], graph.features[shard.halo])
+        return torch.equal(worker.open_pass(1, training=False).extend(x)[shard.num_owned :], graph.features[shard.halo])
 
 
 def test_rows_of_this_epoch_are_refused_to_a_schedule_of_older_ones():
@@ -63,7 +63,7 @@ def test_rows_of_this_epoch_are_refused_to_a_schedule_of_older_ones():
 
 def test_one_process_extends_nothing():
     graph = random_graph()
-    assert LocalGraph(graph).at(0, training=True).extend(graph.features) is graph.features
+    assert LocalGraph(graph).open_pass(0, training=True).extend(graph.features) is graph.features
 
 
 def bytes_by_epoch(rank, workers, graph, owner, input_features):
@@ -118,7 +118,7 @@ def posted_by_kind(rank, workers, graph, owner):
 def test_rows_outside_training_take_the_transport_given_for_them():
     graph = random_graph(seed=8)
     results = run_ranks(posted_by_kind, 3, graph, Random(seed=1).assign(graph, 3))
-    whole = LocalGraph(graph).at(0, training=True).aggregate(graph.features)
+    whole = LocalGraph(graph).open_pass(0, training=True).aggregate(graph.features)
     for counts, owned, y in results:
         # a training pass; an evaluation; static rows, which travel once; and rest afterwards
         assert counts == [(1, 0), (1, 1), (1, 2), (1, 2)]

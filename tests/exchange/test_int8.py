@@ -140,9 +140,9 @@ def rounded_twice(rank: int, workers: int, graph) -> dict:
         shard = system.partition.cut(graph, workers).shard(graph, rank)
         trainer = worker_trainer(shard, system, _shape("gat" if "attention" in case else "gcn"), SETTINGS)
         trainer.epoch(0)
-        quantized, before = trainer.exchange.products.quantized, trainer.exchange.products.quantized.twice
+        quantized, before = trainer.exchange.products.quantized, trainer.exchange.products.quantized.num_requantized
         trainer.evaluate(0)
-        assert quantized.twice == before and quantized.made > 0
+        assert quantized.num_requantized == before and quantized.num_quantized > 0
         found[case] = before, shard.num_halo
         trainer.close()
     return found

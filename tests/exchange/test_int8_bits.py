@@ -37,8 +37,8 @@ def _trainer(rank: int, workers: int, graph, case: tuple[str, str]) -> Trainer:
 
 
 def _overheard(choice: BitChoice) -> list[dict[str, float]]:
-    said, says = [], choice.says
-    choice.says = lambda epoch_s: said.append(says(epoch_s)) or said[-1]
+    said, says = [], choice.values_to_reduce
+    choice.values_to_reduce = lambda epoch_s: said.append(says(epoch_s)) or said[-1]
     return said
 
 
@@ -105,7 +105,7 @@ def test_it_settles_once_and_goes_on_from_a_checkpoint() -> None:
         "elements": 10.0,
         **{f"error at {bits} bits": 10.0 * error for bits, error in zip(CHOICES, (0, 0.2, 0.3, 1))},
     }
-    assert set(choice.says(None)) == set(choice.wants) == set(told)
+    assert set(choice.values_to_reduce(None)) == set(choice.reductions) == set(told)
     choice.after_epoch(0, 1.0, told)
     assert choice.products.bits == 4 and TARGET == 0.3
     choice.after_epoch(1, 1.0, {**told, "error at 2 bits": 0.0})

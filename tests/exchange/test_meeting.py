@@ -15,7 +15,7 @@ from gnnqlab.graph import load
 from gnnqlab.lab.figures.frames import by_tier
 from gnnqlab.nn import ModelSettings
 from gnnqlab.nn.models.registry import MODELS
-from gnnqlab.partition.host_aggregation import meeting, representatives
+from gnnqlab.partition.host_aggregation import hierarchical_legs, representatives
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
 from gnnqlab.systems import vanilla
 from gnnqlab.train.config.run_config import TrainSettings
@@ -29,7 +29,7 @@ from tests.nn.test_law import one_process, train
 from tests.ranks import run_ranks
 from tests.tune.probes import GRAPH, MODEL, SHAPE, written_down
 
-SYSTEM = replace(vanilla(), partition=EdgesAtRandom(), exchange=Replicas(meet=True, hosts=2))
+SYSTEM = replace(vanilla(), partition=EdgesAtRandom(), exchange=Replicas(hierarchical=True, hosts=2))
 
 
 # --- Who stands for whom ---
@@ -53,7 +53,7 @@ def test_both_ends_of_every_leg_agree(workers, hosts, idle):
     graph = random_graph(directed=True, seed=workers)
     cut = EdgesAtRandom(seed=2, idle=idle).cut(graph, workers)
     shards = [cut.shard(graph, rank) for rank in range(workers)]
-    legs = [meeting(shard, hosts) for shard in shards]
+    legs = [hierarchical_legs(shard, hosts) for shard in shards]
     per_host, outer_pairs = workers // hosts, set()
     for rank, number in itertools.product(range(workers), range(4)):
         leg, shard = legs[rank][number], shards[rank]
@@ -88,7 +88,7 @@ def models_of(workers):
 
 
 def on_rank(rank, workers, graph, cut, hosts, schedule):
-    system = replace(SYSTEM, exchange=Replicas(meet=True, hosts=hosts), schedule=schedule)
+    system = replace(SYSTEM, exchange=Replicas(hierarchical=True, hosts=hosts), schedule=schedule)
     shard = cut.shard(graph, rank)
     return {name: train(worker_trainer(shard, system, shape(name), SETTINGS)) for name in models_of(workers)}
 
@@ -193,7 +193,7 @@ def test_what_was_predicted_is_sent(name):
 
 def test_a_launched_run_is_told_its_hosts_and_writes_both_tiers_down(tmp_path):
     setup = {"layers": 2, "hidden": 8, "workers": 4, "hosts": 2, "wire": "paced"}
-    system = replace(vanilla(), partition=gq.partitioners.EBV(), exchange=Replicas(meet=True))
+    system = replace(vanilla(), partition=gq.partitioners.EBV(), exchange=Replicas(hierarchical=True))
     rounded = replace(system, codec=gq.codecs.Stochastic(), bits=gq.bits.Fixed(bits=4))
     probe = gq.probe(GRAPH, system=system, launched=False, epochs=3, theorem=False, **setup)
     run = gq.launch(GRAPH, system=rounded, epochs=3, out=tmp_path, wait=True, **setup)
@@ -210,8 +210,8 @@ def test_a_launched_run_is_told_its_hosts_and_writes_both_tiers_down(tmp_path):
 
 def test_what_cannot_meet_is_refused():
     with pytest.raises(ValueError, match="hosts must be at least 1, got 0"):
-        Replicas(meet=True, hosts=0)
-    with pytest.raises(ValueError, match="with meet=False; choose meet=True"):
+        Replicas(hierarchical=True, hosts=0)
+    with pytest.raises(ValueError, match="with hierarchical=False; choose hierarchical=True"):
         Replicas(hosts=2)
     graph = load(GRAPH)
     cut = EdgesAtRandom().cut(graph, 3)

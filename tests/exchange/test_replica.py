@@ -172,7 +172,7 @@ def test_impossible_company_is_refused(axes, text):
 def extended(rank, workers, graph, cut):
     trainer = worker_trainer(cut.shard(graph, rank), SYSTEM, shape("gcn"), SETTINGS)
     with pytest.raises(ValueError, match=r"vertex-cut.*call aggregate or attend, or choose exchange Halo\(\)"):
-        trainer.graph.at(0, training=True).extend(trainer.graph.features)
+        trainer.graph.open_pass(0, training=True).extend(trainer.graph.features)
 
 
 def test_neighbours_are_not_brought_together():

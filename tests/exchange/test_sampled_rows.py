@@ -29,7 +29,7 @@ def named_on_rank(rank, workers, graph, owner, sampler, epochs):
     found = []
     for epoch in range(epochs):
         x = (shard.owned[:, None] + 1.0).requires_grad_()
-        y = worker.at(epoch, training=True).extend(x)
+        y = worker.open_pass(epoch, training=True).extend(x)
         gradient = torch.zeros_like(y)
         gradient[shard.num_owned :, 0] = shard.halo + 1.0
         y.backward(gradient)
@@ -104,7 +104,7 @@ def bytes_on_rank(rank, workers, graph, owner, shape, sampler, epochs):
             counted += channel.bytes_payload - before.get(id(channel), 0)
             for route in channel.plan.send:
                 holder = route.peer if channel.direction == "forward" else rank
-                rows = sampler.kept(route.ids, holder=holder, seed=3, epoch=epoch).numel()
+                rows = sampler.sampled_positions(route.ids, holder=holder, seed=3, epoch=epoch).numel()
                 drawn += rows * channel.columns * 4
         places = {(channel.layer, channel.direction, channel.columns) for channel in trainer.exchange.channels}
         found.append((counted, drawn, places))

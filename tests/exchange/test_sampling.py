@@ -52,7 +52,9 @@ class SampledGraph(LocalGraph):
         for holder in self.owner.unique().tolist():
             mine = self.owner == holder
             row = torch.zeros(self.ids.numel())
-            row[self.sampler.kept(self.ids, holder=holder, seed=self.seed, epoch=epoch)] = self.sampler.rescale
+            row[self.sampler.sampled_positions(self.ids, holder=holder, seed=self.seed, epoch=epoch)] = (
+                self.sampler.rescale
+            )
             kept[mine] = torch.where(mine, 1.0, row)
         return kept
 
@@ -207,8 +209,10 @@ def sums_on_rank(rank, workers, graph, owner, sampler, epochs):
     x = graph.features[shard.owned]
     found = {}
     for alpha in ("sum", "mean", "symmetric"):
-        sampled = torch.stack([worker.at(epoch, training=True).aggregate(x, alpha=alpha) for epoch in range(epochs)])
-        exact = worker.at(0, training=False).aggregate(x, alpha=alpha)
+        sampled = torch.stack(
+            [worker.open_pass(epoch, training=True).aggregate(x, alpha=alpha) for epoch in range(epochs)]
+        )
+        exact = worker.open_pass(0, training=False).aggregate(x, alpha=alpha)
         adjacency = worker.adjacency(alpha)
         rows = torch.repeat_interleave(torch.arange(shard.num_owned), adjacency.indptr.diff())
         weights = torch.ones(adjacency.num_edges) if adjacency.weights is None else adjacency.weights
@@ -270,7 +274,7 @@ def test_extended_rows_are_unbiased_too():
 def extended(rank, workers, graph, owner, sampler):
     shard, exchange, worker = worker_graph(rank, workers, graph, owner, sampler=sampler)
     x = graph.features[shard.owned].clone().requires_grad_()
-    y = worker.at(3, training=True).extend(x)
+    y = worker.open_pass(3, training=True).extend(x)
     y.sum().backward()
     counts = torch.ones(shard.num_owned)
     for route in exchange.boundary.sampling.plan("backward", 3).receive:

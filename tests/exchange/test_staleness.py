@@ -31,7 +31,7 @@ def train(trainer, fresh=()):
     losses, gradients = [], []
     for epoch in range(EPOCHS):
         if fresh:
-            trainer.exchange.schedule.fresh = epoch in fresh
+            trainer.exchange.schedule.is_fresh = epoch in fresh
         losses.append(trainer.gradients(epoch))
         gradients.append(trainer.parameters.gradients.clone())
         trainer.optimizer.step()

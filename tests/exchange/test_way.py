@@ -46,7 +46,7 @@ def ways_on_rank(rank, workers, graph, owner, schedule):
         return isend(*arguments, **settings)
 
     dist.isend = watched
-    worker.at(0, training=True).aggregate(graph.features[shard.owned])
+    worker.open_pass(0, training=True).aggregate(graph.features[shard.owned])
     dist.isend = isend
     return seen["isend"]
 

@@ -44,7 +44,7 @@ def test_both_ways_have_the_same_bits(backend: str, heads: int, features: int) -
 @pytest.mark.parametrize("faster", ["together", "apart"])
 def test_the_faster_way_is_measured_once_and_taken(monkeypatch: pytest.MonkeyPatch, faster: str, backend: str) -> None:
     adj, weights, x = _case(heads_room._LEAST_EDGES, 2, 3)
-    looked, taken, original = [], [], heads_room._apart
+    looked, taken, original = [], [], heads_room._sum_per_head
 
     def look(**ways: object) -> str:
         looked.append(sorted(ways))
@@ -57,7 +57,7 @@ def test_the_faster_way_is_measured_once_and_taken(monkeypatch: pytest.MonkeyPat
     with use(backend):
         monkeypatch.setattr(heads_room, "_measured", {})
         monkeypatch.setattr(heads_room, "_faster", look)
-        monkeypatch.setattr(heads_room, "_apart", apart)
+        monkeypatch.setattr(heads_room, "_sum_per_head", apart)
         for _ in range(3):
             head_sums(adj, weights, x, heads=2)
         assert looked == [["apart", "together"]] and list(measured_ways().values()) == [faster]

@@ -8,7 +8,7 @@ import torch
 from gnnqlab.kernels import native, noise
 from gnnqlab.kernels.reference import jumping_knowledge as reference
 from gnnqlab.kernels.rowwise.jumping_knowledge import JOINS, MOST, join
-from gnnqlab.kernels.rowwise.nodewise import Mask, apart
+from gnnqlab.kernels.rowwise.nodewise import Mask, disable_fusion
 from gnnqlab.train.records.memory_tracker import MemoryTracker
 from tests.cases import each
 
@@ -42,7 +42,7 @@ def test_values_and_gradients_are_those_of_separate_steps_to_the_bit(backend, ho
         layers, mask = _layers(*shape), _mask(shape[1], p)
         with use(backend):
             found = _and_gradients(join(layers, how, mask=mask), layers)
-        with native.use("reference"), apart():
+        with native.use("reference"), disable_fusion():
             expected = _and_gradients(join(layers, how, mask=mask), layers)
         assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True)), shape
 
@@ -134,7 +134,7 @@ def test_more_layers_than_kernels_or_a_byte_take(backend):
         with use(backend):
             for how in JOINS:
                 found = _and_gradients(join(layers, how, mask=mask), layers)
-                with native.use("reference"), apart():
+                with native.use("reference"), disable_fusion():
                     expected = _and_gradients(join(layers, how, mask=mask), layers)
                 assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
 

@@ -8,7 +8,15 @@ from torch.nn import functional
 
 from gnnqlab.kernels import native, noise
 from gnnqlab.kernels.reference import nodewise as reference
-from gnnqlab.kernels.rowwise.nodewise import ACTIVATIONS, Mask, Norm, apart, nodewise, nodewise_both, step_by_step
+from gnnqlab.kernels.rowwise.nodewise import (
+    ACTIVATIONS,
+    Mask,
+    Norm,
+    disable_fusion,
+    nodewise,
+    nodewise_both,
+    step_by_step,
+)
 from tests.cases import each
 
 from .backends import AVAILABLE, EVERY, on_native, use
@@ -313,6 +321,6 @@ def test_refusals(backend):
 
 def test_apart_is_the_plain_way_and_ends_with_its_block():
     x, norm = _random(9, 5, seed=0).requires_grad_(), _norm(5)
-    with apart():
+    with disable_fusion():
         assert "ReluBackward" in nodewise(x, norm).grad_fn.name()
     assert ("Nodewise" in nodewise(x, norm).grad_fn.name()) == bool(AVAILABLE)

@@ -73,8 +73,8 @@ def test_bytes_are_counted_where_they_are_sent(fetched):
     wanted = [found[0] for found in fetched]
     for rank, (own, *_, sent, _) in enumerate(fetched):
         given = sum(int((OWNER[ids] == rank).sum()) for peer, ids in enumerate(wanted) if peer != rank)
-        assert sent.rows == 4 * COLUMNS * given
-        assert sent.asked == 8 * (WORKERS - 1) + 4 * int((OWNER[own] != rank).sum())
+        assert sent.row_bytes == 4 * COLUMNS * given
+        assert sent.request_bytes == 8 * (WORKERS - 1) + 4 * int((OWNER[own] != rank).sum())
 
 
 def test_a_row_that_is_not_finite_is_named(fetched):

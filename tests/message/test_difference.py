@@ -122,12 +122,12 @@ def test_held_rows_are_in_checkpoints_once_and_come_back_at_both_ends():
     straight = Two(Difference(), codec, bits)
     for epoch in range(3):
         straight.epoch(rows(epoch), epoch)
-    kept = [cache.kept(worker) for cache, worker in zip(straight.caches, seats, strict=True)]
+    kept = [cache.rows_to_save(worker) for cache, worker in zip(straight.caches, seats, strict=True)]
     assert [list(one) for one in kept] == [["0/forward/0/1/0"], ["0/forward/0/0/1"]], "what receivers have, once"
     kept = {name: value.clone() for one in kept for name, value in one.items()}
     resumed = Two(Difference(), codec, bits)
     for cache, worker in zip(resumed.caches, seats, strict=True):
-        cache.put_back(kept, worker)
+        cache.restore_rows(kept, worker)
     for epoch in range(3, 6):
         for one, other in zip(straight.epoch(rows(epoch), epoch), resumed.epoch(rows(epoch), epoch), strict=True):
             assert torch.equal(one, other)

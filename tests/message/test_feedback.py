@@ -114,7 +114,7 @@ def test_what_is_left_is_of_each_row_and_receiver_and_waits_for_rows_that_do_not
     """Under a sampler a row keeps what was left of it until it travels again."""
     x, mail = torch.tensor([[0.0, 0.4, 4.0], [0.0, 1.3, 4.0], [0.0, 2.2, 4.0]]), Mailbox(2)
     whole = Route(peer=1, rows=torch.tensor([2, 0, 1]), ids=torch.tensor([2, 0, 1]), first=None)
-    some = Route(peer=1, rows=whole.rows[[1]], ids=whole.ids[[1]], first=None, kept=torch.tensor([1]))
+    some = Route(peer=1, rows=whole.rows[[1]], ids=whole.ids[[1]], first=None, sampled_positions=torch.tensor([1]))
     plans = [Plan(rank=0, workers=2, send=(route,), receive=(), accumulate=False) for route in (whole, some)]
     left: dict = {}
     channel = Channel(
@@ -151,11 +151,11 @@ def test_it_goes_on_from_a_checkpoint_bit_for_bit():
     straight, resumed, forgetful = (Two(Feedback(), codec, bits) for _ in range(3))
     for epoch in range(3):
         straight.epoch(rows(epoch), epoch)
-    kept = [cache.kept(worker) for cache, worker in zip(straight.caches, seats, strict=True)]
+    kept = [cache.rows_to_save(worker) for cache, worker in zip(straight.caches, seats, strict=True)]
     assert [list(one) for one in kept] == [["0/forward/0/0/1"], ["0/forward/0/1/0"]], "what senders keep"
     kept = {name: value.clone() for one in kept for name, value in one.items()}
     for cache, worker in zip(resumed.caches, seats, strict=True):
-        cache.put_back(kept, worker)
+        cache.restore_rows(kept, worker)
     for epoch in range(3, 6):
         ends = [two.epoch(rows(epoch), epoch)[0] for two in (straight, resumed, forgetful)]
         assert torch.equal(ends[0], ends[1])

@@ -106,7 +106,7 @@ def test_the_variance_is_that_of_elements_of_any_scale(codec: Codec):
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(400, 64, generator=generator) * 2 ** torch.rand(400, 1, generator=generator)
     error = sum(float((send(codec, x, 8, epoch=epoch)[0] - x).double().square().sum()) for epoch in range(4)) / 4
-    predicted = float(codec.row_variance(64).of(send(codec, x, 8)[1], 8).sum())
+    predicted = float(codec.row_variance(64).evaluate(send(codec, x, 8)[1], 8).sum())
     assert predicted == pytest.approx(error, rel=1 / 6)
 
 

@@ -74,9 +74,11 @@ def test_what_is_noted_is_the_variance_at_every_width_whatever_the_row_travels_i
         variance, noted = codec.row_variance(64), send(codec, x, bits)[1]
         for other in NARROW:
             measured = codec_error(codec, x, other).squared * float(x.double().square().sum())
-            assert float(variance.of(noted, other).sum()) == pytest.approx(measured, rel=0.05), other
-        assert torch.allclose(variance.of(noted, 8), Stochastic().row_variance(64).of(x.amax(1) - x.amin(1), 8))
-        assert (variance.of(noted, 32) == 0).all()
+            assert float(variance.evaluate(noted, other).sum()) == pytest.approx(measured, rel=0.05), other
+        assert torch.allclose(
+            variance.evaluate(noted, 8), Stochastic().row_variance(64).evaluate(x.amax(1) - x.amin(1), 8)
+        )
+        assert (variance.evaluate(noted, 32) == 0).all()
 
 
 @each("bits", NARROW)
@@ -85,7 +87,7 @@ def test_rows_are_unbiased_in_either_code(bits):
     codec, kinds = LeastVariance(), set()
     for row, said in zip(mixed(64, 8), rotated_rows(codec, mixed(64, 8), bits), strict=True):
         off = float((of_one_row(codec, row, bits, 1200).mean(0) - row).norm())
-        left = codec.row_variance(64).of(send(codec, row[None], bits)[1], bits)
+        left = codec.row_variance(64).evaluate(send(codec, row[None], bits)[1], bits)
         assert off <= 1.5 * math.sqrt(float(left) / 1200) + 1e-6 * float(row.norm()), row
         kinds.add(bool(said))
     assert kinds == {False, True}

@@ -12,7 +12,7 @@ IDS = torch.arange(20_000)
 
 
 def kept(sampler, **changes):
-    return sampler.kept(IDS, **{"holder": 1, "seed": 0, "epoch": 0, **changes})
+    return sampler.sampled_positions(IDS, **{"holder": 1, "seed": 0, "epoch": 0, **changes})
 
 
 @each("p", [0.01, 0.1, 0.5])
@@ -33,13 +33,15 @@ def test_a_sample_belongs_to_seed_epoch_and_holder():
 def test_whether_a_row_is_kept_does_not_depend_on_the_others():
     sampler = BoundarySampling(p=0.5)
     some = IDS[::7]
-    assert torch.equal(some[sampler.kept(some, holder=1, seed=0, epoch=0)], some[torch.isin(some, kept(sampler))])
+    assert torch.equal(
+        some[sampler.sampled_positions(some, holder=1, seed=0, epoch=0)], some[torch.isin(some, kept(sampler))]
+    )
 
 
 def test_the_ends_of_the_range():
     assert kept(BoundarySampling(p=0.0)).numel() == 0
     assert torch.equal(kept(BoundarySampling(p=1.0)), IDS) and torch.equal(kept(AllRows()), IDS)
-    assert BoundarySampling(p=0.0).kept(IDS[:0], holder=0, seed=0, epoch=0).numel() == 0
+    assert BoundarySampling(p=0.0).sampled_positions(IDS[:0], holder=0, seed=0, epoch=0).numel() == 0
     assert BoundarySampling(p=0.1).rescale == 65536 / 6554  # of the probability that is drawn with
 
 

@@ -76,9 +76,9 @@ def test_only_a_channel_that_encodes_the_rows_themselves_takes_them_as_they_are(
         channel._codec, channel.selection = codec, selection.__new__(selection)
         return channel
 
-    assert of(AllRowsOfRoute, BFloat16()).taken(x) is x
+    assert of(AllRowsOfRoute, BFloat16()).convert_for_codec(x) is x
     for selection, codec in ((AllRowsOfRoute, Float32()), (SelectedRows, BFloat16()), (FedBack, BFloat16())):
-        assert of(selection, codec).taken(x).dtype == torch.float32
+        assert of(selection, codec).convert_for_codec(x).dtype == torch.float32
 
 
 def losses(rank: int, workers: int, graph, systems) -> dict[str, tuple]:

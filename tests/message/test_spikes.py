@@ -99,7 +99,7 @@ def test_the_variance_is_that_of_the_rest(bits):
     for one in (codec, Stochastic()):
         errors = [(send(one, x, bits, epoch=epoch)[0] - x).double().square().sum() for epoch in range(4)]
         found.append(float(sum(errors)) / 4)
-    predicted = float(codec.row_variance(50).of(send(codec, x, bits)[1], bits).sum())
+    predicted = float(codec.row_variance(50).evaluate(send(codec, x, bits)[1], bits).sum())
     assert predicted == pytest.approx(found[0], rel=0.08)
     assert found[0] < found[1] / 50
 

@@ -55,7 +55,7 @@ def test_every_model_has_between_its_layers_what_it_is_told(name):
             assert shape.activation == (activation or "relu")
             model, steps = build_model(shape, 12, 4, seed=1), InSteps(graph, 3, training=True)
             steps.expected = shape.activation
-            found = _loss_and_gradients(model, graph.at(3, training=True))
+            found = _loss_and_gradients(model, graph.open_pass(3, training=True))
             for ours, right in zip(found, _loss_and_gradients(model, steps), strict=True):
                 # Sums of float32 in another order, e^x and erf off by 1e-7: a few roundings of the largest.
                 assert float((ours - right).abs().max()) <= 2e-5 * max(1.0, float(right.abs().max())), shape
@@ -79,7 +79,7 @@ def test_batches_have_it_too(activation):
     model, rows = build_model(shape, 5, graph.num_classes, seed=1), torch.arange(30)
     block = blocks.BlockWeights(graph).block(graph.indptr, graph.indices, rows)
     found = blocks.forward(model, [block, block], graph.features, drop=lambda h, *_: h)
-    expected = model(LocalGraph(graph).at(0, training=False), graph.features)
+    expected = model(LocalGraph(graph).open_pass(0, training=False), graph.features)
     assert float((found - expected).detach().abs().max()) < 1e-5
 
 
@@ -106,7 +106,7 @@ def test_codes_of_activations_are_of_a_rectifier():
             RunConfig(graph="digits", system=system, model=shape)
         graph = LocalGraph(random_graph(), products=ExactActivations().build())
         with pytest.raises(ValueError, match="choose activation relu, or another compute"):
-            build_model(shape, 12, 4, seed=0)(graph.at(0, training=True), graph.features)
+            build_model(shape, 12, 4, seed=0)(graph.open_pass(0, training=True), graph.features)
     assert RunConfig(graph="digits", system=system, model=ModelSettings(name="sgc")).model.activation is None
 
 

@@ -29,7 +29,7 @@ def _trained_once(
     """Logits and flat gradients of one pass, as float64."""
     model = build_model(shape, graph.num_features, graph.num_classes, seed=1).to(dtype)
     local = LocalGraph(graph, products=products)
-    out = model(local.at(0, training=True), local.features.to(dtype))
+    out = model(local.open_pass(0, training=True), local.features.to(dtype))
     torch.nn.functional.cross_entropy(out, graph.labels).backward()
     gradients = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
     return out.detach().double(), gradients.double()
@@ -71,7 +71,7 @@ def test_every_model_learns(name: str, part) -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     losses = []
     for epoch in range(30):
-        out = model(local.at(epoch, training=True), local.features)
+        out = model(local.open_pass(epoch, training=True), local.features)
         loss = torch.nn.functional.cross_entropy(out[graph.train_mask], graph.labels[graph.train_mask])
         optimizer.zero_grad()
         loss.backward()
@@ -94,7 +94,7 @@ def test_rows_between_layers_are_bfloat16_and_so_are_their_gradients(name: str) 
                         h.register_hook(lambda gradient: types.append(gradient.dtype))
 
     model = build_model(ModelSettings(name=name, hidden=16, layers=3, dropout=0.3), 12, 4, seed=1)
-    out = model(local.at(0, training=True, observers=Observers([Activated()])), local.features)
+    out = model(local.open_pass(0, training=True, observers=Observers([Activated()])), local.features)
     out.square().sum().backward()
     assert out.dtype == torch.float32
     assert all(parameter.grad.dtype == torch.float32 for parameter in model.parameters())
@@ -163,7 +163,7 @@ def test_the_layer_before_the_loss_is_exact(name: str) -> None:
         shape = ModelSettings(name=name, hidden=16, layers=layers, dropout=0.0)
         model = build_model(shape, graph.num_features, graph.num_classes, seed=1).double()
         local = LocalGraph(graph, products=told)
-        model(local.at(0, training=True), local.features.double())
+        model(local.open_pass(0, training=True), local.features.double())
         assert told.asked > 0
         if layers == 1 and name in ("gcn", "graphsage", "gat"):
             assert told.rounded == 0
@@ -176,6 +176,6 @@ def test_a_pass_forgets_the_operands_of_the_one_before() -> None:
     graph = random_graph()
     products = BFloat16Rows().build()
     local, weight = LocalGraph(graph, products=products), torch.ones(12, 2)
-    first = local.at(0, training=True).linear(local.features, weight)
+    first = local.open_pass(0, training=True).linear(local.features, weight)
     weight.data.mul_(2.0)
-    torch.testing.assert_close(local.at(1, training=True).linear(local.features, weight), 2 * first)
+    torch.testing.assert_close(local.open_pass(1, training=True).linear(local.features, weight), 2 * first)

@@ -71,7 +71,7 @@ def test_dense_products_stay_within_the_rounding_of_both_factors() -> None:
         error = (ours.double() - truth).abs()
         assert (error <= 1.001 * most).all() and (error > 1e-4 * most).any()
     torch.testing.assert_close(found[3], dy.sum(0).float())
-    assert block.taken == {"dense": 1} and not block.left
+    assert block.quantized_products == {"dense": 1} and not block.unchanged_products
 
 
 @pytest.mark.parametrize("heads", [1, 3])
@@ -101,8 +101,8 @@ def test_weighed_sums_stay_within_the_rounding_of_rows(heads: int) -> None:
         assert ours.shape == truth.shape
         error = (ours.double() - truth).abs()
         assert (error <= 1.001 * most + 1e-5).all() and (error > 1e-3 * most).any()
-    assert block.taken == {"mul sum": 1}
-    assert block.quantized.made == x.numel() + dy.numel(), "rows and their gradients, once each"
+    assert block.quantized_products == {"mul sum": 1}
+    assert block.quantized.num_quantized == x.numel() + dy.numel(), "rows and their gradients, once each"
 
 
 @pytest.mark.parametrize("message", [fn.copy_u("x", "m"), fn.copy_e("e", "m")])
@@ -122,7 +122,7 @@ def test_plain_sums_and_means_of_nodes_and_edges(message) -> None:
         most = STEP * float(_size(x).max()) * int(graph.in_degrees().max())
         assert 0 < float((found[0] - exact[0]).abs().max()) <= most
         assert float((found[1] - exact[1]).abs().max()) <= STEP * 5 * int(graph.out_degrees().max())
-        assert list(block.taken.values()) == [1] and not block.left
+        assert list(block.quantized_products.values()) == [1] and not block.unchanged_products
 
 
 def test_a_sum_of_rows_of_edges_is_that_of_codes_which_another_product_left() -> None:
@@ -131,11 +131,11 @@ def test_a_sum_of_rows_of_edges_is_that_of_codes_which_another_product_left() ->
     x, known = _random(graph.num_edges(), 6), _random(graph.num_edges(), 6)
     with gq.tango() as block:
         alone = dgl.ops.copy_e_sum(graph, x)
-        assert (block.quantized.made, block.quantized.avoided) == (x.numel(), 0)
+        assert (block.quantized.num_quantized, block.quantized.avoided) == (x.numel(), 0)
         functional.linear(known, weight)
-        before = block.quantized.made
+        before = block.quantized.num_quantized
         dgl.ops.copy_e_sum(graph, known)
-    assert block.quantized.made == before and block.quantized.avoided == known.numel()
+    assert block.quantized.num_quantized == before and block.quantized.avoided == known.numel()
     products = gq.tango().products
     products.begin(block.products._rows)
     edges = edges_of(graph._graph)
@@ -166,10 +166,10 @@ def test_numbers_of_edges_are_exact_unless_asked(op: str) -> None:
 
     with gq.tango() as block:
         plain = _with_gradients(run, x, y)
-    assert torch.equal(plain[0], run(x, y)) and not block.taken
+    assert torch.equal(plain[0], run(x, y)) and not block.quantized_products
     with gq.tango(exact_logits=False) as block:
         found = _with_gradients(run, x, y)
-    assert block.taken == {op: 1}
+    assert block.quantized_products == {op: 1}
     u, v = graph.edges()
     of_x, of_y = (STEP * _size(each)[:, None, None] for each in (x, y))
     most = of_x[u] + of_y[v]
@@ -209,8 +209,8 @@ def test_layers_agree_with_dgl_in_float64(name: str, scale: str) -> None:
     for mine, exact in ((torch.cat([each.flatten() for each in side]) for side in part) for part in parts):
         apart = float((mine.double() - exact).norm() / exact.norm())
         assert apart < (0.2 if "pool" in name else 8 * STEP), name  # a maximum may move to another edge
-    assert block.taken and float((found[0].double() - truth[0]).abs().max()) > 0
-    assert ("copy_lhs max" in block.left) == ("pool" in name), block.left
+    assert block.quantized_products and float((found[0].double() - truth[0]).abs().max()) > 0
+    assert ("copy_lhs max" in block.unchanged_products) == ("pool" in name), block.unchanged_products
 
 
 def _typed_models() -> dict:
@@ -252,7 +252,7 @@ def test_layers_of_several_types_agree_with_dgl_in_float64(name: str, presorted:
     layer.double().zero_grad()
     truth = _with_gradients(lambda each: layer(graph, each, *types, presorted=presorted), x.double())
     truth += [each.grad for each in layer.parameters()]
-    assert block.taken == taken and set(block.left) == left
+    assert block.quantized_products == taken and set(block.unchanged_products) == left
     together = [torch.cat([each.double().flatten() for each in side]) for side in (found, truth)]
     pairs = [*zip(found, truth, strict=True), together]
     for mine, exact in pairs:
@@ -274,7 +274,7 @@ def test_products_by_type_are_those_of_each_type_alone_and_quantize_rows_once() 
 
     with gq.tango(rounding="nearest") as block:
         found = _with_gradients(together, x, weights)
-    assert block.quantized.made == x.numel() + weights.numel() + dy.numel()
+    assert block.quantized.num_quantized == x.numel() + weights.numel() + dy.numel()
     with gq.tango(rounding="nearest"):
         truth = _with_gradients(apart, x, weights)
     for ours, exact in zip(found, truth, strict=True):
@@ -283,7 +283,7 @@ def test_products_by_type_are_those_of_each_type_alone_and_quantize_rows_once() 
     with gq.tango() as block:
         together(x.double(), weights.double())
         dgl.ops.gather_mm(x[:, :3], weights[:, :3, :3].contiguous(), idx_b=torch.zeros(30, dtype=torch.int64))
-    assert block.left == {"by type": 1, "gather_mm": 1} and not block.taken
+    assert block.unchanged_products == {"by type": 1, "gather_mm": 1} and not block.quantized_products
 
 
 def test_operators_that_share_an_input_share_its_codes() -> None:
@@ -292,8 +292,8 @@ def test_operators_that_share_an_input_share_its_codes() -> None:
     layer, graph = dglnn.SAGEConv(12, 8, "mean"), _graph()
     with gq.tango() as block:
         layer(graph, _random(40, 12))
-    assert block.taken == {"dense": 2, "copy_lhs sum": 1}
-    assert block.quantized.made == 40 * 12 + 2 * 12 * 8 + 40 * 8, "rows once, two weights, projected rows"
+    assert block.quantized_products == {"dense": 2, "copy_lhs sum": 1}
+    assert block.quantized.num_quantized == 40 * 12 + 2 * 12 * 8 + 40 * 8, "rows once, two weights, projected rows"
     assert block.quantized.avoided == 40 * 12
 
 
@@ -310,7 +310,7 @@ def test_layers_of_relations_have_their_sums_taken(layer: str) -> None:
     with gq.tango() as block:
         found = module(graph, x, *more).detach()
     exact = module(graph, x, *more).detach()
-    assert block.taken["copy_rhs sum"] == 1
+    assert block.quantized_products["copy_rhs sum"] == 1
     assert 0 < float((found - exact).norm() / exact.norm()) < 4 * STEP
 
 
@@ -334,12 +334,12 @@ def test_named_modules_stay_exact_and_parts_can_be_left_out() -> None:
     model, graph, x = _TwoLayers("GraphConv", 12, 8, 3), _graph(), _random(40, 12)
     with gq.tango(exact=model.last) as block:
         model(graph, x)
-    assert block.taken == {"dense": 1, "copy_lhs sum": 1}
+    assert block.quantized_products == {"dense": 1, "copy_lhs sum": 1}
     with gq.tango(exact=model) as block:
         assert torch.equal(model.eval()(graph, x), model(graph, x))
         with block.exactly():
             functional.linear(x, _random(5, 12))
-    assert not block.taken
+    assert not block.quantized_products
     assert not model._forward_hooks and not model._forward_pre_hooks
 
 
@@ -367,7 +367,7 @@ def test_the_inner_block_counts_and_other_threads_see_nothing() -> None:
         thread = threading.Thread(target=lambda: seen.append(functional.linear(x, weight)))
         thread.start()
         thread.join()
-        assert inner.taken == {"dense": 1} and not outer.taken
+        assert inner.quantized_products == {"dense": 1} and not outer.quantized_products
     assert torch.equal(seen[0], exact)
     assert _places() == before
 
@@ -378,7 +378,7 @@ def test_the_inner_block_counts_and_other_threads_see_nothing() -> None:
             opened.set()
             assert closed.wait(HANG_S)
             functional.linear(x, weight)
-            seen.append(block.taken)
+            seen.append(block.quantized_products)
 
     thread = threading.Thread(target=elsewhere)
     with gq.tango():
@@ -396,7 +396,10 @@ def test_what_is_not_float32_is_left() -> None:
         assert torch.equal(functional.linear(x, x[:3]), x @ x[:3].t())
         dgl.ops.copy_u_sum(graph, x)
         dgl.ops.u_add_e_sum(graph, x.float(), _random(graph.num_edges(), 12))
-    assert block.left == {"dense": 1, "@": 1, "copy_lhs sum": 1, "add sum": 1} and not block.taken
+    assert (
+        block.unchanged_products == {"dense": 1, "@": 1, "copy_lhs sum": 1, "add sum": 1}
+        and not block.quantized_products
+    )
     with pytest.raises(ValueError, match="bits must be one of"):
         gq.tango(bits=1)
 
@@ -469,7 +472,7 @@ def _area(graph: gq.Graph, quantized: bool) -> tuple[float, dict[str, int]]:
         if quantized:
             with gq.tango(exact_logits=False) as block:
                 positive, negative = scores()
-            taken = block.taken
+            taken = block.quantized_products
         else:
             positive, negative = scores()
         truth = torch.cat([torch.ones_like(positive), torch.zeros_like(negative)])
@@ -508,5 +511,5 @@ def test_torch_geometric_has_its_products_with_weights_taken() -> None:
         with gq.tango() as block:
             found = layer(x, edges).detach()
         exact = layer(x, edges).detach()
-        assert block.taken["dense"] >= 1
+        assert block.quantized_products["dense"] >= 1
         assert 0 < float((found - exact).norm() / exact.norm()) < 8 * STEP

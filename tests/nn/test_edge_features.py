@@ -98,7 +98,7 @@ def test_models_agree_with_dense_float64(name, more, directed):
         graph = featured(features=20, weighted=weighted, **choices)  # 20 -> 16 projects first, 16 -> 16 does not
         model = network(graph, shape(name, dropout=0.0, norm="none", **more))
         local, objective = LocalGraph(graph), label_objective(graph)
-        logits = model(local.at(0, training=True), local.features)
+        logits = model(local.open_pass(0, training=True), local.features)
         objective.loss(logits).backward()
         truth = network(graph, shape(name, dropout=0.0, norm="none", **more)).double()
         right = dense_logits(truth, graph)
@@ -124,7 +124,7 @@ def test_gradients_of_a_tiny_graph(name, more):
     names, values = zip(*layer.named_parameters())
 
     def run(x: Tensor, *parameters: Tensor) -> Tensor:
-        g = local.at(0, training=False)
+        g = local.open_pass(0, training=False)
         return torch.func.functional_call(layer, dict(zip(names, parameters)), (g, x))
 
     x = torch.randn(7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
@@ -155,7 +155,7 @@ def test_attention_is_that_of_dgl(heads, directed):
         other.data.copy_(turned(mine.data))
     local, x, e = LocalGraph(graph), graph.features.double(), graph.edge_features.double()
     local.edge_features = e
-    y = ours.double()(local.at(0, training=False), x)
+    y = ours.double()(local.open_pass(0, training=False), x)
     z, attention = theirs.double()(graph.to_dgl(), x, e, get_attention=True)
     of_edges = attention * theirs.fc_edge(e).unflatten(1, z.shape[1:])
     z = (z - torch.zeros_like(z).index_add(0, graph.edge_list()[1].long(), of_edges)).flatten(1)
@@ -174,7 +174,7 @@ def test_zeros_are_as_no_features():
         with_zeros, without = (network(each, shape(name, dropout=0.0, **more)) for each in (zeros, graph))
         with_zeros.load_state_dict(without.state_dict(), strict=False)
         found, right = (
-            model(LocalGraph(each).at(0, training=False), each.features)
+            model(LocalGraph(each).open_pass(0, training=False), each.features)
             for model, each in ((with_zeros, zeros), (without, graph))
         )
         torch.testing.assert_close(found, right, rtol=1e-5, atol=1e-6)
@@ -191,7 +191,7 @@ def test_memory_of_edges_is_as_said():
     ]
     for layer, of_edges in layers:
         local = LocalGraph(graph)
-        y = layer(local.at(0, training=True), local.features)
+        y = layer(local.open_pass(0, training=True), local.features)
         alphas = [local.adjacency(alpha) for alpha in ("mean", "sum")]
         there = [graph.indptr, graph.indices, *(alpha.weights for alpha in alphas)]
         means = [] if local.edge_means is None else [local.edge_means]
@@ -267,8 +267,8 @@ def test_a_worker_has_the_features_of_edges_into_its_nodes(tmp_path):
 def test_means_of_edges_are_made_once():
     graph = featured(weighted=True)
     local = LocalGraph(graph)
-    first = edge_means(local.at(0, training=True))
-    assert edge_means(local.at(7, training=False)) is first
+    first = edge_means(local.open_pass(0, training=True))
+    assert edge_means(local.open_pass(7, training=False)) is first
     weights, features = dense(graph)
     right = (weights.unsqueeze(-1) * features).sum(1) / weights.sum(1, keepdim=True)
     torch.testing.assert_close(first.double(), right, rtol=1e-5, atol=1e-6)

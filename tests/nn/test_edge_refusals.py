@@ -41,7 +41,7 @@ def test_models_of_nodes_alone_refuse_them(name):
         worker_trainer(shard, vanilla(), shape(name), SETTINGS)
     bare = network(graph.without_edge_features(), shape(name))
     with pytest.raises(ValueError, match=f"model {name} was built without edge features, {WAY_OUT}"):
-        bare(LocalGraph(graph).at(0, training=False), graph.features)
+        bare(LocalGraph(graph).open_pass(0, training=False), graph.features)
 
 
 def test_a_model_says_what_it_makes_of_them():
@@ -126,4 +126,4 @@ def test_attention_still_refuses_weights():
         gq.configure(graph, model="gat")
     model = network(graph, shape("gat"))
     with pytest.raises(ValueError, match="attention over features of edges weighs neighbours by attention"):
-        model(LocalGraph(graph).at(0, training=False), graph.features)
+        model(LocalGraph(graph).open_pass(0, training=False), graph.features)

@@ -67,7 +67,7 @@ class DenseGraph(LocalGraph):
 
 def logits_and_gradients(local: LocalGraph, graph: Graph, settings: ModelSettings, dtype: torch.dtype):
     model = build_model(settings, graph.num_features, graph.num_classes, seed=3).to(dtype)
-    logits = model(local.at(0, training=True), local.features)
+    logits = model(local.open_pass(0, training=True), local.features)
     label_objective(graph).loss(logits).backward()
     return logits.detach().double(), torch.cat([each.grad.flatten().double() for each in model.parameters()])
 
@@ -177,7 +177,9 @@ def test_sampled_neighbours_have_their_weights():
         view = trainer.graph
         with torch.no_grad():
             for epoch in range(len(sums)):
-                sums[epoch, view.ids] = view.at(epoch, training=True).aggregate(x[view.ids], alpha="symmetric").double()
+                sums[epoch, view.ids] = (
+                    view.open_pass(epoch, training=True).aggregate(x[view.ids], alpha="symmetric").double()
+                )
 
     threads.run(summed)
     error = (sums.mean(0) - truth).abs()
@@ -224,9 +226,9 @@ def test_attention_refuses_weights():
         worker_trainer(shard, vanilla(), gat, SETTINGS)
     network = build_model(gat, graph.num_features, graph.num_classes, seed=0)
     with pytest.raises(ValueError, match=f"GraphPass.attend {TEXT}"):
-        network(LocalGraph(graph).at(0, training=False), graph.features)
+        network(LocalGraph(graph).open_pass(0, training=False), graph.features)
     bare = LocalGraph(graph.without_edge_weights())
-    assert network(bare.at(0, training=False), graph.features).isfinite().all()
+    assert network(bare.open_pass(0, training=False), graph.features).isfinite().all()
 
 
 def test_mini_batches_refuse_weights():

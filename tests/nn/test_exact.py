@@ -11,7 +11,7 @@ from gnnqlab.compute.packed import kept_bytes
 from gnnqlab.course.experiments.kept_bytes import by_purpose
 from gnnqlab.graph import Graph
 from gnnqlab.kernels import native
-from gnnqlab.kernels.rowwise.nodewise import apart
+from gnnqlab.kernels.rowwise.nodewise import disable_fusion
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.nn.models.registry import MODELS
 from tests.graphs import random_graph
@@ -26,7 +26,7 @@ def _passed(
     """Logits and flat gradients of one pass; dropout is left to the model's shape."""
     model = build_model(shape, graph.num_features, graph.num_classes, seed=1)
     local = LocalGraph(graph, products=products)
-    out = model(local.at(epoch, training=True), local.features)
+    out = model(local.open_pass(epoch, training=True), local.features)
     torch.nn.functional.cross_entropy(out, graph.labels).backward()
     return out.detach(), torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
@@ -38,7 +38,7 @@ def test_logits_are_those_of_float32_and_gradients_are_near(name: str, more: dic
     graph = random_graph(features=features)
     shape = ModelSettings(name=name, hidden=16, layers=3, dropout=0.3, **more)
     found = _passed(graph, shape, ExactActivations().build())
-    with apart():
+    with disable_fusion():
         exact = _passed(graph, shape, PLAIN)
     assert torch.equal(found[0], exact[0])
     off = float((found[1] - exact[1]).norm() / exact[1].norm())
@@ -54,7 +54,7 @@ def test_mean_gradients_are_those_of_float64(name: str) -> None:
     draws = torch.stack([_passed(graph, shape, products, epoch)[1].double() for epoch in range(DRAWS)])
     model = build_model(shape, graph.num_features, graph.num_classes, seed=1).double()
     local = LocalGraph(graph)
-    out = model(local.at(0, training=True), local.features.double())
+    out = model(local.open_pass(0, training=True), local.features.double())
     torch.nn.functional.cross_entropy(out, graph.labels).backward()
     exact = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
     bound = SIGMAS * draws.std(0) / DRAWS**0.5 + 1e-5 * exact.abs().max()
@@ -74,7 +74,7 @@ def test_kept_bytes_of_a_gcn_are_the_formula(bits: int, ratio: float) -> None:
     assert found["activations"] == 2 * -(-rows * hidden // 8)
     plain = by_purpose(graph, shape, PLAIN)
     assert found["others"] == plain["others"], "the loss and ids"
-    with apart():
+    with disable_fusion():
         steps = by_purpose(graph, shape, PLAIN)
     assert steps["inputs of products"] + steps["norms"] + steps["activations"] > 6 * 4 * rows * hidden
     if native.active(torch.device("cpu")):  # one pass keeps nothing between a norm and its rectifier

@@ -49,7 +49,7 @@ def test_the_layers_of_every_model(name: str) -> None:
 @pytest.mark.parametrize("name", ["gcnii", "jknet", "sgc"])
 def test_the_last_rows_make_the_logits(name: str) -> None:
     model = build_model(ModelSettings(name=name, layers=3, hidden=5), 7, 3, seed=1).eval()
-    logits = model(GRAPH.at(0, training=False), GRAPH.features)
+    logits = model(GRAPH.open_pass(0, training=False), GRAPH.features)
     found = layer_rows(model, GRAPH, -1) @ model.last.weight + model.last.bias
     torch.testing.assert_close(found, logits, rtol=1e-5, atol=1e-5)
 
@@ -90,7 +90,7 @@ def test_models_of_bare_weights_and_of_torchs_modules() -> None:
     bare, torchs = Bare().eval(), Torchs().eval()
     assert [layer_rows(bare, GRAPH, layer).shape[1] for layer in (0, 1)] == [7, 4]
     rows = layer_rows(torchs, GRAPH, -1)
-    logits = torchs(GRAPH.at(0, training=False), GRAPH.features)
+    logits = torchs(GRAPH.open_pass(0, training=False), GRAPH.features)
     assert rows.shape == (41, 4) and torch.equal(torchs.last(rows), logits)
     with pytest.raises(ValueError, match=r"one of -2 to 1, got -3"):
         layer_rows(torchs, GRAPH, -3)

@@ -19,7 +19,7 @@ from tests.ranks import run_ranks
 def logits(name: str, **settings) -> torch.Tensor:
     graph = random_graph()
     model = build_model(ModelSettings(name=name, hidden=8, dropout=0.0, **settings), 12, 4, seed=1)
-    return model(LocalGraph(graph).at(0, training=False), graph.features)
+    return model(LocalGraph(graph).open_pass(0, training=False), graph.features)
 
 
 def test_a_model_has_the_norm_its_authors_use():
@@ -53,7 +53,7 @@ def test_gcnii_that_keeps_its_first_rows_needs_no_neighbour():
     shape = ModelSettings(name="gcnii", layers=3, hidden=8, initial_share=1.0)
     graph, other = random_graph(edges=240), random_graph(edges=10)
     model = build_model(shape, 12, 4, seed=1)
-    outputs = [model(LocalGraph(g).at(0, training=False), graph.features) for g in (graph, other)]
+    outputs = [model(LocalGraph(g).open_pass(0, training=False), graph.features) for g in (graph, other)]
     torch.testing.assert_close(*outputs)
 
 
@@ -104,7 +104,7 @@ def test_gcnii_without_weights_needs_none():
         with torch.no_grad():
             for weight in model.weights:
                 weight.normal_(generator=torch.Generator().manual_seed(seed))
-        out = model(LocalGraph(graph).at(0, training=False), graph.features)
+        out = model(LocalGraph(graph).open_pass(0, training=False), graph.features)
         out.square().sum().backward()
         assert not any(weight.grad.any() for weight in model.weights) and model.first.weight.grad.any()
         outputs.append(out.detach())
@@ -113,11 +113,11 @@ def test_gcnii_without_weights_needs_none():
 
 def test_every_dropout_of_a_pass_has_a_mask_of_its_own():
     x = torch.ones(60, 400)
-    one_pass = LocalGraph(random_graph()).at(3, training=True)
+    one_pass = LocalGraph(random_graph()).open_pass(3, training=True)
     first, second = (one_pass.dropout(x, 0.5) > 0 for _ in range(2))
     # Two masks of 24 000 elements agree in half of them; five standard errors.
     assert abs(float((first == second).float().mean()) - 0.5) < 5 * 0.5 / 24_000**0.5
-    assert torch.equal(LocalGraph(random_graph()).at(3, training=True).dropout(x, 0.5) > 0, first)
+    assert torch.equal(LocalGraph(random_graph()).open_pass(3, training=True).dropout(x, 0.5) > 0, first)
 
 
 def test_dagnn_without_hops_is_a_gated_perceptron():
@@ -127,7 +127,7 @@ def test_dagnn_without_hops_is_a_gated_perceptron():
     model.hops = 0
     z = torch.relu(graph.features @ model.first.weight + model.first.bias) @ model.second.weight + model.second.bias
     gated = torch.sigmoid(z @ model.gate.weight + model.gate.bias) * z
-    torch.testing.assert_close(model(LocalGraph(graph).at(0, training=False), graph.features), gated)
+    torch.testing.assert_close(model(LocalGraph(graph).open_pass(0, training=False), graph.features), gated)
 
 
 def test_dagnn_weighs_what_gcn_sums():
@@ -136,7 +136,7 @@ def test_dagnn_weighs_what_gcn_sums():
     model = build_model(ModelSettings(name="dagnn", layers=4, hidden=8), 12, 4, seed=1)
     with torch.no_grad():
         model.gate.bias.fill_(-1e9)
-        assert not model(LocalGraph(graph).at(0, training=False), graph.features).any()
+        assert not model(LocalGraph(graph).open_pass(0, training=False), graph.features).any()
 
 
 def test_attention_without_preference_is_the_mean():
@@ -146,7 +146,7 @@ def test_attention_without_preference_is_the_mean():
     with torch.no_grad():
         layer.a_source.zero_()
         layer.a_target.zero_()
-        g = LocalGraph(graph).at(0, training=False)
+        g = LocalGraph(graph).open_pass(0, training=False)
         torch.testing.assert_close(
             model(g, graph.features), g.aggregate(graph.features @ layer.weight, alpha="mean") + layer.bias
         )
@@ -158,7 +158,7 @@ def test_heads_share_the_width():
 
 def test_the_largest_of_equal_layers_is_that_layer():
     h = torch.randn(60, 8, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(LocalGraph(random_graph()).at(0, training=False).join([h] * 4, "max"), h)
+    assert torch.equal(LocalGraph(random_graph()).open_pass(0, training=False).join([h] * 4, "max"), h)
 
 
 @each("jump", ["cat", "max"])
@@ -167,7 +167,7 @@ def test_the_join_of_jknet_is_dropped_last_of_all(jump):
     graph, seen = random_graph(), {}
     model = build_model(ModelSettings(name="jknet", layers=3, hidden=8, jump=jump, dropout=0.4), 12, 4, seed=1)
     for how in ("one", "steps"):
-        g = LocalGraph(graph, seed=2).at(3, training=True)
+        g = LocalGraph(graph, seed=2).open_pass(3, training=True)
         if how == "steps":
             joined = {"cat": lambda layers: torch.cat(layers, 1), "max": lambda layers: torch.stack(layers).amax(0)}[
                 jump
@@ -182,12 +182,12 @@ def test_sgc_projects_or_propagates_first_alike():
     """Linear: ``P^K (X W_1) W_2 + b``, which is trained, equals ``(P^K X) W_1 W_2 + b``, X propagated once for all."""
     graph = random_graph()
     model = build_model(ModelSettings(name="sgc", layers=8, hidden=16, dropout=0.0), 12, 4, seed=1)
-    g = LocalGraph(graph).at(0, training=False)
+    g = LocalGraph(graph).open_pass(0, training=False)
     x = graph.features
     for _ in range(8):
         x = g.aggregate(x, alpha="symmetric")
     torch.testing.assert_close(
-        model(LocalGraph(graph).at(0, training=False), graph.features),
+        model(LocalGraph(graph).open_pass(0, training=False), graph.features),
         x @ model.weight @ model.last.weight + model.last.bias,
     )
 
@@ -201,7 +201,7 @@ def test_every_model_learns_at_depth_8(name):
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     losses = []
     for epoch in range(40):
-        out = model(local.at(epoch, training=True), local.features)
+        out = model(local.open_pass(epoch, training=True), local.features)
         loss = torch.nn.functional.cross_entropy(out[graph.train_mask], graph.labels[graph.train_mask])
         optimizer.zero_grad()
         loss.backward()

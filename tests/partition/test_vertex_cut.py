@@ -25,7 +25,7 @@ EVERY = (
     EBV(gamma=0),
     EBV(),
     EBV(hosts=2),
-    EBV(hosts=2, near="copies"),
+    EBV(hosts=2, host_term="copies"),
     HDRF(),
     HEP(),
     HEP(tau=1),
@@ -148,7 +148,7 @@ def test_masters_by_hand():
 @on_native
 def test_compiled_loops_place_as_the_reference_does(backend):
     graph = gq.load("rmat:8,8", seed=3)
-    for partitioner in (EBV(gamma=0), EBV(hosts=3), EBV(hosts=3, near="copies"), HDRF(), HEP(tau=1)):
+    for partitioner in (EBV(gamma=0), EBV(hosts=3), EBV(hosts=3, host_term="copies"), HDRF(), HEP(tau=1)):
         with use(backend):
             mine = partitioner.cut(graph, 12)
         with use("reference"):
@@ -172,7 +172,7 @@ def test_a_home_saves_rows_between_hosts_and_costs_rows_within():
     graph = gq.load("rmat:12,24")
     plain, copies, home = (
         gq.partition(graph, partitioner, hosts=2, per_host=4).quality
-        for partitioner in (EBV(gamma=0), EBV(near="copies"), EBV())
+        for partitioner in (EBV(gamma=0), EBV(host_term="copies"), EBV())
     )
     assert home.most_outer < 0.75 * plain.most_outer and home.most_outer < copies.most_outer
     assert home.most_inner > plain.most_inner
@@ -214,7 +214,7 @@ def test_quality_of_a_vertex_cut_by_hand():
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"near": "host"}, r"EBV near must be one of \('home', 'copies'\), got 'host'"),
+        ({"host_term": "host"}, r"EBV host_term must be one of \('home', 'copies'\), got 'host'"),
         ({"gamma": 1.5}, r"EBV gamma must lie in \[0, 1\], got 1.5"),
         ({"alpha": -1.0}, "EBV alpha must be at least 0, got -1.0"),
         ({"hosts": 0}, "EBV hosts must be at least 1, got 0"),
@@ -234,12 +234,12 @@ def test_hep_without_hubs_streams_nothing_and_with_hubs_alone_is_hdrf():
     room = len(edges.ends) // 4 + 1
     assert np.bincount(grown[~left]).tolist()[:3] == [room] * 3
     pure = HEP(tau=float("inf")).cut(graph, 4)
-    numbers = edges.of[edges.of >= 0]
-    assert np.array_equal(pure.part.numpy()[edges.of >= 0][~left[numbers]], grown[numbers][~left[numbers]])
+    numbers = edges.edge_ids[edges.edge_ids >= 0]
+    assert np.array_equal(pure.part.numpy()[edges.edge_ids >= 0][~left[numbers]], grown[numbers][~left[numbers]])
     copies, loads = empty_copies(graph.num_nodes, 4), np.zeros(4, np.int64)
     limit = -(-len(edges.ends) // 4) + 1
     alone = place_by_worth(edges.ends, copies, loads, limit=limit, lam=1.1, eps=1.0, degrees=edges.degrees)
-    assert np.array_equal(HEP(tau=0.0).cut(graph, 4).part.numpy()[edges.of >= 0], alone[numbers])
+    assert np.array_equal(HEP(tau=0.0).cut(graph, 4).part.numpy()[edges.edge_ids >= 0], alone[numbers])
 
 
 def test_a_part_grows_where_fewest_edges_are_left():

@@ -106,7 +106,7 @@ class EveryOther:
     rescale = 2.0
     attention = "weights"
 
-    def kept(self, ids, *, holder, seed, epoch):
+    def sampled_positions(self, ids, *, holder, seed, epoch):
         return (ids % 2 == 0).nonzero().flatten()
 
 

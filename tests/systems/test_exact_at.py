@@ -30,10 +30,10 @@ def test_one_axis_of_any_system_is_replaced(name):
 def test_each_direction_has_its_own_points():
     pair = replace(fixed_bits(), bits=(Fixed(bits=2), Fixed(bits=4)))
     assert exact_at(pair, "backward 1").bits == ByDirection(
-        Fixed(bits=2), ExactAt(of=Fixed(bits=4), at=("backward 1",))
+        Fixed(bits=2), ExactAt(inner=Fixed(bits=4), points=("backward 1",))
     )
     both = exact_at(pair, "forward", "backward 1", since=2, name="mine")
-    assert both.name == "mine" and both.bits.forward == ExactAt(of=Fixed(bits=2), at=("forward",), since=2)
+    assert both.name == "mine" and both.bits.forward == ExactAt(inner=Fixed(bits=2), points=("forward",), since=2)
 
 
 def test_a_codec_without_32_bits_is_refused():
@@ -42,7 +42,7 @@ def test_a_codec_without_32_bits_is_refused():
         exact_at(short, "forward")
 
 
-@each(("points", "text"), [((), "at must name at least one point"), (("backward1",), "got 'backward1'")])
+@each(("points", "text"), [((), "points must name at least one point"), (("backward1",), "got 'backward1'")])
 def test_what_is_no_point_is_refused(points, text):
     for system in (fixed_bits(), replace(fixed_bits(), bits=(Fixed(bits=2), Fixed(bits=4)))):
         with pytest.raises(ValueError, match=text):
@@ -56,12 +56,12 @@ def test_a_systems_name_is_no_system():
 
 
 def test_a_command_line_says_it_around_the_systems_own_bits():
-    parts = parts_in("bits=exact-at:at=backward 1+forward 0:since=30")
+    parts = parts_in("bits=exact-at:points=backward 1+forward 0:since=30")
     plain = configure("digits", system="fixed-bits", bits=2)
     asked = replace(plain, system=replaced(plain.system, parts))
-    assert asked.system.bits == ExactAt(of=Fixed(bits=2), at=("backward 1", "forward 0"), since=30)
+    assert asked.system.bits == ExactAt(inner=Fixed(bits=2), points=("backward 1", "forward 0"), since=30)
     command = command_of(asked)
-    assert command is not None and "--replace 'bits=exact-at:at=backward 1+forward 0:since=30'" in command
+    assert command is not None and "--replace 'bits=exact-at:points=backward 1+forward 0:since=30'" in command
     other = replace(plain, system=replaced(plain.system, {}))
-    object.__setattr__(other.system, "bits", ExactAt(of=Fixed(bits=4)))
+    object.__setattr__(other.system, "bits", ExactAt(inner=Fixed(bits=4)))
     assert command_of(other) is None, "words would say it of two bits"

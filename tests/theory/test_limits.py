@@ -23,12 +23,12 @@ def test_bytes_of_a_sum_are_those_of_its_matrix_and_of_its_rows(weighted: bool) 
     matrix = Adjacency(indptr, indices, torch.ones(5) if weighted else None, num_columns=7)
     used, made = torch.ones(3, 11), torch.ones(matrix.num_rows, 11)
     here = [used, made, *(part for part in matrix.csr if part is not None)]
-    one = NeighbourSum(edges=5, used=3, made=3, columns=11, weighted=weighted)
+    one = NeighbourSum(edges=5, source_rows=3, rows=3, columns=11, weighted=weighted)
     assert one.bytes == sum(tensor.nbytes for tensor in here)
-    added = NeighbourSum(edges=5, used=3, made=3, columns=11, weighted=weighted, added=True)
+    added = NeighbourSum(edges=5, source_rows=3, rows=3, columns=11, weighted=weighted, added=True)
     assert added.bytes - one.bytes == made.nbytes
 
 
 def test_bytes_of_a_pass_are_those_of_its_rows() -> None:
     x, out = torch.ones(5, 3), torch.ones(5, 6)
-    assert RowPass(read=x.numel(), written=out.numel()).bytes == x.nbytes + out.nbytes
+    assert RowPass(num_read=x.numel(), num_written=out.numel()).bytes == x.nbytes + out.nbytes

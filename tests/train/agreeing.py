@@ -57,13 +57,13 @@ class Sum(Adaptive):
     """Sums what the workers say, and remembers what each of them has said."""
 
     name = "agreed"
-    wants: Mapping[str, Sharing] = {"said": "sum", "latest": "max"}
+    reductions: Mapping[str, Sharing] = {"said": "sum", "latest": "max"}
 
     def __init__(self, width, training):
         self.width, self.rank = width, training.worker.rank
         self.total, self.said, self.came, self.decided = 0.0, torch.zeros(1), 0, []
 
-    def says(self, epoch_s):
+    def values_to_reduce(self, epoch_s):
         term = float(self.rank + self.width.settings.step)
         self.said += term
         return {"said": term, "latest": term}

@@ -111,9 +111,9 @@ def test_one_worker_needs_no_process_group(transport):
 
 class Wants(Adaptive):
     def __init__(self, name, wants, said=None):
-        self.name, self.wants, self.said = name, wants, said or {}
+        self.name, self.reductions, self.said = name, wants, said or {}
 
-    def says(self, epoch_s):
+    def values_to_reduce(self, epoch_s):
         return self.said
 
 

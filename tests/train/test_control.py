@@ -83,29 +83,29 @@ class Remembers(Adaptive):
 def test_a_broken_file_is_refused_in_words_and_changes_nothing(tmp_path):
     policy = Remembers()
     control = Control(tmp_path, 0, make_system("adaqp"), distributed=False).register_callbacks({"bits": [policy]})
-    assert not control.news()
+    assert not control.has_update()
     for text in ("{", '{"version": 1}', '{"version": 1, "settings": {"lam": 7}}', '{"version": 1, "settings": [1]}'):
         (tmp_path / CONTROL).unlink(missing_ok=True)
         (tmp_path / CONTROL).write_text(text)
         os.utime(tmp_path / CONTROL, ns=(time.time_ns(), time.time_ns()))
-        assert not control.news() and policy.settings == []
+        assert not control.has_update() and policy.settings == []
     events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert {event["event"] for event in events} == {"control refused"} and len(events) == 4
     assert "lam must lie in [0, 1], got 7" in events[2]["cause"]
     (tmp_path / CONTROL).unlink()
     write_control(tmp_path, make_system("adaqp"), {"lam": 0.9})
-    assert control.news()
-    control.follow(epoch=4)
+    assert control.has_update()
+    control.share_updates(epoch=4)
     assert policy.settings == [steered(make_system("adaqp"), {"lam": 0.9}).bits] and control.version == 1
-    assert not control.news()
+    assert not control.has_update()
 
 
 def test_a_checkpoint_can_be_asked_for(tmp_path):
     policy = Remembers()
     control = Control(tmp_path, 0, make_system("vanilla"), distributed=False).register_callbacks({"bits": [policy]})
     (tmp_path / CHECKPOINT_NOW).touch()
-    assert control.news() and not control.checkpoint_now
-    control.follow(epoch=0)
+    assert control.has_update() and not control.checkpoint_now
+    control.share_updates(epoch=0)
     assert control.checkpoint_now and policy.settings == [] and control.version == 0
 
 

@@ -59,7 +59,7 @@ def feed(made, losses, epoch_s=1.0):
     for epoch, loss in enumerate(losses):
         made.after_epoch(epoch, loss, epoch_s)
         bases.append(made.widths.base)
-        fresh.append(made.pipeline.fresh)
+        fresh.append(made.pipeline.is_fresh)
     return bases, fresh
 
 

@@ -52,7 +52,7 @@ def train(rank, workers, graph, owner, cases=tuple(CASES)):
         trainer = MiniBatchTrainer(bare, rows, owner, model, SETTINGS, batches, rank=rank, workers=workers)
         losses = [trainer.epoch(epoch) for epoch in range(EPOCHS)]
         sent, gradients = trainer.features.sent, trainer.reduction.sent_bytes
-        found[name] = losses, trainer.parameters.values.clone(), (sent.asked, sent.rows, gradients)
+        found[name] = losses, trainer.parameters.values.clone(), (sent.request_bytes, sent.row_bytes, gradients)
         trainer.close()
     return found
 
@@ -122,7 +122,7 @@ def test_all_neighbours_in_one_batch_are_full_graph_training(multi_label):
     got = trainer.parameters.gradients.clone()
     trainer.parameters.zero()
     whole = LocalGraph(graph)
-    label_objective(graph).loss(trainer.model(whole.at(0, training=True), graph.features)).backward()
+    label_objective(graph).loss(trainer.model(whole.open_pass(0, training=True), graph.features)).backward()
     assert not others
     torch.testing.assert_close(got, trainer.parameters.gradients, rtol=1e-4, atol=1e-6)
     trainer.close()

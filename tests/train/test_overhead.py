@@ -27,7 +27,7 @@ def test_extraction_is_timed_and_kept_with_the_shard(tmp_path):
     assert Shard.load(tmp_path / "shard.npz").extract_s == shard.extract_s
     worker = WorkerContext(rank=1, workers=3, seed=0, ids=shard.owned, importance=shard.importance)
     for known, told in ((shard, 3 * shard.extract_s), (replace(shard, extract_s=math.nan), None)):
-        assert Watch.of(Orchestrated(), Training(worker=worker, shard=known)).notes() == {"extract_s": told}
+        assert Watch.from_training(Orchestrated(), Training(worker=worker, shard=known)).notes() == {"extract_s": told}
 
 
 def test_the_share_is_that_of_the_worker_who_spent_most(tmp_path):

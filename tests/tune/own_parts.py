@@ -27,7 +27,7 @@ class Even:
     rescale: ClassVar[float] = 2.0
     attention: ClassVar[str] = "weights"
 
-    def kept(self, ids: Tensor, *, holder: int, seed: int, epoch: int) -> Tensor:
+    def sampled_positions(self, ids: Tensor, *, holder: int, seed: int, epoch: int) -> Tensor:
         return (ids % 2 == 0).nonzero().flatten()
 
 

@@ -53,7 +53,7 @@ def test_bytes_are_those_of_the_formula_and_of_training(workers):
     cut = cut_graph(graph, Random(), workers)
     for name in ("vanilla", "fixed-bits"):
         recipe = replace(gq.systems.make_system(name), partition=Random())
-        sizes = PartitionSizes.of(cut.shard(graph, rank) for rank in range(workers))
+        sizes = PartitionSizes.from_shards(cut.shard(graph, rank) for rank in range(workers))
         said = _one(found, system=name)["bytes"]
         assert said == epoch_bytes(recipe, MODEL, sizes, features=graph.num_features, classes=graph.num_classes) > 0
         threads = ThreadedWorkers(graph, cut, recipe, MODEL, TrainSettings())

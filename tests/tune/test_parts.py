@@ -85,7 +85,7 @@ def test_variance_is_that_of_the_systems_own_codec() -> None:
         for message in probe.trace.messages_at(place):
             of_codec = gq.codecs.Rotated().row_variance(message.columns)
             spreads = message.spreads(probe.trace.index(0), of_codec.spreads)
-            expected += float((message.use * of_codec.of(spreads, 2)).sum())
+            expected += float((message.use * of_codec.evaluate(spreads, 2)).sum())
         assert rotated.variance[place] == pytest.approx(expected)
     assert rotated.total_variance != plain.total_variance and rotated.total_bound != plain.total_bound
     assert least.total_bound is not None and plain.total_bound is not None

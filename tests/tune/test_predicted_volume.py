@@ -41,7 +41,7 @@ def counted(system, shape, workers, epochs=4):
     """Return payload and parameters of each epoch, and the sizes of the cut."""
     graph = load(GRAPH)
     threads = ThreadedWorkers(graph, system.partition.cut(graph, workers), system, shape, TrainSettings())
-    return list(sent_by_epoch(threads, epochs)), PartitionSizes.of(threads.shards)
+    return list(sent_by_epoch(threads, epochs)), PartitionSizes.from_shards(threads.shards)
 
 
 def by_formula(system, shape, sizes, epochs=4):

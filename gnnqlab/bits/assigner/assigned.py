@@ -119,7 +119,7 @@ class AssignedWidths(BitPolicy):
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
         """Return the assigner of this worker; a single worker sends no rows and gets a stand-in."""
         named = training.worker.named
-        return [Assigner.of(self, training)] if training.distributed else [_NoLinks(named("bits"), self)]
+        return [Assigner.from_training(self, training)] if training.distributed else [_NoLinks(named("bits"), self)]
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -201,7 +201,7 @@ class Assigner(Adaptive):
         self._last_written = 0
 
     @classmethod
-    def of(cls, widths: AssignedWidths, training: Training) -> Assigner:
+    def from_training(cls, widths: AssignedWidths, training: Training) -> Assigner:
         """Create the assigner of a training; a collective call: it creates a process group on all workers."""
         joint = JointAssignment(
             training.shard,

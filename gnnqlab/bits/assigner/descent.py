@@ -83,13 +83,13 @@ class Descent:
         return {**scalars, "falls": falls, "seconds": seconds}
 
     @classmethod
-    def of(cls, state: Mapping[str, Any]) -> Descent:
+    def from_state(cls, state: Mapping[str, Any]) -> Descent:
         """Restore a descent from its :meth:`state`.
 
         Example:
             >>> descent = Descent(momentum=0.5, delta=1)
             >>> rates = [descent.add(loss, 2.0) for loss in (8.0, 4.0)]
-            >>> Descent.of(descent.state()).add(2.0, 2.0) == descent.add(2.0, 2.0)
+            >>> Descent.from_state(descent.state()).add(2.0, 2.0) == descent.add(2.0, 2.0)
             True
         """
         descent = cls(state["momentum"], state["delta"])
@@ -119,16 +119,16 @@ class Verdict:
 
     careful: bool
     """True if Eq. 5 calls for more precision: more bits, and fresh rows in place of stale ones."""
-    why: str
+    reason: str
     rates: Rates | None
     """The two rates; ``None`` while there is no earlier one."""
     running_loss: float | None
     """F."""
 
-    def entry(self, epoch: int, what: str, why: str = "") -> Entry:
-        """Return the log entry of a decision after an epoch; ``why`` replaces the reason of this verdict."""
+    def entry(self, epoch: int, what: str, reason: str = "") -> Entry:
+        """Return the log entry of a decision after an epoch; ``reason`` replaces the reason of this verdict."""
         earlier, rate = self.rates or (None, None)
-        line = {"epoch": epoch + 1, "what": what, "why": why or self.why}
+        line = {"epoch": epoch + 1, "what": what, "why": reason or self.reason}
         return DECISIONS, {**line, "rate": rate, "earlier_rate": earlier, "F": self.running_loss}
 
 
@@ -144,7 +144,7 @@ class Watch(Adaptive):
     """
 
     by_seconds = True
-    wants: Mapping[str, Sharing] = {"epoch_s": "max"}
+    reductions: Mapping[str, Sharing] = {"epoch_s": "max"}
 
     def __init__(self, settings: Comparing, *, name: str = "descent", extract_s: float = math.nan) -> None:
         self.name = name
@@ -155,13 +155,13 @@ class Watch(Adaptive):
         self._extract_s = extract_s
 
     @classmethod
-    def of(cls, settings: Comparing, training: Training) -> Watch:
+    def from_training(cls, settings: Comparing, training: Training) -> Watch:
         """Create the watch of a training."""
         # The importance of nodes needs the whole graph, so it is computed for one shard after another: times add up.
         extract_s = getattr(training.shard, "extract_s", math.nan) * training.worker.workers
         return cls(settings, name=training.worker.named("descent"), extract_s=extract_s)
 
-    def says(self, epoch_s: float | None) -> dict[str, float | None]:
+    def values_to_reduce(self, epoch_s: float | None) -> dict[str, float | None]:
         return {"epoch_s": epoch_s}
 
     def after_epoch(self, epoch: int, loss: float, shared: Mapping[str, float | None]) -> None:
@@ -171,7 +171,7 @@ class Watch(Adaptive):
         if rates is not None:
             careful = self.settings.widens(*rates)
             why = f"the loss fell by {rates[1]:.4g} a second; {self._descent.delta} epochs before, by {rates[0]:.4g}"
-        self.verdict = Verdict(careful=careful, why=why, rates=rates, running_loss=self._descent.loss)
+        self.verdict = Verdict(careful=careful, reason=why, rates=rates, running_loss=self._descent.loss)
 
     def steer(self, settings: Comparing, *, version: int = 0) -> None:
         """Replace the settings; a new momentum or delta starts again without an earlier rate."""
@@ -188,4 +188,4 @@ class Watch(Adaptive):
         return State(self._descent.state())
 
     def load(self, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        self._descent = Descent.of(facts)
+        self._descent = Descent.from_state(facts)

@@ -205,7 +205,7 @@ def _unique(owner: Index, state: Index) -> tuple[Index, Index]:
 def _whole_choices(problem: Problem, ups: Upgrades, relaxed: _Relaxed) -> list[Index]:
     """Return choices of whole groups near the best mix: within its time, and with the next upgrade of each pair."""
     # With rounding errors a mix of one state may seem a little shorter than the state itself.
-    lower = ups.at(relaxed.pair_s * (1 + 1e-12))
+    lower = ups.last_state_within(relaxed.pair_s * (1 + 1e-12))
     upper = np.minimum(lower + (ups.seconds[lower] < relaxed.pair_s * (1 - 1e-9)), ups.last)
     found = []
     for state in (lower, upper):

@@ -70,7 +70,7 @@ class Witnessed:
 
     posted: dict[Place, Array] = field(default_factory=dict)
     """Time at which this worker posted each exchange, by its own clock, ``(E,)``."""
-    came: dict[tuple[Place, int], Array] = field(default_factory=dict)
+    completions: dict[tuple[Place, int], Array] = field(default_factory=dict)
     """(place, sender) -> bytes and time of completion of its messages, ``(E, 2)``; 0 bytes: no message."""
 
 
@@ -145,7 +145,7 @@ def samples(
         shares = _shares(sizes, took, np.ones((workers, workers)) if theta_s_per_byte is None else theta_s_per_byte)
         for sender in range(workers):
             for receiver, record in enumerate(witnessed):
-                if (place, sender) in record.came:
+                if (place, sender) in record.completions:
                     size, seconds = sizes[sender, receiver], shares[sender, receiver]
                     good = (size > 0) & (seconds > 0)  # clocks are aligned to some error: drop negative times
                     pairs = zip(size[good].astype(int).tolist(), seconds[good].tolist(), strict=True)
@@ -161,8 +161,8 @@ def _exchanges(
     sizes, took = np.zeros((workers, workers, epochs)), np.zeros((workers, workers, epochs))
     for receiver, record in enumerate(witnessed):
         for sender in range(workers):
-            if (place, sender) in record.came:
-                size, completed = record.came[place, sender][-epochs:].T  # (E, 2) -> two of (E,)
+            if (place, sender) in record.completions:
+                size, completed = record.completions[place, sender][-epochs:].T  # (E, 2) -> two of (E,)
                 # From the later of both posts; all times by the clock of rank 0.
                 wire_s = completed + offsets[receiver] - np.maximum(posted[receiver], posted[sender])
                 sizes[sender, receiver], took[sender, receiver] = size, np.where(size > 0, wire_s, 0.0)

@@ -79,7 +79,7 @@ def spans(first: Index, count: Index) -> tuple[Index, Index]:
 
 def other_stairs(ups: Upgrades, links: Index, window: Window) -> Stairs:
     """Return the stairs of links of any kind, one per state in the window."""
-    begin, end = ups.at(window.low)[links], ups.at(window.high)[links]
+    begin, end = ups.last_state_within(window.low)[links], ups.last_state_within(window.high)[links]
     owner, state = spans(begin, end - begin + 1)
     link = links[owner]
     return Stairs(
@@ -159,8 +159,8 @@ def even_stairs(problem: Problem, ups: Upgrades, even: Even, window: Window, *, 
     # States count the odd group's steps too, so the window is larger by all of them on both sides.
     margin = np.zeros(problem.link_round.size)
     margin[links] = even.odd_s.sum(axis=1)
-    begin = ups.at(window.low - margin)[links]
-    end = np.minimum(ups.at(window.high + margin)[links] + 1, ups.last[links])
+    begin = ups.last_state_within(window.low - margin)[links]
+    end = np.minimum(ups.last_state_within(window.high + margin)[links] + 1, ups.last[links])
     owner, state = spans(begin, end - begin + 1)
     group, step = ups.next_upgrade(state, links[owner])
     # Drop the states in which the odd group is next; the rest are the states of the even groups, in order.

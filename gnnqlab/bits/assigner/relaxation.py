@@ -100,7 +100,7 @@ class Upgrades:
         step, index = np.divmod(self.column[state], self.width[link])
         return self.by_link[np.minimum(self.start[link] + index, self.by_link.size - 1)], step
 
-    def at(self, seconds_L: Array, low: Index | None = None, high: Index | None = None) -> Index:
+    def last_state_within(self, seconds_L: Array, low: Index | None = None, high: Index | None = None) -> Index:
         """Return each link's last state with a time of at most ``seconds_L``, by bisection from ``low`` to ``high``."""
         low = self.first.copy() if low is None else low.copy()
         high = self.last.copy() if high is None else high.copy()
@@ -113,7 +113,7 @@ class Upgrades:
 
     def relaxed_variance(self, seconds_L: Array) -> Array:
         """Return the least variance of each link within a time if fractions of upgrades are allowed, ``(L,)``."""
-        state = self.at(seconds_L)
+        state = self.last_state_within(seconds_L)
         saved = np.zeros_like(seconds_L)
         part = self.slope[state] > 0
         # A fraction of the next upgrade, in proportion to the rest of the time.
@@ -261,8 +261,8 @@ def relax(problem: Problem, ups: Upgrades) -> Relaxed:
         return (weight_v * saved).astype(np.float64)
 
     low, high = least.copy(), np.maximum(most, least)
-    low_state = ups.at(low[round_of])
-    high_state = ups.at(high[round_of], low_state)
+    low_state = ups.last_state_within(low[round_of])
+    high_state = ups.last_state_within(high[round_of], low_state)
     # Invariant: an additional second pays at `low` and not at `high`. A round where it never pays stays at its least Z.
     stays = worth(low_state) <= weight_t
     high[stays], high_state = low[stays], np.where(stays[round_of], low_state, high_state)
@@ -273,7 +273,7 @@ def relax(problem: Problem, ups: Upgrades) -> Relaxed:
         open_rounds &= (middle > low) & (middle < high)
         if not open_rounds.any():
             break
-        state = ups.at(middle[round_of], low_state, high_state)
+        state = ups.last_state_within(middle[round_of], low_state, high_state)
         pays = worth(state) > weight_t
         up, down = pays & open_rounds, ~pays & open_rounds
         low, high = np.where(up, middle, low), np.where(down, middle, high)

@@ -149,7 +149,7 @@ def _stairs_around(
     complete = np.ones(problem.num_rounds, dtype=bool)
     # Too many stairs: narrow the window to a quarter on both sides of the relaxed best Z.
     for _ in range(8):
-        states = ups.at(high[round_of]) - ups.at(low[round_of])
+        states = ups.last_state_within(high[round_of]) - ups.last_state_within(low[round_of])
         if states.sum() * ups.hull.size <= _MOST_STAIRS:
             break
         complete[:] = False
@@ -177,9 +177,9 @@ def _window(problem: Problem, ups: Upgrades, relaxed: Relaxed) -> tuple[Array, A
     def objective(seconds: Array, variance: Array) -> Array:
         return weight_v * np.bincount(round_of, variance, minlength=seconds.size) + weight_t * seconds
 
-    whole = objective(best, ups.variance[ups.at(best[round_of])])
+    whole = objective(best, ups.variance[ups.last_state_within(best[round_of])])
     # First estimate of half the window: the longest next upgrade of the round's links; doubled until it suffices.
-    state = ups.at(best[round_of])
+    state = ups.last_state_within(best[round_of])
     step_s = ups.seconds[np.minimum(state + 1, ups.last)] - ups.seconds[state]  # (L,)
     guess = problem.round_s(step_s)
     ends = []

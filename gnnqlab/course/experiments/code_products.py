@@ -47,7 +47,7 @@ def first_layer_output(graph: Graph, *, hidden: int = 32, seed: int = 0) -> Tens
     assert isinstance(local.features, Tensor)
     weight = torch.empty(graph.num_features, hidden)
     nn.init.xavier_uniform_(weight, generator=torch.Generator().manual_seed(seed))
-    local_pass = local.at(0, training=False)
+    local_pass = local.open_pass(0, training=False)
     return local_pass.aggregate(local.features @ weight).detach()  # (N, D) -> (N, hidden)
 
 

@@ -20,7 +20,7 @@ from gnnqlab.compute.float32 import PlainProducts
 from gnnqlab.compute.products import Operand, PassRows, Range
 from gnnqlab.kernels.rowwise.nodewise import Mask, Norm
 from gnnqlab.kernels.sparse.adjacency import Adjacency
-from gnnqlab.nn.timed import PassClock
+from gnnqlab.nn.pass_clock import PassClock
 from gnnqlab.theory.limits import NeighbourSum, Product, RowPass
 from gnnqlab.train.loop.trainer import Trainer
 
@@ -185,14 +185,16 @@ class CountedProducts(PlainProducts):
             spans[rows] = stop - start, matrix.indices[start:stop].unique().numel()
         edges, used = spans[rows]
         weighted = matrix.weights is not None
-        one = NeighbourSum(edges=edges, used=used, made=last - first, columns=columns, weighted=weighted, added=added)
+        one = NeighbourSum(
+            edges=edges, source_rows=used, rows=last - first, columns=columns, weighted=weighted, added=added
+        )
         self.work.sums[one] += 1
 
     def _count_pass(self, rows: tuple[Tensor, ...], *outs: Tensor) -> None:
         if not self._counting:
             return
         num_elements = sum(out.numel() for out in outs)
-        self.work.passes[RowPass(read=sum(each.numel() for each in rows), written=num_elements)] += 1
+        self.work.passes[RowPass(num_read=sum(each.numel() for each in rows), num_written=num_elements)] += 1
         # The backward pass reads the gradient of the output and writes that of each input that needs one.
         if learnt := sum(each.numel() for each in rows if each.requires_grad):
-            self.work.passes[RowPass(read=num_elements, written=learnt)] += 1
+            self.work.passes[RowPass(num_read=num_elements, num_written=learnt)] += 1

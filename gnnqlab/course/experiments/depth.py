@@ -99,7 +99,7 @@ def _logits(trainers: Any, owned: Sequence[Tensor | None], num_nodes: int, epoch
 
     def one(trainer: Any) -> Tensor:
         with torch.no_grad():
-            out: Tensor = trainer.model(trainer.graph.at(epoch, training=True), trainer.graph.features)
+            out: Tensor = trainer.model(trainer.graph.open_pass(epoch, training=True), trainer.graph.features)
         return out
 
     parts = [one(trainer) for trainer in trainers] if isinstance(trainers, list) else trainers.run(one)

@@ -72,8 +72,8 @@ def saved_by_homes() -> dict[str, float]:
     def outer(**settings: Any) -> int:
         return partition(graph, EBV(**settings), hosts=2, per_host=4).quality.most_outer
 
-    plain = outer(gamma=1e-12, near="copies")  # too small to move an edge; masters are those of γ > 0
-    return {near: 1 - outer(near=near) / plain for near in ("copies", "home")}
+    plain = outer(gamma=1e-12, host_term="copies")  # too small to move an edge; masters are those of γ > 0
+    return {near: 1 - outer(host_term=near) / plain for near in ("copies", "home")}
 
 
 def connection_table(several: Mapping[str, Parts]) -> DataFrame:

@@ -109,7 +109,7 @@ def kept_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str], int]
         else:
             remakes = stack.enter_context(RecomputeContext(keep, watch.note))
         stack.enter_context(watch.layers(trainer.model))
-        graph = trainer.graph.at(epoch, training=True, remakes=remakes, observers=Observers([watch]))
+        graph = trainer.graph.open_pass(epoch, training=True, remakes=remakes, observers=Observers([watch]))
         logits = trainer.model(graph, trainer.graph.features)
         with watch.loss():
             loss = trainer.objective.loss(logits)

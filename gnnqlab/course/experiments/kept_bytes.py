@@ -46,7 +46,7 @@ def by_purpose(graph: Graph, shape: ModelSettings, products: Products) -> dict[s
     local = LocalGraph(graph, products=products)
     if not getattr(model, "takes_sparse_input", False):
         local.densify_features()
-    loss = label_objective(graph).loss(model(local.at(0, training=True), local.features))
+    loss = label_objective(graph).loss(model(local.open_pass(0, training=True), local.features))
     held: list[Any] = [*model.parameters(), local.ids, graph.labels, local.features]
     return kept_of(loss, [each for each in held if hasattr(each, "untyped_storage")])
 

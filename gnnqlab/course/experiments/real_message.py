@@ -99,7 +99,9 @@ def trained_message(
     for epoch in range(epochs):
         trainer.epoch(epoch)
     aggregated = AggregatedRows(layer, ids)
-    trainer.model(trainer.graph.at(epochs, training=True, observers=Observers([aggregated])), trainer.graph.features)
+    trainer.model(
+        trainer.graph.open_pass(epochs, training=True, observers=Observers([aggregated])), trainer.graph.features
+    )
     return RealMessage(
         aggregated.by_epoch[0], ids, sender=sender, receiver=receiver, layer=layer, epoch=epochs, seed=seed
     )

@@ -40,7 +40,7 @@ def left_out(parts: Parts, sampler: BoundarySampling, *, epoch: int, seed: int =
     """
     found = {}
     for rank, shard in enumerate(parts.shards):
-        sampled = set(shard.halo[sampler.kept(shard.halo, holder=rank, seed=seed, epoch=epoch)].tolist())
+        sampled = set(shard.halo[sampler.sampled_positions(shard.halo, holder=rank, seed=seed, epoch=epoch)].tolist())
         found[rank] = [node for node in shard.halo.tolist() if node not in sampled]
     return found
 
@@ -73,7 +73,7 @@ def sampled_sums(
     own = float(near @ rows[shard.owned])
     lines, total = [], 0.0
     for epoch in range(epochs):
-        sampled = sampler.kept(shard.halo, holder=rank, seed=seed, epoch=epoch)
+        sampled = sampler.sampled_positions(shard.halo, holder=rank, seed=seed, epoch=epoch)
         neighbours = sampled[far[sampled] != 0]  # sampled halo rows that are neighbours of the node
         value = own + sampler.rescale * float(far[neighbours] @ rows[shard.halo[neighbours]])
         total += value
@@ -127,7 +127,7 @@ def variance_by_share(
             formula += (1 - p) / p * float(far.square().sum(0) @ halo.square().sum(1))
             for epoch in range(epochs):
                 factor = halo.new_full((shard.num_halo, 1), -1.0)  # factor of a row minus 1, that of the full sum
-                factor[sampler.kept(shard.halo, holder=rank, seed=seed, epoch=epoch)] += sampler.rescale
+                factor[sampler.sampled_positions(shard.halo, holder=rank, seed=seed, epoch=epoch)] += sampler.rescale
                 measured += float((far @ (factor * halo)).square().sum()) / epochs
         lines.append((share, measured, formula, 100 * (measured / length) ** 0.5))
     return pd.DataFrame(lines, columns=["p", "measured", "formula", "relative (%)"]).set_index("p")

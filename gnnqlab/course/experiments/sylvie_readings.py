@@ -68,7 +68,7 @@ def decide(losses: Sequence[float], settings: Orchestrated, *, bound: int = 10, 
     base, stale = [], []
     for epoch, loss in enumerate(losses):
         base.append(widths.base)
-        stale.append(epoch > 0 and not pipeline.fresh)
+        stale.append(epoch > 0 and not pipeline.is_fresh)
         for adaptive in adaptives:
             adaptive.after_epoch(epoch, loss, {"epoch_s": epoch_s})
     return Reading(tuple(base), tuple(stale))

@@ -32,7 +32,7 @@ class _Forward(AttendForward):
         super().__init__(layer, z, a_source, a_target, slope)
         self._look = look
         # A whole halo, unlike for sums: a softmax and its backward pass need the rows of all blocks at once.
-        self.halo = layer.boundary.seen(z.new_empty(layer.boundary.num_halo, *z.shape[1:]))  # (H, K, F)
+        self.halo = layer.boundary.report_buffer(z.new_empty(layer.boundary.num_halo, *z.shape[1:]))  # (H, K, F)
 
     @property
     def rounds(self) -> int:  # type: ignore[override]

@@ -63,7 +63,7 @@ class AttendForward:
         layer, context, z = self.layer, self.layer.context, self.z.flatten(1)  # (N, K F)
         # Not a shared halo buffer: these rows are saved for backward.
         halo = z.new_empty(layer.boundary.sampling.num_rows(layer.sample), z.shape[1])
-        layer.boundary.seen(halo)
+        layer.boundary.report_buffer(halo)
         channel, plan = layer.boundary.channel(context, "forward"), layer.plan("forward", layer.sample)
         return channel.post(z, halo, epoch=context.epoch, plan=plan, sampled_in=layer.sample)
 
@@ -107,7 +107,7 @@ class AttendForward:
         self.halo_source = self._halo_logits()
         # The two halves have different weights: owned neighbours count once, sampled ones w times.
         self.out[central:], stats = attend_halves(
-            (sampling.owned(self.adjacency), sampling.kept(self.adjacency, epoch)),
+            (sampling.owned_columns(self.adjacency), sampling.sampled_columns(self.adjacency, epoch)),
             (products.operand(self.z), self.halo_operand()),
             (self.source, self.halo_source),
             self.target[central:],  # (M, K)
@@ -162,7 +162,7 @@ class AttendBackward:
                 self.halo_gradient, d_source = self._columns(self.halo, self.halo_source, columns)
             else:
                 self.halo_gradient, d_source = self._sampled(self.sampled_in)
-            boundary.seen(self.halo_gradient)
+            boundary.report_buffer(self.halo_gradient)
             self.d_a_source = (d_source.unsqueeze(-1) * self.layer.products.dense(self.halo)).sum(0)  # (K, F)
             self.halo_gradient += d_source.unsqueeze(-1) * self.a_source  # through the logit <a_source, z_u>
             if self.sampled_in is not None and boundary.sampling.attention == "input":
@@ -201,7 +201,7 @@ class AttendBackward:
 
     def _sampled(self, epoch: int) -> tuple[Tensor, Tensor]:
         boundary, sampling = self.layer.boundary, self.layer.boundary.sampling
-        sampled_matrix, central = sampling.kept(self.adjacency, epoch), boundary.num_central
+        sampled_matrix, central = sampling.sampled_columns(self.adjacency, epoch), boundary.num_central
         packed = self.packed[central:].clone()  # (M, 4, K), a copy: the own columns need the unweighted reciprocal
         packed[:, _RECIPROCAL] *= _weight(sampling)  # w as a factor of the attention coefficients
         edge_gradients = self.source.new_empty(sampled_matrix.num_edges, self.source.shape[1])  # (E of the sample, K)

@@ -152,7 +152,7 @@ class _Backward:
         """Overwrite halo rows with their gradients; the first row belongs to ``column`` of the matrix."""
         logits = (rows * self.a_source).sum(-1)  # recomputed from the fetched rows, (n, K)
         gradient, d_source = self._columns(rows, logits, (column, column + rows.shape[0]))
-        self.layer.boundary.seen(gradient)
+        self.layer.boundary.report_buffer(gradient)
         self.d_a_source += (d_source.unsqueeze(-1) * rows).sum(0)
         # ``rows`` is a view of the halo matrix, and its values are not needed any more.
         torch.add(gradient, d_source.unsqueeze(-1) * self.a_source, out=rows)

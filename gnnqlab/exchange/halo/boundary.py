@@ -118,20 +118,20 @@ class Boundary:
         """
         num_rows, columns = self.num_halo if sampled_in is None else self.sampling.num_rows(sampled_in), like.shape[1]
         if self.sampling.active and sampled_in is None:
-            return self.seen(self.wires.codec_of("forward").rows(num_rows, columns, like.device))
+            return self.report_buffer(self.wires.codec_of("forward").rows(num_rows, columns, like.device))
         key = (layer, columns, buffer) if self._lag else (0, columns, 0)
         if key not in self._halos or self._halos[key].shape[0] < num_rows:
             spare = num_rows // 16 if self.sampling.active else 0  # the next sample may be larger
             # The codec allocates, because the strides of the rows decide how fast it decodes them.
             codec = self.wires.codec_of("forward")
-            self._halos[key] = self.seen(codec.rows(num_rows + spare, columns, like.device))
+            self._halos[key] = self.report_buffer(codec.rows(num_rows + spare, columns, like.device))
         return self._halos[key][:num_rows]  # (num_rows, D), a view
 
     def turn_buffer(self, turn: PeerTurn, like: Tensor) -> Tensor:
         """Allocate a buffer for the halo rows of a turn, ``(H_k, D)``; it is freed after use."""
-        return self.seen(self.wires.codec_of("forward").rows(turn.num_rows, like.shape[1], like.device))
+        return self.report_buffer(self.wires.codec_of("forward").rows(turn.num_rows, like.shape[1], like.device))
 
-    def seen(self, halo: Tensor) -> Tensor:
+    def report_buffer(self, halo: Tensor) -> Tensor:
         """Report a buffer for halo rows or their gradients to observers, and return it."""
         if (observers := self.wires.observers).tensor_allocated:
             observers.emit(observers.tensor_allocated, TensorAllocated(observers.rank, observers.epoch, "halo", halo))
@@ -154,7 +154,7 @@ class Boundary:
     def halo_sent_once(self, layer: int, x: Tensor, epoch: int) -> Tensor:
         """Return the halo rows of a static input; they are sent once, in float32."""
         if layer not in self._static:
-            halo = self.seen(x.new_empty(self.num_halo, x.shape[1]))
+            halo = self.report_buffer(x.new_empty(self.num_halo, x.shape[1]))
             place = ExchangeKey(layer, "forward")
             phases = partial(self.timeline, place=place)
             once = self.wires.exact_channel(place, self._plans["forward"], phases=phases, keeps_buffers=False)

@@ -147,11 +147,11 @@ class Convolve(torch.autograd.Function):
         )
         save_operands(ctx, sums, products.weight(weight), *self_operands)
         if layer.context.remakes is not None:
-            step.said()
+            step.register_recompute()
             own = x if with_self else None
             if own is not None:
                 layer.context.remakes.fix(own)
-            layer.context.remakes.made(step.y, partial(_projected, layer), step.out, weight, bias, own, self_weight)
+            layer.context.remakes.register(step.y, partial(_projected, layer), step.out, weight, bias, own, self_weight)
         return step.y
 
     @staticmethod

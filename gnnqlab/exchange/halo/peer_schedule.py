@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from gnnqlab.exchange.halo.sampled_matrices import first_columns, kept_columns
+from gnnqlab.exchange.halo.sampled_matrices import first_columns, select_columns
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.partition.plan import Plan, Route
 
@@ -73,7 +73,7 @@ class PeerSchedule:
 
     def _cut(self, adjacency: Adjacency, turn: PeerTurn) -> Adjacency:
         columns = torch.arange(self._num_owned + turn.first, self._num_owned + turn.stop)  # (H_k,) int64
-        block = kept_columns(adjacency, self._num_central, columns, 1.0)
+        block = select_columns(adjacency, self._num_central, columns, 1.0)
         # Drop the transpose: the backward pass multiplies with that of the whole matrix.
         return Adjacency.of_checked(*block.csr, num_columns=turn.num_rows)
 

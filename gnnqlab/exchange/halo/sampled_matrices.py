@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 
-__all__ = ["first_columns", "kept_columns"]
+__all__ = ["first_columns", "select_columns"]
 
 
 def first_columns(adjacency: Adjacency, first_row: int, num_columns: int) -> Adjacency:
@@ -37,7 +37,7 @@ def first_columns(adjacency: Adjacency, first_row: int, num_columns: int) -> Adj
     return Adjacency.of_checked(indptr, indices[mask], weights, num_columns=num_columns)
 
 
-def kept_columns(adjacency: Adjacency, first_row: int, columns: Tensor, factor: float) -> Adjacency:
+def select_columns(adjacency: Adjacency, first_row: int, columns: Tensor, factor: float) -> Adjacency:
     """Return the submatrix of the rows from ``first_row`` on and some columns, renumbered, weights times a factor.
 
     Builds the transpose first, from whole rows of ``adjacency.transposed``, without reading edges of other columns.
@@ -53,7 +53,7 @@ def kept_columns(adjacency: Adjacency, first_row: int, columns: Tensor, factor: 
 
     Example:
         >>> matrix = Adjacency(torch.tensor([0, 1, 3]), torch.tensor([0, 2, 1], dtype=torch.int32), num_columns=3)
-        >>> kept = kept_columns(matrix, 1, torch.tensor([2]), 10.0)
+        >>> kept = select_columns(matrix, 1, torch.tensor([2]), 10.0)
         >>> kept.indptr.tolist(), kept.indices.tolist(), kept.weights.tolist()
         ([0, 1], [0], [10.0])
     """

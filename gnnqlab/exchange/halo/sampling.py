@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from gnnqlab.exchange.halo.sampled_matrices import first_columns, kept_columns
+from gnnqlab.exchange.halo.sampled_matrices import first_columns, select_columns
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.message.samplers import Sampler
 from gnnqlab.partition.plan import Plan, Route
@@ -77,13 +77,13 @@ class Sampling:
         """Return the number of sampled halo rows K of an epoch; H for ``None``."""
         return self._num_halo if epoch is None else self.rows(epoch).numel()
 
-    def owned(self, adjacency: Adjacency) -> Adjacency:
+    def owned_columns(self, adjacency: Adjacency) -> Adjacency:
         """Return the marginal rows of a matrix with its owned columns, ``(M, N)``; cached."""
         if adjacency not in self._owned:
             self._owned[adjacency] = first_columns(adjacency, self._num_central, self._num_owned)
         return self._owned[adjacency]
 
-    def kept(self, adjacency: Adjacency, epoch: int) -> Adjacency:
+    def sampled_columns(self, adjacency: Adjacency, epoch: int) -> Adjacency:
         """Return its marginal rows with the sampled halo columns of an epoch, weights times 1/p, ``(M, K)``.
 
         Cached per epoch for all layers and both directions.
@@ -91,7 +91,7 @@ class Sampling:
         sample = self._sample(epoch)
         if adjacency not in sample.matrices:
             columns = sample.rows + self._num_owned  # (K,) halo columns of the matrix
-            sample.matrices[adjacency] = kept_columns(adjacency, self._num_central, columns, self.factor)
+            sample.matrices[adjacency] = select_columns(adjacency, self._num_central, columns, self.factor)
         return sample.matrices[adjacency]
 
     def _sample(self, epoch: int) -> _Sample:
@@ -125,5 +125,7 @@ class Sampling:
 
     def _sampled_route(self, route: Route, holder: int, epoch: int) -> Route:
         # Sampled rows are no longer consecutive in the local rows, so the route has no first row.
-        positions = self._sampler.kept(route.ids, holder=holder, seed=self._seed, epoch=epoch)  # (n,) -> (k,)
-        return replace(route, rows=route.rows[positions], ids=route.ids[positions], first=None, kept=positions)
+        positions = self._sampler.sampled_positions(route.ids, holder=holder, seed=self._seed, epoch=epoch)  # (k,)
+        return replace(
+            route, rows=route.rows[positions], ids=route.ids[positions], first=None, sampled_positions=positions
+        )

@@ -60,12 +60,14 @@ class SumForward:
             turn = layer.turns[round]
             halo = layer.boundary.turn_buffer(turn, self.x)  # (H_k, D)
             return channel.post(
-                channel.taken(self._rows_to_send), halo, epoch=context.epoch, plan=turn.plans["forward"]
+                channel.convert_for_codec(self._rows_to_send), halo, epoch=context.epoch, plan=turn.plans["forward"]
             )
         # Two buffers alternate: with stale rows, those of the last epoch are used while new ones are received.
         buffer = context.epoch % 2 if context.training else _EXACT
         halo, plan = layer.boundary.halo_buffer(context.layer, self.x, buffer, sample), layer.plan("forward", sample)
-        return channel.post(channel.taken(self._rows_to_send), halo, epoch=context.epoch, plan=plan, sampled_in=sample)
+        return channel.post(
+            channel.convert_for_codec(self._rows_to_send), halo, epoch=context.epoch, plan=plan, sampled_in=sample
+        )
 
     def independent(self) -> None:
         layer, boundary, products = self.layer, self.layer.boundary, self.layer.products
@@ -75,9 +77,11 @@ class SumForward:
             products.spmm(self.adjacency, products.operand(self.x), rows=(0, central), out=self.out[:central])
         if layer.sample is not None:
             with layer.part("marginal", "forward"):
-                owned = boundary.sampling.owned(self.adjacency)  # (M, N)
+                owned = boundary.sampling.owned_columns(self.adjacency)  # (M, N)
                 products.spmm(owned, products.operand(self.x), out=self.out[central:])
-                boundary.sampling.kept(self.adjacency, layer.sample)  # build the sampled matrix during the transfer
+                boundary.sampling.sampled_columns(
+                    self.adjacency, layer.sample
+                )  # build the sampled matrix during the transfer
         elif layer.turns is not None:
             with layer.part("marginal", "forward"):
                 owned = layer.turns.owned(self.adjacency)  # (M, N)
@@ -104,14 +108,14 @@ class SumForward:
                 halo = products.halo(halo, x, boundary.halo_ids(None))
                 products.spmm(self.adjacency, x, halo, rows=rows, out=out)
             else:
-                sampled_matrix = boundary.sampling.kept(self.adjacency, self.sampled_in)  # (M, K)
+                sampled_matrix = boundary.sampling.sampled_columns(self.adjacency, self.sampled_in)  # (M, K)
                 products.spmm(sampled_matrix, halo, out=out, accumulate=True)
 
-    def said(self) -> None:
+    def register_recompute(self) -> None:
         """Register how to recompute the sums, if the context recomputes and they include no remote rows."""
         remakes = self.layer.context.remakes
         if remakes is not None and self.layer.boundary.num_halo == 0:
-            remakes.summed(self.out, partial(self.layer.products.spmm, self.adjacency), self.x)
+            remakes.register_sum(self.out, partial(self.layer.products.spmm, self.adjacency), self.x)
 
 
 class SumBackward:
@@ -142,7 +146,7 @@ class SumBackward:
                 rows = (boundary.num_owned, boundary.num_owned + boundary.num_halo)  # (A^T dy)[N:], (H, D)
                 products.spmm(self.adjacency, self._operand(), rows=rows, transposed=True, out=self.halo_gradient)
             else:
-                sampled_matrix = boundary.sampling.kept(self.adjacency, self.sampled_in)  # (M, K)
+                sampled_matrix = boundary.sampling.sampled_columns(self.adjacency, self.sampled_in)  # (M, K)
                 # Only marginal rows have edges from halo nodes: (N, D) -> (M, D).
                 marginal = products.part(self._operand(), (boundary.num_central, boundary.num_owned))
                 products.spmm(sampled_matrix, marginal, transposed=True, out=self.halo_gradient)
@@ -211,7 +215,7 @@ class Aggregate(torch.autograd.Function):
         step = SumForward(layer, x, before)
         layer.schedule.run(step, layer.places["forward"])
         ctx.layer, ctx.sampled_in = layer, step.sampled_in
-        step.said()
+        step.register_recompute()
         return step.out
 
     @staticmethod

@@ -119,7 +119,7 @@ class Pipeline(Runner):
     stands_for: ClassVar[dict[str, str]] = {"_means": "halo"}
 
     def __init__(self, smoothing: dict[str, float], *, bound: int | None = None) -> None:
-        self.fresh = False
+        self.is_fresh = False
         """True if steps use rows of their own epoch, as in the first one; set between two epochs."""
         self._smoothing = smoothing
         self._under_way: dict[ExchangeKey, PendingRows] = {}
@@ -142,7 +142,7 @@ class Pipeline(Runner):
         for round_ in range(step.rounds):
             key = place._replace(round=round_)
             earlier = self._under_way.pop(key, None)
-            if earlier is None or self.fresh:
+            if earlier is None or self.is_fresh:
                 if earlier is not None:
                     earlier.wait()  # not used, but its transfer occupies buffers
                 # A fresh exchange stays pending: the next epoch may use it as stale rows.

@@ -17,7 +17,7 @@ __all__ = ["StalenessSwitch", "Switched", "switching"]
 class Switched(Protocol):
     """Interface of a schedule that supports stale and fresh rows."""
 
-    fresh: bool
+    is_fresh: bool
     """True if steps use rows of their own epoch; set between two epochs."""
 
 
@@ -40,22 +40,22 @@ class StalenessSwitch(Adaptive):
 
     def after_epoch(self, epoch: int, loss: float, shared: object) -> None:
         verdict = self._watch.verdict
-        # The first epoch is always fresh, although ``fresh`` is not set: no earlier rows exist.
-        self._stale = 0 if self.pipeline.fresh or epoch == 0 else self._stale + 1
+        # The first epoch is always fresh, although ``is_fresh`` is not set: no earlier rows exist.
+        self._stale = 0 if self.pipeline.is_fresh or epoch == 0 else self._stale + 1
         is_late = self._stale >= self.bound
         fresh = verdict.careful or is_late
-        if fresh != self.pipeline.fresh:
+        if fresh != self.pipeline.is_fresh:
             bounded = f"{self._stale} stale epochs in a row, {self.bound} are allowed"
             what = "fresh rows" if fresh else "rows of the epoch before"
             self.decisions.append(verdict.entry(epoch, what, bounded if is_late and not verdict.careful else ""))
-        self.pipeline.fresh = fresh
+        self.pipeline.is_fresh = fresh
 
     def entries(self) -> Sequence[Entry]:
         entries, self.decisions[:] = list(self.decisions), []
         return entries
 
     def state(self) -> State:
-        return State({"stale": self._stale, "fresh": self.pipeline.fresh})
+        return State({"stale": self._stale, "fresh": self.pipeline.is_fresh})
 
     def load(self, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Restore the state of a checkpoint.
@@ -63,7 +63,7 @@ class StalenessSwitch(Adaptive):
         Pending rows are not saved, so the next epoch is fresh in any case, but counts as stale if it was meant to be.
         Decisions therefore continue as in an uninterrupted run, and the bound still holds.
         """
-        self._stale, self.pipeline.fresh = facts["stale"], facts["fresh"]
+        self._stale, self.pipeline.is_fresh = facts["stale"], facts["fresh"]
 
 
 def switching(pipeline: Switched, bound: int, training: Training) -> list[Adaptive]:
@@ -72,6 +72,6 @@ def switching(pipeline: Switched, bound: int, training: Training) -> list[Adapti
     watch = next((each for each in training.adaptives.values() if isinstance(each, Watch)), None)
     if watch is not None:
         return [StalenessSwitch(pipeline, bound, watch)]
-    watch = Watch.of(Orchestrated(), training)
+    watch = Watch.from_training(Orchestrated(), training)
     # In this order: the switch reads the result that the watch computes after the same epoch.
     return [watch, StalenessSwitch(pipeline, bound, watch)]

@@ -12,7 +12,7 @@ Letters: R rows (masters, then mirrors), D columns in, O columns out, K heads of
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -27,28 +27,31 @@ from gnnqlab.exchange.vertex_cut.attention import Attend
 from gnnqlab.exchange.vertex_cut.mirrors import MirrorAggregation, Mirrors
 from gnnqlab.exchange.vertex_cut.sums import Aggregate
 from gnnqlab.exchange.whole import convolve_in_steps
+from gnnqlab.former_names import accepts_former_names
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.message.direction import of_direction
 from gnnqlab.message.exchange_key import Phases, no_phases
 from gnnqlab.partition.replica_shard import ReplicaShard
+from gnnqlab.settings import Former
 
 __all__ = ["ReplicaExchange", "Replicas"]
 
 
+@accepts_former_names
 @dataclass(frozen=True, kw_only=True)
 class Replicas(ExchangePart):
     """Part of the axis ``exchange`` for vertex-cuts: copies of a node add their partial sums and share the total.
 
-    Hierarchical aggregation (``meet``) adds the copies of one host at a representative first, which alone exchanges
-    with the master and relays the total. Rows within hosts are then float32; codec, bits and cache apply to rows
-    between hosts, whose number never increases. With one worker per host it has no effect.
+    Hierarchical aggregation (``hierarchical``) adds the copies of one host at a representative first, which alone
+    exchanges with the master and relays the total. Rows within hosts are then float32; codec, bits and cache apply to
+    rows between hosts, whose number never increases. With one worker per host it has no effect.
 
     Differs: CDFGNN has no hierarchical aggregation; every copy counts in its Table 3.
 
     Example:
-        >>> Replicas(meet=True).on_hosts(2).hosts, Replicas(meet=True, hosts=4).on_hosts(2).hosts
+        >>> Replicas(hierarchical=True).on_hosts(2).hosts, Replicas(hierarchical=True, hosts=4).on_hosts(2).hosts
         (2, 4)
     """
 
@@ -56,7 +59,7 @@ class Replicas(ExchangePart):
     """Vertex-cut: the edges of a node are on several workers, each of which computes a partial sum."""
     drops_before: ClassVar[bool] = True
     """True: dropout is applied before aggregation, so receivers never apply it."""
-    meet: bool = False
+    hierarchical: Annotated[bool, Former("meet")] = False
     """True for hierarchical aggregation. Each row saved between hosts is one more float32 row within a host. That pays
     off if links between hosts are slower; with 8-bit rows between hosts, only if they are much slower, because a row
     within a host then has four times the bytes. Therefore off by default."""
@@ -66,12 +69,15 @@ class Replicas(ExchangePart):
     def __post_init__(self) -> None:
         if self.hosts is not None and self.hosts < 1:
             raise ValueError(f"Replicas hosts must be at least 1, got {self.hosts}")
-        if self.hosts is not None and not self.meet:
-            raise ValueError(f"hosts needs meet=True, got hosts={self.hosts} with meet=False; choose meet=True")
+        if self.hosts is not None and not self.hierarchical:
+            raise ValueError(
+                f"hosts needs hierarchical=True, got hosts={self.hosts} with hierarchical=False; "
+                "choose hierarchical=True"
+            )
 
     def on_hosts(self, hosts: int) -> Replicas:
         """Return a copy for a run on ``hosts`` hosts; an explicit number of hosts is not changed."""
-        return replace(self, hosts=hosts) if self.meet and self.hosts is None else self
+        return replace(self, hosts=hosts) if self.hierarchical and self.hosts is None else self
 
     def refuses(self, system: Any) -> str:
         """Return the reason why a system cannot use this exchange, or an empty string."""

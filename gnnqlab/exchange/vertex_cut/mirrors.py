@@ -23,7 +23,7 @@ from gnnqlab.message.channels.channel import ByteBuffers, Channel
 from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.message.channels.incoming import PendingReceive
 from gnnqlab.message.exchange_key import ExchangeKey
-from gnnqlab.partition.host_aggregation import apart, meeting
+from gnnqlab.partition.host_aggregation import direct_legs, hierarchical_legs
 from gnnqlab.partition.plan import Plan
 from gnnqlab.partition.replica_shard import ReplicaShard
 
@@ -55,7 +55,7 @@ class Mirrors:
     ) -> None:
         self.num_rows, self.num_central, self.num_mirrors = shard.num_columns, shard.num_central, shard.num_halo
         self.wires, self.timeline = wires, timeline
-        self.legs = apart(shard, device) if hosts == 1 else meeting(shard, hosts, device)
+        self.legs = direct_legs(shard, device) if hosts == 1 else hierarchical_legs(shard, hosts, device)
         """Exchanges of a synchronization, one per round, identical in both directions."""
         self.totals: dict[int, Tensor] = {}
         """Layer -> cached sums of static rows."""
@@ -63,12 +63,12 @@ class Mirrors:
         """Buffers shared by all messages: rounds run one after another, so only one is in flight."""
         self._channels: dict[ExchangeKey, Channel] = {}
         self._exact: dict[ExchangeKey, Channel] = {}
-        self._once: list[Channel] = []
+        self._static_channels: list[Channel] = []
 
     @property
     def channels(self) -> list[Channel]:
         """Channels of training passes, and those of rows that are sent once."""
-        return [*self._channels.values(), *self._once]
+        return [*self._channels.values(), *self._static_channels]
 
     @property
     def every_channel(self) -> list[Channel]:
@@ -87,12 +87,12 @@ class Mirrors:
             self._channels[place] = self.wires.channel(place, plan, phases=phases, **options)
         return self._channels[place]
 
-    def once(self, place: ExchangeKey) -> Channel:
+    def static_channel(self, place: ExchangeKey) -> Channel:
         """Create a channel for float32 rows that are sent once in the run."""
         plan = self.legs[place.round].plan
         phases = partial(self.timeline, place=place)
-        self._once.append(self.wires.exact_channel(place, plan, phases=phases, keeps_buffers=False))
-        return self._once[-1]
+        self._static_channels.append(self.wires.exact_channel(place, plan, phases=phases, keeps_buffers=False))
+        return self._static_channels[-1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +122,7 @@ class MirrorAggregation:
         """Return the channel of a round, by default with the plan of its leg."""
         place = self.place(direction, round)
         if direction == "forward" and self.keeps:  # in float32: the sums are reused in every epoch
-            return self.mirrors.once(place)
+            return self.mirrors.static_channel(place)
         return self.mirrors.channel(place, plan or self.mirrors.legs[round].plan, exact=not self.context.training)
 
     @property

@@ -26,7 +26,7 @@ GraphLike = Graph | str | Path | Any
 class _Kind:
     """Kind of graph of another library: its name, a test and a reader."""
 
-    what: str
+    label: str
     has: Callable[[Any], bool]
     read: Callable[..., EdgeList]
     names_values: bool = True
@@ -68,11 +68,11 @@ def edges_of(graph: Any, *, edge_features: str | Sequence[str] | None = None, dr
                 return kind.read(graph, drop_edge_data=drop_edge_data)
             if not kind.names_values:
                 raise ValueError(
-                    f"edge_features must name values of edges, got {edge_features!r} for {kind.what}, which has one "
+                    f"edge_features must name values of edges, got {edge_features!r} for {kind.label}, which has one "
                     "number per edge; pass its edges and their features to gnnqlab.Graph.from_edges"
                 )
             return kind.read(graph, edge_features=edge_features, drop_edge_data=drop_edge_data)
-    *others, last = (kind.what for kind in _KINDS)
+    *others, last = (kind.label for kind in _KINDS)
     raise TypeError(
         f"a graph must be a gnnqlab.Graph, a name, a path, {', '.join(others)} or {last}, got {type(graph).__name__}; "
         "arrays of edges go to gnnqlab.Graph.from_edges, pandas tables to gnnqlab.from_tables"

@@ -28,14 +28,14 @@ class Source:
     Args:
         name: argument of ``load``; a pattern such as ``sbm:NODES,CLASSES,DEGREE`` for generators.
         about: description in one line.
-        needs: ``"nothing"`` (generated or bundled), or the archive to download.
+        download: ``"nothing"`` (generated or bundled), or the archive to download.
         read: reader, called with the part of the name after ``:`` (empty for most), the dataset
             root passed by the caller (or ``None``) and the seed.
     """
 
     name: str
     about: str
-    needs: str
+    download: str
     read: Callable[[str, Path | None, int], EdgeList | Graph]
     size: tuple[int, int, int] | None = None
     """Number of nodes, edges and dense features of a large graph, if known before it is loaded."""
@@ -60,85 +60,85 @@ _SOURCES = (
     Source(
         name="digits",
         about="10 nearest neighbours of scikit-learn's digits: 1,797 nodes, 64 features, 10 classes",
-        needs="nothing",
+        download="nothing",
         read=lambda parameters, root, seed: read_digits(),
         size=(1_797, 26_475, 64),
     ),
     Source(
         name="sbm:NODES,CLASSES,DEGREE",
         about="generated: planted partition with Gaussian features",
-        needs="nothing",
+        download="nothing",
         read=_sbm,
     ),
     Source(
         name="rmat:SCALE,DEGREE",
         about="generated: power law with 2**SCALE nodes, planted classes",
-        needs="nothing",
+        download="nothing",
         read=_rmat,
     ),
     Source(
         name="web:NODES,DEGREE",
         about="generated: links near by and to popular nodes, classes near by",
-        needs="nothing",
+        download="nothing",
         read=_web,
     ),
     Source(
         name="cora",
         about="citations: 2,708 nodes, 5,278 edges, 1,433 features, 7 classes",
-        needs="cora_v2.zip (DGL)",
+        download="cora_v2.zip (DGL)",
         read=lambda parameters, root, seed: downloads.load_citation("cora", root),
     ),
     Source(
         name="citeseer",
         about="citations: 3,327 nodes, 4,552 edges, 3,703 features, 6 classes",
-        needs="citeseer.zip (DGL)",
+        download="citeseer.zip (DGL)",
         read=lambda parameters, root, seed: downloads.load_citation("citeseer", root),
     ),
     Source(
         name="pubmed",
         about="citations: 19,717 nodes, 44,324 edges, 500 features, 3 classes",
-        needs="pubmed.zip (DGL)",
+        download="pubmed.zip (DGL)",
         read=lambda parameters, root, seed: downloads.load_citation("pubmed", root),
     ),
     Source(
         name="reddit",
         about="posts: 232,965 nodes, 57.3 M edges, 602 features, 41 classes",
-        needs="reddit.zip (DGL)",
+        download="reddit.zip (DGL)",
         read=lambda parameters, root, seed: downloads.load_reddit(root),
         size=(232_965, 57_307_946, 602),
     ),
     Source(
         name="yelp",
         about="reviewers: 716,847 nodes, 7.0 M edges, 300 features, 100 labels",
-        needs="yelp.zip (DGL)",
+        download="yelp.zip (DGL)",
         read=lambda parameters, root, seed: downloads.load_yelp(root),
         size=(716_847, 6_977_410, 300),
     ),
     Source(
         name="ogbn-arxiv",
         about="citations: 169,343 nodes, 1.2 M edges, 128 features, 40 classes",
-        needs="arxiv.zip (OGB)",
+        download="arxiv.zip (OGB)",
         read=lambda parameters, root, seed: downloads.load_open("ogbn-arxiv", root),
         size=(169_343, 1_166_243, 128),
     ),
     Source(
         name="ogbn-products",
         about="products: 2,449,029 nodes, 61.9 M edges, 100 features, 47 classes",
-        needs="products.zip (OGB)",
+        download="products.zip (OGB)",
         read=lambda parameters, root, seed: downloads.load_open("ogbn-products", root),
         size=(2_449_029, 61_859_140, 100),
     ),
     Source(
         name="papers100M",
         about="citations: 111,059,956 nodes, 1.6 G edges, 128 features, 172 classes",
-        needs="papers100M-bin.zip (OGB)",
+        download="papers100M-bin.zip (OGB)",
         read=lambda parameters, root, seed: downloads.load_open("ogbn-papers100M", root),
         size=(111_059_956, 1_615_685_872, 128),
     ),
     Source(
         name="amazon-products",
         about="products: 1,569,960 nodes, 132 M edges, 200 features, 107 labels",
-        needs="GraphSAINT files, by hand",
+        download="GraphSAINT files, by hand",
         read=lambda parameters, root, seed: downloads.load_amazon_products(root),
         size=(1_569_960, 132_169_734, 200),
     ),
@@ -251,7 +251,7 @@ def names() -> list[dict[str, str]]:
         >>> names()[0]["name"], names()[0]["needs"]
         ('digits', 'nothing')
     """
-    return [{"name": source.name, "about": source.about, "needs": source.needs} for source in _SOURCES]
+    return [{"name": source.name, "about": source.about, "needs": source.download} for source in _SOURCES]
 
 
 def _read(
@@ -295,10 +295,10 @@ def _find(text: str) -> tuple[Source | None, str]:
 
 
 def _unknown(text: str) -> str:
-    return f"a graph must be a known name or an existing path, got {text!r}; {_known(text.partition(':')[0])}"
+    return f"a graph must be a known name or an existing path, got {text!r}; {_known_names(text.partition(':')[0])}"
 
 
-def _known(text: str) -> str:
+def _known_names(text: str) -> str:
     stems = {source.name.partition(":")[0].lower(): source.name for source in _SOURCES}
     near = difflib.get_close_matches(text.lower(), stems, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(stems[stem] for stem in near)}? " if near else ""

@@ -55,7 +55,7 @@ def join(layers: Sequence[Tensor], how: str, *, mask: Mask | None = None) -> Ten
     """
     layers = list(layers)
     threshold = _check(layers, how, mask)
-    if torch.compiler.is_compiling() or nodewise.steps_are_apart() or len(layers) > _MOST_BY_BYTE:
+    if torch.compiler.is_compiling() or nodewise.is_fusion_disabled() or len(layers) > _MOST_BY_BYTE:
         return _step_by_step(layers, how, mask)
     # Without a mask no ids are read or saved.
     ids = torch.empty(0, dtype=torch.int64, device=layers[0].device) if threshold == 0 or mask is None else mask.ids

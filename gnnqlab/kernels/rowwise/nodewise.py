@@ -27,7 +27,16 @@ from gnnqlab.kernels import native, noise
 from gnnqlab.kernels.reference import nodewise as reference
 from gnnqlab.kernels.reference.nodewise import ACTIVATIONS
 
-__all__ = ["ACTIVATIONS", "Mask", "Norm", "apart", "nodewise", "nodewise_both", "step_by_step", "steps_are_apart"]
+__all__ = [
+    "ACTIVATIONS",
+    "Mask",
+    "Norm",
+    "disable_fusion",
+    "is_fusion_disabled",
+    "nodewise",
+    "nodewise_both",
+    "step_by_step",
+]
 
 # x, is bfloat16, stride, N, D; weight, bias, eps, activation; ids, are int32, threshold, seed, epoch, stream;
 # out, whole, stats; threads.
@@ -41,7 +50,7 @@ _ROWS_A_PARTIAL = 256
 
 _APPROXIMATE = {"gelu": "none", "gelu-tanh": "tanh"}
 
-_apart = False
+_fusion_disabled = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,11 +63,11 @@ class Norm:
     eps: float = 1e-5
 
     @staticmethod
-    def of(module: torch.nn.LayerNorm) -> Norm:
+    def from_module(module: torch.nn.LayerNorm) -> Norm:
         """Return the parameters of a module, with ones and zeros for a missing weight or bias.
 
         Example:
-            >>> Norm.of(torch.nn.LayerNorm(3, elementwise_affine=False)).weight.tolist()
+            >>> Norm.from_module(torch.nn.LayerNorm(3, elementwise_affine=False)).weight.tolist()
             [1.0, 1.0, 1.0]
         """
         weight, bias = module.weight, module.bias
@@ -166,29 +175,29 @@ def step_by_step(
 
 
 @contextlib.contextmanager
-def apart() -> Iterator[None]:
+def disable_fusion() -> Iterator[None]:
     """Run the steps one after another within the block, for measurements and comparisons.
 
     Example:
-        >>> with apart():
+        >>> with disable_fusion():
         ...     nodewise(torch.tensor([[-1.0, 2.0]])).tolist()
         [[0.0, 2.0]]
     """
-    global _apart
-    previous, _apart = _apart, True
+    global _fusion_disabled
+    previous, _fusion_disabled = _fusion_disabled, True
     try:
         yield
     finally:
-        _apart = previous
+        _fusion_disabled = previous
 
 
-def steps_are_apart() -> bool:
-    """Return True inside a block of :func:`apart`."""
-    return _apart
+def is_fusion_disabled() -> bool:
+    """Return True inside a block of :func:`disable_fusion`."""
+    return _fusion_disabled
 
 
 def _fuses(x: Tensor, norm: Norm | None) -> bool:
-    if _apart or x.dtype not in (torch.float32, torch.bfloat16):
+    if _fusion_disabled or x.dtype not in (torch.float32, torch.bfloat16):
         return False
     if not torch.compiler.is_compiling() and not native.active(x.device):  # a compiled graph checks at run time
         return False

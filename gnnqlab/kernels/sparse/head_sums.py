@@ -54,7 +54,7 @@ def head_sums(adj: Adjacency, weights: Tensor, x: QuantizedRows, *, heads: int, 
     if way not in WAYS:
         raise ValueError(f"way must be one of {WAYS}, got {way!r}")
     if way == "apart":
-        return _apart(adj, weights, x, heads)
+        return _sum_per_head(adj, weights, x, heads)
     chosen = way == "measured" and adj.num_edges >= _LEAST_EDGES
     if chosen and x.codes.is_cpu and native.active(x.codes.device):
         features = x.shape[1] // heads
@@ -63,10 +63,10 @@ def head_sums(adj: Adjacency, weights: Tensor, x: QuantizedRows, *, heads: int, 
         if case not in _measured:
             _measured[case] = _faster(
                 together=lambda: int8_weighted_sum(adj, weights, x, heads=heads),
-                apart=lambda: _apart(adj, weights, x, heads),
+                apart=lambda: _sum_per_head(adj, weights, x, heads),
             )
         if _measured[case] == "apart":
-            return _apart(adj, weights, x, heads)
+            return _sum_per_head(adj, weights, x, heads)
     return int8_weighted_sum(adj, weights, x, heads=heads)
 
 
@@ -87,7 +87,7 @@ def _faster(**ways: Callable[[], object]) -> str:
     return min(seconds, key=seconds.__getitem__)
 
 
-def _apart(adj: Adjacency, weights: Tensor, x: QuantizedRows, heads: int) -> Tensor:
+def _sum_per_head(adj: Adjacency, weights: Tensor, x: QuantizedRows, heads: int) -> Tensor:
     if x.shape[1] % heads or weights.shape != (adj.num_edges, heads):
         return int8_weighted_sum(adj, weights, x, heads=heads)  # raises the error of wrong shapes
     features = x.shape[1] // heads  # F

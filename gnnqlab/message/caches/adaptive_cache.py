@@ -180,7 +180,7 @@ class Threshold(Adaptive):
     """
 
     name = "epsilon"
-    wants: Mapping[str, Sharing] = {"right": "sum", "rows": "sum"}
+    reductions: Mapping[str, Sharing] = {"right": "sum", "rows": "sum"}
     wants_accuracy = True
 
     def __init__(self, cache: CacheAtWork, worker: WorkerContext | None = None) -> None:
@@ -188,10 +188,10 @@ class Threshold(Adaptive):
         self._counts = (0.0, 0.0)
         self._decided: list[Entry] = []
 
-    def counted(self, right: float, rows: float) -> None:
+    def receive_score_counts(self, right: float, rows: float) -> None:
         self._counts = right, rows
 
-    def says(self, epoch_s: float | None) -> Mapping[str, float | None]:
+    def values_to_reduce(self, epoch_s: float | None) -> Mapping[str, float | None]:
         return dict(zip(("right", "rows"), self._counts))
 
     def after_epoch(self, epoch: int, loss: float, shared: Mapping[str, float | None]) -> None:
@@ -218,12 +218,12 @@ class Threshold(Adaptive):
     def state(self) -> State:
         # ε and its mean are equal on all workers; the copies are this worker's own.
         facts = {"epsilon": self.cache.epsilon, "mean": self.mean}
-        return State(facts, own=None if self.worker is None else self.cache.kept(self.worker))
+        return State(facts, own=None if self.worker is None else self.cache.rows_to_save(self.worker))
 
     def load(self, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
         self.cache.epsilon, self.mean = facts["epsilon"], facts["mean"]
         if self.worker is not None:
-            self.cache.put_back(tensors, self.worker)  # copies of all workers; this one takes its own
+            self.cache.restore_rows(tensors, self.worker)  # copies of all workers; this one takes its own
 
     def steer(self, settings: AdaptiveCache, *, version: int) -> None:
         """Apply new settings; a new rule continues from the current ε, unless ``epsilon`` changed or nothing did."""

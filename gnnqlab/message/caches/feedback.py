@@ -171,4 +171,4 @@ class FedBack(AllRowsOfRoute):
 
 def _sampled(route: Route) -> Tensor | slice:
     """Return the positions of the sampled rows among all rows of a route."""
-    return slice(None) if route.kept is None else route.kept
+    return slice(None) if route.sampled_positions is None else route.sampled_positions

@@ -34,7 +34,7 @@ class RowCacheState(RunningCache):
         """Return the storage of an exchange key."""
         return self.held.setdefault(place, {})
 
-    def kept(self, worker: WorkerContext) -> dict[str, Tensor] | None:
+    def rows_to_save(self, worker: WorkerContext) -> dict[str, Tensor] | None:
         """Return this worker's rows for a checkpoint, under globally unique names; ``None`` without peers."""
         if worker.workers == 1:
             return None
@@ -45,8 +45,11 @@ class RowCacheState(RunningCache):
             if side == self._sides[0]  # of two identical copies only the receiver's is saved
         }
 
-    def put_back(self, tensors: Mapping[str, Tensor], worker: WorkerContext) -> None:
-        """Restore the rows that :meth:`kept` returned on all workers; each worker takes those it sends or receives."""
+    def restore_rows(self, tensors: Mapping[str, Tensor], worker: WorkerContext) -> None:
+        """Restore the rows that :meth:`rows_to_save` returned on all workers.
+
+        Each worker takes those that it sends or receives.
+        """
         for name, rows in tensors.items():
             layer, direction, round_, *ends = name.split("/")
             sender, receiver = map(int, ends)
@@ -73,10 +76,10 @@ class RowCacheCheckpoint(Adaptive):
         self.name, self._rows, self._seat = name, rows, worker
 
     def state(self) -> State:
-        return State(own=self._rows.kept(self._seat))
+        return State(own=self._rows.rows_to_save(self._seat))
 
     def load(self, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        self._rows.put_back(tensors, self._seat)
+        self._rows.restore_rows(tensors, self._seat)
 
 
 def _ends(side: str, rank: int, peer: int) -> tuple[int, int]:

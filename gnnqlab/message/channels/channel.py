@@ -138,7 +138,7 @@ class Channel:
         """Layouts of the last messages."""
         return {} if self._message_layouts is None else self._message_layouts.layouts
 
-    def taken(self, x: Tensor) -> Tensor:
+    def convert_for_codec(self, x: Tensor) -> Tensor:
         """Convert rows to float32, unless the codec encodes bfloat16 rows directly."""
         encodes_bfloat16 = self.selection.encodes_rows and self._codec.takes_bfloat16
         return x if encodes_bfloat16 else to_float32(x)
@@ -170,12 +170,12 @@ class Channel:
         plan = plan or self.plan
         message_layouts = self._lay_out(plan, x.shape[1], epoch)
         # Preposted receives are those of all rows of the plan in one epoch; others cannot be used.
-        expected, landed = self._expected.pop(epoch, _NOTHING) if plan is self.plan else _NOTHING
+        expected, direct_peers = self._expected.pop(epoch, _NOTHING) if plan is self.plan else _NOTHING
         self._expected.clear()  # receives of another epoch or plan match no message: tags differ
         if self._ahead is not None:
             self._ahead.posts(self, epoch)
             if expected is None:  # post receives now, so that peers can send while this worker encodes
-                expected, landed = self._expect(message_layouts, out, epoch, x.device)
+                expected, direct_peers = self._expect(message_layouts, out, epoch, x.device)
         # Encode one message per peer; a block is encoded once, and its bytes are sent to all.
         send: dict[int, Tensor] = {}  # peer -> (bytes,) uint8
         block: Outgoing | None = None
@@ -199,7 +199,7 @@ class Channel:
             headers = message_layouts.headers(self.place, self._run, epoch) if expected is None else expected.headers
         options: dict[str, Any] = {"expected": expected}
         if expected is None:
-            receive, landed = self._landing(message_layouts, out, x.device)
+            receive, direct_peers = self._receive_buffers(message_layouts, out, x.device)
             options = {"bounded": True} if self.selection.bounded else {}
         else:
             receive = dict(expected.receive)
@@ -210,7 +210,7 @@ class Channel:
         self._epoch, self._device = epoch, x.device
         read = None if self._ahead is None else partial(self._ahead.read, self, epoch)
         noise_of = partial(self._noise, epoch, receiver=self.plan.rank)
-        posted = PostedExchange(message_layouts, transfer, receive, landed, headers, sampled_in, noise_of, read)
+        posted = PostedExchange(message_layouts, transfer, receive, direct_peers, headers, sampled_in, noise_of, read)
         return PendingReceive(posted, out, self.place, self._codec, self.selection, self._phases, self._received)
 
     def prepost(self, epoch: int) -> bool:
@@ -240,8 +240,8 @@ class Channel:
         prepost = getattr(self._transport, "prepost", None)
         if prepost is None or self.selection.bounded:
             return _NOTHING
-        receive, landed = self._landing(message_layouts, out, device)
-        return prepost(receive, message_layouts.headers(self.place, self._run, epoch)), landed
+        receive, direct_peers = self._receive_buffers(message_layouts, out, device)
+        return prepost(receive, message_layouts.headers(self.place, self._run, epoch)), direct_peers
 
     def as_received(self, x: Tensor) -> None:
         """Overwrite the sent rows of ``x`` with their decoded values; call it before the next ``post``.
@@ -343,11 +343,11 @@ class Channel:
             sent = Sent(self.place, self.plan.rank, peer, ids, self._codec, layout, body, noise)
             report_encoded(self._observers, sent, values=values, offered_ids=offered.ids)
 
-    def _landing(
+    def _receive_buffers(
         self, message_layouts: MessageLayouts, out: Tensor | torch.Size, device: torch.device
     ) -> tuple[dict[int, Tensor], set[int]]:
         """Return the receive buffer of each peer, and the peers received directly into ``out``."""
-        receive, landed, plan = {}, set(), message_layouts.plan
+        receive, direct_peers, plan = {}, set(), message_layouts.plan
         # Receive directly only rows that replace others: sums need the old value, caches decode into a copy.
         replaces_rows = not plan.accumulate and self.selection.in_place
         for route in plan.receive:
@@ -356,11 +356,11 @@ class Channel:
                 assert isinstance(out, Tensor), "a plan that does not accumulate needs its output when it posts"
                 target = self._codec.receive_view(out[route.first : route.first + route.num_rows])
             if target is not None:
-                landed.add(route.peer)
+                direct_peers.add(route.peer)
             else:
                 target = self._buffer("receive", route.peer, message_layouts.lengths["receive", route.peer], device)
             receive[route.peer] = target
-        return receive, landed
+        return receive, direct_peers
 
     def _refusal(self, error: NonFiniteRow, ids: Tensor) -> NonFiniteMessage:
         node = int(ids[error.position])

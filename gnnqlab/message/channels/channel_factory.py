@@ -53,7 +53,7 @@ class ChannelFactory:
     """True if static rows are sent once and stored by the receiver."""
     counting: Counting = field(default_factory=Counting)
     """Switch for counting the codes of received messages."""
-    _known: KnownLayouts = field(default_factory=WeakTensorKeyDictionary, init=False, repr=False)
+    _known_layouts: KnownLayouts = field(default_factory=WeakTensorKeyDictionary, init=False, repr=False)
 
     def __post_init__(self) -> None:
         # A part that was not built by a System may lack the defaults of its axis.
@@ -104,7 +104,7 @@ class ChannelFactory:
             "keeps_buffers": keeps_buffers,
             "buffers": buffers,
             # Layouts are only shared between channels of one codec, because they depend on its parameter bytes.
-            "known": None if plan.exact or isinstance(self.codec, ByDirection) else self._known,
+            "known": None if plan.exact or isinstance(self.codec, ByDirection) else self._known_layouts,
             "observers": NO_OBSERVERS if plan.exact else self.observers,
         }
         selection = None if plan.exact else self._selection(place, plan)

@@ -60,7 +60,7 @@ class PostedExchange:
     transfer: Transfer
     receive: dict[int, Tensor]
     """Peer -> uint8 receive buffer."""
-    landed: set[int]
+    direct_peers: set[int]
     """Peers whose rows are received directly into the output, without decoding."""
     headers: Headers | None
     sampled_in: int | None
@@ -168,13 +168,13 @@ class PendingReceive:
         # Verified before decoding, so that changed bytes never enter the output.
         if posted.headers is not None and contents.body.numel():
             posted.headers.verify(route.peer, contents.body)
-        landed = route.peer in posted.landed
+        is_direct = route.peer in posted.direct_peers
         observed = self._received.observers.message_decoded and first and contents.layout.num_rows
-        if landed and not observed:  # the bytes already are the rows of ``out``
+        if is_direct and not observed:  # the bytes already are the rows of ``out``
             return out
         # The noise key of the sender's message, derived from the same plan at both ends.
         noise, options = posted.noise(route.peer), {"accumulate": plan.accumulate, "again": not first}
-        if not landed:
+        if not is_direct:
             out = self._selection.put(contents, route, out, self._codec, noise, **options)
         if observed:
             ids = contents.of_rows(route.ids)

@@ -95,9 +95,9 @@ def lay_out_messages(plan: Plan, widths: Widths, columns: int, codec: Codec, kno
         for route in routes:
             row_widths = widths[side, route.peer]
             # Not cached: a single bit-width is cheap to lay out, and a sample changes in every epoch.
-            if isinstance(row_widths, int) or route.kept is not None:
+            if isinstance(row_widths, int) or route.sampled_positions is not None:
                 # The policy assigns all rows of the route; take the sampled ones, (n,).
-                row_widths = row_widths if isinstance(row_widths, int) else row_widths[route.kept]
+                row_widths = row_widths if isinstance(row_widths, int) else row_widths[route.sampled_positions]
                 layouts[side, route.peer] = codec.layout(row_widths, route.num_rows, columns)
                 continue
             # Sorting the rows by bit-width is the expensive part; layers that send the same rows share it.

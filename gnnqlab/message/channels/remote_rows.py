@@ -26,9 +26,9 @@ ID_BYTES = 4
 class Sent:
     """Bytes sent so far by this worker to all peers."""
 
-    asked: int = 0
+    request_bytes: int = 0
     """Bytes of requests: number of rows and their ids."""
-    rows: int = 0
+    row_bytes: int = 0
     """Bytes of rows sent on request: payload and parameters."""
 
 
@@ -116,7 +116,7 @@ class RemoteRows:
         plan = self._plan(self._exchange_requests(remote_ids), remote_ids, positions)
         self._channel.post(self._rows, out, epoch=step, plan=plan).decode()
         self._channel.arrivals.clear()
-        self.sent.rows = self._channel.bytes_payload + self._channel.bytes_params
+        self.sent.row_bytes = self._channel.bytes_payload + self._channel.bytes_params
         return out
 
     def _own(self, ids: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ class RemoteRows:
         }
         # Ids as int32, half the bytes of int64.
         self._move(_as_bytes({peer: ids.int() for peer, ids in remote_ids.items()}), _as_bytes(requests))
-        self.sent.asked += sum(COUNT_BYTES + ID_BYTES * len(ids) for ids in remote_ids.values())
+        self.sent.request_bytes += sum(COUNT_BYTES + ID_BYTES * len(ids) for ids in remote_ids.values())
         return {peer: ids.long() for peer, ids in requests.items()}
 
     def _plan(

@@ -213,7 +213,8 @@ class PartCodec(Codec, ABC):
     Letters: m rows of a part, D columns.
     """
 
-    alone: ClassVar[tuple[int, ...]] = (32, 16)
+    renamed: ClassVar[dict[str, str]] = {**Codec.renamed, "alone": "separate_widths"}
+    separate_widths: ClassVar[tuple[int, ...]] = (32, 16)
     """Bit-widths with a part of their own, widest first; all smaller ones form one part."""
     aligned: ClassVar[bool] = True
     """True if decoded rows begin on cache lines, where kernels write fastest."""
@@ -249,7 +250,7 @@ class PartCodec(Codec, ABC):
             NonFiniteRow: if a row holds NaN or Inf, or its statistics overflow.
         """
         noted = self.notes(x, rows)  # (n,) or (n, K) float32
-        for part in layout.parts(self.alone):
+        for part in layout.parts(self.separate_widths):
             # Views, so that the codec writes directly into the message.
             own = self._part_rows(part, layout, segment, rows, ids)
             try:
@@ -278,7 +279,7 @@ class PartCodec(Codec, ABC):
             raise ValueError(
                 f"{self.undecodable} must be decoded with the ids and the noise of their message, got none; pass both"
             )
-        for part in layout.parts(self.alone):
+        for part in layout.parts(self.separate_widths):
             self.decode_part(self._part_rows(part, layout, segment, rows, ids), out, noise, accumulate=accumulate)
 
     def _part_rows(self, part: Part, layout: Layout, segment: Tensor, rows: Tensor, ids: Tensor | None) -> PartRows:

@@ -57,7 +57,7 @@ RECEIVERS = OneOf(("receiver", "node"))
 class _ByBlock(PartCodec, ABC):
     """Common part of both codecs: eight bits per element, one scale per block; subclasses define the scales."""
 
-    alone: ClassVar[tuple[int, ...]] = (EXACT, 8)
+    separate_widths: ClassVar[tuple[int, ...]] = (EXACT, 8)
     aligned: ClassVar[bool] = False
     integer_codes: ClassVar[bool] = True
     """True: each element is one byte, so codes can be counted although they are floats."""

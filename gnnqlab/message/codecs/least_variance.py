@@ -80,7 +80,7 @@ class LeastVariance(PartCodec):
         ([False, True, False], True, 15)
     """
 
-    alone: ClassVar[tuple[int, ...]] = (32, 16, 8)
+    separate_widths: ClassVar[tuple[int, ...]] = (32, 16, 8)
     undecodable: ClassVar[str] = "rows that may be rotated"
     integer_codes: ClassVar[bool] = True
     """True: the payload holds integer codes, which can be counted, both kinds together."""
@@ -146,7 +146,7 @@ class LeastVariance(PartCodec):
 
     def rotated(self, segment: Tensor, layout: Layout) -> Tensor:
         """Return a mask of the rotated rows among those of 1, 2 and 4 bits, bool, in wire order."""
-        parts = [part for part in layout.parts(self.alone) if part.width in ERROR_WIDTHS]
+        parts = [part for part in layout.parts(self.separate_widths) if part.width in ERROR_WIDTHS]
         words = [segment[part.params].view(torch.int32) for part in parts]  # (4 m,) uint8 -> (m,) int32
         return torch.cat([_is_rotated(each) for each in words]) if words else torch.zeros(0) > 0
 

@@ -50,7 +50,7 @@ class Rotated(PartCodec):
         ([[2.5, 2.5, 2.5]], 5)
     """
 
-    alone: ClassVar[tuple[int, ...]] = (32, 16, 8)
+    separate_widths: ClassVar[tuple[int, ...]] = (32, 16, 8)
     undecodable: ClassVar[str] = "rotated rows"
     integer_codes: ClassVar[bool] = True
     """True: the payload holds integer codes, which can be counted."""

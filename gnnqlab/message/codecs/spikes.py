@@ -71,7 +71,7 @@ class Spikes(PartCodec):
         return USUAL
 
     @property
-    def _rest(self) -> Stochastic:
+    def _base_codec(self) -> Stochastic:
         return Stochastic(noise=self.noise)
 
     def _count(self, columns: int) -> int:
@@ -108,7 +108,7 @@ class Spikes(PartCodec):
             return
         ends, units, places, values = part.params
         every = torch.arange(rest.shape[0], device=x.device)  # (m,): the rest is a copy with rows numbered from 0
-        self._rest.encode_part(replace(part, params=ends, rows=every), rest, noted, noise)
+        self._base_codec.encode_part(replace(part, params=ends, rows=every), rest, noted, noise)
         # The views are slices of the message, so copying into them writes it.
         units.copy_(part_units)
         values.copy_(part_values)
@@ -117,7 +117,7 @@ class Spikes(PartCodec):
     def decode_part(self, part: PartRows, out: Tensor, noise: Noise | None, *, accumulate: bool) -> None:
         ends, units, places, values = part.params
         # q S + Z for all elements first, then + v U at the spikes.
-        self._rest.decode_part(replace(part, params=ends), out, noise, accumulate=accumulate)
+        self._base_codec.decode_part(replace(part, params=ends), out, noise, accumulate=accumulate)
         if part.width < 32:
             positions = part.rows[:, None], places.long() & 0xFFFF  # stored as int16, read as unsigned
             # Positions within a row are distinct, so no element is added twice.

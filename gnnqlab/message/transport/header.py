@@ -168,7 +168,7 @@ class Headers:
         """Bytes of the headers that this worker sends."""
         return SIZE * len(self.sent)
 
-    def came(self, peer: int) -> None:
+    def check_received(self, peer: int) -> None:
         """Check the header received from a peer, and store its checksum.
 
         Raises:

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from gnnqlab.by_name import near
+from gnnqlab.by_name import did_you_mean
 from gnnqlab.message.transport.header import TAG, Headers
 from gnnqlab.message.transport.preposted_receives import Expected, prepost
 from gnnqlab.message.transport.staging import Buffers, HostBuffers, Staged
@@ -259,7 +259,7 @@ class _PeerTransfer(Transfer):
             for peer in round_.sources:
                 if self._staged.headers is not None:
                     _await_next(works)
-                    self._staged.headers.came(peer)  # raises before waiting for a body that may never match
+                    self._staged.headers.check_received(peer)  # raises before waiting for a body that may never match
                 if self._bodies:
                     _await_next(works)
                     self._arrived(peer)
@@ -380,5 +380,5 @@ def make_transport(name: str, rank: int, workers: int, group: dist.ProcessGroup 
         ValueError: if the name is unknown; the message lists the known ones.
     """
     if name not in TRANSPORTS:
-        raise ValueError(f"transport must be one of {sorted(TRANSPORTS)}, got {name!r}{near(name, TRANSPORTS)}")
+        raise ValueError(f"transport must be one of {sorted(TRANSPORTS)}, got {name!r}{did_you_mean(name, TRANSPORTS)}")
     return Alone() if workers == 1 else TRANSPORTS[name](rank, workers, group)

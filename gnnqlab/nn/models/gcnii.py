@@ -74,7 +74,7 @@ class GCNII(nn.Module):
         h0 = to_float32(h0)  # every layer adds to its gradient, which is accumulated in float32
         for index, (weight, theta) in enumerate(zip(self.weights, self.thetas, strict=True)):
             # One name for all intermediate rows, so that each assignment frees the rows before it.
-            h = g.aggregate(h, alpha="symmetric", dropout=g.left(self.dropout))  # P H
+            h = g.aggregate(h, alpha="symmetric", dropout=g.remaining_dropout(self.dropout))  # P H
             h, h0 = g.residual(h, h0, self.initial_share)  # (1 - α) P H + α H^0
             h = g.affine(h, h, weight, beta=1 - theta, alpha=theta)  # (N, hidden)
             looked_at = index + 1 < len(self.weights)  # a projection follows the last layer

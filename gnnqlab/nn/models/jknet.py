@@ -87,7 +87,7 @@ class JKNet(nn.Module):
             options: dict[str, Any] = {"activation": self.activation, "dropout": next_dropout}
             whole, h = g.activate_both(convolution(g, h, dropout=share), norm, **options)
             hidden.append(whole)
-            share = g.left(self.dropout)
+            share = g.remaining_dropout(self.dropout)
         if self.jump == "lstm":
             h = g.dropout(self._weighed(g, hidden), self.dropout)
         else:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args, overload
 
 from torch import nn
 
-from gnnqlab.by_name import load, name_of, near
+from gnnqlab.by_name import did_you_mean, load, name_of
 from gnnqlab.graph.edge_data import refuse_features
 from gnnqlab.nn.edge_rows import require_width
 from gnnqlab.settings import NO_OPTION, OneOf, Range, check
@@ -139,7 +139,9 @@ _NOTHING = object()
 def _kind(name: str) -> _Kind:
     name = named(name)
     if name not in _KINDS:
-        raise ValueError(f"model must be one of {sorted(MODELS)} or module:function, got {name!r}{near(name, MODELS)}")
+        raise ValueError(
+            f"model must be one of {sorted(MODELS)} or module:function, got {name!r}{did_you_mean(name, MODELS)}"
+        )
     return _KINDS[name]
 
 

@@ -57,7 +57,7 @@ class ConvolutionStack(nn.Module):
             assert isinstance(h, Tensor)
             if index < last:
                 h = g.activate(h, norm_of(self.norms, index), activation=self.activation, dropout=self.dropout)
-                share = g.left(self.dropout)  # dropout that activate() has left to the aggregation
+                share = g.remaining_dropout(self.dropout)  # dropout that activate() has left to the aggregation
         assert isinstance(h, Tensor)
         return h
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gnnqlab.kernels.noise import below, stream, uniform32
+from gnnqlab.kernels.noise import map_to_range, stream, uniform32
 
 __all__ = ["FIXED", "against", "draw_pool", "find_positions"]
 
@@ -47,7 +47,7 @@ def draw_pool(num_nodes: int, size: int, *, seed: int, epoch: int, use: int = 0)
     key, count = stream("links", 2 + use), max(2 * size, 16)
     while True:
         # (count,) int64 in [0, V)
-        draws = below(uniform32(torch.arange(count), seed=seed, epoch=epoch, stream=key).flatten(), num_nodes)
+        draws = map_to_range(uniform32(torch.arange(count), seed=seed, epoch=epoch, stream=key).flatten(), num_nodes)
         nodes, place = draws.unique(return_inverse=True)  # ascending; places (count,) in nodes
         if nodes.numel() >= size:
             # First draw of every distinct node: unique() sorts by node and would favour small ids.
@@ -84,7 +84,7 @@ def against(
     free = pool.numel() - (ends < pool.numel()).sum(0)[:, None]  # (n, 1): pool nodes that are neither end
     # By the link's global number, so that its negatives are the same on any number of workers.
     draws = uniform32(numbers, count, seed=seed, epoch=epoch, stream=stream("links", 4 + use))
-    places = below(draws, free)  # (n, k) in [0, free)
+    places = map_to_range(draws, free)  # (n, k) in [0, free)
     # Skip both ends instead of rejecting draws: shift past the lower position first, then past the higher one.
     places = places + (places >= low)
     return places + (places >= high)

@@ -107,7 +107,7 @@ class RoundedProducts(Recorder):
     def _counts(self) -> dict[str, int]:
         products = self._trainer.exchange.products if self._trainer.exchange else None
         counts = None if products is None else products.quantized
-        return {} if counts is None else {"rounded": counts.made, "rounded_twice": counts.twice}
+        return {} if counts is None else {"rounded": counts.num_quantized, "rounded_twice": counts.num_requantized}
 
 
 class EntropyOfCodes(Recorder):

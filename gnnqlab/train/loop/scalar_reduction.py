@@ -26,7 +26,7 @@ class ScalarReduction:
         self._places: dict[str, list[tuple[int, str]]] = {"sum": [], "max": []}
         # Callbacks and their requests have the same order on all workers, so a slot means the same on each.
         for index, adaptive in enumerate(adaptives):
-            for name, how in adaptive.wants.items():
+            for name, how in adaptive.reductions.items():
                 if how not in self._places:
                     raise ValueError(
                         f"a requested reduction must be 'sum' or 'max', got {how!r} for {name!r} of {adaptive.name}"
@@ -41,11 +41,11 @@ class ScalarReduction:
         Raises:
             ValueError: if a callback does not return the values that it requests.
         """
-        local = [adaptive.says(epoch_s) for adaptive in self._adaptives]
+        local = [adaptive.values_to_reduce(epoch_s) for adaptive in self._adaptives]
         # Without this check an unrequested value would be dropped, and a missing one fail without its callback's name.
         for adaptive, values in zip(self._adaptives, local):
-            if set(values) != set(adaptive.wants):
-                raise ValueError(f"{adaptive.name} must return {sorted(adaptive.wants)}, got {sorted(values)}")
+            if set(values) != set(adaptive.reductions):
+                raise ValueError(f"{adaptive.name} must return {sorted(adaptive.reductions)}, got {sorted(values)}")
         terms: list[float] = []
         for index, name in self._places["sum"]:
             term = local[index][name]

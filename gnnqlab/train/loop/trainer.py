@@ -32,7 +32,7 @@ from gnnqlab.message.transport.paced import Paced, Pacer
 from gnnqlab.message.transport.transport import Transport, make_transport
 from gnnqlab.nn.message_passing import ModelGraph, WorkerGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
-from gnnqlab.nn.timed import timed
+from gnnqlab.nn.pass_clock import run_in_phase
 from gnnqlab.observe import Observers, TensorSaved
 from gnnqlab.partition.link_share import LinkShare
 from gnnqlab.partition.shard import Shard
@@ -129,12 +129,12 @@ class Trainer:
         with self.clock("optimizer"):
             self.parameters.zero()
         with self._recompute_context() as remakes:
-            graph = self.graph.at(epoch, training=True, clock=self.clock, remakes=remakes)
+            graph = self.graph.open_pass(epoch, training=True, clock=self.clock, remakes=remakes)
             logits = self.model(graph, self.graph.features)  # (N, F) -> (N, C)
-            loss = timed(self.clock, "loss", self.objective.loss, logits, graph.next_aggregation(logits))
+            loss = run_in_phase(self.clock, "loss", self.objective.loss, logits, graph.next_aggregation(logits))
         self._count(logits)
         # A list, not a generator: every callback must be polled in every epoch.
-        has_update = any([adaptive.news() for adaptive in self.adaptives.values()])  # noqa: C419
+        has_update = any([adaptive.has_update() for adaptive in self.adaptives.values()])  # noqa: C419
         with self.clock("reduce"):  # before the backward pass, whose hooks post the gradients behind the facts
             self.reduction.begin(Facts(loss, has_update, *self._scalars.collect_local(self._epoch_s)))
         with self.clock("other"):  # hooks of the backward pass open phases; the last one ends with this block
@@ -157,7 +157,7 @@ class Trainer:
         self._epoch_s = time.perf_counter() - start if self._is_usual() else None
         if self._has_update:  # on all workers or on none: the flag was summed
             for adaptive in self.adaptives.values():
-                adaptive.follow(epoch)
+                adaptive.share_updates(epoch)
         # Decisions follow from values that are equal on all workers, so they need no further communication.
         if self._deciding:
             with self.clock.open_inclusive("assign"):
@@ -185,7 +185,7 @@ class Trainer:
         with self.clock("loss"):
             right, rows = self.objective.train_counts(logits.detach())
         for adaptive in receivers:
-            adaptive.counted(right, rows)
+            adaptive.receive_score_counts(right, rows)
 
     def _is_usual(self) -> bool:
         """Return True if the seconds of this epoch are comparable; they exclude evaluation, control and checkpoints.
@@ -222,7 +222,7 @@ class Trainer:
         self._evaluated = True
         with self.clock.open_inclusive("evaluate"):
             self.model.eval()  # no dropout
-            graph = self.graph.at(epoch, training=False)
+            graph = self.graph.open_pass(epoch, training=False)
             logits = self.model(graph, self.graph.features)
             self.model.train()
             return self.objective.scores(logits, graph.next_aggregation(logits), distributed=self.distributed)

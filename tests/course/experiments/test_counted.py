@@ -130,9 +130,9 @@ def test_passes_over_rows_are_read_and_written_once_each_way() -> None:
     rows, hidden, out = 37, 37 * HIDDEN, 37 * CLASSES
     assert rows == trainer.graph.ids.numel()
     assert dict(work.passes) == {  # LayerNorm, ReLU and dropout; the bias of the layer that projects first
-        RowPass(read=hidden, written=hidden): 2,
-        RowPass(read=out + CLASSES, written=out): 1,
-        RowPass(read=out, written=out + CLASSES): 1,
+        RowPass(num_read=hidden, num_written=hidden): 2,
+        RowPass(num_read=out + CLASSES, num_written=out): 1,
+        RowPass(num_read=out, num_written=out + CLASSES): 1,
     }
 
 

@@ -61,7 +61,7 @@ def test_both_hosts_are_used(name: str) -> None:
 
 
 def test_copies_that_meet_do_so_on_the_hosts_that_are_told() -> None:
-    meeting = replace(EDGES, exchange=Replicas(meet=True))
+    meeting = replace(EDGES, exchange=Replicas(hierarchical=True))
     placed = meeting.on_hosts(2)
     assert (placed.partition.hosts, placed.exchange.hosts) == (2, 2)  # type: ignore[attr-defined]
     assert sent(meeting, hosts=2) == sent(placed) != sent(EDGES, hosts=2), "rows within a host pass no cache"

@@ -62,9 +62,9 @@ class _Known(Rates):
 
 def test_a_limit_is_work_by_rate_as_often_as_it_is_done() -> None:
     work = Work()
-    work.sums[NeighbourSum(edges=8, used=4, made=4, columns=3)] = 2  # 200 bytes
+    work.sums[NeighbourSum(edges=8, source_rows=4, rows=4, columns=3)] = 2  # 200 bytes
     work.products[Product(rows=2, inner=3, columns=4)] = 5  # 48 operations
-    work.passes[RowPass(read=6, written=6)] = 3  # 24 bytes in, 24 out
+    work.passes[RowPass(num_read=6, num_written=6)] = 3  # 24 bytes in, 24 out
     expected = {"neighbour sums": 4.0, "products": 0.24, "node-wise": 7.2, "codec": 0.0}
     assert least_s(work, _Known()) == pytest.approx(expected)
     assert least_s(work, _Known(), coded={50: 2, 20: 1})["codec"] == pytest.approx(12.0)

@@ -142,8 +142,8 @@ FAULTS = (
     Fault(
         name="a point of the other direction",
         file="bits/exact_at.py",
-        before='any(point in (direction, f"{direction} {layer}") for point in self.at)',
-        after='any(point.endswith(f" {layer}") or point == direction for point in self.at)',
+        before='any(point in (direction, f"{direction} {layer}") for point in self.points)',
+        after='any(point.endswith(f" {layer}") or point == direction for point in self.points)',
         test="bits/test_exact_at.py::test_a_round_is_new_whenever_widths_are",
         why="rows of a layer would be exact both ways, and cost twice the bytes",
     ),

@@ -30,8 +30,8 @@ FAULTS = (
     Fault(
         name="rows made again without their dropout mask",
         file="nn/row_passes.py",
-        before="return self._made(h, run, y, _affine(norm))",
-        after="return self._made(h, partial(run, mask=None), y, _affine(norm))",
+        before="return self._register(h, run, y, _affine(norm))",
+        after="return self._register(h, partial(run, mask=None), y, _affine(norm))",
         test="compute/test_recompute.py::test_losses_and_weights_are_those_of_everything_kept",
         why="gradients would be of rows that the forward pass never had",
     ),
@@ -158,8 +158,8 @@ FAULTS = (
     Fault(
         name="halo rows with a scale of their own beside a shared one",
         file="compute/int8.py",
-        before="most = self._largest.of(x, scale) if largest is None else largest",
-        after="most = None if largest is not None else self._largest.of(x, scale)",
+        before="most = self._largest.get(x, scale) if largest is None else largest",
+        after="most = None if largest is not None else self._largest.get(x, scale)",
         test="exchange/test_int8.py::test_workers_equal_one_process",
         why="a row would have other codes on its receivers than where it is owned",
     ),

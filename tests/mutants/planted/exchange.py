@@ -14,8 +14,8 @@ FAULTS = (
     Fault(
         name="fresh rows where stale ones were asked for",
         file="exchange/schedules/pipeline.py",
-        before="if earlier is None or self.fresh:",
-        after="if earlier is None or not self.fresh:",
+        before="if earlier is None or self.is_fresh:",
+        after="if earlier is None or not self.is_fresh:",
         test="course/experiments/test_staleness.py::test_ages_follow_the_schedule",
         why="PipeGCN would have Vanilla's accuracy, at Vanilla's speed",
     ),

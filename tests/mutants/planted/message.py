@@ -158,7 +158,7 @@ FAULTS = (
     Fault(
         name="held rows that are in no checkpoint",
         file="message/caches/adaptive_cache.py",
-        before="own=None if self.worker is None else self.cache.kept(self.worker))",
+        before="own=None if self.worker is None else self.cache.rows_to_save(self.worker))",
         after="own={})",
         test="message/test_adaptive_cache.py::test_held_rows_come_back_at_both_ends",
         why="what was stopped would send all rows anew and go on another way",
@@ -230,7 +230,7 @@ FAULTS = (
     Fault(
         name="what is left of a sample given to other rows",
         file="message/caches/feedback.py",
-        before="slice(None) if route.kept is None else route.kept",
+        before="slice(None) if route.sampled_positions is None else route.sampled_positions",
         after="slice(route.num_rows)",
         test="message/test_feedback.py::test_what_is_left_is_of_each_row_and_receiver_and_waits_for_rows_that_do_not_travel",
         why="rows would be told the errors of others, which sums over all rows do not show",

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
-__all__ = ["PassClock", "timed"]
+__all__ = ["PassClock", "run_in_phase"]
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class PassClock(Protocol):
         """Return a hook that starts a phase when called; its argument is ignored."""
 
 
-def timed(clock: PassClock | None, phase: str, compute: Callable[..., T], *inputs: Any) -> T:
+def run_in_phase(clock: PassClock | None, phase: str, compute: Callable[..., T], *inputs: Any) -> T:
     """Return ``compute(*inputs)``; its time, forward and backward, is counted as a phase.
 
     Args:
