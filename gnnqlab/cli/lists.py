@@ -89,6 +89,7 @@ class Runs(_List):
             {} if self.delete is None else {run.id: run for run in disk_usage.named(self.delete.split(","), self.out)}
         )
         if self.older_than is not None:
+            # By id, so that a run that matches both options is deleted once.
             chosen |= {run.id: run for run in disk_usage.ended_before(self.older_than, self.out)}
         rows = [{"deleted": name, "size": in_words(disk_usage.delete_run(run))} for name, run in chosen.items()]
         if self.prune_cache:
@@ -114,8 +115,9 @@ def _row(run: Run) -> dict[str, Any]:
     from gnnqlab.run.disk_usage import bytes_under
 
     try:
+        # Filled step by step, so that an error leaves the facts read before it.
         row |= {"size": in_words(bytes_under(run.folder))}
-        settings = read_config(run.folder)
+        settings = read_config(run.folder)  # plain JSON: imports nothing of the user
         row |= {"status": run.status, "system": settings["system"]["name"], "graph": Path(settings["graph"]).name}
         row |= {"workers": settings["workers"], **({"cause": run.cause} if run.cause else {})}
         summary = run.summary
