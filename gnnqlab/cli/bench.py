@@ -10,9 +10,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from gnnqlab.cli.console import plain_table
+from gnnqlab.settings import Former
 
 __all__ = ["Bench", "benchmarks"]
 
@@ -81,7 +82,7 @@ class Bench:
     first_seed: int | None = None
     """epoch with a link, accuracy, broadcasts, caches, cdfgnn, codecs, compute, int8, minibatch, precision, systems,
     tango: seed of the first of these trainings; default 0."""
-    other: str | None = None
+    other_python: Annotated[str | None, Former("other")] = None
     """versions: path of the Python interpreter of an environment, or of a built checkout, with another gnnqlab."""
     keep: str | None = None
     """Store the rows in the table of this name, with date, machine and command. In an existing table, rows of the same
@@ -178,7 +179,7 @@ class Bench:
         for each in (each.name for each in fields(self) if each.name not in _NOT_REPEATED):
             value = getattr(self, each)
             if value is not None:
-                text = {"graph": _graph_names, "other": _interpreter_name}.get(each, str)(value)
+                text = {"graph": _graph_names, "other_python": _interpreter_name}.get(each, str)(value)
                 words += [f"--{each.replace('_', '-')}", text]
         return shlex.join(words)
 
@@ -200,7 +201,18 @@ def benchmarks(module: str) -> Any:
         ) from None
 
 
-_SINGLE = ("link", "comm_share", "hosts", "graph", "hidden", "epochs", "seeds", "first_seed", "trainings", "other")
+_SINGLE = (
+    "link",
+    "comm_share",
+    "hosts",
+    "graph",
+    "hidden",
+    "epochs",
+    "seeds",
+    "first_seed",
+    "trainings",
+    "other_python",
+)
 """Options passed to a benchmark unchanged."""
 _LISTS = ("models", "systems", "parts", "computes")
 """Options with commas, passed to a benchmark as tuples."""

@@ -19,12 +19,12 @@ __all__ = [
     "human_bytes",
     "most_bytes",
     "phase_seconds",
-    "settled",
+    "without_first_epoch",
     "volume_per_epoch",
 ]
 
 
-def settled(frame: DataFrame) -> DataFrame:
+def without_first_epoch(frame: DataFrame) -> DataFrame:
     """Return the rows without the first epoch, which includes set-up, if there are further epochs."""
     return frame[frame["epoch"] > frame["epoch"].min()] if frame["epoch"].nunique() > 1 else frame
 
@@ -37,7 +37,7 @@ def phase_seconds(records: DataFrame, *, per_worker: bool = False) -> DataFrame:
     epochs that an evaluation made shorter.
     """
     columns = [phase.column for phase in PHASES if phase.column in records.columns]
-    table = undisturbed(settled(records)).groupby("rank")[columns].mean()
+    table = undisturbed(without_first_epoch(records)).groupby("rank")[columns].mean()
     if not per_worker:
         table = table.mean().to_frame().T
     return table.loc[:, table.max() > 0]
@@ -46,7 +46,7 @@ def phase_seconds(records: DataFrame, *, per_worker: bool = False) -> DataFrame:
 def device_pairs(traffic: DataFrame, *, workers: int | None = None) -> DataFrame:
     """Return bytes per epoch, after the first, from each worker (row) to each other one (column), with parameters."""
     size = workers or (int(max(traffic["sender"].max(), traffic["receiver"].max())) + 1 if len(traffic) else 1)
-    traffic = settled(traffic)
+    traffic = without_first_epoch(traffic)
     epochs = max(traffic["epoch"].nunique(), 1)
     total = traffic["payload_bytes"] + traffic["param_bytes"]
     pairs = total.groupby([traffic["sender"], traffic["receiver"]]).sum() / epochs
@@ -79,7 +79,7 @@ def by_tier(traffic: DataFrame) -> DataFrame:
     """
     import pandas as pd
 
-    traffic = settled(traffic)
+    traffic = without_first_epoch(traffic)
     epochs = max(traffic["epoch"].nunique(), 1)
     sums = traffic.assign(bytes=traffic["payload_bytes"] + traffic["param_bytes"])
     frame = sums.groupby("tier", observed=False)[["rows", "bytes"]].sum() / epochs
@@ -92,7 +92,7 @@ def by_tier(traffic: DataFrame) -> DataFrame:
 
 def volume_per_epoch(records: DataFrame) -> dict[str, float]:
     """Return mean bytes per epoch of all workers after the first: payload and parameters (scales, zero-points)."""
-    records = settled(records)
+    records = without_first_epoch(records)
     epochs = max(records["epoch"].nunique(), 1)
     return {
         "payload": float(records["bytes_payload"].sum()) / epochs,

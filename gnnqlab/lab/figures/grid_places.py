@@ -76,7 +76,7 @@ def places_on_grid(graph: Graph, nodes: NDArray[np.int64] | None = None) -> Grid
         return _layouts[key]
     lines = max(1, int(math.sqrt(_ASPECT * len(selection))))
     columns = -(-len(selection) // lines)
-    grid = Grid(selection, _on_cells(_on_plane(_adjacency(graph, selection)), columns, lines), columns, lines)
+    grid = Grid(selection, _assign_cells(_embed_in_plane(_adjacency(graph, selection)), columns, lines), columns, lines)
     _layouts[key] = grid
     while len(_layouts) > _MOST_LAYOUTS:
         _layouts.popitem(last=False)
@@ -122,7 +122,7 @@ def _adjacency(graph: Graph, some: NDArray[np.int64]) -> Any:
     return ((one_way + one_way.T) > 0).astype(np.float32)
 
 
-def _on_plane(adjacent: Any) -> NDArray[np.float32]:
+def _embed_in_plane(adjacent: Any) -> NDArray[np.float32]:
     """Return places on a plane by gradient descent, float32 (n, 2); see the head of the file."""
     import scipy.sparse as sparse
 
@@ -170,7 +170,7 @@ def _slow_modes(adjacent: Any, steps: int = 120) -> NDArray[np.float32]:
     return (0.01 * place / np.maximum(np.abs(place).std(axis=0), 1e-12)).astype(np.float32)
 
 
-def _on_cells(place: NDArray[np.float32], columns: int, lines: int) -> NDArray[np.int64]:
+def _assign_cells(place: NDArray[np.float32], columns: int, lines: int) -> NDArray[np.int64]:
     """Return a cell for each place by recursive bisection, int64 (n, 2): places on the left get the left half, etc."""
     cells = np.zeros((len(place), 2), np.int64)
     waiting = [(np.arange(len(place)), 0, 0, columns, lines)]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 __all__ = [
-    "ACTIVITY_NAMES", "ACTIVITY_STYLES", "BETWEEN", "OKABE_ITO", "PHASES", "Phase", "Style", "finish", "hatched",
-    "style_of", "styles_of", "template",
+    "ACTIVITY_NAMES", "ACTIVITY_STYLES", "UNRECORDED", "OKABE_ITO", "PHASES", "Phase", "Style", "finish",
+    "hatch_marker", "style_of", "styles_of", "template",
 ]  # fmt: skip
 
 OKABE_ITO = {
@@ -89,7 +89,7 @@ PHASES = (
     Phase(column="other_s", label="other", color="#b0b0b0"),
 )
 
-BETWEEN = "between"
+UNRECORDED = "between"
 """Time between recorded parts of an epoch: dense layers, loss, all-reduce of weight gradients."""
 
 _COLORS = {phase.column.removesuffix("_s"): phase.color for phase in PHASES}
@@ -100,7 +100,7 @@ _ACTIVITIES = {
     "wait": ("wait", f"{_COLORS['wait']} x"),
     "decode": ("decode", f"{_COLORS['decode']} ."),
     "marginal": ("marginal rows", f"{_COLORS['marginal']} \\"),
-    BETWEEN: ("between exchanges", f"{OKABE_ITO['sky']} -"),
+    UNRECORDED: ("between exchanges", f"{OKABE_ITO['sky']} -"),
     "loss": ("loss", f"{_COLORS['dense']} |"),
     "reduce": ("sum gradients", f"{_COLORS['reduce']} +"),
     "update": ("optimizer", _COLORS["optimizer"]),
@@ -204,7 +204,7 @@ def template(*, dark: bool = False) -> dict[str, Any]:
     }
 
 
-def hatched(color: str, shape: str, **more: Any) -> dict[str, Any]:
+def hatch_marker(color: str, shape: str, **more: Any) -> dict[str, Any]:
     """Return the marker of a bar with a pattern, which distinguishes it without its colour, and without an outline.
 
     Args:
@@ -213,7 +213,7 @@ def hatched(color: str, shape: str, **more: Any) -> dict[str, Any]:
         more: further settings of the marker.
 
     Example:
-        >>> hatched("#e69f00", "/", opacity=0.5)["pattern"]["shape"]
+        >>> hatch_marker("#e69f00", "/", opacity=0.5)["pattern"]["shape"]
         '/'
     """
     pattern = {"shape": shape, "size": 5, "solidity": 0.25, "fillmode": "overlay"}

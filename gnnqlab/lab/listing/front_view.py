@@ -11,21 +11,21 @@ from gnnqlab.lab.figures.theme import OKABE_ITO, finish, style_of
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-__all__ = ["draw_front", "unsurpassed"]
+__all__ = ["draw_front", "find_pareto_front"]
 
 _COSTS = {"train_s": ("total time (s)", 1.0), "bytes_sent": ("sent per epoch (kB)", 1e-3)}
 
 
-def unsurpassed(groups: DataFrame, cost: str = "train_s") -> list[bool]:
+def find_pareto_front(groups: DataFrame, cost: str = "train_s") -> list[bool]:
     """Return a list with True for each group on the Pareto front: no other has at least its score at no higher cost.
 
     Args:
-        groups: table of :func:`gnnqlab.lab.listing.run_rows.grouped`.
+        groups: table of :func:`gnnqlab.lab.listing.run_rows.group_by_settings`.
         cost: ``train_s`` or ``bytes_sent``.
 
     Example:
         >>> import pandas as pd
-        >>> unsurpassed(pd.DataFrame({"score": [0.9, 0.8, 0.8], "train_s": [5.0, 2.0, 3.0]}))
+        >>> find_pareto_front(pd.DataFrame({"score": [0.9, 0.8, 0.8], "train_s": [5.0, 2.0, 3.0]}))
         [True, True, False]
     """
     places = list(zip(groups[cost], groups["score"], strict=True))
@@ -41,7 +41,7 @@ def draw_front(
     """Draw the score of each group over its cost with 95 % intervals, and the Pareto front as a line.
 
     Args:
-        groups: table of :func:`gnnqlab.lab.listing.run_rows.grouped`, for one graph.
+        groups: table of :func:`gnnqlab.lab.listing.run_rows.group_by_settings`, for one graph.
         cost: ``train_s`` (total time) or ``bytes_sent`` (per epoch).
         dark: colours for a dark page.
 
@@ -57,7 +57,7 @@ def draw_front(
     if len(graphs := sorted(set(groups["graph"]))) > 1:
         raise ValueError(f"runs of a front must be of one graph, got {', '.join(graphs)}; choose runs of one of them")
     name, by = _COSTS[cost]
-    figure, best = go.Figure(), unsurpassed(groups, cost)
+    figure, best = go.Figure(), find_pareto_front(groups, cost)
     front = groups[best].sort_values(cost)
     figure.add_scatter(
         x=(by * front[cost]).tolist(),
@@ -75,8 +75,8 @@ def draw_front(
             mode="markers",
             name=str(system),
             marker={"color": style.color, "symbol": style.symbol, "size": 11},
-            error_y={"array": [_known(100 * half) for half in mine["score_half"]], "thickness": 1.2, "width": 4},
-            error_x={"array": [_known(by * half) for half in mine["train_half"]], "thickness": 1.2, "width": 4}
+            error_y={"array": [_half_or_zero(100 * half) for half in mine["score_half"]], "thickness": 1.2, "width": 4},
+            error_x={"array": [_half_or_zero(by * half) for half in mine["train_half"]], "thickness": 1.2, "width": 4}
             if cost == "train_s"
             else None,
             customdata=[
@@ -112,7 +112,7 @@ def _range(values: Series, halves: Series, most: float) -> list[float] | None:
     return [low - margin, high + margin]
 
 
-def _known(half: float) -> float:
+def _half_or_zero(half: float) -> float:
     """Return half an interval to draw, 0 for a single seed, whose interval is unknown."""
     return half if math.isfinite(half) else 0.0
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gnnqlab.run.run import Run
 
-__all__ = ["Row", "grouped", "run_row", "told"]
+__all__ = ["Row", "group_by_settings", "run_row", "format_groups"]
 
 _POINTS = 40
 """Most points of a curve in a row."""
@@ -99,7 +99,7 @@ def run_row(run: Run) -> Row:
         return Row(id=run.id, status="unreadable", size=size, trouble=f"{type(error).__name__}: {error}")
 
 
-def grouped(rows: Sequence[Row]) -> DataFrame:
+def group_by_settings(rows: Sequence[Row]) -> DataFrame:
     """Return finished runs in groups that differ in their seed only.
 
     Returns:
@@ -110,7 +110,7 @@ def grouped(rows: Sequence[Row]) -> DataFrame:
     Example:
         >>> one, two = (Row(id=str(seed), status="finished", group="g", seed=seed, score=0.8 + seed / 100, train_s=1.0)
         ...             for seed in (0, 1))
-        >>> grouped([one, two])[["seeds", "score"]].round(3).to_numpy().tolist()
+        >>> group_by_settings([one, two])[["seeds", "score"]].round(3).to_numpy().tolist()
         [[2.0, 0.805]]
     """
     import pandas as pd
@@ -139,11 +139,11 @@ def grouped(rows: Sequence[Row]) -> DataFrame:
     return pd.DataFrame(found, columns=columns)
 
 
-def told(groups: DataFrame) -> DataFrame:
+def format_groups(groups: DataFrame) -> DataFrame:
     """Return groups as a readable table: one row per setting, means ± half-widths of intervals, units in the titles.
 
     Args:
-        groups: table of `grouped`.
+        groups: table of `group_by_settings`.
     """
     import pandas as pd
 

@@ -20,12 +20,20 @@ from gnnqlab.train.loop.scores import ALSO, also_in, score_in, score_key, score_
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["equally_often", "said", "MARGIN", "check_target", "seconds_to", "usual_target", "comparison_frame"]
+__all__ = [
+    "match_evaluations",
+    "evaluation_note",
+    "MARGIN",
+    "check_target",
+    "seconds_to",
+    "usual_target",
+    "comparison_frame",
+]
 
 _SCORES = ["train_score", "val_score", "test_score"]
 
 
-def equally_often(runs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+def match_evaluations(runs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
     """Return the runs with only the scores of epochs in which all were evaluated; without loss, a run is unchanged.
 
     An epoch beyond the end of a shorter run counts if all longer runs were evaluated in it. The best epoch, its scores
@@ -37,7 +45,7 @@ def equally_often(runs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
     )
 
 
-def said(runs: Sequence[Snapshot]) -> str:
+def evaluation_note(runs: Sequence[Snapshot]) -> str:
     """Return a sentence about scores that were left out of these runs; empty if none were."""
     looks = [int(run.summary["looks"]) for run in runs if "looks" in run.summary]
     if not looks:
@@ -143,7 +151,7 @@ def comparison_frame(runs: Sequence[RunLike], *, target: float | None = None) ->
 
     if not runs:
         raise ValueError("a comparison needs at least one run, got none; pass compare([run, other])")
-    snapshots = equally_often([take(run) for run in runs])
+    snapshots = match_evaluations([take(run) for run in runs])
     if target is not None:
         check_target(target)
     goal = usual_target(snapshots) if target is None else target

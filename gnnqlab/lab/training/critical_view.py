@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lanes, lines
-from gnnqlab.lab.figures.theme import ACTIVITY_NAMES, ACTIVITY_STYLES, BETWEEN
+from gnnqlab.lab.figures.theme import ACTIVITY_NAMES, ACTIVITY_STYLES, UNRECORDED
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["STYLES", "WORDS", "draw_path", "draw_beside"]
+__all__ = ["STYLES", "WORDS", "draw_path", "draw_path_pair"]
 
-STYLES = {what: ACTIVITY_STYLES[what] for what in ("central", "marginal", "encode", "decode", "post", "wait", BETWEEN)}
+STYLES = {
+    what: ACTIVITY_STYLES[what] for what in ("central", "marginal", "encode", "decode", "post", "wait", UNRECORDED)
+}
 """Colour and pattern of a worker's activities."""
 WORDS = {**{what: ACTIVITY_NAMES[what] for what in STYLES}, "message": "messages"}
 """Names of the activities in sentences."""
@@ -100,7 +102,7 @@ _LANES = 2.6
 """Distance of two workers in lanes."""
 
 
-def draw_beside(
+def draw_path_pair(
     sides: Sequence[tuple[str, DataFrame, DataFrame]], table: DataFrame, *, words: str, dark: bool = False
 ) -> FigureData:
     """Draw one lane per worker and epoch: its activities, above them transfers to it, below them the critical path.

@@ -7,12 +7,12 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Buckets", "rounded", "thinned"]
+__all__ = ["Buckets", "round_values", "thin"]
 
 _STEPS = (1, 2, 5)
 
 
-def thinned(
+def thin(
     x: NDArray[np.float64], y: NDArray[np.float64], *, buckets: int = 240
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return minimum and maximum of each bucket of a series, in order, and its two ends.
@@ -25,7 +25,7 @@ def thinned(
         buckets: number of buckets; at most ``2 * buckets + 2`` points are returned, all of a shorter series.
 
     Example:
-        >>> x, y = thinned(np.arange(1000.0), np.sin(np.arange(1000.0)), buckets=10)
+        >>> x, y = thin(np.arange(1000.0), np.sin(np.arange(1000.0)), buckets=10)
         >>> len(x), float(x[0]), float(x[-1])
         (22, 0.0, 999.0)
     """
@@ -77,11 +77,11 @@ class Buckets:
         return means
 
 
-def rounded(values: NDArray[np.float64], digits: int = 5) -> list[float | None]:
+def round_values(values: NDArray[np.float64], digits: int = 5) -> list[float | None]:
     """Return plain numbers with a few significant digits, NaN as ``None``, to send little to a page.
 
     Example:
-        >>> rounded(np.array([0.123456789, 1234567.0, np.nan]))
+        >>> round_values(np.array([0.123456789, 1234567.0, np.nan]))
         [0.12346, 1234600.0, None]
     """
     return [None if value != value else float(f"{value:.{digits}g}") for value in values.tolist()]

@@ -14,7 +14,13 @@ from gnnqlab.atomic import write_text
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.offline import page
 from gnnqlab.lab.figures.theme import styles_of, template
-from gnnqlab.lab.training.comparison_table import comparison_frame, equally_often, said, seconds_to, usual_target
+from gnnqlab.lab.training.comparison_table import (
+    comparison_frame,
+    evaluation_note,
+    match_evaluations,
+    seconds_to,
+    usual_target,
+)
 from gnnqlab.lab.training.report_figures import ReportFigures
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, graph_name, labels, origin_html, take
 from gnnqlab.train.loop.scores import also_in, score_in, score_label
@@ -45,7 +51,7 @@ def write_report(runs: Sequence[RunLike], path: str | Path, *, target: float | N
         raise ValueError("a report needs at least one run, got none; pass write_report([run], path)")
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, _page(equally_often([take(run) for run in runs]), target))
+    write_text(path, _page(match_evaluations([take(run) for run in runs]), target))
     return path
 
 
@@ -101,8 +107,8 @@ def _header(runs: Sequence[Snapshot], names: Sequence[str], target: float) -> st
     links = _each("link", summaries)
     setting = [
         ", ".join(str(model).upper() for model in _each("model", summaries)),
-        _counted(_each("workers", summaries), "worker"),
-        _counted(_each("epochs", summaries), "epoch"),
+        _count_text(_each("workers", summaries), "worker"),
+        _count_text(_each("epochs", summaries), "epoch"),
         f"link: {' and '.join(map(str, links))}" if links else "",
     ]
     if len(runs) > 1:
@@ -129,9 +135,9 @@ def _comparing_facts(runs: Sequence[Snapshot], names: Sequence[str], target: flo
     points = f"{100 * (ours - theirs):+.2f} points, " if math.isfinite(ours - theirs) else ""
     to_target, to_target_before = seconds_to(runs[-1].records, target), seconds_to(runs[0].records, target)
     return [
-        _timed("Total", name, _number(other.get("train_s")), reference, _number(first.get("train_s"))),
+        _time_card("Total", name, _number(other.get("train_s")), reference, _number(first.get("train_s"))),
         *(
-            [_timed(f"To {_percent(target)}", name, to_target, reference, to_target_before)]
+            [_time_card(f"To {_percent(target)}", name, to_target, reference, to_target_before)]
             if math.isfinite(target)
             else []
         ),
@@ -144,11 +150,15 @@ def _comparing_facts(runs: Sequence[Snapshot], names: Sequence[str], target: flo
     ]
 
 
-def _timed(what: str, name: str, seconds: float, reference: str, before: float) -> tuple[str, str, str]:
+def _time_card(what: str, name: str, seconds: float, reference: str, before: float) -> tuple[str, str, str]:
     """Return a card of seconds with the speed-up, or "not reached"."""
     times = before / seconds if seconds else math.nan
-    value = _ratio(times, 2) if math.isfinite(times) else _reached(seconds)
-    return f"{what}, {name}", value, f"{_reached(seconds)} of training, {reference} {_reached(before)}"
+    value = _ratio(times, 2) if math.isfinite(times) else _time_or_not_reached(seconds)
+    return (
+        f"{what}, {name}",
+        value,
+        f"{_time_or_not_reached(seconds)} of training, {reference} {_time_or_not_reached(before)}",
+    )
 
 
 def _single_facts(run: Snapshot, target: float) -> list[tuple[str, str, str]]:
@@ -159,7 +169,7 @@ def _single_facts(run: Snapshot, target: float) -> list[tuple[str, str, str]]:
     return [
         ("Total", _seconds(summary.get("train_s")), total),
         *(
-            [(f"To {_percent(target)}", _reached(to_target), "of training, on validation")]
+            [(f"To {_percent(target)}", _time_or_not_reached(to_target), "of training, on validation")]
             if math.isfinite(target)
             else []
         ),
@@ -180,12 +190,12 @@ def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
     rows: dict[str, list[str]] = {
         "total time": [_seconds(value) for value in frame["train_s"]],
         "total time, speed-up": [_ratio(value, 2) for value in frame["faster"]],
-        f"time to {_percent(goal)} on validation": [_reached(value) for value in frame["to_target_s"]],
+        f"time to {_percent(goal)} on validation": [_time_or_not_reached(value) for value in frame["to_target_s"]],
         f"time to {_percent(goal)}, speed-up": [_ratio(value, 2) for value in frame["faster_to_target"]],
         f"test {'score' if len(set(map(score_label, summaries))) > 1 else score_label(summaries[0])}": [
             _percent(_score(summary)) for summary in summaries
         ],
-        **{f"test {label}": _cells(label, summaries) for label in dict.fromkeys(_further(summaries))},
+        **{f"test {label}": _cells(label, summaries) for label in dict.fromkeys(_further_labels(summaries))},
         "best on validation": [_percent(_number(summary.get("best_val"))) for summary in summaries],
         "final loss": [f"{_number(value):.4g}" for value in frame["final_loss"]],
         "epoch (median)": [_seconds(value) for value in frame["epoch_s"]],
@@ -216,7 +226,7 @@ def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
     )
     # On a phone a few runs are side by side, with the name of each row above its values (report.css).
     few = f' class="few" style="--runs: {len(runs)}"' if len(runs) <= _FEW else ""
-    notes = f" {words}" if (words := said(runs)) else ""
+    notes = f" {words}" if (words := evaluation_note(runs)) else ""
     against = f"; speed-up and bytes are relative to {labels(runs)[0]}" if len(runs) > 1 else ""
     return (
         '<div class="wide" tabindex="0" role="region" aria-label="Comparison table">'
@@ -289,7 +299,7 @@ def _score(summary: Mapping[str, Any]) -> float:
     return _number(score_in(summary))
 
 
-def _further(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+def _further_labels(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the labels of further scores of some runs."""
     return [label for summary in summaries for label in also_in(summary)]
 
@@ -309,7 +319,7 @@ def _seconds(value: Any) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
-def _reached(value: float) -> str:
+def _time_or_not_reached(value: float) -> str:
     return "not reached" if math.isnan(value) else _seconds(value)
 
 
@@ -330,11 +340,11 @@ def _each(name: str, summaries: Sequence[Mapping[str, Any]]) -> list[Any]:
     return list(dict.fromkeys(value for summary in summaries if (value := summary.get(name)) not in (None, "")))
 
 
-def _counted(counts: Sequence[Any], noun: str) -> str:
+def _count_text(counts: Sequence[Any], noun: str) -> str:
     """Return ``2 workers``, or ``2 to 8 workers`` if runs differ.
 
     Example:
-        >>> _counted([30, 90, 60], "epoch"), _counted([1], "worker"), _counted([], "epoch")
+        >>> _count_text([30, 90, 60], "epoch"), _count_text([1], "worker"), _count_text([], "epoch")
         ('30 to 90 epochs', '1 worker', '')
     """
     if not counts:

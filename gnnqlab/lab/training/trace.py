@@ -83,7 +83,9 @@ def trace_events(timeline: DataFrame, records: DataFrame, *, epoch: int | None =
     for number in epochs:
         some = [*_parts(timeline[timeline["epoch"] == number], zero)]
         for rank in sorted({part["pid"] for part in some}):
-            slices += _turns([part for part in some if part["pid"] == rank], number, of_epoch.get((number, rank), {}))
+            slices += _layer_slices(
+                [part for part in some if part["pid"] == rank], number, of_epoch.get((number, rank), {})
+            )
         slices += some
         arrows += _arrows(some, first=len(arrows) // 2)  # ids continue, with two events per arrow
         zero = max(part["ts"] + part["dur"] for part in some) + _GAP_US
@@ -109,7 +111,7 @@ def _parts(timeline: DataFrame, zero: float) -> Iterable[Event]:
         yield _slice(row["what"], "part", row["rank"], thread, start, end, args)
 
 
-def _turns(mine: Sequence[Event], epoch: int, record: Mapping[str, Any]) -> list[Event]:
+def _layer_slices(mine: Sequence[Event], epoch: int, record: Mapping[str, Any]) -> list[Event]:
     """Return the slice of an epoch, and inside it one slice per sequence of parts of one layer and direction."""
     own = [part for part in mine if part["name"] != "transfer"]
     if not own:
