@@ -76,6 +76,7 @@ def split_styles(y: Any, styles: Styles) -> tuple[Any, Styles]:
     """Split a mapping of columns to pairs of name and style into two mappings; return other arguments unchanged."""
     if not isinstance(y, Mapping) or not all(isinstance(name, tuple) for name in y.values()):
         return y, styles
+    # Column -> name, column -> style.
     return {key: name for key, (name, _) in y.items()}, {key: style for key, (_, style) in y.items()}
 
 
@@ -88,7 +89,7 @@ def series_of(
         for column, name in columns.items():
             yield Series(column, name, (frame.index if x is None else frame[x]).tolist(), frame[column].tolist(), frame)
         return
-    for key, rows in frame.groupby(by, sort=False, observed=True):
+    for key, rows in frame.groupby(by, sort=False, observed=True):  # in the order of first appearance
         name = names.format(key) if isinstance(names, str) else str(names.get(key, key))
         yield Series(key, name, (rows.index if x is None else rows[x]).tolist(), rows[y].tolist(), rows)
 
@@ -172,6 +173,7 @@ def end_chart(
     finish(figure, title=title, caption=caption, dark=dark, height=height, legend_rows=rows)
     if page.get("legend_below"):
         top = 76 if any(each.yref == "paper" for each in figure.layout.annotations) else 50
+        # About 60 pixels below the plot, whose height is that of the figure less margins.
         figure.update_layout(legend={"y": -60 / (height - 150), "yanchor": "top"}, margin={"t": top, "b": 100})
     return figure
 
@@ -200,7 +202,7 @@ def _describe_ends(figure: Figure, title: str) -> str:
     ends = []
     for trace in figure.data:
         values = trace["x" if trace.orientation == "h" else "y"] or ()
-        known = [value for value in values if isinstance(value, int | float) and value == value]
+        known = [value for value in values if isinstance(value, int | float) and value == value]  # without NaN
         if known and trace.name and trace.showlegend is not False:
             ends.append(f"{trace.name} {known[0]:.4g} to {known[-1]:.4g}")
     return f"{title}: {'; '.join(ends)}." if ends else f"{title}."

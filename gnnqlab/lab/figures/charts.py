@@ -98,6 +98,7 @@ def lines(
     """
     y, styles = split_styles(y, styles)
     figure, x_set, y_set = begin_chart(frame, x, y, x_axis, y_axis, figure)
+    # Zero and negative values have no logarithm: they become gaps.
     logarithmic = "y" in log or "log" in (y_set.get("type"), figure.layout.yaxis.type)
     values = hover or f"{_plain(y_set)} %{{y:.4g}}, {_plain(x_set)} %{{x}}"
     for one, (color, dash, symbol) in assign_styles(series_of(frame, x, y, by, names), styles):
@@ -176,8 +177,9 @@ def bars(
     y, styles = split_styles(y, styles)
     words, amounts = (y_axis, x_axis) if horizontal else (x_axis, y_axis)
     figure, word_set, amount_set = begin_chart(frame, x, y, words, amounts, figure)
-    nested = x is None and frame.index.nlevels > 1
+    nested = x is None and frame.index.nlevels > 1  # two levels: groups of categories
     kind = {} if nested else {"type": "category"}
+    # Plotly counts categories from below; reversed, the first is on top.
     word_set = {**kind, **({"autorange": "reversed"} if horizontal else {}), **word_set}
     numbers = word_set.get("type") == "linear"
     values = hover or f"%{{{'y' if horizontal else 'x'}}}, {_plain(amount_set)} %{{{'x' if horizontal else 'y'}:.4g}}"
@@ -300,7 +302,7 @@ def panels(
     charts = list(parts.values() if isinstance(parts, Mapping) else parts)
     if not any(chart is not None for chart in charts):
         raise ValueError("panels need at least one chart, got none; pass [lines(table, y=column)]")
-    columns = -(-len(charts) // rows)
+    columns = -(-len(charts) // rows)  # rounded up
     upright = columns == 1
     both = gap if isinstance(gap, tuple) else (None, gap) if upright else (gap, None)
     gaps = dict(zip(("horizontal_spacing", "vertical_spacing"), both))
@@ -342,6 +344,7 @@ def panels(
         figure.update_traces(showlegend=False)
     end_chart(figure, page)
     if "title" in page and isinstance(parts, Mapping) and len(shown) > 1 and not page.get("legend_below"):
+        # A legend above the titles of panels, 26 pixels over the plot.
         room = figure.layout.height - figure.layout.margin.t - 60
         figure.update_layout(legend={"y": 1 + 26 / room}, margin={"t": figure.layout.margin.t + 24})
     return figure
@@ -391,6 +394,7 @@ def _error(one: Series, column: str) -> dict[str, Any]:
 def _add_band(figure: Figure, one: Series, band: tuple[str, str], color: str) -> None:
     low, high = (one.rows[column].tolist() for column in band)
     figure.add_scatter(
+        # Along the upper edge and back along the lower one.
         x=one.x + one.x[::-1], y=high + low[::-1], fill="toself", fillcolor=color, opacity=0.2, mode="lines",
         line={"width": 0}, hoverinfo="skip", showlegend=False, legendgroup=one.name, name=one.name,
     )  # fmt: skip

@@ -147,6 +147,7 @@ def make_tip(words: str) -> Any:
     """
     import ipywidgets as widgets
 
+    # Read by the script above, which moves the text to the whole row.
     tip = f'<span data-tip="{html.escape(words, quote=True)}"></span>'
     return widgets.HTML(tip, layout={"width": "0px", "margin": "0px"})
 

@@ -44,7 +44,7 @@ class FigureView:
     ) -> None:
         classes = _classes()
         self._width, self._config = width, {"displayModeBar": False, **(config or {})}
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # updates come from threads and from callbacks of the page
         self._source = classes.Source()
         self._data: list[dict[str, Any]] = []
         self._layout: dict[str, Any] = {}
@@ -96,6 +96,7 @@ class FigureView:
             ValueError: if the numbers of dictionaries and traces differ.
         """
         with self._lock:
+            # New dictionaries: readers of the old list see a consistent figure.
             self._data = [{**trace, **new} for trace, new in zip(self._data, values, strict=True)]
             if caption is not None:
                 self._layout = {**self._layout, "meta": {"caption": caption}}

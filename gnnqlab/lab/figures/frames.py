@@ -40,15 +40,17 @@ def phase_seconds(records: DataFrame, *, per_worker: bool = False) -> DataFrame:
     table = undisturbed(without_first_epoch(records)).groupby("rank")[columns].mean()
     if not per_worker:
         table = table.mean().to_frame().T
-    return table.loc[:, table.max() > 0]
+    return table.loc[:, table.max() > 0]  # without phases that took no time
 
 
 def device_pairs(traffic: DataFrame, *, workers: int | None = None) -> DataFrame:
     """Return bytes per epoch, after the first, from each worker (row) to each other one (column), with parameters."""
+    # Without a given number, the largest rank that sent or received.
     size = workers or (int(max(traffic["sender"].max(), traffic["receiver"].max())) + 1 if len(traffic) else 1)
     traffic = without_first_epoch(traffic)
     epochs = max(traffic["epoch"].nunique(), 1)
     total = traffic["payload_bytes"] + traffic["param_bytes"]
+    # Bytes per epoch by (sender, receiver).
     pairs = total.groupby([traffic["sender"], traffic["receiver"]]).sum() / epochs
     ranks = range(size)
     # (P, P); pairs without messages are zero, not missing.
@@ -81,12 +83,13 @@ def by_tier(traffic: DataFrame) -> DataFrame:
 
     traffic = without_first_epoch(traffic)
     epochs = max(traffic["epoch"].nunique(), 1)
-    sums = traffic.assign(bytes=traffic["payload_bytes"] + traffic["param_bytes"])
+    sums = traffic.assign(bytes=traffic["payload_bytes"] + traffic["param_bytes"])  # one row per message
     frame = sums.groupby("tier", observed=False)[["rows", "bytes"]].sum() / epochs
     exchange = ["tier", "receiver", "epoch", "layer", "direction", "round"]
     slowest = traffic.groupby(exchange, observed=True)["seconds"].max()  # messages of an exchange run in parallel
+    # By tier and receiver, seconds per epoch.
     total = slowest.groupby(["tier", "receiver"], observed=True).sum() / epochs
-    seconds = total.groupby("tier", observed=True).max()
+    seconds = total.groupby("tier", observed=True).max()  # of the slowest receiver
     return frame.assign(seconds=pd.Series(seconds).reindex(frame.index, fill_value=0.0))
 
 
@@ -110,7 +113,7 @@ def human_bytes(count: float) -> str:
     if not math.isfinite(count):
         return "–"
     for unit in ("B", "kB", "MB", "GB"):
-        if abs(count) < 999.5:
+        if abs(count) < 999.5:  # 999.5 would be rounded to four digits
             return f"{count:.0f} B" if unit == "B" else f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} TB"

@@ -139,7 +139,7 @@ class _NodeFacts:
         most: dict[int, float] = {}
         for (holder, node), value in by_copy.items():
             if self.pair is None or (holder == self.pair[1] and int(parts.owner[node]) == self.pair[0]):
-                most[node] = max(value, most.get(node, value))
+                most[node] = max(value, most.get(node, value))  # a row sent to several workers counts once
         return most
 
     def hover_text(self, node: int) -> str:
@@ -210,7 +210,7 @@ def _draw_figure(
         colormodel="rgba256", hoverinfo="skip",
     )  # fmt: skip
     labelled = bool(graph.num_classes) and not graph.multi_label
-    ground = np.full((grid.lines, grid.columns), np.nan, np.float32)
+    ground = np.full((grid.lines, grid.columns), np.nan, np.float32)  # (lines, columns); NaN: an empty cell
     facts = np.zeros((grid.lines, grid.columns, 2), np.uint16)  # class and owner: as numbers they take few bytes
     words = np.full((grid.lines, grid.columns), "", object)
     for node, (x, y) in zip(grid.nodes.tolist(), grid.cells.tolist()):
@@ -239,7 +239,9 @@ def _draw_figure(
         marker = {"symbol": "square", "size": 13, "color": color, "line": {"width": 1, "color": "#8c959f"}}
         figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, name=fill.label, hoverinfo="skip")
     caption = _caption(parts, grid, node_facts, filled, show, worker, around, images is not None, edges)
+    # Lines of the legend, at about 7 pixels per letter and 45 per symbol; rounded up.
     lines = -(-sum(len(fill.label) * 7 + 45 for fill in shown) // (_PAGE - 40))
+    # Pixels for title and legend, and height of the map over its width.
     fixed, share = 46 + 14 + 22 * lines, grid.lines / grid.columns
     height = round(fixed + share * (_PAGE - 2 * _SIDE))
     finish(figure, title=_title(parts, node_facts.pair, show, worker), caption=caption, dark=dark, height=height)
@@ -263,13 +265,13 @@ def _picture(grid: Grid, filled: FillAssignment, images: NDArray[np.uint8] | Non
     size = 4 if images is None else int(images.shape[1])
     shades = 1 if images is None else LEVELS
     pitch = size + 1  # a transparent line between cells
-    palette = [(0, 0, 0, 0)]
+    palette = [(0, 0, 0, 0)]  # entry 0: transparent
     for fill in filled.fills:
         palette += [_shade(fill, ink, shade / max(shades - 1, 1)) for shade in range(shades)]
     sheet = np.zeros((grid.lines * pitch, grid.columns * pitch), np.uint8)
     for node, (x, y) in zip(grid.nodes.tolist(), grid.cells.tolist()):
         first = np.uint8(1 + shades * filled.index_by_node[node])  # palette: transparent, then the shades of each fill
-        cell = first if images is None else first + images[node]
+        cell = first if images is None else first + images[node]  # an image has values from 0 to LEVELS - 1
         sheet[y * pitch : y * pitch + size, x * pitch : x * pitch + size] = cell
     return write_png(sheet, palette), pitch
 
@@ -297,8 +299,9 @@ def _add_edges(figure: Figure, parts: Parts, grid: Grid, node_facts: _NodeFacts,
     ]
     if not 0 < len(ends) <= _MOST_EDGES:
         return None if ends else 0
-    gap = np.full(len(ends), np.nan)
+    gap = np.full(len(ends), np.nan)  # NaN ends a line
     x, y = (
+        # (edges, 3) -> (3 * edges,).
         np.stack([[one[axis] for one, _ in ends], [other[axis] for _, other in ends], gap], axis=1).ravel()
         for axis in (0, 1)
     )

@@ -63,7 +63,7 @@ class FillAssignment:
     @property
     def counts(self) -> dict[str, int]:
         """Number of nodes with each fill, by its label."""
-        numbers = list(self.index_by_node.values())
+        numbers = list(self.index_by_node.values())  # one entry per node
         return {fill.label: numbers.count(number) for number, fill in enumerate(self.fills)}
 
 
@@ -73,6 +73,7 @@ _REST = Fill("others", None, faint=True, key=False)
 def by_owner(found: Dependencies, workers: int) -> FillAssignment:
     """Fill each node with its worker's colour, strong if it waits for other workers."""
     fills = [Fill(f"worker {rank}", _color(rank)) for rank in range(workers)]
+    # Index: rank, or workers + rank if central.
     fills += [Fill(f"worker {rank}, central", _color(rank), PALE, key=False) for rank in range(workers)]
     return FillAssignment(
         tuple(fills), {node: own + workers * found.central[node] for node, own in found.owner.items()}
@@ -81,7 +82,7 @@ def by_owner(found: Dependencies, workers: int) -> FillAssignment:
 
 def by_copies(found: Dependencies) -> FillAssignment:
     """Fill each node by the number of other workers that hold a copy of its row."""
-    most = max((len(holders) for holders in found.copies.values()), default=0)
+    most = max((len(holders) for holders in found.copies.values()), default=0)  # 0 without any copy
     fills = [Fill("no copy elsewhere", None, faint=True)]
     fills += [Fill(_copies(count), _MUCH, _step(count - 1, most)) for count in range(1, most + 1)]
     return FillAssignment(tuple(fills), {node: len(found.copies.get(node, ())) for node in found.owner})
@@ -89,13 +90,14 @@ def by_copies(found: Dependencies) -> FillAssignment:
 
 def by_shard(found: Dependencies, worker: int) -> FillAssignment:
     """Fill the nodes that one worker holds: its own ones, and copies in the colours of their owners."""
+    # Owners of the copies on this worker.
     owners = sorted({found.owner[node] for node, holders in found.copies.items() if worker in holders})
     fills = [Fill(f"worker {worker}, waits", _color(worker)), Fill("its central nodes", _color(worker), PALE), _REST]
     fills += [Fill(f"copies of worker {own}", _color(own)) for own in owners]
     numbers = {}
     for node, own in found.owner.items():
         if own == worker:
-            numbers[node] = int(found.central[node])
+            numbers[node] = int(found.central[node])  # 0 waits for other workers, 1 is central
         else:
             numbers[node] = 3 + owners.index(own) if worker in found.copies.get(node, ()) else 2
     return FillAssignment(tuple(fills), numbers)
@@ -111,6 +113,7 @@ def by_pair(found: Dependencies, sent: set[int], waits: set[int], sender: int, r
         _REST,
     )
     numbers = {node: 2 if own == sender else 3 if own == receiver else 4 for node, own in found.owner.items()}
+    # Sent rows last: a node that both waits and is sent counts as sent.
     numbers |= {node: 1 for node in waits if node in numbers} | {node: 0 for node in sent if node in numbers}
     return FillAssignment(fills, numbers)
 
@@ -144,6 +147,7 @@ def _color(rank: int) -> str:
 
 
 def _step(number: int, steps: int) -> float:
+    # Steps spread over the whole range of opacities.
     return _COVERS[-1] if steps <= 1 else _COVERS[round(number * (len(_COVERS) - 1) / (steps - 1))]
 
 

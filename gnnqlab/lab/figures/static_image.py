@@ -63,7 +63,7 @@ def pixels(png: bytes) -> Bytes:
         ValueError: if the picture has another format.
     """
     kind, packed = _parts(png)
-    width, height, *rest = kind
+    width, height, *rest = kind  # rest: depth, colour type, compression, filter, interlace
     if rest != [8, 6, 0, 0, 0]:
         raise ValueError(f"a picture must be 8-bit RGBA without interlacing, got header fields {rest}")
     rows = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(height, 1 + 4 * width)
@@ -107,12 +107,12 @@ def encode_indexed(png: bytes) -> bytes:
 
 def _table(colors: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[list[int], NDArray[np.uint8]]:
     """Return the indices of the colours in the palette, and the palette entry nearest to each colour."""
-    weight = np.sqrt(counts)
-    palette = [int(np.argmax(counts))]
-    distance = ((colors - colors[palette[0]]) ** 2).sum(1)
+    weight = np.sqrt(counts)  # (colours,)
+    palette = [int(np.argmax(counts))]  # starts with the most frequent colour
+    distance = ((colors - colors[palette[0]]) ** 2).sum(1)  # squared, to the nearest colour of the palette
     nearest = np.zeros(len(colors), np.uint8)
     while len(palette) < min(_COLORS, len(colors)):
-        new = int(np.argmax(distance * weight))
+        new = int(np.argmax(distance * weight))  # Gonzalez' rule, weighted
         to_new = ((colors - colors[new]) ** 2).sum(1)
         closer = to_new < distance
         nearest[closer] = len(palette)
@@ -125,7 +125,7 @@ def _parts(png: bytes) -> tuple[tuple[int, ...], bytes]:
     """Return the fields of the header and the compressed rows."""
     if png[:8] != _SIGNATURE:
         raise ValueError(f"a picture must begin with PNG's signature, got {png[:8]!r}")
-    start, kind, packed = 8, (), []
+    start, kind, packed = 8, (), []  # after the signature
     while start < len(png):
         length, name = struct.unpack(">I4s", png[start : start + 8])
         body = png[start + 8 : start + 8 + length]
@@ -186,7 +186,7 @@ def _same_names(svg: str) -> str:
     chance = _OWN_NAME.search(svg)
     if chance is None:
         return svg
-    plain = svg.replace(chance[1], "")
+    plain = svg.replace(chance[1], "")  # content without the random id
     return svg.replace(chance[1], f"{zlib.crc32(plain.encode()):08x}")
 
 

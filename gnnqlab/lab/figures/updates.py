@@ -34,7 +34,7 @@ class Updater:
         """Request a drawing and return at once."""
         with self._lock:
             self._requested.set()
-            if self._thread is None:
+            if self._thread is None:  # none yet, or the last one ended while idle
                 self._thread = threading.Thread(target=self._loop, name="gnnqlab tuner", daemon=True)
                 self._thread.start()
 

@@ -72,7 +72,7 @@ def dependencies_of(parts: Parts, nodes: NDArray[np.int64] | None = None) -> Dep
         )
     total = parts.graph.num_nodes
     selection = np.arange(total) if nodes is None else np.asarray(nodes)
-    selected = np.zeros(total, bool)
+    selected = np.zeros(total, bool)  # (N,)
     selected[selection] = True
     owners = parts.owner.numpy()
     central = np.zeros(total, bool)
@@ -80,8 +80,8 @@ def dependencies_of(parts: Parts, nodes: NDArray[np.int64] | None = None) -> Dep
     copies: dict[int, list[int]] = defaultdict(list)
     for shard in parts.shards:
         owned, halo = shard.owned.numpy(), shard.halo.numpy()
-        central[owned[: shard.num_central]] = True
-        for node in halo[selected[halo]].tolist():
+        central[owned[: shard.num_central]] = True  # local order: central nodes first
+        for node in halo[selected[halo]].tolist():  # ascending ranks, because shards are in order
             copies[node].append(shard.rank)
         if kind == "edges":
             # A partial sum is of the master's own node, so waiting and sent node are the same.
@@ -95,6 +95,7 @@ def dependencies_of(parts: Parts, nodes: NDArray[np.int64] | None = None) -> Dep
             found = [(targets[remote][owner == peer], sources[owner == peer], peer) for peer in range(parts.workers)]
         for targets, sources, peer in found:
             chosen = selected[targets]
+            # Parallel edges count once.
             for node, source in sorted(set(zip(targets[chosen].tolist(), sources[chosen].tolist()))):
                 rows[node].setdefault(peer, []).append(source)
     order = selection.tolist()
@@ -130,6 +131,7 @@ def transferred_nodes(parts: Parts, sender: int, receiver: int) -> list[int]:
     found: list[int] = parts.shards[receiver].plan("forward").from_peer(sender).ids.tolist()
     if parts.shards[receiver].cuts == "edges":
         owned_by_sender = parts.owner[parts.shards[receiver].halo] == sender
+        # Second round of a vertex-cut: totals from masters to their mirrors.
         found = found + parts.shards[receiver].halo[owned_by_sender].tolist()
     return sorted(found)
 

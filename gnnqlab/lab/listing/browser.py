@@ -18,7 +18,7 @@ from gnnqlab.lab.figures.controls import PAGE, TABLE, alert, make_access, shows_
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.listing.front_view import draw_front
-from gnnqlab.lab.listing.run_rows import Row, format_groups, group_by_settings, run_row
+from gnnqlab.lab.listing.run_rows import FIELD_OF_COLUMN, Row, format_groups, group_by_settings, run_row
 from gnnqlab.lab.listing.run_table import RunTable, rows_html
 from gnnqlab.lab.training.compare import compare
 from gnnqlab.lab.training.sweep import OUTCOMES, Sweep
@@ -106,13 +106,13 @@ class RunPanel:
             finally:
                 self._busy.release()
 
-        if self._busy.acquire(blocking=False):
+        if self._busy.acquire(blocking=False):  # False while another action runs
             threading.Thread(target=work, name="gnnqlab runs", daemon=True).start()
 
     def _compare(self) -> str:
         self._close_live()
         names = self._ticked()
-        first = [name for name in (self.table.pinned,) if name]
+        first = [name for name in (self.table.pinned,) if name]  # the pinned run is the baseline
         runs = [self.browser.runs[name] for name in dict.fromkeys([*first, *names])]
         compared = compare(runs)
         self.result.value = compared._repr_mimebundle_()["text/html"]
@@ -155,7 +155,7 @@ class RunPanel:
         from gnnqlab.run.disk_usage import delete_run
 
         names = tuple(self._ticked())
-        if names != self._to_delete:
+        if names != self._to_delete:  # the first press, or other runs were ticked since
             size = sum(row.size for row in self.browser.rows if row.id in names)
             self._to_delete = names
             return f"{len(names)} run(s), {human_bytes(size)}, would be deleted permanently: press Delete again"
@@ -180,6 +180,7 @@ class RunPanel:
             self._to_delete = ()
 
     def _ticked(self) -> list[str]:
+        # Without runs that were deleted meanwhile.
         names = [name for name in self.table.ticked if name in self.browser.runs]
         if not names:
             raise ValueError(_TICK)
@@ -246,7 +247,7 @@ class RunBrowser:
             known = self._known.get(name)
             if known is None or known.status not in ("finished", "stopped", "failed"):
                 self._known[name] = run_row(run)
-        return [self._known[name] for name in reversed(self.runs)]
+        return [self._known[name] for name in reversed(self.runs)]  # runs are listed from old to new
 
     @property
     def size(self) -> int:
@@ -259,6 +260,8 @@ class RunBrowser:
 
         names = [field.name for field in dataclasses.fields(Row)]
         table = pd.DataFrame([dataclasses.asdict(row) for row in self.rows], columns=names)
+        table = table.rename(columns={name: column for column, name in FIELD_OF_COLUMN.items()})
+        # Without keys and nested values, which are not for reading.
         return table.drop(columns=["group", "curve", "settings"]).set_index("id")
 
     def groups(self, names: Sequence[str] = ()) -> DataFrame:

@@ -28,7 +28,7 @@ def find_pareto_front(groups: DataFrame, cost: str = "train_s") -> list[bool]:
         >>> find_pareto_front(pd.DataFrame({"score": [0.9, 0.8, 0.8], "train_s": [5.0, 2.0, 3.0]}))
         [True, True, False]
     """
-    places = list(zip(groups[cost], groups["score"], strict=True))
+    places = list(zip(groups[cost], groups["score"], strict=True))  # (cost, score) of each group
     return [
         not math.isnan(mine) and not any(c <= mine and s >= score and (c, s) != (mine, score) for c, s in places)
         for mine, score in places
@@ -56,9 +56,9 @@ def draw_front(
         raise ValueError("a front needs at least one finished run, got none; launch some, or open another folder")
     if len(graphs := sorted(set(groups["graph"]))) > 1:
         raise ValueError(f"runs of a front must be of one graph, got {', '.join(graphs)}; choose runs of one of them")
-    name, by = _COSTS[cost]
+    name, by = _COSTS[cost]  # title of the axis, and factor to its unit
     figure, best = go.Figure(), find_pareto_front(groups, cost)
-    front = groups[best].sort_values(cost)
+    front = groups[best].sort_values(cost)  # from left to right, for one line
     figure.add_scatter(
         x=(by * front[cost]).tolist(),
         y=(100 * front["score"]).tolist(),
@@ -87,7 +87,7 @@ def draw_front(
             ],
             hovertemplate="%{customdata}: %{y:.2f} % at %{x:.4g}<extra></extra>",
         )
-    half = groups["train_half"] if cost == "train_s" else 0.0 * groups[cost]
+    half = groups["train_half"] if cost == "train_s" else 0.0 * groups[cost]  # bytes have no interval
     figure.update_xaxes(title_text=name, range=_range(by * groups[cost], by * half, math.inf))
     figure.update_yaxes(
         title_text="test score (%)", range=_range(100 * groups["score"], 100 * groups["score_half"], 100.0)
@@ -108,7 +108,7 @@ def _range(values: Series, halves: Series, most: float) -> list[float] | None:
         return None
     some, half = values[known], halves[known].fillna(0.0)
     low, high = max(float((some - half).min()), 0.0), min(float((some + half).max()), most)
-    margin = 0.06 * ((high - low) or abs(high) or 1.0)
+    margin = 0.06 * ((high - low) or abs(high) or 1.0)  # 6 % of the range, or of the value if all are equal
     return [low - margin, high + margin]
 
 

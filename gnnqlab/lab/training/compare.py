@@ -73,6 +73,7 @@ class Comparison:
         import pandas as pd
 
         score = score_label(self.runs[0].summary)
+        # The last epoch with a value, one row per run.
         last = {label: by_epoch(records).dropna(subset=[value]).tail(1) for label, records in self.records.items()}
         frame = pd.concat(last.values(), keys=last.keys(), names=["system"]).droplevel(1)
         figure = plots.convergence(self.records, value=value, against=against, score=score, dark=dark)
@@ -181,7 +182,7 @@ class Comparison:
             short[f"test {label}"] = [f"{100 * value:.2f} %" for value in full[label]]
         short["total"] = [_with_speedup(*pair) for pair in zip(full["train_s"], full["faster"])]
         if not math.isnan(self.target):
-            reached = zip(full["to_target_s"], full["faster_to_target"])
+            reached = zip(full["to_target_s"], full["faster_to_target"])  # NaN for a run that did not reach the target
             short[f"to {100 * self.target:.1f} %"] = [_with_speedup(*pair) for pair in reached]
         short["median epoch"] = [f"{1000 * seconds:.3g} ms" for seconds in full["epoch_s"]]
         short["sent per epoch"] = [human_bytes(count) for count in full["bytes_per_epoch"]]

@@ -63,13 +63,14 @@ def _evaluated(records: DataFrame) -> set[int]:
 def _common(own: set[int], evaluated: Sequence[set[int]]) -> set[int]:
     """Return the epochs of one run in which all runs that got that far were evaluated, and its last one."""
     others = [other for other in evaluated if other]
+    # A run that ended before does not restrict longer ones.
     common = {epoch for epoch in own if all(epoch in other or epoch > max(other) for other in others)}
-    return common | {max(own)}
+    return common | {max(own)}  # the last epoch always remains
 
 
 def _restrict(run: Snapshot, epochs: set[int]) -> Snapshot:
     records = run.records
-    lost = records[_SCORES].notna().any(axis=1) & ~records["epoch"].isin(epochs)
+    lost = records[_SCORES].notna().any(axis=1) & ~records["epoch"].isin(epochs)  # rows whose scores are removed
     if not lost.any():
         return run
     table = records.assign(**{name: records[name].mask(lost) for name in _SCORES})
@@ -80,7 +81,7 @@ def _best(records: DataFrame, summary: Any) -> dict[str, Any]:
     """Return the scores of the epoch with the best validation score, by the names of a summary."""
     # One worker's records are enough, because all workers record the same scores.
     first = records[records["rank"] == records["rank"].min()].dropna(subset=["train_score"])
-    best = first.loc[first["val_score"].fillna(-1.0).idxmax()]
+    best = first.loc[first["val_score"].fillna(-1.0).idxmax()]  # runs without validation: the first evaluated epoch
     val = float(best["val_score"])
     return {
         score_key(summary): float(best["test_score"]),
@@ -125,7 +126,7 @@ def seconds_to(records: DataFrame, target: float) -> float:
         (4.0, nan)
     """
     table = by_epoch(records)
-    reached = table[table["val_score"] >= target]
+    reached = table[table["val_score"] >= target]  # NaN is not reached
     return math.nan if reached.empty else float(reached["train_s"].iloc[0])
 
 
@@ -183,6 +184,7 @@ def comparison_frame(runs: Sequence[RunLike], *, target: float | None = None) ->
                 "quant_s": summary.get("quant_s"),
                 "assign_s": summary.get("assign_s"),
                 "assign_share": summary.get("assign_share"),
+                # Assignments times seconds of each.
                 "assign_cpu_s": summary.get("assignments", math.nan) * summary.get("assign_cpu_s", math.nan),
                 "final_loss": summary.get("final_loss"),
                 "peak_memory_bytes": summary.get("peak_memory_bytes"),

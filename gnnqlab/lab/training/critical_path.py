@@ -134,7 +134,7 @@ class PathComparison:
     def words(self) -> str:
         """Lengths of both epochs, exposed and hidden communication, and the largest differences, in sentences."""
         one, other = self.first.path, self.baseline.path
-        pace = other.milliseconds / one.milliseconds
+        pace = other.milliseconds / one.milliseconds  # above 1: the first run is faster
         parts = [
             f"The critical path of {self.first.label}, epoch {one.epoch}, takes {one.milliseconds:.3g} ms, that of "
             f"{self.baseline.label}, epoch {other.epoch}, {other.milliseconds:.3g} ms: "
@@ -149,6 +149,7 @@ class PathComparison:
                 f"{theirs['hidden']:.3g}."
             )
         difference = self.by_phase()["difference"]
+        # Largest absolute difference first.
         most = difference.reindex(difference.abs().sort_values(ascending=False, kind="stable").index)[:_LISTED]
         differences = ", ".join(
             f"{WORDS.get(what, what)} of worker {rank} {abs(ms):.3g} ms {'longer' if ms > 0 else 'shorter'}"
@@ -185,8 +186,10 @@ def phases_of(timeline: DataFrame) -> Any:
     import pandas as pd
 
     own = timeline[timeline["what"] != "transfer"]
+    # Ms by worker and activity.
     spent = (1e3 * (own["end_s"] - own["start_s"])).groupby([own["rank"], own["what"]]).sum()
     by_rank = own.groupby("rank")
+    # Ms from the first start to the last end of a worker.
     whole = 1e3 * (by_rank["end_s"].max() - by_rank["start_s"].min())
     rest = (whole - spent.groupby(level=0).sum()).clip(lower=0.0)  # parts may overlap by the readings of clocks
     rest.index = pd.MultiIndex.from_tuples([(rank, UNRECORDED) for rank in rest.index], names=["rank", "what"])
@@ -268,7 +271,7 @@ def _path_of(timeline: DataFrame, epoch: int) -> CriticalPath:
 
     some = timeline[timeline["epoch"] == epoch]
     parts = _parts_of(some)
-    own = [part for part in parts if part.activity != "transfer"]
+    own = [part for part in parts if part.activity != "transfer"]  # sorted by end, as all parts
     begin = min(part.start for part in own)
     # Followed from the end to the start, because only the last part is known to be on the path.
     links = list(_follow_backwards(own, [part for part in parts if part.activity == "transfer"], begin))[::-1]
@@ -337,6 +340,7 @@ def _follow_backwards(own: list[_Part], transfers: list[_Part], begin: float) ->
 
 def _awaited_message(wait: _Part, transfers: list[_Part]) -> _Part | None:
     """Return the message that ended a wait; ``None`` if all had been received when it began."""
+    # Sorted by end, so the last one ended the wait.
     messages = [each for each in transfers if each.rank == wait.rank and each.place == wait.place]
     last = messages[-1] if messages else None
     return last if last is not None and last.end > wait.start + _SAME_S else None

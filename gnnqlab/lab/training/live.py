@@ -100,7 +100,7 @@ class LiveView:
         panel = LivePanel(self.model)  # first, because pages load Plotly from now on
         with self._lock:
             self.model.preview()
-        panel.open()
+        panel.open()  # draws the preview; the next update reads all epochs
         return panel
 
     @property

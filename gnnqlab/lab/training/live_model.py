@@ -73,7 +73,7 @@ class GrowingColumns:
 
     def add(self, lines: Iterable[dict[str, Any]]) -> None:
         """Append records."""
-        rows = list(lines)
+        rows = list(lines)  # an iterator may be read once only
         if not rows:
             return
         after = self._count + len(rows)
@@ -100,10 +100,11 @@ class Traffic:
         for line in lines:
             elements, sent = np.zeros((len(DIRECTIONS), len(WIDTHS))), np.zeros(self._workers)
             for _, direction, sender, _, bits, _, payload, parameters, *_ in line["rows"]:
+                # Payload bits / bits per element.
                 elements[DIRECTIONS.index(direction), WIDTHS.index(bits)] += 8 * payload / bits
-                sent[sender] += payload + parameters
+                sent[sender] += payload + parameters  # bytes
             self.elements[line["epoch"]], self._bytes[line["epoch"]] = elements, sent
-        self._bytes = {epoch: self._bytes[epoch] for epoch in sorted(self._bytes)[-_RECENT:]}
+        self._bytes = {epoch: self._bytes[epoch] for epoch in sorted(self._bytes)[-_RECENT:]}  # the newest epochs only
 
     @property
     def bytes_by_sender(self) -> NDArray[np.float64]:
@@ -226,6 +227,7 @@ class LiveModel:
     def _poll_messages(self) -> None:
         """Read the newest messages, and of the skipped epochs a few, the same for all workers."""
         newest = [lines.poll(_NEWEST_BYTES) for lines in self._messages]
+        # First epoch that all workers' newest lines contain.
         first = max((lines[0]["epoch"] for lines in newest if lines), default=0)
         if not self._opened:
             wanted = [line["epoch"] for line in spread_lines(self._messages[0].path, _SPREAD)]
@@ -280,7 +282,7 @@ class LiveModel:
     @property
     def remaining_s(self) -> float | None:
         """Estimated seconds of the remaining epochs, from the mean of the last ten; ``None`` if unknown."""
-        ended = self.records[0]["time_s"][-_RECENT - 1 :]
+        ended = self.records[0]["time_s"][-_RECENT - 1 :]  # ends of the newest epochs, seconds since the start
         if not len(ended) or not self.under_way:
             return None
         if len(ended) == 1:  # an overestimate, because the first epoch includes set-up
@@ -334,6 +336,7 @@ class LiveModel:
         """Return the staleness under the schedule: fresh rows in the first epoch, and where the system switched."""
         age = np.where(epochs == 0, 0.0, float(self.lag))
         for begin, fresh in self.switches:
+            # Switches are in the order of epochs, so the last one counts.
             age[epochs >= begin] = 0.0 if fresh else float(self.lag)
         return age
 

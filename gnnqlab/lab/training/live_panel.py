@@ -58,12 +58,12 @@ class Pace:
             cost_s: processor seconds of the drawing that has just ended.
         """
         now = self._clock()
-        earned_s = self._share * (now - self._counted_s)
+        earned_s = self._share * (now - self._counted_s)  # the bucket fills at a constant rate
         self._counted_s = now
         self._credit_s = min(self._credit_s + earned_s, self._most_credit_s) - cost_s
         # Debt beyond the longest delay is dropped: it is due to one slow drawing, not to the cost of the next ones.
         self._credit_s = max(self._credit_s, -self._share * self._most_s)
-        return min(max(self._least_s, -self._credit_s / self._share), self._most_s)
+        return min(max(self._least_s, -self._credit_s / self._share), self._most_s)  # time until the debt is paid
 
     def refill(self) -> None:
         """Restore the credit of the start, as for a page that was just opened."""
@@ -139,7 +139,7 @@ class LivePanel:
 
     def draw(self) -> float | None:
         """Update the screen; return the seconds until the next update, ``None`` if nothing changes any more."""
-        if self._closed or self.box.comm is None:
+        if self._closed or self.box.comm is None:  # ended, or closed on the page
             return None
         self._yield_to_workers()
         try:

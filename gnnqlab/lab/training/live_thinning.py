@@ -29,11 +29,11 @@ def thin(
         >>> len(x), float(x[0]), float(x[-1])
         (22, 0.0, 999.0)
     """
-    known = ~np.isnan(y)
+    known = ~np.isnan(y)  # epochs without evaluation are NaN
     x, y = x[known], y[known]
     if len(x) <= 2 * buckets + 2:
         return x, y
-    edges = np.linspace(0, len(x), buckets + 1).astype(int)
+    edges = np.linspace(0, len(x), buckets + 1).astype(int)  # buckets of equally many points
     pieces = [y[begin:end] for begin, end in itertools.pairwise(edges)]
     ends = [0, len(x) - 1]
     chosen = [begin + piece.argmin() for begin, piece in zip(edges, pieces)]
@@ -57,9 +57,9 @@ class Buckets:
 
     def __init__(self, epochs: NDArray[np.float64], *, most: int) -> None:
         first, last = (epochs[0], epochs[-1]) if len(epochs) else (0, 0)
-        lengths = (step * 10**power for power in range(9) for step in _STEPS)
+        lengths = (step * 10**power for power in range(9) for step in _STEPS)  # 1, 2, 5, 10, 20, 50 ...
         self.length = next(length for length in lengths if last // length - first // length < most)
-        numbers = (epochs // self.length).astype(int)
+        numbers = (epochs // self.length).astype(int)  # group of each epoch
         self._groups, self._begins = np.unique(numbers, return_index=True)
         self._counts = np.diff([*self._begins, len(epochs)])
 
@@ -73,7 +73,7 @@ class Buckets:
         """Return the mean of the values in each group."""
         if not len(values):
             return np.zeros(0)
-        means: NDArray[np.float64] = np.add.reduceat(values, self._begins) / self._counts
+        means: NDArray[np.float64] = np.add.reduceat(values, self._begins) / self._counts  # (epochs,) -> (groups,)
         return means
 
 

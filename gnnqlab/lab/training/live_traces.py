@@ -30,12 +30,13 @@ def line_values(x: NDArray[np.float64], y: NDArray[np.float64]) -> dict[str, Any
 def phases_by_epoch(model: LiveModel, worker: int | None) -> list[dict[str, Any]]:
     """Return milliseconds of each phase in groups of epochs, without the first, which includes set-up."""
     shown = model.records if worker is None else [model.records[worker]]
-    count = min(map(len, shown))
+    count = min(map(len, shown))  # epochs that all these workers have recorded
     begin = 1 if count > 1 else 0
     buckets = Buckets(shown[0]["epoch"][begin:count], most=_BARS)
     centers = round_values(buckets.centers, 8)
     traces = []
     for phase in PHASES:
+        # Mean of workers, (epochs,).
         seconds = np.mean([growing[phase.column][begin:count] for growing in shown], axis=0)
         traces.append(
             {"x": centers, "y": round_values(1e3 * np.nan_to_num(buckets.mean(seconds))), "width": buckets.length}
@@ -49,6 +50,7 @@ def phases_by_worker(model: LiveModel) -> list[dict[str, Any]]:
     traces = []
     for phase in PHASES:
         newest = [growing[phase.column][1:][-_RECENT:] for growing in model.records]
+        # Seconds by worker, (P,).
         means = np.array([np.nan_to_num(values).mean() if len(values) else 0.0 for values in newest])
         traces.append({"y": names, "x": round_values(1e3 * means)})
     return traces
@@ -68,14 +70,16 @@ def bit_width_values(model: LiveModel) -> list[dict[str, Any]]:
     # (epochs, directions, widths) -> (directions, widths, buckets)
     sums = np.array([[buckets.mean(table[:, i, j]) for j in range(len(WIDTHS))] for i in range(len(DIRECTIONS))])
     with np.errstate(invalid="ignore"):  # 0 / 0 in a direction without messages gives NaN, a gap in its line
+        # (directions, buckets).
         means = np.tensordot(sums, np.array(WIDTHS, dtype=float), axes=(1, 0)) / sums.sum(axis=1)
-        shares = 100 * sums.sum(axis=0) / sums.sum(axis=(0, 1))
+        shares = 100 * sums.sum(axis=0) / sums.sum(axis=(0, 1))  # (widths, buckets), percent
     traces = [{"x": x, "y": round_values(mean)} for mean in means]
     return [*traces, *({"x": x, "y": round_values(share)} for share in shares)]
 
 
 def pair_bytes(model: LiveModel) -> dict[str, Any]:
     """Return bytes by sender (row) and receiver (column), mean over the newest epochs."""
+    # Receivers are rows of the list; transposed, senders are.
     sent = np.array([traffic.bytes_by_sender for traffic in model.traffic]).T
     names = [f"w{rank}" for rank in range(model.workers)]
     cells = [[None if i == j else value for j, value in enumerate(row)] for i, row in enumerate(sent.tolist())]

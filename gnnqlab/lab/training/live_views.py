@@ -89,7 +89,7 @@ def draw_live(model: LiveModel, *, worker: int | None = None, dark: bool = False
     last = _last_row(model)
     rows = last if aging or model.sent_shares else last - 1
     height = _TOP + _FOOT + rows * _ROW + (rows - 1) * _GAP
-    inside = height - _TOP - _FOOT
+    inside = height - _TOP - _FOOT  # pixels from the first panel to the last
     titles = [
         "Training loss", _scores_title(model), "Time per epoch by phase",
         "Time by worker, newest epochs", *(_MESSAGE_TITLES if _exchanges(model) else []),
@@ -125,7 +125,7 @@ def _scores_title(model: LiveModel) -> str:
 
 def caption_of_live(model: LiveModel) -> str:
     """Return a description of the figure in words."""
-    settled = model.records[0]["epoch_s"][1:]
+    settled = model.records[0]["epoch_s"][1:]  # the first epoch includes set-up
     words = f"{model.system} on {model.workers} worker{'' if model.workers == 1 else 's'}: {model.sentence}."
     words += "" if _exchanges(model) else " One worker waits for no rows and sends none."
     return words + (f" Median epoch {1e3 * float(np.median(settled)):.3g} ms." if len(settled) else "")
@@ -141,7 +141,8 @@ def live_frame(model: LiveModel) -> DataFrame:
         pd.Index(records["epoch"].astype(int), name="epoch")
     )
     frame["bytes"] = records["bytes_payload"] + records["bytes_params"]
-    step = max(1, -(-len(frame) // _ROWS))
+    step = max(1, -(-len(frame) // _ROWS))  # rounded up
+    # Counted from the end, so that the newest is included.
     return frame[(len(frame) - 1) % step :: step] if len(frame) else frame
 
 
@@ -162,6 +163,7 @@ def _age_columns(model: LiveModel) -> tuple[str, ...]:
 def live_axes(model: LiveModel, *, worker: int | None = None) -> dict[str, dict[str, Any]]:
     """Return the settings of axes that change while the run trains: scale of usual epochs, ticks of bytes."""
     _, totals = _totals(model, worker)
+    # Without rare long epochs, which would flatten all others.
     usual = totals[totals <= _OUTLIER * np.median(totals)] if len(totals) else totals
     axes = {_EPOCHS_AXIS: {"range": [0.0, 1.12 * float(usual.max())]} if len(usual) else {"rangemode": "tozero"}}
     if _exchanges(model):
@@ -185,7 +187,7 @@ def _draw_nothing_yet(model: LiveModel, *, dark: bool) -> Figure:
 
 def _legend_below(x: float, rows_above: int, inside: int) -> dict[str, Any]:
     """Return the place of a legend below a panel, where it covers no line."""
-    below = rows_above * (_ROW + _GAP) + _ROW + _LEGEND
+    below = rows_above * (_ROW + _GAP) + _ROW + _LEGEND  # pixels below the top of the first panel
     return {"x": x, "y": 1 - below / inside, "xanchor": "left", "yanchor": "top"}
 
 

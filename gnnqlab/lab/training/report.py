@@ -83,6 +83,7 @@ def export(runs: RunLike | Sequence[RunLike], path: str | Path) -> Path:
 def _page(runs: Sequence[Snapshot], target: float | None) -> str:
     here = Path(__file__).parent
     names = labels(runs)
+    # A run without an epoch has nothing to draw.
     figures = ReportFigures({name: run for name, run in zip(names, runs) if len(run.records)})
     sections = [
         _header(runs, names, usual_target(runs) if target is None else target),
@@ -131,6 +132,7 @@ def _comparing_facts(runs: Sequence[Snapshot], names: Sequence[str], target: flo
     """Return the cards of the last run relative to the first: total time, time to accuracy, score, bytes."""
     (first, reference), (other, name) = (runs[0].summary, names[0]), (runs[-1].summary, names[-1])
     ours, theirs = _score(other), _score(first)
+    # Bytes per epoch, all workers.
     sent, sent_before = _number(other.get("bytes_sent")), _number(first.get("bytes_sent"))
     points = f"{100 * (ours - theirs):+.2f} points, " if math.isfinite(ours - theirs) else ""
     to_target, to_target_before = seconds_to(runs[-1].records, target), seconds_to(runs[0].records, target)
@@ -152,7 +154,7 @@ def _comparing_facts(runs: Sequence[Snapshot], names: Sequence[str], target: flo
 
 def _time_card(what: str, name: str, seconds: float, reference: str, before: float) -> tuple[str, str, str]:
     """Return a card of seconds with the speed-up, or "not reached"."""
-    times = before / seconds if seconds else math.nan
+    times = before / seconds if seconds else math.nan  # speed-up of the run relative to the reference
     value = _ratio(times, 2) if math.isfinite(times) else _time_or_not_reached(seconds)
     return (
         f"{what}, {name}",
@@ -184,7 +186,7 @@ def _single_facts(run: Snapshot, target: float) -> list[tuple[str, str, str]]:
 
 def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
     """Return the comparison table, with a column per run and a row per quantity, which suits a phone."""
-    goal = usual_target(runs) if target is None else target
+    goal = usual_target(runs) if target is None else target  # validation score in [0, 1]
     frame = comparison_frame(runs, target=target)
     summaries = [run.summary for run in runs]
     rows: dict[str, list[str]] = {
@@ -210,6 +212,7 @@ def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
         "bit assignment, processor time of the whole training": [_seconds(value) for value in frame["assign_cpu_s"]],
         "peak memory, largest worker": [human_bytes(_number(value)) for value in frame["peak_memory_bytes"]],
     }
+    # A single run has no baseline, so rows of ratios are left out.
     if len(runs) == 1:
         rows = {
             name: cells
@@ -329,10 +332,10 @@ def _ratio(value: float, digits: int) -> str:
 
 def _fraction(value: float, reference: float) -> str:
     """Return ``1/14.2`` if less is sent, ``1.3 ×`` if more is."""
-    ratio = reference / value if value and reference else math.nan
+    ratio = reference / value if value and reference else math.nan  # above 1 if less is sent
     if not math.isfinite(ratio):
         return "–"
-    return f"1/{ratio:.1f}" if ratio >= 1.05 else f"{1 / ratio:.2f} ×"
+    return f"1/{ratio:.1f}" if ratio >= 1.05 else f"{1 / ratio:.2f} ×"  # within 5 % the fraction would read 1/1.0
 
 
 def _each(name: str, summaries: Sequence[Mapping[str, Any]]) -> list[Any]:

@@ -62,7 +62,8 @@ class ReportFigures:
         return [(title, f'<div class="figures">{figures}</div>') for title, figures in contents.items() if figures]
 
     def _place(self, figure: Figure, frame: DataFrame, *, full: bool = False) -> str:
-        name = f"figure-{len(self._placed) + 1}"
+        name = f"figure-{len(self._placed) + 1}"  # id of the element that the script fills
+        # Drawn by the page's script.
         self._placed[name] = name_links(figure, (run.summary.get("link") for run in self._runs.values()))
         caption, title = caption_of(figure), str(figure.layout.title.text)
         return (
@@ -107,7 +108,7 @@ class ReportFigures:
         by_layer: dict[int, dict[str, DataFrame]] = {}
         for name, run in self._runs.items():
             if run.timeline is not None and (layer := shown_layer(run.timeline)) is not None:
-                by_layer.setdefault(layer, {})[name] = run.timeline
+                by_layer.setdefault(layer, {})[name] = run.timeline  # one figure per layer, a panel per run
         charts = [timeline_chart(timelines, layer=layer) for layer, timelines in by_layer.items()]
         return "".join(self._place(chart.figure, chart.frame, full=True) for chart in charts)
 

@@ -60,7 +60,7 @@ def take(run: RunLike) -> Snapshot:
     """Read a run once; later epochs of a run that still trains do not appear."""
     if isinstance(run, Snapshot):
         return run
-    plain = getattr(run, "settings", None)
+    plain = getattr(run, "settings", None)  # configuration as plain JSON, if the handle has it
     if plain is None:
         plain = run.config if isinstance(run.config, Mapping) else run.config.to_json()
     folder = getattr(run, "folder", None)
@@ -88,13 +88,14 @@ def labels(runs: Sequence[Snapshot]) -> list[str]:
     systems = [str(run.summary["system"]) for run in runs]
     names = list(systems)
     for system in set(systems):
-        same = [number for number, name in enumerate(systems) if name == system]
+        same = [number for number, name in enumerate(systems) if name == system]  # runs of one system
         # Without settings of the launch, which do not change a training, and the recipe, which repeats its parts.
         configs = [{**runs[number].config, "launch": {}, "recipe": {}} for number in same]
         settings = [dict(flatten(config)) for config in configs]
         differ = [key for key in settings[0] if len({str(one.get(key)) for one in settings}) > 1]
         for number, one in zip(same, settings):
             if differ:
+                # At most three settings, so that labels stay short.
                 words = ", ".join(f"{key.rpartition('.')[2]} {one.get(key)}" for key in differ[:3])
                 names[number] = f"{system} ({words})"
     return [name if names.count(name) == 1 else f"{name} #{number}" for number, name in enumerate(names, start=1)]

@@ -46,7 +46,7 @@ class Factor:
     @property
     def levels(self) -> list[Any]:
         """Its distinct values: numbers by size, then words, then `ABSENT`."""
-        by_text = {_text(value): value for value in self.values}
+        by_text = {_text(value): value for value in self.values}  # values may be unhashable; equal texts are one level
         return [by_text[text] for text in sorted(by_text, key=lambda text: _order(by_text[text]))]
 
     @property
@@ -96,9 +96,10 @@ def find_factors(settings: Sequence[Mapping[str, Any]]) -> list[Factor]:
     """
     paths = list(dict.fromkeys(path for one in settings for path in one))
     columns = {path: tuple(one.get(path, ABSENT) for one in settings) for path in paths}
+    # Only settings with several values.
     columns = {path: values for path, values in columns.items() if len(set(map(_text, values))) > 1}
     if "graph" in columns:
-        columns["graph"] = tuple(Path(str(name)).name for name in columns["graph"])
+        columns["graph"] = tuple(Path(str(name)).name for name in columns["graph"])  # file name without the folder
     short = _short_names(list(columns))
     # Settings with the same groups of runs are merged; the most telling one comes first and names them.
     same_groups: dict[tuple[int, ...], list[str]] = {}
@@ -122,6 +123,7 @@ def _groups(values: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _determines(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    # One determines the other if there are as many different pairs as values of one.
     return len(set(map(_text, one))) == len({(_text(a), _text(b)) for a, b in zip(one, other, strict=True)})
 
 
@@ -145,7 +147,7 @@ def _text(value: Any) -> str:
 
 def _order(value: Any) -> tuple[int, float, str]:
     if isinstance(value, int | float):
-        return 0, float(value), ""
+        return 0, float(value), ""  # numbers first, by size
     return (2 if value == ABSENT else 1), 0.0, _text(value)
 
 
@@ -244,7 +246,7 @@ class Sweep:
         rows = []
         for name, outcome in OUTCOMES.items():
             values = self.outcomes[name]
-            known = [number for number, value in enumerate(values) if math.isfinite(value)]
+            known = [number for number, value in enumerate(values) if math.isfinite(value)]  # runs with this outcome
             if len(known) < _FEWEST or len({values[number] for number in known}) == 1:
                 continue
             for one in self.factors:
@@ -302,13 +304,13 @@ def variance_explained(places: Sequence[int], values: Sequence[float]) -> tuple[
     for place, value in zip(places, values, strict=True):
         groups.setdefault(place, []).append(value)
     count, levels = len(values), len(groups)
-    mean = math.fsum(values) / max(count, 1)
+    mean = math.fsum(values) / max(count, 1)  # fsum: exact sum, independent of the order
     whole = math.fsum((value - mean) ** 2 for value in values)
     if not 1 < levels < count or whole == 0:
         return math.nan, math.nan, math.nan
     # Σ over groups of squared distances from the group's mean; η² = 1 - within / whole.
     within = math.fsum((value - math.fsum(group) / len(group)) ** 2 for group in groups.values() for value in group)
-    chance = (levels - 1) / (count - 1)
+    chance = (levels - 1) / (count - 1)  # expectation of η² without an effect
     if within <= 1e-12 * whole:  # F is infinite, for example of bytes, which do not depend on the seed
         return 1.0, chance, 0.0
     from scipy.special import fdtrc

@@ -43,7 +43,8 @@ def draw_parallel(sweep: Sweep, *, dark: bool = False) -> FigureData:
     if scores.isna().all():
         raise ValueError("lines are coloured by the test score, got no run with one; train with evaluation")
     scored = table[scores.notna()]
-    numbers = [number for number, known in enumerate(scores.notna()) if known]
+    numbers = [number for number, known in enumerate(scores.notna()) if known]  # indices of runs with a score
+    # Largest explained share of the score first.
     shown = sorted(sweep.factors, key=lambda one: -_share(one, sweep))[:_AXES]
     dimensions = [_axis(one, numbers) for one in sweep.factors if one in shown]
     for outcome in OUTCOMES.values():
@@ -104,9 +105,10 @@ def draw_importance(sweep: Sweep, *, dark: bool = False) -> FigureData:
     import plotly.graph_objects as go
 
     table = sweep.importance()
-    known = table[table["share"].notna()]
+    known = table[table["share"].notna()]  # NaN: every run has another value
     names = list(dict.fromkeys(known["setting"]))
     figure, height = go.Figure(), len(OUTCOMES) + 1
+    # First row of each setting, one row per outcome.
     place = {name: height * number for number, name in enumerate(names)}
     for row, outcome in enumerate(OUTCOMES.values()):
         results = known[known["outcome"] == outcome.word]

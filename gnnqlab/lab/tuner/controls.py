@@ -103,7 +103,7 @@ class Number(_Control):
         self.widget = self._place(self.slider, self.box)
 
     def _set(self, value: float) -> None:
-        if self._slider_value() != value:
+        if self._slider_value() != value:  # equal after rounding: the handle does not move
             self.slider.value = value
         self.box.value = value
 
@@ -111,6 +111,7 @@ class Number(_Control):
         self._request(self._slider_value())
 
     def _slider_value(self) -> float:
+        # Six digits hide rounding errors of steps.
         return round(self.slider.value) if self.knob.logarithmic else round(self.slider.value, 6)
 
 

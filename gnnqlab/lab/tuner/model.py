@@ -171,6 +171,7 @@ class TunerModel:
 
     def _place(self, system: str | None = None) -> tuple[Any, ...]:
         """Return the key of a probe: settings of the place, and the system's parts that a probe depends on."""
+        # Parts by value, because systems may share them.
         parts = [getattr(self._probe_system(system), axis) for axis in PROBED]
         return (*self.settings.place, *map(repr, parts))
 
@@ -224,6 +225,7 @@ class TunerModel:
         """Layer -> bound of the gradient's variance (Theorem 3), summed over its weights; empty if not traced."""
         found: dict[int, float] = {}
         for name, bound in self.forecast.bounds.items():
+            # Names of weights begin with the number of their layer.
             layer = int(re.match(r"\d+", name)[0]) if re.match(r"\d+", name) else 0  # type: ignore[index]
             found[layer] = found.get(layer, 0.0) + bound
         return dict(sorted(found.items()))
@@ -333,7 +335,7 @@ class TunerModel:
         words = [f"{name}={value!r}" for name, value in settings.items()]
         lines, line = [], "   "
         for word in words:
-            if len(line) + len(word) > 100:
+            if len(line) + len(word) > 100:  # wrap the arguments at about 100 letters
                 lines.append(line)
                 line = "   "
             line += f" {word},"
@@ -368,5 +370,5 @@ def format_power(number: float) -> str:
     """
     if number == 0 or 1e-3 <= abs(number) < 1e4:
         return f"{number:.2g}" if abs(number) < 100 else f"{number:.0f}"
-    digits, _, exponent = f"{number:.1e}".partition("e")
+    digits, _, exponent = f"{number:.1e}".partition("e")  # 2.5e-05 -> "2.5", "-05"
     return f"{digits}·10{str(int(exponent)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"

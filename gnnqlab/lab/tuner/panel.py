@@ -155,7 +155,7 @@ class TunerPanel:
             self._make_own()
         for name, control in self.controls.items():
             control.refuse("")
-            control.show(getattr(current, name))
+            control.show(getattr(current, name))  # without a call back
         fitting = (
             name
             for name, knobs in PRESETS.items()
@@ -206,6 +206,7 @@ class TunerPanel:
         settings = self.model.settings
         if not self.model.is_probed:
             self.words.value = '<p role="status">A few epochs are traced in this process …</p>'
+        # Without the front, if its eleven forecasts are not cached.
         shown = TunerNumbers.from_model(self.model, measurement=self.session.measurement, front=self.model.has_front)
         if self.model.settings is not settings:
             self.updater.request()  # the position changed meanwhile, so this drawing is out of date
@@ -259,7 +260,7 @@ class TunerPanel:
                 self.session.steer()
             return _LIVE_S
         if self._measure and not self.model.is_timed and not self._is_timing:
-            if rested < 3 * _REST_S:
+            if rested < 3 * _REST_S:  # a timing takes processor time, so it waits until knobs rest
                 return 3 * _REST_S - rested + 0.01
             self._is_timing = True
             threading.Thread(target=self._time_place, daemon=True).start()

@@ -48,6 +48,7 @@ class OwnRecords:
         found = self._lines.poll()
         for record in found:
             self.epochs.append(record["epoch"])
+            # Assignment is rare, and not part of a forecast.
             self.epoch_s.append(record["epoch_s"] - record.get("assign_s", 0.0))
             self.ended_s.append(record["time_s"])
             if record["val_score"] is not None:
@@ -56,7 +57,7 @@ class OwnRecords:
 
     def remaining_s(self, epochs: int) -> float | None:
         """Return the estimated seconds of the remaining epochs, from the mean of the last ten."""
-        recent = self.ended_s[-11:]
+        recent = self.ended_s[-11:]  # eleven ends: ten epochs
         if len(recent) < 2:
             return None
         return (epochs - len(self.epochs)) * (recent[-1] - recent[0]) / (len(recent) - 1)
@@ -135,6 +136,7 @@ class TunerSession:
         Another system, number of workers, model, depth, size or link takes effect in the next run.
         """
         current, launched = self.model.settings, self._settings
+        # Settings that a running system can change, where they differ from those of the run.
         changes = {
             name: value
             for name, value in (current.steerable if current.system == launched.system else {}).items()

@@ -129,6 +129,7 @@ def _knob(setting: Setting) -> Knob | None:
     if setting.choices:
         return Knob(kind="choice", help=words, choices=setting.choices, **shared)
     if setting.kind in (int, float):
+        # A setting without bounds gets a slider around its default.
         least = min(0, setting.default) if setting.low is None else setting.low
         most = setting.high if setting.high is not None else _ENDS.get(name, max(1, _TIMES * setting.default))
         text = f"{words}; {least:g} to {most:g}"
@@ -175,10 +176,10 @@ class TunerSettings:
         for name, knob in self.knobs.items():
             knob.check(name, self.value(name))
         make_system(self.system, **self.system_settings)
-        ModelSettings(name=self.model, layers=self.layers, hidden=self.hidden)
+        ModelSettings(name=self.model, layers=self.layers, hidden=self.hidden)  # raises for a value out of its range
         if self.link != LOOPBACK:
             LaunchSettings(hosts=_HOSTS, link=self.link)
-            if self.workers % _HOSTS:
+            if self.workers % _HOSTS:  # hosts have equal numbers of workers
                 raise ValueError(
                     f"workers must be even on {_HOSTS} hosts, got {self.workers}; or choose link {LOOPBACK}"
                 )
@@ -232,7 +233,7 @@ class TunerSettings:
             {'p': 0.5, 'attention': 'weights'}
         """
         system = changes.get("system", self.system)
-        if system in SYSTEMS:
+        if system in SYSTEMS:  # an unknown one is refused by knobs_of below
             changes = with_present_names(changes, settings_of(SYSTEMS[system]))
         knobs = knobs_of(system)
         place = {name: value for name, value in changes.items() if name in PLACE}
@@ -241,6 +242,7 @@ class TunerSettings:
         if unknown:
             raise ValueError(f"knobs must be some of {sorted({'system', *knobs, *PLACE})}, got {unknown}")
         defaults = {knob.setting: knob.default for knob in knobs_of(self.system).values()}
+        # Settings with one default in both recipes.
         same = {knob.setting for knob in knobs.values() if defaults.get(knob.setting, _NONE) == knob.default}
         settings = {
             name: value for name, value in self.system_settings.items() if name in same or system == self.system

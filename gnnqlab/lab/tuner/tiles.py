@@ -33,7 +33,7 @@ def tiles(model: TunerModel) -> list[Tile]:
     """
     forecast, (faster, spread) = model.forecast, model.speedup
     about = "" if spread is None else f" (± {spread:.1g})"
-    epochs = model.config.train.epochs
+    epochs = model.config.train.epochs  # of the whole training
     found = [
         Tile(
             name="Epoch" if model.is_timed else "Epoch, first estimate",

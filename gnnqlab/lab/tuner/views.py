@@ -93,7 +93,7 @@ class TunerNumbers:
             front: True to compute the front too, eleven forecasts if none is cached.
         """
         forecast = model.forecast
-        line = model.front if front else []
+        line = model.front if front else []  # eleven forecasts, λ from 0 to 1
         words = f"{model.title}. {model.position}: {model.sentence}."
         return cls(
             lams=tuple(each.lam for each in line if each.lam is not None),
@@ -215,7 +215,7 @@ def _pairs(shown: TunerNumbers) -> dict[str, Any]:
 def _widths(shown: TunerNumbers) -> dict[str, Any]:
     rows = shown.rows or {}
     total = sum(rows.values()) or 1
-    widths = sorted({*OFFERED, *rows})
+    widths = sorted({*OFFERED, *rows})  # fixed bars, so that updates do not move them
     shares = [round(100 * rows.get(width, 0) / total, 2) for width in widths]
     return {"x": [str(width) for width in widths], "y": shares, "text": [f"{share:.0f} %" for share in shares]}
 
@@ -229,6 +229,7 @@ def _phases(shown: TunerNumbers) -> list[dict[str, Any]]:
     known = [(name, spent) for name, spent in bars if spent is not None]
     traces = []
     for phase in _STATED:
+        # A forecast has the transfer, a record the wait.
         key = "wire" if phase.column == "wait_s" else phase.column.removesuffix("_s")
         traces.append({"y": [name for name, _ in known], "x": [1e3 * spent.get(key, 0.0) for _, spent in known]})
     return traces
@@ -246,7 +247,7 @@ def _bounds(shown: TunerNumbers) -> dict[str, Any]:
 def _epochs(shown: TunerNumbers) -> list[dict[str, Any]]:
     """Return measured epochs, thinned if there are many, and the predicted one as a line."""
     measured = shown.measurement
-    step = max(1, len(measured.epochs) // 300)
+    step = max(1, len(measured.epochs) // 300)  # about 300 dots at most
     epochs, seconds = measured.epochs[::step], measured.epoch_s[::step]
     dots = {"x": list(epochs), "y": [1e3 * each for each in seconds]}
     if shown.epoch_s is None:

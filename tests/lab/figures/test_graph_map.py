@@ -9,7 +9,7 @@ import gnnqlab as gq
 from gnnqlab import course
 from gnnqlab.graph.pictures import grey_levels, write_png
 from gnnqlab.lab.figures.graph_drawing import message_widths
-from gnnqlab.lab.figures.graph_map import SHOWN, draw
+from gnnqlab.lab.figures.graph_map import COLORINGS, draw
 from gnnqlab.lab.figures.grid_places import LARGEST_WHOLE, neighbourhood, places_on_grid
 from gnnqlab.lab.figures.waiting import dependencies_of, transferred_nodes
 from gnnqlab.simulation.coding_errors import coding_errors
@@ -105,7 +105,7 @@ def test_a_large_graph_is_drawn_round_a_node() -> None:
         draw(large, around=2400)
 
 
-@each("show", SHOWN)
+@each("show", COLORINGS)
 def test_every_node_has_one_colour_and_says_what_it_waits_for(parts, show: str) -> None:
     bits = gq.bits.UniformRandom(bit_widths=(2, 4, 8))
     drawn = draw(parts, show, bits=bits, dark=True)

@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_a_row_says_what_a_run_is_and_came_to(folder: Path) -> None:
     run = next(run for run in gq.runs(folder) if "fixed" in run.id)
     row = run_row(run)
-    assert (row.status, row.system, row.said, row.graph) == ("finished", "fixed-bits", "bits 4", "sbm:60,3,6")
+    assert (row.status, row.system, row.recipe_text, row.graph) == ("finished", "fixed-bits", "bits 4", "sbm:60,3,6")
     assert (row.model, row.workers, row.seed, row.epochs) == ("gcn 2 x 8", 2, 0, 6)
     assert row.score == run.summary["test_accuracy"] and row.train_s == pytest.approx(run.summary["train_s"])
     assert row.curve == tuple(round(score, 4) for score in run.records.query("rank == 0")["val_score"])

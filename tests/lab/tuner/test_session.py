@@ -71,7 +71,7 @@ def test_a_run_is_told_in_one_line(session: TunerSession) -> None:
 
 
 def test_speed_ups_need_a_timed_vanilla(session: TunerSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TunerModel, "timed", True)
+    monkeypatch.setattr(TunerModel, "is_timed", True)
     run: Any = session.train()
     vanilla_s = session.model.forecast.vanilla_s
     run.train(10, seconds=vanilla_s / 2)
