@@ -40,7 +40,7 @@ def test_live_model_reads_on_and_names_long_epochs(make: Callable[..., Folder], 
         model.sentence
         == "run 20260101-000000-run · running · epoch 4/100 · 00:09 left · loss 0.3333 · validation 25.0 %"
     )
-    clock.now += live_model._SOON_S
+    clock.now += live_model._SHORT_EPOCH_S
     model.poll()
     assert "epoch 4/100" in model.sentence and "starting its workers" in model.sentence, "no epoch ended for a while"
 
@@ -122,7 +122,7 @@ def test_a_glance_at_a_long_run_is_followed_by_all_of_it(make: Callable[..., Fol
     first, second = (growing["epoch"].tolist() for growing in model.records)
     assert first[-1] == 3000 and second == first[:-1] and 200 <= len(first) <= 220
     whole = folder.read()
-    assert model.recorded_epochs == 3000 and model.remaining_s == whole.left_s
+    assert model.recorded_epochs == 3000 and model.remaining_s == whole.remaining_s
     assert model.poll()
     assert model.records[0]["epoch"].tolist() == list(range(3001))
     assert live_values(model) == live_values(whole)
