@@ -26,21 +26,21 @@ def tuner(repeats: int = 1, *, graph: str = "digits", seeds: int = 0) -> list[di
     """
     from gnnqlab.lab.figures.figure_view import FigureView
     from gnnqlab.lab.tuner.model import TunerModel
-    from gnnqlab.lab.tuner.views import Shown, draw_tuner, values
+    from gnnqlab.lab.tuner.views import TunerNumbers, draw_tuner, values
 
     model = TunerModel(graph)
     start = time.perf_counter()
-    model.look()
+    model.find_probe()
     probe_s = time.perf_counter() - start
     model.forecast  # noqa: B018  (the first one sorts the rows)
-    draw, figure = random.Random(seeds), FigureView(draw_tuner(Shown()))
+    draw, figure = random.Random(seeds), FigureView(draw_tuner(TunerNumbers()))
     seconds_by_knob: dict[str, list[float]] = {"λ": [], "any knob": []}
     for number in range(2 * _MOVES * repeats):
         if number % 2:
             model.choose(group_size=draw.choice((10, 30, 100, 300)), widths=draw.choice(((2, 4, 8), (2, 8), (4, 8))))
         model.choose(lam=round(draw.random(), 6), period=draw.randint(5, 100))
         start = time.perf_counter()
-        shown = Shown.of(model, front=False)
+        shown = TunerNumbers.from_model(model, front=False)
         figure.change(values(shown), caption=shown.caption)
         seconds_by_knob["any knob" if number % 2 else "λ"].append(time.perf_counter() - start)
     rows = [row(f"{graph}, 12 epochs traced in this process", "probe", probe_s, "s", "goal", 5.0, 5.0 / probe_s, 1.0)]

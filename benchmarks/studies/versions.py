@@ -59,7 +59,7 @@ class _Ran:
 def versions(
     repeats: int = 3,
     *,
-    other: str | None = None,
+    other_python: str | None = None,
     graph: str | None = None,
     models: Sequence[str] = NAMES,
     systems: Sequence[str] = ("vanilla",),
@@ -70,7 +70,7 @@ def versions(
 
     Args:
         repeats: trainings with each version.
-        other: path of the Python with the other version.
+        other_python: path of the Python with the other version.
         graph: names, separated by semicolons; by default ``GRAPHS``.
         models: names of models; by default ``NAMES``.
         systems: names of systems.
@@ -82,20 +82,20 @@ def versions(
         smallest and largest of the repeats' ratios.
 
     Raises:
-        ValueError: if ``other`` is missing, is no Python, or has no gnnqlab or this one; if a model is unknown, or
-            there are too few epochs.
+        ValueError: if ``other_python`` is missing, is no Python, or has no gnnqlab or this one; if a model is unknown,
+            or there are too few epochs.
         RuntimeError: if a training fails, with its error output.
     """
-    if other is None:
+    if other_python is None:
         raise ValueError(
-            "bench versions needs another gnnqlab to compare with, got none; pass the Python that has it, as --other "
-            "old/.venv/bin/python"
+            "bench versions needs another gnnqlab to compare with, got none; pass the Python that has it, as "
+            "--other-python old/.venv/bin/python"
         )
     if strange := sorted(set(models) - set(MODELS)):
         raise ValueError(f"models must be among {list(MODELS)}, got {strange}")
     if epochs < 3:
         raise ValueError(f"epochs must be at least 3, of which the first two do not count, got {epochs}")
-    _expect_another(other)
+    _expect_another(other_python)
     graphs = list(GRAPHS) if graph is None else graph.split(";")
     cases = [
         (name, model, system, number) for name in graphs for model in models for system in systems for number in workers
@@ -109,7 +109,7 @@ def versions(
         }  # fmt: skip
         pairs = []
         for _ in range(repeats):
-            pairs.append((_ran(sys.executable, settings), _ran(other, settings)))
+            pairs.append((_ran(sys.executable, settings), _ran(other_python, settings)))
             ours, theirs = pairs[-1]
             progress.say(f"{name}, {model}, {system}: {ours.seconds:.3g} s per epoch, other {theirs.seconds:.3g}")
         shape = MODELS[model]
@@ -130,16 +130,18 @@ def _rows(case: str, pairs: Sequence[tuple[_Ran, _Ran]]) -> list[dict[str, Any]]
 
 def _expect_another(other: str) -> None:
     if not os.access(other, os.X_OK):
-        raise ValueError(f"other must be the path of a Python that has another gnnqlab, got {other!r}; none is there")
+        raise ValueError(
+            f"other_python must be the path of a Python that has another gnnqlab, got {other!r}; none is there"
+        )
     command = [other, "-c", "import gnnqlab; print(gnnqlab.__file__)"]
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as empty:  # no folder gnnqlab that would be imported instead
         found = subprocess.run(command, capture_output=True, text=True, cwd=empty, env=_environment())
     if found.returncode:
         errors = found.stderr.strip().splitlines()[-1:] or ["no error output"]
-        raise ValueError(f"other must be a Python that imports gnnqlab, got {other!r}: {errors[0]}")
+        raise ValueError(f"other_python must be a Python that imports gnnqlab, got {other!r}: {errors[0]}")
     where = Path(found.stdout.strip())
     if where.parent.resolve() == Path(gnnqlab.__file__).parent.resolve():
-        raise ValueError(f"other must have another gnnqlab, got {other!r}, which has this one, {where}")
+        raise ValueError(f"other_python must have another gnnqlab, got {other!r}, which has this one, {where}")
 
 
 def _ran(python: str, settings: dict[str, Any]) -> _Ran:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gnnqlab.settings import Setting
 
-__all__ = ["Arguments", "Shown", "arguments_of", "shown_of", "text_of"]
+__all__ = ["Arguments", "OptionHelp", "arguments_of", "help_of", "help_text"]
 
 Arguments = list[tuple[str, dict[str, Any]]]
 """Flags of an option, each with its keyword arguments for :meth:`argparse.ArgumentParser.add_argument`."""
@@ -18,7 +18,7 @@ _KINDS = {int: "INT", float: "FLOAT", str: "TEXT"}
 
 
 @dataclass(frozen=True)
-class Shown:
+class OptionHelp:
     """One setting as help shows it: plain data, which can be stored in a file."""
 
     help: str
@@ -32,10 +32,10 @@ class Shown:
     """True for a switch that is on by default."""
 
 
-def shown_of(takers: list[tuple[str, Setting]]) -> list[Shown]:
+def help_of(takers: list[tuple[str, Setting]]) -> list[OptionHelp]:
     """Return the settings of an option as help shows them, one for each model or system that has it."""
     return [
-        Shown(
+        OptionHelp(
             taker=taker,
             metavar=None if setting.kind is bool else _metavar(setting),
             help=" ".join(setting.help.replace("``", "").split()),
@@ -46,7 +46,7 @@ def shown_of(takers: list[tuple[str, Setting]]) -> list[Shown]:
     ]
 
 
-def arguments_of(option: str, shown: Sequence[Shown], place: str, *, hidden: str | None = None) -> Arguments:
+def arguments_of(option: str, shown: Sequence[OptionHelp], place: str, *, hidden: str | None = None) -> Arguments:
     """Return the flags of an option; its value is stored as text until its setting, and so its type, is known.
 
     Args:
@@ -55,11 +55,13 @@ def arguments_of(option: str, shown: Sequence[Shown], place: str, *, hidden: str
         place: name of the value in the parser's result.
         hidden: help text in place of that of the settings, for an option that is accepted and not listed.
     """
-    text = text_of(shown) if hidden is None else hidden
+    text = help_text(shown) if hidden is None else hidden
     if shown[0].metavar is not None:
         return [(f"--{option}", {"dest": place, "metavar": shown[0].metavar, "help": text})]
+    # Stored as text like all values, so that one reader of the setting parses every option.
     switch = {"dest": place, "action": "store_const", "help": text}
     words: Arguments = []
+    # Both flags if the models or systems with this option have different defaults.
     if not all(each.on for each in shown):
         words.append((f"--{option}", {**switch, "const": "true"}))
     if any(each.on for each in shown):
@@ -67,11 +69,11 @@ def arguments_of(option: str, shown: Sequence[Shown], place: str, *, hidden: str
     return words
 
 
-def text_of(shown: Collection[Shown]) -> str:
+def help_text(shown: Collection[OptionHelp]) -> str:
     """Return the help of an option: text and default, once for each group of models or systems with the same text."""
-    groups: dict[str, list[Shown]] = {}
+    groups: dict[str, list[OptionHelp]] = {}
     for each in shown:
-        groups.setdefault(each.help, []).append(each)
+        groups.setdefault(each.help, []).append(each)  # equal texts are listed once
     lines = []
     for text, group in groups.items():
         names = ", ".join(each.taker for each in group)
@@ -79,7 +81,7 @@ def text_of(shown: Collection[Shown]) -> str:
     return "\n".join(lines).replace("%", "%%")  # argparse formats help with %
 
 
-def _default(group: list[Shown]) -> str:
+def _default(group: list[OptionHelp]) -> str:
     """Return the default in parentheses, and all that differ from the first one."""
     defaults = {each.taker: each.default for each in group if each.default}
     if not defaults:

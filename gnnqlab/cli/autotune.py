@@ -36,7 +36,7 @@ class Autotune(Options):
         from gnnqlab.tune.autotune import autotune
 
         settings = self.recipe_settings("adaqp")
-        bit_widths = settings.pop("bit_widths", (2, 4, 8))
+        bit_widths = settings.pop("bit_widths", (2, 4, 8))  # a given set, not one of the searched settings
         if settings:
             raise ValueError(f"autotune chooses the system's settings itself, got {sorted(settings)}; leave them out")
         tuned = autotune(
@@ -53,14 +53,15 @@ class Autotune(Options):
         )
         result = tuned.to_json()
         chosen = {"lam": tuned.lam, "group_size": tuned.group_size, "period": tuned.period, "bit_widths": bit_widths}
+        # Command of a training with the chosen settings, to copy.
         result["command"] = command_of(dataclasses.replace(tuned.config, system=make_system("adaqp", **chosen)))
         if not self.json:
-            print(plain_table([_shown(trial) for trial in (result["vanilla"], *result["trials"])]))
+            print(plain_table([_trial_row(trial) for trial in (result["vanilla"], *result["trials"])]))
             print(f"{tuned!r}\n{result['command']}")
         return result
 
 
-def _shown(trial: dict[str, Any]) -> dict[str, Any]:
+def _trial_row(trial: dict[str, Any]) -> dict[str, Any]:
     """Return one row of the table, with predicted and measured figures."""
 
     def figure(name: str, form: str, scale: float = 1.0) -> str:
@@ -71,10 +72,10 @@ def _shown(trial: dict[str, Any]) -> dict[str, Any]:
         "λ": figure("lam", "{:g}"),
         "group": figure("group_size", "{:d}"),
         "period": figure("period", "{:d}"),
-        "predicted ms": figure("predicted_s", "{:.2f}", 1e3),
+        "predicted ms": figure("predicted_s", "{:.2f}", 1e3),  # seconds -> ms
         "measured ms": figure("measured_s", "{:.2f}", 1e3),
         "bound": figure("predicted_bound", "{:.2e}"),
         "variance": figure("measured_variance", "{:.2e}"),
-        "predicted kB": figure("predicted_bytes", "{:.0f}", 1e-3),
+        "predicted kB": figure("predicted_bytes", "{:.0f}", 1e-3),  # bytes per epoch -> kB
         "measured kB": figure("measured_bytes", "{:.0f}", 1e-3),
     }

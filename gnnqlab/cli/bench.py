@@ -10,9 +10,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from gnnqlab.cli.console import plain_table
+from gnnqlab.settings import Former
 
 __all__ = ["Bench", "benchmarks"]
 
@@ -81,7 +82,7 @@ class Bench:
     first_seed: int | None = None
     """epoch with a link, accuracy, broadcasts, caches, cdfgnn, codecs, compute, int8, minibatch, precision, systems,
     tango: seed of the first of these trainings; default 0."""
-    other: str | None = None
+    other_python: Annotated[str | None, Former("other")] = None
     """versions: path of the Python interpreter of an environment, or of a built checkout, with another gnnqlab."""
     keep: str | None = None
     """Store the rows in the table of this name, with date, machine and command. In an existing table, rows of the same
@@ -104,7 +105,7 @@ class Bench:
         from gnnqlab.results import HERE, require_joinable
 
         if self.name == "results":
-            return self._show_kept()
+            return self._show_stored()
         for option in ("page", "readme"):
             if (path := getattr(self, option)) is not None:
                 raise ValueError(
@@ -114,6 +115,7 @@ class Bench:
             raise ValueError(f"--results needs the name of a table, got --results {self.results}; add --keep")
         if self.keep is not None:
             require_joinable(self.keep, folder=self.results or HERE)  # before hours of measurement, not after them
+        # Only given options are passed on, so that each benchmark has its own defaults.
         words = {name: value for name in _SINGLE + _LISTS if (value := getattr(self, name)) is not None}
         options = {name: tuple(value.split(",")) if name in _LISTS else value for name, value in words.items()}
         if self.workers is not None:
@@ -134,20 +136,20 @@ class Bench:
 
         where: dict[str, Any] = {"command": self._command(), "folder": self.results or HERE}
         try:
-            return join(part, rows, **where)
+            return join(part, rows, **where)  # replaces rows of the same case, figure and baseline
         except ValueError as error:
             path = keep(f"{part}-{time.strftime('%Y%m%d-%H%M%S')}", rows, **where)
             print(f"gnnqlab: {error}; the rows are stored as {path.stem}", file=sys.stderr)
             return path
 
-    def _show_kept(self) -> dict[str, Any]:
+    def _show_stored(self) -> dict[str, Any]:
         """Show all stored tables, or write the page of results."""
         from gnnqlab.results import HERE, load, markdown
 
         tables = load(self.results or HERE)
         if self.page is not None:
             for path, text in benchmarks("page").files(tables, self.page).items():
-                path.parent.mkdir(parents=True, exist_ok=True)
+                path.parent.mkdir(parents=True, exist_ok=True)  # the page, its charts and the index of tables
                 path.write_text(text, encoding="utf-8")
         if self.readme is not None:
             self._put_systems(tables)
@@ -177,7 +179,7 @@ class Bench:
         for each in (each.name for each in fields(self) if each.name not in _NOT_REPEATED):
             value = getattr(self, each)
             if value is not None:
-                text = {"graph": _named, "other": _another}.get(each, str)(value)
+                text = {"graph": _graph_names, "other_python": _interpreter_name}.get(each, str)(value)
                 words += [f"--{each.replace('_', '-')}", text]
         return shlex.join(words)
 
@@ -191,7 +193,7 @@ def benchmarks(module: str) -> Any:
     try:
         return importlib.import_module(f"benchmarks.{module}")
     except ModuleNotFoundError as error:
-        if error.name != "benchmarks":
+        if error.name != "benchmarks":  # a missing dependency of a benchmark is another error
             raise
         raise ValueError(
             "gnnqlab bench needs the folder benchmarks of a checkout, which this installed package does not have; "
@@ -199,7 +201,18 @@ def benchmarks(module: str) -> Any:
         ) from None
 
 
-_SINGLE = ("link", "comm_share", "hosts", "graph", "hidden", "epochs", "seeds", "first_seed", "trainings", "other")
+_SINGLE = (
+    "link",
+    "comm_share",
+    "hosts",
+    "graph",
+    "hidden",
+    "epochs",
+    "seeds",
+    "first_seed",
+    "trainings",
+    "other_python",
+)
 """Options passed to a benchmark unchanged."""
 _LISTS = ("models", "systems", "parts", "computes")
 """Options with commas, passed to a benchmark as tuples."""
@@ -207,12 +220,12 @@ _NOT_REPEATED = ("name", "keep", "results", "page", "readme", "trainings", "json
 """Options for the destination of results, which do not affect the measurement."""
 
 
-def _another(path: str) -> str:
+def _interpreter_name(path: str) -> str:
     """Return the name in a stored command for a Python interpreter whose path is valid on one machine only."""
     return Path(path).name
 
 
-def _named(graphs: str) -> str:
+def _graph_names(graphs: str) -> str:
     """Return graphs by name instead of path where possible, so that the command works on other machines."""
     find_graph = benchmarks("engine.graphs").find_graph
 
@@ -220,7 +233,7 @@ def _named(graphs: str) -> str:
         stem = Path(found[0]).stem
         return stem if find_graph(stem) else found[0]
 
-    return re.sub(r"[^,;]+\.npz", name, graphs)
+    return re.sub(r"[^,;]+\.npz", name, graphs)  # lists are separated by commas or semicolons
 
 
 def _table(name: str, rows: list[dict[str, Any]]) -> str:

@@ -60,6 +60,7 @@ class Compare(Options):
             self._train(each, begun, count)
             begun += len(each.configs)
         done = [each for each in fields if each.runs]
+        # A cell without any successful run has nothing to compare.
         if done:
             self._judge(done)
         failed = [line for each in fields for line in each.failed]
@@ -74,8 +75,9 @@ class Compare(Options):
     def _fields(self) -> list[_Field]:
         """Return a comparison for each graph and model, with its configurations."""
         choices = systems_in(self.systems)
-        chosen = [Choice(each.name, {**self.taken(each.name), **each.settings}) for each in choices]
-        unused = set(self.systems_alone()) - {setting for choice in chosen for setting in choice.settings}
+        # A system's own settings override common options of the same name.
+        chosen = [Choice(each.name, {**self.select_settings(each.name), **each.settings}) for each in choices]
+        unused = set(self.system_only_options()) - {setting for choice in chosen for setting in choice.settings}
         if unused:
             names = [choice.name for choice in choices]
             raise ValueError(f"none of the systems {names} takes {sorted(unused)}; leave it out or add one that does")
@@ -85,7 +87,7 @@ class Compare(Options):
                 options = dataclasses.replace(self, graph=graph, model=model)
                 configs = [options.configure(choice.name, **choice.settings) for choice in chosen]
                 if self.mini_batch:
-                    configs[0].require_nodes("--mini-batch")
+                    configs[0].require_nodes("--mini-batch")  # DGL's mini-batches have no link prediction
                 fields.append(_Field(graph, model, chosen, _with_equal_evaluation(configs)))
         return fields
 
@@ -106,7 +108,7 @@ class Compare(Options):
                 follow(run, f"{number} of {count}: {choice} on {each.graph}: " if count > 1 else "")
             except (RuntimeError, OSError) as error:
                 each.fail(choice, str(error))
-                continue
+                continue  # the next system still trains
             each.runs.append(run)
             each.settings.append(choice.settings)
         if self.mini_batch and each.runs:
@@ -141,9 +143,10 @@ class Compare(Options):
             words = f"{number}-{graph_name({'graph': each.graph})}-{each.model}"
             name = "report.html" if len(done) == 1 else f"report-{re.sub(r'[^A-Za-z0-9.-]+', '_', words)}.html"
             each.report = str(comparison.report(folder / name))
+            # JSON has no NaN, which stands for runs without validation.
             each.target = None if math.isnan(comparison.target) else comparison.target
             each.names = labels(comparison.runs)
-            settings = [*each.settings, *({} for _ in each.line)]
+            settings = [*each.settings, *({} for _ in each.line)]  # the mini-batch row comes last and has no settings
             each.summaries = [
                 {**run.summary, "settings": own, "to_target_s": None if math.isnan(seconds) else seconds}
                 for run, own, seconds in zip(
@@ -217,6 +220,6 @@ class _Field:
 def _with_equal_evaluation(configs: list[RunConfig]) -> list[RunConfig]:
     """Return configurations that are evaluated equally often, so that best epochs and times to a score compare."""
     every = [config.train.evaluate_every or 0 for config in configs]
-    most = 0 if 0 in every else max(every)
+    most = 0 if 0 in every else max(every)  # 0: evaluated after the last epoch only
     trains = [dataclasses.replace(config.train, evaluate_every=most) for config in configs]
     return [dataclasses.replace(config, train=train) for config, train in zip(configs, trains)]

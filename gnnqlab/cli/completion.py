@@ -37,9 +37,10 @@ def completion_script(shell: str, commands: Mapping[str, type[Any]]) -> str:
         parser, _ = parser_of(name, command)
         about = (command.__doc__ or "").partition("\n")[0]
         subparser = each.add_parser(name, parents=[parser], add_help=False, help=about, description=about)
+        # argparse has no public list of actions.
         for action in subparser._actions:
             if action.dest == "name":
-                action.choices = names["bench"]
+                action.choices = names["bench"]  # the only positional argument called name is that of bench
             elif action.dest in names:
                 action.choices = names[action.dest]
             elif action.metavar == "PATH":
@@ -65,6 +66,7 @@ def _names() -> dict[str, list[str]]:
         "model": sorted(MODELS),
         "partition": sorted(PARTS["partition"]),
         "bench": measurements,
+        # Without patterns such as sbm:N,C,D, which are no complete names.
         "graph": [str(row["name"]) for row in names() if ":" not in str(row["name"])],
         "shell": list(SHELLS),
     }

@@ -25,6 +25,7 @@ def grid_table(comparisons: list[dict[str, Any]]) -> str:
     rows, notes = [], []
     several = len(comparisons) > 1
     for comparison in comparisons:
+        # A single cell needs no columns for graph and model, which would be constant.
         where = {"graph": comparison["graph"], "model": comparison["model"]} if several else {}
         run_rows = _rows(comparison["summaries"], comparison["names"], target=comparison["target"], apart=several)
         run_rows += [{"system": name, "test": "failed"} for name in comparison["failed"]]
@@ -48,24 +49,25 @@ def _rows(
         if apart:
             reached = {
                 "target": _percent(target),
-                "to target": "" if target is None else _reached(summary["to_target_s"], first["to_target_s"]),
+                "to target": "" if target is None else _time_to_target(summary["to_target_s"], first["to_target_s"]),
             }
         elif target is not None:
-            reached = {f"to {100 * target:.1f} %": _reached(summary["to_target_s"], first["to_target_s"])}
+            reached = {f"to {100 * target:.1f} %": _time_to_target(summary["to_target_s"], first["to_target_s"])}
         rows.append(
             {
                 "system": name,
                 "test": "" if score is None else f"{100 * score:.2f} %",
                 **{label: "" if value is None else f"{100 * value:.2f} %" for label, value in further.items()},
                 "total": f"{summary['train_s']:.2f} s",
+                # Speed-up of the whole training, without evaluation.
                 "faster": f"{first['train_s'] / summary['train_s']:.2f}x",
                 **reached,
-                "median epoch": f"{1000 * summary['epoch_s']:.1f} ms",
+                "median epoch": f"{1000 * summary['epoch_s']:.1f} ms",  # seconds -> ms, as for the three parts below
                 "waiting": f"{1000 * summary['comm_s']:.1f} ms",
                 "computing": f"{1000 * summary['comp_s']:.1f} ms",
                 "quantizing": f"{1000 * summary['quant_s']:.1f} ms",
-                "data": f"{summary['bytes_payload'] / 1e6:.3f} MB",
-                "parameters": f"{summary['bytes_params'] / 1e6:.3f} MB",
+                "data": f"{summary['bytes_payload'] / 1e6:.3f} MB",  # bytes per epoch, all workers -> MB
+                "parameters": f"{summary['bytes_params'] / 1e6:.3f} MB",  # scales and zero-points
                 "fewer bytes": f"{first['bytes_sent'] / summary['bytes_sent']:.1f}x" if summary["bytes_sent"] else "",
                 "link": summary["link"],
             }
@@ -77,7 +79,7 @@ def _percent(target: float | None) -> str:
     return "" if target is None else f"{100 * target:.1f} %"
 
 
-def _reached(seconds: float | None, first: float | None) -> str:
+def _time_to_target(seconds: float | None, first: float | None) -> str:
     if seconds is None:
         return "not reached"
     return f"{seconds:.2f} s" + (f", {first / seconds:.2f}x" if first is not None and seconds else "")
@@ -87,6 +89,7 @@ def plain_table(rows: list[dict[str, Any]]) -> str:
     """Return rows as aligned columns, with the union of their keys as header."""
     if not rows:
         return "(nothing)"
+    # Union of the keys, in the order of their first appearance.
     columns = list(dict.fromkeys(column for row in rows for column in row))
     cells = [columns, *[[str(row.get(column, "")) for column in columns] for row in rows]]
     widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]

@@ -14,6 +14,7 @@ __all__ = ["examine"]
 
 def examine() -> list[dict[str, Any]]:
     """Return rows ``{"check", "found", "ok", "way_out"}``; ``ok`` is ``yes``, ``no`` or ``optional``."""
+    # Software first, then the machine.
     machine = [*_devices(), _cores(), _memory(), _browser(), _hosts()]
     return [_python(), *_packages(), _metis(), *_kernels(), *_compilers(), *machine]
 
@@ -24,7 +25,7 @@ def _check(name: str, found: str, ok: bool, way_out: str = "", *, optional: bool
 
 
 def _python() -> dict[str, Any]:
-    ok = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    ok = (3, 11) <= sys.version_info[:2] <= (3, 13)  # versions with tests
     way_out = "3.11 to 3.13 are tested; the pinned versions (DGL in particular) are those for 3.11"
     return _check("python", platform.python_version(), ok, way_out, optional=True)
 
@@ -72,6 +73,7 @@ def _kernels() -> list[dict[str, Any]]:
         way_out = f"GNNQLAB_KERNELS must be native or reference, got {status['backend']!r}; unset it"
     rows = [_check("kernels", found, compiled, way_out)]
     runtimes = status["openmp"]
+    # Each OpenMP runtime has its own pool of threads.
     if len(runtimes) > 1:
         rows.append(_check("OpenMP", ", ".join(runtimes), False, "several runtimes compete for the cores"))
     rows.append(
@@ -98,12 +100,12 @@ def _devices() -> list[dict[str, Any]]:
 
 
 def _cores() -> dict[str, Any]:
-    cores = len(os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0))  # cores this process may use, not those of the machine
     return _check("cores", str(cores), cores >= 2, "workers on one core wait for each other", optional=True)
 
 
 def _memory() -> dict[str, Any]:
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
     return _check("memory", f"{total / 2**30:.1f} GiB", total > 2 * 2**30, "small graphs only", optional=True)
 
 

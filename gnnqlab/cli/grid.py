@@ -15,6 +15,7 @@ from typing import Any
 
 __all__ = ["Choice", "graphs_in", "models_in", "systems_in"]
 
+# A piece that is a number continues the name before it: sbm:400,4,8.
 _NUMBER = re.compile(r"\d+(\.\d+)?$")
 
 
@@ -26,7 +27,7 @@ class Choice:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return ":".join([self.name, *(f"{name}={_written(value)}" for name, value in self.settings.items())])
+        return ":".join([self.name, *(f"{name}={_value_text(value)}" for name, value in self.settings.items())])
 
 
 def systems_in(text: str) -> list[Choice]:
@@ -62,7 +63,7 @@ def graphs_in(text: str) -> list[str]:
         >>> graphs_in("digits,sbm:400,4,8,cora")
         ['digits', 'sbm:400,4,8', 'cora']
     """
-    if Path(text).exists():
+    if Path(text).exists():  # a path may contain commas
         return [text]
     joined: list[str] = []
     for piece in _pieces(text):
@@ -95,7 +96,7 @@ def _choice(text: str) -> Choice:
     make_system(name)  # raises for an unknown name and lists the known ones
     settings: dict[str, Any] = {}
     for part in parts:
-        setting, sign, value = (word.strip() for word in part.partition("="))
+        setting, sign, value = (word.strip() for word in part.partition("="))  # sign is empty without an equals sign
         if not sign:
             raise ValueError(f"a setting must be written NAME=VALUE, got {part!r} in {text!r}; for instance {_EXAMPLE}")
         setting = setting.replace("-", "_")
@@ -120,5 +121,5 @@ def _value(system: str, setting: str, text: str) -> Any:
     return known[setting].read(text, said=f"{setting} of {system}", between="+")
 
 
-def _written(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return "+".join(map(str, value)) if isinstance(value, tuple) else str(value)

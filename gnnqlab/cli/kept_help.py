@@ -10,25 +10,28 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gnnqlab.cli.arguments import Shown, shown_of
+from gnnqlab.cli.arguments import OptionHelp, help_of
 
-__all__ = ["FILE", "kept_sections", "live_sections", "write"]
+__all__ = ["FILE", "stored_sections", "live_sections", "write"]
 
 FILE = Path(__file__).with_name("kept_help.json")
 
 
-def live_sections() -> dict[str, dict[str, list[Shown]]]:
+def live_sections() -> dict[str, dict[str, list[OptionHelp]]]:
     """Return section -> option -> its settings, read from models, systems and settings."""
-    from gnnqlab.cli.sections import SECTIONS, taken
+    from gnnqlab.cli.sections import SECTIONS, options_of_section
 
-    return {section: {option: shown_of(takers) for option, takers in taken(section).items()} for section in SECTIONS}
+    return {
+        section: {option: help_of(takers) for option, takers in options_of_section(section).items()}
+        for section in SECTIONS
+    }
 
 
-def kept_sections() -> dict[str, dict[str, list[Shown]]]:
+def stored_sections() -> dict[str, dict[str, list[OptionHelp]]]:
     """Return section -> option -> its settings, read from the file."""
     sections = json.loads(FILE.read_text(encoding="utf-8"))
     return {
-        section: {option: [Shown(**each) for each in shown] for option, shown in options.items()}
+        section: {option: [OptionHelp(**each) for each in shown] for option, shown in options.items()}
         for section, options in sections.items()
     }
 
@@ -38,7 +41,7 @@ def write() -> None:
     FILE.write_text(_text(live_sections()), encoding="utf-8")
 
 
-def _text(sections: dict[str, dict[str, list[Shown]]]) -> str:
+def _text(sections: dict[str, dict[str, list[OptionHelp]]]) -> str:
     """Return the file's text: one line per option, so that diffs show each change separately."""
     blocks = []
     for section, options in sections.items():
@@ -50,5 +53,6 @@ def _text(sections: dict[str, dict[str, list[Shown]]]) -> str:
     return "{\n" + ",\n".join(blocks) + "\n}\n"
 
 
-def _without_defaults(shown: Shown) -> dict[str, Any]:
+def _without_defaults(shown: OptionHelp) -> dict[str, Any]:
+    # Defaults of the dataclass are omitted; stored_sections restores them.
     return {name: value for name, value in dataclasses.asdict(shown).items() if value not in ("", False)}

@@ -45,7 +45,7 @@ class Completion:
 
 
 _COMMANDS: dict[str, type[Any]] = {
-    re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower(): kind
+    re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower(): kind  # ExportTrace -> export-trace
     for kind in (
         Train, Compare, Autotune, Bench, Systems, Graphs, Models, Runs, ExportTrace, Doctor, Notebooks, Completion,
     )
@@ -84,7 +84,7 @@ def _run(arguments: Sequence[str] | None) -> None:
     if not words or words[0] in ("-h", "--help", "--version"):
         print(f"gnnqlab {__version__}" if words[:1] == ["--version"] else _overview())
         raise SystemExit(0 if words else 2)
-    as_json = "--json" in words
+    as_json = "--json" in words  # known before parsing, so that parse errors are JSON too
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warn
@@ -93,6 +93,7 @@ def _run(arguments: Sequence[str] | None) -> None:
     except BadWords as error:
         see = f"gnnqlab {words[0]} --help" if words[0] in _COMMANDS else "gnnqlab --help"
         raise SystemExit(_complain(f"{error}; see {see}", 2, as_json)) from None
+    # Wrong usage exits with 2, a failed run with 1, an interrupt with 130 (128 + SIGINT).
     except (ValueError, TypeError) as error:
         raise SystemExit(_complain(error, 2, as_json)) from None
     except KeyboardInterrupt:

@@ -88,6 +88,7 @@ class Runs(_List):
         named = [] if self.delete is None else disk_usage.find_by_name(self.delete.split(","), self.out)
         chosen = {run.id: run for run in named}
         if self.older_than is not None:
+            # By id, so that a run that matches both options is deleted once.
             chosen |= {run.id: run for run in disk_usage.find_ended_before(self.older_than, self.out)}
         rows = [{"deleted": name, "size": in_words(disk_usage.delete_run(run))} for name, run in chosen.items()]
         if self.prune_cache:
@@ -113,8 +114,9 @@ def _row(run: Run) -> dict[str, Any]:
     from gnnqlab.run.disk_usage import disk_bytes
 
     try:
+        # Filled step by step, so that an error leaves the facts read before it.
         row |= {"size": in_words(disk_bytes(run.folder))}
-        settings = read_config(run.folder)
+        settings = read_config(run.folder)  # plain JSON: imports nothing of the user
         row |= {"status": run.status, "system": settings["system"]["name"], "graph": Path(settings["graph"]).name}
         row |= {"workers": settings["workers"], **({"cause": run.cause} if run.cause else {})}
         summary = run.summary

@@ -23,6 +23,7 @@ class Notebooks:
 
     def run(self) -> dict[str, Any]:
         books = sorted(course_folder().glob("*.ipynb"))
+        # All are checked before the first copy, so that a refusal leaves the folder unchanged.
         changed = [book.name for book in books if not self._can_copy(book)]
         if changed and not self.overwrite:
             raise ValueError(
@@ -38,7 +39,7 @@ class Notebooks:
 
     def _can_copy(self, book: Path) -> bool:
         target = self.folder / book.name
-        return not target.exists() or target.read_bytes() == book.read_bytes()
+        return not target.exists() or target.read_bytes() == book.read_bytes()  # an identical copy may be written again
 
 
 def course_folder() -> Path:

@@ -15,10 +15,10 @@ from gnnqlab.settings import NO_OPTION, Setting
 if TYPE_CHECKING:
     from gnnqlab.train.config.run_config import RunConfig
 
-__all__ = ["Options", "look_here"]
+__all__ = ["Options", "add_working_folder"]
 
 
-def look_here() -> None:
+def add_working_folder() -> None:
     """Add the working folder to the end of the module search path, which the workers inherit."""
     folder = os.getcwd()
     if folder not in sys.path:
@@ -44,7 +44,7 @@ class Options:
     """Folder for runs; default: $GNNQLAB_RUNS, else runs."""
     json: bool = False
     """End standard output with one JSON object."""
-    given: Annotated[dict[str, str], NO_OPTION] = field(default_factory=dict)
+    option_texts: Annotated[dict[str, str], NO_OPTION] = field(default_factory=dict)
     """Further options by name, as text; their settings define the types."""
 
     def configure(self, system: str, **settings: Any) -> RunConfig:
@@ -56,8 +56,9 @@ class Options:
 
         own = [*own_options(), *model_options(self.model)]
         recipes = {setting.option for setting in system_options(system)}
+        # Options of all models, except those that the recipe has too, which are settings of the recipe.
         others = [setting for setting in model_options() if setting.option not in recipes]
-        shared = {**self._values(others), **self._values(own)}
+        shared = {**self._values(others), **self._values(own)}  # own options win over those of other models
         config = configure(
             self.graph,
             model=self.model,
@@ -66,7 +67,7 @@ class Options:
             **{**settings, **shared},
         )
         if self.replace is not None:
-            look_here()
+            add_working_folder()
         # All parts at once: a vertex-cut and its exchange are valid only together.
         parts = {} if self.replace is None else parts_in(self.replace)
         if self.partition is not None:
@@ -86,33 +87,33 @@ class Options:
         """
         from gnnqlab.systems.system import make_system
 
-        takes = self.taken(system)
-        others = {name: text for name, text in self.systems_alone().items() if name not in takes}
+        takes = self.select_settings(system)
+        others = {name: text for name, text in self.system_only_options().items() if name not in takes}
         if others:
             make_system(system, **others)  # raises and lists the settings of the system
         return takes
 
-    def taken(self, system: str) -> dict[str, Any]:
+    def select_settings(self, system: str) -> dict[str, Any]:
         """Return the given options that are settings of a system's recipe."""
         from gnnqlab.cli.sections import own_options, system_options
 
         others = {setting.option for setting in own_options()}
         return self._values(setting for setting in system_options(system) if setting.option not in others)
 
-    def systems_alone(self) -> dict[str, str]:
+    def system_only_options(self) -> dict[str, str]:
         """Return the given options that only systems have, by the name of the setting, as text."""
         from gnnqlab.cli.sections import model_options, own_options, system_options
 
         others = {setting.option for setting in (*own_options(), *model_options())}
         return {
-            setting.name: self.given[setting.option]
+            setting.name: self.option_texts[setting.option]
             for setting in system_options()
-            if setting.option in self.given and setting.option not in others
+            if setting.option in self.option_texts and setting.option not in others
         }
 
     def _values(self, takers: Iterable[Setting]) -> dict[str, Any]:
         return {
-            setting.name: setting.read(self.given[setting.option], said=setting.option)
+            setting.name: setting.read(self.option_texts[setting.option], said=setting.option)
             for setting in takers
-            if setting.option in self.given
+            if setting.option in self.option_texts
         }

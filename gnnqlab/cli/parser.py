@@ -9,9 +9,9 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from gnnqlab.cli.arguments import Arguments, Shown, arguments_of, shown_of, text_of
-from gnnqlab.cli.kept_help import kept_sections, live_sections
-from gnnqlab.cli.options import Options, look_here
+from gnnqlab.cli.arguments import Arguments, OptionHelp, arguments_of, help_of, help_text
+from gnnqlab.cli.kept_help import live_sections, stored_sections
+from gnnqlab.cli.options import Options, add_working_folder
 from gnnqlab.settings import Setting, nearest, settings_in
 
 __all__ = ["BadWords", "parse", "parser_of"]
@@ -36,9 +36,9 @@ def parse(name: str, command: type[Any], words: Sequence[str]) -> Any:
     wants_help = not {"-h", "--help", _HELP_ALL}.isdisjoint(words)
     if issubclass(command, Options):
         words = _register_models(words)
-    chosen = _chosen(command, own, words) if wants_help and _HELP_ALL not in words else None
+    chosen = _names_by_section(command, own, words) if wants_help and _HELP_ALL not in words else None
     # Help alone does not need torch: without it the stored options are shown much sooner.
-    parser, known = parser_of(name, command, kept=wants_help and "torch" not in sys.modules, chosen=chosen)
+    parser, known = parser_of(name, command, stored=wants_help and "torch" not in sys.modules, chosen=chosen)
     namespace, unknown = parser.parse_known_args(_present_options([_hyphens(word) for word in words], known))
     if unknown:
         near = nearest(unknown[0].partition("=")[0].lstrip("-").replace("-", "_"), known)
@@ -46,9 +46,9 @@ def parse(name: str, command: type[Any], words: Sequence[str]) -> Any:
         raise BadWords(f"{' '.join(unknown)} is no option of gnnqlab {name}{hint}")
     texts: dict[str, str] = vars(namespace)
     values: dict[str, Any] = {
-        each: own[each].read(texts.pop(each), said=_shown(own[each])) for each in own & texts.keys()
+        each: own[each].read(texts.pop(each), said=_display_name(own[each])) for each in own & texts.keys()
     }
-    return command(**values, **({"given": texts} if issubclass(command, Options) else {}))
+    return command(**values, **({"option_texts": texts} if issubclass(command, Options) else {}))
 
 
 def _register_models(words: Sequence[str]) -> list[str]:
@@ -56,16 +56,18 @@ def _register_models(words: Sequence[str]) -> list[str]:
     before = _Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
     before.add_argument("--model")
     found, others = before.parse_known_args(list(words))
-    if ":" not in getattr(found, "model", ""):
+    if ":" not in getattr(found, "model", ""):  # a registered name
         return list(words)
     from gnnqlab.cli.grid import models_in
     from gnnqlab.nn.models.registry import named
 
-    look_here()
+    add_working_folder()
     return [*others, "--model", ",".join(named(model) for model in models_in(found.model))]
 
 
-def _chosen(command: type[Any], own: Mapping[str, Setting], words: Sequence[str]) -> dict[str, list[str]] | None:
+def _names_by_section(
+    command: type[Any], own: Mapping[str, Setting], words: Sequence[str]
+) -> dict[str, list[str]] | None:
     """Return the models and the systems of a command line, by section; ``None`` if the command has neither."""
     if not issubclass(command, Options):
         return None
@@ -81,14 +83,14 @@ def _chosen(command: type[Any], own: Mapping[str, Setting], words: Sequence[str]
 
 
 def parser_of(
-    name: str, command: type[Any], *, kept: bool = False, chosen: Mapping[str, Sequence[str]] | None = None
+    name: str, command: type[Any], *, stored: bool = False, chosen: Mapping[str, Sequence[str]] | None = None
 ) -> tuple[_Parser, list[Setting]]:
     """Return a parser with a group for each section, and all settings behind its options.
 
     Args:
         name: of the command.
         command: its class.
-        kept: True to take the options of models and systems from the stored help, without their settings.
+        stored: True to take the options of models and systems from the stored help, without their settings.
         chosen: section ``model`` or ``system`` -> names whose options help lists; by default those of all.
     """
     own = {setting.name: setting for setting in settings_in(command)}
@@ -104,30 +106,30 @@ def parser_of(
     options, known = parser.add_argument_group("options of the command"), list(own.values())
     for setting in known:
         if setting.default is dataclasses.MISSING:
-            options.add_argument(setting.name, help=text_of(shown_of([("", setting)])))
+            options.add_argument(setting.name, help=help_text(help_of([("", setting)])))
         elif setting.option is not None:
-            _add(options, arguments_of(setting.option, shown_of([("", setting)]), setting.name))
+            _add(options, arguments_of(setting.option, help_of([("", setting)]), setting.name))
     if issubclass(command, Options):
         parser.add_argument(_HELP_ALL, action="help", help="show the options of all models and systems, and exit")
         if chosen is not None:
             parser.epilog = _EPILOG.format(models=", ".join(chosen["model"]), systems=", ".join(chosen["system"]))
         added = {setting.option for setting in known}
-        for section, section_options in (kept_sections() if kept else live_sections()).items():
-            group = parser.add_argument_group(section)
+        for section, section_options in (stored_sections() if stored else live_sections()).items():
+            group = parser.add_argument_group(section)  # heading of the section in the help
             for option, shown in section_options.items():
                 if option not in added:  # a model and a system may have an option of the same name
-                    own_ones = _of(shown, None if chosen is None else chosen.get(section))
-                    hidden = None if own_ones else argparse.SUPPRESS
+                    own_ones = _filter_by_name(shown, None if chosen is None else chosen.get(section))
+                    hidden = None if own_ones else argparse.SUPPRESS  # still accepted, but not listed
                     _add(group, arguments_of(option, own_ones or shown, option, hidden=hidden))
                 added.add(option)
-        if not kept:
-            from gnnqlab.cli.sections import SECTIONS, taken
+        if not stored:
+            from gnnqlab.cli.sections import SECTIONS, options_of_section
 
-            known += [takers[0][1] for section in SECTIONS for takers in taken(section).values()]
+            known += [takers[0][1] for section in SECTIONS for takers in options_of_section(section).values()]
     return parser, known
 
 
-def _of(shown: Sequence[Shown], names: Sequence[str] | None) -> list[Shown]:
+def _filter_by_name(shown: Sequence[OptionHelp], names: Sequence[str] | None) -> list[OptionHelp]:
     """Return the settings of some models or systems; a name is left out of the text where there is only one."""
     if names is None:
         return list(shown)
@@ -140,7 +142,7 @@ def _add(group: Any, arguments: Arguments) -> None:
         group.add_argument(flag, **keywords)
 
 
-def _shown(setting: Setting) -> str:
+def _display_name(setting: Setting) -> str:
     return setting.name if setting.default is dataclasses.MISSING else f"--{setting.option}"
 
 
@@ -161,7 +163,7 @@ def _present_options(words: list[str], known: list[Setting]) -> list[str]:
         flag, sign, value = word.partition("=")
         if flag in former and former[flag][0].option is not None:
             setting, each = former[flag]
-            takes = {} if sign else each.values
+            takes = {} if sign else each.values  # without "=" the value is the next word
             word = f"--{setting.option}{sign}{each.values.get(value, value)}"
             print(f"gnnqlab: {flag} is --{setting.option} now; the former name is accepted until 1.0", file=sys.stderr)
         elif takes:  # the value of a former option

@@ -13,10 +13,11 @@ from gnnqlab.train.config.keywords import SECTIONS, takers
 from gnnqlab.train.config.run_config import LaunchSettings, TrainSettings
 from gnnqlab.train.link_prediction.settings import TaskSettings
 
-__all__ = ["SECTIONS", "Taken", "model_options", "own_options", "system_options", "taken"]
+__all__ = ["SECTIONS", "SectionOptions", "model_options", "own_options", "system_options", "options_of_section"]
 
+# Dataclasses of the sections that do not depend on model and system.
 _KINDS = {"training": TrainSettings, "task": TaskSettings, "launch": LaunchSettings}
-Taken = dict[str, list[tuple[str, Setting]]]
+SectionOptions = dict[str, list[tuple[str, Setting]]]
 """Option -> models or systems that have it, each with its own setting; an empty name stands for all of them."""
 
 
@@ -37,9 +38,9 @@ def system_options(system: str | None = None) -> list[Setting]:
     return _with_option(setting for recipe in recipes for setting in settings_of(recipe))
 
 
-def taken(section: str) -> Taken:
+def options_of_section(section: str) -> SectionOptions:
     """Return the options of a section, with the models or systems that have them."""
-    by_option: Taken = {}
+    by_option: SectionOptions = {}
     for taker, setting in takers(section):
         if setting.option is not None:
             by_option.setdefault(setting.option, []).append((taker, setting))

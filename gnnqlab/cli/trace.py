@@ -36,7 +36,7 @@ class ExportTrace:
             raise ValueError(f"a run to export must exist, got {self.run_id!r}{hint}")
         run = present[self.run_id]
         path = export_trace(run, self.path, epoch=self.epoch)
-        found = critical_path(run, epoch=self.epoch)
+        found = critical_path(run, epoch=self.epoch)  # of the median epoch by default
         if not self.json:
             print(f"{path}: open it in ui.perfetto.dev or chrome://tracing\n{found.words}")
         return {"path": str(path), "epoch": found.epoch, "critical_path_ms": found.milliseconds}

@@ -55,22 +55,27 @@ class Train(Options):
         return self._finish(launch(config, root=self.out))
 
     def _resumed(self, place: Path) -> dict[str, Any]:
-        from gnnqlab.cli.options import look_here
+        from gnnqlab.cli.options import add_working_folder
         from gnnqlab.cli.sections import own_options
         from gnnqlab.launch.continuation import resume
         from gnnqlab.launch.machines import resume_on_machines
         from gnnqlab.run import folder as files
 
+        # Options that do not change the training; all others come from the run.
         free = {"resume", "epochs", "out", "json"}
         if self.print_command:
             free |= {"print-command", "nnodes", "address", "port", "interface"}
         own: list[Setting] = [setting for setting in settings_in(type(self)) if setting.option is not None]
         changed = [setting.option for setting in own if getattr(self, setting.name) != setting.default]
-        others = [f"--{option}" for option in (*changed, *self.given) if option not in free]
+        others = [f"--{option}" for option in (*changed, *self.option_texts) if option not in free]
         if others:
             raise ValueError(f"--resume uses the settings of its run, got {others} as well; leave them out")
-        epochs = next((count.read(self.given["epochs"]) for count in own_options() if count.option in self.given), None)
-        look_here()  # for a user-defined model
+        epochs = next(
+            (count.read(self.option_texts["epochs"]) for count in own_options() if count.option in self.option_texts),
+            None,
+        )
+        add_working_folder()  # for a user-defined model
+        # A path, or the name of a run in --out.
         folder = place if place.exists() else (self.out or files.default_root()) / place
         if self.print_command:
             return self._show(resume_on_machines(folder, epochs=epochs, out=self.out, **self._machines()))
@@ -86,7 +91,7 @@ class Train(Options):
         if not self.json:
             print(run_table([summary]))
             if len(decisions := run.decisions):
-                last = decisions.iloc[-1]
+                last = decisions.iloc[-1]  # the newest decision of the system
                 print(f"{len(decisions)} decision(s); from epoch {last['epoch']} on {last['what']}: {last['why']}")
             print(f"report: {report}")
         return summary
@@ -109,7 +114,7 @@ def follow(run: Run, which: str = "") -> None:
         f"{launch['device']} over {launch['backend']}, scores {_how_often(settings['train']['evaluate_every'])}",
         file=sys.stderr,
     )
-    cores = len(os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0))  # cores this process may use
     if launch["device"] == "cpu" and workers > cores:
         print(f"{workers} workers share {cores} core(s) and will wait for each other", file=sys.stderr)
     run.wait(progress=True)

@@ -12,7 +12,7 @@ import gnnqlab as gq
 from benchmarks.engine.rows import row
 from benchmarks.page import END, START, all_tables, files, page, put_between, summary
 from gnnqlab.cli import main
-from gnnqlab.cli.bench import _named
+from gnnqlab.cli.bench import _graph_names
 from gnnqlab.results import bench_results, join, keep, load, markdown
 from gnnqlab.train.records.provenance import machine
 
@@ -194,4 +194,4 @@ def test_a_kept_command_names_graphs_and_no_folder(tmp_path, monkeypatch):
     (tmp_path / "cora.npz").touch()
     monkeypatch.setenv("GNNQLAB_DATA", str(tmp_path))
     own = str(tmp_path / "own.npz")
-    assert _named(f"{tmp_path}/cora.npz,{own},sbm:60,3.5,6") == f"cora,{own},sbm:60,3.5,6"
+    assert _graph_names(f"{tmp_path}/cora.npz,{own},sbm:60,3.5,6") == f"cora,{own},sbm:60,3.5,6"

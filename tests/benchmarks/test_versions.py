@@ -49,7 +49,7 @@ def other(tmp_path: Path) -> str:
 
 
 def test_epochs_stand_beside_those_of_the_other(other: str, tmp_path: Path) -> None:
-    epoch, loss = versions(1, other=other, graph="sbm:200,3,6", models=("gcn",), epochs=4)
+    epoch, loss = versions(1, other_python=other, graph="sbm:200,3,6", models=("gcn",), epochs=4)
     assert epoch["case"] == "sbm:200,3,6, gcn 3 x 256, vanilla, 1 worker(s)"
     assert epoch["rival"] == "gnnqlab 0.0.1" and epoch["rival_value"] == 2e3
     assert epoch["ratio"] == 2e3 / epoch["value"] and epoch["reached"]
@@ -60,16 +60,16 @@ def test_epochs_stand_beside_those_of_the_other(other: str, tmp_path: Path) -> N
 
 
 def test_what_cannot_be_compared_is_refused(other: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"other must be the path of a Python .*/nowhere'; none is there"):
-        versions(1, other=str(tmp_path / "nowhere"))
-    with pytest.raises(ValueError, match="other must have another gnnqlab, got .* which has this one"):
-        versions(1, other=sys.executable)
+    with pytest.raises(ValueError, match=r"other_python must be the path of a Python .*/nowhere'; none is there"):
+        versions(1, other_python=str(tmp_path / "nowhere"))
+    with pytest.raises(ValueError, match="other_python must have another gnnqlab, got .* which has this one"):
+        versions(1, other_python=sys.executable)
     empty = tmp_path / "empty"
     empty.write_text("#!/bin/sh\necho 'no module named gnnqlab' >&2\nexit 1\n")
     os.chmod(empty, 0o755)
     with pytest.raises(ValueError, match="must be a Python that imports gnnqlab, .*: no module named gnnqlab"):
-        versions(1, other=str(empty))
+        versions(1, other_python=str(empty))
     with pytest.raises(ValueError, match=r"models must be among \['gcn', .*got \['cnn'\]"):
-        versions(1, other=other, models=("cnn",))
+        versions(1, other_python=other, models=("cnn",))
     with pytest.raises(ValueError, match="epochs must be at least 3, of which the first two do not count, got 2"):
-        versions(1, other=other, epochs=2)
+        versions(1, other_python=other, epochs=2)

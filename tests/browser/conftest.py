@@ -22,14 +22,14 @@ from tests.chromium import missing
 from tests.slow_down import HANG_S
 
 VIEWPORT = {"width": 1320, "height": 1500}
-HERE = Path(__file__).parent
+CURRENT = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     reason = missing()
     if reason is not None:
         for item in items:
-            if HERE in item.path.parents:
+            if CURRENT in item.path.parents:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
@@ -55,7 +55,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
         **own,
         "HOME": str(home),
         "GNNQLAB_RUNS": str(home / "runs"),
-        "PYTHONPATH": os.pathsep.join([str(HERE.parent.parent), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join([str(CURRENT.parent.parent), os.environ.get("PYTHONPATH", "")]),
     }
     environment.pop("GNNQLAB_STATIC", None)
     asks = Path(

@@ -48,10 +48,10 @@ def test_a_node_says_what_it_waits_for(lab: LabPage, screenshots: Path) -> None:
         }}"""
     )
     said = lab.python(
-        "from gnnqlab.lab.figures.waiting import waiting_of\n"
+        "from gnnqlab.lab.figures.waiting import dependencies_of\n"
         "_parts = gq.partition('digits', gq.partitioners.METIS(), workers=4)\n"
-        f"_found = waiting_of(_parts)\nprint(_found.owner[{node}], int(_parts.graph.labels[{node}]))\n"
-        f"print(_found.say({node}))"
+        f"_found = dependencies_of(_parts)\nprint(_found.owner[{node}], int(_parts.graph.labels[{node}]))\n"
+        f"print(_found.describe({node}))"
     )
     numbers, waits = said.strip().splitlines()
     owner, label = numbers.split()

@@ -20,7 +20,7 @@ from tests.slow_down import HANG_S
 
 
 def test_the_kept_help_is_what_models_and_systems_say() -> None:
-    assert kept_help.kept_sections() == kept_help.live_sections(), (
+    assert kept_help.stored_sections() == kept_help.live_sections(), (
         'write it again: python -c "from gnnqlab.cli import kept_help; kept_help.write()"'
     )
 

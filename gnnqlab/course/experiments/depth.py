@@ -12,7 +12,7 @@ from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.byte_axis import byte_ticks
 from gnnqlab.lab.figures.charts import bars, lines, panels
-from gnnqlab.lab.figures.frames import human_bytes, settled
+from gnnqlab.lab.figures.frames import human_bytes, without_first_epoch
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer
 from gnnqlab.systems.system import make_system
@@ -191,7 +191,7 @@ def kinds_of_bytes(records: Mapping[str, DataFrame], traffic: Mapping[str, DataF
 
     lines = {}
     for label in records:
-        frame = settled(traffic[label])
+        frame = without_first_epoch(traffic[label])
         sent = (frame["payload_bytes"] + frame["param_bytes"]).groupby(frame["direction"]).sum()
         epochs = max(frame["epoch"].nunique(), 1)
         forward, backward = (float(sent.get(way, 0)) / epochs for way in ("forward", "backward"))

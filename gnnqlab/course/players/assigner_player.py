@@ -12,7 +12,7 @@ from gnnqlab.course.players.assigner_walk import AssignerWalk, trace_parts
 from gnnqlab.course.players.stepped import Player, StepControls, WalkModel
 from gnnqlab.former_names import accepts_former_names
 from gnnqlab.lab.figures.bundle import FigureData
-from gnnqlab.lab.figures.controls import KNOBS, tipped
+from gnnqlab.lab.figures.controls import KNOBS, row_with_tip
 from gnnqlab.settings import Former
 from gnnqlab.tune.probe import Probe
 from gnnqlab.tune.wire import Wire
@@ -94,7 +94,9 @@ class _AssignerControls(StepControls):
             value=(*walk.place, walk.sender, walk.receiver), description="Message",
             tooltip="Message to follow; all messages of its layer and direction are assigned together",
         )  # fmt: skip
-        knobs = widgets.HBox([self.lam, self.group_size, tipped(self.bit_widths), tipped(self.message)], layout=KNOBS)
+        knobs = widgets.HBox(
+            [self.lam, self.group_size, row_with_tip(self.bit_widths), row_with_tip(self.message)], layout=KNOBS
+        )
         self.stand(knobs, follows=[self.lam, self.group_size, self.bit_widths, self.message])
 
     def apply(self) -> None:

@@ -8,7 +8,7 @@ from gnnqlab.bits.policy import UniformRandom
 from gnnqlab.course.players.partition_views import draw_shares, draw_sharing, share_table
 from gnnqlab.graph.sources import load
 from gnnqlab.lab.figures.bundle import FigureData
-from gnnqlab.lab.figures.graph_map import SHOWN, draw
+from gnnqlab.lab.figures.graph_map import COLORINGS, draw
 from gnnqlab.lab.figures.grid_places import LARGEST_WHOLE
 from gnnqlab.partition.ebv import EBV
 from gnnqlab.partition.edge_cut import METIS, Random
@@ -59,7 +59,7 @@ class ExplorerModel:
         self.partitioner, self.number, self.hosts = partitioner, parts, hosts
         self.bits = bits if bits is not None else UniformRandom()
         """Bit policy of the drawn bit-widths and rounding errors."""
-        self.show = SHOWN[0]
+        self.show = COLORINGS[0]
         """Quantity drawn for the nodes, one of ``views``."""
         self.sender: int | None = None
         """Worker that sends the highlighted rows."""
@@ -106,7 +106,7 @@ class ExplorerModel:
         self.parts = cut
         """Current partition, the one that a run would train on."""
         if self.show not in self.views:
-            self.show = SHOWN[0]
+            self.show = COLORINGS[0]
         if max(self.sender or 0, self.receiver or 0) >= number:
             self.sender = self.receiver = None
 
@@ -114,8 +114,8 @@ class ExplorerModel:
     def views(self) -> tuple[str, ...]:
         """Quantities that can be drawn: bit-widths need an edge-cut, rounding errors also dense features."""
         if self.parts.shards[0].cuts != "nodes":
-            return SHOWN[:2]
-        return SHOWN if hasattr(self.graph.features, "numpy") else SHOWN[:3]
+            return COLORINGS[:2]
+        return COLORINGS if hasattr(self.graph.features, "numpy") else COLORINGS[:3]
 
     def look(
         self, show: str | None = None, *, sender: int | None = None, receiver: int | None = None,
@@ -144,7 +144,7 @@ class ExplorerModel:
         """Draw the partitioned graph, see `gnnqlab.lab.figures.graph_map.draw`."""
         pair = None if self.sender is None or self.receiver is None else (self.sender, self.receiver)
         worker = self.receiver if pair is None and self.show == "halo" else None
-        bits = self.bits if self.views != SHOWN[:2] and (self.show in SHOWN[2:]) else None
+        bits = self.bits if self.views != COLORINGS[:2] and (self.show in COLORINGS[2:]) else None
         return draw(self.parts, self.show, worker=worker, pair=pair, bits=bits, around=self.around, dark=dark)
 
     @property

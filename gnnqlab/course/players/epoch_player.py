@@ -19,7 +19,7 @@ from gnnqlab.course.players.run_walk import Moment, RunWalk
 from gnnqlab.course.players.run_words import run_title, say_run_step
 from gnnqlab.course.players.stepped import Player, StepControls, Stepped
 from gnnqlab.lab.figures.bundle import FigureData
-from gnnqlab.lab.figures.controls import BESIDE
+from gnnqlab.lab.figures.controls import LABEL_LEFT
 
 if TYPE_CHECKING:
     from gnnqlab.partition.parts import Parts
@@ -195,7 +195,7 @@ class _EpochControls(StepControls):
             value=model.way,
             description="Way",
             tooltips=[way.about for way in WAYS.values()],
-            layout=BESIDE,
+            layout=LABEL_LEFT,
             style={"button_width": "96px", "description_width": "40px"},
         )
         self.stand(self.way, follows=[self.way])

@@ -13,7 +13,7 @@ from gnnqlab.course.players.message_views import STEPS, draw_walk
 from gnnqlab.course.players.message_walk import MessageWalk
 from gnnqlab.course.players.stepped import Player, StepControls, WalkModel
 from gnnqlab.lab.figures.bundle import FigureData
-from gnnqlab.lab.figures.controls import BESIDE, KNOBS, tipped
+from gnnqlab.lab.figures.controls import KNOBS, LABEL_LEFT, row_with_tip
 
 if TYPE_CHECKING:
     from gnnqlab.partition.parts import Parts
@@ -67,7 +67,7 @@ class _MessageControls(StepControls):
             value=model.walk.bits,
             description="Bits",
             tooltips=[f"{bits} per element" for bits in WIDTHS],
-            layout=BESIDE,
+            layout=LABEL_LEFT,
             style={"button_width": "64px", "description_width": "40px"},
         )
         self.row = widgets.Dropdown(
@@ -80,7 +80,7 @@ class _MessageControls(StepControls):
             description="New noise", icon="random", tooltip="Send the message again, with the noise of the next epoch"
         )
         self.again.on_click(self._draw_again)
-        choices = widgets.HBox([self.bits, tipped(self.row), self.again], layout=KNOBS)
+        choices = widgets.HBox([self.bits, row_with_tip(self.row), self.again], layout=KNOBS)
         self.stand(choices, follows=[self.bits, self.row])
 
     def apply(self) -> None:

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from gnnqlab.course.players.cut_model import MOST_PARTS, PARTITIONERS, ExplorerModel
 from gnnqlab.lab.figures.bundle import fallback_for, table_html
-from gnnqlab.lab.figures.controls import BESIDE, KNOBS, MARK, TABLE, WIDTH, alert, make_access, shows_static, tipped
+from gnnqlab.lab.figures.controls import (
+    KNOBS,
+    LABEL_LEFT,
+    MARK,
+    TABLE,
+    WIDTH,
+    alert,
+    make_access,
+    row_with_tip,
+    shows_static,
+)
 from gnnqlab.lab.figures.figure_view import FigureView
 
 if TYPE_CHECKING:
@@ -63,16 +73,16 @@ class CutControls:
         )  # fmt: skip
         self.partitioner = widgets.ToggleButtons(
             options=model.known, value=model.partitioner, description="Cut by",
-            layout=BESIDE,
+            layout=LABEL_LEFT,
             style={**label, "button_width": "auto"}, tooltips=[_TOOLTIPS[name] for name in model.known],
         )  # fmt: skip
         self.hosts = widgets.ToggleButtons(
             options=[count for count in _HOSTS if count <= model.most_parts or count == model.hosts], value=model.hosts,
             description="Hosts", tooltips=[f"{count} host(s) share the parts evenly" for count in _HOSTS],
-            layout=BESIDE, style={**label, "button_width": "3em"},
+            layout=LABEL_LEFT, style={**label, "button_width": "3em"},
         )  # fmt: skip
         self.show = widgets.ToggleButtons(
-            options=model.views, value=model.show, description="Show", layout=BESIDE,
+            options=model.views, value=model.show, description="Show", layout=LABEL_LEFT,
             style={**label, "button_width": "5em"}, tooltips=[_SHOWS[view] for view in model.views],
         )  # fmt: skip
         wide = {"width": "170px"}
@@ -95,7 +105,7 @@ class CutControls:
         self.sharing, self.map, self.shares = (FigureView(width=WIDTH) for _ in range(3))
         self.access = make_access()
         self._marked = widgets.HBox([self.number, self.box_number], layout={"border": "2px solid transparent"})
-        drawn = [self.show, tipped(self.sender), tipped(self.receiver), self.around]
+        drawn = [self.show, row_with_tip(self.sender), row_with_tip(self.receiver), self.around]
         rows = [[self._marked, self.hosts], [self.partitioner], drawn]
         above, below, seen = (widgets.HBox(row, layout=KNOBS) for row in rows)
         scrolling = widgets.Box([self.table], layout={"max_height": "220px", "overflow": "auto"})

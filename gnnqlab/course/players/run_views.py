@@ -23,7 +23,7 @@ from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.graph_map import draw
 from gnnqlab.lab.figures.grid_places import LARGEST_WHOLE, Grid, neighbourhood, places_on_grid
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
-from gnnqlab.lab.figures.waiting import Waiting, waiting_of
+from gnnqlab.lab.figures.waiting import Dependencies, dependencies_of
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -81,7 +81,7 @@ class RunDrawing:
         self.walk, self.around = walk, around
         nodes = None if around is None else neighbourhood(graph, around)
         self.grid: Grid = places_on_grid(graph, nodes)
-        self.found: Waiting = waiting_of(walk.parts, self.grid.nodes)
+        self.found: Dependencies = dependencies_of(walk.parts, self.grid.nodes)
         self._still: dict[bool, Figure] = {}
 
     @cached_property

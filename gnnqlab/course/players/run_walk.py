@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gnnqlab.lab.figures.theme import BETWEEN
+from gnnqlab.lab.figures.theme import UNRECORDED
 from gnnqlab.lab.training.critical_path import recorded_epoch
 from gnnqlab.message.exchange_key import ExchangeKey
 
@@ -234,7 +234,7 @@ def _whole(doings: Sequence[Doing], record: Mapping[str, Any]) -> Iterator[Doing
         if later.start - doing.end > _GAP_MS:
             # Unrecorded time between forward and backward is the loss, elsewhere dense layers.
             turn = (doing.place and doing.place.direction, later.place and later.place.direction)
-            what = "reduce" if number + 1 == held else "loss" if turn == ("forward", "backward") else BETWEEN
+            what = "reduce" if number + 1 == held else "loss" if turn == ("forward", "backward") else UNRECORDED
             yield Doing(doing.rank, what, None, doing.end, later.start)
     end = doings[-1].end if doings else 0.0
     for what in ("reduce", "optimizer") if held is None else ("optimizer",):

@@ -56,7 +56,7 @@ class FigureData:
             outputs["text/plain"] += f"\n(no figure: {error})"
         if in_colab():
             return {**outputs, "text/html": figure_html(self.figure)}, metadata
-        picture = svg_of(self.figure)
+        picture = svg_of(self.figure)  # None without a browser
         if picture is not None:
             outputs["image/svg+xml"] = picture
             metadata["image/svg+xml"] = {"alt": caption}
@@ -103,19 +103,20 @@ def table_html(frame: DataFrame, *, caption: str) -> str:
 
 def _is_words(value: object) -> bool:
     """Return True if a cell holds text: notebooks align cells right, which suits numbers but not sentences."""
+    # More than half letters: dates and numbers with units stay right-aligned.
     return isinstance(value, str) and len(value) > 11 and 2 * sum(map(str.isalpha, value)) > len(value)
 
 
 def _cell(value: object) -> str:
     if isinstance(value, float):
-        return "–" if value != value else f"{value:.4g}"
+        return "–" if value != value else f"{value:.4g}"  # NaN
     return "–" if value is None else str(value)
 
 
 def _plain_json(figure: Figure) -> dict[str, Any]:
     import json
 
-    plain: dict[str, Any] = json.loads(figure.to_json())
+    plain: dict[str, Any] = json.loads(figure.to_json())  # plain lists in place of NumPy arrays
     plain["config"] = {"showSendToCloud": False}  # its button would upload the figure
     return plain
 
@@ -165,6 +166,6 @@ def fallback_for(
 
 def _figure_in(widget: Any) -> Any:
     """Return the first widget of a figure inside a widget, or None."""
-    if hasattr(widget, "plotly"):
+    if hasattr(widget, "plotly"):  # trait of FigureView's widget
         return widget
     return next(filter(None, map(_figure_in, getattr(widget, "children", ()))), None)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 __all__ = [
-    "STYLES", "Axis", "Page", "Series", "Styles", "begin_chart", "end_chart", "hover_of", "named_styles", "panel_axis",
-    "panel_reference", "series_of", "styled",
+    "STYLES", "Axis", "Page", "Series", "Styles", "begin_chart", "end_chart", "hover_of", "split_styles", "panel_axis",
+    "panel_reference", "series_of", "assign_styles",
 ]  # fmt: skip
 
 STYLES = (
@@ -72,10 +72,11 @@ def begin_chart(
     return go.Figure() if figure is None else figure, settings(x_axis, along), settings(y_axis, y)
 
 
-def named_styles(y: Any, styles: Styles) -> tuple[Any, Styles]:
+def split_styles(y: Any, styles: Styles) -> tuple[Any, Styles]:
     """Split a mapping of columns to pairs of name and style into two mappings; return other arguments unchanged."""
     if not isinstance(y, Mapping) or not all(isinstance(name, tuple) for name in y.values()):
         return y, styles
+    # Column -> name, column -> style.
     return {key: name for key, (name, _) in y.items()}, {key: style for key, (_, style) in y.items()}
 
 
@@ -88,12 +89,12 @@ def series_of(
         for column, name in columns.items():
             yield Series(column, name, (frame.index if x is None else frame[x]).tolist(), frame[column].tolist(), frame)
         return
-    for key, rows in frame.groupby(by, sort=False, observed=True):
+    for key, rows in frame.groupby(by, sort=False, observed=True):  # in the order of first appearance
         name = names.format(key) if isinstance(names, str) else str(names.get(key, key))
         yield Series(key, name, (rows.index if x is None else rows[x]).tolist(), rows[y].tolist(), rows)
 
 
-def styled(
+def assign_styles(
     series: Iterator[Series], styles: Styles, *, bar: bool = False
 ) -> Iterator[tuple[Series, tuple[str, str, str]]]:
     """Yield each series with its colour, dash and marker; for a bar with its colour, an empty string, its pattern."""
@@ -168,10 +169,11 @@ def end_chart(
     if "title" not in page:
         return figure
     title, height, rows = page["title"], page.get("height", 360), page.get("legend_rows", 1)
-    caption = page.get("caption") or _in_words(figure, title)
+    caption = page.get("caption") or _describe_ends(figure, title)
     finish(figure, title=title, caption=caption, dark=dark, height=height, legend_rows=rows)
     if page.get("legend_below"):
         top = 76 if any(each.yref == "paper" for each in figure.layout.annotations) else 50
+        # About 60 pixels below the plot, whose height is that of the figure less margins.
         figure.update_layout(legend={"y": -60 / (height - 150), "yanchor": "top"}, margin={"t": top, "b": 100})
     return figure
 
@@ -195,12 +197,12 @@ def panel_reference(place: str | None, way: str, number: int) -> str:
     return f"{way}{number + 1 if number else ''}{' domain' if place and 'domain' in place else ''}"
 
 
-def _in_words(figure: Figure, title: str) -> str:
+def _describe_ends(figure: Figure, title: str) -> str:
     """Return the default caption of a figure: the first and the last value of each series."""
     ends = []
     for trace in figure.data:
         values = trace["x" if trace.orientation == "h" else "y"] or ()
-        known = [value for value in values if isinstance(value, int | float) and value == value]
+        known = [value for value in values if isinstance(value, int | float) and value == value]  # without NaN
         if known and trace.name and trace.showlegend is not False:
             ends.append(f"{trace.name} {known[0]:.4g} to {known[-1]:.4g}")
     return f"{title}: {'; '.join(ends)}." if ends else f"{title}."

@@ -17,16 +17,16 @@ from gnnqlab.lab.figures.chart_parts import (
     Page,
     Series,
     Styles,
+    assign_styles,
     begin_chart,
     end_chart,
     hover_of,
-    named_styles,
     panel_axis,
     panel_reference,
     series_of,
-    styled,
+    split_styles,
 )
-from gnnqlab.lab.figures.theme import hatched
+from gnnqlab.lab.figures.theme import hatch_marker
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -96,11 +96,12 @@ def lines(
         >>> figure.layout.yaxis.title.text, figure.layout.meta["caption"]
         ('loss (nats)', 'A descent: loss 2 to 1.')
     """
-    y, styles = named_styles(y, styles)
+    y, styles = split_styles(y, styles)
     figure, x_set, y_set = begin_chart(frame, x, y, x_axis, y_axis, figure)
+    # Zero and negative values have no logarithm: they become gaps.
     logarithmic = "y" in log or "log" in (y_set.get("type"), figure.layout.yaxis.type)
     values = hover or f"{_plain(y_set)} %{{y:.4g}}, {_plain(x_set)} %{{x}}"
-    for one, (color, dash, symbol) in styled(series_of(frame, x, y, by, names), styles):
+    for one, (color, dash, symbol) in assign_styles(series_of(frame, x, y, by, names), styles):
         y_drawn = [value if value is not None and value > 0 else None for value in one.y] if logarithmic else one.y
         if band is not None:
             _add_band(figure, one, band, color)
@@ -173,15 +174,16 @@ def bars(
         >>> figure.layout.barmode, [bar.name for bar in figure.data]
         ('stack', ['codes', 'scales'])
     """
-    y, styles = named_styles(y, styles)
+    y, styles = split_styles(y, styles)
     words, amounts = (y_axis, x_axis) if horizontal else (x_axis, y_axis)
     figure, word_set, amount_set = begin_chart(frame, x, y, words, amounts, figure)
-    nested = x is None and frame.index.nlevels > 1
+    nested = x is None and frame.index.nlevels > 1  # two levels: groups of categories
     kind = {} if nested else {"type": "category"}
+    # Plotly counts categories from below; reversed, the first is on top.
     word_set = {**kind, **({"autorange": "reversed"} if horizontal else {}), **word_set}
     numbers = word_set.get("type") == "linear"
     values = hover or f"%{{{'y' if horizontal else 'x'}}}, {_plain(amount_set)} %{{{'x' if horizontal else 'y'}:.4g}}"
-    for one, (color, _, pattern) in styled(series_of(frame, x, y, by, names), styles, bar=True):
+    for one, (color, _, pattern) in assign_styles(series_of(frame, x, y, by, names), styles, bar=True):
         labels = list(map(list, zip(*one.x))) if nested else [value if numbers else str(value) for value in one.x]
         halves = None if error is None else _error(one, error)
         at_end = text.get(one.key) if isinstance(text, Mapping) else text
@@ -189,7 +191,7 @@ def bars(
             **({"x": one.y, "y": labels, "error_x": halves} if horizontal else {"x": labels, "y": one.y}),
             **({"orientation": "h"} if horizontal else {"error_y": halves}),
             name=one.name,
-            marker=hatched(color, pattern),
+            marker=hatch_marker(color, pattern),
             text=None if at_end is None else one.rows[at_end].tolist(),
             textposition=None if at_end is None else "outside",
             **hover_of(one.name, one.rows, details, values),
@@ -243,7 +245,7 @@ def lanes(
     if isinstance(styles, Mapping):
         ranks = {key: rank for rank, key in enumerate(styles)}
         spans = sorted((one for one in spans if one.key in ranks), key=lambda one: ranks[one.key])
-    for one, (color, _, pattern) in styled(iter(spans), styles, bar=True):
+    for one, (color, _, pattern) in assign_styles(iter(spans), styles, bar=True):
         starts = one.rows[start].tolist()
         figure.add_bar(
             x=[last - first for last, first in zip(one.y, starts, strict=True)],
@@ -252,7 +254,7 @@ def lanes(
             orientation="h",
             width=width,
             name=one.name,
-            marker=hatched(color, pattern, opacity=opacity),
+            marker=hatch_marker(color, pattern, opacity=opacity),
             **hover_of(one.name, one.rows, details, hover, extra="%{y}"),
         )
     figure.update_layout(barmode="overlay", legend={"traceorder": "normal"})
@@ -300,7 +302,7 @@ def panels(
     charts = list(parts.values() if isinstance(parts, Mapping) else parts)
     if not any(chart is not None for chart in charts):
         raise ValueError("panels need at least one chart, got none; pass [lines(table, y=column)]")
-    columns = -(-len(charts) // rows)
+    columns = -(-len(charts) // rows)  # rounded up
     upright = columns == 1
     both = gap if isinstance(gap, tuple) else (None, gap) if upright else (gap, None)
     gaps = dict(zip(("horizontal_spacing", "vertical_spacing"), both))
@@ -342,6 +344,7 @@ def panels(
         figure.update_traces(showlegend=False)
     end_chart(figure, page)
     if "title" in page and isinstance(parts, Mapping) and len(shown) > 1 and not page.get("legend_below"):
+        # A legend above the titles of panels, 26 pixels over the plot.
         room = figure.layout.height - figure.layout.margin.t - 60
         figure.update_layout(legend={"y": 1 + 26 / room}, margin={"t": figure.layout.margin.t + 24})
     return figure
@@ -391,6 +394,7 @@ def _error(one: Series, column: str) -> dict[str, Any]:
 def _add_band(figure: Figure, one: Series, band: tuple[str, str], color: str) -> None:
     low, high = (one.rows[column].tolist() for column in band)
     figure.add_scatter(
+        # Along the upper edge and back along the lower one.
         x=one.x + one.x[::-1], y=high + low[::-1], fill="toself", fillcolor=color, opacity=0.2, mode="lines",
         line={"width": 0}, hoverinfo="skip", showlegend=False, legendgroup=one.name, name=one.name,
     )  # fmt: skip

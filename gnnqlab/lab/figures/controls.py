@@ -9,8 +9,8 @@ import os
 from typing import Any
 
 __all__ = [
-    "BESIDE", "KNOBS", "MARK", "PAGE", "TABLE", "WIDTH", "alert", "asked_for_pictures", "make_access", "make_tip",
-    "shows_static", "tipped",
+    "LABEL_LEFT", "KNOBS", "MARK", "PAGE", "TABLE", "WIDTH", "alert", "static_requested", "make_access", "make_tip",
+    "shows_static", "row_with_tip",
 ]  # fmt: skip
 
 WIDTH = 860
@@ -19,7 +19,7 @@ WIDTH = 860
 PAGE = 1600
 """Largest width in pixels of a figure with many panels."""
 
-BESIDE = {"display": "flex", "flex_flow": "row", "align_items": "center"}
+LABEL_LEFT = {"display": "flex", "flex_flow": "row", "align_items": "center"}
 """Layout of toggle buttons with their label on the left; by default it is above them."""
 
 KNOBS = {"flex_flow": "row wrap", "align_items": "center", "grid_gap": "6px 14px"}
@@ -113,13 +113,13 @@ return { render };
 """
 
 
-def asked_for_pictures() -> bool:
+def static_requested() -> bool:
     """Return True if ``GNNQLAB_STATIC=1`` selects pictures instead of controls.
 
     Example:
         >>> import os
         >>> os.environ["GNNQLAB_STATIC"] = "0"
-        >>> asked_for_pictures()
+        >>> static_requested()
         False
         >>> del os.environ["GNNQLAB_STATIC"]
     """
@@ -136,7 +136,7 @@ def shows_static() -> bool:
         True
         >>> del os.environ["GNNQLAB_STATIC"]
     """
-    return asked_for_pictures() or any(importlib.util.find_spec(name) is None for name in ("ipywidgets", "anywidget"))
+    return static_requested() or any(importlib.util.find_spec(name) is None for name in ("ipywidgets", "anywidget"))
 
 
 def make_tip(words: str) -> Any:
@@ -147,11 +147,12 @@ def make_tip(words: str) -> Any:
     """
     import ipywidgets as widgets
 
+    # Read by the script above, which moves the text to the whole row.
     tip = f'<span data-tip="{html.escape(words, quote=True)}"></span>'
     return widgets.HTML(tip, layout={"width": "0px", "margin": "0px"})
 
 
-def tipped(control: Any) -> Any:
+def row_with_tip(control: Any) -> Any:
     """Return a row with one control whose tooltip covers the whole row; a list alone would show none."""
     import ipywidgets as widgets
 

@@ -44,7 +44,7 @@ class FigureView:
     ) -> None:
         classes = _classes()
         self._width, self._config = width, {"displayModeBar": False, **(config or {})}
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # updates come from threads and from callbacks of the page
         self._source = classes.Source()
         self._data: list[dict[str, Any]] = []
         self._layout: dict[str, Any] = {}
@@ -96,6 +96,7 @@ class FigureView:
             ValueError: if the numbers of dictionaries and traces differ.
         """
         with self._lock:
+            # New dictionaries: readers of the old list see a consistent figure.
             self._data = [{**trace, **new} for trace, new in zip(self._data, values, strict=True)]
             if caption is not None:
                 self._layout = {**self._layout, "meta": {"caption": caption}}
@@ -136,19 +137,19 @@ class _Classes:
             code = traitlets.Bytes(allow_none=True).tag(sync=True)
 
             def __init__(self, code: bytes) -> None:
-                self.missed = False  # True if a page may have been opened without the code
+                self.may_lack_code = False  # True if a page may have been opened without the code
                 super().__init__(code=code)
-                self.on_msg(lambda widget, content, buffers: self.tell())
+                self.on_msg(lambda widget, content, buffers: self.send_code())
 
-            def tell(self) -> None:
-                self.missed = False
+            def send_code(self) -> None:
+                self.may_lack_code = False
                 self.send_state("code")
 
             def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
                 state: dict[str, Any] = super().get_state(key, drop_defaults)
                 if key is not None or self.comm is None:  # one attribute, or the creation of the model
                     return state
-                self.missed = True
+                self.may_lack_code = True
                 return {**state, "code": None}
 
         class Place(anywidget.AnyWidget):  # type: ignore[misc]
@@ -179,6 +180,6 @@ def _plotly_code() -> dict[str, str]:
     with classes.lock:
         if classes.code is None or classes.code.comm is None:  # none yet, or all widgets were closed
             classes.code = classes.Code(get_plotlyjs().encode())
-        elif classes.code.missed:
-            classes.code.tell()  # without a request: a later cell may keep the kernel from replying
+        elif classes.code.may_lack_code:
+            classes.code.send_code()  # without a request: a later cell may keep the kernel from replying
         return {"id": classes.code.model_id, "version": plotly.__version__}

@@ -19,12 +19,12 @@ __all__ = [
     "human_bytes",
     "most_bytes",
     "phase_seconds",
-    "settled",
+    "without_first_epoch",
     "volume_per_epoch",
 ]
 
 
-def settled(frame: DataFrame) -> DataFrame:
+def without_first_epoch(frame: DataFrame) -> DataFrame:
     """Return the rows without the first epoch, which includes set-up, if there are further epochs."""
     return frame[frame["epoch"] > frame["epoch"].min()] if frame["epoch"].nunique() > 1 else frame
 
@@ -37,18 +37,20 @@ def phase_seconds(records: DataFrame, *, per_worker: bool = False) -> DataFrame:
     epochs that an evaluation made shorter.
     """
     columns = [phase.column for phase in PHASES if phase.column in records.columns]
-    table = drop_shortened_epochs(settled(records)).groupby("rank")[columns].mean()
+    table = drop_shortened_epochs(without_first_epoch(records)).groupby("rank")[columns].mean()
     if not per_worker:
         table = table.mean().to_frame().T
-    return table.loc[:, table.max() > 0]
+    return table.loc[:, table.max() > 0]  # without phases that took no time
 
 
 def device_pairs(traffic: DataFrame, *, workers: int | None = None) -> DataFrame:
     """Return bytes per epoch, after the first, from each worker (row) to each other one (column), with parameters."""
+    # Without a given number, the largest rank that sent or received.
     size = workers or (int(max(traffic["sender"].max(), traffic["receiver"].max())) + 1 if len(traffic) else 1)
-    traffic = settled(traffic)
+    traffic = without_first_epoch(traffic)
     epochs = max(traffic["epoch"].nunique(), 1)
     total = traffic["payload_bytes"] + traffic["param_bytes"]
+    # Bytes per epoch by (sender, receiver).
     pairs = total.groupby([traffic["sender"], traffic["receiver"]]).sum() / epochs
     ranks = range(size)
     # (P, P); pairs without messages are zero, not missing.
@@ -79,20 +81,21 @@ def by_tier(traffic: DataFrame) -> DataFrame:
     """
     import pandas as pd
 
-    traffic = settled(traffic)
+    traffic = without_first_epoch(traffic)
     epochs = max(traffic["epoch"].nunique(), 1)
-    sums = traffic.assign(bytes=traffic["payload_bytes"] + traffic["param_bytes"])
+    sums = traffic.assign(bytes=traffic["payload_bytes"] + traffic["param_bytes"])  # one row per message
     frame = sums.groupby("tier", observed=False)[["rows", "bytes"]].sum() / epochs
     exchange = ["tier", "receiver", "epoch", "layer", "direction", "round"]
     slowest = traffic.groupby(exchange, observed=True)["seconds"].max()  # messages of an exchange run in parallel
+    # By tier and receiver, seconds per epoch.
     total = slowest.groupby(["tier", "receiver"], observed=True).sum() / epochs
-    seconds = total.groupby("tier", observed=True).max()
+    seconds = total.groupby("tier", observed=True).max()  # of the slowest receiver
     return frame.assign(seconds=pd.Series(seconds).reindex(frame.index, fill_value=0.0))
 
 
 def volume_per_epoch(records: DataFrame) -> dict[str, float]:
     """Return mean bytes per epoch of all workers after the first: payload and parameters (scales, zero-points)."""
-    records = settled(records)
+    records = without_first_epoch(records)
     epochs = max(records["epoch"].nunique(), 1)
     return {
         "payload": float(records["bytes_payload"].sum()) / epochs,
@@ -110,7 +113,7 @@ def human_bytes(count: float) -> str:
     if not math.isfinite(count):
         return "–"
     for unit in ("B", "kB", "MB", "GB"):
-        if abs(count) < 999.5:
+        if abs(count) < 999.5:  # 999.5 would be rounded to four digits
             return f"{count:.0f} B" if unit == "B" else f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} TB"

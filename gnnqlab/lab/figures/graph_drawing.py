@@ -123,6 +123,7 @@ def draw_bits(parts: Parts, widths: Mapping[tuple[int, int], int], *, what: str 
     """
     import pandas as pd
 
+    # Every halo row of every worker must have a bit-width before anything is drawn.
     missing = [
         (rank, node)
         for rank, shard in enumerate(parts.shards)
@@ -147,7 +148,7 @@ def draw_bits(parts: Parts, widths: Mapping[tuple[int, int], int], *, what: str 
                 text=[f"{bits}b" for _ in nodes],
                 textfont={"color": "#000000" if bits <= 2 else "#ffffff", "size": 12},
                 marker={
-                    "color": _WIDTHS[bits],
+                    "color": _WIDTHS[bits],  # one colour per bit-width in all panels
                     "symbol": "square",
                     "size": _bits_size(bits),
                     "line": {"width": 1, "color": "#7d7d7d"},
@@ -156,7 +157,7 @@ def draw_bits(parts: Parts, widths: Mapping[tuple[int, int], int], *, what: str 
                 name=human_bits(bits),
                 legendgroup=f"bits {bits}",
                 legendrank=bits,
-                showlegend=bits not in shown,
+                showlegend=bits not in shown,  # one entry for all panels
                 hovertemplate=f"node %{{customdata}} for worker {rank}: {_count(bits, 'bit')}<extra></extra>",
                 row=row + 1,
                 col=column + 1,
@@ -195,9 +196,11 @@ def message_widths(
     found: dict[tuple[int, int], int] = {}
     for rank, shard in enumerate(parts.shards):
         for route in shard.plan("forward").receive:
+            # Forward, rank receives rows; backward, it sends their gradients to the owner.
             sender, receiver = (route.peer, rank) if direction == "forward" else (rank, route.peer)
             rows = Rows(layer=layer, direction=direction, sender=sender, receiver=receiver, ids=route.ids, seed=seed)
             if route.num_rows:
+                # Scalar or (rows,) -> (rows,).
                 widths = torch.as_tensor(bits.widths(rows, epoch)).expand(route.num_rows)
                 found.update({(rank, int(node)): int(width) for node, width in zip(route.ids, widths)})
     return found
@@ -206,7 +209,7 @@ def message_widths(
 def _kinds(parts: Parts) -> list[str]:
     kinds = ["central"] * parts.graph.num_nodes
     for shard in parts.shards:
-        for node in shard.owned[shard.num_central :].tolist():
+        for node in shard.owned[shard.num_central :].tolist():  # local order: central nodes first, then marginal ones
             kinds[node] = "marginal"
     return kinds
 
@@ -228,7 +231,7 @@ def _panels(parts: Parts, *, dark: bool) -> tuple[Figure, list[tuple[int, int, s
     )
     frame: list[tuple[int, int, str, int]] = []
     for rank, shard in enumerate(parts.shards):
-        panel = (rank // 2 + 1, rank % 2 + 1)
+        panel = (rank // 2 + 1, rank % 2 + 1)  # row and column from 1, two panels per row
         owned = set(shard.owned.tolist())
         stored = owned | set(shard.halo.tolist())
         # The worker stores edges between its own nodes, and those between its own and halo nodes.
@@ -313,7 +316,7 @@ def _add_nodes(
     """Draw nodes of one owner and kind: the id in the shape, the kind as a word below it if there is room."""
     if not nodes:
         return
-    few = len(places) <= 16
+    few = len(places) <= 16  # larger markers and a word per node only if they do not overlap
     color, ink = _COLORS[worker % 4], _INK[worker % 4]
     marker: dict[str, Any] = {"color": color, "symbol": _SHAPES[kind], "size": 30 if few else 17, "line": {"width": 0}}
     if kind == "halo":
@@ -378,7 +381,7 @@ def _add_words(
 
 def _bare_axes(figure: Figure, places: Sequence[tuple[float, float]]) -> None:
     """Hide the axes and give the nodes the same margins in every panel."""
-    across, along = [x for x, _ in places] or [0.0], [y for _, y in places] or [0.0]
+    across, along = [x for x, _ in places] or [0.0], [y for _, y in places] or [0.0]  # an empty graph has a range too
     margin = 0.5
     figure.update_xaxes(visible=False, range=[min(across) - margin, max(across) + margin])
     figure.update_yaxes(visible=False, range=[min(along) - 1.4 * margin, max(along) + margin])

@@ -16,9 +16,9 @@ from gnnqlab.lab.figures import node_fills
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.graph_drawing import message_widths
 from gnnqlab.lab.figures.grid_places import Grid, neighbourhood, places_on_grid
-from gnnqlab.lab.figures.node_fills import Fill, Filled
+from gnnqlab.lab.figures.node_fills import Fill, FillAssignment
 from gnnqlab.lab.figures.theme import finish
-from gnnqlab.lab.figures.waiting import Waiting, travelling, waiting_of
+from gnnqlab.lab.figures.waiting import Dependencies, dependencies_of, transferred_nodes
 from gnnqlab.simulation.coding_errors import coding_errors
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from gnnqlab.bits.policy import BitPolicy
     from gnnqlab.partition.parts import Parts
 
-__all__ = ["SHOWN", "draw"]
+__all__ = ["COLORINGS", "draw"]
 
-SHOWN = ("owner", "halo", "bits", "error")
+COLORINGS = ("owner", "halo", "bits", "error")
 """Properties by which nodes are coloured."""
 _PAGE = 720
 """Width in pixels of the page for which the height is chosen; a live view derives the height from its own width."""
@@ -94,27 +94,27 @@ def draw(
     _check(parts, show, worker, pair, bits, errors)
     nodes = None if around is None else neighbourhood(parts.graph, around)
     grid = places_on_grid(parts.graph, nodes)
-    found = waiting_of(parts, grid.nodes)
+    found = dependencies_of(parts, grid.nodes)
     node_facts = _NodeFacts(found, *_by_copy(parts, show, bits, errors), pair=pair)
-    filled = node_facts.filled(parts, show, worker)
-    return _drawn(parts, grid, node_facts, filled, show=show, worker=worker, around=around, dark=dark)
+    filled = node_facts.assign_fills(parts, show, worker)
+    return _draw_figure(parts, grid, node_facts, filled, show=show, worker=worker, around=around, dark=dark)
 
 
 @dataclass(frozen=True)
 class _NodeFacts:
     """Dependencies, bit-widths and errors of the nodes that are drawn."""
 
-    found: Waiting
+    found: Dependencies
     widths: Mapping[tuple[int, int], int]
     errors: ByCopy
     pair: tuple[int, int] | None
 
-    def filled(self, parts: Parts, show: str, worker: int | None) -> Filled:
+    def assign_fills(self, parts: Parts, show: str, worker: int | None) -> FillAssignment:
         found, workers = self.found, parts.workers
         if self.pair is not None and show in ("owner", "halo"):
             sender, receiver = self.pair
-            sent = set(travelling(parts, sender, receiver))
-            return node_fills.by_pair(found, sent, self.waiting, sender, receiver)
+            sent = set(transferred_nodes(parts, sender, receiver))
+            return node_fills.by_pair(found, sent, self.waiting_nodes, sender, receiver)
         if show == "owner":
             return node_fills.by_owner(found, workers)
         if show == "halo":
@@ -126,7 +126,7 @@ class _NodeFacts:
         return node_fills.by_error(found, self._most(self.errors, parts), rest=rest)
 
     @property
-    def waiting(self) -> set[int]:
+    def waiting_nodes(self) -> set[int]:
         """Nodes of the receiver that wait for rows of the sender."""
         if self.pair is None:
             return set()
@@ -139,14 +139,14 @@ class _NodeFacts:
         most: dict[int, float] = {}
         for (holder, node), value in by_copy.items():
             if self.pair is None or (holder == self.pair[1] and int(parts.owner[node]) == self.pair[0]):
-                most[node] = max(value, most.get(node, value))
+                most[node] = max(value, most.get(node, value))  # a row sent to several workers counts once
         return most
 
     def hover_text(self, node: int) -> str:
         """Return the hover text of a node after its id, class and owner."""
         found = self.found
         kind = "central" if found.central[node] else "copied" if found.sums else "marginal"
-        lines = [kind + (f": {found.say(node)}" if node in found.rows else "")]
+        lines = [kind + (f": {found.describe(node)}" if node in found.rows else "")]
         holders = found.copies.get(node, ())
         if holders:
             each = []
@@ -164,14 +164,14 @@ class _NodeFacts:
 def _check(
     parts: Parts, show: str, worker: int | None, pair: tuple[int, int] | None, bits: object, errors: object
 ) -> None:
-    if show not in SHOWN:
-        raise ValueError(f"show must be one of {SHOWN}, got {show!r}")
+    if show not in COLORINGS:
+        raise ValueError(f"show must be one of {COLORINGS}, got {show!r}")
     if worker is not None and (show != "halo" or pair is not None):
         raise ValueError("worker= selects a worker's copies for show='halo' without pair=; leave it out")
     if worker is not None and not 0 <= worker < parts.workers:
         raise ValueError(f"worker must be one of 0 to {parts.workers - 1}, got {worker}")
     if pair is not None:
-        travelling(parts, *pair)
+        transferred_nodes(parts, *pair)
     if show == "bits" and bits is None:
         raise ValueError("show='bits' needs bit-widths, got none; pass bits=gq.bits.UniformRandom() or those of a run")
     if show == "error" and bits is None and errors is None:
@@ -194,8 +194,8 @@ def _by_copy(
     return widths, errors or {}
 
 
-def _drawn(
-    parts: Parts, grid: Grid, node_facts: _NodeFacts, filled: Filled, *, show: str, worker: int | None,
+def _draw_figure(
+    parts: Parts, grid: Grid, node_facts: _NodeFacts, filled: FillAssignment, *, show: str, worker: int | None,
     around: int | None, dark: bool,
 ) -> FigureData:  # fmt: skip
     import pandas as pd
@@ -210,7 +210,7 @@ def _drawn(
         colormodel="rgba256", hoverinfo="skip",
     )  # fmt: skip
     labelled = bool(graph.num_classes) and not graph.multi_label
-    ground = np.full((grid.lines, grid.columns), np.nan, np.float32)
+    ground = np.full((grid.lines, grid.columns), np.nan, np.float32)  # (lines, columns); NaN: an empty cell
     facts = np.zeros((grid.lines, grid.columns, 2), np.uint16)  # class and owner: as numbers they take few bytes
     words = np.full((grid.lines, grid.columns), "", object)
     for node, (x, y) in zip(grid.nodes.tolist(), grid.cells.tolist()):
@@ -239,7 +239,9 @@ def _drawn(
         marker = {"symbol": "square", "size": 13, "color": color, "line": {"width": 1, "color": "#8c959f"}}
         figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, name=fill.label, hoverinfo="skip")
     caption = _caption(parts, grid, node_facts, filled, show, worker, around, images is not None, edges)
+    # Lines of the legend, at about 7 pixels per letter and 45 per symbol; rounded up.
     lines = -(-sum(len(fill.label) * 7 + 45 for fill in shown) // (_PAGE - 40))
+    # Pixels for title and legend, and height of the map over its width.
     fixed, share = 46 + 14 + 22 * lines, grid.lines / grid.columns
     height = round(fixed + share * (_PAGE - 2 * _SIDE))
     finish(figure, title=_title(parts, node_facts.pair, show, worker), caption=caption, dark=dark, height=height)
@@ -258,18 +260,18 @@ def _drawn(
     return FigureData(figure, table)
 
 
-def _picture(grid: Grid, filled: Filled, images: NDArray[np.uint8] | None, ink: str) -> tuple[bytes, int]:
+def _picture(grid: Grid, filled: FillAssignment, images: NDArray[np.uint8] | None, ink: str) -> tuple[bytes, int]:
     """Return a picture of all cells, each node's image in shades of ink on its fill, and the pixels of a cell."""
     size = 4 if images is None else int(images.shape[1])
     shades = 1 if images is None else LEVELS
     pitch = size + 1  # a transparent line between cells
-    palette = [(0, 0, 0, 0)]
+    palette = [(0, 0, 0, 0)]  # entry 0: transparent
     for fill in filled.fills:
         palette += [_shade(fill, ink, shade / max(shades - 1, 1)) for shade in range(shades)]
     sheet = np.zeros((grid.lines * pitch, grid.columns * pitch), np.uint8)
     for node, (x, y) in zip(grid.nodes.tolist(), grid.cells.tolist()):
-        first = np.uint8(1 + shades * filled.of[node])  # palette: transparent, then the shades of each fill
-        cell = first if images is None else first + images[node]
+        first = np.uint8(1 + shades * filled.index_by_node[node])  # palette: transparent, then the shades of each fill
+        cell = first if images is None else first + images[node]  # an image has values from 0 to LEVELS - 1
         sheet[y * pitch : y * pitch + size, x * pitch : x * pitch + size] = cell
     return write_png(sheet, palette), pitch
 
@@ -291,14 +293,15 @@ def _add_edges(figure: Figure, parts: Parts, grid: Grid, node_facts: _NodeFacts,
     place = dict(zip(grid.nodes.tolist(), grid.cells.tolist()))
     ends = [
         (place[source], place[node])
-        for node in sorted(node_facts.waiting)
+        for node in sorted(node_facts.waiting_nodes)
         for source in node_facts.found.rows[node][node_facts.pair[0]]
         if source in place
     ]
     if not 0 < len(ends) <= _MOST_EDGES:
         return None if ends else 0
-    gap = np.full(len(ends), np.nan)
+    gap = np.full(len(ends), np.nan)  # NaN ends a line
     x, y = (
+        # (edges, 3) -> (3 * edges,).
         np.stack([[one[axis] for one, _ in ends], [other[axis] for _, other in ends], gap], axis=1).ravel()
         for axis in (0, 1)
     )
@@ -319,8 +322,8 @@ def _title(parts: Parts, pair: tuple[int, int] | None, show: str, worker: int | 
 
 
 def _caption(
-    parts: Parts, grid: Grid, node_facts: _NodeFacts, filled: Filled, show: str, worker: int | None, around: int | None,
-    images: bool, edges: int | None,
+    parts: Parts, grid: Grid, node_facts: _NodeFacts, filled: FillAssignment, show: str, worker: int | None,
+    around: int | None, images: bool, edges: int | None,
 ) -> str:  # fmt: skip
     graph, found = parts.graph, node_facts.found
     drawn = f"{len(grid.nodes):,} nodes" if around is None else f"the {len(grid.nodes):,} nodes around node {around}"
@@ -329,13 +332,13 @@ def _caption(
     )
     if node_facts.pair is not None:
         sender, receiver = node_facts.pair
-        rows = travelling(parts, sender, receiver)
+        rows = transferred_nodes(parts, sender, receiver)
         num_drawn = sum(node in found.owner for node in rows)
         part = f" {num_drawn:,} of them are drawn;" if num_drawn < len(rows) else ""
         note = " their edges are too many to be drawn;" if edges is None else ""
         first += (
             f" Worker {sender} sends worker {receiver} {len(rows):,} rows per exchange;{part}{note} "
-            f"{len(node_facts.waiting):,} nodes there wait for them."
+            f"{len(node_facts.waiting_nodes):,} nodes there wait for them."
         )
     counts = {label: count for label, count in filled.counts.items() if count and label != "others"}
     if show == "owner" and node_facts.pair is None:

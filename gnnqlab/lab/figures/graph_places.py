@@ -38,10 +38,10 @@ def places_of(graph: Graph) -> Sequence[tuple[float, float]]:
             f"a graph drawn node by node must have at most {LARGEST} nodes, got {graph.num_nodes}; draw "
             "course.ten_nodes(), or use gq.course.PartitionExplorer"
         )
-    return _spread_out(graph.num_nodes, neighbours(graph))
+    return _force_layout(graph.num_nodes, neighbours(graph))
 
 
-def _spread_out(num_nodes: int, edges: Sequence[tuple[int, int]]) -> list[tuple[float, float]]:
+def _force_layout(num_nodes: int, edges: Sequence[tuple[int, int]]) -> list[tuple[float, float]]:
     import numpy as np
 
     if num_nodes == 0:

@@ -28,6 +28,7 @@ MOST_AROUND = 400
 """Nodes of a neighbourhood that is drawn of a larger graph."""
 _ASPECT = 0.63
 """Height of a grid over its width."""
+# Steps of the gradient descent, and of its first part with exaggerated attraction.
 _STEPS, _EXAGGERATED_STEPS = 90, 30
 _MOST_LAYOUTS = 8
 _layouts: OrderedDict[tuple[str, bytes], Grid] = OrderedDict()
@@ -72,11 +73,11 @@ def places_on_grid(graph: Graph, nodes: NDArray[np.int64] | None = None) -> Grid
         )
     key = (graph.content_hash, b"" if nodes is None else nodes.tobytes())
     if key in _layouts:
-        _layouts.move_to_end(key)
+        _layouts.move_to_end(key)  # least recently used layouts are dropped first
         return _layouts[key]
-    lines = max(1, int(math.sqrt(_ASPECT * len(selection))))
+    lines = max(1, int(math.sqrt(_ASPECT * len(selection))))  # lines * columns >= nodes, with the wanted aspect
     columns = -(-len(selection) // lines)
-    grid = Grid(selection, _on_cells(_on_plane(_adjacency(graph, selection)), columns, lines), columns, lines)
+    grid = Grid(selection, _assign_cells(_embed_in_plane(_adjacency(graph, selection)), columns, lines), columns, lines)
     _layouts[key] = grid
     while len(_layouts) > _MOST_LAYOUTS:
         _layouts.popitem(last=False)
@@ -102,7 +103,7 @@ def neighbourhood(graph: Graph, node: int, *, most: int = MOST_AROUND) -> NDArra
     found, hop = np.array([node]), np.array([node])
     while len(hop) and len(found) < most:
         sources = np.concatenate([indices[indptr[each] : indptr[each + 1]] for each in hop])
-        hop = np.setdiff1d(sources, found)[: most - len(found)]
+        hop = np.setdiff1d(sources, found)[: most - len(found)]  # sorted, so the lowest ids remain
         found = np.concatenate([found, hop])
     return np.sort(found).astype(np.int64)
 
@@ -113,7 +114,7 @@ def _adjacency(graph: Graph, some: NDArray[np.int64]) -> Any:
 
     targets = np.repeat(np.arange(graph.num_nodes), graph.in_degrees.numpy())
     sources = graph.indices.numpy()
-    number = np.full(graph.num_nodes, -1)
+    number = np.full(graph.num_nodes, -1)  # global id -> index among the drawn nodes, -1: not drawn
     number[some] = np.arange(len(some))
     a, b = number[targets], number[sources]
     inside = (a >= 0) & (b >= 0) & (a != b)
@@ -122,7 +123,7 @@ def _adjacency(graph: Graph, some: NDArray[np.int64]) -> Any:
     return ((one_way + one_way.T) > 0).astype(np.float32)
 
 
-def _on_plane(adjacent: Any) -> NDArray[np.float32]:
+def _embed_in_plane(adjacent: Any) -> NDArray[np.float32]:
     """Return places on a plane by gradient descent, float32 (n, 2); see the head of the file."""
     import scipy.sparse as sparse
 
@@ -136,16 +137,16 @@ def _on_plane(adjacent: Any) -> NDArray[np.float32]:
     for step in range(_STEPS):
         early = step < _EXAGGERATED_STEPS
         # Kernel 1 / (1 + d²) of all pairs, in place because n² values are the largest array here.
-        square = (place * place).sum(axis=1)
+        square = (place * place).sum(axis=1)  # (n,)
         kernel = place @ (-2 * place.T)  # (n, n)
         kernel += square[:, None]
         kernel += square[None, :] + 1
         np.maximum(kernel, 1, out=kernel)  # rounding may make d² negative
         np.reciprocal(kernel, out=kernel)
         total = max(float(kernel.sum()) - count, 1e-6)  # without the ones of the diagonal
-        kernel *= kernel
+        kernel *= kernel  # gradient of the repulsion has the squared kernel
         apart = (kernel.sum(axis=1)[:, None] * place - kernel @ place) / total
-        length = ((place[one] - place[other]) ** 2).sum(axis=1)
+        length = ((place[one] - place[other]) ** 2).sum(axis=1)  # squared distances of neighbours, (edges,)
         # Attraction along edges, exaggerated at first so that clusters form.
         pull = sparse.csr_matrix((weight * (4.0 if early else 1.0) / (1 + length), (one, other)), shape=adjacent.shape)
         slope = 4 * (np.asarray(pull.sum(axis=1)) * place - pull @ place - apart)  # gradient, (n, 2)
@@ -153,33 +154,33 @@ def _on_plane(adjacent: Any) -> NDArray[np.float32]:
         gain = np.where(np.sign(slope) != np.sign(speed), gain + 0.2, np.maximum(gain * 0.8, 0.01))
         speed = (0.5 if early else 0.8) * speed - count / 8 * gain * slope
         place = (place + speed).astype(np.float32)
-        place -= place.mean(axis=0)
+        place -= place.mean(axis=0)  # the gradient does not determine the origin
     return place
 
 
 def _slow_modes(adjacent: Any, steps: int = 120) -> NDArray[np.float32]:
     """Return the two slowest modes of a lazy random walk but the constant one, scaled to small start places (n, 2)."""
     count = adjacent.shape[0]
-    degree = np.maximum(np.asarray(adjacent.sum(axis=1)), 1.0).reshape(-1, 1)
+    degree = np.maximum(np.asarray(adjacent.sum(axis=1)), 1.0).reshape(-1, 1)  # (n, 1); 1 for isolated nodes
     place = np.random.default_rng(0).standard_normal((count, 2))
     for _ in range(steps if count > 2 else 0):
-        place = 0.5 * place + 0.5 * (adjacent @ place) / degree
+        place = 0.5 * place + 0.5 * (adjacent @ place) / degree  # one step of the lazy walk
         place -= (place * degree).sum(axis=0) / degree.sum()  # without the constant mode
         # Orthogonal with respect to the degrees, as modes of a walk are; else both columns would become the slowest.
         place = np.linalg.qr(place * np.sqrt(degree))[0] / np.sqrt(degree)
     return (0.01 * place / np.maximum(np.abs(place).std(axis=0), 1e-12)).astype(np.float32)
 
 
-def _on_cells(place: NDArray[np.float32], columns: int, lines: int) -> NDArray[np.int64]:
+def _assign_cells(place: NDArray[np.float32], columns: int, lines: int) -> NDArray[np.int64]:
     """Return a cell for each place by recursive bisection, int64 (n, 2): places on the left get the left half, etc."""
     cells = np.zeros((len(place), 2), np.int64)
-    waiting = [(np.arange(len(place)), 0, 0, columns, lines)]
+    waiting = [(np.arange(len(place)), 0, 0, columns, lines)]  # nodes, left column, top line, columns, lines
     while waiting:
         some, x, y, wide, high = waiting.pop()
         if len(some) <= 1 or wide * high == 1:
             cells[some] = (x, y)
             continue
-        across = wide >= high
+        across = wide >= high  # split the longer side
         first = (wide if across else high) // 2
         room = first * (high if across else wide)
         # As many nodes as the first half has of all cells, but so many at least that the rest fits into the second.

@@ -33,7 +33,7 @@ def power_texts(values: Sequence[float]) -> list[str]:
 
 
 def _power(value: float) -> str:
-    mantissa, _, exponent = f"{value:.6e}".partition("e")
+    mantissa, _, exponent = f"{value:.6e}".partition("e")  # 2.5e-05 -> "2.500000", "-05"
     raised = f"10{str(int(exponent)).translate(_RAISED)}"
     return raised if float(mantissa) == 1 else f"{float(mantissa):g}·{raised}"
 
@@ -47,15 +47,17 @@ def log_ticks(low: float, high: float) -> list[float]:
         >>> log_ticks(1e-6, 1.0)[:3]
         [1e-07, 1e-06, 1e-05]
     """
-    span = math.log10(high / low)
+    span = math.log10(high / low)  # decades between the ends
     if span > _FEW_DECADES:  # powers of ten only, several decades apart if there are many
         step = max(1, math.ceil(span / _MOST_LABELS))
+        # A multiple of the step, so that ticks do not move with the ends.
         first = step * math.floor(math.log10(low) / step)
         powers = range(first - step, math.ceil(math.log10(high)) + step + 1, step)
         return [float(f"1e{power}") for power in powers if low / 10**step <= 10.0**power <= high * 10**step]
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
     # Parsed from text, because 5 * 10.0**-6 differs from 5e-6 in the last digit.
     marks = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
+    # One tick beyond each end, because axes have margins.
     below, above = [mark for mark in marks if mark < low][-1:], [mark for mark in marks if mark > high][:1]
     return below + [mark for mark in marks if low <= mark <= high] + above
 
@@ -73,7 +75,7 @@ def value_ticks(values: Sequence[Any], *, log: bool = True, most: int = 12) -> d
         {'type': 'log', 'tickvals': [1, 2, 4], 'ticktext': ['1', '2', '4'], 'tickangle': 0}
     """
     each = sorted(set(values))
-    each = each[:: -(-len(each) // most)]
+    each = each[:: -(-len(each) // most)]  # -(-a // b): division rounded up
     return {"type": "log" if log else "linear", "tickvals": each, "ticktext": [f"{v:g}" for v in each], "tickangle": 0}
 
 
@@ -88,7 +90,7 @@ def name_powers(figure: Figure) -> None:
     """
     layout = figure.layout.to_plotly_json()
     axes = {name: axis for name, axis in layout.items() if name.startswith(("xaxis", "yaxis"))}
-    families: dict[str, list[str]] = {}
+    families: dict[str, list[str]] = {}  # reference of the shared axis, such as "x2" -> names of axes
     for name, axis in axes.items():
         families.setdefault(axis.get("matches", name.replace("axis", "")), []).append(name)
     for names in families.values():
@@ -101,7 +103,7 @@ def name_powers(figure: Figure) -> None:
             continue  # Plotly's ticks are even there
         places = log_ticks(min(found), max(found))
         named = {"tickvals": places, "ticktext": power_texts(places)}
-        figure.update_layout(dict.fromkeys(names, named))
+        figure.update_layout(dict.fromkeys(names, named))  # the same ticks on all axes that share a range
 
 
 def _values(figure: Figure, axis: str) -> Iterable[float]:
@@ -117,6 +119,7 @@ def _values(figure: Figure, axis: str) -> Iterable[float]:
                 for pair in zip(drawn, () if halves is None else halves, strict=False)
                 if all(map(_is_positive, pair))
             ]
+            # Ends of error bars widen the axis too.
             ends = [end for value, half in known for end in (value - half, value + half)]
             yield from (value for value in drawn + ends if _is_positive(value))
 

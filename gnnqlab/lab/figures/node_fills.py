@@ -12,9 +12,20 @@ from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.theme import OKABE_ITO
 
 if TYPE_CHECKING:
-    from gnnqlab.lab.figures.waiting import Waiting
+    from gnnqlab.lab.figures.waiting import Dependencies
 
-__all__ = ["PALE", "STRONG", "Fill", "Filled", "by_copies", "by_error", "by_owner", "by_pair", "by_shard", "by_width"]
+__all__ = [
+    "PALE",
+    "STRONG",
+    "Fill",
+    "FillAssignment",
+    "by_copies",
+    "by_error",
+    "by_owner",
+    "by_pair",
+    "by_shard",
+    "by_width",
+]
 
 STRONG, PALE = 0.66, 0.24
 """Opacity of the colours of nodes that exchange rows, and of those that do not."""
@@ -42,53 +53,57 @@ class Fill:
 
 
 @dataclass(frozen=True)
-class Filled:
+class FillAssignment:
     """Fills and their assignment to nodes."""
 
     fills: tuple[Fill, ...]
-    of: dict[int, int]
+    index_by_node: dict[int, int]
     """Node -> index of its fill."""
 
     @property
     def counts(self) -> dict[str, int]:
         """Number of nodes with each fill, by its label."""
-        numbers = list(self.of.values())
+        numbers = list(self.index_by_node.values())  # one entry per node
         return {fill.label: numbers.count(number) for number, fill in enumerate(self.fills)}
 
 
 _REST = Fill("others", None, faint=True, key=False)
 
 
-def by_owner(found: Waiting, workers: int) -> Filled:
+def by_owner(found: Dependencies, workers: int) -> FillAssignment:
     """Fill each node with its worker's colour, strong if it waits for other workers."""
     fills = [Fill(f"worker {rank}", _color(rank)) for rank in range(workers)]
+    # Index: rank, or workers + rank if central.
     fills += [Fill(f"worker {rank}, central", _color(rank), PALE, key=False) for rank in range(workers)]
-    return Filled(tuple(fills), {node: own + workers * found.central[node] for node, own in found.owner.items()})
+    return FillAssignment(
+        tuple(fills), {node: own + workers * found.central[node] for node, own in found.owner.items()}
+    )
 
 
-def by_copies(found: Waiting) -> Filled:
+def by_copies(found: Dependencies) -> FillAssignment:
     """Fill each node by the number of other workers that hold a copy of its row."""
-    most = max((len(holders) for holders in found.copies.values()), default=0)
+    most = max((len(holders) for holders in found.copies.values()), default=0)  # 0 without any copy
     fills = [Fill("no copy elsewhere", None, faint=True)]
     fills += [Fill(_copies(count), _MUCH, _step(count - 1, most)) for count in range(1, most + 1)]
-    return Filled(tuple(fills), {node: len(found.copies.get(node, ())) for node in found.owner})
+    return FillAssignment(tuple(fills), {node: len(found.copies.get(node, ())) for node in found.owner})
 
 
-def by_shard(found: Waiting, worker: int) -> Filled:
+def by_shard(found: Dependencies, worker: int) -> FillAssignment:
     """Fill the nodes that one worker holds: its own ones, and copies in the colours of their owners."""
+    # Owners of the copies on this worker.
     owners = sorted({found.owner[node] for node, holders in found.copies.items() if worker in holders})
     fills = [Fill(f"worker {worker}, waits", _color(worker)), Fill("its central nodes", _color(worker), PALE), _REST]
     fills += [Fill(f"copies of worker {own}", _color(own)) for own in owners]
     numbers = {}
     for node, own in found.owner.items():
         if own == worker:
-            numbers[node] = int(found.central[node])
+            numbers[node] = int(found.central[node])  # 0 waits for other workers, 1 is central
         else:
             numbers[node] = 3 + owners.index(own) if worker in found.copies.get(node, ()) else 2
-    return Filled(tuple(fills), numbers)
+    return FillAssignment(tuple(fills), numbers)
 
 
-def by_pair(found: Waiting, sent: set[int], waits: set[int], sender: int, receiver: int) -> Filled:
+def by_pair(found: Dependencies, sent: set[int], waits: set[int], sender: int, receiver: int) -> FillAssignment:
     """Fill the rows that one worker sends another, and the nodes there that wait for them."""
     fills = (
         Fill(f"rows that worker {sender} sends", _color(sender)),
@@ -98,22 +113,23 @@ def by_pair(found: Waiting, sent: set[int], waits: set[int], sender: int, receiv
         _REST,
     )
     numbers = {node: 2 if own == sender else 3 if own == receiver else 4 for node, own in found.owner.items()}
+    # Sent rows last: a node that both waits and is sent counts as sent.
     numbers |= {node: 1 for node in waits if node in numbers} | {node: 0 for node in sent if node in numbers}
-    return Filled(fills, numbers)
+    return FillAssignment(fills, numbers)
 
 
-def by_width(found: Waiting, widths: Mapping[int, int], *, rest: str = "not sent") -> Filled:
+def by_width(found: Dependencies, widths: Mapping[int, int], *, rest: str = "not sent") -> FillAssignment:
     """Fill each node by the bit-width in which its row is sent."""
     chosen = sorted({width for node, width in widths.items() if node in found.owner})
     fills = [Fill(human_bits(width), _WIDTHS[width]) for width in chosen]
     fills.append(Fill(rest, None, faint=True))
-    return Filled(
+    return FillAssignment(
         tuple(fills),
         {node: chosen.index(widths[node]) if node in widths else len(chosen) for node in found.owner},
     )
 
 
-def by_error(found: Waiting, errors: Mapping[int, float], *, rest: str = "not sent") -> Filled:
+def by_error(found: Dependencies, errors: Mapping[int, float], *, rest: str = "not sent") -> FillAssignment:
     """Fill each node by the error of its decoded row, in five steps of equally many rows; equal errors share a step."""
     values = np.array([error for node, error in errors.items() if node in found.owner])
     # Upper ends of the steps; of equal quantiles one remains, because the others would be empty steps.
@@ -123,7 +139,7 @@ def by_error(found: Waiting, errors: Mapping[int, float], *, rest: str = "not se
     numbers = {
         node: int(np.searchsorted(edges, errors[node])) if node in errors else len(shown) for node in found.owner
     }  # a value at a step's upper end belongs to it
-    return Filled(fills, numbers)
+    return FillAssignment(fills, numbers)
 
 
 def _color(rank: int) -> str:
@@ -131,6 +147,7 @@ def _color(rank: int) -> str:
 
 
 def _step(number: int, steps: int) -> float:
+    # Steps spread over the whole range of opacities.
     return _COVERS[-1] if steps <= 1 else _COVERS[round(number * (len(_COVERS) - 1) / (steps - 1))]
 
 

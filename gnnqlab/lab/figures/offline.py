@@ -26,6 +26,7 @@ def page(script: Path, body: str, *, title: str, style: str, name: str, values: 
         name: id of the element that holds the values.
         values: data for the script, serializable as JSON.
     """
+    # The common script first, because the page's own one calls it.
     code = Path(__file__).with_name("offline.js").read_text(encoding="utf-8") + script.read_text(encoding="utf-8")
     return f"""<!DOCTYPE html>
 <html lang="en">

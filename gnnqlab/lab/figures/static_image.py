@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Bytes = NDArray[np.uint8]
     from plotly.graph_objects import Figure
 
-__all__ = ["indexed", "pixels", "size", "svg_of"]
+__all__ = ["encode_indexed", "pixels", "size", "svg_of"]
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _HEADER = ">IIBBBBB"
@@ -43,7 +43,7 @@ def size(png: bytes) -> tuple[int, int]:
     """Return width and height of a picture in pixels.
 
     Example:
-        >>> size(indexed(_written(2, 1, 6, 0, b"\\x00" + bytes(8))))
+        >>> size(encode_indexed(_encode_rows(2, 1, 6, 0, b"\\x00" + bytes(8))))
         (2, 1)
     """
     width, height = struct.unpack(">II", png[16:24])
@@ -63,7 +63,7 @@ def pixels(png: bytes) -> Bytes:
         ValueError: if the picture has another format.
     """
     kind, packed = _parts(png)
-    width, height, *rest = kind
+    width, height, *rest = kind  # rest: depth, colour type, compression, filter, interlace
     if rest != [8, 6, 0, 0, 0]:
         raise ValueError(f"a picture must be 8-bit RGBA without interlacing, got header fields {rest}")
     rows = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(height, 1 + 4 * width)
@@ -76,7 +76,7 @@ def pixels(png: bytes) -> Bytes:
     raise ValueError(f"rows of a picture must have PNG's filter 0 (none) or 2 (up), got filters {found}")
 
 
-def indexed(png: bytes) -> bytes:
+def encode_indexed(png: bytes) -> bytes:
     """Encode a picture with a colour palette; with at most 256 colours every pixel is unchanged.
 
     With more, colours enter the palette one by one, each time the one with the largest squared distance from the
@@ -90,8 +90,8 @@ def indexed(png: bytes) -> bytes:
         ValueError: as :func:`pixels`.
 
     Example:
-        >>> two = _written(2, 1, 6, 0, bytes([0, 255, 0, 0, 255, 0, 0, 255, 128]))
-        >>> int(indexed(two)[25]), indexed(two).count(b"PLTE")
+        >>> two = _encode_rows(2, 1, 6, 0, bytes([0, 255, 0, 0, 255, 0, 0, 255, 128]))
+        >>> int(encode_indexed(two)[25]), encode_indexed(two).count(b"PLTE")
         (3, 1)
     """
     picture = pixels(png)  # (height, width, 4)
@@ -107,12 +107,12 @@ def indexed(png: bytes) -> bytes:
 
 def _table(colors: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[list[int], NDArray[np.uint8]]:
     """Return the indices of the colours in the palette, and the palette entry nearest to each colour."""
-    weight = np.sqrt(counts)
-    palette = [int(np.argmax(counts))]
-    distance = ((colors - colors[palette[0]]) ** 2).sum(1)
+    weight = np.sqrt(counts)  # (colours,)
+    palette = [int(np.argmax(counts))]  # starts with the most frequent colour
+    distance = ((colors - colors[palette[0]]) ** 2).sum(1)  # squared, to the nearest colour of the palette
     nearest = np.zeros(len(colors), np.uint8)
     while len(palette) < min(_COLORS, len(colors)):
-        new = int(np.argmax(distance * weight))
+        new = int(np.argmax(distance * weight))  # Gonzalez' rule, weighted
         to_new = ((colors - colors[new]) ** 2).sum(1)
         closer = to_new < distance
         nearest[closer] = len(palette)
@@ -125,7 +125,7 @@ def _parts(png: bytes) -> tuple[tuple[int, ...], bytes]:
     """Return the fields of the header and the compressed rows."""
     if png[:8] != _SIGNATURE:
         raise ValueError(f"a picture must begin with PNG's signature, got {png[:8]!r}")
-    start, kind, packed = 8, (), []
+    start, kind, packed = 8, (), []  # after the signature
     while start < len(png):
         length, name = struct.unpack(">I4s", png[start : start + 8])
         body = png[start + 8 : start + 8 + length]
@@ -144,7 +144,7 @@ def _file(kind: tuple[int, ...], more: list[tuple[bytes, bytes]], packed: bytes)
     )
 
 
-def _written(width: int, height: int, channels: int, interlaced: int, rows: bytes) -> bytes:
+def _encode_rows(width: int, height: int, channels: int, interlaced: int, rows: bytes) -> bytes:
     """Return a picture of raw rows, each with its filter byte in front; for examples and tests."""
     return _file((width, height, 8, channels, 0, 0, interlaced), [], zlib.compress(rows))
 
@@ -168,7 +168,7 @@ def svg_of(figure: Figure) -> str | None:
     try:
         drawn = _same_names(_draw(figure, "svg", height, 1).decode())
         if len(drawn) > _MANY:
-            drawn = min(drawn, _framed(indexed(_draw(figure, "png", height, 2)), height), key=len)
+            drawn = min(drawn, _wrap_in_svg(encode_indexed(_draw(figure, "png", height, 2)), height), key=len)
         return drawn
     except Exception:
         return None
@@ -186,11 +186,11 @@ def _same_names(svg: str) -> str:
     chance = _OWN_NAME.search(svg)
     if chance is None:
         return svg
-    plain = svg.replace(chance[1], "")
+    plain = svg.replace(chance[1], "")  # content without the random id
     return svg.replace(chance[1], f"{zlib.crc32(plain.encode()):08x}")
 
 
-def _framed(png: bytes, height: int) -> str:
+def _wrap_in_svg(png: bytes, height: int) -> str:
     data = base64.b64encode(png).decode()
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}">'

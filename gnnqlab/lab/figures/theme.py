@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 __all__ = [
-    "ACTIVITY_NAMES", "ACTIVITY_STYLES", "BETWEEN", "OKABE_ITO", "PHASES", "Phase", "Style", "finish", "hatched",
-    "style_of", "styles_of", "template",
+    "ACTIVITY_NAMES", "ACTIVITY_STYLES", "UNRECORDED", "OKABE_ITO", "PHASES", "Phase", "Style", "finish",
+    "hatch_marker", "style_of", "styles_of", "template",
 ]  # fmt: skip
 
 OKABE_ITO = {
@@ -89,7 +89,7 @@ PHASES = (
     Phase(column="other_s", label="other", color="#b0b0b0"),
 )
 
-BETWEEN = "between"
+UNRECORDED = "between"
 """Time between recorded parts of an epoch: dense layers, loss, all-reduce of weight gradients."""
 
 _COLORS = {phase.column.removesuffix("_s"): phase.color for phase in PHASES}
@@ -100,7 +100,7 @@ _ACTIVITIES = {
     "wait": ("wait", f"{_COLORS['wait']} x"),
     "decode": ("decode", f"{_COLORS['decode']} ."),
     "marginal": ("marginal rows", f"{_COLORS['marginal']} \\"),
-    BETWEEN: ("between exchanges", f"{OKABE_ITO['sky']} -"),
+    UNRECORDED: ("between exchanges", f"{OKABE_ITO['sky']} -"),
     "loss": ("loss", f"{_COLORS['dense']} |"),
     "reduce": ("sum gradients", f"{_COLORS['reduce']} +"),
     "update": ("optimizer", _COLORS["optimizer"]),
@@ -124,7 +124,7 @@ def style_of(label: str) -> Style:
     system = label.split(" ")[0]
     if system in _SYSTEMS:
         return _SYSTEMS[system]
-    number = zlib.crc32(system.encode())
+    number = zlib.crc32(system.encode())  # not hash(), which differs between processes
     colors = list(OKABE_ITO.values())[1:]  # grey is the baseline's
     return Style(
         color=colors[number % len(colors)],
@@ -144,7 +144,7 @@ def styles_of(labels: Iterable[str]) -> dict[str, Style]:
         >>> first == style_of("adaqp"), first.symbol, second.symbol, second.color
         (True, 'triangle-up', 'x', '#e69e66')
     """
-    seen: Counter[str] = Counter()
+    seen: Counter[str] = Counter()  # number of labels of each system so far
     found: dict[str, Style] = {}
     for label in dict.fromkeys(labels):
         system = label.split(" ")[0]
@@ -157,6 +157,7 @@ def _vary(style: Style, times: int) -> Style:
     """Return the style of a system that has appeared this number of times before."""
 
     def rotate(kinds: tuple[str, ...], own: str) -> str:
+        # A style outside the list counts as the first.
         return kinds[((kinds.index(own) if own in kinds else 0) + times) % len(kinds)] if times else own
 
     return Style(
@@ -169,6 +170,7 @@ def _vary(style: Style, times: int) -> Style:
 def _mix(color: str, other: str) -> str:
     if not other:
         return color
+    # "#rrggbb" -> red, green and blue of both colours.
     pairs = ((int(color[start : start + 2], 16), int(other[start : start + 2], 16)) for start in (1, 3, 5))
     return "#" + "".join(f"{round((1 - _SHADE) * own + _SHADE * new):02x}" for own, new in pairs)
 
@@ -190,7 +192,7 @@ def template(*, dark: bool = False) -> dict[str, Any]:
         "layout": {
             "colorway": list(OKABE_ITO.values()),
             "font": {"family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", "size": 13, "color": ink},
-            "paper_bgcolor": "rgba(0,0,0,0)",
+            "paper_bgcolor": "rgba(0,0,0,0)",  # transparent, so that the page's own background shows
             "plot_bgcolor": "rgba(0,0,0,0)",
             "title": {"x": 0.0, "xanchor": "left", "xref": "paper", "font": {"size": 15}},
             "legend": {"orientation": "h", "x": 0.0, "y": 1.02, "xanchor": "left", "yanchor": "bottom"},
@@ -204,7 +206,7 @@ def template(*, dark: bool = False) -> dict[str, Any]:
     }
 
 
-def hatched(color: str, shape: str, **more: Any) -> dict[str, Any]:
+def hatch_marker(color: str, shape: str, **more: Any) -> dict[str, Any]:
     """Return the marker of a bar with a pattern, which distinguishes it without its colour, and without an outline.
 
     Args:
@@ -213,9 +215,10 @@ def hatched(color: str, shape: str, **more: Any) -> dict[str, Any]:
         more: further settings of the marker.
 
     Example:
-        >>> hatched("#e69f00", "/", opacity=0.5)["pattern"]["shape"]
+        >>> hatch_marker("#e69f00", "/", opacity=0.5)["pattern"]["shape"]
         '/'
     """
+    # "overlay" draws the pattern over the bar's own colour.
     pattern = {"shape": shape, "size": 5, "solidity": 0.25, "fillmode": "overlay"}
     return {"color": color, "pattern": pattern, "line": {"width": 0}, **more}
 

@@ -21,31 +21,31 @@ class Updater:
 
     def __init__(self, draw: Callable[[], float | None]) -> None:
         self._draw = draw
-        self._asked = threading.Event()
+        self._requested = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     @property
-    def asked(self) -> bool:
+    def is_requested(self) -> bool:
         """True while a requested drawing has not begun."""
-        return self._asked.is_set()
+        return self._requested.is_set()
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Request a drawing and return at once."""
         with self._lock:
-            self._asked.set()
-            if self._thread is None:
+            self._requested.set()
+            if self._thread is None:  # none yet, or the last one ended while idle
                 self._thread = threading.Thread(target=self._loop, name="gnnqlab tuner", daemon=True)
                 self._thread.start()
 
     def _loop(self) -> None:
         delay_s: float | None = None
         while True:
-            requested = self._asked.wait(_IDLE_S if delay_s is None else delay_s)
+            requested = self._requested.wait(_IDLE_S if delay_s is None else delay_s)
             with self._lock:
                 # Checked again under the lock, because a request may have come in after the wait timed out.
-                if not requested and delay_s is None and not self._asked.is_set():
+                if not requested and delay_s is None and not self._requested.is_set():
                     self._thread = None
                     return
-                self._asked.clear()  # before drawing: a request from now on causes another drawing
+                self._requested.clear()  # before drawing: a request from now on causes another drawing
             delay_s = self._draw()

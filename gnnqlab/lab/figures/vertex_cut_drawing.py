@@ -56,18 +56,20 @@ def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> FigureData:
             f"a vertex-cut can be drawn for at most {len(_COLORS)} workers, got {parts.workers}; use fewer workers"
         )
     places, graph = places_of(parts.graph), parts.graph
-    holders: list[list[int]] = [[] for _ in places]
+    holders: list[list[int]] = [[] for _ in places]  # workers with a replica, by node
     for node, worker in zip(*(each.tolist() for each in copies_of(parts.cut, graph))):  # type: ignore[arg-type]
         holders[node].append(worker)
-    hosts = [sorted({worker // parts.per_host for worker in each}) for each in holders]
+    hosts = [sorted({worker // parts.per_host for worker in each}) for each in holders]  # hosts of these workers
+    # With one worker per host, hosts and workers are the same.
     tiers = parts.hosts > 1 and parts.per_host > 1
     kinds = [_kind(len(each), len(shared) if tiers else 1) for each, shared in zip(holders, hosts, strict=True)]
     figure = go.Figure()
     source, target = (each.tolist() for each in graph.edge_list())
     for worker in range(parts.workers):
+        # Both directions are drawn as one line.
         edges = [(u, v) for u, v, part in zip(source, target, parts.cut.part.tolist()) if part == worker and u < v]
         figure.add_scatter(
-            x=[x for u, v in edges for x in (places[u][0], places[v][0], None)],
+            x=[x for u, v in edges for x in (places[u][0], places[v][0], None)],  # None separates lines
             y=[y for u, v in edges for y in (places[u][1], places[v][1], None)],
             mode="lines",
             line={"color": _COLORS[worker], "dash": _DASHES[worker], "width": 3},

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from gnnqlab.partition.parts import Parts
 
-__all__ = ["Waiting", "travelling", "waiting_of"]
+__all__ = ["Dependencies", "transferred_nodes", "dependencies_of"]
 
 _NAMED = 6
 """Most rows of a worker that are listed one by one."""
 
 
 @dataclass(frozen=True, eq=False)
-class Waiting:
+class Dependencies:
     """Kinds of some nodes of a partition, the rows they wait for, and the workers with a copy of them."""
 
     owner: dict[int, int]
@@ -33,7 +33,7 @@ class Waiting:
     sums: bool
     """True under a vertex-cut, where a node receives its own partial sums and not rows of its neighbours."""
 
-    def say(self, node: int) -> str:
+    def describe(self, node: int) -> str:
         """Describe in words what a node waits for."""
         waits = self.rows.get(node, {})
         if not waits:
@@ -44,7 +44,7 @@ class Waiting:
         return "waits for " + ("row " if sum(map(len, waits.values())) == 1 else "rows ") + "; ".join(sources)
 
 
-def waiting_of(parts: Parts, nodes: NDArray[np.int64] | None = None) -> Waiting:
+def dependencies_of(parts: Parts, nodes: NDArray[np.int64] | None = None) -> Dependencies:
     """Return the rows that nodes wait for in one exchange, and the workers with copies of the nodes.
 
     Under an edge-cut a node waits for the rows of its in-neighbours with another owner; under a vertex-cut for the
@@ -60,8 +60,8 @@ def waiting_of(parts: Parts, nodes: NDArray[np.int64] | None = None) -> Waiting:
     Example:
         >>> from gnnqlab import course
         >>> from gnnqlab.partition.parts import partition
-        >>> found = waiting_of(partition(course.ten_nodes(), course.Halves(), workers=2))
-        >>> found.rows[4], found.copies[4], found.say(4), found.say(0)
+        >>> found = dependencies_of(partition(course.ten_nodes(), course.Halves(), workers=2))
+        >>> found.rows[4], found.copies[4], found.describe(4), found.describe(0)
         ({1: [5, 7]}, [1], 'waits for rows 5, 7 of worker 1', 'waits for no worker')
     """
     kind = parts.shards[0].cuts
@@ -72,7 +72,7 @@ def waiting_of(parts: Parts, nodes: NDArray[np.int64] | None = None) -> Waiting:
         )
     total = parts.graph.num_nodes
     selection = np.arange(total) if nodes is None else np.asarray(nodes)
-    selected = np.zeros(total, bool)
+    selected = np.zeros(total, bool)  # (N,)
     selected[selection] = True
     owners = parts.owner.numpy()
     central = np.zeros(total, bool)
@@ -80,8 +80,8 @@ def waiting_of(parts: Parts, nodes: NDArray[np.int64] | None = None) -> Waiting:
     copies: dict[int, list[int]] = defaultdict(list)
     for shard in parts.shards:
         owned, halo = shard.owned.numpy(), shard.halo.numpy()
-        central[owned[: shard.num_central]] = True
-        for node in halo[selected[halo]].tolist():
+        central[owned[: shard.num_central]] = True  # local order: central nodes first
+        for node in halo[selected[halo]].tolist():  # ascending ranks, because shards are in order
             copies[node].append(shard.rank)
         if kind == "edges":
             # A partial sum is of the master's own node, so waiting and sent node are the same.
@@ -95,10 +95,11 @@ def waiting_of(parts: Parts, nodes: NDArray[np.int64] | None = None) -> Waiting:
             found = [(targets[remote][owner == peer], sources[owner == peer], peer) for peer in range(parts.workers)]
         for targets, sources, peer in found:
             chosen = selected[targets]
+            # Parallel edges count once.
             for node, source in sorted(set(zip(targets[chosen].tolist(), sources[chosen].tolist()))):
                 rows[node].setdefault(peer, []).append(source)
     order = selection.tolist()
-    return Waiting(
+    return Dependencies(
         owner={node: int(owners[node]) for node in order},
         central={node: bool(central[node]) for node in order},
         rows=dict(rows),
@@ -107,7 +108,7 @@ def waiting_of(parts: Parts, nodes: NDArray[np.int64] | None = None) -> Waiting:
     )
 
 
-def travelling(parts: Parts, sender: int, receiver: int) -> list[int]:
+def transferred_nodes(parts: Parts, sender: int, receiver: int) -> list[int]:
     """Return the nodes whose rows one worker sends another per exchange, ascending, as counted by the traffic map.
 
     Under a vertex-cut both rounds count: partial sums to masters, totals to mirrors; a node may appear in each.
@@ -118,7 +119,7 @@ def travelling(parts: Parts, sender: int, receiver: int) -> list[int]:
     Example:
         >>> from gnnqlab import course
         >>> from gnnqlab.partition.parts import partition
-        >>> travelling(partition(course.ten_nodes(), course.Halves(), workers=2), 1, 0)
+        >>> transferred_nodes(partition(course.ten_nodes(), course.Halves(), workers=2), 1, 0)
         [5, 7]
     """
     workers = range(parts.workers)
@@ -130,6 +131,7 @@ def travelling(parts: Parts, sender: int, receiver: int) -> list[int]:
     found: list[int] = parts.shards[receiver].plan("forward").from_peer(sender).ids.tolist()
     if parts.shards[receiver].cuts == "edges":
         owned_by_sender = parts.owner[parts.shards[receiver].halo] == sender
+        # Second round of a vertex-cut: totals from masters to their mirrors.
         found = found + parts.shards[receiver].halo[owned_by_sender].tolist()
     return sorted(found)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,11 +18,11 @@ from gnnqlab.lab.figures.controls import PAGE, TABLE, alert, make_access, shows_
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.listing.front_view import draw_front
-from gnnqlab.lab.listing.run_rows import Row, grouped, run_row, told
+from gnnqlab.lab.listing.run_rows import FIELD_OF_COLUMN, Row, format_groups, group_by_settings, run_row
 from gnnqlab.lab.listing.run_table import RunTable, rows_html
 from gnnqlab.lab.training.compare import compare
 from gnnqlab.lab.training.sweep import OUTCOMES, Sweep
-from gnnqlab.lab.training.sweep_views import draw_mattered, draw_parallel
+from gnnqlab.lab.training.sweep_views import draw_importance, draw_parallel
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -67,7 +68,7 @@ class RunPanel:
                 "Draw one line per ticked run through settings, total time, bytes and score; of all if none is ticked",
             ),
             (
-                "Importance", "bar-chart", self._mattered,
+                "Importance", "bar-chart", self._importance,
                 "Draw the variance of score, time and bytes that each setting explains; of all runs if none is ticked",
             ),
             ("Live", "eye", self._follow, "Open the live view of the ticked run"),
@@ -105,13 +106,13 @@ class RunPanel:
             finally:
                 self._busy.release()
 
-        if self._busy.acquire(blocking=False):
+        if self._busy.acquire(blocking=False):  # False while another action runs
             threading.Thread(target=work, name="gnnqlab runs", daemon=True).start()
 
     def _compare(self) -> str:
         self._close_live()
         names = self._ticked()
-        first = [name for name in (self.table.pinned,) if name]
+        first = [name for name in (self.table.pinned,) if name]  # the pinned run is the baseline
         runs = [self.browser.runs[name] for name in dict.fromkeys([*first, *names])]
         compared = compare(runs)
         self.result.value = compared._repr_mimebundle_()["text/html"]
@@ -124,15 +125,17 @@ class RunPanel:
         names = self.table.ticked
         groups = self.browser.groups(names)
         self._draw(lambda dark: self.browser.front(names, dark=dark).figure)
-        self.result.value = table_html(told(groups), caption="Means over seeds with 95 % intervals")
+        self.result.value = table_html(format_groups(groups), caption="Means over seeds with 95 % intervals")
         self._put([self.figure.widget, self.result])
         return f"{len(groups)} settings, {int(groups['seeds'].sum())} runs"
 
     def _sweep(self) -> str:
         return self._show_figure(self.browser.parallel, "Settings and outcomes of runs")
 
-    def _mattered(self) -> str:
-        return self._show_figure(self.browser.mattered, "Share of the variance between runs that each setting explains")
+    def _importance(self) -> str:
+        return self._show_figure(
+            self.browser.importance, "Share of the variance between runs that each setting explains"
+        )
 
     def _follow(self) -> str:
         run = self._one()
@@ -152,7 +155,7 @@ class RunPanel:
         from gnnqlab.run.disk_usage import delete_run
 
         names = tuple(self._ticked())
-        if names != self._to_delete:
+        if names != self._to_delete:  # the first press, or other runs were ticked since
             size = sum(row.size for row in self.browser.rows if row.id in names)
             self._to_delete = names
             return f"{len(names)} run(s), {human_bytes(size)}, would be deleted permanently: press Delete again"
@@ -177,6 +180,7 @@ class RunPanel:
             self._to_delete = ()
 
     def _ticked(self) -> list[str]:
+        # Without runs that were deleted meanwhile.
         names = [name for name in self.table.ticked if name in self.browser.runs]
         if not names:
             raise ValueError(_TICK)
@@ -243,7 +247,7 @@ class RunBrowser:
             known = self._known.get(name)
             if known is None or known.status not in ("finished", "stopped", "failed"):
                 self._known[name] = run_row(run)
-        return [self._known[name] for name in reversed(self.runs)]
+        return [self._known[name] for name in reversed(self.runs)]  # runs are listed from old to new
 
     @property
     def size(self) -> int:
@@ -256,16 +260,18 @@ class RunBrowser:
 
         names = [field.name for field in dataclasses.fields(Row)]
         table = pd.DataFrame([dataclasses.asdict(row) for row in self.rows], columns=names)
+        table = table.rename(columns={name: column for column, name in FIELD_OF_COLUMN.items()})
+        # Without keys and nested values, which are not for reading.
         return table.drop(columns=["group", "curve", "settings"]).set_index("id")
 
     def groups(self, names: Sequence[str] = ()) -> DataFrame:
-        """Return finished runs grouped by setting, means over seeds with 95 % intervals; see :func:`grouped`.
+        """Return finished runs grouped by setting, means over seeds with 95 % intervals; see :func:`group_by_settings`.
 
         Args:
             names: names of the runs; all if not given.
         """
         chosen = set(names) or set(self.runs)
-        return grouped([row for row in reversed(self.rows) if row.id in chosen])
+        return group_by_settings([row for row in reversed(self.rows) if row.id in chosen])
 
     def front(
         self, names: Sequence[str] = (), *, cost: Literal["train_s", "bytes_sent"] = "train_s", dark: bool = False
@@ -308,8 +314,8 @@ class RunBrowser:
         """
         return draw_parallel(self.sweep(names), dark=dark)
 
-    def mattered(self, names: Sequence[str] = (), *, dark: bool = False) -> FigureData:
-        """Draw the share of variance of score, time and bytes that each setting explains; see :func:`draw_mattered`.
+    def importance(self, names: Sequence[str] = (), *, dark: bool = False) -> FigureData:
+        """Draw the share of variance of score, time and bytes that each setting explains; see :func:`draw_importance`.
 
         Args:
             names: names of the runs; all if not given.
@@ -318,7 +324,12 @@ class RunBrowser:
         Raises:
             ValueError: if fewer than four have finished, or no two runs share a value of a setting.
         """
-        return draw_mattered(self.sweep(names), dark=dark)
+        return draw_importance(self.sweep(names), dark=dark)
+
+    def mattered(self, names: Sequence[str] = (), *, dark: bool = False) -> FigureData:
+        """Call :meth:`importance`, the present name, with a warning."""
+        warnings.warn("RunBrowser.mattered is RunBrowser.importance now", DeprecationWarning, stacklevel=2)
+        return self.importance(names, dark=dark)
 
     def forget(self, name: str) -> None:
         """Remove a run from the list, but not its folder."""

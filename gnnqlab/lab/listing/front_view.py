@@ -11,24 +11,24 @@ from gnnqlab.lab.figures.theme import OKABE_ITO, finish, style_of
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-__all__ = ["draw_front", "unsurpassed"]
+__all__ = ["draw_front", "find_pareto_front"]
 
 _COSTS = {"train_s": ("total time (s)", 1.0), "bytes_sent": ("sent per epoch (kB)", 1e-3)}
 
 
-def unsurpassed(groups: DataFrame, cost: str = "train_s") -> list[bool]:
+def find_pareto_front(groups: DataFrame, cost: str = "train_s") -> list[bool]:
     """Return a list with True for each group on the Pareto front: no other has at least its score at no higher cost.
 
     Args:
-        groups: table of :func:`gnnqlab.lab.listing.run_rows.grouped`.
+        groups: table of :func:`gnnqlab.lab.listing.run_rows.group_by_settings`.
         cost: ``train_s`` or ``bytes_sent``.
 
     Example:
         >>> import pandas as pd
-        >>> unsurpassed(pd.DataFrame({"score": [0.9, 0.8, 0.8], "train_s": [5.0, 2.0, 3.0]}))
+        >>> find_pareto_front(pd.DataFrame({"score": [0.9, 0.8, 0.8], "train_s": [5.0, 2.0, 3.0]}))
         [True, True, False]
     """
-    places = list(zip(groups[cost], groups["score"], strict=True))
+    places = list(zip(groups[cost], groups["score"], strict=True))  # (cost, score) of each group
     return [
         not math.isnan(mine) and not any(c <= mine and s >= score and (c, s) != (mine, score) for c, s in places)
         for mine, score in places
@@ -41,7 +41,7 @@ def draw_front(
     """Draw the score of each group over its cost with 95 % intervals, and the Pareto front as a line.
 
     Args:
-        groups: table of :func:`gnnqlab.lab.listing.run_rows.grouped`, for one graph.
+        groups: table of :func:`gnnqlab.lab.listing.run_rows.group_by_settings`, for one graph.
         cost: ``train_s`` (total time) or ``bytes_sent`` (per epoch).
         dark: colours for a dark page.
 
@@ -56,9 +56,9 @@ def draw_front(
         raise ValueError("a front needs at least one finished run, got none; launch some, or open another folder")
     if len(graphs := sorted(set(groups["graph"]))) > 1:
         raise ValueError(f"runs of a front must be of one graph, got {', '.join(graphs)}; choose runs of one of them")
-    name, by = _COSTS[cost]
-    figure, best = go.Figure(), unsurpassed(groups, cost)
-    front = groups[best].sort_values(cost)
+    name, by = _COSTS[cost]  # title of the axis, and factor to its unit
+    figure, best = go.Figure(), find_pareto_front(groups, cost)
+    front = groups[best].sort_values(cost)  # from left to right, for one line
     figure.add_scatter(
         x=(by * front[cost]).tolist(),
         y=(100 * front["score"]).tolist(),
@@ -75,8 +75,8 @@ def draw_front(
             mode="markers",
             name=str(system),
             marker={"color": style.color, "symbol": style.symbol, "size": 11},
-            error_y={"array": [_known(100 * half) for half in mine["score_half"]], "thickness": 1.2, "width": 4},
-            error_x={"array": [_known(by * half) for half in mine["train_half"]], "thickness": 1.2, "width": 4}
+            error_y={"array": [_half_or_zero(100 * half) for half in mine["score_half"]], "thickness": 1.2, "width": 4},
+            error_x={"array": [_half_or_zero(by * half) for half in mine["train_half"]], "thickness": 1.2, "width": 4}
             if cost == "train_s"
             else None,
             customdata=[
@@ -87,7 +87,7 @@ def draw_front(
             ],
             hovertemplate="%{customdata}: %{y:.2f} % at %{x:.4g}<extra></extra>",
         )
-    half = groups["train_half"] if cost == "train_s" else 0.0 * groups[cost]
+    half = groups["train_half"] if cost == "train_s" else 0.0 * groups[cost]  # bytes have no interval
     figure.update_xaxes(title_text=name, range=_range(by * groups[cost], by * half, math.inf))
     figure.update_yaxes(
         title_text="test score (%)", range=_range(100 * groups["score"], 100 * groups["score_half"], 100.0)
@@ -108,11 +108,11 @@ def _range(values: Series, halves: Series, most: float) -> list[float] | None:
         return None
     some, half = values[known], halves[known].fillna(0.0)
     low, high = max(float((some - half).min()), 0.0), min(float((some + half).max()), most)
-    margin = 0.06 * ((high - low) or abs(high) or 1.0)
+    margin = 0.06 * ((high - low) or abs(high) or 1.0)  # 6 % of the range, or of the value if all are equal
     return [low - margin, high + margin]
 
 
-def _known(half: float) -> float:
+def _half_or_zero(half: float) -> float:
     """Return half an interval to draw, 0 for a single seed, whose interval is unknown."""
     return half if math.isfinite(half) else 0.0
 

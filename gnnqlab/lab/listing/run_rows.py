@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
     from gnnqlab.run.run import Run
 
-__all__ = ["Row", "grouped", "run_row", "told"]
+__all__ = ["Row", "group_by_settings", "run_row", "format_groups"]
 
+FIELD_OF_COLUMN = {"said": "recipe_text"}
+"""Column of tables -> field of a row, where the names differ."""
 _POINTS = 40
 """Most points of a curve in a row."""
 
@@ -36,7 +38,7 @@ class Row:
     began: str = ""
     """Local date and time of the launch."""
     system: str = ""
-    said: str = ""
+    recipe_text: str = ""
     """Settings of its recipe in words."""
     graph: str = ""
     model: str = ""
@@ -77,20 +79,22 @@ def run_row(run: Run) -> Row:
         return Row(
             id=run.id,
             status=run.status,
+            # The configuration is written at the launch.
             began=time.strftime("%Y-%m-%d %H:%M", time.localtime((run.folder / CONFIG).stat().st_mtime)),
             system=str(settings["system"]["name"]),
-            said=_words(settings.get("recipe")),
+            recipe_text=_words(settings.get("recipe")),
             graph=Path(settings["graph"]).name,
             model=f"{settings['model']['name']} {settings['model']['layers']} x {settings['model']['hidden']}",
             workers=settings["workers"],
             seed=settings["train"]["seed"],
             link=_link(settings["launch"]),
-            epochs=summary.get("epochs", max(run.epoch + 1, 0)),
+            epochs=summary.get("epochs", max(run.epoch + 1, 0)),  # without a summary, the number so far
             score=_number(score),
             train_s=_number(summary.get("train_s")),
             bytes_sent=_number(summary.get("bytes_sent")),
             size=size,
             curve=_curve(run),
+            # Equal for runs with equal settings.
             group=repr(sorted((name, repr(value)) for name, value in settings_of(settings).items())),
             settings=settings_of(settings),
             trouble=run.cause,
@@ -99,7 +103,7 @@ def run_row(run: Run) -> Row:
         return Row(id=run.id, status="unreadable", size=size, trouble=f"{type(error).__name__}: {error}")
 
 
-def grouped(rows: Sequence[Row]) -> DataFrame:
+def group_by_settings(rows: Sequence[Row]) -> DataFrame:
     """Return finished runs in groups that differ in their seed only.
 
     Returns:
@@ -110,12 +114,12 @@ def grouped(rows: Sequence[Row]) -> DataFrame:
     Example:
         >>> one, two = (Row(id=str(seed), status="finished", group="g", seed=seed, score=0.8 + seed / 100, train_s=1.0)
         ...             for seed in (0, 1))
-        >>> grouped([one, two])[["seeds", "score"]].round(3).to_numpy().tolist()
+        >>> group_by_settings([one, two])[["seeds", "score"]].round(3).to_numpy().tolist()
         [[2.0, 0.805]]
     """
     import pandas as pd
 
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[Row]] = {}  # key of the group -> its runs, one per seed
     for row in rows:
         if row.status == "finished" and row.score is not None:
             groups.setdefault(row.group, []).append(row)
@@ -125,7 +129,7 @@ def grouped(rows: Sequence[Row]) -> DataFrame:
         means = {value: _mean(members, value) for value in ("score", "train_s", "bytes_sent")}
         found.append(
             {
-                **{name: getattr(members[0], name) for name in names},
+                **{name: getattr(members[0], FIELD_OF_COLUMN.get(name, name)) for name in names},
                 "seeds": len({one.seed for one in members}),
                 "score": means["score"][0],
                 "score_half": means["score"][1],
@@ -139,15 +143,16 @@ def grouped(rows: Sequence[Row]) -> DataFrame:
     return pd.DataFrame(found, columns=columns)
 
 
-def told(groups: DataFrame) -> DataFrame:
+def format_groups(groups: DataFrame) -> DataFrame:
     """Return groups as a readable table: one row per setting, means ± half-widths of intervals, units in the titles.
 
     Args:
-        groups: table of `grouped`.
+        groups: table of `group_by_settings`.
     """
     import pandas as pd
 
     names = [f"{system} ({words})" if words else system for system, words in zip(groups["system"], groups["said"])]
+    # Settings that all groups share need no column.
     columns = {name: groups[name].tolist() for name in ("model", "workers", "link") if groups[name].nunique() > 1}
     columns["seeds"] = groups["seeds"].tolist()
     for title, value, half, by in (("test (%)", "score", "score_half", 100), ("total (s)", "train_s", "train_half", 1)):
@@ -166,7 +171,7 @@ def _mean(members: Sequence[Row], value: str) -> tuple[float, float]:
     if not known:
         return math.nan, math.nan
     mean, half = interval(known)
-    return mean, half if len(known) > 1 else math.nan
+    return mean, half if len(known) > 1 else math.nan  # one value has no interval
 
 
 def _words(recipe: Any) -> str:
@@ -192,7 +197,8 @@ def _curve(run: Run) -> tuple[float, ...]:
         return ()
     if "val_score" not in records:
         return ()
+    # Of one worker; all record the same scores.
     scores = records[records["rank"] == records["rank"].min()]["val_score"].dropna().tolist()
-    every = max(-(-len(scores) // _POINTS), 1)
+    every = max(-(-len(scores) // _POINTS), 1)  # rounded up
     thinned = [*scores[::every], *([scores[-1]] if scores and (len(scores) - 1) % every else [])]
     return tuple(round(float(score), 4) for score in thinned)

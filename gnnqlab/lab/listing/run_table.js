@@ -4,7 +4,7 @@
 
 const COLUMNS = [ // outcomes first, so that a narrow page shows them without scrolling
   { name: "began", title: "launched" },
-  { name: "system", title: "system", text: (run) => (run.said ? `${run.system} (${run.said})` : run.system) },
+  { name: "system", title: "system", text: (run) => (run.recipe_text ? `${run.system} (${run.recipe_text})` : run.system) },
   { name: "score", title: "test (%)", number: true, text: (run) => fixed(run.score, 2, 100) },
   { name: "curve", title: "validation", fixed: true, text: (run) => (run.curve.length > 1 ? "curve" : "") },
   { name: "train_s", title: "total (s)", number: true, text: (run) => fixed(run.train_s, 2) },

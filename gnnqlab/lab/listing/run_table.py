@@ -39,7 +39,7 @@ class RunTable:
     def show(self, rows: Sequence[Row]) -> None:
         """Replace the rows; ticks and pins of removed runs are dropped."""
         names = {row.id for row in rows}
-        self._source.rows = json.dumps([_plain(row) for row in rows])
+        self._source.rows = json.dumps([_plain(row) for row in rows])  # one message with all rows
         self.tick([name for name in self.ticked if name in names])
         if self.pinned not in names:
             self._source.pinned = ""
@@ -107,7 +107,7 @@ def _classes() -> _Classes:
 
 _COLUMNS: dict[str, Callable[[Row], str]] = {
     "launched": lambda row: row.began,
-    "system": lambda row: f"{row.system} ({row.said})" if row.said else row.system or row.id,
+    "system": lambda row: f"{row.system} ({row.recipe_text})" if row.recipe_text else row.system or row.id,
     "test": lambda row: "" if row.score is None else f"{100 * row.score:.2f} %",
     "total": lambda row: "" if row.train_s is None else f"{row.train_s:.2f} s",
     "sent per epoch": lambda row: "" if row.bytes_sent is None else human_bytes(row.bytes_sent),
@@ -134,7 +134,7 @@ def rows_html(rows: Sequence[Row]) -> str:
         True
     """
     scores = [score for row in rows for score in row.curve]
-    least, most = (min(scores), max(scores)) if scores else (0.0, 1.0)
+    least, most = (min(scores), max(scores)) if scores else (0.0, 1.0)  # one scale for the curves of all runs
     names = list(_COLUMNS)
     names.insert(names.index("test") + 1, _CURVE)  # as in the interactive table, and visible on a narrow page
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
@@ -151,9 +151,12 @@ def _curve(row: Row, least: float, most: float) -> str:
     """Return validation scores as a small SVG curve."""
     if len(row.curve) < 2:
         return ""
+    # Pixels per evaluation and per unit of score, with a margin for the line width.
     across, up = (_WIDTH - 4) / (len(row.curve) - 1), (_HEIGHT - 6) / ((most - least) or 1.0)
     points = " ".join(
-        f"{2 + index * across:.1f},{_HEIGHT - 3 - (score - least) * up:.1f}" for index, score in enumerate(row.curve)
+        # Y of an SVG grows downwards.
+        f"{2 + index * across:.1f},{_HEIGHT - 3 - (score - least) * up:.1f}"
+        for index, score in enumerate(row.curve)
     )
     words = f"validation score from {100 * row.curve[0]:.1f} to {100 * row.curve[-1]:.1f} %"
     return (

@@ -36,7 +36,7 @@ def sent_by_layer(counts: DataFrame) -> DataFrame:
         {0: {0: 0.5}}
     """
     sums = counts.groupby(["epoch", "layer"])[["rows_sent", "rows_offered"]].sum()
-    return (sums["rows_sent"] / sums["rows_offered"]).unstack("layer")
+    return (sums["rows_sent"] / sums["rows_offered"]).unstack("layer")  # (epochs, layers)
 
 
 def draw_cache(run: CachedRun, *, label: str = "", dark: bool = False) -> FigureData:
@@ -59,6 +59,7 @@ def draw_cache(run: CachedRun, *, label: str = "", dark: bool = False) -> Figure
             f'a run must have a cache to be drawn, got {name} without one; launch it with cache="adaptive"'
         )
     shares = sent_by_layer(counts).add_prefix("layer ")
+    # One threshold per epoch, for all layers and workers.
     epsilon = counts.groupby("epoch")["epsilon"].first().rename("ε")
     scores = by_epoch(run.records).dropna(subset=["val_score"]).set_index("epoch")[["train_score", "val_score"]]
     has_epsilon = bool(epsilon.notna().any())
@@ -71,7 +72,8 @@ def draw_cache(run: CachedRun, *, label: str = "", dark: bool = False) -> Figure
         ),
     ]  # fmt: skip
     if not has_epsilon:
-        del charts[1]
+        del charts[1]  # the panel of ε
+    # Percent of the rows offered to the cache.
     skipped = 100 * (1 - counts["rows_sent"].sum() / counts["rows_offered"].sum())
     course = f"went from {epsilon.iloc[0]:.3g} to {epsilon.iloc[-1]:.3g}, at most {epsilon.max():.3g}"
     caption = f"Over the whole training {skipped:.0f} % of the rows were skipped; " + (

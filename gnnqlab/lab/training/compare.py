@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +21,17 @@ from gnnqlab.lab.figures.frames import (
 )
 from gnnqlab.lab.training import plots
 from gnnqlab.lab.training.cache_view import draw_cache
-from gnnqlab.lab.training.comparison_table import check_target, comparison_frame, equally_often, said, usual_target
+from gnnqlab.lab.training.comparison_table import (
+    check_target,
+    comparison_frame,
+    evaluation_note,
+    match_evaluations,
+    usual_target,
+)
 from gnnqlab.lab.training.entropy_view import draw_entropy
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, labels, take
 from gnnqlab.lab.training.sweep import OUTCOMES, Sweep, settings_of
-from gnnqlab.lab.training.sweep_views import draw_mattered, draw_parallel
+from gnnqlab.lab.training.sweep_views import draw_importance, draw_parallel
 from gnnqlab.train.loop.scores import FURTHER_SCORES, get_test_score, score_label
 
 if TYPE_CHECKING:
@@ -66,6 +73,7 @@ class Comparison:
         import pandas as pd
 
         score = score_label(self.runs[0].summary)
+        # The last epoch with a value, one row per run.
         last = {label: by_epoch(records).dropna(subset=[value]).tail(1) for label, records in self.records.items()}
         frame = pd.concat(last.values(), keys=last.keys(), names=["system"]).droplevel(1)
         figure = plots.convergence(self.records, value=value, against=against, score=score, dark=dark)
@@ -143,13 +151,18 @@ class Comparison:
         """Draw one line per run through settings that differ, total time, bytes and score (``sweep_views.py``)."""
         return draw_parallel(self.sweep())
 
-    def mattered(self) -> FigureData:
+    def importance(self) -> FigureData:
         """Draw the variance of score, total time and bytes that each setting explains (``sweep_views.py``).
 
         Raises:
             ValueError: if there are fewer than four runs, or no two runs share a value of a setting.
         """
-        return draw_mattered(self.sweep())
+        return draw_importance(self.sweep())
+
+    def mattered(self) -> FigureData:
+        """Call :meth:`importance`, the present name, with a warning."""
+        warnings.warn("Comparison.mattered is Comparison.importance now", DeprecationWarning, stacklevel=2)
+        return self.importance()
 
     def report(self, path: str | Path) -> Path:
         """Write the comparison as one HTML page that works without a network; return its path."""
@@ -170,7 +183,7 @@ class Comparison:
             short[f"test {label}"] = [f"{100 * value:.2f} %" for value in full[label]]
         short["total"] = [_with_speedup(*pair) for pair in zip(full["train_s"], full["faster"])]
         if not math.isnan(self.target):
-            reached = zip(full["to_target_s"], full["faster_to_target"])
+            reached = zip(full["to_target_s"], full["faster_to_target"])  # NaN for a run that did not reach the target
             short[f"to {100 * self.target:.1f} %"] = [_with_speedup(*pair) for pair in reached]
         short["median epoch"] = [f"{1000 * seconds:.3g} ms" for seconds in full["epoch_s"]]
         short["sent per epoch"] = [human_bytes(count) for count in full["bytes_per_epoch"]]
@@ -181,11 +194,11 @@ class Comparison:
         return short
 
     def __repr__(self) -> str:
-        return "\n".join(filter(None, [str(self._short().to_string()), said(self.runs)]))
+        return "\n".join(filter(None, [str(self._short().to_string()), evaluation_note(self.runs)]))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         words = f"×: speed-up relative to {labels(self.runs)[0]}; seconds of training without evaluation"
-        caption = ". ".join(filter(None, [words, said(self.runs)]))
+        caption = ". ".join(filter(None, [words, evaluation_note(self.runs)]))
         table = table_html(self._short(), caption=caption)
         for unit in ("s,", "×<", "ms<", "B<", "kB<", "MB<", "GB<"):  # no line ends before a unit
             table = table.replace(f" {unit}", f"&nbsp;{unit}")
@@ -222,5 +235,5 @@ def compare(runs: Sequence[RunLike], *, target: float | None = None) -> Comparis
         raise ValueError("a comparison needs at least one run, got none; pass compare([run, other])")
     if target is not None:
         check_target(target)
-    snapshots = equally_often([take(run) for run in runs])
+    snapshots = match_evaluations([take(run) for run in runs])
     return Comparison(snapshots, usual_target(snapshots) if target is None else target)

@@ -20,12 +20,20 @@ from gnnqlab.train.loop.scores import FURTHER_SCORES, further_test_scores, get_t
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["equally_often", "said", "MARGIN", "check_target", "seconds_to", "usual_target", "comparison_frame"]
+__all__ = [
+    "match_evaluations",
+    "evaluation_note",
+    "MARGIN",
+    "check_target",
+    "seconds_to",
+    "usual_target",
+    "comparison_frame",
+]
 
 _SCORES = ["train_score", "val_score", "test_score"]
 
 
-def equally_often(runs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+def match_evaluations(runs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
     """Return the runs with only the scores of epochs in which all were evaluated; without loss, a run is unchanged.
 
     An epoch beyond the end of a shorter run counts if all longer runs were evaluated in it. The best epoch, its scores
@@ -37,7 +45,7 @@ def equally_often(runs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
     )
 
 
-def said(runs: Sequence[Snapshot]) -> str:
+def evaluation_note(runs: Sequence[Snapshot]) -> str:
     """Return a sentence about scores that were left out of these runs; empty if none were."""
     looks = [int(run.summary["looks"]) for run in runs if "looks" in run.summary]
     if not looks:
@@ -55,13 +63,14 @@ def _evaluated(records: DataFrame) -> set[int]:
 def _common(own: set[int], evaluated: Sequence[set[int]]) -> set[int]:
     """Return the epochs of one run in which all runs that got that far were evaluated, and its last one."""
     others = [other for other in evaluated if other]
+    # A run that ended before does not restrict longer ones.
     common = {epoch for epoch in own if all(epoch in other or epoch > max(other) for other in others)}
-    return common | {max(own)}
+    return common | {max(own)}  # the last epoch always remains
 
 
 def _restrict(run: Snapshot, epochs: set[int]) -> Snapshot:
     records = run.records
-    lost = records[_SCORES].notna().any(axis=1) & ~records["epoch"].isin(epochs)
+    lost = records[_SCORES].notna().any(axis=1) & ~records["epoch"].isin(epochs)  # rows whose scores are removed
     if not lost.any():
         return run
     table = records.assign(**{name: records[name].mask(lost) for name in _SCORES})
@@ -72,7 +81,7 @@ def _best(records: DataFrame, summary: Any) -> dict[str, Any]:
     """Return the scores of the epoch with the best validation score, by the names of a summary."""
     # One worker's records are enough, because all workers record the same scores.
     first = records[records["rank"] == records["rank"].min()].dropna(subset=["train_score"])
-    best = first.loc[first["val_score"].fillna(-1.0).idxmax()]
+    best = first.loc[first["val_score"].fillna(-1.0).idxmax()]  # runs without validation: the first evaluated epoch
     val = float(best["val_score"])
     return {
         score_key(summary): float(best["test_score"]),
@@ -117,7 +126,7 @@ def seconds_to(records: DataFrame, target: float) -> float:
         (4.0, nan)
     """
     table = by_epoch(records)
-    reached = table[table["val_score"] >= target]
+    reached = table[table["val_score"] >= target]  # NaN is not reached
     return math.nan if reached.empty else float(reached["train_s"].iloc[0])
 
 
@@ -143,7 +152,7 @@ def comparison_frame(runs: Sequence[RunLike], *, target: float | None = None) ->
 
     if not runs:
         raise ValueError("a comparison needs at least one run, got none; pass compare([run, other])")
-    snapshots = equally_often([take(run) for run in runs])
+    snapshots = match_evaluations([take(run) for run in runs])
     if target is not None:
         check_target(target)
     goal = usual_target(snapshots) if target is None else target
@@ -175,6 +184,7 @@ def comparison_frame(runs: Sequence[RunLike], *, target: float | None = None) ->
                 "quant_s": summary.get("quant_s"),
                 "assign_s": summary.get("assign_s"),
                 "assign_share": summary.get("assign_share"),
+                # Assignments times seconds of each.
                 "assign_cpu_s": summary.get("assignments", math.nan) * summary.get("assign_cpu_s", math.nan),
                 "final_loss": summary.get("final_loss"),
                 "peak_memory_bytes": summary.get("peak_memory_bytes"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from gnnqlab.lab.figures.theme import BETWEEN
-from gnnqlab.lab.training.critical_view import WORDS, draw_beside, draw_path
+from gnnqlab.lab.figures.theme import UNRECORDED
+from gnnqlab.lab.training.critical_view import WORDS, draw_path, draw_path_pair
 from gnnqlab.lab.training.snapshot import labels, take
 from gnnqlab.lab.training.timeline_view import common_epoch, epoch_seconds, exposed_table, median_epoch
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from gnnqlab.lab.figures.bundle import FigureData
     from gnnqlab.run.run import Run
 
-__all__ = ["BETWEEN", "CriticalPath", "PathsBeside", "Side", "critical_path", "phases_of", "recorded_epoch"]
+__all__ = ["UNRECORDED", "CriticalPath", "PathComparison", "Side", "critical_path", "phases_of", "recorded_epoch"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,20 +85,28 @@ class Side(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class PathsBeside:
+class PathComparison:
     """Comparison of an epoch of one run with one of another; at the end of a cell it shows both, worker by worker."""
 
-    one: Side
-    other: Side
-    """Baseline of the first."""
+    first: Side
+    baseline: Side
+    """Side with which the first is compared."""
 
     def __post_init__(self) -> None:
-        ranks = [sorted(set(side.path.timeline["rank"])) for side in (self.one, self.other)]
+        ranks = [sorted(set(side.path.timeline["rank"])) for side in (self.first, self.baseline)]
         if ranks[0] != ranks[1]:
             raise ValueError(
                 f"compared runs must have the same workers, got {ranks[0]} and {ranks[1]}; choose runs with equal "
                 "numbers of workers"
             )
+
+    def __getattr__(self, name: str) -> Side:
+        if name not in ("one", "other"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        present = "first" if name == "one" else "baseline"
+        warnings.warn(f"{name} of two critical paths is {present} now", DeprecationWarning, stacklevel=2)
+        side: Side = getattr(self, present)
+        return side
 
     def by_phase(self) -> DataFrame:
         """Return milliseconds of each worker's phases in both epochs, and their differences.
@@ -108,7 +117,7 @@ class PathsBeside:
         """
         import pandas as pd
 
-        sides = (self.one, self.other)
+        sides = (self.first, self.baseline)
         columns = [phases_of(side.path.timeline) for side in sides]
         path = [side.path.segments.groupby(["worker", "what"])["ms"].sum() for side in sides]
         table = pd.concat(columns, axis=1).fillna(0.0)
@@ -124,11 +133,11 @@ class PathsBeside:
     @property
     def words(self) -> str:
         """Lengths of both epochs, exposed and hidden communication, and the largest differences, in sentences."""
-        one, other = self.one.path, self.other.path
-        pace = other.milliseconds / one.milliseconds
+        one, other = self.first.path, self.baseline.path
+        pace = other.milliseconds / one.milliseconds  # above 1: the first run is faster
         parts = [
-            f"The critical path of {self.one.label}, epoch {one.epoch}, takes {one.milliseconds:.3g} ms, that of "
-            f"{self.other.label}, epoch {other.epoch}, {other.milliseconds:.3g} ms: "
+            f"The critical path of {self.first.label}, epoch {one.epoch}, takes {one.milliseconds:.3g} ms, that of "
+            f"{self.baseline.label}, epoch {other.epoch}, {other.milliseconds:.3g} ms: "
             f"{pace if pace >= 1 else 1 / pace:.2f} times as {'fast' if pace >= 1 else 'slow'}."
         ]
         for name, mine in one.workers.iterrows():
@@ -140,6 +149,7 @@ class PathsBeside:
                 f"{theirs['hidden']:.3g}."
             )
         difference = self.by_phase()["difference"]
+        # Largest absolute difference first.
         most = difference.reindex(difference.abs().sort_values(ascending=False, kind="stable").index)[:_LISTED]
         differences = ", ".join(
             f"{WORDS.get(what, what)} of worker {rank} {abs(ms):.3g} ms {'longer' if ms > 0 else 'shorter'}"
@@ -150,8 +160,8 @@ class PathsBeside:
 
     def draw(self, *, dark: bool = False) -> FigureData:
         """Draw both epochs aligned at their start, lanes of the same worker one below the other."""
-        sides = [(side.label, side.path.timeline, side.path.segments) for side in (self.one, self.other)]
-        return draw_beside(sides, self.by_phase(), words=self.words, dark=dark)
+        sides = [(side.label, side.path.timeline, side.path.segments) for side in (self.first, self.baseline)]
+        return draw_path_pair(sides, self.by_phase(), words=self.words, dark=dark)
 
     def __repr__(self) -> str:
         return self.words
@@ -176,11 +186,13 @@ def phases_of(timeline: DataFrame) -> Any:
     import pandas as pd
 
     own = timeline[timeline["what"] != "transfer"]
+    # Ms by worker and activity.
     spent = (1e3 * (own["end_s"] - own["start_s"])).groupby([own["rank"], own["what"]]).sum()
     by_rank = own.groupby("rank")
+    # Ms from the first start to the last end of a worker.
     whole = 1e3 * (by_rank["end_s"].max() - by_rank["start_s"].min())
     rest = (whole - spent.groupby(level=0).sum()).clip(lower=0.0)  # parts may overlap by the readings of clocks
-    rest.index = pd.MultiIndex.from_tuples([(rank, BETWEEN) for rank in rest.index], names=["rank", "what"])
+    rest.index = pd.MultiIndex.from_tuples([(rank, UNRECORDED) for rank in rest.index], names=["rank", "what"])
     return pd.concat([spent, rest])
 
 
@@ -194,7 +206,7 @@ class _Part(NamedTuple):
     direction: str
     round: int
     rank: int
-    what: str
+    activity: str
     peer: int
     start: float
     end: float
@@ -209,12 +221,12 @@ def critical_path(run: Run | DataFrame, other: None = None, *, epoch: int | None
 
 
 @overload
-def critical_path(run: Run | DataFrame, other: Run | DataFrame, *, epoch: int | None = None) -> PathsBeside: ...
+def critical_path(run: Run | DataFrame, other: Run | DataFrame, *, epoch: int | None = None) -> PathComparison: ...
 
 
 def critical_path(
     run: Run | DataFrame, other: Run | DataFrame | None = None, *, epoch: int | None = None
-) -> CriticalPath | PathsBeside:
+) -> CriticalPath | PathComparison:
     """Return the critical path of a recorded epoch: the chain of parts and messages that ends last.
 
     It is followed backwards from the part that ended last. A part began when the previous part on its worker had ended;
@@ -249,9 +261,9 @@ def critical_path(
         names = ["the first", "the other"]
     else:
         names = labels([take(each) for each in runs])
-    epoch = common_epoch([_took(timeline) for timeline in timelines]) if epoch is None else epoch
+    epoch = common_epoch([_epoch_lengths(timeline) for timeline in timelines]) if epoch is None else epoch
     paths = [_path_of(timeline, recorded_epoch(timeline, epoch)) for timeline in timelines]
-    return PathsBeside(*(Side(name, path) for name, path in zip(names, paths, strict=True)))
+    return PathComparison(*(Side(name, path) for name, path in zip(names, paths, strict=True)))
 
 
 def _path_of(timeline: DataFrame, epoch: int) -> CriticalPath:
@@ -259,11 +271,11 @@ def _path_of(timeline: DataFrame, epoch: int) -> CriticalPath:
 
     some = timeline[timeline["epoch"] == epoch]
     parts = _parts_of(some)
-    own = [part for part in parts if part.what != "transfer"]
+    own = [part for part in parts if part.activity != "transfer"]  # sorted by end, as all parts
     begin = min(part.start for part in own)
     # Followed from the end to the start, because only the last part is known to be on the path.
-    links = list(_backwards(own, [part for part in parts if part.what == "transfer"], begin))[::-1]
-    places = [(link.rank, link.what, link.layer, link.direction, link.peer) for link in links]
+    links = list(_follow_backwards(own, [part for part in parts if part.activity == "transfer"], begin))[::-1]
+    places = [(link.rank, link.activity, link.layer, link.direction, link.peer) for link in links]
     times = [(1e3 * (link.start - begin), 1e3 * (link.end - begin)) for link in links]
     rows = [(*place, *time) for place, time in zip(places, times)]
     columns = ["worker", "what", "layer", "direction", "sender", "start (ms)", "end (ms)"]
@@ -278,7 +290,7 @@ def recorded_epoch(timeline: DataFrame, epoch: int | None = None) -> int:
     Raises:
         ValueError: if nothing, or not that epoch, was recorded.
     """
-    took = _took(timeline)
+    took = _epoch_lengths(timeline)
     known = sorted(took.index)
     if not known:
         raise ValueError("an epoch must be recorded to be shown, got none; launch with timeline_every=5")
@@ -289,7 +301,7 @@ def recorded_epoch(timeline: DataFrame, epoch: int | None = None) -> int:
     return epoch
 
 
-def _took(timeline: DataFrame) -> Series:
+def _epoch_lengths(timeline: DataFrame) -> Series:
     """Return the seconds of each recorded epoch."""
     return epoch_seconds(timeline[timeline["what"] != "transfer"])
 
@@ -302,43 +314,44 @@ def _parts_of(some: DataFrame) -> list[_Part]:
     return [_Part(*values) for values in zip(*(rows[name].tolist() for name in columns))]
 
 
-def _backwards(own: list[_Part], transfers: list[_Part], begin: float) -> Iterator[_Part]:
+def _follow_backwards(own: list[_Part], transfers: list[_Part], begin: float) -> Iterator[_Part]:
     """Yield the links of the path from the last to the first; each begins where the previous one in time ends."""
     part: _Part | None = own[-1]
     until = own[-1].end
     while part is not None:
-        message = _awaited(part, transfers) if part.what == "wait" else None
+        message = _awaited_message(part, transfers) if part.activity == "wait" else None
         if message is None:
             yield part._replace(end=until)
             # The worker's previous part, with unrecorded time (dense layers, loss) as a link of its own.
-            before, until = _before(part, own), part.start
+            before, until = _previous_part(part, own), part.start
             if before is not None and before.end < until:
-                yield part._replace(what=BETWEEN, start=before.end, end=until)
+                yield part._replace(activity=UNRECORDED, start=before.end, end=until)
                 until = before.end
             part = before
             continue
-        post = _posted(message, own)
+        post = _post_of(message, own)
         if post is None:  # it was sent in an earlier epoch
-            yield message._replace(what="message", start=max(message.start, begin), end=until)
+            yield message._replace(activity="message", start=max(message.start, begin), end=until)
             return
         left = min(post.end, until)  # a transfer may end before the post does
-        yield message._replace(what="message", peer=post.rank, start=left, end=until)
+        yield message._replace(activity="message", peer=post.rank, start=left, end=until)
         part, until = post, left
 
 
-def _awaited(wait: _Part, transfers: list[_Part]) -> _Part | None:
+def _awaited_message(wait: _Part, transfers: list[_Part]) -> _Part | None:
     """Return the message that ended a wait; ``None`` if all had been received when it began."""
+    # Sorted by end, so the last one ended the wait.
     messages = [each for each in transfers if each.rank == wait.rank and each.place == wait.place]
     last = messages[-1] if messages else None
     return last if last is not None and last.end > wait.start + _SAME_S else None
 
 
-def _posted(message: _Part, own: list[_Part]) -> _Part | None:
+def _post_of(message: _Part, own: list[_Part]) -> _Part | None:
     """Return the sender's post of a message; on a GPU, where the sender is not recorded, the last of its exchange."""
     found = [
         part
         for part in own
-        if part.what == "post"
+        if part.activity == "post"
         and part.place == message.place
         and (part.rank == message.peer if message.peer >= 0 else part.rank != message.rank)
         and part.start <= message.end
@@ -346,7 +359,7 @@ def _posted(message: _Part, own: list[_Part]) -> _Part | None:
     return found[-1] if found else None
 
 
-def _before(part: _Part, own: list[_Part]) -> _Part | None:
+def _previous_part(part: _Part, own: list[_Part]) -> _Part | None:
     """Return the last part of the same worker that had ended when this part began."""
     ended = (each for each in own[::-1] if each.rank == part.rank and each.number < part.number)
     return next((each for each in ended if each.end <= part.start + _SAME_S), None)

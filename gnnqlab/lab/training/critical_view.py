@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lanes, lines
-from gnnqlab.lab.figures.theme import ACTIVITY_NAMES, ACTIVITY_STYLES, BETWEEN
+from gnnqlab.lab.figures.theme import ACTIVITY_NAMES, ACTIVITY_STYLES, UNRECORDED
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["STYLES", "WORDS", "draw_path", "draw_beside"]
+__all__ = ["STYLES", "WORDS", "draw_path", "draw_path_pair"]
 
-STYLES = {what: ACTIVITY_STYLES[what] for what in ("central", "marginal", "encode", "decode", "post", "wait", BETWEEN)}
+STYLES = {
+    what: ACTIVITY_STYLES[what] for what in ("central", "marginal", "encode", "decode", "post", "wait", UNRECORDED)
+}
 """Colour and pattern of a worker's activities."""
 WORDS = {**{what: ACTIVITY_NAMES[what] for what in STYLES}, "message": "messages"}
 """Names of the activities in sentences."""
@@ -34,6 +36,7 @@ def draw_path(segments: DataFrame, timeline: DataFrame, *, epoch: int, words: st
 
     activities = timeline[timeline["what"] != "transfer"]
     recorded = activities.assign(lane=_workers(activities["rank"]), kind="not on the path")
+    # Seconds -> ms since the first activity.
     recorded[["start", "end"]] = 1e3 * (activities[["start_s", "end_s"]] - activities["start_s"].min())
     figure = lanes(
         recorded,
@@ -100,7 +103,7 @@ _LANES = 2.6
 """Distance of two workers in lanes."""
 
 
-def draw_beside(
+def draw_path_pair(
     sides: Sequence[tuple[str, DataFrame, DataFrame]], table: DataFrame, *, words: str, dark: bool = False
 ) -> FigureData:
     """Draw one lane per worker and epoch: its activities, above them transfers to it, below them the critical path.
@@ -117,11 +120,12 @@ def draw_beside(
     places = {(rank, side): _LANES * row + side for row, rank in enumerate(ranks) for side in range(len(sides))}
     parts = []
     for side, (label, timeline, segments) in enumerate(sides):
+        # Seconds -> ms since the epoch's first activity.
         spans = 1e3 * (timeline[["start_s", "end_s"]] - timeline.loc[timeline["what"] != "transfer", "start_s"].min())
         where = zip(timeline["rank"], timeline["layer"], timeline["direction"], strict=True)
         own = timeline[["rank", "what"]].assign(
             details=[f"{label}, worker {rank}, layer {layer + 1}, {way}" for rank, layer, way in where],
-            start=spans["start_s"].clip(lower=0.0),
+            start=spans["start_s"].clip(lower=0.0),  # a transfer may begin before the first activity
             end=spans["end_s"].clip(lower=0.0),
         )
         chain = segments[["start (ms)", "end (ms)"]].set_axis(["start", "end"], axis=1)
@@ -132,6 +136,7 @@ def draw_beside(
     columns: dict[str, Any] = {"start": "start", "end": "end", "lane": "lane", "by": "what", "details": "details"}
     figure = lanes(every, names=WORDS, styles=STYLES, width=0.56, **columns)
     names = {lane: f"worker {rank}, {sides[side][0]}" for (rank, side), lane in places.items()}
+    # Lanes are numbers, so their labels are set here.
     ticks = {"tickvals": list(names), "ticktext": list(names.values()), "range": [max(names) + 0.7, -0.7]}
     ink = "#e6e8ea" if dark else "#1f2328"
     # Transfers just above a worker's lane, the critical path just below it.

@@ -37,7 +37,7 @@ def entropy_by_place(traffic: DataFrame) -> DataFrame:
         [4.0, 0.53, 2.33]
     """
     counted = traffic[traffic["entropy"].notna()]
-    elements = 8 * counted["payload_bytes"] / counted["bits"]
+    elements = 8 * counted["payload_bytes"] / counted["bits"]  # payload bits / bits per element
     # Weighted by elements, because messages have different sizes.
     sums = counted.assign(
         elements=elements,
@@ -73,6 +73,7 @@ def draw_entropy(run: RunLike, *, label: str = "", dark: bool = False) -> Figure
     places = [f"{direction}, layer {layer}" for layer, direction in table.index]
     means = (f"{place} {row.codes:.3g} and {row.entropy:.3g}" for place, row in zip(places, table.itertuples()))
     caption = f"Bits per element and entropy of its code: {'; '.join(means)}."
+    # Directions without counted codes.
     lacking = [way for way in codecs if way not in set(table.index.get_level_values("direction"))]
     if lacking:
         caption += " No codes: " + ", ".join(f"{way} (codec {codecs[way]})" for way in lacking) + "."

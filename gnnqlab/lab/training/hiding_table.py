@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gnnqlab.lab.figures.frames import settled
+from gnnqlab.lab.figures.frames import without_first_epoch
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -35,9 +35,9 @@ def hiding_table(records: DataFrame) -> DataFrame:
     if records.empty:
         raise ValueError("a table needs at least one recorded epoch, got none; wait for the run")
     columns = ["wire_s", "central_s", "marginal_s", "wait_s"]
-    table = 1e3 * settled(records).groupby("rank")[columns].median()
+    table = 1e3 * without_first_epoch(records).groupby("rank")[columns].median()  # seconds -> ms
     table.columns = ["under way", "central", "marginal", "waited"]
     both = table["central"] + table["marginal"]
-    table["hidden (%)"] = 100 * table["central"] / both.where(both > 0)
+    table["hidden (%)"] = 100 * table["central"] / both.where(both > 0)  # NaN without any aggregation
     table.index = [f"worker {rank}" for rank in table.index]
     return table.rename_axis("ms an epoch")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnnqlab.errors import WorkerFailed
 from gnnqlab.lab.figures.bundle import FigureData, fallback_for
-from gnnqlab.lab.figures.controls import asked_for_pictures, shows_static
+from gnnqlab.lab.figures.controls import shows_static, static_requested
 from gnnqlab.lab.training.live_model import LiveModel
 from gnnqlab.lab.training.live_views import draw_live, live_frame
 from gnnqlab.run.run import Run
@@ -47,7 +47,7 @@ class LiveView:
     def poll(self) -> LiveView:
         """Read new records, and update the screen."""
         if "panel" in self.__dict__:
-            self.panel.updater.ask()
+            self.panel.updater.request()
         else:
             with self._lock:
                 self.model.poll()
@@ -99,8 +99,8 @@ class LiveView:
 
         panel = LivePanel(self.model)  # first, because pages load Plotly from now on
         with self._lock:
-            self.model.glance()
-        panel.open()
+            self.model.preview()
+        panel.open()  # draws the preview; the next update reads all epochs
         return panel
 
     @property
@@ -120,7 +120,7 @@ class LiveView:
         return f"<LiveView of {self.model.sentence}>"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        if asked_for_pictures():
+        if static_requested():
             with suppress(WorkerFailed):  # the figure shows the failure
                 self.run.wait()
         if shows_static():

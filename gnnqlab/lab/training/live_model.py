@@ -20,31 +20,31 @@ from gnnqlab.train.config.config_file import find_unimported_modules, read_confi
 from gnnqlab.train.loop.scores import FURTHER_SCORES, SCORES, read_further_score_names, read_score_name
 from gnnqlab.train.records.json_lines import JsonLinesTail, last_line, lines_at, spread_lines
 
-__all__ = ["AGES", "DIRECTIONS", "SENT", "GrowingColumns", "LiveModel", "Traffic"]
+__all__ = ["AGES", "DIRECTIONS", "SENT_COLUMNS", "GrowingColumns", "LiveModel", "Traffic"]
 
 AGES = ("staleness", "epsilon")
 """Columns of records that only systems with stale or cached rows have: age in epochs, threshold of a cache."""
-SENT = tuple(f"sent_{layer}" for layer in range(16))
+SENT_COLUMNS = tuple(f"sent_{layer}" for layer in range(16))
 """Columns of records that only systems with a cache have: the share of a layer's rows that rank 0 sent."""
 DIRECTIONS = ("forward", "backward")
 _COLUMNS = (
     "epoch", "time_s", "loss", "train_score", "val_score", "test_score", "epoch_s",
-    *(phase.column for phase in PHASES), "bytes_payload", "bytes_params", *AGES, *SENT,
+    *(phase.column for phase in PHASES), "bytes_payload", "bytes_params", *AGES, *SENT_COLUMNS,
     *(f"{split}_{name}" for name in FURTHER_SCORES for split in ("val", "test")),
 )  # fmt: skip
 _LONG = 2000
 """Most epochs that are all read at once when a view opens."""
-_GLANCE = 200
+_PREVIEW = 200
 """Approximate number of epochs that an opening view reads of a longer run: about as many as it has bars."""
 _SPREAD = 64
 """Lines, one per epoch, that are read of a long file of messages when a view opens."""
 _NEWEST_BYTES = 32 << 10
 """Bytes at the end of a file of messages that each later update reads; most epochs before them are skipped."""
-_BETWEEN = 16
+_SKIPPED = 16
 """Approximate number of skipped epochs that are read after all."""
 _MOST_EPOCHS = 1024
 """Most epochs whose messages are stored; beyond it every second epoch is dropped."""
-_SOON_S = 2.0
+_SHORT_EPOCH_S = 2.0
 """Epochs shorter than this need no words about their progress."""
 _RECENT = 10
 """Newest epochs whose means are shown as map of pairs and time left."""
@@ -73,7 +73,7 @@ class GrowingColumns:
 
     def add(self, lines: Iterable[dict[str, Any]]) -> None:
         """Append records."""
-        rows = list(lines)
+        rows = list(lines)  # an iterator may be read once only
         if not rows:
             return
         after = self._count + len(rows)
@@ -100,10 +100,11 @@ class Traffic:
         for line in lines:
             elements, sent = np.zeros((len(DIRECTIONS), len(WIDTHS))), np.zeros(self._workers)
             for _, direction, sender, _, bits, _, payload, parameters, *_ in line["rows"]:
+                # Payload bits / bits per element.
                 elements[DIRECTIONS.index(direction), WIDTHS.index(bits)] += 8 * payload / bits
-                sent[sender] += payload + parameters
+                sent[sender] += payload + parameters  # bytes
             self.elements[line["epoch"]], self._bytes[line["epoch"]] = elements, sent
-        self._bytes = {epoch: self._bytes[epoch] for epoch in sorted(self._bytes)[-_RECENT:]}
+        self._bytes = {epoch: self._bytes[epoch] for epoch in sorted(self._bytes)[-_RECENT:]}  # the newest epochs only
 
     @property
     def bytes_by_sender(self) -> NDArray[np.float64]:
@@ -112,18 +113,18 @@ class Traffic:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class RunStatus:
     """Status of a run."""
 
     state: str
     epoch: int
     cause: str
-    doing: str = ""
+    activity: str = ""
     """Current activity before the end of the first epoch, and in long epochs; else empty."""
 
 
 class LiveModel:
-    """State of a run while it trains; :meth:`look` reads new records.
+    """State of a run while it trains; :meth:`poll` reads new records.
 
     All its data come from the run's folder, so it can be created again at any time, in any process.
 
@@ -141,7 +142,7 @@ class LiveModel:
         """Bit-widths that the system chooses from, and the staleness in epochs of the rows that its schedule uses."""
         self.records = [GrowingColumns() for _ in range(self.workers)]
         self.traffic = [Traffic(self.workers) for _ in range(self.workers)]
-        self.standing = Standing(state="starting", epoch=-1, cause="")
+        self.status = RunStatus(state="starting", epoch=-1, cause="")
         self.switches: list[tuple[int, bool]] = []
         """Epochs from which on rows are fresh (True) or stale (False), as the system decided."""
         self._slow = ""
@@ -157,13 +158,13 @@ class LiveModel:
             JsonLinesTail(folder / "events.jsonl"),
             JsonLinesTail(folder / "decisions.jsonl"),
         )
-        self._opened = self._glanced = False
+        self._opened = self._is_previewed = False
 
     # -- reading --------------------------------------------------------------------------------------------------
 
-    def look_at_status(self) -> bool:
+    def poll_status(self) -> bool:
         """Read the status of the run, which is cheap; return True if its state or cause has changed."""
-        previous = self.standing
+        previous = self.status
         for event in self._events.poll():
             if event.get("event") == "slow":
                 self._slow = str(event.get("text", ""))
@@ -175,63 +176,64 @@ class LiveModel:
         cause, epoch = self.run.cause or self._slow, self.run.epoch
         if epoch != self._epoch_seen[0]:
             self._epoch_seen = (epoch, time.monotonic())
-        activity = self._doing() if state in LIVE else ""
-        self.standing = Standing(state=state, epoch=epoch, cause=cause, doing=activity)
+        activity = self._activity() if state in LIVE else ""
+        self.status = RunStatus(state=state, epoch=epoch, cause=cause, activity=activity)
         return (previous.state, previous.cause) != (state, cause)
 
-    def _doing(self) -> str:
+    def _activity(self) -> str:
         """Return the activity of the workers in the first epoch and in long ones; empty in other epochs."""
         epoch, since = self._epoch_seen
-        if epoch > 0 and time.monotonic() - since < _SOON_S:
+        if epoch > 0 and time.monotonic() - since < _SHORT_EPOCH_S:
             return ""
         pulses = self.run.pulses
         rate = self._wire.rate([pulse.pid for pulse in pulses]) if self.run.is_here else None
         return describe_activity(pulses) + ("" if rate is None else f", {human_bytes(rate)}/s over the wire")
 
-    def glance(self) -> None:
-        """Read enough to open a view: of a long run some epochs, including the newest; the next `look` reads all."""
+    def preview(self) -> None:
+        """Read enough to open a view: of a long run some epochs, including the newest; the next `poll` reads all."""
         newest = last_line(self._lines[0].path)
         if len(self.records[0]) or newest is None or newest["epoch"] < _LONG:
             self.poll()
             return
-        self.look_at_status()
-        spread = {line["epoch"] for line in spread_lines(self._lines[0].path, _GLANCE)}
+        self.poll_status()
+        spread = {line["epoch"] for line in spread_lines(self._lines[0].path, _PREVIEW)}
         wanted = sorted(spread | set(range(newest["epoch"] - _RECENT, newest["epoch"] + 1)))
         for growing, lines in zip(self.records, self._lines, strict=True):
             growing.add(lines_at(lines.path, "epoch", wanted))
-        self._glanced = True
-        self._look_at_messages_and_decisions()
+        self._is_previewed = True
+        self._poll_messages_and_decisions()
 
     def poll(self) -> bool:
         """Read new records; return True if anything has changed."""
-        changed = self.look_at_status()
-        # After a glance the records have gaps, so all are read again into new columns.
-        records = [GrowingColumns() for _ in self.records] if self._glanced else self.records
+        changed = self.poll_status()
+        # After a preview the records have gaps, so all are read again into new columns.
+        records = [GrowingColumns() for _ in self.records] if self._is_previewed else self.records
         for growing, lines in zip(records, self._lines, strict=True):
             new = lines.poll()
             growing.add(new)
             changed |= bool(new)
-        self.records, self._glanced = records, False
-        self._look_at_messages_and_decisions()
+        self.records, self._is_previewed = records, False
+        self._poll_messages_and_decisions()
         return changed
 
-    def _look_at_messages_and_decisions(self) -> None:
-        self._look_at_messages()
+    def _poll_messages_and_decisions(self) -> None:
+        self._poll_messages()
         self.switches += [
             (decision["epoch"], decision["what"] == "fresh rows")
             for decision in self._decisions.poll()
             if decision.get("what") in ("fresh rows", "rows of the epoch before")
         ]
 
-    def _look_at_messages(self) -> None:
+    def _poll_messages(self) -> None:
         """Read the newest messages, and of the skipped epochs a few, the same for all workers."""
         newest = [lines.poll(_NEWEST_BYTES) for lines in self._messages]
+        # First epoch that all workers' newest lines contain.
         first = max((lines[0]["epoch"] for lines in newest if lines), default=0)
         if not self._opened:
             wanted = [line["epoch"] for line in spread_lines(self._messages[0].path, _SPREAD)]
         else:
             between = np.arange(max(self.common_epochs, default=-1) + 1, first)
-            wanted = between[:: max(1, len(between) // _BETWEEN)].tolist()
+            wanted = between[:: max(1, len(between) // _SKIPPED)].tolist()
         self._opened = any(newest) or self._opened
         for traffic, lines, new in zip(self.traffic, self._messages, newest, strict=True):
             traffic.add(lines_at(lines.path, "epoch", wanted))
@@ -254,12 +256,12 @@ class LiveModel:
     @property
     def under_way(self) -> bool:
         """True if the run may still write records."""
-        return self.standing.state in LIVE
+        return self.status.state in LIVE
 
     @property
-    def begun(self) -> bool:
+    def has_epochs(self) -> bool:
         """True if all workers have recorded an epoch, so that a figure can be drawn."""
-        return self.done > 0
+        return self.recorded_epochs > 0
 
     @property
     def score(self) -> str:
@@ -275,25 +277,25 @@ class LiveModel:
         return self._score or "score"
 
     @property
-    def done(self) -> int:
+    def recorded_epochs(self) -> int:
         """Number of epochs that all workers have recorded."""
         return min(len(growing) and int(growing["epoch"][-1]) + 1 for growing in self.records)
 
     @property
-    def left_s(self) -> float | None:
+    def remaining_s(self) -> float | None:
         """Estimated seconds of the remaining epochs, from the mean of the last ten; ``None`` if unknown."""
-        ended = self.records[0]["time_s"][-_RECENT - 1 :]
+        ended = self.records[0]["time_s"][-_RECENT - 1 :]  # ends of the newest epochs, seconds since the start
         if not len(ended) or not self.under_way:
             return None
         if len(ended) == 1:  # an overestimate, because the first epoch includes set-up
-            return float((self.epochs - self.done) * self.records[0]["epoch_s"][-1])
-        return float((self.epochs - self.done) * (ended[-1] - ended[0]) / (len(ended) - 1))
+            return float((self.epochs - self.recorded_epochs) * self.records[0]["epoch_s"][-1])
+        return float((self.epochs - self.recorded_epochs) * (ended[-1] - ended[0]) / (len(ended) - 1))
 
     @property
     def sentence(self) -> str:
         """The run in one line: state, epoch, time left, loss, accuracy, and the cause of a failure."""
-        words = [f"run {self.run.id}", self.standing.state, f"epoch {self.done}/{self.epochs}"]
-        if (left := self.left_s) is not None:
+        words = [f"run {self.run.id}", self.status.state, f"epoch {self.recorded_epochs}/{self.epochs}"]
+        if (left := self.remaining_s) is not None:
             words.append(f"{int(left) // 60:02d}:{int(left) % 60:02d} left")
         if len(self.records[0]):
             words.append(f"loss {self.records[0]['loss'][-1]:.4g}")
@@ -301,32 +303,32 @@ class LiveModel:
         known = scores[~np.isnan(scores)]
         if len(known):
             words.append(f"validation {100 * known[-1]:.1f} %")
-        if self.standing.doing:
-            words.insert(3, self.standing.doing)
-        if self.standing.cause:
-            words.append(self.standing.cause)
+        if self.status.activity:
+            words.insert(3, self.status.activity)
+        if self.status.cause:
+            words.append(self.status.cause)
         return " · ".join(words)
 
     @property
     def trouble(self) -> str:
         """Cause of a failure or delay; empty if there is none."""
-        return self.standing.cause if self.standing.state != "stopped" else ""
+        return self.status.cause if self.status.state != "stopped" else ""
 
     @property
     def ages(self) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """Column (staleness, ε) -> epochs and values of rank 0; empty for a system with neither."""
-        found = {column: pair for column in AGES if (pair := self._known(column))}
+        found = {column: pair for column in AGES if (pair := self._known_values(column))}
         if self.lag and "staleness" not in found:
             epochs = self.records[0]["epoch"]
             found["staleness"] = (epochs, self._scheduled_age(epochs))
         return found
 
     @property
-    def sent(self) -> dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    def sent_shares(self) -> dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """Layer -> epochs and the share of its rows that rank 0 sent; empty for a system without a cache."""
-        return {layer: pair for layer, column in enumerate(SENT) if (pair := self._known(column))}
+        return {layer: pair for layer, column in enumerate(SENT_COLUMNS) if (pair := self._known_values(column))}
 
-    def _known(self, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    def _known_values(self, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """Return epochs and values of rank 0 where a column is known; ``None`` if it is known nowhere."""
         records = self.records[0]
         known = ~np.isnan(records[column])
@@ -336,6 +338,7 @@ class LiveModel:
         """Return the staleness under the schedule: fresh rows in the first epoch, and where the system switched."""
         age = np.where(epochs == 0, 0.0, float(self.lag))
         for begin, fresh in self.switches:
+            # Switches are in the order of epochs, so the last one counts.
             age[epochs >= begin] = 0.0 if fresh else float(self.lag)
         return age
 

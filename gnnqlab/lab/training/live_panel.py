@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from gnnqlab.lab.figures.controls import PAGE, alert, make_access, tipped
+from gnnqlab.lab.figures.controls import PAGE, alert, make_access, row_with_tip
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.figures.updates import Updater
 from gnnqlab.lab.training.live_model import LiveModel
@@ -33,7 +33,7 @@ class Pace:
 
     Example:
         >>> pace = Pace(share=0.01, credit_s=0.05, least_s=1.0, most_s=10.0, clock=lambda: 0.0)
-        >>> pace.after(0.04), pace.after(0.04), pace.after(9.0)
+        >>> pace.delay_s(0.04), pace.delay_s(0.04), pace.delay_s(9.0)
         (1.0, 3.0, 10.0)
     """
 
@@ -51,19 +51,19 @@ class Pace:
         self._clock = clock
         self._credit_s, self._counted_s = credit_s, clock()
 
-    def after(self, cost_s: float) -> float:
+    def delay_s(self, cost_s: float) -> float:
         """Return the seconds until the next drawing.
 
         Args:
             cost_s: processor seconds of the drawing that has just ended.
         """
         now = self._clock()
-        earned_s = self._share * (now - self._counted_s)
+        earned_s = self._share * (now - self._counted_s)  # the bucket fills at a constant rate
         self._counted_s = now
         self._credit_s = min(self._credit_s + earned_s, self._most_credit_s) - cost_s
         # Debt beyond the longest delay is dropped: it is due to one slow drawing, not to the cost of the next ones.
         self._credit_s = max(self._credit_s, -self._share * self._most_s)
-        return min(max(self._least_s, -self._credit_s / self._share), self._most_s)
+        return min(max(self._least_s, -self._credit_s / self._share), self._most_s)  # time until the debt is paid
 
     def refill(self) -> None:
         """Restore the credit of the start, as for a page that was just opened."""
@@ -119,7 +119,7 @@ class LivePanel:
         self.access.observe(self._recolour, names="dark")
         self.access.observe(self._show_again, names="shown")
         self.box = widgets.VBox(
-            [self.words, widgets.HBox([self.stop, tipped(self.worker)]), self.figure.widget, self.access]
+            [self.words, widgets.HBox([self.stop, row_with_tip(self.worker)]), self.figure.widget, self.access]
         )
 
     def open(self) -> None:
@@ -127,7 +127,7 @@ class LivePanel:
         self._score = self.model.score
         self._redraw()
         self._update_words()
-        self.updater.ask()
+        self.updater.request()
 
     def close(self) -> None:
         """Remove the panel from the screen; its thread ends at its next update."""
@@ -139,7 +139,7 @@ class LivePanel:
 
     def draw(self) -> float | None:
         """Update the screen; return the seconds until the next update, ``None`` if nothing changes any more."""
-        if self._closed or self.box.comm is None:
+        if self._closed or self.box.comm is None:  # ended, or closed on the page
             return None
         self._yield_to_workers()
         try:
@@ -152,20 +152,20 @@ class LivePanel:
             return _RETRY_S
 
     def _draw(self) -> float | None:
-        changed = self.model.look_at_status()
+        changed = self.model.poll_status()
         if not self.access.shown:  # no page shows the panel, so the figure is not drawn
             self._update_words()
             return _STATUS_S if self.model.under_way else None
         first = False
-        if not self.model.begun:  # before the first epoch words replace the figure, and follow every change
+        if not self.model.has_epochs:  # before the first epoch words replace the figure, and follow every change
             changed |= self.model.poll()
-            first = self.model.begun
+            first = self.model.has_epochs
         left_s = self._due_s - time.monotonic()
         if changed or left_s <= 0:
             start_s = time.thread_time()
             self.model.poll()
             self._show()
-            self._due_s = time.monotonic() + self._pace.after(time.thread_time() - start_s)
+            self._due_s = time.monotonic() + self._pace.delay_s(time.thread_time() - start_s)
             if first:  # the words before and the creation of all panels are not charged
                 self._pace.refill()
                 self._due_s = time.monotonic() + _FIRST_S
@@ -175,33 +175,33 @@ class LivePanel:
 
     def _show(self) -> None:
         with self._lock:
-            values = live_values(self.model, worker=self._chosen)
-            if not self.model.begun or len(values) != len(self.figure.data) or self.model.score != self._score:
+            values = live_values(self.model, worker=self._selected_worker)
+            if not self.model.has_epochs or len(values) != len(self.figure.data) or self.model.score != self._score:
                 self._score = self.model.score
                 self._redraw()
             else:
-                caption, axes = caption_of_live(self.model), live_axes(self.model, worker=self._chosen)
+                caption, axes = caption_of_live(self.model), live_axes(self.model, worker=self._selected_worker)
                 self.figure.change(values, caption=caption, axes=axes)
             self._update_words()
 
     def _redraw(self) -> None:
         """Draw the whole figure again, for another theme or a further panel."""
-        self.figure.show(draw_live(self.model, worker=self._chosen, dark=self.access.dark))
+        self.figure.show(draw_live(self.model, worker=self._selected_worker, dark=self.access.dark))
 
     @property
-    def _chosen(self) -> int | None:
+    def _selected_worker(self) -> int | None:
         return None if self.worker.value < 0 else int(self.worker.value)
 
     def _update_words(self) -> None:
         """Update the status line and the Stop button."""
-        standing = self.model.standing
+        status = self.model.status
         trouble = self._trouble or self.model.trouble
         words = f'<p role="status" style="max-width:70em;line-height:1.5">{html.escape(self.model.sentence)}</p>'
         if trouble:
             words += f"<p>{alert(trouble)}</p>"
         if self.words.value != words:
             self.words.value = words
-        ended = not self.model.under_way and standing.state != "starting"
+        ended = not self.model.under_way and status.state != "starting"
         if self.stop.disabled != ended:
             self.stop.disabled = ended
 
@@ -217,7 +217,7 @@ class LivePanel:
 
     def _request(self) -> None:
         self._due_s = 0.0
-        self.updater.ask()
+        self.updater.request()
 
     def _in_background(self) -> None:
         """Stop the run in a thread, which takes seconds; a callback must return at once."""

@@ -7,12 +7,12 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Buckets", "rounded", "thinned"]
+__all__ = ["Buckets", "round_values", "thin"]
 
 _STEPS = (1, 2, 5)
 
 
-def thinned(
+def thin(
     x: NDArray[np.float64], y: NDArray[np.float64], *, buckets: int = 240
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return minimum and maximum of each bucket of a series, in order, and its two ends.
@@ -25,15 +25,15 @@ def thinned(
         buckets: number of buckets; at most ``2 * buckets + 2`` points are returned, all of a shorter series.
 
     Example:
-        >>> x, y = thinned(np.arange(1000.0), np.sin(np.arange(1000.0)), buckets=10)
+        >>> x, y = thin(np.arange(1000.0), np.sin(np.arange(1000.0)), buckets=10)
         >>> len(x), float(x[0]), float(x[-1])
         (22, 0.0, 999.0)
     """
-    known = ~np.isnan(y)
+    known = ~np.isnan(y)  # epochs without evaluation are NaN
     x, y = x[known], y[known]
     if len(x) <= 2 * buckets + 2:
         return x, y
-    edges = np.linspace(0, len(x), buckets + 1).astype(int)
+    edges = np.linspace(0, len(x), buckets + 1).astype(int)  # buckets of equally many points
     pieces = [y[begin:end] for begin, end in itertools.pairwise(edges)]
     ends = [0, len(x) - 1]
     chosen = [begin + piece.argmin() for begin, piece in zip(edges, pieces)]
@@ -57,9 +57,9 @@ class Buckets:
 
     def __init__(self, epochs: NDArray[np.float64], *, most: int) -> None:
         first, last = (epochs[0], epochs[-1]) if len(epochs) else (0, 0)
-        lengths = (step * 10**power for power in range(9) for step in _STEPS)
+        lengths = (step * 10**power for power in range(9) for step in _STEPS)  # 1, 2, 5, 10, 20, 50 ...
         self.length = next(length for length in lengths if last // length - first // length < most)
-        numbers = (epochs // self.length).astype(int)
+        numbers = (epochs // self.length).astype(int)  # group of each epoch
         self._groups, self._begins = np.unique(numbers, return_index=True)
         self._counts = np.diff([*self._begins, len(epochs)])
 
@@ -73,15 +73,15 @@ class Buckets:
         """Return the mean of the values in each group."""
         if not len(values):
             return np.zeros(0)
-        means: NDArray[np.float64] = np.add.reduceat(values, self._begins) / self._counts
+        means: NDArray[np.float64] = np.add.reduceat(values, self._begins) / self._counts  # (epochs,) -> (groups,)
         return means
 
 
-def rounded(values: NDArray[np.float64], digits: int = 5) -> list[float | None]:
+def round_values(values: NDArray[np.float64], digits: int = 5) -> list[float | None]:
     """Return plain numbers with a few significant digits, NaN as ``None``, to send little to a page.
 
     Example:
-        >>> rounded(np.array([0.123456789, 1234567.0, np.nan]))
+        >>> round_values(np.array([0.123456789, 1234567.0, np.nan]))
         [0.12346, 1234600.0, None]
     """
     return [None if value != value else float(f"{value:.{digits}g}") for value in values.tolist()]

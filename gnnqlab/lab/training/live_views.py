@@ -10,10 +10,16 @@ from numpy.typing import NDArray
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.policy import WIDTHS
 from gnnqlab.lab.figures.byte_axis import byte_ticks
-from gnnqlab.lab.figures.frames import human_bytes
-from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish, hatched
+from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish, hatch_marker
 from gnnqlab.lab.training.live_model import AGES, DIRECTIONS, LiveModel
-from gnnqlab.lab.training.live_thinning import Buckets, rounded, thinned
+from gnnqlab.lab.training.live_traces import (
+    bit_width_values,
+    line_values,
+    pair_bytes,
+    phases_by_epoch,
+    phases_by_worker,
+    volume_by_epoch,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -22,13 +28,14 @@ if TYPE_CHECKING:
 __all__ = ["caption_of_live", "draw_live", "live_axes", "live_frame", "live_values"]
 
 _SCORES = (("train_score", "training"), ("val_score", "validation"), ("test_score", "test"))
-_BARS, _RECENT, _ROWS = 48, 50, 24
+_ROWS = 24
+"""Most rows of the table."""
 _RIGHT = 0.56
 """Left end of the right panels, as a share of the width."""
 _EPOCHS_AXIS, _VOLUME_AXIS = "yaxis3", "yaxis8"
 _AGE_WORDS = {"staleness": "staleness of halo rows", "epsilon": "threshold ε of the cache"}
 _AGE_AXES = {"staleness": "staleness (epochs)", "epsilon": "ε (no unit)"}
-_OF_MESSAGES = (
+_MESSAGE_TITLES = (
     "Bits per element", "Elements by bit-width", "Bytes from worker to worker", "Bytes sent per epoch, all workers",
 )  # fmt: skip
 _PATTERNS = ("", "/", "", "x", ".", "", "\\", "-", "|", "+")
@@ -54,15 +61,15 @@ def live_values(model: LiveModel, *, worker: int | None = None) -> list[dict[str
     first = model.records[0]
     epochs = first["epoch"]
     return [
-        _series(epochs, first["loss"]),
-        *(_series(epochs, 100 * first[column]) for column, _ in _SCORES),
-        *(_series(epochs, 100 * first[column]) for column in model.also),
-        *_by_epoch(model, worker),
-        *_by_worker(model),
-        *([*_widths(model), _pairs(model), *_volume(model)] if _exchanges(model) else []),
-        _beyond(model, worker),
-        *(_series(*model.ages.get(column, (np.zeros(0), np.zeros(0)))) for column in _aging(model)),
-        *(_series(epochs, 100 * share) for epochs, share in model.sent.values()),
+        line_values(epochs, first["loss"]),
+        *(line_values(epochs, 100 * first[column]) for column, _ in _SCORES),
+        *(line_values(epochs, 100 * first[column]) for column in model.also),
+        *phases_by_epoch(model, worker),
+        *phases_by_worker(model),
+        *([*bit_width_values(model), pair_bytes(model), *volume_by_epoch(model)] if _exchanges(model) else []),
+        _outlier_labels(model, worker),
+        *(line_values(*model.ages.get(column, (np.zeros(0), np.zeros(0)))) for column in _age_columns(model)),
+        *(line_values(epochs, 100 * share) for epochs, share in model.sent_shares.values()),
     ]
 
 
@@ -76,17 +83,17 @@ def draw_live(model: LiveModel, *, worker: int | None = None, dark: bool = False
     """
     from plotly.subplots import make_subplots
 
-    if not model.begun:
+    if not model.has_epochs:
         return _draw_nothing_yet(model, dark=dark)
-    aging = _aging(model)
+    aging = _age_columns(model)
     last = _last_row(model)
-    rows = last if aging or model.sent else last - 1
+    rows = last if aging or model.sent_shares else last - 1
     height = _TOP + _FOOT + rows * _ROW + (rows - 1) * _GAP
-    inside = height - _TOP - _FOOT
+    inside = height - _TOP - _FOOT  # pixels from the first panel to the last
     titles = [
         "Training loss", _scores_title(model), "Time per epoch by phase",
-        "Time by worker, newest epochs", *(_OF_MESSAGES if _exchanges(model) else []),
-        *(_AGE_WORDS[column].capitalize() for column in aging), *(["Rows sent, by layer"] if model.sent else []),
+        "Time by worker, newest epochs", *(_MESSAGE_TITLES if _exchanges(model) else []),
+        *(_AGE_WORDS[column].capitalize() for column in aging), *(["Rows sent, by layer"] if model.sent_shares else []),
     ]  # fmt: skip
     figure = make_subplots(
         rows=rows, cols=2, subplot_titles=titles, horizontal_spacing=0.12, vertical_spacing=_GAP / inside
@@ -97,12 +104,12 @@ def draw_live(model: LiveModel, *, worker: int | None = None, dark: bool = False
     figure.update_annotations(font_size=13)
     figure.update_layout(barmode="stack", bargap=0.0, margin={"t": _TOP, "l": 58, "r": 14, "b": _FOOT})
     figure.update_layout(font={"size": 11})
-    legends = {"legend": _under(0, 1, inside), "legend2": _under(_RIGHT, 0, inside)}
+    legends = {"legend": _legend_below(0, 1, inside), "legend2": _legend_below(_RIGHT, 0, inside)}
     if _exchanges(model):
         places = ((0, 2), (_RIGHT, 2), (_RIGHT, 3))
-        legends |= {f"legend{number}": _under(*place, inside) for number, place in enumerate(places, 3)}
-    if model.sent:
-        legends["legend6"] = _under(_RIGHT if aging else 0, last - 1, inside)
+        legends |= {f"legend{number}": _legend_below(*place, inside) for number, place in enumerate(places, 3)}
+    if model.sent_shares:
+        legends["legend6"] = _legend_below(_RIGHT if aging else 0, last - 1, inside)
     for name, legend in legends.items():
         figure.update_layout({name: {"font": {"size": 10}, "traceorder": "normal", "orientation": "h"} | legend})
     _name_axes(figure, model)
@@ -118,7 +125,7 @@ def _scores_title(model: LiveModel) -> str:
 
 def caption_of_live(model: LiveModel) -> str:
     """Return a description of the figure in words."""
-    settled = model.records[0]["epoch_s"][1:]
+    settled = model.records[0]["epoch_s"][1:]  # the first epoch includes set-up
     words = f"{model.system} on {model.workers} worker{'' if model.workers == 1 else 's'}: {model.sentence}."
     words += "" if _exchanges(model) else " One worker waits for no rows and sends none."
     return words + (f" Median epoch {1e3 * float(np.median(settled)):.3g} ms." if len(settled) else "")
@@ -134,7 +141,8 @@ def live_frame(model: LiveModel) -> DataFrame:
         pd.Index(records["epoch"].astype(int), name="epoch")
     )
     frame["bytes"] = records["bytes_payload"] + records["bytes_params"]
-    step = max(1, -(-len(frame) // _ROWS))
+    step = max(1, -(-len(frame) // _ROWS))  # rounded up
+    # Counted from the end, so that the newest is included.
     return frame[(len(frame) - 1) % step :: step] if len(frame) else frame
 
 
@@ -148,17 +156,18 @@ def _last_row(model: LiveModel) -> int:
     return 5 if _exchanges(model) else 3
 
 
-def _aging(model: LiveModel) -> tuple[str, ...]:
+def _age_columns(model: LiveModel) -> tuple[str, ...]:
     return tuple(column for column in AGES if column in model.ages)
 
 
 def live_axes(model: LiveModel, *, worker: int | None = None) -> dict[str, dict[str, Any]]:
     """Return the settings of axes that change while the run trains: scale of usual epochs, ticks of bytes."""
     _, totals = _totals(model, worker)
+    # Without rare long epochs, which would flatten all others.
     usual = totals[totals <= _OUTLIER * np.median(totals)] if len(totals) else totals
     axes = {_EPOCHS_AXIS: {"range": [0.0, 1.12 * float(usual.max())]} if len(usual) else {"rangemode": "tozero"}}
     if _exchanges(model):
-        sent = np.nan_to_num(np.sum([trace["y"] for trace in _volume(model)], axis=0, dtype=float))
+        sent = np.nan_to_num(np.sum([trace["y"] for trace in volume_by_epoch(model)], axis=0, dtype=float))
         axes[_VOLUME_AXIS] = byte_ticks(float(sent.max()), count=4) if len(sent) else {}
     return axes
 
@@ -167,7 +176,7 @@ def _draw_nothing_yet(model: LiveModel, *, dark: bool) -> Figure:
     """Draw a line of words instead of panels without data."""
     from plotly.graph_objects import Figure
 
-    words = model.standing.doing or "no epoch was recorded"
+    words = model.status.activity or "no epoch was recorded"
     figure = finish(Figure(), title="", caption=caption_of_live(model), dark=dark, height=90)
     figure.add_annotation(
         text=f"Before the first epoch ends: {words}", showarrow=False, font_size=13, x=0, xanchor="left"
@@ -176,19 +185,19 @@ def _draw_nothing_yet(model: LiveModel, *, dark: bool) -> Figure:
     return figure.update_layout(xaxis=hidden, yaxis=hidden, margin={"t": 8, "b": 8, "l": 8, "r": 8})
 
 
-def _under(x: float, rows_above: int, inside: int) -> dict[str, Any]:
+def _legend_below(x: float, rows_above: int, inside: int) -> dict[str, Any]:
     """Return the place of a legend below a panel, where it covers no line."""
-    below = rows_above * (_ROW + _GAP) + _ROW + _LEGEND
+    below = rows_above * (_ROW + _GAP) + _ROW + _LEGEND  # pixels below the top of the first panel
     return {"x": x, "y": 1 - below / inside, "xanchor": "left", "yanchor": "top"}
 
 
 def _totals(model: LiveModel, worker: int | None) -> tuple[list[float], NDArray[np.float64]]:
     """Return the centres and the heights (ms) of the bars of epochs."""
-    traces = _by_epoch(model, worker)
+    traces = phases_by_epoch(model, worker)
     return traces[0]["x"], np.sum([trace["y"] for trace in traces], axis=0, dtype=float)
 
 
-def _beyond(model: LiveModel, worker: int | None) -> dict[str, Any]:
+def _outlier_labels(model: LiveModel, worker: int | None) -> dict[str, Any]:
     """Return the labels at the top of bars that are higher than their panel."""
     centers, totals = _totals(model, worker)
     top = live_axes(model, worker=worker)[_EPOCHS_AXIS].get("range", [0.0, np.inf])[1]
@@ -213,75 +222,6 @@ def _beyond(model: LiveModel, worker: int | None) -> dict[str, Any]:
     }
 
 
-def _series(x: NDArray[np.float64], y: NDArray[np.float64]) -> dict[str, Any]:
-    x, y = thinned(x, y)
-    return {"x": rounded(x, 8), "y": rounded(y)}
-
-
-def _by_epoch(model: LiveModel, worker: int | None) -> list[dict[str, Any]]:
-    """Return milliseconds of each phase in groups of epochs, without the first, which includes set-up."""
-    shown = model.records if worker is None else [model.records[worker]]
-    count = min(map(len, shown))
-    begin = 1 if count > 1 else 0
-    buckets = Buckets(shown[0]["epoch"][begin:count], most=_BARS)
-    centers = rounded(buckets.centers, 8)
-    traces = []
-    for phase in PHASES:
-        seconds = np.mean([growing[phase.column][begin:count] for growing in shown], axis=0)
-        traces.append({"x": centers, "y": rounded(1e3 * np.nan_to_num(buckets.mean(seconds))), "width": buckets.length})
-    return traces
-
-
-def _by_worker(model: LiveModel) -> list[dict[str, Any]]:
-    names = [f"worker {rank}" for rank in range(model.workers)]
-    traces = []
-    for phase in PHASES:
-        newest = [growing[phase.column][1:][-_RECENT:] for growing in model.records]
-        means = np.array([np.nan_to_num(values).mean() if len(values) else 0.0 for values in newest])
-        traces.append({"y": names, "x": rounded(1e3 * means)})
-    return traces
-
-
-def _widths(model: LiveModel) -> list[dict[str, Any]]:
-    """Return the mean bits per element by direction, and the share of each bit-width, over the epochs read so far."""
-    summed = {
-        epoch: np.sum([traffic.elements[epoch] for traffic in model.traffic], axis=0) for epoch in model.common_epochs
-    }
-    # With stale rows an epoch may end before any message is received.
-    found = {epoch: elements for epoch, elements in summed.items() if elements.any()}
-    epochs = np.array(sorted(found), dtype=float)
-    buckets = Buckets(epochs, most=200)
-    x = rounded(buckets.centers, 8)
-    table = np.array([found[int(epoch)] for epoch in epochs]) if found else np.zeros((0, len(DIRECTIONS), len(WIDTHS)))
-    # (epochs, directions, widths) -> (directions, widths, buckets)
-    sums = np.array([[buckets.mean(table[:, i, j]) for j in range(len(WIDTHS))] for i in range(len(DIRECTIONS))])
-    with np.errstate(invalid="ignore"):  # 0 / 0 in a direction without messages gives NaN, a gap in its line
-        means = np.tensordot(sums, np.array(WIDTHS, dtype=float), axes=(1, 0)) / sums.sum(axis=1)
-        shares = 100 * sums.sum(axis=0) / sums.sum(axis=(0, 1))
-    traces = [{"x": x, "y": rounded(mean)} for mean in means]
-    return [*traces, *({"x": x, "y": rounded(share)} for share in shares)]
-
-
-def _pairs(model: LiveModel) -> dict[str, Any]:
-    """Return bytes by sender (row) and receiver (column), mean over the newest epochs."""
-    sent = np.array([traffic.bytes_by_sender for traffic in model.traffic]).T
-    names = [f"w{rank}" for rank in range(model.workers)]
-    cells = [[None if i == j else value for j, value in enumerate(row)] for i, row in enumerate(sent.tolist())]
-    few = model.workers <= 8
-    text = [["" if value is None or not few else human_bytes(value) for value in row] for row in cells]
-    return {"z": cells, "x": names, "y": names, "text": text, "zmax": max(float(sent.max()), 1.0)}
-
-
-def _volume(model: LiveModel) -> list[dict[str, Any]]:
-    count = min(map(len, model.records))
-    buckets = Buckets(model.records[0]["epoch"][:count], most=200)
-    x = rounded(buckets.centers, 8)
-    return [
-        {"x": x, "y": rounded(buckets.mean(np.sum([growing[column][:count] for growing in model.records], axis=0)))}
-        for column in ("bytes_payload", "bytes_params")
-    ]
-
-
 def _name_axes(figure: Figure, model: LiveModel) -> None:
     axes = {
         (1, 1): ("epoch", "loss (cross-entropy)"),
@@ -296,9 +236,9 @@ def _name_axes(figure: Figure, model: LiveModel) -> None:
             (4, 1): ("receiver", "sender"),
             (4, 2): ("epoch", "sent per epoch"),
         }
-    aging, last = _aging(model), _last_row(model)
+    aging, last = _age_columns(model), _last_row(model)
     axes |= {(last, number + 1): ("epoch", _AGE_AXES[column]) for number, column in enumerate(aging)}
-    axes |= {(last, len(aging) + 1): ("epoch", "rows sent (%)")} if model.sent else {}
+    axes |= {(last, len(aging) + 1): ("epoch", "rows sent (%)")} if model.sent_shares else {}
     for (row, column), (x, y) in axes.items():
         figure.update_xaxes(title_text=x, title_standoff=4, title_font_size=11, row=row, col=column)
         figure.update_yaxes(title_text=y, title_standoff=4, title_font_size=11, row=row, col=column)
@@ -328,7 +268,7 @@ def _styles(model: LiveModel) -> list[dict[str, Any]]:
         return place(row, column, **style, line={"color": "#7d7d7d", "width": 0.5}, **trace)
 
     def bar(row: int, column: int, color: str, pattern: str, **trace: Any) -> dict[str, Any]:
-        return place(row, column, type="bar", marker=hatched(color, pattern), **trace)
+        return place(row, column, type="bar", marker=hatch_marker(color, pattern), **trace)
 
     styles = zip(_SCORES, (blue, orange, green), ("dot", "solid", "dash"), ("square", "circle", "diamond"))
     phases = list(zip(PHASES, _PATTERNS, strict=True))
@@ -379,13 +319,13 @@ def _styles(model: LiveModel) -> list[dict[str, Any]]:
         *(
             line(last, number + 1, OKABE_ITO["purple"], "solid", "circle", showlegend=False, line_shape="hv",
                  hovertemplate=f"epoch %{{x}}: {_AGE_WORDS[column]} %{{y:.4g}}<extra></extra>")
-            for number, column in enumerate(_aging(model))
+            for number, column in enumerate(_age_columns(model))
         ),
         *(
-            line(last, len(_aging(model)) + 1, list(OKABE_ITO.values())[layer % len(OKABE_ITO)], "solid", "circle",
-                 name=f"layer {layer}", legend="legend6",
+            line(last, len(_age_columns(model)) + 1, list(OKABE_ITO.values())[layer % len(OKABE_ITO)], "solid",
+                 "circle", name=f"layer {layer}", legend="legend6",
                  hovertemplate=f"epoch %{{x}}: %{{y:.0f}} % of the rows<extra>layer {layer}</extra>")
-            for layer in model.sent
+            for layer in model.sent_shares
         ),
     ]  # fmt: skip
 

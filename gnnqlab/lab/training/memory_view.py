@@ -35,6 +35,7 @@ def memory_figure(memories: Mapping[str, DataFrame]) -> Figure:
     """
     import pandas as pd
 
+    # (runs, purposes), bytes -> MB.
     at_peak = pd.DataFrame({name: _worst(name, memory) for name, memory in memories.items()}).T / 1e6
     totals = "; ".join(f"{name} {total:.2f} MB" for name, total in at_peak.sum(axis=1).items())
     return bars(
@@ -53,7 +54,7 @@ def memory_figure(memories: Mapping[str, DataFrame]) -> Figure:
 def _worst(name: str, memory: DataFrame) -> dict[str, int]:
     if memory.empty:
         raise ValueError(f"memory must be recorded to be drawn, got none for {name}; launch it with memory_every=1")
-    totals = memory.groupby(["epoch", "rank"])["bytes"].sum()
+    totals = memory.groupby(["epoch", "rank"])["bytes"].sum()  # bytes of all purposes
     epoch, rank = totals.idxmax()  # the run's peak
     largest = memory[(memory["epoch"] == epoch) & (memory["rank"] == rank)]
     return {str(purpose): int(count) for purpose, count in zip(largest["purpose"], largest["bytes"], strict=True)}

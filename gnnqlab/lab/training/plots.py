@@ -59,7 +59,7 @@ def convergence(
     words = _VALUES[value].format(score=score)
     tables = {label: by_epoch(records).dropna(subset=[value]) for label, records in records_by_system.items()}
     rows = pd.concat(tables, names=["system"]).reset_index("system")
-    rows[value] *= 100 if percent else 1
+    rows[value] *= 100 if percent else 1  # score in [0, 1] -> percent
     last = rows.groupby("system", sort=False)[value].last().items()
     ends = ", ".join(f"{label} {end:.1f} %" if percent else f"{label} {end:.4g}" for label, end in last)
     along = "epoch" if against == "epoch" else "training time (s)"
@@ -92,8 +92,10 @@ def breakdown(records_by_system: Mapping[str, DataFrame], *, per_worker: bool = 
     import pandas as pd
 
     _check_some(records_by_system)
+    # Label -> one row per worker, or one in all.
     tables = {label: phase_seconds(records, per_worker=per_worker) for label, records in records_by_system.items()}
     totals = {label: float(table.sum(axis=1).mean()) for label, table in tables.items()}
+    # Seconds -> ms; phases that a run lacks are zero.
     rows = 1000 * pd.concat(tables, names=["system", "rank"]).fillna(0.0)
     rows = rows.rename(index="worker {}".format, level="rank") if per_worker else rows.droplevel("rank")
     phases = {phase.column: phase for phase in PHASES if phase.column in rows and rows[phase.column].any()}
@@ -141,7 +143,7 @@ def traffic_map(
     pairs = device_pairs(traffic, workers=workers)
     names = [f"worker {rank}" for rank in pairs.index]
     text = [["" if i == j else human_bytes(value) for j, value in enumerate(row)] for i, row in enumerate(pairs.values)]
-    few = len(names) <= 8
+    few = len(names) <= 8  # with more workers numbers do not fit into the cells
     z = pairs.to_numpy(dtype=float, copy=True)
     np.fill_diagonal(z, np.nan)  # a worker sends nothing to itself: no cell rather than a dark one
     largest = largest or max(float(pairs.to_numpy().max()), 1.0)
@@ -184,7 +186,7 @@ def volume(records_by_system: Mapping[str, DataFrame], *, dark: bool = False) ->
     caption = "Bytes that all workers send per epoch: " + ", ".join(
         f"{name} {human_bytes(total)}" for name, total in totals.items()
     )
-    room_for_words = [0, 1.3 * max([*totals, 1])]
+    room_for_words = [0, 1.3 * max([*totals, 1])]  # labels are to the right of the bars
     figure = bars(
         table,
         y=["payload", "parameters"],
@@ -199,6 +201,7 @@ def volume(records_by_system: Mapping[str, DataFrame], *, dark: bool = False) ->
         height=210 + 40 * len(table),
     )
     for name, total in totals.items():
+        # Relative to the first run.
         share = f" · 1/{totals.iloc[0] / total:.1f}" if total and total < totals.iloc[0] else ""
         figure.add_annotation(x=total, y=name, text=f" {human_bytes(total)}{share}", showarrow=False, xanchor="left")
     return figure.update_layout(bargap=0.35, legend={"traceorder": "normal"})

@@ -14,7 +14,13 @@ from gnnqlab.atomic import write_text
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.offline import page
 from gnnqlab.lab.figures.theme import styles_of, template
-from gnnqlab.lab.training.comparison_table import comparison_frame, equally_often, said, seconds_to, usual_target
+from gnnqlab.lab.training.comparison_table import (
+    comparison_frame,
+    evaluation_note,
+    match_evaluations,
+    seconds_to,
+    usual_target,
+)
 from gnnqlab.lab.training.report_figures import ReportFigures
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, graph_name, labels, origin_html, take
 from gnnqlab.train.loop.scores import further_test_scores, get_test_score, score_label
@@ -45,7 +51,7 @@ def write_report(runs: Sequence[RunLike], path: str | Path, *, target: float | N
         raise ValueError("a report needs at least one run, got none; pass write_report([run], path)")
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, _page(equally_often([take(run) for run in runs]), target))
+    write_text(path, _page(match_evaluations([take(run) for run in runs]), target))
     return path
 
 
@@ -77,6 +83,7 @@ def export(runs: RunLike | Sequence[RunLike], path: str | Path) -> Path:
 def _page(runs: Sequence[Snapshot], target: float | None) -> str:
     here = Path(__file__).parent
     names = labels(runs)
+    # A run without an epoch has nothing to draw.
     figures = ReportFigures({name: run for name, run in zip(names, runs) if len(run.records)})
     sections = [
         _header(runs, names, usual_target(runs) if target is None else target),
@@ -101,8 +108,8 @@ def _header(runs: Sequence[Snapshot], names: Sequence[str], target: float) -> st
     links = _each("link", summaries)
     setting = [
         ", ".join(str(model).upper() for model in _each("model", summaries)),
-        _counted(_each("workers", summaries), "worker"),
-        _counted(_each("epochs", summaries), "epoch"),
+        _count_text(_each("workers", summaries), "worker"),
+        _count_text(_each("epochs", summaries), "epoch"),
         f"link: {' and '.join(map(str, links))}" if links else "",
     ]
     if len(runs) > 1:
@@ -125,13 +132,14 @@ def _comparing_facts(runs: Sequence[Snapshot], names: Sequence[str], target: flo
     """Return the cards of the last run relative to the first: total time, time to accuracy, score, bytes."""
     (first, reference), (other, name) = (runs[0].summary, names[0]), (runs[-1].summary, names[-1])
     ours, theirs = _score(other), _score(first)
+    # Bytes per epoch, all workers.
     sent, sent_before = _number(other.get("bytes_sent")), _number(first.get("bytes_sent"))
     points = f"{100 * (ours - theirs):+.2f} points, " if math.isfinite(ours - theirs) else ""
     to_target, to_target_before = seconds_to(runs[-1].records, target), seconds_to(runs[0].records, target)
     return [
-        _timed("Total", name, _number(other.get("train_s")), reference, _number(first.get("train_s"))),
+        _time_card("Total", name, _number(other.get("train_s")), reference, _number(first.get("train_s"))),
         *(
-            [_timed(f"To {_percent(target)}", name, to_target, reference, to_target_before)]
+            [_time_card(f"To {_percent(target)}", name, to_target, reference, to_target_before)]
             if math.isfinite(target)
             else []
         ),
@@ -144,11 +152,15 @@ def _comparing_facts(runs: Sequence[Snapshot], names: Sequence[str], target: flo
     ]
 
 
-def _timed(what: str, name: str, seconds: float, reference: str, before: float) -> tuple[str, str, str]:
+def _time_card(what: str, name: str, seconds: float, reference: str, before: float) -> tuple[str, str, str]:
     """Return a card of seconds with the speed-up, or "not reached"."""
-    times = before / seconds if seconds else math.nan
-    value = _ratio(times, 2) if math.isfinite(times) else _reached(seconds)
-    return f"{what}, {name}", value, f"{_reached(seconds)} of training, {reference} {_reached(before)}"
+    times = before / seconds if seconds else math.nan  # speed-up of the run relative to the reference
+    value = _ratio(times, 2) if math.isfinite(times) else _time_or_not_reached(seconds)
+    return (
+        f"{what}, {name}",
+        value,
+        f"{_time_or_not_reached(seconds)} of training, {reference} {_time_or_not_reached(before)}",
+    )
 
 
 def _single_facts(run: Snapshot, target: float) -> list[tuple[str, str, str]]:
@@ -159,7 +171,7 @@ def _single_facts(run: Snapshot, target: float) -> list[tuple[str, str, str]]:
     return [
         ("Total", _seconds(summary.get("train_s")), total),
         *(
-            [(f"To {_percent(target)}", _reached(to_target), "of training, on validation")]
+            [(f"To {_percent(target)}", _time_or_not_reached(to_target), "of training, on validation")]
             if math.isfinite(target)
             else []
         ),
@@ -174,18 +186,18 @@ def _single_facts(run: Snapshot, target: float) -> list[tuple[str, str, str]]:
 
 def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
     """Return the comparison table, with a column per run and a row per quantity, which suits a phone."""
-    goal = usual_target(runs) if target is None else target
+    goal = usual_target(runs) if target is None else target  # validation score in [0, 1]
     frame = comparison_frame(runs, target=target)
     summaries = [run.summary for run in runs]
     rows: dict[str, list[str]] = {
         "total time": [_seconds(value) for value in frame["train_s"]],
         "total time, speed-up": [_ratio(value, 2) for value in frame["faster"]],
-        f"time to {_percent(goal)} on validation": [_reached(value) for value in frame["to_target_s"]],
+        f"time to {_percent(goal)} on validation": [_time_or_not_reached(value) for value in frame["to_target_s"]],
         f"time to {_percent(goal)}, speed-up": [_ratio(value, 2) for value in frame["faster_to_target"]],
         f"test {'score' if len(set(map(score_label, summaries))) > 1 else score_label(summaries[0])}": [
             _percent(_score(summary)) for summary in summaries
         ],
-        **{f"test {label}": _cells(label, summaries) for label in dict.fromkeys(_further(summaries))},
+        **{f"test {label}": _cells(label, summaries) for label in dict.fromkeys(_further_labels(summaries))},
         "best on validation": [_percent(_number(summary.get("best_val"))) for summary in summaries],
         "final loss": [f"{_number(value):.4g}" for value in frame["final_loss"]],
         "epoch (median)": [_seconds(value) for value in frame["epoch_s"]],
@@ -200,6 +212,7 @@ def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
         "bit assignment, processor time of the whole training": [_seconds(value) for value in frame["assign_cpu_s"]],
         "peak memory, largest worker": [human_bytes(_number(value)) for value in frame["peak_memory_bytes"]],
     }
+    # A single run has no baseline, so rows of ratios are left out.
     if len(runs) == 1:
         rows = {
             name: cells
@@ -216,7 +229,7 @@ def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
     )
     # On a phone a few runs are side by side, with the name of each row above its values (report.css).
     few = f' class="few" style="--runs: {len(runs)}"' if len(runs) <= _FEW else ""
-    notes = f" {words}" if (words := said(runs)) else ""
+    notes = f" {words}" if (words := evaluation_note(runs)) else ""
     against = f"; speed-up and bytes are relative to {labels(runs)[0]}" if len(runs) > 1 else ""
     return (
         '<div class="wide" tabindex="0" role="region" aria-label="Comparison table">'
@@ -289,7 +302,7 @@ def _score(summary: Mapping[str, Any]) -> float:
     return _number(get_test_score(summary))
 
 
-def _further(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+def _further_labels(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the labels of further scores of some runs."""
     return [label for summary in summaries for label in further_test_scores(summary)]
 
@@ -309,7 +322,7 @@ def _seconds(value: Any) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
-def _reached(value: float) -> str:
+def _time_or_not_reached(value: float) -> str:
     return "not reached" if math.isnan(value) else _seconds(value)
 
 
@@ -319,10 +332,10 @@ def _ratio(value: float, digits: int) -> str:
 
 def _fraction(value: float, reference: float) -> str:
     """Return ``1/14.2`` if less is sent, ``1.3 ×`` if more is."""
-    ratio = reference / value if value and reference else math.nan
+    ratio = reference / value if value and reference else math.nan  # above 1 if less is sent
     if not math.isfinite(ratio):
         return "–"
-    return f"1/{ratio:.1f}" if ratio >= 1.05 else f"{1 / ratio:.2f} ×"
+    return f"1/{ratio:.1f}" if ratio >= 1.05 else f"{1 / ratio:.2f} ×"  # within 5 % the fraction would read 1/1.0
 
 
 def _each(name: str, summaries: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -330,11 +343,11 @@ def _each(name: str, summaries: Sequence[Mapping[str, Any]]) -> list[Any]:
     return list(dict.fromkeys(value for summary in summaries if (value := summary.get(name)) not in (None, "")))
 
 
-def _counted(counts: Sequence[Any], noun: str) -> str:
+def _count_text(counts: Sequence[Any], noun: str) -> str:
     """Return ``2 workers``, or ``2 to 8 workers`` if runs differ.
 
     Example:
-        >>> _counted([30, 90, 60], "epoch"), _counted([1], "worker"), _counted([], "epoch")
+        >>> _count_text([30, 90, 60], "epoch"), _count_text([1], "worker"), _count_text([], "epoch")
         ('30 to 90 epochs', '1 worker', '')
     """
     if not counts:

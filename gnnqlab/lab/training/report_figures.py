@@ -18,7 +18,7 @@ from gnnqlab.lab.training import plots
 from gnnqlab.lab.training.cache_view import draw_cache
 from gnnqlab.lab.training.entropy_view import draw_entropy, has_entropy
 from gnnqlab.lab.training.live_model import LiveModel
-from gnnqlab.lab.training.live_thinning import rounded, thinned
+from gnnqlab.lab.training.live_thinning import round_values, thin
 from gnnqlab.lab.training.live_views import draw_live, live_frame
 from gnnqlab.lab.training.snapshot import Snapshot
 from gnnqlab.lab.training.timeline_view import shown_layer, timeline_chart
@@ -62,7 +62,8 @@ class ReportFigures:
         return [(title, f'<div class="figures">{figures}</div>') for title, figures in contents.items() if figures]
 
     def _place(self, figure: Figure, frame: DataFrame, *, full: bool = False) -> str:
-        name = f"figure-{len(self._placed) + 1}"
+        name = f"figure-{len(self._placed) + 1}"  # id of the element that the script fills
+        # Drawn by the page's script.
         self._placed[name] = name_links(figure, (run.summary.get("link") for run in self._runs.values()))
         caption, title = caption_of(figure), str(figure.layout.title.text)
         return (
@@ -84,10 +85,12 @@ class ReportFigures:
 
         losses, times = side_by_side("loss"), side_by_side("train_s")
         scores = side_by_side("val_score").dropna(how="all")
-        content = self._place(plots.convergence(records, value="loss"), _thinned(losses), full=len(scores) == 0)
+        content = self._place(plots.convergence(records, value="loss"), _thin_rows(losses), full=len(scores) == 0)
         if len(scores):
-            content += self._place(plots.convergence(records, score=score), _thinned(scores))
-            content += self._place(plots.convergence(records, against="time", score=score), _thinned(times), full=True)
+            content += self._place(plots.convergence(records, score=score), _thin_rows(scores))
+            content += self._place(
+                plots.convergence(records, against="time", score=score), _thin_rows(times), full=True
+            )
         return content
 
     def _time(self) -> str:
@@ -105,7 +108,7 @@ class ReportFigures:
         by_layer: dict[int, dict[str, DataFrame]] = {}
         for name, run in self._runs.items():
             if run.timeline is not None and (layer := shown_layer(run.timeline)) is not None:
-                by_layer.setdefault(layer, {})[name] = run.timeline
+                by_layer.setdefault(layer, {})[name] = run.timeline  # one figure per layer, a panel per run
         charts = [timeline_chart(timelines, layer=layer) for layer, timelines in by_layer.items()]
         return "".join(self._place(chart.figure, chart.frame, full=True) for chart in charts)
 
@@ -135,7 +138,7 @@ class ReportFigures:
         """Return the figures of rows sent, of runs with a cache."""
         cached = {name: run for name, run in self._runs.items() if run.cache is not None and len(run.cache)}
         bundles = [draw_cache(run, label=name) for name, run in cached.items()]
-        return "".join(self._place(each.figure, _thinned(each.frame), full=True) for each in bundles)
+        return "".join(self._place(each.figure, _thin_rows(each.frame), full=True) for each in bundles)
 
     def _course(self) -> str:
         launched = {name: run.folder for name, run in self._runs.items() if run.folder is not None}
@@ -164,8 +167,8 @@ def _bare(figure: Figure) -> dict[str, Any]:
     plain: dict[str, Any] = json.loads(figure.to_json())
     for trace in plain["data"]:
         if trace["type"] == "scatter" and len(trace.get("x") or ()) > _MOST_POINTS:
-            x, y = thinned(np.array(trace["x"], dtype=float), np.array(trace["y"], dtype=float))
-            trace["x"], trace["y"] = rounded(x, 8), rounded(y)
+            x, y = thin(np.array(trace["x"], dtype=float), np.array(trace["y"], dtype=float))
+            trace["x"], trace["y"] = round_values(x, 8), round_values(y)
     layout = {key: value for key, value in plain["layout"].items() if key not in ("title", "template", "meta")}
     # Room for the titles of panels, in a figure with several.
     top = 34 if len(plain["layout"].get("annotations", ())) > 4 else 24
@@ -173,7 +176,7 @@ def _bare(figure: Figure) -> dict[str, Any]:
     return {"data": plain["data"], "layout": layout}
 
 
-def _thinned(table: DataFrame, rows: int = 24) -> DataFrame:
+def _thin_rows(table: DataFrame, rows: int = 24) -> DataFrame:
     """Return evenly spaced rows, always including the last one, so that the table stays readable."""
     step = max(1, math.ceil(len(table) / rows))
     return table[(len(table) - 1) % step :: step]

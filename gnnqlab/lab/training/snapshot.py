@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gnnqlab.lab.training.sweep import flat
+from gnnqlab.lab.training.sweep import flatten
 from gnnqlab.run.folder import read_json
 
 if TYPE_CHECKING:
@@ -60,17 +60,17 @@ def take(run: RunLike) -> Snapshot:
     """Read a run once; later epochs of a run that still trains do not appear."""
     if isinstance(run, Snapshot):
         return run
-    plain = getattr(run, "settings", None)
+    plain = getattr(run, "settings", None)  # configuration as plain JSON, if the handle has it
     if plain is None:
         plain = run.config if isinstance(run.config, Mapping) else run.config.to_json()
     folder = getattr(run, "folder", None)
     more: dict[str, Any] = {name: getattr(run, name, None) for name in ("timeline", "cache")}
     if folder is not None:
-        more |= {"facts": read_json(folder / "facts.json") or {}, "began_s": _began(run)}
+        more |= {"facts": read_json(folder / "facts.json") or {}, "began_s": _launch_time_s(run)}
     return Snapshot(run.records, _traffic(run, folder), plain, run.summary, folder, **more)
 
 
-def _began(run: RunLike) -> float | None:
+def _launch_time_s(run: RunLike) -> float | None:
     return next((event["time"] for event in getattr(run, "events", ()) if "time" in event), None)
 
 
@@ -88,13 +88,14 @@ def labels(runs: Sequence[Snapshot]) -> list[str]:
     systems = [str(run.summary["system"]) for run in runs]
     names = list(systems)
     for system in set(systems):
-        same = [number for number, name in enumerate(systems) if name == system]
+        same = [number for number, name in enumerate(systems) if name == system]  # runs of one system
         # Without settings of the launch, which do not change a training, and the recipe, which repeats its parts.
         configs = [{**runs[number].config, "launch": {}, "recipe": {}} for number in same]
-        settings = [dict(flat(config)) for config in configs]
+        settings = [dict(flatten(config)) for config in configs]
         differ = [key for key in settings[0] if len({str(one.get(key)) for one in settings}) > 1]
         for number, one in zip(same, settings):
             if differ:
+                # At most three settings, so that labels stay short.
                 words = ", ".join(f"{key.rpartition('.')[2]} {one.get(key)}" for key in differ[:3])
                 names[number] = f"{system} ({words})"
     return [name if names.count(name) == 1 else f"{name} #{number}" for number, name in enumerate(names, start=1)]
@@ -135,11 +136,11 @@ def origin(run: Snapshot) -> dict[str, str]:
     versions = {"gnnqlab": package.get("version"), "PyTorch": machine.get("torch"), "Python": machine.get("python")}
     return {
         "trained": _date(run.began_s),
-        "machine": _joined(parts),
-        "instruction set": _joined([machine.get("instruction_set"), kernels and f"{kernels} kernels"]),
-        "versions": _joined(f"{name} {number}" for name, number in versions.items() if number),
-        "seed": _joined([_mapping(run.config.get("train")).get("seed")]),
-        "commit": _joined([package.get("commit")]),
+        "machine": _join_known(parts),
+        "instruction set": _join_known([machine.get("instruction_set"), kernels and f"{kernels} kernels"]),
+        "versions": _join_known(f"{name} {number}" for name, number in versions.items() if number),
+        "seed": _join_known([_mapping(run.config.get("train")).get("seed")]),
+        "commit": _join_known([package.get("commit")]),
     }
 
 
@@ -162,7 +163,7 @@ def _date(seconds: float | None) -> str:
     return f"{datetime.fromtimestamp(seconds, tz=UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def _joined(parts: Any) -> str:
+def _join_known(parts: Any) -> str:
     return ", ".join(str(part) for part in parts if part not in (None, "")) or _UNKNOWN
 
 

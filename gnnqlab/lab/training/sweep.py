@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["ABSENT", "Differing", "differing", "flat", "settings_of", "OUTCOMES", "Outcome", "Sweep", "explained"]
+__all__ = [
+    "ABSENT",
+    "Factor",
+    "find_factors",
+    "flatten",
+    "settings_of",
+    "OUTCOMES",
+    "Outcome",
+    "Sweep",
+    "variance_explained",
+]
 
 ABSENT = "not used"
 """Value of a setting that a run's system does not have."""
@@ -22,20 +33,20 @@ _FIRST = ("system.name", "graph", "model.name", "workers", "launch.hosts", "laun
 
 
 @dataclass(frozen=True)
-class Differing:
+class Factor:
     """One setting in which runs differ."""
 
     name: str
     """Shortest name that distinguishes it from the others."""
     values: tuple[Any, ...]
     """Value in the configuration of each run."""
-    along: tuple[str, ...] = ()
+    dependent_names: tuple[str, ...] = ()
     """Settings that vary exactly as this one does, or follow from it."""
 
     @property
     def levels(self) -> list[Any]:
         """Its distinct values: numbers by size, then words, then `ABSENT`."""
-        by_text = {_text(value): value for value in self.values}
+        by_text = {_text(value): value for value in self.values}  # values may be unhashable; equal texts are one level
         return [by_text[text] for text in sorted(by_text, key=lambda text: _order(by_text[text]))]
 
     @property
@@ -65,10 +76,10 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
     launch = config.get("launch") or {}
     plain = {**config, "launch": {name: launch.get(name) for name in _LAUNCH_SETTINGS}}
     plain.pop("recipe", None)
-    return {path: value for path, value in flat(plain) if path.rpartition(".")[2] != "seed"}
+    return {path: value for path, value in flatten(plain) if path.rpartition(".")[2] != "seed"}
 
 
-def differing(settings: Sequence[Mapping[str, Any]]) -> list[Differing]:
+def find_factors(settings: Sequence[Mapping[str, Any]]) -> list[Factor]:
     """Return the settings in which runs differ, in the order of the first run's configuration.
 
     Settings that split the runs into the same groups are merged, because no run distinguishes them. Parts that follow
@@ -80,14 +91,15 @@ def differing(settings: Sequence[Mapping[str, Any]]) -> list[Differing]:
     Example:
         >>> runs = [{"system.name": "vanilla", "system.codec": "float32", "model.hidden": 16},
         ...         {"system.name": "sylvie", "system.codec": "stochastic", "model.hidden": 16}]
-        >>> [(one.name, one.words, one.along) for one in differing(runs)]
+        >>> [(one.name, one.words, one.dependent_names) for one in find_factors(runs)]
         [('system', ['sylvie', 'vanilla'], ('codec',))]
     """
     paths = list(dict.fromkeys(path for one in settings for path in one))
     columns = {path: tuple(one.get(path, ABSENT) for one in settings) for path in paths}
+    # Only settings with several values.
     columns = {path: values for path, values in columns.items() if len(set(map(_text, values))) > 1}
     if "graph" in columns:
-        columns["graph"] = tuple(Path(str(name)).name for name in columns["graph"])
+        columns["graph"] = tuple(Path(str(name)).name for name in columns["graph"])  # file name without the folder
     short = _short_names(list(columns))
     # Settings with the same groups of runs are merged; the most telling one comes first and names them.
     same_groups: dict[tuple[int, ...], list[str]] = {}
@@ -99,7 +111,7 @@ def differing(settings: Sequence[Mapping[str, Any]]) -> list[Differing]:
         follows = system is not None and head.startswith("system.") and _determines(system, columns[head])
         named.setdefault("system.name" if follows else head, []).extend([head, *others])
     return [
-        Differing(short[head], columns[head], tuple(short[path] for path in paths if path != head))
+        Factor(short[head], columns[head], tuple(short[path] for path in paths if path != head))
         for head, paths in sorted(named.items(), key=lambda item: list(columns).index(item[0]))
     ]
 
@@ -111,6 +123,7 @@ def _groups(values: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _determines(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    # One determines the other if there are as many different pairs as values of one.
     return len(set(map(_text, one))) == len({(_text(a), _text(b)) for a, b in zip(one, other, strict=True)})
 
 
@@ -134,15 +147,15 @@ def _text(value: Any) -> str:
 
 def _order(value: Any) -> tuple[int, float, str]:
     if isinstance(value, int | float):
-        return 0, float(value), ""
+        return 0, float(value), ""  # numbers first, by size
     return (2 if value == ABSENT else 1), 0.0, _text(value)
 
 
-def flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every setting of a configuration by its path."""
     for name, each in value.items():
         if isinstance(each, Mapping):
-            yield from flat(each, f"{prefix}{name}.")
+            yield from flatten(each, f"{prefix}{name}.")
         else:
             yield prefix + name, each
 
@@ -193,7 +206,7 @@ class Sweep:
             raise ValueError(
                 f"a sweep needs at least two finished runs, got {len(settings)}; launch some, or tick more"
             )
-        self.factors: list[Differing] = differing(settings)
+        self.factors: list[Factor] = find_factors(settings)
         if not self.factors:
             raise ValueError(
                 f"runs of a sweep must differ in a setting, got {len(settings)} that differ in their seed at most"
@@ -212,13 +225,13 @@ class Sweep:
             columns[outcome.title] = [outcome.by * value for value in self.outcomes[name]]
         return pd.DataFrame(columns, index=pd.Index(self.names, name="run"))
 
-    def mattered(self) -> DataFrame:
+    def importance(self) -> DataFrame:
         """Return the variance of each outcome that each setting explains, the largest share of the score first.
 
         Returns:
-            One row per setting and outcome: ``setting, along, outcome, levels, runs`` and those of `explained`,
-            ``share, chance, p``; NaN if every run has a different value. Outcomes that are the same in all runs are
-            left out.
+            One row per setting and outcome: ``setting, along, outcome, levels, runs`` and those of
+            `variance_explained`, ``share, chance, p``; NaN if every run has a different value. Outcomes that are the
+            same in all runs are left out.
 
         Raises:
             ValueError: if fewer than four runs have ended, or no setting has a value that two runs share.
@@ -233,14 +246,23 @@ class Sweep:
         rows = []
         for name, outcome in OUTCOMES.items():
             values = self.outcomes[name]
-            known = [number for number, value in enumerate(values) if math.isfinite(value)]
+            known = [number for number, value in enumerate(values) if math.isfinite(value)]  # runs with this outcome
             if len(known) < _FEWEST or len({values[number] for number in known}) == 1:
                 continue
             for one in self.factors:
                 places = [one.places[number] for number in known]
-                share, chance, p = explained(places, [values[number] for number in known])
+                share, chance, p = variance_explained(places, [values[number] for number in known])
                 rows.append(
-                    (one.name, ", ".join(one.along), outcome.word, len(set(places)), len(known), share, chance, p)
+                    (
+                        one.name,
+                        ", ".join(one.dependent_names),
+                        outcome.word,
+                        len(set(places)),
+                        len(known),
+                        share,
+                        chance,
+                        p,
+                    )
                 )
         columns = ["setting", "along", "outcome", "levels", "runs", "share", "chance", "p"]
         table = pd.DataFrame(rows, columns=columns)
@@ -253,8 +275,13 @@ class Sweep:
         best = table["setting"].map(score).fillna(-1.0)
         return table.assign(best=best).sort_values("best", ascending=False, kind="stable").drop(columns="best")
 
+    def mattered(self) -> DataFrame:
+        """Call :meth:`importance`, the present name, with a warning."""
+        warnings.warn("Sweep.mattered is Sweep.importance now", DeprecationWarning, stacklevel=2)
+        return self.importance()
 
-def explained(places: Sequence[int], values: Sequence[float]) -> tuple[float, float, float]:
+
+def variance_explained(places: Sequence[int], values: Sequence[float]) -> tuple[float, float, float]:
     """Return the share of the variance of numbers between groups, its expectation under chance, and its p-value.
 
     With n numbers in k groups, ``η² = Σ_g n_g (m_g - m)² / Σ_i (x_i - m)²``; groups without an effect have
@@ -270,20 +297,20 @@ def explained(places: Sequence[int], values: Sequence[float]) -> tuple[float, fl
         are equal.
 
     Example:
-        >>> explained([0, 0, 1, 1], [1.0, 3.0, 5.0, 7.0])[:2]  # 16 of 20; 1 of 3
+        >>> variance_explained([0, 0, 1, 1], [1.0, 3.0, 5.0, 7.0])[:2]  # 16 of 20; 1 of 3
         (0.8, 0.3333333333333333)
     """
     groups: dict[int, list[float]] = {}
     for place, value in zip(places, values, strict=True):
         groups.setdefault(place, []).append(value)
     count, levels = len(values), len(groups)
-    mean = math.fsum(values) / max(count, 1)
+    mean = math.fsum(values) / max(count, 1)  # fsum: exact sum, independent of the order
     whole = math.fsum((value - mean) ** 2 for value in values)
     if not 1 < levels < count or whole == 0:
         return math.nan, math.nan, math.nan
     # Σ over groups of squared distances from the group's mean; η² = 1 - within / whole.
     within = math.fsum((value - math.fsum(group) / len(group)) ** 2 for group in groups.values() for value in group)
-    chance = (levels - 1) / (count - 1)
+    chance = (levels - 1) / (count - 1)  # expectation of η² without an effect
     if within <= 1e-12 * whole:  # F is infinite, for example of bytes, which do not depend on the seed
         return 1.0, chance, 0.0
     from scipy.special import fdtrc

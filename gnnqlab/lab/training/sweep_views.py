@@ -7,13 +7,13 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import FigureData
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish, hatched, template
-from gnnqlab.lab.training.sweep import ABSENT, OUTCOMES, Differing, Sweep, explained
+from gnnqlab.lab.figures.theme import OKABE_ITO, finish, hatch_marker, template
+from gnnqlab.lab.training.sweep import ABSENT, OUTCOMES, Factor, Sweep, variance_explained
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["draw_mattered", "draw_parallel"]
+__all__ = ["draw_importance", "draw_parallel"]
 
 _AXES = 6
 """Most settings with an axis; with the outcomes, these fill the width."""
@@ -43,7 +43,8 @@ def draw_parallel(sweep: Sweep, *, dark: bool = False) -> FigureData:
     if scores.isna().all():
         raise ValueError("lines are coloured by the test score, got no run with one; train with evaluation")
     scored = table[scores.notna()]
-    numbers = [number for number, known in enumerate(scores.notna()) if known]
+    numbers = [number for number, known in enumerate(scores.notna()) if known]  # indices of runs with a score
+    # Largest explained share of the score first.
     shown = sorted(sweep.factors, key=lambda one: -_share(one, sweep))[:_AXES]
     dimensions = [_axis(one, numbers) for one in sweep.factors if one in shown]
     for outcome in OUTCOMES.values():
@@ -91,7 +92,7 @@ def _axis_lines(axes: int, *, dark: bool) -> list[dict[str, Any]]:
     return [{**line, "x0": x, "x1": x, "y0": 0, "y1": 1} for x in places]
 
 
-def draw_mattered(sweep: Sweep, *, dark: bool = False) -> FigureData:
+def draw_importance(sweep: Sweep, *, dark: bool = False) -> FigureData:
     """Draw the share of the variance of score, total time and bytes between the values of each setting.
 
     Args:
@@ -99,14 +100,15 @@ def draw_mattered(sweep: Sweep, *, dark: bool = False) -> FigureData:
         dark: colours for a dark page.
 
     Raises:
-        ValueError: if there are too few runs, see `Sweep.mattered`.
+        ValueError: if there are too few runs, see `Sweep.importance`.
     """
     import plotly.graph_objects as go
 
-    table = sweep.mattered()
-    known = table[table["share"].notna()]
+    table = sweep.importance()
+    known = table[table["share"].notna()]  # NaN: every run has another value
     names = list(dict.fromkeys(known["setting"]))
     figure, height = go.Figure(), len(OUTCOMES) + 1
+    # First row of each setting, one row per outcome.
     place = {name: height * number for number, name in enumerate(names)}
     for row, outcome in enumerate(OUTCOMES.values()):
         results = known[known["outcome"] == outcome.word]
@@ -121,7 +123,7 @@ def draw_mattered(sweep: Sweep, *, dark: bool = False) -> FigureData:
             orientation="h",
             width=0.9,
             name=outcome.word,
-            marker=hatched(OKABE_ITO[color], shape),
+            marker=hatch_marker(OKABE_ITO[color], shape),
             customdata=list(zip(results["setting"], words, results["levels"], results["runs"], strict=True)),
             hovertemplate=f"%{{customdata[0]}}, {outcome.word}: %{{customdata[1]}}; %{{customdata[2]}} values in "
             "%{customdata[3]} runs<extra></extra>",
@@ -164,7 +166,7 @@ def draw_mattered(sweep: Sweep, *, dark: bool = False) -> FigureData:
     return FigureData(figure, table.set_index("setting"))
 
 
-def _axis(one: Differing, numbers: list[int]) -> dict[str, Any]:
+def _axis(one: Factor, numbers: list[int]) -> dict[str, Any]:
     """Return an axis with a place for each level; of many levels only every second, third ... is labelled."""
     every = -(-len(one.levels) // _TICKS)
     return {
@@ -176,11 +178,11 @@ def _axis(one: Differing, numbers: list[int]) -> dict[str, Any]:
     }
 
 
-def _share(one: Differing, sweep: Sweep) -> float:
+def _share(one: Factor, sweep: Sweep) -> float:
     known = [number for number, score in enumerate(sweep.outcomes["score"]) if math.isfinite(score)]
-    share = explained([one.places[number] for number in known], [sweep.outcomes["score"][number] for number in known])[
-        0
-    ]
+    share = variance_explained(
+        [one.places[number] for number in known], [sweep.outcomes["score"][number] for number in known]
+    )[0]
     return 0.0 if math.isnan(share) else share
 
 

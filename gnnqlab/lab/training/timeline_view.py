@@ -48,9 +48,9 @@ def layer_timeline(
     if epoch not in known:
         raise ValueError(f"epoch must be one that was recorded, {known}, got {epoch}")
     parts = exchanges[exchanges["epoch"] == epoch]
-    begin = parts["start_s"].min()
+    begin = parts["start_s"].min()  # comparable if all workers are on one machine
     found = parts[["rank", "what", "peer"]].copy()
-    found["start (ms)"] = 1e3 * (parts["start_s"] - begin)
+    found["start (ms)"] = 1e3 * (parts["start_s"] - begin)  # seconds -> ms
     found["end (ms)"] = 1e3 * (parts["end_s"] - begin)
     found.insert(0, "epoch", epoch)
     return found.sort_values(["rank", "start (ms)"], ignore_index=True)
@@ -130,7 +130,7 @@ def exposed_table(timeline: DataFrame) -> DataFrame:
     rows = {}
     for rank in sorted(set(timeline["rank"])):
         mine = timeline[timeline["rank"] == rank]
-        transfers = _union(_spans(mine, "transfer"))
+        transfers = _union(_spans(mine, "transfer"))  # concurrent transfers count once
         total, exposed = _length(transfers), _length(_common(transfers, _union(_spans(mine, "wait"))))
         rows[f"worker {rank}"] = [1e3 * total, 1e3 * exposed, 1e3 * (total - exposed)]
     return pd.DataFrame.from_dict(rows, orient="index", columns=["under way", "exposed", "hidden"]).rename_axis("ms")
@@ -153,7 +153,7 @@ def _union(spans: Iterable[tuple[float, float]]) -> _Spans:
 
 def _common(one: _Spans, other: _Spans) -> _Spans:
     """Return the intersection of two unions of spans."""
-    shared = ((max(a, c), min(b, d)) for a, b in one for c, d in other)
+    shared = ((max(a, c), min(b, d)) for a, b in one for c, d in other)  # empty intersections have start >= end
     return [(start, end) for start, end in shared if start < end]
 
 
@@ -198,9 +198,9 @@ def timeline_chart(
         for label, timeline in timelines.items()
     }
     epochs = {label: int(frame["epoch"].iloc[0]) for label, frame in frames.items()}
-    same = len(set(epochs.values())) == 1
+    same = len(set(epochs.values())) == 1  # then the title names the epoch, else each panel
     workers = max(frame["rank"].nunique() for frame in frames.values())
-    height = 170 + len(frames) * (80 + 44 * workers)
+    height = 170 + len(frames) * (80 + 44 * workers)  # pixels: two lanes per worker in each panel
     gap = 64 / (height - 176)  # room for the tick labels of one panel and the title of the next
     charts = {label if same else f"{label}, epoch {epochs[label]}": _exchange(frame) for label, frame in frames.items()}
     words = []
@@ -236,6 +236,7 @@ def _exchange(frame: DataFrame) -> Figure:
     own = frame.assign(lane=[f"worker {rank}" for rank in frame["rank"]])
     figure = lanes(own, names=ACTIVITY_NAMES, styles=ACTIVITY_STYLES, **spans)
     return lanes(
+        # Second lane of each worker: transfers to it.
         own.assign(lane=own["lane"] + " · wire", sender=[f"from worker {peer}" for peer in frame["peer"]]),
         width=0.3,
         opacity=0.6,

@@ -76,6 +76,7 @@ def trace_events(timeline: DataFrame, records: DataFrame, *, epoch: int | None =
     """
     chosen = recorded_epoch(timeline, epoch)
     epochs = [chosen] if epoch is not None else sorted(set(timeline["epoch"]))
+    # (epoch, rank) -> record.
     of_epoch = {(int(row["epoch"]), int(row["rank"])): row for row in records.to_dict("records")}
     slices: list[Event] = []
     arrows: list[Event] = []
@@ -83,9 +84,12 @@ def trace_events(timeline: DataFrame, records: DataFrame, *, epoch: int | None =
     for number in epochs:
         some = [*_parts(timeline[timeline["epoch"] == number], zero)]
         for rank in sorted({part["pid"] for part in some}):
-            slices += _turns([part for part in some if part["pid"] == rank], number, of_epoch.get((number, rank), {}))
+            slices += _layer_slices(
+                [part for part in some if part["pid"] == rank], number, of_epoch.get((number, rank), {})
+            )
         slices += some
         arrows += _arrows(some, first=len(arrows) // 2)  # ids continue, with two events per arrow
+        # The next epoch begins after the end of this one.
         zero = max(part["ts"] + part["dur"] for part in some) + _GAP_US
     return [*_names(slices), *slices, *arrows]
 
@@ -104,12 +108,12 @@ def _parts(timeline: DataFrame, zero: float) -> Iterable[Event]:
             thread += 1
         free[row["rank"], thread] = end
         args = {name: row[name] for name in ("layer", "direction", "epoch", "round")}
-        if row["peer"] >= 0:
+        if row["peer"] >= 0:  # -1: no sender, or an unknown one
             args["sender"] = row["peer"]
         yield _slice(row["what"], "part", row["rank"], thread, start, end, args)
 
 
-def _turns(mine: Sequence[Event], epoch: int, record: Mapping[str, Any]) -> list[Event]:
+def _layer_slices(mine: Sequence[Event], epoch: int, record: Mapping[str, Any]) -> list[Event]:
     """Return the slice of an epoch, and inside it one slice per sequence of parts of one layer and direction."""
     own = [part for part in mine if part["name"] != "transfer"]
     if not own:
@@ -119,6 +123,7 @@ def _turns(mine: Sequence[Event], epoch: int, record: Mapping[str, Any]) -> list
     for part in own:
         place = tuple(part["args"][name] for name in ("layer", "direction", "round"))
         end = part["ts"] + part["dur"]
+        # Consecutive parts of one layer and direction are one slice.
         if runs and runs[-1][0] == place:
             runs[-1][2] = max(runs[-1][2], end)
         else:
@@ -129,6 +134,7 @@ def _turns(mine: Sequence[Event], epoch: int, record: Mapping[str, Any]) -> list
                {"layer": layer, "direction": way, "epoch": epoch, "round": number})
         for ((layer, way, number), start, end), later in zip(runs, [*(run[1] for run in runs[1:]), float("inf")])
     ]  # fmt: skip
+    # Value == value: without NaN, which JSON lacks.
     whole = {"epoch": epoch, **{name: value for name, value in record.items() if value == value and name != "epoch"}}
     last = max(part["ts"] + part["dur"] for part in own)
     return [_slice(f"epoch {epoch}", "epoch", rank, THREADS["schedule"], own[0]["ts"], last, whole), *turns]
@@ -136,6 +142,7 @@ def _turns(mine: Sequence[Event], epoch: int, record: Mapping[str, Any]) -> list
 
 def _arrows(some: Sequence[Event], *, first: int) -> list[Event]:
     """Return an arrow for each message whose post was recorded in the same epoch."""
+    # (sender, layer, direction, round) -> its post.
     posts = {(part["pid"], *_place(part)): part for part in some if part["name"] == "post"}
     found: list[Event] = []
     for part in some:
@@ -171,7 +178,7 @@ def _names(slices: Sequence[Event]) -> list[Event]:
 
 
 def _slice(name: str, kind: str, rank: int, thread: int, start: float, end: float, args: Mapping[str, Any]) -> Event:
-    times = {"ts": start, "dur": end - start}
+    times = {"ts": start, "dur": end - start}  # microseconds, as the format requires
     return {"name": name, "cat": kind, "ph": "X", "pid": rank, "tid": thread, **times, "args": dict(args)}
 
 

@@ -11,36 +11,36 @@ from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.controls import MARK, alert, make_tip
 from gnnqlab.lab.tuner.settings import Knob
 
-__all__ = ["Choice", "Number", "Several", "Switch", "Typed", "control_of"]
+__all__ = ["Choice", "Number", "CheckBoxes", "Switch", "TextBox", "control_of"]
 
 _WIDE, _LABEL = "392px", "88px"
-Turned = Callable[[str, Any], None]
+OnChange = Callable[[str, Any], None]
 """Function that is called with a setting's name and the requested value."""
 
 
 class _Control:
     """One setting on the screen."""
 
-    def __init__(self, name: str, knob: Knob, turned: Turned) -> None:
+    def __init__(self, name: str, knob: Knob, on_change: OnChange) -> None:
         import ipywidgets as widgets
 
         self.name, self.knob = name, knob
-        self._turned, self._quiet = turned, False
+        self._on_change, self._quiet = on_change, False
         self._note = widgets.HTML()
         self._note.layout.display = "none"
-        self.refused = False
+        self.is_refused = False
         """True if the value in its box was refused, so that the model has another one."""
 
     def refuse(self, reason: str) -> None:
         """Mark the control and show why a value was refused, by the label of the setting; an empty reason clears it."""
         reason = re.sub(rf"^({self.name}|{self.knob.setting or self.name}) ", f"{self.knob.label} ", reason)
-        self.refused = bool(reason)
+        self.is_refused = bool(reason)
         self._note.value = alert(reason)
         self._note.layout.display = None if reason else "none"
         self._row.layout.border = f"2px solid {MARK}" if reason else "2px solid transparent"
 
     def show(self, value: Any) -> None:
-        """Set the control to a value without a call of ``turned``."""
+        """Set the control to a value without a call of ``on_change``."""
         self._quiet = True
         try:
             self._set(value)
@@ -52,7 +52,7 @@ class _Control:
 
     def _request(self, value: Any) -> None:
         if not self._quiet:
-            self._turned(self.name, value)
+            self._on_change(self.name, value)
 
     def _place(self, *controls: Any) -> Any:
         import ipywidgets as widgets
@@ -70,17 +70,17 @@ class Number(_Control):
         name: name of the setting.
         knob: its label, help and range.
         value: initial value.
-        turned: function that receives every requested value.
+        on_change: function that receives every requested value.
         step: step of the slider; whole numbers by default.
         at_once: True to send values while the slider is dragged, False to send the last one.
     """
 
     def __init__(
-        self, name: str, knob: Knob, value: float, turned: Turned, *, step: float = 1, at_once: bool = True
+        self, name: str, knob: Knob, value: float, on_change: OnChange, *, step: float = 1, at_once: bool = True
     ) -> None:
         import ipywidgets as widgets
 
-        super().__init__(name, knob, turned)
+        super().__init__(name, knob, on_change)
         whole = knob.whole
         shared = {
             "description": knob.label, "tooltip": knob.help, "continuous_update": at_once, "readout": False,
@@ -103,7 +103,7 @@ class Number(_Control):
         self.widget = self._place(self.slider, self.box)
 
     def _set(self, value: float) -> None:
-        if self._slider_value() != value:
+        if self._slider_value() != value:  # equal after rounding: the handle does not move
             self.slider.value = value
         self.box.value = value
 
@@ -111,16 +111,17 @@ class Number(_Control):
         self._request(self._slider_value())
 
     def _slider_value(self) -> float:
+        # Six digits hide rounding errors of steps.
         return round(self.slider.value) if self.knob.logarithmic else round(self.slider.value, 6)
 
 
 class Choice(_Control):
     """List of values, one of which is chosen."""
 
-    def __init__(self, name: str, knob: Knob, value: Any, turned: Turned, options: Sequence[Any]) -> None:
+    def __init__(self, name: str, knob: Knob, value: Any, on_change: OnChange, options: Sequence[Any]) -> None:
         import ipywidgets as widgets
 
-        super().__init__(name, knob, turned)
+        super().__init__(name, knob, on_change)
         self.list = widgets.Dropdown(
             options=list(dict.fromkeys([*options, value])), value=value, description=self.knob.label,
             tooltip=self.knob.help, layout={"width": "300px"}, style={"description_width": _LABEL},
@@ -132,13 +133,13 @@ class Choice(_Control):
         self.list.value = value
 
 
-class Several(_Control):
+class CheckBoxes(_Control):
     """Check boxes, one per bit-width."""
 
-    def __init__(self, name: str, knob: Knob, value: Sequence[int], turned: Turned) -> None:
+    def __init__(self, name: str, knob: Knob, value: Sequence[int], on_change: OnChange) -> None:
         import ipywidgets as widgets
 
-        super().__init__(name, knob, turned)
+        super().__init__(name, knob, on_change)
         self.boxes = {
             width: widgets.Checkbox(
                 width in value, description=human_bits(width), indent=False, tooltip=self.knob.help,
@@ -165,10 +166,10 @@ class Several(_Control):
 class Switch(_Control):
     """Check box: on or off."""
 
-    def __init__(self, name: str, knob: Knob, value: bool, turned: Turned) -> None:
+    def __init__(self, name: str, knob: Knob, value: bool, on_change: OnChange) -> None:
         import ipywidgets as widgets
 
-        super().__init__(name, knob, turned)
+        super().__init__(name, knob, on_change)
         self.box = widgets.Checkbox(
             value, description=knob.label, tooltip=knob.help, layout={"width": "300px"},
             style={"description_width": _LABEL},
@@ -180,13 +181,13 @@ class Switch(_Control):
         self.box.value = value
 
 
-class Typed(Switch):
+class TextBox(Switch):
     """Box for text, sent when the input is complete."""
 
-    def __init__(self, name: str, knob: Knob, value: str, turned: Turned) -> None:
+    def __init__(self, name: str, knob: Knob, value: str, on_change: OnChange) -> None:
         import ipywidgets as widgets
 
-        _Control.__init__(self, name, knob, turned)
+        _Control.__init__(self, name, knob, on_change)
         self.box = widgets.Text(
             value, description=knob.label, tooltip=knob.help, continuous_update=False, layout={"width": "300px"},
             style={"description_width": _LABEL},
@@ -195,11 +196,11 @@ class Typed(Switch):
         self.widget = self._place(self.box)
 
 
-class Numbers(Typed):
+class Numbers(TextBox):
     """Box for several numbers separated by commas, sent when the input is complete."""
 
-    def __init__(self, name: str, knob: Knob, value: Sequence[float], turned: Turned) -> None:
-        super().__init__(name, knob, self._text(value), turned)
+    def __init__(self, name: str, knob: Knob, value: Sequence[float], on_change: OnChange) -> None:
+        super().__init__(name, knob, self._text(value), on_change)
 
     def _set(self, value: Any) -> None:
         super()._set(self._text(value))
@@ -216,9 +217,15 @@ class Numbers(Typed):
         return ", ".join(f"{number:g}" for number in value)
 
 
-def control_of(name: str, knob: Knob, value: Any, turned: Turned) -> Any:
+def control_of(name: str, knob: Knob, value: Any, on_change: OnChange) -> Any:
     """Return the control of a system's knob with an initial value."""
     if knob.kind == "choice":
-        return Choice(name, knob, value, turned, knob.choices)
-    kinds: dict[str, Any] = {"number": Number, "several": Several, "switch": Switch, "text": Typed, "numbers": Numbers}
-    return kinds[knob.kind](name, knob, value, turned)
+        return Choice(name, knob, value, on_change, knob.choices)
+    kinds: dict[str, Any] = {
+        "number": Number,
+        "several": CheckBoxes,
+        "switch": Switch,
+        "text": TextBox,
+        "numbers": Numbers,
+    }
+    return kinds[knob.kind](name, knob, value, on_change)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -31,7 +32,7 @@ from gnnqlab.tune.timing import PROBED, with_probed_parts
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["TunerModel", "powered"]
+__all__ = ["TunerModel", "format_power"]
 
 _TRACED = 12
 """Epochs of a probe: epoch 1 gives the first assignment, the last ones the bound, all the aging of bit-widths."""
@@ -86,6 +87,12 @@ class TunerModel:
         self.settings = self.initial
         """Current position."""
 
+    def __getattr__(self, name: str) -> Any:
+        if name != "at":
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        warnings.warn("TunerModel.at is TunerModel.forecast_for now", DeprecationWarning, stacklevel=2)
+        return self.forecast_for
+
     # -- knobs ----------------------------------------------------------------------------------------------------
 
     def choose(self, **changes: Any) -> TunerSettings:
@@ -135,16 +142,16 @@ class TunerModel:
         return graph
 
     @property
-    def probed(self) -> bool:
+    def is_probed(self) -> bool:
         """True if this place (workers, model, link) was probed, so that forecasts take no time."""
         return self._place() in self._probes
 
     @property
-    def timed(self) -> bool:
+    def is_timed(self) -> bool:
         """True if launched runs were timed for this place; before, seconds are an estimate."""
-        return self.probed and self._probes[self._place()].timing.launched
+        return self.is_probed and self._probes[self._place()].timing.launched
 
-    def look(self, *, launched: bool = False, system: str | None = None) -> Probe:
+    def find_probe(self, *, launched: bool = False, system: str | None = None) -> Probe:
         """Return the probe of the current place; create it if it is missing or not timed as requested.
 
         Args:
@@ -156,26 +163,27 @@ class TunerModel:
         with nullcontext() if launched else self._probe_lock:
             known = self._probes.get(place)
             if known is None or (launched and not known.timing.launched):
-                config = configure(self.source, system=self._probed_as(system), **self._words(self.settings))
+                config = configure(self.source, system=self._probe_system(system), **self._run_arguments(self.settings))
                 self._probes[place] = self._make_probe(config, epochs=_TRACED, launched=launched)
                 if place != self._place("vanilla"):
-                    self.look(launched=launched, system="vanilla")  # the baseline of every speed-up
+                    self.find_probe(launched=launched, system="vanilla")  # the baseline of every speed-up
         return self._probes[place]
 
     def _place(self, system: str | None = None) -> tuple[Any, ...]:
         """Return the key of a probe: settings of the place, and the system's parts that a probe depends on."""
-        parts = [getattr(self._probed_as(system), axis) for axis in PROBED]
+        # Parts by value, because systems may share them.
+        parts = [getattr(self._probe_system(system), axis) for axis in PROBED]
         return (*self.settings.place, *map(repr, parts))
 
-    def _probed_as(self, system: str | None = None) -> System:
+    def _probe_system(self, system: str | None = None) -> System:
         """Return Vanilla with those parts of a system that a probe depends on."""
         current = self.settings
-        settings = current.told if system in (None, current.system) else {}
+        settings = current.system_settings if system in (None, current.system) else {}
         return with_probed_parts(make_system("vanilla"), make_system(system or current.system, **settings))
 
-    def learn(self) -> None:
+    def update_error(self) -> None:
         """Update the error of predictions from all finished runs."""
-        found = self.look()
+        found = self.find_probe()
         self._probes[self._place()] = replace(found, error=median_error(found.compare_with_runs()["error"]))
         self._fronts.clear()  # fronts must be drawn again with the new error
 
@@ -186,24 +194,24 @@ class TunerModel:
         """Prediction for this position."""
         current = self.settings
         if current.assigns:
-            return replace(self.at(current.lam), period=current.period)
-        found = self.look().forecast(system=current.system, **current.told)
+            return replace(self.forecast_for(current.lam), period=current.period)
+        found = self.find_probe().forecast(system=current.system, **current.system_settings)
         return replace(found, vanilla_s=self.vanilla.epoch_s)
 
     @property
     def vanilla(self) -> Forecast:
         """Prediction for Vanilla with its own partition, the baseline of all systems."""
-        return self.look(system="vanilla").vanilla
+        return self.find_probe(system="vanilla").vanilla
 
-    def at(self, lam: float) -> Forecast:
+    def forecast_for(self, lam: float) -> Forecast:
         """Return the prediction for this position with another λ; for AdaQP if the system has no λ."""
-        assigning = self._assigning
-        return self.look(system=assigning["system"]).forecast(lam=lam, **assigning)
+        settings = self._front_settings
+        return self.find_probe(system=settings["system"]).forecast(lam=lam, **settings)
 
     @property
     def front(self) -> list[Forecast]:
         """Predictions for λ = 0, 0.1 … 1, from least time to least variance; AdaQP's if the system has no λ."""
-        line = [self.at(lam) for lam in LAMS]
+        line = [self.forecast_for(lam) for lam in LAMS]
         self._fronts.add(self._front_key)
         return line
 
@@ -217,6 +225,7 @@ class TunerModel:
         """Layer -> bound of the gradient's variance (Theorem 3), summed over its weights; empty if not traced."""
         found: dict[int, float] = {}
         for name, bound in self.forecast.bounds.items():
+            # Names of weights begin with the number of their layer.
             layer = int(re.match(r"\d+", name)[0]) if re.match(r"\d+", name) else 0  # type: ignore[index]
             found[layer] = found.get(layer, 0.0) + bound
         return dict(sorted(found.items()))
@@ -239,7 +248,9 @@ class TunerModel:
         if not current.assigns:
             return 0.0
         if self._front_key not in self._drifts:
-            drift = self.look().drift(lam=_DRIFT_LAM, group_size=current.group_size, bit_widths=current.bit_widths)
+            drift = self.find_probe().drift(
+                lam=_DRIFT_LAM, group_size=current.group_size, bit_widths=current.bit_widths
+            )
             self._drifts[self._front_key] = drift
         return self._drifts[self._front_key].mean_loss(current.period)
 
@@ -255,12 +266,14 @@ class TunerModel:
             f"mean bit-width {forecast.mean_bits:.2f}, {forecast.bytes_sent / 1e6:.2f} MB per epoch",
         ]
         if bounds := self.bound_per_layer:
-            words.append("bound of Theorem 3 " + ", ".join(f"layer {n + 1}: {powered(q)}" for n, q in bounds.items()))
+            words.append(
+                "bound of Theorem 3 " + ", ".join(f"layer {n + 1}: {format_power(q)}" for n, q in bounds.items())
+            )
         if self.settings.assigns and self.has_aging:
             words.append(f"bit-widths lose {self.stale_loss:.0%} by becoming stale over {self.settings.period} epochs")
         if forecast.assumes:
             words.append(f"assumes {', '.join(forecast.assumes)}")
-        if not self.timed:
+        if not self.is_timed:
             words.append("seconds are a first estimate, not timed yet")
         return " · ".join(words)
 
@@ -287,18 +300,25 @@ class TunerModel:
 
     def to_frame(self) -> DataFrame:
         """Return the front as a table: ``lam, epoch_s, speedup, variance, bound, bytes_sent, mean_bits``."""
-        return self.look(system=self._assigning["system"]).front_frame(**self._assigning).set_index("lam")
+        return (
+            self.find_probe(system=self._front_settings["system"]).front_frame(**self._front_settings).set_index("lam")
+        )
 
     @property
     def _front_key(self) -> tuple[Any, ...]:
-        return (self._place(), self.timed, *map(str, self._assigning.items()))
+        return (self._place(), self.is_timed, *map(str, self._front_settings.items()))
 
     # -- configuration and code -----------------------------------------------------------------------------------
 
     @property
     def config(self) -> RunConfig:
         """Configuration of a run with this position."""
-        return configure(self.source, system=self.settings.system, **self.settings.told, **self._words(self.settings))
+        return configure(
+            self.source,
+            system=self.settings.system,
+            **self.settings.system_settings,
+            **self._run_arguments(self.settings),
+        )
 
     def to_code(self) -> str:
         """Return Python code that launches the same training."""
@@ -307,42 +327,48 @@ class TunerModel:
         default = {knob.setting: knob.default for knob in current.knobs.values()}
         # Steerable settings are always listed, so that the code shows what a run can change.
         own = {
-            name: value for name, value in current.told.items() if name in current.steerable or value != default[name]
+            name: value
+            for name, value in current.system_settings.items()
+            if name in current.steerable or value != default[name]
         }
-        settings = {"system": current.system, **self._words(current), **own}
+        settings = {"system": current.system, **self._run_arguments(current), **own}
         words = [f"{name}={value!r}" for name, value in settings.items()]
         lines, line = [], "   "
         for word in words:
-            if len(line) + len(word) > 100:
+            if len(line) + len(word) > 100:  # wrap the arguments at about 100 letters
                 lines.append(line)
                 line = "   "
             line += f" {word},"
         body = "\n".join([*lines, line])
         return f"import gnnqlab as gq\n\ngraph = gq.load({source!r})\nrun = gq.launch(\n    graph,\n{body}\n)\n"
 
-    def _words(self, settings: TunerSettings) -> dict[str, Any]:
+    def _run_arguments(self, settings: TunerSettings) -> dict[str, Any]:
         """Return the arguments of `gnnqlab.configure` other than the system's."""
         shape = {"model": settings.model, "layers": settings.layers, "hidden": settings.hidden}
-        return {**shape, "workers": settings.workers, **settings.where, **self._training}
+        return {**shape, "workers": settings.workers, **settings.link_arguments, **self._training}
 
     @property
-    def _assigning(self) -> dict[str, Any]:
+    def _front_settings(self) -> dict[str, Any]:
         """Settings that a front depends on: all but λ, and the period, which affects only epochs with assignment."""
         current = self.settings
         if not current.assigns:
             return {"system": "adaqp"}
-        others = {name: value for name, value in current.told.items() if name not in ("lam", "period", "bit_widths")}
+        others = {
+            name: value
+            for name, value in current.system_settings.items()
+            if name not in ("lam", "period", "bit_widths")
+        }
         return {"system": current.system, "bit_widths": current.bit_widths, **others}
 
 
-def powered(number: float) -> str:
+def format_power(number: float) -> str:
     """Return a number with two digits, with a power of ten instead of ``e-``, at which a line could break.
 
     Example:
-        >>> powered(2.5e-05), powered(0.034), powered(120.0)
+        >>> format_power(2.5e-05), format_power(0.034), format_power(120.0)
         ('2.5·10⁻⁵', '0.034', '120')
     """
     if number == 0 or 1e-3 <= abs(number) < 1e4:
         return f"{number:.2g}" if abs(number) < 100 else f"{number:.0f}"
-    digits, _, exponent = f"{number:.1e}".partition("e")
+    digits, _, exponent = f"{number:.1e}".partition("e")  # 2.5e-05 -> "2.5", "-05"
     return f"{digits}·10{str(int(exponent)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"

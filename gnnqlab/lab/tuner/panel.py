@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from gnnqlab.lab.figures.controls import PAGE, alert, make_access, tipped
+from gnnqlab.lab.figures.controls import PAGE, alert, make_access, row_with_tip
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.figures.updates import Updater
 from gnnqlab.lab.tuner.controls import Choice, Number, control_of
@@ -15,7 +15,7 @@ from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.lab.tuner.session import TunerSession
 from gnnqlab.lab.tuner.settings import LINKS, PLACE, PRESETS, Knob, knobs_of
 from gnnqlab.lab.tuner.tiles import tiles_html
-from gnnqlab.lab.tuner.views import Shown, draw_tuner, values
+from gnnqlab.lab.tuner.views import TunerNumbers, draw_tuner, values
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.systems.system import SYSTEMS
 from gnnqlab.tune.probe import LAMS
@@ -46,8 +46,8 @@ class TunerPanel:
         self.model, self.session = model, session
         self._measure = measure
         self._lock = threading.RLock()
-        self._turned_at, self._drawn_at = time.monotonic(), 0.0
-        self._steered = self._timing = False
+        self._changed_at_s, self._drawn_at_s = time.monotonic(), 0.0
+        self._is_steered = self._is_timing = False
         self._trouble = self._starting = ""
         self.updater = Updater(self.draw)
         self._make_controls()
@@ -55,7 +55,7 @@ class TunerPanel:
         self.title, self.status, self.code = widgets.HTML(), widgets.HTML(), widgets.HTML()
         self.title.value = "<b>Tuner</b>"
         self.code.layout.display = "none"
-        self._shown = Shown()
+        self._shown = TunerNumbers()
         self.access = make_access()
         self.figure = FigureView(draw_tuner(self._shown), width=PAGE)
         self.access.observe(self._recolour, names="dark")
@@ -69,25 +69,25 @@ class TunerPanel:
         whole = widgets.HBox([left, shown], layout={"flex_flow": "row wrap"})
         self.box = widgets.VBox([self.title, whole, self.code, self.access])
         self._update_words()
-        self.updater.ask()  # in a thread, because the traced epochs would delay the controls
+        self.updater.request()  # in a thread, because the traced epochs would delay the controls
 
     # -- controls -------------------------------------------------------------------------------------------------
 
     def _make_controls(self) -> None:
         import ipywidgets as widgets
 
-        current, turned = self.model.settings, self._turned
+        current, on_change = self.model.settings, self._on_change
 
         def place(name: str, step: float = 1) -> Number:
-            return Number(name, PLACE[name], current.value(name), turned, step=step, at_once=False)
+            return Number(name, PLACE[name], current.value(name), on_change, step=step, at_once=False)
 
         self._place_controls: dict[str, Any] = {
             "workers": place("workers"),
             "layers": place("layers"),
             "hidden": place("hidden", step=8),
-            "model": Choice("model", PLACE["model"], current.model, turned, sorted(MODELS)),
-            "link": Choice("link", PLACE["link"], current.link, turned, LINKS),
-            "system": Choice("system", _SYSTEM, current.system, turned, sorted(SYSTEMS)),
+            "model": Choice("model", PLACE["model"], current.model, on_change, sorted(MODELS)),
+            "link": Choice("link", PLACE["link"], current.link, on_change, LINKS),
+            "system": Choice("system", _SYSTEM, current.system, on_change, sorted(SYSTEMS)),
         }
         self._own: dict[str, Any] = {}
         self.own = widgets.VBox()
@@ -98,7 +98,7 @@ class TunerPanel:
             layout={"width": "300px"}, style={"description_width": "88px"},
         )  # fmt: skip
         self.preset.observe(self._take_preset, names="value")
-        self._presets = tipped(self.preset)
+        self._presets = row_with_tip(self.preset)
         self._make_own()
         self.train = _button("Train", "play", _TRAIN)
         self.stop = _button("Stop", "stop", "End the run and all its processes")
@@ -114,7 +114,7 @@ class TunerPanel:
         current, previous = self.model.settings, self._own
         self._system = current.system
         self._own = {
-            name: control_of(name, knob, current.value(name), self._turned)
+            name: control_of(name, knob, current.value(name), self._on_change)
             for name, knob in knobs_of(current.system).items()
         }
         self.controls: dict[str, Any] = {**self._own, **self._place_controls}
@@ -124,7 +124,7 @@ class TunerPanel:
         for control in previous.values():
             _close(control.widget)
 
-    def _turned(self, name: str, value: Any) -> None:
+    def _on_change(self, name: str, value: Any) -> None:
         with self._lock:
             try:
                 self.model.choose(**{name: value})
@@ -155,19 +155,19 @@ class TunerPanel:
             self._make_own()
         for name, control in self.controls.items():
             control.refuse("")
-            control.show(getattr(current, name))
+            control.show(getattr(current, name))  # without a call back
         fitting = (
             name
             for name, knobs in PRESETS.items()
             if current.assigns and all(getattr(current, key) == value for key, value in knobs.items())
         )
         self.preset.value = next(fitting, _AS_SET)
-        self._turned_at, self._steered, self._trouble = time.monotonic(), False, ""
-        self.updater.ask()
+        self._changed_at_s, self._is_steered, self._trouble = time.monotonic(), False, ""
+        self.updater.request()
 
     def _toggle_code(self, button: Any) -> None:
         self.code.layout.display = "none" if self.code.layout.display is None else None
-        self.updater.ask()
+        self.updater.request()
 
     def _in_background(self, what: Any, words: str) -> None:
         """Launch or stop in a thread, which takes seconds; a callback must return at once."""
@@ -178,7 +178,7 @@ class TunerPanel:
             except Exception as error:  # any reason is shown on the screen
                 self._trouble = str(error)
             self._starting = ""
-            self.updater.ask()
+            self.updater.request()
 
         self._trouble, self._starting = "", words
         self._update_words()
@@ -204,20 +204,21 @@ class TunerPanel:
             self._update_words()
             return self._serve_run()
         settings = self.model.settings
-        if not self.model.probed:
+        if not self.model.is_probed:
             self.words.value = '<p role="status">A few epochs are traced in this process …</p>'
-        shown = Shown.of(self.model, measured=self.session.measured, front=self.model.has_front)
+        # Without the front, if its eleven forecasts are not cached.
+        shown = TunerNumbers.from_model(self.model, measurement=self.session.measurement, front=self.model.has_front)
         if self.model.settings is not settings:
-            self.updater.ask()  # the position changed meanwhile, so this drawing is out of date
+            self.updater.request()  # the position changed meanwhile, so this drawing is out of date
             return None
         self._show(shown)
         for lam in LAMS:
-            if self.updater.asked or self.model.has_front:
+            if self.updater.is_requested or self.model.has_front:
                 break
-            self.model.at(lam)  # one by one, so that a change need not wait for the whole front
+            self.model.forecast_for(lam)  # one by one, so that a change need not wait for the whole front
         else:
-            self._show(Shown.of(self.model, measured=self.session.measured))
-        if not self.updater.asked and not self.model.has_aging:
+            self._show(TunerNumbers.from_model(self.model, measurement=self.session.measurement))
+        if not self.updater.is_requested and not self.model.has_aging:
             self.model.stale_loss  # noqa: B018  (computed once, shown from then on)
             self._update_words()
         return self._serve_run()
@@ -225,11 +226,11 @@ class TunerPanel:
     def _only_words(self) -> bool:
         """Return True if no knob has changed, and the epochs of the run were drawn a moment ago."""
         now = time.monotonic()
-        recent = self.session.under_way and self._drawn_at > self._turned_at and now - self._drawn_at < _FIGURE_S
-        self._drawn_at = self._drawn_at if recent else now
+        recent = self.session.under_way and self._drawn_at_s > self._changed_at_s and now - self._drawn_at_s < _FIGURE_S
+        self._drawn_at_s = self._drawn_at_s if recent else now
         return recent
 
-    def _show(self, shown: Shown) -> None:
+    def _show(self, shown: TunerNumbers) -> None:
         with self._lock:
             self._shown = shown
             self.figure.change(values(shown), caption=shown.caption)
@@ -238,11 +239,11 @@ class TunerPanel:
     def _update_words(self) -> None:
         """Update status lines, tiles and buttons, which is cheap."""
         live = self.session.under_way
-        refused = [control.knob.label for control in self.controls.values() if control.refused]
+        refused = [control.knob.label for control in self.controls.values() if control.is_refused]
         self.train.disabled = live or bool(self._starting or refused)
         self.train.tooltip = f"Correct these settings first: {', '.join(refused)}" if refused else _TRAIN
         self.stop.disabled = not live
-        if self.model.probed:
+        if self.model.is_probed:
             self.title.value = f"<b>{html.escape(self.model.title)}</b>"
             self.words.value = tiles_html(self.model)
         trouble = f"<br>{alert(self._trouble)}" if self._trouble else ""
@@ -252,16 +253,16 @@ class TunerPanel:
 
     def _serve_run(self) -> float | None:
         """Once knobs rest, send their changes to the run or time launched runs; return the next delay in seconds."""
-        rested = time.monotonic() - self._turned_at
+        rested = time.monotonic() - self._changed_at_s
         if self.session.under_way:
-            if not self._steered and rested >= _REST_S:
-                self._steered = True
+            if not self._is_steered and rested >= _REST_S:
+                self._is_steered = True
                 self.session.steer()
             return _LIVE_S
-        if self._measure and not self.model.timed and not self._timing:
-            if rested < 3 * _REST_S:
+        if self._measure and not self.model.is_timed and not self._is_timing:
+            if rested < 3 * _REST_S:  # a timing takes processor time, so it waits until knobs rest
                 return 3 * _REST_S - rested + 0.01
-            self._timing = True
+            self._is_timing = True
             threading.Thread(target=self._time_place, daemon=True).start()
         return None
 
@@ -271,8 +272,8 @@ class TunerPanel:
         except Exception as error:
             self._trouble, self._measure = f"timing launched runs failed: {error}", False
         finally:
-            self._timing = False
-        self.updater.ask()
+            self._is_timing = False
+        self.updater.request()
 
 
 def _close(widget: Any) -> None:

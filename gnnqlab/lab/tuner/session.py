@@ -11,7 +11,7 @@ from typing import Any
 
 from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.lab.tuner.settings import TunerSettings
-from gnnqlab.lab.tuner.views import Measured
+from gnnqlab.lab.tuner.views import Measurement
 from gnnqlab.launch.local import launch
 from gnnqlab.run.run import LIVE, Run
 from gnnqlab.run.status_text import describe_activity
@@ -48,15 +48,16 @@ class OwnRecords:
         found = self._lines.poll()
         for record in found:
             self.epochs.append(record["epoch"])
+            # Assignment is rare, and not part of a forecast.
             self.epoch_s.append(record["epoch_s"] - record.get("assign_s", 0.0))
             self.ended_s.append(record["time_s"])
             if record["val_score"] is not None:
                 self.score = record["val_score"]
         return bool(found)
 
-    def left_s(self, epochs: int) -> float | None:
+    def remaining_s(self, epochs: int) -> float | None:
         """Return the estimated seconds of the remaining epochs, from the mean of the last ten."""
-        recent = self.ended_s[-11:]
+        recent = self.ended_s[-11:]  # eleven ends: ten epochs
         if len(recent) < 2:
             return None
         return (epochs - len(self.epochs)) * (recent[-1] - recent[0]) / (len(recent) - 1)
@@ -96,9 +97,9 @@ class TunerSession:
     def time_place(self) -> bool:
         """Time launched runs for the current graph, model and link; return False if timed already or a run trains."""
         with self._machine:  # runs on the machine at the same time would slow each other down
-            if self.model.timed or self.under_way:
+            if self.model.is_timed or self.under_way:
                 return False
-            self.model.look(launched=True)
+            self.model.find_probe(launched=True)
             return True
 
     def train(self) -> Run:
@@ -116,7 +117,7 @@ class TunerSession:
             forecast = self.model.forecast
             self._settings, self._vanilla_s, self._predicted_s = (
                 self.model.settings,
-                forecast.vanilla_s if self.model.timed else None,
+                forecast.vanilla_s if self.model.is_timed else None,
                 forecast.epoch_s,
             )
             self._phases, self._since = None, 0
@@ -135,10 +136,11 @@ class TunerSession:
         Another system, number of workers, model, depth, size or link takes effect in the next run.
         """
         current, launched = self.model.settings, self._settings
+        # Settings that a running system can change, where they differ from those of the run.
         changes = {
             name: value
             for name, value in (current.steerable if current.system == launched.system else {}).items()
-            if value != launched.told[name]
+            if value != launched.system_settings[name]
         }
         if not changes or self.run is None or not self.under_way:
             return {}
@@ -162,31 +164,31 @@ class TunerSession:
         )
 
     @property
-    def measured(self) -> Measured | None:
+    def measurement(self) -> Measurement | None:
         """Measurements of a run with the current settings; its phases once it has ended.
 
         ``None`` without such a run, because measurements do not apply to other settings.
         """
         if self.run is None or self._records is None:
             return None
-        found = self._look()
+        found = self._poll_measurement()
         return found if self.comparable else None
 
-    def _look(self) -> Measured:
+    def _poll_measurement(self) -> Measurement:
         assert self.run is not None and self._records is not None
         ended = self.run.status not in LIVE
         self._records.poll()
         if ended and self._phases is None and len(self._records.epochs) >= _FEWEST:  # once per run
             found = read_epoch_time(self.run)
             self._phases = {**found.phases, "wire": found.communication_s}
-            if self.model.timed:
-                self.model.learn()
+            if self.model.is_timed:
+                self.model.update_error()
         records = self._records
-        return Measured(
+        return Measurement(
             epochs=tuple(records.epochs),
             epoch_s=tuple(records.epoch_s),
             phases=self._phases,
-            lam=self._settings.told.get("lam"),
+            lam=self._settings.system_settings.get("lam"),
         )
 
     @property
@@ -204,7 +206,7 @@ class TunerSession:
         records.poll()
         status, epochs = run.status, run.config.train.epochs
         words = [f"run {run.id}", status, f"epoch {len(records.epochs)}/{epochs}"]
-        left = records.left_s(epochs)
+        left = records.remaining_s(epochs)
         if status in LIVE and not records.epochs:
             words.append(describe_activity(run.pulses))
         if not self.comparable:

@@ -129,6 +129,7 @@ def _knob(setting: Setting) -> Knob | None:
     if setting.choices:
         return Knob(kind="choice", help=words, choices=setting.choices, **shared)
     if setting.kind in (int, float):
+        # A setting without bounds gets a slider around its default.
         least = min(0, setting.default) if setting.low is None else setting.low
         most = setting.high if setting.high is not None else _ENDS.get(name, max(1, _TIMES * setting.default))
         text = f"{words}; {least:g} to {most:g}"
@@ -152,7 +153,7 @@ class TunerSettings:
 
     system: str = "adaqp"
     """Name of a registered system."""
-    told: Mapping[str, Any] = field(default_factory=dict)
+    system_settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of its recipe, by the recipe's names; others have their defaults."""
     workers: int = 4
     """Number of workers, 2 to 8."""
@@ -168,17 +169,17 @@ class TunerSettings:
     def __post_init__(self) -> None:
         defaults = {knob.setting: knob.default for knob in knobs_of(self.system).values()}
         several = {knob.setting for knob in knobs_of(self.system).values() if knob.kind == "several"}
-        settings = {**defaults, **self.told}
+        settings = {**defaults, **self.system_settings}
         # Equal choices must compare equal, in whatever order they were ticked.
         ordered = {name: tuple(sorted(set(settings[name]))) if name in several else settings[name] for name in settings}
-        object.__setattr__(self, "told", ordered)
+        object.__setattr__(self, "system_settings", ordered)
         for name, knob in self.knobs.items():
             knob.check(name, self.value(name))
-        make_system(self.system, **self.told)
-        ModelSettings(name=self.model, layers=self.layers, hidden=self.hidden)
+        make_system(self.system, **self.system_settings)
+        ModelSettings(name=self.model, layers=self.layers, hidden=self.hidden)  # raises for a value out of its range
         if self.link != LOOPBACK:
             LaunchSettings(hosts=_HOSTS, link=self.link)
-            if self.workers % _HOSTS:
+            if self.workers % _HOSTS:  # hosts have equal numbers of workers
                 raise ValueError(
                     f"workers must be even on {_HOSTS} hosts, got {self.workers}; or choose link {LOOPBACK}"
                 )
@@ -190,10 +191,10 @@ class TunerSettings:
 
     def value(self, name: str) -> Any:
         """Return the value of a knob."""
-        return getattr(self, name) if name in PLACE else self.told[knobs_of(self.system)[name].setting]
+        return getattr(self, name) if name in PLACE else self.system_settings[knobs_of(self.system)[name].setting]
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name in ("system", "told") or name not in knobs_of(self.system):
+        if name.startswith("_") or name in ("system", "system_settings") or name not in knobs_of(self.system):
             raise AttributeError(f"{type(self).__name__} has no knob {name!r}")
         return self.value(name)
 
@@ -203,20 +204,20 @@ class TunerSettings:
         return tuple(getattr(self, name) for name in PLACE)
 
     @property
-    def where(self) -> dict[str, Any]:
+    def link_arguments(self) -> dict[str, Any]:
         """Arguments of `gnnqlab.configure` for this link."""
         return {} if self.link == LOOPBACK else {"hosts": _HOSTS, "link": self.link}
 
     @property
     def assigns(self) -> bool:
         """True if the system trades variance against time by λ, so that it has a front."""
-        return "lam" in self.told
+        return "lam" in self.system_settings
 
     @property
     def steerable(self) -> dict[str, Any]:
         """Settings of the recipe that can change while a run trains."""
-        bits = make_system(self.system, **self.told).bits
-        return {name: self.told[name] for name in bits.steerable if name in self.told}
+        bits = make_system(self.system, **self.system_settings).bits
+        return {name: self.system_settings[name] for name in bits.steerable if name in self.system_settings}
 
     def changed(self, changes: Mapping[str, Any]) -> TunerSettings:
         """Return another position; another system keeps settings with the same name and default in both recipes.
@@ -226,13 +227,13 @@ class TunerSettings:
             TypeError: if a value is of the wrong kind.
 
         Example:
-            >>> TunerSettings().changed({"lam": 0.2, "bit_widths": [8, 2]}).told["bit_widths"]
+            >>> TunerSettings().changed({"lam": 0.2, "bit_widths": [8, 2]}).system_settings["bit_widths"]
             (2, 8)
-            >>> TunerSettings().changed({"system": "bns-gcn", "p": 0.5}).told
+            >>> TunerSettings().changed({"system": "bns-gcn", "p": 0.5}).system_settings
             {'p': 0.5, 'attention': 'weights'}
         """
         system = changes.get("system", self.system)
-        if system in SYSTEMS:
+        if system in SYSTEMS:  # an unknown one is refused by knobs_of below
             changes = with_present_names(changes, settings_of(SYSTEMS[system]))
         knobs = knobs_of(system)
         place = {name: value for name, value in changes.items() if name in PLACE}
@@ -241,10 +242,13 @@ class TunerSettings:
         if unknown:
             raise ValueError(f"knobs must be some of {sorted({'system', *knobs, *PLACE})}, got {unknown}")
         defaults = {knob.setting: knob.default for knob in knobs_of(self.system).values()}
+        # Settings with one default in both recipes.
         same = {knob.setting for knob in knobs.values() if defaults.get(knob.setting, _NONE) == knob.default}
-        settings = {name: value for name, value in self.told.items() if name in same or system == self.system}
+        settings = {
+            name: value for name, value in self.system_settings.items() if name in same or system == self.system
+        }
         settings |= {names[name]: value for name, value in changes.items() if name in names}
-        return dataclasses.replace(self, system=system, told=settings, **place)
+        return dataclasses.replace(self, system=system, system_settings=settings, **place)
 
 
 _NONE = object()

@@ -6,7 +6,7 @@ import html
 from dataclasses import dataclass
 
 from gnnqlab.lab.figures.frames import human_bytes
-from gnnqlab.lab.tuner.model import TunerModel, powered
+from gnnqlab.lab.tuner.model import TunerModel, format_power
 from gnnqlab.tune.forecast import Forecast
 
 __all__ = ["Tile", "tiles", "tiles_html"]
@@ -33,13 +33,13 @@ def tiles(model: TunerModel) -> list[Tile]:
     """
     forecast, (faster, spread) = model.forecast, model.speedup
     about = "" if spread is None else f" (± {spread:.1g})"
-    epochs = model.config.train.epochs
+    epochs = model.config.train.epochs  # of the whole training
     found = [
         Tile(
-            name="Epoch" if model.timed else "Epoch, first estimate",
+            name="Epoch" if model.is_timed else "Epoch, first estimate",
             value=_seconds(forecast.epoch_s),
             note=f"predicted {faster:.2f}×{about} Vanilla, {_seconds(forecast.vanilla_s)}"
-            + ("" if model.timed else "; not timed yet"),
+            + ("" if model.is_timed else "; not timed yet"),
         ),
         Tile(
             name=f"{epochs} such epochs",
@@ -54,8 +54,8 @@ def tiles(model: TunerModel) -> list[Tile]:
         _variance(forecast),
     ]
     if bounds := model.bound_per_layer:
-        by_layer = ", ".join(f"layer {layer + 1}: {powered(bound)}" for layer, bound in bounds.items())
-        found.append(Tile(name="Bound of Theorem 3", value=powered(sum(bounds.values())), note=by_layer))
+        by_layer = ", ".join(f"layer {layer + 1}: {format_power(bound)}" for layer, bound in bounds.items())
+        found.append(Tile(name="Bound of Theorem 3", value=format_power(sum(bounds.values())), note=by_layer))
     if model.settings.assigns and model.has_aging:
         period = model.settings.period
         found.append(
@@ -69,7 +69,7 @@ def _variance(forecast: Forecast) -> Tile:
     if forecast.no_variance:
         return Tile(name=name, value="not forecast", note=forecast.no_variance)
     total = forecast.total_variance
-    return Tile(name=name, value=powered(total), note="no unit; Vanilla adds none" if total else "none added")
+    return Tile(name=name, value=format_power(total), note="no unit; Vanilla adds none" if total else "none added")
 
 
 def tiles_html(model: TunerModel) -> str:

@@ -111,7 +111,7 @@ class Tuner:
 
     def show(self, *, dark: bool = False) -> FigureData:
         """Return the figure of the position and its measured run, with the numbers of the front."""
-        return show_tuner(self.model, measured=self.session.measured, dark=dark)
+        return show_tuner(self.model, measurement=self.session.measurement, dark=dark)
 
     # -- runs -----------------------------------------------------------------------------------------------------
 
@@ -154,9 +154,9 @@ class Tuner:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         if shows_static():
-            self.model.look(launched=self._measure)
+            self.model.find_probe(launched=self._measure)
             return self.show()._repr_mimebundle_()
-        return fallback_for(self.widget, repr(self), self.show if self.model.timed else None)  # probed later
+        return fallback_for(self.widget, repr(self), self.show if self.model.is_timed else None)  # probed later
 
     def _follow(self) -> Tuner:
         """Pass a change of the position to the panel, or to a run that trains."""
@@ -168,4 +168,4 @@ class Tuner:
 
     def _refresh(self) -> None:
         if "panel" in self.__dict__:
-            self.panel.updater.ask()
+            self.panel.updater.request()

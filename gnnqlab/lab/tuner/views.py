@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish
-from gnnqlab.lab.tuner.model import TunerModel, powered
+from gnnqlab.lab.tuner.model import TunerModel, format_power
 from gnnqlab.lab.tuner.settings import OFFERED
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["HERE", "Measured", "Shown", "draw_tuner", "show_tuner", "values"]
+__all__ = ["CURRENT", "Measurement", "TunerNumbers", "draw_tuner", "show_tuner", "values"]
 
-HERE = 1
+CURRENT = 1
 """Index of the trace of the current point."""
 _TITLES = (
     "Time against variance",
@@ -33,8 +33,8 @@ _TITLES = (
     "Bound of Theorem 3",
     "Epochs of this run",
 )
-_BEFORE = "<br>predicted: {:.0f} ms<br>Train shows measured<br>epochs as dots here"
-_HERE_HOVER = "%{x:.2f} ms, V %{y:.3g}<extra>current settings</extra>"
+_NOTE_BEFORE_RUN = "<br>predicted: {:.0f} ms<br>Train shows measured<br>epochs as dots here"
+_CURRENT_HOVER = "%{x:.2f} ms, V %{y:.3g}<extra>current settings</extra>"
 _PATTERNS = ("", "/", "", "x", ".", "", "\\", "-", "|")
 _HATCH = {"size": 5, "solidity": 0.25, "fillmode": "overlay"}
 _MAP = (0.372, 0.596)
@@ -48,7 +48,7 @@ _STATED = tuple(phase for phase in PHASES if phase.column != "assign_s")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class Measurement:
     """Measurements of a launched run."""
 
     epochs: tuple[int, ...] = ()
@@ -61,7 +61,7 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Shown:
+class TunerNumbers:
     """All numbers of the figure, each of which may be unknown."""
 
     lams: tuple[float, ...] = ()
@@ -78,20 +78,22 @@ class Shown:
     """Seconds per epoch of these settings by phase."""
     bounds: Mapping[int, float] | None = None
     """Layer from 0 -> bound."""
-    measured: Measured = Measured()
+    measurement: Measurement = Measurement()
     caption: str = "No prediction yet: the graph is being probed."
 
     @classmethod
-    def of(cls, model: TunerModel, *, measured: Measured | None = None, front: bool = True) -> Shown:
+    def from_model(
+        cls, model: TunerModel, *, measurement: Measurement | None = None, front: bool = True
+    ) -> TunerNumbers:
         """Return the numbers of a model's position.
 
         Args:
             model: model with the position to show.
-            measured: measurements of a run, if there is one.
+            measurement: measurements of a run, if there is one.
             front: True to compute the front too, eleven forecasts if none is cached.
         """
         forecast = model.forecast
-        line = model.front if front else []
+        line = model.front if front else []  # eleven forecasts, λ from 0 to 1
         words = f"{model.title}. {model.position}: {model.sentence}."
         return cls(
             lams=tuple(each.lam for each in line if each.lam is not None),
@@ -105,16 +107,16 @@ class Shown:
             vanilla=model.vanilla.phases,
             phases=forecast.phases,
             bounds=model.bound_per_layer,
-            measured=measured or Measured(),
+            measurement=measurement or Measurement(),
             caption=words,
         )
 
 
-def values(shown: Shown) -> list[dict[str, Any]]:
+def values(shown: TunerNumbers) -> list[dict[str, Any]]:
     """Return the values of all traces in their order, as plain lists of numbers and words."""
     return [
         _front(shown),
-        _here(shown),
+        _current_point(shown),
         _pairs(shown),
         _widths(shown),
         *_phases(shown),
@@ -123,7 +125,7 @@ def values(shown: Shown) -> list[dict[str, Any]]:
     ]
 
 
-def draw_tuner(shown: Shown, *, dark: bool = False) -> Figure:
+def draw_tuner(shown: TunerNumbers, *, dark: bool = False) -> Figure:
     """Draw the whole figure.
 
     Args:
@@ -170,12 +172,12 @@ def draw_tuner(shown: Shown, *, dark: bool = False) -> Figure:
     return figure
 
 
-def show_tuner(model: TunerModel, *, measured: Measured | None = None, dark: bool = False) -> FigureData:
+def show_tuner(model: TunerModel, *, measurement: Measurement | None = None, dark: bool = False) -> FigureData:
     """Return the figure with the numbers of the front, for pages without a kernel."""
-    return FigureData(draw_tuner(Shown.of(model, measured=measured), dark=dark), model.to_frame())
+    return FigureData(draw_tuner(TunerNumbers.from_model(model, measurement=measurement), dark=dark), model.to_frame())
 
 
-def _front(shown: Shown) -> dict[str, Any]:
+def _front(shown: TunerNumbers) -> dict[str, Any]:
     return {
         "x": [1e3 * seconds for seconds in shown.front_s],
         "y": [_positive(each) for each in shown.front_variance],
@@ -183,25 +185,25 @@ def _front(shown: Shown) -> dict[str, Any]:
     }
 
 
-def _here(shown: Shown) -> dict[str, Any]:
+def _current_point(shown: TunerNumbers) -> dict[str, Any]:
     known = shown.epoch_s is not None and shown.variance is not None
     return {
         "x": [1e3 * shown.epoch_s] if known else [],  # type: ignore[operator]
         "y": [_positive(shown.variance)] if known else [],
         "customdata": [shown.lam] if known else [],
-        "hovertemplate": ("" if shown.lam is None else "λ %{customdata:.2f}: ") + _HERE_HOVER,
+        "hovertemplate": ("" if shown.lam is None else "λ %{customdata:.2f}: ") + _CURRENT_HOVER,
         "textposition": f"middle {_side(shown)}",
     }
 
 
-def _side(shown: Shown) -> str:
+def _side(shown: TunerNumbers) -> str:
     """Return the side of the point on which its label fits."""
     if not shown.front_s or shown.epoch_s is None:
         return "right"
     return "right" if shown.epoch_s <= (min(shown.front_s) + max(shown.front_s)) / 2 else "left"
 
 
-def _pairs(shown: Shown) -> dict[str, Any]:
+def _pairs(shown: TunerNumbers) -> dict[str, Any]:
     if shown.pair_bits is None:
         return {"z": [], "x": [], "y": [], "text": []}
     bits = [[None if value != value else round(value, 3) for value in line] for line in shown.pair_bits.tolist()]
@@ -210,48 +212,49 @@ def _pairs(shown: Shown) -> dict[str, Any]:
     return {"z": bits, "x": names, "y": names, "text": text}
 
 
-def _widths(shown: Shown) -> dict[str, Any]:
+def _widths(shown: TunerNumbers) -> dict[str, Any]:
     rows = shown.rows or {}
     total = sum(rows.values()) or 1
-    widths = sorted({*OFFERED, *rows})
+    widths = sorted({*OFFERED, *rows})  # fixed bars, so that updates do not move them
     shares = [round(100 * rows.get(width, 0) / total, 2) for width in widths]
     return {"x": [str(width) for width in widths], "y": shares, "text": [f"{share:.0f} %" for share in shares]}
 
 
-def _phases(shown: Shown) -> list[dict[str, Any]]:
+def _phases(shown: TunerNumbers) -> list[dict[str, Any]]:
     bars = [
         ("Vanilla", shown.vanilla),
         ("predicted", shown.phases),
-        *([("measured", shown.measured.phases)] if shown.measured.phases else []),
+        *([("measured", shown.measurement.phases)] if shown.measurement.phases else []),
     ]
     known = [(name, spent) for name, spent in bars if spent is not None]
     traces = []
     for phase in _STATED:
+        # A forecast has the transfer, a record the wait.
         key = "wire" if phase.column == "wait_s" else phase.column.removesuffix("_s")
         traces.append({"y": [name for name, _ in known], "x": [1e3 * spent.get(key, 0.0) for _, spent in known]})
     return traces
 
 
-def _bounds(shown: Shown) -> dict[str, Any]:
+def _bounds(shown: TunerNumbers) -> dict[str, Any]:
     bounds = {layer: bound for layer, bound in (shown.bounds or {}).items() if bound > 0}
     return {
         "x": [f"{layer + 1}" for layer in bounds],
         "y": list(bounds.values()),
-        "text": [powered(bound) for bound in bounds.values()],
+        "text": [format_power(bound) for bound in bounds.values()],
     }
 
 
-def _epochs(shown: Shown) -> list[dict[str, Any]]:
+def _epochs(shown: TunerNumbers) -> list[dict[str, Any]]:
     """Return measured epochs, thinned if there are many, and the predicted one as a line."""
-    measured = shown.measured
-    step = max(1, len(measured.epochs) // 300)
+    measured = shown.measurement
+    step = max(1, len(measured.epochs) // 300)  # about 300 dots at most
     epochs, seconds = measured.epochs[::step], measured.epoch_s[::step]
     dots = {"x": list(epochs), "y": [1e3 * each for each in seconds]}
     if shown.epoch_s is None:
         return [dots, {"x": [], "y": [], "text": []}]
     predicted = 1e3 * shown.epoch_s
     if not measured.epochs:
-        return [dots, {"x": [0, 0.5, 1], "y": [predicted] * 3, "text": ["", _BEFORE.format(predicted), ""]}]
+        return [dots, {"x": [0, 0.5, 1], "y": [predicted] * 3, "text": ["", _NOTE_BEFORE_RUN.format(predicted), ""]}]
     return [dots, {"x": [0, max(measured.epochs[-1], 1)], "y": [predicted] * 2, "text": ["", ""]}]
 
 
@@ -266,11 +269,11 @@ def _styles(dark: bool) -> list[dict[str, Any]]:
     orange, blue, green = OKABE_ITO["vermillion"], OKABE_ITO["sky" if dark else "blue"], OKABE_ITO["green"]
     hidden = {"showlegend": False}
 
-    def at(row: int, column: int, **trace: Any) -> dict[str, Any]:
+    def place(row: int, column: int, **trace: Any) -> dict[str, Any]:
         return {"row": row, "column": column, "trace": trace}
 
     bars = [
-        at(
+        place(
             2, 1, type="bar", orientation="h", name=phase.label, legendgroup="phases",
             marker={"color": phase.color, "pattern": {**_HATCH, "shape": pattern}},
             hovertemplate=f"{phase.label} %{{x:.3g}} ms<extra>%{{y}}</extra>",
@@ -278,36 +281,36 @@ def _styles(dark: bool) -> list[dict[str, Any]]:
         for phase, pattern in zip(_STATED, _PATTERNS, strict=True)
     ]  # fmt: skip
     return [
-        at(
+        place(
             1, 1, type="scatter", mode="lines+markers", line={"color": blue, "width": 2},
             marker={"symbol": "circle-open", "size": 7, "color": blue},
             hovertemplate="λ %{customdata:.1f}: %{x:.2f} ms, V %{y:.3g}<extra></extra>", **hidden,
         ),
-        at(
+        place(
             1, 1, type="scatter", mode="markers+text", text=["current"],
             textfont={"color": ink}, marker={"symbol": "star", "size": 15, "color": orange, "line": {"width": 1}},
             cliponaxis=False, **hidden,
         ),
-        at(
+        place(
             1, 2, type="heatmap", colorscale="Cividis", zmin=1, zmax=8, xgap=2, ygap=2, hoverongaps=False,
             texttemplate="%{text}", colorbar=_BAR,
             hovertemplate="%{y} to %{x}: %{z:.2f} bits per element<extra></extra>",
         ),
-        at(
+        place(
             1, 3, type="bar", marker={"color": blue}, texttemplate="%{text}", textposition="outside", cliponaxis=False,
             hovertemplate="%{y:.1f} % of the rows at bit-width %{x}<extra></extra>", **hidden,
         ),
         *bars,
-        at(
+        place(
             2, 2, type="bar", marker={"color": green}, texttemplate="%{text}", textposition="outside", textangle=0,
             cliponaxis=False,
             hovertemplate="layer %{x}: at most %{y:.3g}<extra></extra>", **hidden,
         ),
-        at(
+        place(
             2, 3, type="scatter", mode="markers", marker={"symbol": "circle", "size": 5, "color": orange},
             hovertemplate="epoch %{x}: %{y:.1f} ms<extra>measured</extra>", name="measured epoch",
         ),
-        at(
+        place(
             2, 3, type="scatter", mode="lines+text", line={"color": blue, "dash": "dash", "width": 2},
             textfont={"color": ink}, textposition="bottom center",
             hovertemplate="predicted %{y:.1f} ms<extra></extra>", name="predicted epoch",

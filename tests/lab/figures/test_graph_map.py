@@ -9,9 +9,9 @@ import gnnqlab as gq
 from gnnqlab import course
 from gnnqlab.graph.pictures import grey_levels, write_png
 from gnnqlab.lab.figures.graph_drawing import message_widths
-from gnnqlab.lab.figures.graph_map import SHOWN, draw
+from gnnqlab.lab.figures.graph_map import COLORINGS, draw
 from gnnqlab.lab.figures.grid_places import LARGEST_WHOLE, neighbourhood, places_on_grid
-from gnnqlab.lab.figures.waiting import travelling, waiting_of
+from gnnqlab.lab.figures.waiting import dependencies_of, transferred_nodes
 from gnnqlab.simulation.coding_errors import coding_errors
 from tests.cases import each
 from tests.lab.figures.test_static_image import read_indexed
@@ -37,7 +37,7 @@ def _edges(graph):
 @each("graph", [GRAPH, gq.Graph.from_edges([0, 0, 1, 3, 4], [1, 2, 2, 4, 0], num_nodes=6, symmetrize=False)])
 def test_a_node_waits_for_its_neighbours_elsewhere_and_for_no_others(graph) -> None:
     cut = gq.partition(graph, gq.partitioners.Random(), workers=3)
-    owner, found = cut.owner.tolist(), waiting_of(cut)
+    owner, found = cut.owner.tolist(), dependencies_of(cut)
     waits: dict[int, dict[int, list[int]]] = {}
     copies: dict[int, set[int]] = {}
     for source, target in sorted(_edges(graph)):
@@ -49,19 +49,19 @@ def test_a_node_waits_for_its_neighbours_elsewhere_and_for_no_others(graph) -> N
     assert [node for node, central in found.central.items() if not central] == sorted(waits)
     for pair in ((0, 1), (2, 0)):
         sent = {s for s, t in _edges(graph) if (owner[s], owner[t]) == pair}
-        assert travelling(cut, *pair) == sorted(sent)
+        assert transferred_nodes(cut, *pair) == sorted(sent)
 
 
 @each("partitioner", [gq.partitioners.Random(), gq.partitioners.EBV()])
 def test_a_pair_stands_out_as_often_as_the_heat_map_counts_it(partitioner) -> None:
     cut = gq.partition(GRAPH, partitioner, workers=3)
     for sender, receiver in ((0, 1), (1, 0), (2, 1)):
-        assert len(travelling(cut, sender, receiver)) == cut.quality.halo_rows[sender, receiver]
+        assert len(transferred_nodes(cut, sender, receiver)) == cut.quality.halo_rows[sender, receiver]
 
 
 def test_under_a_cut_of_edges_a_node_waits_for_its_own_sums() -> None:
     cut = gq.partition(GRAPH, gq.partitioners.EBV(), workers=3)
-    found = waiting_of(cut)
+    found = dependencies_of(cut)
     holders = {node: set() for node in range(120)}
     for edge, (source, target) in zip(cut.cut.part.tolist(), _edges(GRAPH)):
         holders[source].add(edge)
@@ -69,11 +69,11 @@ def test_under_a_cut_of_edges_a_node_waits_for_its_own_sums() -> None:
     for node, own in enumerate(cut.owner.tolist()):
         assert set(found.copies.get(node, ())) == holders[node] - {own}
         assert set(found.rows.get(node, ())) == holders[node] - {own}
-    assert "waits for partial sums of worker" in found.say(next(iter(found.rows)))
+    assert "waits for partial sums of worker" in found.describe(next(iter(found.rows)))
     with pytest.raises(ValueError, match="bits and errors can be drawn for an edge-cut only"):
         draw(cut, "bits", bits=gq.bits.Fixed(bits=2))
     with pytest.raises(ValueError, match="got a cut into blocks"):
-        waiting_of(gq.partition(GRAPH, gq.partitioners.Contiguous(), workers=3))
+        dependencies_of(gq.partition(GRAPH, gq.partitioners.Contiguous(), workers=3))
 
 
 def test_places_do_not_depend_on_the_cut_and_no_two_nodes_share_one() -> None:
@@ -105,7 +105,7 @@ def test_a_large_graph_is_drawn_round_a_node() -> None:
         draw(large, around=2400)
 
 
-@each("show", SHOWN)
+@each("show", COLORINGS)
 def test_every_node_has_one_colour_and_says_what_it_waits_for(parts, show: str) -> None:
     bits = gq.bits.UniformRandom(bit_widths=(2, 4, 8))
     drawn = draw(parts, show, bits=bits, dark=True)
@@ -114,18 +114,18 @@ def test_every_node_has_one_colour_and_says_what_it_waits_for(parts, show: str) 
     said = {int(z): text for line, words in zip(over.z, over.text) for z, text in zip(line, words) if z == z}
     facts = {int(z): tuple(of) for line, ofs in zip(over.z, over.customdata) for z, of in zip(line, ofs) if z == z}
     assert facts == {n: (int(GRAPH.labels[n]), own) for n, own in enumerate(parts.owner.tolist())}
-    found, widths = waiting_of(parts), message_widths(parts, bits, layer=0)
+    found, widths = dependencies_of(parts), message_widths(parts, bits, layer=0)
     assert sorted(said) == list(range(120))
     for node, text in said.items():
         assert text.startswith("central" if found.central[node] else "marginal")
         if node in found.rows:
-            assert found.say(node) in text
+            assert found.describe(node) in text
         for holder in found.copies.get(node, ()):
             assert f"{holder} in {widths[holder, node]}b" in text
 
 
 def test_a_row_counts_by_the_widest_of_its_copies_or_by_that_of_the_pair(parts) -> None:
-    nodes = travelling(parts, 0, 1)
+    nodes = transferred_nodes(parts, 0, 1)
     widths = dict.fromkeys(message_widths(parts, gq.bits.Fixed(bits=2), layer=0), 2) | {(1, node): 8 for node in nodes}
     counts = draw(parts, "bits", bits=widths).frame["nodes"]
     everybody = {node for _, node in widths}
@@ -205,6 +205,6 @@ def test_what_cannot_be_shown_is_refused(parts, asked: dict[str, object], error:
 
 def test_ten_nodes_say_what_the_course_counts() -> None:
     halves = gq.partition(course.ten_nodes(), course.Halves(), workers=2)
-    found = waiting_of(halves)
+    found = dependencies_of(halves)
     assert found.rows == {3: {1: [5]}, 4: {1: [5, 7]}, 5: {0: [3, 4]}, 7: {0: [4]}}
-    assert found.say(3) == "waits for row 5 of worker 1"
+    assert found.describe(3) == "waits for row 5 of worker 1"

@@ -11,7 +11,7 @@ import pytest
 from plotly.graph_objects import Figure
 
 from gnnqlab.lab.figures import static_image
-from gnnqlab.lab.figures.static_image import _HEADER, _file, _parts, _written, indexed, pixels, size
+from gnnqlab.lab.figures.static_image import _HEADER, _encode_rows, _file, _parts, encode_indexed, pixels, size
 
 _RNG = np.random.default_rng(5)
 
@@ -21,7 +21,7 @@ def _written_down(picture: np.ndarray) -> bytes:
     height, width, _ = picture.shape
     less = np.diff(picture, axis=0, prepend=np.zeros((1, width, 4), np.uint8))
     rows = np.concatenate([np.full((height, 1), 2, np.uint8), less.reshape(height, -1)], axis=1)
-    return _written(width, height, 6, 0, rows.tobytes())
+    return _encode_rows(width, height, 6, 0, rows.tobytes())
 
 
 def read_indexed(png: bytes) -> np.ndarray:
@@ -50,13 +50,13 @@ def test_few_colors_stay_as_they_are(opaque: bool) -> None:
     picture = colors[_RNG.integers(0, 256, (33, 47))]
     png = _written_down(picture)
     assert (pixels(png) == picture).all() and size(png) == (47, 33)
-    assert (read_indexed(indexed(png)) == picture).all() and size(indexed(png)) == (47, 33)
+    assert (read_indexed(encode_indexed(png)) == picture).all() and size(encode_indexed(png)) == (47, 33)
 
 
 def test_of_more_colors_each_pixel_gets_the_nearest_that_is_kept() -> None:
     picture = np.full((40, 50, 4), 255, np.uint8)
     picture[..., :3] = _RNG.integers(0, 256, (40, 50, 3))
-    read = read_indexed(indexed(_written_down(picture))).astype(int)
+    read = read_indexed(encode_indexed(_written_down(picture))).astype(int)
     table = np.unique(read.reshape(-1, 4), axis=0)
     assert 200 < len(table) <= 256
     far = ((picture.reshape(-1, 1, 4).astype(int) - table) ** 2).sum(2).min(1)
@@ -67,7 +67,7 @@ def test_a_smooth_scale_errs_little() -> None:
     steps = np.linspace(0, 255, 600).astype(np.uint8)
     picture = np.full((20, 600, 4), 255, np.uint8)
     picture[..., 0], picture[..., 1], picture[..., 2] = steps, steps[::-1], np.roll(steps, 99)
-    assert abs(read_indexed(indexed(_written_down(picture))).astype(int) - picture).max() <= 3
+    assert abs(read_indexed(encode_indexed(_written_down(picture))).astype(int) - picture).max() <= 3
 
 
 def test_pictures_of_another_kind_are_refused() -> None:
@@ -76,11 +76,11 @@ def test_pictures_of_another_kind_are_refused() -> None:
     with pytest.raises(ValueError, match="must be 8-bit RGBA"):
         pixels(_file((2, 1, 8, 2, 0, 0, 0), [], zlib.compress(bytes(7))))
     with pytest.raises(ValueError, match=r"got filters \[4\]"):
-        pixels(_written(2, 1, 6, 0, b"\x04" + bytes(8)))
+        pixels(_encode_rows(2, 1, 6, 0, b"\x04" + bytes(8)))
     assert struct.calcsize(_HEADER) == 13
 
 
-PIXELS = _written(2, 1, 6, 0, b"\x00" + bytes([9, 9, 9, 255]) * 2)
+PIXELS = _encode_rows(2, 1, 6, 0, b"\x00" + bytes([9, 9, 9, 255]) * 2)
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_what_is_large_as_a_drawing_is_a_photograph_of_two_pixels_to_one(drawn: 
 
 def test_a_drawing_smaller_than_its_photograph_stays(drawn: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     drawn["svg"] = "<svg>" + "<path/>" * 9000 + "</svg>"
-    monkeypatch.setattr(static_image, "indexed", lambda png: bytes(90_000))
+    monkeypatch.setattr(static_image, "encode_indexed", lambda png: bytes(90_000))
     assert static_image.svg_of(Figure()) == drawn["svg"]
 
 

@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 
 import gnnqlab as gq
-from gnnqlab.lab.listing import RunBrowser, grouped, run_row
-from gnnqlab.lab.listing.front_view import draw_front, unsurpassed
-from gnnqlab.lab.listing.run_rows import Row, told
+from gnnqlab.lab.listing import RunBrowser, group_by_settings, run_row
+from gnnqlab.lab.listing.front_view import draw_front, find_pareto_front
+from gnnqlab.lab.listing.run_rows import Row, format_groups
 from gnnqlab.lab.listing.run_table import rows_html
 from tests.slow_down import HANG_S
 
@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_a_row_says_what_a_run_is_and_came_to(folder: Path) -> None:
     run = next(run for run in gq.runs(folder) if "fixed" in run.id)
     row = run_row(run)
-    assert (row.status, row.system, row.said, row.graph) == ("finished", "fixed-bits", "bits 4", "sbm:60,3,6")
+    assert (row.status, row.system, row.recipe_text, row.graph) == ("finished", "fixed-bits", "bits 4", "sbm:60,3,6")
     assert (row.model, row.workers, row.seed, row.epochs) == ("gcn 2 x 8", 2, 0, 6)
     assert row.score == run.summary["test_accuracy"] and row.train_s == pytest.approx(run.summary["train_s"])
     assert row.curve == tuple(round(score, 4) for score in run.records.query("rank == 0")["val_score"])
@@ -63,13 +63,13 @@ def test_what_differs_in_more_than_the_seed_stands_apart() -> None:
     base = Row(id="a", status="finished", group="x", seed=0, score=0.5, train_s=1.0)
     other = replace(base, id="b", group="y", seed=1)
     running = replace(base, id="c", status="running", score=None)
-    assert grouped([base, other, running])["seeds"].tolist() == [1, 1]
-    assert grouped([]).empty and "score_half" in grouped([])
+    assert group_by_settings([base, other, running])["seeds"].tolist() == [1, 1]
+    assert group_by_settings([]).empty and "score_half" in group_by_settings([])
 
 
 def test_the_front_are_those_that_no_other_surpasses() -> None:
     table = pd.DataFrame({"score": [0.9, 0.8, 0.7, 0.9, 0.95], "train_s": [5.0, 2.0, 3.0, 6.0, math.nan]})
-    assert unsurpassed(table) == [True, True, False, False, False]
+    assert find_pareto_front(table) == [True, True, False, False, False]
 
 
 def test_the_front_is_drawn_with_intervals(folder: Path) -> None:
@@ -84,7 +84,7 @@ def test_the_front_is_drawn_with_intervals(folder: Path) -> None:
     assert low > -7 and high < 107, "two seeds say little; a score is in [0, 100]"
     least, most = figure.layout.xaxis.range
     assert least > -0.07 * most, "no seconds are below 0, whatever the interval of two"
-    words = told(groups)
+    words = format_groups(groups)
     assert words.index.tolist() == ["vanilla", "fixed-bits (bits 4)"] and " ± " in words.loc["vanilla", "test (%)"]
     assert words["seeds"].tolist() == [2, 1] and "±" not in words["total (s)"].iloc[1]
     sent = {trace.name: trace for trace in browser.front(cost="bytes_sent").figure.data}
@@ -95,14 +95,14 @@ def test_sweeps_are_of_finished_runs_that_are_asked_for(folder: Path) -> None:
     browser = gq.runs(folder).browse()
     sweep = browser.sweep()
     assert sweep.names == tuple(run.id for run in gq.runs(folder) if run.id != "torn")
-    assert [one.name for one in sweep.factors] == ["system"] and "workers" in sweep.factors[0].along
+    assert [one.name for one in sweep.factors] == ["system"] and "workers" in sweep.factors[0].dependent_names
     frame = browser.parallel().frame
     rows = {row.id: row for row in browser.rows}
     assert frame["test score (%)"].tolist() == pytest.approx([100 * rows[name].score for name in sweep.names])
     with pytest.raises(ValueError, match="at least two finished runs, got 1"):
         browser.parallel([sweep.names[2]])
     with pytest.raises(ValueError, match="at least 4 finished runs, got 3"):
-        browser.mattered()
+        browser.importance()
     compared = gq.compare([run for run in gq.runs(folder) if run.id != "torn"])
     assert compared.parallel().frame.to_numpy().tolist() == frame.to_numpy().tolist()
 
@@ -111,7 +111,7 @@ def test_a_button_shows_the_sweep_and_says_what_is_refused(folder: Path) -> None
     panel = gq.runs(folder).browse().panel
     assert "3 runs as lines" in panel._sweep() and panel.figure.data[0]["type"] == "parcoords"
     assert "fixed-bits" in panel.result.value and panel.buttons["Importance"].tooltip
-    panel._do(panel._mattered)
+    panel._do(panel._importance)
     for thread in threading.enumerate():
         if thread.name == "gnnqlab runs":
             thread.join(HANG_S)
@@ -122,8 +122,8 @@ def test_a_button_shows_the_sweep_and_says_what_is_refused(folder: Path) -> None
 @pytest.mark.parametrize(
     ("table", "cost", "text"),
     [
-        (grouped([]), "train_s", "a front needs at least one finished run, got none"),
-        (grouped([]), "money", r"cost must be one of \['bytes_sent', 'train_s'\], got 'money'"),
+        (group_by_settings([]), "train_s", "a front needs at least one finished run, got none"),
+        (group_by_settings([]), "money", r"cost must be one of \['bytes_sent', 'train_s'\], got 'money'"),
         (pd.DataFrame({"graph": ["a", "b"]}), "train_s", "runs of a front must be of one graph, got a, b"),
     ],
 )

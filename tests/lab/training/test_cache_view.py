@@ -11,7 +11,7 @@ import pytest
 
 import gnnqlab as gq
 from gnnqlab.lab.training.cache_view import draw_cache, sent_by_layer
-from gnnqlab.lab.training.comparison_table import equally_often
+from gnnqlab.lab.training.comparison_table import match_evaluations
 from gnnqlab.lab.training.snapshot import Snapshot, take
 from gnnqlab.train.records.cache_stats import read_cache
 from tests.lab.synthetic import make_run
@@ -62,7 +62,7 @@ def test_a_comparison_draws_the_cache_of_the_run_that_is_asked_for() -> None:
 
 
 def test_a_run_that_was_looked_at_more_often_keeps_its_cache() -> None:
-    often, _ = equally_often([cached(epochs=9), take(make_run(epochs=9, every=3))])
+    often, _ = match_evaluations([cached(epochs=9), take(make_run(epochs=9, every=3))])
     assert "looks" in often.summary and often.cache is not None and len(often.cache) == 12
 
 

@@ -13,8 +13,8 @@ from gnnqlab.lab.figures.frames import by_epoch, phase_seconds
 from gnnqlab.lab.training.comparison_table import (
     MARGIN,
     comparison_frame,
-    equally_often,
-    said,
+    evaluation_note,
+    match_evaluations,
     seconds_to,
     usual_target,
 )
@@ -40,26 +40,29 @@ def looks(run):
 
 def test_a_run_keeps_the_looks_that_all_had():
     runs = [take(lucky(1)), take(lucky(5, system="sylvie"))]
-    often, rarely = equally_often(runs)
+    often, rarely = match_evaluations(runs)
     assert looks(often) == looks(rarely) == [0, 5, 10, 15, 20, 25, 30, 35, 39]
     assert rarely is runs[1] and often.summary["looks"] == 9
     assert often.summary["best_val"] < 0.99 and often.summary["test_accuracy"] < 0.98
     assert often.summary["best_epoch"] == 39
     assert (often.records["loss"] == runs[0].records["loss"]).all(), "nothing but scores changes"
-    assert equally_often([often, rarely])[0] is often
+    assert match_evaluations([often, rarely])[0] is often
 
 
 def test_what_a_shorter_run_never_reached_is_no_reason_to_look_away():
-    long, short = equally_often([take(lucky(2, epochs=40)), take(lucky(4, epochs=10))])
+    long, short = match_evaluations([take(lucky(2, epochs=40)), take(lucky(4, epochs=10))])
     assert looks(short) == [0, 4, 8, 9]
     assert looks(long) == [0, 4, 8, *range(10, 40, 2), 39]
 
 
 def test_runs_that_were_evaluated_alike_stay_as_they_are():
     runs = [take(lucky(2)), take(lucky(2, system="adaqp"))]
-    assert all(one is other for one, other in zip(equally_often(runs), runs, strict=True)) and said(runs) == ""
+    assert (
+        all(one is other for one, other in zip(match_evaluations(runs), runs, strict=True))
+        and evaluation_note(runs) == ""
+    )
     only_last = [take(lucky(40)), take(lucky(1))]
-    assert looks(equally_often(only_last)[1]) == [0, 39]
+    assert looks(match_evaluations(only_last)[1]) == [0, 39]
 
 
 def test_comparison_and_report_say_so(tmp_path):

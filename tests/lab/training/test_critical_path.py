@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from gnnqlab.lab.training.critical_path import BETWEEN, critical_path
+from gnnqlab.lab.training.critical_path import UNRECORDED, critical_path
 
 COLUMNS = ["epoch", "layer", "direction", "rank", "what", "peer", "start_s", "end_s", "round"]
 
@@ -61,7 +61,7 @@ def test_links_join_without_a_gap() -> None:
     later[["start_s", "end_s"]] += 0.0105
     path = critical_path(pd.concat([two_workers(), later])).segments
     assert path["start (ms)"].tolist()[1:] == pytest.approx(path["end (ms)"].tolist()[:-1])
-    between = path[path["what"] == BETWEEN]
+    between = path[path["what"] == UNRECORDED]
     # Of worker 1 from the end of its first layer (7) to its next encode (10.5).
     assert between[["worker", "ms"]].to_numpy().tolist() == [[1, pytest.approx(3.5)]]
 
@@ -157,9 +157,9 @@ def test_an_epoch_that_both_recorded_is_taken() -> None:
 
     one, other = recorded((2, 9), (4, 7), (6, 8)), recorded((4, 9), (6, 7), (8, 7))
     beside = critical_path(one, other)
-    assert beside.one.path.epoch == beside.other.path.epoch in (4, 6)
+    assert beside.first.path.epoch == beside.baseline.path.epoch in (4, 6)
     apart = critical_path(recorded((2, 7)), recorded((4, 7)))
-    assert (apart.one.path.epoch, apart.other.path.epoch) == (2, 4)
+    assert (apart.first.path.epoch, apart.baseline.path.epoch) == (2, 4)
     with pytest.raises(ValueError, match=r"one that was recorded, \[4, 6, 8\], got 2"):
         critical_path(one, other, epoch=2)
     with pytest.raises(ValueError, match=r"must have the same workers, got \[0, 1\] and \[0\]"):

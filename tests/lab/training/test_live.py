@@ -72,8 +72,8 @@ def test_the_first_epoch_waits_for_no_drawing_of_the_words_before_it(
     folder, view = live_panel
     panel = view.panel
     panel.access.shown = True
-    _until(lambda: "epoch 0/100" in panel.words.value and not panel.updater.asked, "the words")
-    monkeypatch.setattr(panel._pace, "after", lambda cost_s: 1000.0)  # as if drawing had used up what it may cost
+    _until(lambda: "epoch 0/100" in panel.words.value and not panel.updater.is_requested, "the words")
+    monkeypatch.setattr(panel._pace, "delay_s", lambda cost_s: 1000.0)  # as if drawing had used up what it may cost
     panel._due_s = time.monotonic() + 1000
     folder.write(range(1))
     _until(lambda: panel.figure.data and len(panel.figure.data[0]["x"]) == 1, "the first epoch")
@@ -84,7 +84,7 @@ def test_the_first_epoch_waits_for_no_drawing_of_the_words_before_it(
 def test_a_closed_view_ends_its_thread_and_leaves_the_run_alone(live_panel: tuple[Folder, LiveView]) -> None:
     folder, view = live_panel
     with view:
-        view.panel.updater.ask()
+        view.panel.updater.request()
         assert _drawing()
     _until(lambda: not _drawing(), "the end of the thread")
     assert Run(folder.path).status == "running"
@@ -112,7 +112,7 @@ def test_where_no_kernel_runs_it_is_a_bundle(make: Callable[..., Folder], monkey
     assert isinstance(view.show(), FigureData) and "panel" not in view.__dict__
 
 
-@pytest.mark.parametrize(("state", "said"), [("finished", "finished"), ("failed", "worker 1 is gone")])
+@pytest.mark.parametrize(("state", "evaluation_note"), [("finished", "finished"), ("failed", "worker 1 is gone")])
 def test_a_notebook_saved_with_pictures_has_the_run_to_its_end(
     state: str, said: str, make: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,10 +142,10 @@ def test_a_real_run_grows_is_found_again_and_stopped(tmp_path: Path) -> None:
     run = gq.launch("digits", system="fixed-bits", epochs=1_000_000, out=tmp_path, **settings)
     with run:
         view = run.live()
-        _until(lambda: view.poll().model.done >= 5, "five epochs in the view")
-        some = view.model.done
+        _until(lambda: view.poll().model.recorded_epochs >= 5, "five epochs in the view")
+        some = view.model.recorded_epochs
         again = gq.runs(tmp_path)[-1].live().poll()
-        assert again.model.done >= some and len(again.to_frame()) >= 5
+        assert again.model.recorded_epochs >= some and len(again.to_frame()) >= 5
         view.stop()
         assert run.status == "stopped" and "stopped" in view.status
     values = live_values(view.model)

@@ -28,19 +28,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def test_live_model_reads_on_and_names_long_epochs(make: Callable[..., Folder], clock: SimpleNamespace) -> None:
     folder = make()
     model = folder.model
-    assert not model.poll() or model.standing.state == "running"
-    assert model.done == 0 and "epoch 0/100" in model.sentence and model.left_s is None
+    assert not model.poll() or model.status.state == "running"
+    assert model.recorded_epochs == 0 and "epoch 0/100" in model.sentence and model.remaining_s is None
     folder.write(range(4))
-    assert model.poll() and model.done == 4
+    assert model.poll() and model.recorded_epochs == 4
     folder.write(range(4, 6), ranks=[0])
-    assert model.poll() and model.done == 4, "worker 1 has not written epoch 4"
+    assert model.poll() and model.recorded_epochs == 4, "worker 1 has not written epoch 4"
     assert not model.poll()
     assert model.records[0]["loss"].tolist() == [2.0 / (epoch + 1) for epoch in range(6)]
     assert (
         model.sentence
         == "run 20260101-000000-run · running · epoch 4/100 · 00:09 left · loss 0.3333 · validation 25.0 %"
     )
-    clock.now += live_model._SOON_S
+    clock.now += live_model._SHORT_EPOCH_S
     model.poll()
     assert "epoch 4/100" in model.sentence and "starting its workers" in model.sentence, "no epoch ended for a while"
 
@@ -74,22 +74,22 @@ def test_a_dead_or_stalled_worker_is_told_at_the_next_look(make: Callable[..., F
     model = folder.read()
     assert model.under_way and model.trouble == ""
     folder.state("stalled", "rank 1 stands still in epoch 3")
-    assert model.look_at_status() and model.trouble == "rank 1 stands still in epoch 3" and model.under_way
+    assert model.poll_status() and model.trouble == "rank 1 stands still in epoch 3" and model.under_way
     folder.state("running")
     append_event(folder.path, "slow", text="rank 0 computes for 40 s")
-    assert model.look_at_status() and model.trouble == "rank 0 computes for 40 s"
+    assert model.poll_status() and model.trouble == "rank 0 computes for 40 s"
     append_event(folder.path, "recovered")
-    assert model.look_at_status() and model.trouble == ""
+    assert model.poll_status() and model.trouble == ""
     folder.state("failed", "rank 1 was killed by SIGKILL in epoch 3")
-    assert model.look_at_status() and not model.under_way
+    assert model.poll_status() and not model.under_way
     assert model.sentence.endswith("rank 1 was killed by SIGKILL in epoch 3")
-    assert not model.look_at_status(), "nothing new"
+    assert not model.poll_status(), "nothing new"
 
 
 def test_epochs_of_long_runs_are_passed_over_among_messages_only(make: Callable[..., Folder]) -> None:
     folder = make(epochs=3000)
     model = folder.read(range(3000))
-    assert len(model.records[0]) == 3000 == model.done
+    assert len(model.records[0]) == 3000 == model.recorded_epochs
     epochs = sorted(model.traffic[0].elements)
     assert 64 <= len(epochs) <= 1024 and epochs[0] == 0 and epochs[-1] == 2999
     folder.write(range(3000, 6000))
@@ -118,11 +118,11 @@ def test_a_glance_at_a_long_run_is_followed_by_all_of_it(make: Callable[..., Fol
     folder.write(range(3000), traffic=False)
     folder.write(range(3000, 3001), ranks=[0], traffic=False)  # rank 1 is still at it
     model = folder.model
-    model.glance()
+    model.preview()
     first, second = (growing["epoch"].tolist() for growing in model.records)
     assert first[-1] == 3000 and second == first[:-1] and 200 <= len(first) <= 220
     whole = folder.read()
-    assert model.done == 3000 and model.left_s == whole.left_s
+    assert model.recorded_epochs == 3000 and model.remaining_s == whole.remaining_s
     assert model.poll()
     assert model.records[0]["epoch"].tolist() == list(range(3001))
     assert live_values(model) == live_values(whole)
@@ -132,7 +132,7 @@ def test_a_glance_at_a_short_run_is_a_look(make: Callable[..., Folder]) -> None:
     folder = make()
     folder.write(range(5))
     model = folder.model
-    model.glance()
+    model.preview()
     assert len(model.records[0]) == 5 and not model.poll()
 
 

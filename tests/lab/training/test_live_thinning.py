@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gnnqlab.lab.training.live_thinning import Buckets, thinned
+from gnnqlab.lab.training.live_thinning import Buckets, thin
 from tests.cases import each
 
 
@@ -13,10 +13,10 @@ def test_thinning_keeps_extremes_and_ends() -> None:
     x = np.arange(10_000.0)
     y = np.sin(x / 700)
     y[4321], y[8765] = 9.0, -9.0
-    few_x, few_y = thinned(x, y, buckets=100)
+    few_x, few_y = thin(x, y, buckets=100)
     assert len(few_x) <= 202 and {4321, 8765, 0, 9999} <= set(few_x.astype(int)) and (np.diff(few_x) > 0).all()
     assert (few_y == y[few_x.astype(int)]).all()
-    few_x, _ = thinned(np.arange(4.0), np.array([1.0, np.nan, 2.0, np.nan]))
+    few_x, _ = thin(np.arange(4.0), np.array([1.0, np.nan, 2.0, np.nan]))
     assert few_x.tolist() == [0, 2], "what is missing is no point"
 
 

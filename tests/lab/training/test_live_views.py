@@ -125,7 +125,7 @@ def test_before_the_first_epoch_ends_words_stand_in_place_of_empty_axes(make: Ca
     assert not figure.data and figure.layout.height < 150
     folder.write(range(1))
     model.poll()
-    assert model.left_s == pytest.approx(99 * model.records[0]["epoch_s"][0]), "known from the first epoch on"
+    assert model.remaining_s == pytest.approx(99 * model.records[0]["epoch_s"][0]), "known from the first epoch on"
     for heartbeat in heartbeats:
         heartbeat.phase("compute", epoch=1)
     model._epoch_seen = (1, -math.inf)  # it takes long

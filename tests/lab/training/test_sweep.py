@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gnnqlab.lab.training.sweep import ABSENT, Sweep, differing, explained, settings_of
-from gnnqlab.lab.training.sweep_views import draw_mattered, draw_parallel
+from gnnqlab.lab.training.sweep import ABSENT, Sweep, find_factors, settings_of, variance_explained
+from gnnqlab.lab.training.sweep_views import draw_importance, draw_parallel
 from gnnqlab.train.config.configure import configure
 
 
@@ -20,28 +20,28 @@ def of(system: str, **given: object) -> dict[str, object]:
 def test_the_seed_and_how_it_was_started_are_no_settings() -> None:
     one, other = of("vanilla", workers=2, seed=1), of("vanilla", workers=2, seed=2, detach=True)
     assert one == other and "train.epochs" in one and not any(path.startswith("recipe") for path in one)
-    assert differing([one, other]) == []
+    assert find_factors([one, other]) == []
 
 
 def test_a_systems_parts_are_told_with_it_and_its_own_setting_apart() -> None:
     runs = [of("vanilla"), of("fixed-bits", bits=1), of("fixed-bits", bits=8), of("adaqp", lam=0.9)]
-    found = {one.name: one for one in differing(runs)}
+    found = {one.name: one for one in find_factors(runs)}
     assert list(found) == ["system", "bits"]
-    assert {"codec", "schedule", "lam"} <= set(found["system"].along), "adaqp alone has them, with one value"
+    assert {"codec", "schedule", "lam"} <= set(found["system"].dependent_names), "adaqp alone has them, with one value"
     assert found["bits"].words == ["1", "8", "32", ABSENT] and found["bits"].places == [2, 0, 1, 3]
     two = [*runs, of("adaqp", lam=0.1)]
-    assert [one.name for one in differing(two)] == ["system", "bits", "lam"]
+    assert [one.name for one in find_factors(two)] == ["system", "bits", "lam"]
 
 
 def test_what_no_run_tells_apart_is_one_setting() -> None:
     runs = [of("vanilla", hidden=16, lr=0.1), of("vanilla", hidden=64, lr=0.01), of("vanilla", hidden=16, lr=0.1)]
-    (only,) = differing(runs)
-    assert (only.name, only.along, only.levels) == ("hidden", ("lr",), [16, 64])
+    (only,) = find_factors(runs)
+    assert (only.name, only.dependent_names, only.levels) == ("hidden", ("lr",), [16, 64])
 
 
 def test_numbers_stand_by_size_and_names_that_meet_are_longer() -> None:
     runs = [{"a.size": value, "b.size": other} for value, other in ((16, "x"), (8, "y"), (128, "y"))]
-    one, other = differing(runs)
+    one, other = find_factors(runs)
     assert (one.name, one.levels) == ("a.size", [8, 16, 128]) and (other.name, other.words) == ("b.size", ["x", "y"])
 
 
@@ -66,7 +66,7 @@ def test_shares_are_those_of_the_analysis_of_variance() -> None:
         places = random.integers(0, 4, size=15)
         places[:4] = range(4)
         values = random.normal(size=15) + 0.5 * places
-        share, chance, p = explained(places.tolist(), values.tolist())
+        share, chance, p = variance_explained(places.tolist(), values.tolist())
         groups = [values[places == place] for place in range(4)]
         total = ((values - values.mean()) ** 2).sum()
         between = sum(len(group) * (group.mean() - values.mean()) ** 2 for group in groups)
@@ -76,7 +76,7 @@ def test_shares_are_those_of_the_analysis_of_variance() -> None:
 
 def test_groups_that_mean_nothing_explain_what_chance_gives() -> None:
     random = np.random.default_rng(1)
-    shares = [explained([0, 0, 0, 1, 1, 1, 2, 2, 2], random.normal(size=9).tolist()) for _ in range(4000)]
+    shares = [variance_explained([0, 0, 0, 1, 1, 1, 2, 2, 2], random.normal(size=9).tolist()) for _ in range(4000)]
     # Standard error of the mean: a beta variable of spread 0.15 over 4000 draws is 0.0024; p is uniform, 0.0046.
     assert np.mean([share for share, *_ in shares]) == pytest.approx(shares[0][1], abs=0.012)
     assert np.mean([p for *_, p in shares]) == pytest.approx(0.5, abs=0.023)
@@ -86,26 +86,26 @@ def test_groups_that_mean_nothing_explain_what_chance_gives() -> None:
     ("places", "values"), [([0, 0, 0], [1.0, 2.0, 3.0]), ([0, 1, 2], [1.0, 2.0, 3.0]), ([0, 0, 1], [2.0, 2.0, 2.0])]
 )
 def test_where_nothing_can_be_told_there_is_no_number(places: list[int], values: list[float]) -> None:
-    assert all(map(math.isnan, explained(places, values)))
+    assert all(map(math.isnan, variance_explained(places, values)))
 
 
 def test_what_the_seed_does_not_change_is_explained_whole(six: Sweep) -> None:
-    assert explained([0, 0, 1], [5.0, 5.0, 9.0]) == (1.0, 0.5, 0.0)
-    table = six.mattered().set_index(["setting", "outcome"])
+    assert variance_explained([0, 0, 1], [5.0, 5.0, 9.0]) == (1.0, 0.5, 0.0)
+    table = six.importance().set_index(["setting", "outcome"])
     assert table.loc[("bits", "sent an epoch"), "share"] == 1.0
     assert table.loc[("bits", "total time"), ["runs", "levels"]].tolist() == [5, 2], (
         "the run without a time is left out"
     )
-    assert six.mattered()["setting"].iloc[0] == "bits", "it explains most of the score"
+    assert six.importance()["setting"].iloc[0] == "bits", "it explains most of the score"
 
 
 def test_too_few_runs_are_refused(six: Sweep) -> None:
     with pytest.raises(
         ValueError, match="needs at least 4 finished runs, got 3: with fewer, any setting explains most"
     ):
-        sweep((2, "gcn", 0.7, 1.0, 1.0), (4, "gcn", 0.8, 1.0, 2.0), (8, "gcn", 0.9, 1.0, 3.0)).mattered()
+        sweep((2, "gcn", 0.7, 1.0, 1.0), (4, "gcn", 0.8, 1.0, 2.0), (8, "gcn", 0.9, 1.0, 3.0)).importance()
     with pytest.raises(ValueError, match="launch each setting with two seeds"):
-        sweep(*((bits, "gcn", bits / 10, 1.0, 1.0) for bits in (1, 2, 4, 8))).mattered()
+        sweep(*((bits, "gcn", bits / 10, 1.0, 1.0) for bits in (1, 2, 4, 8))).importance()
     with pytest.raises(ValueError, match="must differ in a setting, got 2 that differ in their seed at most"):
         sweep((2, "gcn", 0.7, 1.0, 1.0), (2, "gcn", 0.8, 1.0, 1.0))
     with pytest.raises(ValueError, match="at least two finished runs, got 1"):
@@ -113,7 +113,7 @@ def test_too_few_runs_are_refused(six: Sweep) -> None:
 
 
 def test_bars_stand_for_settings_and_say_what_chance_gives(six: Sweep) -> None:
-    shown = draw_mattered(six)
+    shown = draw_importance(six)
     drawn = {trace.name: trace for trace in shown.figure.data if trace.name}
     assert list(shown.figure.layout.yaxis.ticktext) == ["bits", "model"]
     share = shown.frame[shown.frame["outcome"] == "test score"]["share"]

@@ -35,7 +35,7 @@ def home(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture(scope="module")
 def known(home: Path) -> TunerModel:
     model = TunerModel("digits", workers=2, hidden=32, link="100mbit", epochs=7)
-    model.look()
+    model.find_probe()
     return model
 
 
@@ -70,7 +70,7 @@ def test_a_bad_value_is_refused_and_nothing_changes(
 
 
 def test_every_knob_says_its_name_and_what_it_means() -> None:
-    assert set(PLACE) | {"system", "told"} == set(TunerSettings.__dataclass_fields__)
+    assert set(PLACE) | {"system", "system_settings"} == set(TunerSettings.__dataclass_fields__)
     for system, recipe in SYSTEMS.items():
         knobs = TunerSettings(system=system).knobs
         assert [knob.setting for knob in knobs_of(system).values()] == [each.name for each in settings_of(recipe)]
@@ -84,8 +84,8 @@ ASSIGNING = ("adaqp", "adaqp-q", "adaqp-r")
 def test_every_system_is_offered_and_predicted(model: TunerModel, system: str) -> None:
     model.choose(lam=0.25)
     now = model.choose(system=system)
-    assert model.config.system == replace(make_system(system, **now.told), name=system)
-    assert model.forecast.bytes_sent == model.look().forecast(system=system, **now.told).bytes_sent
+    assert model.config.system == replace(make_system(system, **now.system_settings), name=system)
+    assert model.forecast.bytes_sent == model.find_probe().forecast(system=system, **now.system_settings).bytes_sent
     assert (now.assigns, model.forecast.lam) == ((True, 0.25) if system in ASSIGNING else (False, None))
     assert "× Vanilla" in model.sentence and all(each in model.sentence for each in model.forecast.assumes)
     assert len(model.front) == len(LAMS) and (model.has_aging or now.assigns)
@@ -110,15 +110,15 @@ def test_tuner_model_probes_once_for_three_threads(home: Path, monkeypatch: pyte
 
     monkeypatch.setattr(model, "_place", place_together)
     with ThreadPoolExecutor(3) as threads:
-        seen = [threads.submit(model.look) for _ in range(3)]
+        seen = [threads.submit(model.find_probe) for _ in range(3)]
     assert len(made) == 1 and all(each.result() is made[0] for each in seen)
 
 
 def test_a_setting_answers_to_its_own_name_and_to_its_options(model: TunerModel) -> None:
     now = model.choose(system="bns-gcn", p=0.25)
-    assert now.boundary_share == now.told["p"] == 0.25
+    assert now.boundary_share == now.system_settings["p"] == 0.25
     few = model.forecast.bytes_sent
-    assert model.choose(boundary_share=0.5).told["p"] == 0.5 and model.forecast.bytes_sent > few
+    assert model.choose(boundary_share=0.5).system_settings["p"] == 0.5 and model.forecast.bytes_sent > few
     with pytest.raises(ValueError, match=r"boundary_share must lie in \[0, 1\], got 2"):
         model.choose(p=2)
     with pytest.raises(ValueError, match=r"knobs must be some of .*'boundary_share'.*, got \['lam'\]"):
@@ -138,7 +138,7 @@ def test_a_recipe_of_ones_own_has_its_knobs(monkeypatch: pytest.MonkeyPatch) -> 
     try:
         kinds = {name: knob.kind for name, knob in knobs_of("mine").items()}
         assert kinds == {"bits": "choice", "share": "number", "hard": "switch", "note": "text"}
-        assert TunerSettings(system="mine").changed({"bits": 2}).told["bits"] == 2
+        assert TunerSettings(system="mine").changed({"bits": 2}).system_settings["bits"] == 2
     finally:
         del SYSTEMS["mine"]
 
@@ -155,7 +155,7 @@ def test_presets_and_reset(model: TunerModel) -> None:
 
 def test_predictions_are_those_of_the_probe(model: TunerModel) -> None:
     model.choose(lam=0.3, group_size=50, bit_widths=(2, 8), period=10)
-    forecast = model.look().forecast(lam=0.3, group_size=50, bit_widths=(2, 8))
+    forecast = model.find_probe().forecast(lam=0.3, group_size=50, bit_widths=(2, 8))
     assert model.forecast.epoch_s == forecast.epoch_s and model.forecast.period == 10
     assert np.array_equal(model.forecast.pair_bits, forecast.pair_bits, equal_nan=True)
     assert model.forecast.rows == forecast.rows and set(forecast.rows) <= {2, 8}
@@ -177,7 +177,7 @@ def test_the_front_runs_from_least_time_to_least_variance(model: TunerModel) -> 
 
 def test_an_error_of_past_runs_becomes_a_spread(model: TunerModel) -> None:
     other = TunerModel("digits", workers=2, hidden=32, link="100mbit", make_probe=lambda *_, **__: known_error)
-    known_error = replace(model.look(), error=0.1)
+    known_error = replace(model.find_probe(), error=0.1)
     faster, spread = other.speedup
     assert spread == pytest.approx(0.1 * faster) and "±" in other.sentence
 
@@ -193,11 +193,11 @@ def test_only_a_change_of_place_needs_another_probe(home: Path) -> None:
     for lam in LAMS:
         model.choose(lam=lam, period=int(1 + 9 * lam), bit_widths=(2, 8) if lam < 0.5 else (4, 8))
         assert model.forecast.lam == lam
-    assert asked == [2] and model.probed
+    assert asked == [2] and model.is_probed
     model.choose(workers=3)
-    assert not model.probed and model.forecast.pair_bits.shape == (3, 3) and asked == [2, 3]
+    assert not model.is_probed and model.forecast.pair_bits.shape == (3, 3) and asked == [2, 3]
     model.choose(workers=2)
-    assert model.probed and not model.timed and "first estimate" in model.sentence
+    assert model.is_probed and not model.is_timed and "first estimate" in model.sentence
 
 
 def test_a_longer_period_loses_more_to_stale_widths(model: TunerModel) -> None:
@@ -242,8 +242,8 @@ def test_what_finished_runs_show_becomes_the_spread(model: TunerModel, monkeypat
 
     model.front  # noqa: B018  (kept)
     monkeypatch.setattr(Probe, "compare_with_runs", lambda self, root=None: pd.DataFrame({"error": [-0.2, 0.1, 0.3]}))
-    model.learn()
+    model.update_error()
     assert model.speedup[1] == pytest.approx(0.2 * model.speedup[0]) and not model.has_front
     monkeypatch.setattr(Probe, "compare_with_runs", lambda self, root=None: pd.DataFrame({"error": []}))
-    model.learn()
+    model.update_error()
     assert model.speedup[1] is None

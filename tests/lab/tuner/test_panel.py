@@ -11,7 +11,7 @@ import pytest
 from gnnqlab.lab.tuner.controls import control_of
 from gnnqlab.lab.tuner.settings import knobs_of
 from gnnqlab.lab.tuner.tuner import Tuner
-from gnnqlab.lab.tuner.views import HERE
+from gnnqlab.lab.tuner.views import CURRENT
 from gnnqlab.systems import SYSTEMS
 from tests.slow_down import wait_until
 
@@ -32,7 +32,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory):
         patch.setenv("GNNQLAB_CACHE", str(folder / "cache"))
         tuner = Tuner("sbm:200,4,8", workers=2, hidden=8, layers=2, link="loopback", measure=False)
         assert tuner.widget is tuner.panel.box
-        _until(lambda: tuner.model.probed and tuner.model.has_aging)
+        _until(lambda: tuner.model.is_probed and tuner.model.has_aging)
         yield tuner
 
 
@@ -42,7 +42,7 @@ def tuner(shown: Tuner) -> Tuner:
 
 
 def _drawn(tuner: Tuner) -> float:
-    return tuner.panel.figure.data[HERE]["customdata"][0]
+    return tuner.panel.figure.data[CURRENT]["customdata"][0]
 
 
 def test_a_slider_moves_the_box_the_model_and_the_figure(tuner: Tuner) -> None:
@@ -99,7 +99,9 @@ def test_every_system_has_the_controls_of_its_recipe(tuner: Tuner) -> None:
         assert set(panel.controls) - shared == {k for k, knob in tuner.model.settings.knobs.items() if knob.setting}
         widgets = [panel.controls["system"].widget, *(panel.controls[each].widget for each in panel._own)]
         assert list(panel.own.children) == widgets + [panel._presets] * (name in ("adaqp", "adaqp-q", "adaqp-r"))
-        _until(lambda: f"predicted {tuner.model.speedup[0]:.2f}×" in panel.words.value and not panel.updater.asked)
+        _until(
+            lambda: f"predicted {tuner.model.speedup[0]:.2f}×" in panel.words.value and not panel.updater.is_requested
+        )
     assert panel.controls["bit_widths"].boxes.keys() == {1, 2, 4, 8, 16, 32}, "VARCO's plan ends in float32"
 
 
@@ -126,7 +128,7 @@ def test_words_in_place_of_numbers_are_refused_and_train_waits(tuner: Tuner) -> 
     assert tuner.panel.train.disabled and "Thresholds" in tuner.panel.train.tooltip
     assert tuner.model.settings == before
     thresholds.box.value = "0.5, 0.75, 0.875"
-    assert not thresholds.refused
+    assert not thresholds.is_refused
     _until(lambda: not tuner.panel.train.disabled)
 
 

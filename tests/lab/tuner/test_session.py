@@ -25,7 +25,7 @@ class FakeRun:
         self.config, self.folder, self.status = config, folder, "running"
         self.errors: list[Any] = []
         self.pulses: list[Any] = []
-        self.told: list[dict[str, Any]] = []
+        self.sent_changes: list[dict[str, Any]] = []
         self.path = folder / "records-rank0.jsonl"
         self.path.write_text("")
 
@@ -37,8 +37,8 @@ class FakeRun:
                 file.write(json.dumps({**record, "val_score": None if epoch % 2 else 0.9}) + "\n")
 
     def control(self, **changes: Any) -> int:
-        self.told.append(changes)
-        return len(self.told)
+        self.sent_changes.append(changes)
+        return len(self.sent_changes)
 
     def stop(self) -> None:
         self.status = "stopped"
@@ -53,7 +53,7 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TunerSession:
 
 
 def test_before_the_first_run(session: TunerSession) -> None:
-    assert "No run yet" in session.sentence and session.measured is None and not session.under_way
+    assert "No run yet" in session.sentence and session.measurement is None and not session.under_way
     session.stop()
     assert session.steer() == {}
 
@@ -71,7 +71,7 @@ def test_a_run_is_told_in_one_line(session: TunerSession) -> None:
 
 
 def test_speed_ups_need_a_timed_vanilla(session: TunerSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TunerModel, "timed", True)
+    monkeypatch.setattr(TunerModel, "is_timed", True)
     run: Any = session.train()
     vanilla_s = session.model.forecast.vanilla_s
     run.train(10, seconds=vanilla_s / 2)
@@ -84,10 +84,10 @@ def test_only_what_a_run_can_follow_is_passed_on_and_once(session: TunerSession)
     assert session.steer() == {}
     session.model.choose(lam=0.9, period=5, bit_widths=(4, 8), hidden=16)
     assert session.steer() == {"lam": 0.9, "period": 5, "bit_widths": (4, 8)}
-    assert session.steer() == {} and len(run.told) == 1
+    assert session.steer() == {} and len(run.sent_changes) == 1
     run.stop()
     session.model.choose(lam=0.1)
-    assert session.steer() == {} and len(run.told) == 1
+    assert session.steer() == {} and len(run.sent_changes) == 1
 
 
 def test_a_run_of_other_settings_stands_beside_no_prediction(session: TunerSession) -> None:
@@ -95,17 +95,17 @@ def test_a_run_of_other_settings_stands_beside_no_prediction(session: TunerSessi
     assert "starting its workers" in session.sentence, "before the first epoch too something is said"
     run.train(4)
     session.model.choose(lam=0.1)
-    assert session.measured is not None, "a run that trains follows"
+    assert session.measurement is not None, "a run that trains follows"
     assert session.steer() == {"lam": 0.1}
     run.status = "finished"
-    assert session.measured is not None and "other settings" not in session.sentence
+    assert session.measurement is not None and "other settings" not in session.sentence
     session.model.choose(lam=0.9)
-    assert session.measured is None and "with other settings than the current ones" in session.sentence
+    assert session.measurement is None and "with other settings than the current ones" in session.sentence
     session.model.choose(lam=0.1)
-    assert session.measured is not None
+    assert session.measurement is not None
     run.status = "running"
     session.model.choose(hidden=16)
-    assert session.measured is None, "another place waits for the next run"
+    assert session.measurement is None, "another place waits for the next run"
 
 
 def test_a_failure_is_named(session: TunerSession) -> None:
@@ -117,7 +117,7 @@ def test_a_failure_is_named(session: TunerSession) -> None:
 def test_records_are_read_on_and_half_lines_wait(tmp_path: Path) -> None:
     path = tmp_path / "records-rank0.jsonl"
     growing = OwnRecords(path)
-    assert not growing.poll() and growing.median_s() is None and growing.left_s(9) is None
+    assert not growing.poll() and growing.median_s() is None and growing.remaining_s(9) is None
     lines = [
         json.dumps({"epoch": epoch, "epoch_s": 1.0 + epoch, "assign_s": 0.5, "time_s": 2.0 * epoch, "val_score": None})
         for epoch in range(5)
@@ -126,7 +126,7 @@ def test_records_are_read_on_and_half_lines_wait(tmp_path: Path) -> None:
     assert growing.poll() and growing.epochs == [0, 1, 2, 3]
     path.write_text("\n".join(lines) + "\n")
     assert growing.poll() and growing.epochs == [0, 1, 2, 3, 4] and growing.epoch_s[4] == 4.5
-    assert not growing.poll() and growing.median_s() == 4.0 and growing.left_s(10) == 10.0
+    assert not growing.poll() and growing.median_s() == 4.0 and growing.remaining_s(10) == 10.0
     with open(path, "a") as file:  # a line torn by a full disk is passed over, those after it count
         file.write('{"epoch":5,"epo\n' + lines[4].replace('"epoch": 4', '"epoch": 6') + "\n")
     assert growing.poll() and growing.epochs == [0, 1, 2, 3, 4, 6]
@@ -142,11 +142,11 @@ def test_updater_draws_once_for_all_calls_during_a_drawing(monkeypatch: pytest.M
         go.wait(HANG_S)
 
     updater = Updater(draw)
-    updater.ask()
+    updater.request()
     assert begun.wait(HANG_S)
     for _ in range(10):
-        updater.ask()
-    assert updater.asked
+        updater.request()
+    assert updater.is_requested
     go.set()
     wait_until(lambda: updater._thread is None or len(drawn) > 2, what="the thread ends once nothing is left to draw")
     assert drawn == [0, 1]

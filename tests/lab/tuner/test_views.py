@@ -10,10 +10,10 @@ import pytest
 
 from gnnqlab.lab.figures import bundle
 from gnnqlab.lab.figures.figure_view import FigureView
-from gnnqlab.lab.tuner.views import HERE, Measured, Shown, draw_tuner, values
+from gnnqlab.lab.tuner.views import CURRENT, Measurement, TunerNumbers, draw_tuner, values
 
 PHASES = {"central": 0.004, "dense": 0.002, "encode": 0.001, "wire": 0.003}
-SHOWN = Shown(
+SHOWN = TunerNumbers(
     lams=(0.0, 0.5, 1.0),
     front_s=(0.010, 0.012, 0.020),
     front_variance=(30.0, 3.0, 0.0),
@@ -41,7 +41,7 @@ def _by_kind(figure, kind):
 
 def test_what_is_known_is_what_is_drawn() -> None:
     figure = draw_tuner(SHOWN)
-    front, here = figure.to_dict()["data"][: HERE + 1]
+    front, here = figure.to_dict()["data"][: CURRENT + 1]
     assert list(front["x"]) == pytest.approx([10, 12, 20]) and front["y"] == [30.0, 3.0, None], (
         "a logarithm has no zero"
     )
@@ -77,19 +77,19 @@ def test_nothing_is_told_by_colour_alone() -> None:
 
 def test_a_move_changes_values_only() -> None:
     pytest.importorskip("anywidget")
-    view = FigureView(draw_tuner(Shown()))
+    view = FigureView(draw_tuner(TunerNumbers()))
     assert len(view.data) == len(values(SHOWN))
     moved = replace(SHOWN, lam=1.0, epoch_s=0.020, caption="Moved.")
     view.change(values(moved), caption=moved.caption)
-    assert view.data[HERE]["customdata"] == [1.0] and view.data[HERE]["textposition"] == "middle left"
+    assert view.data[CURRENT]["customdata"] == [1.0] and view.data[CURRENT]["textposition"] == "middle left"
     drawn = json.loads(draw_tuner(moved).to_json())
     assert (shown := json.loads(view.spec))["data"] == drawn["data"] and shown["layout"] == drawn["layout"]
 
 
 def test_measured_epochs_stand_beside_the_predicted_one() -> None:
     many = tuple(range(1000))
-    measured = Measured(epochs=many, epoch_s=tuple(0.01 for _ in many), phases={**PHASES, "wire": 0.004})
-    figure = draw_tuner(replace(SHOWN, measured=measured)).to_dict()
+    measured = Measurement(epochs=many, epoch_s=tuple(0.01 for _ in many), phases={**PHASES, "wire": 0.004})
+    figure = draw_tuner(replace(SHOWN, measurement=measured)).to_dict()
     dots, line = figure["data"][-2:]
     assert 300 <= len(dots["x"]) < 1000, "thinned out" and dots["y"][0] == pytest.approx(10)
     assert line["y"] == [12.0, 12.0] and line["x"] == [0, 999]
@@ -101,7 +101,9 @@ def test_the_panel_of_epochs_says_what_will_stand_there() -> None:
     dots, line = draw_tuner(SHOWN).to_dict()["data"][-2:]
     assert not list(dots["x"]) and line["y"] == [12.0] * 3 and "mode" in line and "text" in line["mode"]
     assert "".join(line["text"]).startswith("<br>predicted: 12 ms<br>Train shows measured")
-    (dots, line) = draw_tuner(replace(SHOWN, measured=Measured(epochs=(1,), epoch_s=(0.01,)))).to_dict()["data"][-2:]
+    (dots, line) = draw_tuner(replace(SHOWN, measurement=Measurement(epochs=(1,), epoch_s=(0.01,)))).to_dict()["data"][
+        -2:
+    ]
     assert list(dots["x"]) == [1] and not any(line["text"])
 
 
@@ -127,7 +129,7 @@ def test_without_a_kernel_a_picture_shows(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_words_of_the_panel_beside_have_room_from_the_bar_of_colours() -> None:
-    figure = draw_tuner(Shown())
+    figure = draw_tuner(TunerNumbers())
     bar = next(trace for trace in figure.data if trace.type == "heatmap").colorbar
     assert figure.layout.xaxis2.domain[1] < bar.x < figure.layout.xaxis3.domain[0] - 0.12
     title = next(each for each in figure.layout.annotations if each.text == "Bits from worker to worker")

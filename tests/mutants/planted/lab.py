@@ -38,7 +38,7 @@ FAULTS = (
     Fault(
         name="a report tells the machine that writes it",
         file="lab/training/snapshot.py",
-        before='"instruction set": _joined([machine.get("instruction_set"),',
+        before='"instruction set": _join_known([machine.get("instruction_set"),',
         after='"instruction set": _joined(["avx512",',
         test="lab/training/test_snapshot.py::test_it_is_what_the_run_wrote_down",
         why="on the machine that trained both are the same",
@@ -150,7 +150,7 @@ FAULTS = (
     Fault(
         name="a wait that leads to nobody",
         file="lab/training/critical_path.py",
-        before='_awaited(part, transfers) if part.what == "wait" else None',
+        before='_awaited_message(part, transfers) if part.activity == "wait" else None',
         after='_awaited(part, transfers) if part.what == "waits" else None',
         test="lab/training/test_critical_path.py::test_a_wait_leads_to_the_sender_that_was_late",
         why="the path would stay on the worker that waits, and the late one look innocent",
