@@ -22,11 +22,13 @@ __all__ = ["beside_measured", "beyond_counted", "draw_counted", "draw_epochs", "
 
 QUARTILE = 0.25
 """Quantile of the epochs' seconds: other load on a machine lengthens epochs and never shortens them."""
+# Column -> factor from the column's unit to the axis, title of the axis, settings of the axis.
 _PANELS: dict[str, tuple[float, str, dict[str, Any]]] = {
     "halo_share": (1.0, "halo rows per node", {"zero": "y"}),
     "central_share": (100.0, "edges of central nodes (%)", {"zero": "y"}),
     "held_rows": (1.0, "rows of the largest worker", {"log": "y"}),
 }
+# Column of `at_scale` in seconds -> name in the legend and its style.
 _PARTS = {
     "computing_s": ("computing", "green"),
     "coding_s": ("encode and decode", "purple x"),
@@ -34,6 +36,7 @@ _PARTS = {
     "uneven_s": ("wait for the largest part", "sky ."),
     "reduce_s": ("gradient all-reduce", "orange"),
 }
+# One style per number of workers.
 _LINKS = ("grey solid circle", "sky dash square", "blue dot diamond", "vermillion dashdot triangle-up")
 
 
@@ -50,11 +53,12 @@ def draw_counted(tables: Mapping[str, DataFrame], *, dark: bool = False) -> Figu
 
     if not 1 <= len(tables) <= 2:
         raise ValueError(f"one or 2 graphs can be drawn, got {len(tables)}")
-    table = pd.concat(tables, names=["graph", "workers"])
+    table = pd.concat(tables, names=["graph", "workers"])  # index (graph, workers), one column per quantity
     long = table.reset_index()
     ticks = {"title_text": "workers P", **value_ticks(long["workers"], most=6)}
     charts = [
         lines(
+            # column in the unit of the axis
             long.assign(**{name: times * long[name]}), x="workers", y=name, by="graph", x_axis=ticks, y_axis=title,
             **axes,
         )
@@ -82,16 +86,19 @@ def beside_measured(found: DataFrame, runs: Mapping[tuple[str, int], Run]) -> Da
     """
     import pandas as pd
 
+    # Predictions by (system, workers), the keys of the runs.
     predictions, rows = found.set_index(["system", "workers"]), {}
     for key, run in runs.items():
+        # Records of the last epoch, one row per worker.
         last = run.records[run.records["epoch"] == run.records["epoch"].max()]
+        # seconds -> ms
         predicted, measured = 1e3 * predictions.loc[key, "epoch_s"], 1e3 * spent(run, quantile=QUARTILE).epoch_s
         rows[key] = {
             "predicted_ms": predicted,
             "measured_ms": measured,
             "error_percent": 100 * (predicted / measured - 1),
             "predicted_bytes": round(predictions.loc[key, "bytes"]),
-            "sent_bytes": int((last["bytes_payload"] + last["bytes_params"]).sum()),
+            "sent_bytes": int((last["bytes_payload"] + last["bytes_params"]).sum()),  # sum over workers
         }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["system", "workers"])
 
@@ -112,6 +119,7 @@ def draw_epochs(
     """
     if found.empty:
         raise ValueError("an epoch at least is needed, got none; see gnnqlab.tune.at_scale")
+    # The caption names the largest cluster only, where systems differ most.
     most = found[found["workers"] == found["workers"].max()]
     words = ", ".join(f"{name} {1e3 * seconds:.3g} ms" for name, seconds in zip(most["system"], most["epoch_s"]))
     caption, figure = f"Predicted at {found['workers'].max()} workers: {words}.", None
@@ -121,6 +129,7 @@ def draw_epochs(
             f" Open markers are measured; predictions are off by {sizes.median():.0f} % (median), {sizes.max():.0f} % "
             "(worst)."
         )
+        # Open markers of measured epochs are drawn first; the predicted lines are added to the same figure.
         seen = measured.reset_index()
         figure = scatter(
             seen[seen["system"].isin(found["system"])],
@@ -130,7 +139,7 @@ def draw_epochs(
             names="{}, measured",
             styles=_open,
             size=15,
-            log="y",
+            log="y",  # values that span decades, and the axis is shared with the lines
         )
     figure = lines(
         found.assign(ms=1e3 * found["epoch_s"]),
@@ -152,6 +161,7 @@ def draw_epochs(
 
 
 def _open(name: str) -> Style:
+    # A measured series has the style of its system, with an open marker.
     style = style_of(name.removesuffix(", measured"))
     return replace(style, symbol=f"{style.symbol}-open")
 
@@ -165,13 +175,13 @@ def draw_parts(found: DataFrame, *, dark: bool = False) -> FigureData:
     names = list(found["system"].unique())
     if not 1 <= len(names) <= 4:
         raise ValueError(f"between 1 and 4 systems can be drawn, got {len(names)}")
-    table = found.set_index(["system", "workers"])[list(_PARTS)]
-    shares = 100 * table.div(table.sum(axis=1), axis=0)
+    table = found.set_index(["system", "workers"])[list(_PARTS)]  # seconds, (system, workers) x parts
+    shares = 100 * table.div(table.sum(axis=1), axis=0)  # seconds -> percent of their sum
     of_epoch = {"title_text": "share of an epoch (%)", "range": [0, 100]}
     charts = {
         name: bars(
             shares.xs(name, level="system"), y=_PARTS, stacked=True, x_axis="workers P", y_axis=of_epoch
-        )
+        )  # one panel per system, one stacked bar per number of workers
         for name in names
     }  # fmt: skip
     most = shares.index.get_level_values("workers").max()
@@ -212,8 +222,10 @@ def gains(by_link: Mapping[str, DataFrame], *, over: str = "vanilla") -> DataFra
     for link, found in by_link.items():
         if over not in set(found["system"]):
             raise ValueError(f"over must be one of {sorted(found['system'].unique())}, got {over!r}")
+        # baseline epoch in seconds, by number of workers
         whole: Series[Any] = found[found["system"] == over].set_index("workers")["epoch_s"]
         for one in found[found["system"] != over].to_dict("records"):
+            # ratio of the epochs at the same number of workers and over the same link
             gain = whole[one["workers"]] / one["epoch_s"]
             facts = {name: one[name] for name in ("system", "workers")}
             rows.append({"bits_per_s": parse_link(link), "link": link, **facts, "gain": gain})
@@ -234,7 +246,7 @@ def draw_gain(table: DataFrame, *, system: str, dark: bool = False) -> FigureDat
     counts = mine["workers"].unique()
     if not 1 <= len(counts) <= len(_LINKS):
         raise ValueError(f"{system} must have 1 to {len(_LINKS)} numbers of workers to be drawn, got {len(counts)}")
-    links = mine.drop_duplicates("bits_per_s").sort_values("bits_per_s")
+    links = mine.drop_duplicates("bits_per_s").sort_values("bits_per_s")  # one tick per link, at its rate
     ticks = {"tickvals": links["bits_per_s"].tolist(), "ticktext": links["link"].tolist()}
     figure = lines(
         mine,
@@ -277,6 +289,7 @@ def beyond_counted(
         >>> table.loc["any"].round(3).tolist()
         [0.75, 0.202, 0.952, 21.2]
     """
+    # largest counted cluster; its time per worker is assumed to stay
     most = found[found["workers"] == found["workers"].max()].set_index("system")
     # Ring all-reduce: reduce-scatter and all-gather of P - 1 steps each; a step sends 1 / P of the gradient.
     reduce = 2 * (workers - 1) * (gradient_bytes / workers / bytes_per_s + latency_s)
@@ -288,6 +301,7 @@ def beyond_counted(
 
 
 def _factors(values: Series[Any]) -> dict[str, Any]:
+    # Ticks slightly beyond the data, so that an axis of a narrow range has at least two of them.
     most = [
         number for number in (0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 15) if values.min() / 1.6 < number < values.max() * 1.6
     ]

@@ -40,6 +40,7 @@ KINDS = ("rows", "sums", "norms", "masks", "attention", "loss", "others")
 inputs of norms, with mean and deviation; signs of activations without a norm, and outputs of dropout; projected rows,
 logits and softmax of attention, with halo rows; the loss; anything else."""
 
+# Operation -> kind of the tensors that it saves.
 _KIND_OF = {
     "linear": "rows",
     "affine": "rows",
@@ -92,18 +93,21 @@ def kept_by_layer(
         return kept_of_pass(Trainer(local, label_objective(graph), network, settings))
     system = replace(vanilla(), compute=compute)
     cut = cut_graph(graph, system.partition, workers)
+    # shards, channels and products as in launched workers
     threads = ThreadedWorkers(graph, cut, system, shape, settings, as_launched=True)
-    return max(threads.run(kept_of_pass), key=lambda found: sum(found.values()))
+    return max(threads.run(kept_of_pass), key=lambda found: sum(found.values()))  # the worker with the largest sum
 
 
 def kept_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str], int]:
     """Return the same for a trainer's next forward pass; all workers of a graph must call it at the same time."""
     keep = trainer.settings.recompute
+    # Persistent tensors are saved by autograd as well, but exist without a pass.
     watch = _SavedTensors(
         [trainer.graph.ids, *(tensor for tensors in persistent_tensors(trainer).values() for tensor in tensors)]
     )
     with ExitStack() as stack:
         remakes: RecomputeContext | None = None
+        # Without recomputation autograd saves; with it, the recompute context records the inputs it keeps.
         if keep == "none":
             stack.enter_context(torch.autograd.graph.saved_tensors_hooks(watch.saved, lambda saved: saved))
         else:
@@ -113,7 +117,7 @@ def kept_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str], int]
         logits = trainer.model(graph, trainer.graph.features)
         with watch.loss():
             loss = trainer.objective.loss(logits)
-    del logits, graph, remakes
+    del logits, graph, remakes  # drop references of this function, which would keep tensors alive
     found = watch.there()
     del loss  # its graph holds the saved tensors, so it must live until they are counted
     return found
@@ -123,17 +127,20 @@ class _SavedTensors(Observer):
     """Observer of the tensors that autograd saves during the operations of a pass."""
 
     def __init__(self, persistent_tensors: Iterable[Tensor]) -> None:
+        # strong references, so that their ids stay valid
         self._standing = [tensor.untyped_storage() for tensor in persistent_tensors]
         self._known = {id(storage) for storage in self._standing}
-        self._noted: dict[int, tuple[weakref.ref[Any], int, str]] = {}
+        self._noted: dict[int, tuple[weakref.ref[Any], int, str]] = {}  # id of a storage -> weak reference, layer, kind
+        # stack of kinds; id of the aggregated rows' storage; index of the running layer
         self._kinds, self._rows, self._inside = ["others"], 0, -1
+        # outputs of aggregations: saved by a later product, they count as "sums"
         self._sums: dict[int, weakref.ref[Any]] = {}
         self._aggregations = 0
 
     def saved(self, tensor: Tensor) -> Tensor:
         """Record a tensor that autograd saves; used as pack hook of ``saved_tensors_hooks``."""
         self.note(tensor)
-        return tensor.detach()
+        return tensor.detach()  # the tensor itself would form a reference cycle
 
     def note(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
@@ -141,6 +148,7 @@ class _SavedTensors(Observer):
         earlier = self._noted.get(id(storage))
         if id(storage) in self._known or (earlier is not None and earlier[0]() is storage):
             return
+        # without a list of layers, count aggregations
         layer = self._inside if self._inside >= 0 else max(0, self._aggregations - 1)
         sums, kind = self._sums.get(id(storage)), self._kinds[-1]
         if kind == "sums" and id(storage) == self._rows:
@@ -152,10 +160,11 @@ class _SavedTensors(Observer):
     def on_operation_started(self, event: OperationStarted) -> None:
         kind = _KIND_OF[event.operation]
         if event.operation in ("activate", "activate_both"):
-            kind = "norms" if len(event.inputs) > 1 else "masks"
+            kind = "norms" if len(event.inputs) > 1 else "masks"  # with a norm, its parameters are further inputs
         if event.operation == "activate":  # may overwrite its input in place
             self._sums.pop(id(event.inputs[0].untyped_storage()), None)
         self._kinds.append(kind)
+        # attention counts as the aggregation of its layer
         self._aggregations = event.layer + (event.operation == "attend")
 
     def on_operation_ended(self, event: OperationEnded) -> None:
@@ -178,6 +187,7 @@ class _SavedTensors(Observer):
         """Track the running layer of a model that has a list of layers."""
         hooks = []
         for several in model.modules():
+            # hooks enter the layer before its forward pass and leave it after
             for index, layer in enumerate(several if isinstance(several, nn.ModuleList) else ()):
                 hooks.append(layer.register_forward_pre_hook(lambda *_, index=index: self._enter(index)))
                 hooks.append(layer.register_forward_hook(lambda *_: self._enter(-1)))
@@ -194,7 +204,7 @@ class _SavedTensors(Observer):
         """Return the bytes of recorded storages that are still alive, by layer and kind."""
         found: dict[tuple[int, str], int] = {}
         for noted, layer, kind in self._noted.values():
-            storage = noted()
+            storage = noted()  # None if the storage was freed
             if storage is not None and storage.nbytes():
                 found[layer, kind] = found.get((layer, kind), 0) + storage.nbytes()
         return dict(sorted(found.items(), key=lambda item: (item[0][0], KINDS.index(item[0][1]))))
@@ -235,8 +245,8 @@ def remade_seconds(graph: Graph, shape: ModelSettings, *, epochs: int = 5) -> di
     seconds: dict[str, list[float]] = {keep: [] for keep in LEVELS}
     for epoch in range(epochs + 1):
         for keep, trainer in trainers.items():
-            begun = time.perf_counter()
+            begun = time.perf_counter()  # seconds; in turn, so that all levels see the same load
             trainer.epoch(epoch)
-            if epoch > 0:
+            if epoch > 0:  # epoch 0 includes set-up
                 seconds[keep].append(time.perf_counter() - begun)
     return seconds

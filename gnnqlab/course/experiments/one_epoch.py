@@ -51,7 +51,7 @@ class SentRows:
             nodes=tuple(message.node_ids.tolist()),
             bits=tuple(message.bit_widths.tolist()),
             offered=len(message.offered_ids),
-            columns=message.values.shape[1],
+            columns=message.values.shape[1],  # values: rows before encoding, (n, D)
             num_bytes=message.num_bytes,
         )
 
@@ -128,7 +128,7 @@ def train_one_epoch(
         >>> len(found.sent), found.sent[0].nodes, found.sent[0].num_bytes  # two layers, two directions, two workers
         (8, (3, 4), 64)
     """
-    observers = [_Sent() for _ in range(parts.cut.workers)]
+    observers = [_Sent() for _ in range(parts.cut.workers)]  # one observer per worker, without locks
     shape = ModelSettings(name=model, hidden=hidden, layers=layers, dropout=0.0)
     workers = ThreadedWorkers(
         parts.graph,
@@ -139,18 +139,19 @@ def train_one_epoch(
         as_launched=True,
         observers=[Observers([observer], rank) for rank, observer in enumerate(observers)],
     )
+    # The epochs before are complete training steps, with all-reduce and optimizer.
     for epoch in range(epochs):
         workers.step(epoch)
-    before = workers.trainers[0].parameters.values.clone()
+    before = workers.trainers[0].parameters.values.clone()  # a copy, because the step changes it in place
     passes = workers.run(lambda trainer: _timed_pass(trainer, epochs))
     # The all-reduce of launched workers: (workers, parameters) -> (parameters,), the same on every worker.
     gradients = torch.stack([trainer.parameters.gradients for trainer in workers.trainers])
     for trainer in workers.trainers:
-        trainer.parameters.gradients.copy_(gradients.sum(0))
+        trainer.parameters.gradients.copy_(gradients.sum(0))  # every worker applies the same sum
         trainer.optimizer.step()
     values = workers.trainers[0].parameters.values
     after = workers.trainers[0].parameters.values.clone()
-    next_loss = workers.gradients(epochs + 1)[0]
+    next_loss = workers.gradients(epochs + 1)[0]  # a further pass, only for its loss
     return OneEpoch(
         epoch=epochs,
         spans=tuple(spans for _, spans in passes),
@@ -169,5 +170,5 @@ def _timed_pass(trainer: Trainer, epoch: int) -> tuple[float, tuple[Span, ...]]:
     """Run one training pass in this thread; return its loss and the spans of its timeline."""
     exchange: Any = trainer.exchange
     exchange.timeline.begin()
-    loss = trainer.gradients(epoch)
+    loss = trainer.gradients(epoch)  # forward and backward, without the update
     return loss, tuple(sorted(exchange.timeline.take(), key=lambda span: span.start))

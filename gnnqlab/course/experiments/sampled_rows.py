@@ -40,6 +40,7 @@ def left_out(parts: Parts, sampler: BoundarySampling, *, epoch: int, seed: int =
     """
     found = {}
     for rank, shard in enumerate(parts.shards):
+        # the same draw as in training: by worker, seed and epoch
         sampled = set(shard.halo[sampler.kept(shard.halo, holder=rank, seed=seed, epoch=epoch)].tolist())
         found[rank] = [node for node in shard.halo.tolist() if node not in sampled]
     return found
@@ -68,13 +69,14 @@ def sampled_sums(
 
     rank = int(parts.owner[node])
     shard = parts.shards[rank]
-    matrix = _matrix(shard)[int((shard.owned == node).nonzero())]
+    matrix = _matrix(shard)[int((shard.owned == node).nonzero())]  # one row of the aggregation matrix, (V + H,)
     near, far = matrix[: shard.num_owned], matrix[shard.num_owned :]
-    own = float(near @ rows[shard.owned])
+    own = float(near @ rows[shard.owned])  # owned neighbours are never sampled
     lines, total = [], 0.0
     for epoch in range(epochs):
         sampled = sampler.kept(shard.halo, holder=rank, seed=seed, epoch=epoch)
         neighbours = sampled[far[sampled] != 0]  # sampled halo rows that are neighbours of the node
+        # factor 1 / p makes the estimate unbiased
         value = own + sampler.rescale * float(far[neighbours] @ rows[shard.halo[neighbours]])
         total += value
         names = ", ".join(str(int(u)) for u in shard.halo[neighbours]) or "none"
@@ -119,15 +121,19 @@ def variance_by_share(
     lines = []
     for share in shares:
         sampler = BoundarySampling(p=share)
+        # p after rounding to a number of rows, as in training
         p, measured, formula, length = 1 / sampler.rescale, 0.0, 0.0, 0.0
         for rank, shard in enumerate(parts.shards):
             matrix, halo = _matrix(shard), rows[shard.halo]
             far = matrix[:, shard.num_owned :]
+            # squared norm of the exact aggregation
             length += float((matrix[:, : shard.num_owned] @ rows[shard.owned] + far @ halo).square().sum())
+            # Σ_v a_vu² |h_u|², summed over halo nodes u
             formula += (1 - p) / p * float(far.square().sum(0) @ halo.square().sum(1))
             for epoch in range(epochs):
                 factor = halo.new_full((shard.num_halo, 1), -1.0)  # factor of a row minus 1, that of the full sum
                 factor[sampler.kept(shard.halo, holder=rank, seed=seed, epoch=epoch)] += sampler.rescale
+                # squared deviation from the full sum, mean over epochs
                 measured += float((far @ (factor * halo)).square().sum()) / epochs
         lines.append((share, measured, formula, 100 * (measured / length) ** 0.5))
     return pd.DataFrame(lines, columns=["p", "measured", "formula", "relative (%)"]).set_index("p")
@@ -135,10 +141,11 @@ def variance_by_share(
 
 def _matrix(shard: Shard) -> Tensor:
     """Return GCN's aggregation matrix of a worker, dense ``(V, V + H)``."""
-    counts = shard.indptr.diff()
+    counts = shard.indptr.diff()  # edges per owned row
     dense = torch.zeros(shard.num_owned, shard.num_owned + shard.num_halo)
+    # (row, column) of every edge
     places = (torch.arange(shard.num_owned).repeat_interleave(counts), shard.indices.long())
-    return dense.index_put_(places, shard.alpha("symmetric"), accumulate=True)
+    return dense.index_put_(places, shard.alpha("symmetric"), accumulate=True)  # parallel edges add up
 
 
 def compare_shares(
@@ -170,8 +177,9 @@ def compare_shares(
         for share in shares:
             variant = replace(system, sampler=BoundarySampling(p=share))
             run = launch(graph, system=variant, epochs=epochs, seed=seed, **settings).wait()
-            summary = run.summary
+            summary = run.summary  # multi-label graphs report micro-F1
             score = float(summary.get("test_accuracy", summary.get("test_f1_micro", float("nan"))))
+            # bytes of an epoch in MB
             sent = float(run.records[["bytes_payload", "bytes_params"]].sum().sum()) / epochs / 1e6
             lines.append((share, seed, 100 * score, summary["final_loss"], sent))
     return pd.DataFrame(lines, columns=["p", "seed", "accuracy (%)", "final loss", "MB an epoch"])

@@ -43,7 +43,7 @@ def smoothed(system: System, what: str, gamma: float) -> System:
     """
     if what not in WHAT:
         raise ValueError(f"what is smoothed must be one of {tuple(WHAT)}, got {what!r}")
-    rows, gradients = WHAT[what]
+    rows, gradients = WHAT[what]  # 0 switches the smoothing of features or gradients off
     schedule = Pipelined(feature_smoothing=rows * gamma, gradient_smoothing=gradients * gamma)
     return replace(system, schedule=schedule, name=f"pipegcn {what} {gamma:g}")
 
@@ -64,6 +64,7 @@ def train_smoothed(
     Returns:
         Finished runs by key of `WHAT` and γ; ``("nothing", 0.0)`` is the run without smoothing.
     """
+    # γ = 0 with the same schedule is PipeGCN itself
     systems = {UNSMOOTHED: replace(smoothed(system, "both", 0.0), name="pipegcn")}
     systems |= {(one, gamma): smoothed(system, one, gamma) for one in what for gamma in gammas}
     return {key: launch(graph, system=variant, **settings).wait() for key, variant in systems.items()}
@@ -75,11 +76,13 @@ def smoothing_table(runs: Mapping[tuple[str, float], Run]) -> DataFrame:
 
     lines = []
     for (what, gamma), run in runs.items():
+        # multi-label graphs report micro-F1
         score = run.summary.get("test_accuracy", run.summary.get("test_f1_micro", float("nan")))
         lines.append((what, gamma, run.summary["final_loss"], 100 * float(score)))
     return pd.DataFrame(lines, columns=["smoothed", "γ", "final loss", "accuracy (%)"])
 
 
+# γ -> colour: darker for stronger smoothing.
 _COLORS = {0.0: "#56b4e9", 0.5: "#0072b2 dash", 0.95: "#003c5f dash"}
 
 
@@ -99,7 +102,7 @@ def draw_smoothing(
     import pandas as pd
 
     parts = [what for what in WHAT if any(key[0] == what for key in records)]
-    if not parts:
+    if not parts:  # order of WHAT, only kinds with a run
         raise ValueError(f"a smoothed run is needed, got {list(records)}; see train_smoothed")
     losses = {key: by_epoch(frame).set_index("epoch")["loss"] for key, frame in records.items()}
     none = {} if fresh is None else {"fresh rows": by_epoch(fresh).set_index("epoch")["loss"]}
@@ -109,7 +112,7 @@ def draw_smoothing(
         shown = sorted(
             ((gamma, loss) for (what, gamma), loss in losses.items() if what in ("nothing", part)),
             key=lambda one: one[0],
-        )
+        )  # by γ, so that colours and legend rise together
         table = pd.DataFrame({**none, **{f"γ = {gamma:g}": loss for gamma, loss in shown}})
         charts[f"{part} smoothed"] = lines(
             table,

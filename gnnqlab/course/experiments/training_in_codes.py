@@ -71,23 +71,26 @@ def train_rounded(
 
     if epochs < 1 or every < 1:
         raise ValueError(f"epochs and every must be at least 1, got {epochs} and {every}")
+    # no dropout: trainings differ in precision only
     shape = replace(model or ModelSettings(layers=2, hidden=32), dropout=0.0, input_dropout=0.0)
     rows = []
     for seed in seeds:
         for name, compute in computes.items():
             network = build_model(shape, graph.num_features, graph.num_classes, seed=seed)
             local = LocalGraph(graph, seed=seed, products=compute.build())
+            # sparse features stay sparse only for models that support them
             if not getattr(network, "takes_sparse_input", False):
                 local.densify_features()
             trainer = Trainer(local, label_objective(graph), network, TrainSettings(seed=seed, lr=0.01))
             for epoch in range(epochs):
                 loss = trainer.epoch(epoch)
-                if epoch % every == every - 1 or epoch == epochs - 1:
+                if epoch % every == every - 1 or epoch == epochs - 1:  # after every k-th epoch, and after the last
                     score = trainer.evaluate(epoch).test
                     rows.append({"compute": name, "seed": seed, "epoch": epoch, "loss": loss, "score": score})
     return pd.DataFrame(rows)
 
 
+# One style per precision, in the order of the table.
 _STYLES = (
     "grey solid circle", "blue solid square", "vermillion dash diamond", "green dot triangle-up", "purple dashdot x",
     "orange dash star",
@@ -114,12 +117,12 @@ def compare_precisions(found: DataFrame, *, beside: str = "float32") -> DataFram
     import pandas as pd
 
     last = found[found["epoch"] == found["epoch"].max()]
-    scores = 100 * last.pivot(index="seed", columns="compute", values="score")
+    scores = 100 * last.pivot(index="seed", columns="compute", values="score")  # (seeds, precisions), percent
     if beside not in scores:
         raise ValueError(f"{beside!r} must be among the trainings to be compared with, got {sorted(scores)}")
-    change = scores.sub(scores[beside], axis=0)
+    change = scores.sub(scores[beside], axis=0)  # paired by seed
     table = pd.DataFrame({"score (%)": scores.mean(), f"change from {beside} (points)": change.mean()})
-    table["±"] = [interval(change[name].tolist())[1] for name in table.index]
+    table["±"] = [interval(change[name].tolist())[1] for name in table.index]  # half of the 95 % interval
     return table.loc[found["compute"].unique()].round(2)
 
 
@@ -136,7 +139,7 @@ def draw_losses(found: DataFrame, *, title: str = "The loss in several precision
     names = list(found["compute"].unique())
     if not 1 <= len(names) <= len(_STYLES):
         raise ValueError(f"between 1 and {len(_STYLES)} precisions can be drawn, got {len(names)}")
-    means = found.pivot_table(index="epoch", columns="compute", values="loss")[names]
+    means = found.pivot_table(index="epoch", columns="compute", values="loss")[names]  # mean over seeds
     figure = lines(
         means,
         y=names,
@@ -152,6 +155,7 @@ def draw_losses(found: DataFrame, *, title: str = "The loss in several precision
     return FigureData(figure, means)
 
 
+# Column of `time_products` -> name in the legend.
 _PARTS = {"float32": "float32", "codes": "product of codes", "quantize": "quantization"}
 _PURPOSES = ("blue", "orange /", "green x", "purple .", "grey -")
 
@@ -176,13 +180,13 @@ def time_products(adjacency: Adjacency, *, heads: int = 4, features: int = 32, r
 
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, got {repeats}")
-    generator, width = torch.Generator().manual_seed(0), heads * features
+    generator, width = torch.Generator().manual_seed(0), heads * features  # width K F of the dense operands
     x = torch.randn(adjacency.num_columns, width, generator=generator)
     weight = torch.randn(width, width, generator=generator)
-    attention = torch.rand(adjacency.num_edges, heads, generator=generator)
-    by_head, rows = x.view(-1, heads, features), quantize(x)
+    attention = torch.rand(adjacency.num_edges, heads, generator=generator)  # one weight per edge and head, (E, K)
+    by_head, rows = x.view(-1, heads, features), quantize(x)  # (N, K F) -> (N, K, F)
     products = Int8Products().build()
-    a, b = products.operand(x), products.weight(weight)
+    a, b = products.operand(x), products.weight(weight)  # codes of both factors, outside the timed product
     edges = {"float32": lambda: sddmm_dot(adjacency, by_head, by_head), "quantize": lambda: quantize(x)}
     contests: dict[str, dict[str, Callable[[], object]]] = {
         "GEMM": {
@@ -197,7 +201,7 @@ def time_products(adjacency: Adjacency, *, heads: int = 4, features: int = 32, r
             "codes": lambda: int8_weighted_sum(adjacency, attention, rows, heads=heads),
         },
     }
-    found = {
+    found = {  # seconds -> ms
         product: {part: 1000 * _median_s(run, repeats) for part, run in parts.items()}
         for product, parts in contests.items()
     }
@@ -222,9 +226,10 @@ def draw_times(frame: DataFrame, *, dark: bool = False) -> FigureData:
         dark=dark,
         height=380,
     )
+    # Bars of the product and of its quantization share one group, so they are stacked next to the float32 bar.
     for trace, group in zip(figure.data, ("float32", "codes", "codes")):
         trace.offsetgroup = group
-    figure.data[2].base = frame["codes"].tolist()
+    figure.data[2].base = frame["codes"].tolist()  # quantization starts where the product ends
     return FigureData(figure, frame.round(3))
 
 
@@ -240,8 +245,8 @@ def kept_table(kept: Mapping[str, Mapping[str, int]]) -> DataFrame:
     """
     import pandas as pd
 
-    frame = pd.DataFrame.from_dict(kept, orient="index") / 2**20
-    frame = frame.loc[:, (frame > 0).any()]
+    frame = pd.DataFrame.from_dict(kept, orient="index") / 2**20  # bytes -> MiB
+    frame = frame.loc[:, (frame > 0).any()]  # drop purposes of zero bytes
     total = frame.sum(axis=1)
     return frame.assign(total=total, **{"times less": total.iloc[0] / total})
 
@@ -273,7 +278,7 @@ def draw_kept(table: DataFrame, *, dark: bool = False) -> FigureData:
 
 
 def _median_s(run: Callable[[], object], repeats: int) -> float:
-    run()
+    run()  # warm-up
     seconds = []
     for _ in range(repeats):
         begun = time.perf_counter()

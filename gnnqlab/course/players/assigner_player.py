@@ -80,11 +80,12 @@ class _AssignerControls(StepControls):
             walk.settings.lam, min=0, max=1, step=0.05, description="λ", continuous_update=False,
             tooltip="0 to 1: 0 minimizes only time, 1 only variance",
         )  # fmt: skip
+        # An unusual group size of the caller becomes an option too.
         self.group_size = widgets.SelectionSlider(
             options=sorted({*_GROUPS, walk.settings.group_size}), value=walk.settings.group_size,
             description="Group size", continuous_update=False, tooltip="Rows that share a bit-width",
         )  # fmt: skip
-        choices = sorted({*_CHOICES, walk.settings.bit_widths})
+        choices = sorted({*_CHOICES, walk.settings.bit_widths})  # a set that the caller passed is offered as well
         self.bit_widths = widgets.Dropdown(
             options=[(", ".join(map(str, some)), some) for some in choices], value=walk.settings.bit_widths,
             description="Bit-widths", tooltip="Bits per element to choose from",
@@ -95,6 +96,7 @@ class _AssignerControls(StepControls):
             tooltip="Message to follow; all messages of its layer and direction are assigned together",
         )  # fmt: skip
         knobs = widgets.HBox([self.lam, self.group_size, tipped(self.bit_widths), tipped(self.message)], layout=KNOBS)
+        # redraw on a change of any of them
         self.stand(knobs, follows=[self.lam, self.group_size, self.bit_widths, self.message])
 
     def apply(self) -> None:
@@ -144,6 +146,7 @@ class AssignerPlayer(Player):
         **settings: Any,
     ) -> None:
         if isinstance(source, Probe):
+            # A probe has its own trace and link, so arguments for them would have no effect.
             if settings or link is not None:
                 extra = sorted({*settings, *(() if link is None else ("link",))})
                 raise ValueError(f"a probe has its trace and its link already, got {extra}; pass a partition instead")
@@ -151,6 +154,7 @@ class AssignerPlayer(Player):
         else:
             trace = trace_parts(source, **settings)
             rate = "100mbit" if link is None else link
+            # every worker on a host of its own, so all messages use the link
             wire = Wire.of_rate(rate, workers=source.workers, hosts=source.workers)
         walk = AssignerWalk.of(
             trace,

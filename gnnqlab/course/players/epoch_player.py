@@ -43,7 +43,7 @@ class EpochModel(Stepped):
 
     def __init__(self, parts: Parts, *, way: str = "vanilla", **settings: Any) -> None:
         self._parts, self._settings = parts, settings
-        self._walks: dict[str, EpochWalk] = {}
+        self._walks: dict[str, EpochWalk] = {}  # trained ways
         self.way = way
         """One of ``WAYS``."""
         super().__init__([step.name for step in self.walk.steps])
@@ -59,6 +59,7 @@ class EpochModel(Stepped):
         Raises:
             ValueError: if there is no such way.
         """
+        # Training takes seconds, so each way is trained once, when it is first shown.
         if way not in self._walks:
             self._walks[way] = EpochWalk.of(self._parts, way, **self._settings)
         return self._walks[way]
@@ -70,9 +71,9 @@ class EpochModel(Stepped):
             ValueError: if there is no such way.
         """
         walk = self.walk_of(way)
-        number = self.number
+        number = self.number  # the number is kept, because names differ between ways
         self.way, self.steps = way, tuple(step.name for step in walk.steps)
-        self.go(min(number, len(self.steps)))
+        self.go(min(number, len(self.steps)))  # another way may have fewer steps
 
     def say(self) -> str:
         """Describe the step in words."""
@@ -92,7 +93,7 @@ class EpochModel(Stepped):
 
     def write(self, path: str | Path) -> Path:
         """Write a page that plays the epoch in every way."""
-        ways = {way: _page_way(self.walk_of(way)) for way in WAYS}
+        ways = {way: _page_way(self.walk_of(way)) for way in WAYS}  # trains the ways that were not shown
         return write_page(ways, path, first=self.way, labels={name: way.label for name, way in WAYS.items()})
 
     def __repr__(self) -> str:
@@ -150,15 +151,16 @@ class RunModel(Stepped):
 
     def write(self, path: str | Path) -> Path:
         """Write a page that plays the epoch in its own time, slowed down."""
-        walk, steps, drawing = self.walk, self.walk.steps, self._drawing
+        walk, steps, drawing = self.walk, self.walk.steps, self._drawing  # the page needs no further data of the run
         way = page_way(
             words=[say_run_step(walk, step) for step in steps],
             titles=[run_title(walk, step) for step in steps],
             still=lambda dark: drawing.still(dark=dark),
             moved=lambda dark: [drawing.moving(step) for step in steps],
         )
-        way["times"] = [[round(step.start, 4), round(step.end, 4)] for step in steps]
+        way["times"] = [[round(step.start, 4), round(step.end, 4)] for step in steps]  # milliseconds, to 0.1 µs
         way["tracks"] = [
+            # times and positions of start and end
             [round(each, 4) for each in (track.message.start, track.message.end, *track.start, *track.end)]
             for track in drawing.tracks
         ]
@@ -187,7 +189,7 @@ class _EpochControls(StepControls):
         import ipywidgets as widgets
 
         self.model = model
-        if not isinstance(model, EpochModel):
+        if not isinstance(model, EpochModel):  # a recorded run has one way only
             self.stand(follows=[])
             return
         self.way = widgets.ToggleButtons(
@@ -251,7 +253,7 @@ class EpochPlayer(Player):
     ) -> None:
         source: Any = run_or_parts
         self.model: EpochModel | RunModel
-        if hasattr(source, "timeline"):
+        if hasattr(source, "timeline"):  # duck-typed, so that runs and partitions need not be imported
             extra = sorted({*settings, *(["way"] if way is not None else [])})
             if extra:
                 raise ValueError(

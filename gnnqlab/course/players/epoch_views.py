@@ -89,6 +89,7 @@ def make_film(
     import pandas as pd
     import plotly.graph_objects as go
 
+    # the last traces change; all before them stay
     last = list(range(len(figure.data) - len(moved[0]), len(figure.data)))
     kinds = [figure.data[number].type for number in last]
     figure.frames = [
@@ -107,6 +108,7 @@ def make_film(
 
 def _add_play(figure: Figure, labels: Sequence[str], *, step_ms: int, below: float) -> None:
     """Add a play button and a slider below a figure whose frames are named by numbers from 0."""
+    # redraw: bars and annotations change as well
     plays = {"frame": {"duration": step_ms, "redraw": True}, "transition": {"duration": 0}}
     immediate = {"frame": {"duration": 0, "redraw": True}, "mode": "immediate", "transition": {"duration": 0}}
     marks = [
@@ -114,7 +116,7 @@ def _add_play(figure: Figure, labels: Sequence[str], *, step_ms: int, below: flo
     ]
     buttons = [
         {"label": "▶", "method": "animate", "args": [None, {**plays, "fromcurrent": True}]},
-        {"label": "❚❚", "method": "animate", "args": [[None], immediate]},
+        {"label": "❚❚", "method": "animate", "args": [[None], immediate]},  # [None] stops an animation
     ]
     menu = {"type": "buttons", "direction": "left", "x": 0, "y": -below - 0.03, "xanchor": "left", "yanchor": "top"}
     slider = {"x": 0.14, "len": 0.86, "y": -below, "yanchor": "top", "currentvalue": {"visible": False}}
@@ -126,11 +128,14 @@ def _add_play(figure: Figure, labels: Sequence[str], *, step_ms: int, below: flo
 
 def moving(walk: EpochWalk, step: EpochPart, *, dark: bool = False) -> list[dict[str, Any]]:
     """Return the traces that change from step to step, as dictionaries: nodes that compute, moving rows, cursor."""
-    places = places_of(walk.parts.graph)
+    places = places_of(walk.parts.graph)  # node -> position
     ink, lanes_of = "#e6e8ea" if dark else "#1f2328", lane_names(walk.parts.workers)
-    ring = [places[node] for node in _active(walk, step)]
+    ring = [places[node] for node in _active(walk, step)]  # nodes that compute in this step
+    # (x, y) of every row in transit
     dots = [spot for flight, fraction in walk.under_way(step.cursor) for spot in _spots(walk, flight, fraction)]
+    # one label per row, "2b"
     labels = [f"{bits}b" for flight, _ in walk.under_way(step.cursor) for bits in flight.rows.bits]
+    # Gradients are drawn as diamonds in another colour.
     back = [
         flight.rows.place.direction == "backward"
         for flight, _ in walk.under_way(step.cursor)
@@ -154,7 +159,7 @@ def moving(walk: EpochWalk, step: EpochPart, *, dark: bool = False) -> list[dict
         },
         {
             "type": "scatter", "mode": "lines", "xaxis": "x2", "yaxis": "y2", "name": "now", "hoverinfo": "skip",
-            "x": [step.cursor, step.cursor], "y": [lanes_of[0], lanes_of[-1]],
+            "x": [step.cursor, step.cursor], "y": [lanes_of[0], lanes_of[-1]],  # vertical line across all lanes
             "line": {"width": 3, "color": ink}, "showlegend": False, "cliponaxis": False,
         },
     ]  # fmt: skip
@@ -167,21 +172,22 @@ def _figure(walk: EpochWalk, step: EpochPart, *, dark: bool) -> Figure:
     figure.update_traces(showlegend=False)
     lines = lane_names(walk.parts.workers)
     height = _GRAPH + _LANE * len(lines) + _ROOM
-    plot = _GRAPH + _LANE * len(lines) + 40
-    share = (_LANE * len(lines)) / plot
+    plot = _GRAPH + _LANE * len(lines) + 40  # height of graph and timelines in pixels
+    share = (_LANE * len(lines)) / plot  # the part of the height with the timelines
     most = len(walk.steps)
+    # all workers take the same steps
     parts = [(part, rank) for rank in range(walk.parts.workers) for part in walk.steps]
     doings = pd.DataFrame({
         "what": [part.what for part, _ in parts],
         "lane": [f"worker {rank}" for _, rank in parts],
-        "start": [part.number for part, _ in parts],
+        "start": [part.number for part, _ in parts],  # every step has length 1
         "end": [part.number + 1.0 for part, _ in parts],
         "said": [_took(part, rank) for part, rank in parts],
     })  # fmt: skip
     flights = pd.DataFrame({
         "lane": [f"to worker {each.rows.receiver}" for each in walk.flights],
-        "start": [max(each.start, 0.0) for each in walk.flights],
-        "end": [min(each.end, most) for each in walk.flights],
+        "start": [max(each.start, 0.0) for each in walk.flights],  # sent in the epoch before: cut off at the left edge
+        "end": [min(each.end, most) for each in walk.flights],  # arrives in the next epoch: cut off at the right edge
         "said": [f"{each.rows.num_bytes} bytes" for each in walk.flights],
     })  # fmt: skip
     figure.add_traces(lanes_below(doings, flights, ground="#14171a" if dark else "#ffffff", hover="%{customdata}"))
@@ -219,7 +225,7 @@ def lanes_below(doings: DataFrame, flights: DataFrame, *, ground: str, hover: st
     figure = lanes(doings, names=ACTIVITY_NAMES, styles=ACTIVITY_STYLES, **spans)
     figure.update_traces(marker_line={"width": 0.4, "color": ground})
     lanes(flights.assign(what="bytes under way"), styles=["grey"], width=0.4, opacity=0.6, figure=figure, **spans)
-    return list(figure.update_traces(xaxis="x2", yaxis="y2").data)
+    return list(figure.update_traces(xaxis="x2", yaxis="y2").data)  # second axes of the figure
 
 
 def lane_names(workers: int) -> list[str]:
@@ -252,8 +258,9 @@ def _active(walk: EpochWalk, step: EpochPart) -> list[int]:
     if step.what in ("central", "marginal") and step.place is not None and step.place.direction == "forward":
         return [node for rank in workers for node in walk.nodes(rank, step.what)]
     if step.what in ("central", "update", "reduce"):
-        return list(range(walk.parts.graph.num_nodes))
+        return list(range(walk.parts.graph.num_nodes))  # all nodes: gradients of own rows, or weights
     if step.what == "marginal":
+        # halo copies, whose gradients are sent back
         return sorted({node for rank in workers for node in walk.nodes(rank, "halo")})
     if step.what == "loss":
         return sorted(walk.parts.graph.train_mask.nonzero().flatten().tolist())
@@ -271,13 +278,14 @@ def _spots(walk: EpochWalk, flight: Flight, gone: float) -> list[tuple[float, fl
     used: list[int] = []
     found = []
     for node in rows.nodes:
-        near = [
+        near = [  # neighbours of the node on the other worker
             a + b - node for a, b in neighbours(walk.parts.graph) if node in (a, b) and owner[a + b - node] == other
         ]
-        there = min(near, key=used.count)
+        there = min(near, key=used.count)  # the least used of them
         used.append(there)
         (x, y), (to_x, to_y) = (places[node], places[there]) if forward else (places[there], places[node])
         across, along = to_x - x, to_y - y
-        aside = _ASIDE / (math.hypot(across, along) or 1.0)
+        aside = _ASIDE / (math.hypot(across, along) or 1.0)  # distance to the side, for an edge of any length
+        # a fraction of the way, shifted to one side of the edge
         found.append((x + gone * across - aside * along, y + gone * along + aside * across))
     return found

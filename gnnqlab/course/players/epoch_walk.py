@@ -33,6 +33,7 @@ class _Way:
     about: str
 
 
+# Name -> label of the switch, system, and sentence that explains it.
 WAYS: dict[str, _Way] = {
     "vanilla": _Way("Vanilla", vanilla(), "Rows are sent in 32 bits, and nothing is computed meanwhile."),
     "two bits": _Way("2 bits", fixed_bits(bits=2), "Rows are sent in 2 bits per element, plus two floats per row."),
@@ -127,15 +128,18 @@ class EpochWalk:
     def steps(self) -> tuple[EpochPart, ...]:
         """All steps in their order; consecutive parts of the same kind and exchange are merged."""
         found: list[tuple[str, ExchangeKey | None, tuple[float, ...]]] = [("start", None, ())]
+        # per worker: (kind, exchange) and milliseconds
         ranks = [_merged(spans, self.facts.reduced[rank]) for rank, spans in enumerate(self.facts.spans)]
         if any([key for key, _ in rank] != [key for key, _ in ranks[0]] for rank in ranks):
             raise ValueError(
                 "all workers must take the same steps to be played together, got different ones; use another partition"
             )
         for index, ((what, place), _) in enumerate(ranks[0]):
+            # the loss lies between forward and backward
             back = what == "reduce" or (place is not None and place.direction == "backward")
             if back and all(name != "loss" for name, _, _ in found):  # the loss is not on the timeline
                 found.append(("loss", None, ()))
+            # the all-reduce has no measured time here
             found.append((what, place, () if what == "reduce" else tuple(rank[index][1] for rank in ranks)))
         found.append(("update", None, ()))
         return tuple(EpochPart(what, place, number, ms) for number, (what, place, ms) in enumerate(found))
@@ -146,20 +150,21 @@ class EpochWalk:
         at = {(step.what, step.place): step.number for step in self.steps}
         found = []
         for rows in self.facts.sent:
-            if not rows.nodes:
+            if not rows.nodes:  # a cache skipped every row
                 continue
             start, end = at["post", rows.place] + _LEAVES, at["wait", rows.place] + _COMES
-            if start < end:
+            if start < end:  # sent and used in this epoch
                 found.append(Flight(rows, start, end))
             else:
+                # Used before it was sent: the rows in use are those of the epoch before.
                 length = len(self.steps)
-                found += [Flight(rows, start - length, end), Flight(rows, start, end + length)]
+                found += [Flight(rows, start - length, end), Flight(rows, start, end + length)]  # arrives now; sent now
         return tuple(found)
 
     def is_old(self, place: ExchangeKey) -> bool:
         """Return True if the rows used in an exchange were sent in the epoch before."""
         at = {(step.what, step.place): step.number for step in self.steps}
-        return at["post", place] > at["wait", place]
+        return at["post", place] > at["wait", place]  # rows in use were sent one epoch before
 
     def sent(self, place: ExchangeKey) -> list[SentRows]:
         """Return the messages of an exchange."""
@@ -172,7 +177,7 @@ class EpochWalk:
     def nodes(self, rank: int, kind: str) -> list[int]:
         """Return a worker's ``central``, ``marginal`` or ``halo`` nodes, ascending."""
         shard = self.parts.shards[rank]
-        cut = shard.num_central
+        cut = shard.num_central  # owned nodes: central first, then marginal
         some = {"central": shard.owned[:cut], "marginal": shard.owned[cut:], "halo": shard.halo}[kind]
         return sorted(some.tolist())
 
@@ -207,13 +212,13 @@ def _merged(spans: Sequence[Span], reduced: float) -> list[tuple[_Key, float]]:
     found: list[tuple[_Key, float]] = []
     done = False
     for span in spans:
-        if not done and span.start > reduced:
+        if not done and span.start > reduced:  # the first part after the gradients were ready
             found.append((("reduce", None), 0.0))
             done = True
         key = (span.what, ExchangeKey(span.layer, span.direction, span.round))
-        ms = 1e3 * (span.end - span.start)
+        ms = 1e3 * (span.end - span.start)  # seconds -> ms
         if found and found[-1][0] == key:
             found[-1] = key, found[-1][1] + ms
         else:
-            found.append((key, ms))
+            found.append((key, ms))  # a part that is interrupted becomes two
     return found if done else [*found, (("reduce", None), 0.0)]

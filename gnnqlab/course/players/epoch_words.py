@@ -30,9 +30,10 @@ def say_step(walk: EpochWalk, step: EpochPart) -> str:
     if step.place is None:
         return _WITHOUT_PLACE[step.what](walk)
     words = _WITH_PLACE[step.what](walk, step.place)
+    # messages in transit while the worker computes
     way = [flight for flight, _ in walk.under_way(step.cursor)] if step.what in ("central", "marginal") else []
     if way:
-        old = any(walk.is_old(flight.rows.place) for flight in way)
+        old = any(walk.is_old(flight.rows.place) for flight in way)  # stale rows are used one epoch later
         where = "of messages are in transit, for the next epoch" if old else "are in transit"
         words += f" Meanwhile {_bytes(sum(flight.rows.num_bytes for flight in way))} {where}."
     return f"Layer {step.place.layer + 1}, {step.place.direction}. {words}"
@@ -40,7 +41,7 @@ def say_step(walk: EpochWalk, step: EpochPart) -> str:
 
 def _start(walk: EpochWalk) -> str:
     facts, parts = walk.facts, walk.parts
-    rows = sum(shard.halo.numel() for shard in parts.shards)
+    rows = sum(shard.halo.numel() for shard in parts.shards)  # halo rows of all workers
     return (
         f"{parts.graph.num_nodes} nodes on {parts.workers} workers, epoch {facts.epoch}: every worker has the same "
         f"{facts.num_parameters} weights, and {rows} halo rows must be received in every layer. "
@@ -51,6 +52,7 @@ def _start(walk: EpochWalk) -> str:
 def _encode(walk: EpochWalk, place: ExchangeKey) -> str:
     noun = "rows" if place.direction == "forward" else "gradients of the halo copies"
     clauses = []
+    # A message may be empty if a cache skips all of its rows.
     for rows in walk.sent(place):
         if not rows.nodes:
             clauses.append(f"worker {rows.sender} sends nothing: none of its {rows.offered} rows has changed enough")
@@ -65,7 +67,7 @@ def _encode(walk: EpochWalk, place: ExchangeKey) -> str:
 
 
 def _post(walk: EpochWalk, place: ExchangeKey) -> str:
-    total = sum(rows.num_bytes for rows in walk.sent(place))
+    total = sum(rows.num_bytes for rows in walk.sent(place))  # bytes of all messages of the exchange
     if not total:
         return "Nothing is sent."
     if walk.is_old(place):
@@ -104,6 +106,7 @@ def _marginal(walk: EpochWalk, place: ExchangeKey) -> str:
 
 
 def _loss(walk: EpochWalk) -> str:
+    # shares of the loss add up
     shares = " + ".join(f"{share:.4f} of worker {rank}" for rank, share in enumerate(walk.facts.losses))
     return f"Each worker compares its training nodes with their labels: loss {walk.facts.loss:.4f} = {shares}."
 
@@ -113,6 +116,7 @@ def _reduce(walk: EpochWalk) -> str:
     lengths = " and ".join(f"{length:.4f}" for length in facts.gradients)
     return (
         f"Every worker has a gradient for each of the {facts.num_parameters} weights "
+        # float32: four bytes per weight
         f"({_bytes(4 * facts.num_parameters)}, always in 32 bits), of norms {lengths}. An all-reduce sums "
         f"them: the sum has norm {facts.gradient:.4f}."
     )
@@ -126,6 +130,7 @@ def _update(walk: EpochWalk) -> str:
     )
 
 
+# Steps of the whole epoch, and steps of one exchange.
 _WITHOUT_PLACE: dict[str, Callable[[EpochWalk], str]] = {
     "start": _start, "loss": _loss, "reduce": _reduce, "update": _update,
 }  # fmt: skip

@@ -43,6 +43,7 @@ class PlayerModel(WalkModel):
             ValueError: if there is no such row or bit-width.
         """
         walk = self.walk
+        # Other rows and bit-widths reuse the number of the noise, so only the changed setting has an effect.
         chosen = walk.bits if bits is None else bits
         row = walk.node if node is None else node
         self.walk = MessageWalk.of(self.message, bits=chosen, node=row, draw=walk.draw)
@@ -50,6 +51,7 @@ class PlayerModel(WalkModel):
     def draw_again(self) -> None:
         """Send the message again, with the noise of the next epoch."""
         walk = self.walk
+        # the next epoch's noise key
         self.walk = MessageWalk.of(self.message, bits=walk.bits, node=walk.node, draw=walk.draw + 1)
 
 
@@ -80,7 +82,7 @@ class _MessageControls(StepControls):
             description="New noise", icon="random", tooltip="Send the message again, with the noise of the next epoch"
         )
         self.again.on_click(self._draw_again)
-        choices = widgets.HBox([self.bits, tipped(self.row), self.again], layout=KNOBS)
+        choices = widgets.HBox([self.bits, tipped(self.row), self.again], layout=KNOBS)  # the button redraws by itself
         self.stand(choices, follows=[self.bits, self.row])
 
     def apply(self) -> None:
@@ -109,7 +111,7 @@ class MessagePlayer(Player):
     controls = _MessageControls
 
     def __init__(self, source: RealMessage | Parts, *, bits: int = 2, node: int | None = None, **settings: Any) -> None:
-        if isinstance(source, RealMessage):
+        if isinstance(source, RealMessage):  # a message has been trained already
             if settings:
                 raise ValueError(f"a ready message takes no settings, got {sorted(settings)}; pass a partition instead")
             message = source

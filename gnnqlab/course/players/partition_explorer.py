@@ -38,7 +38,9 @@ _SHOWS = {
     "bits": "bit-width in which each row is sent",
     "error": "squared error of each decoded feature row",
 }
+# Offered numbers of hosts.
 _HOSTS = (1, 2, 4)
+# Label of the choice without a worker.
 _ALL = "all"
 
 
@@ -49,7 +51,7 @@ class CutControls:
         import ipywidgets as widgets
 
         self.model = model
-        self._quiet = False
+        self._quiet = False  # True while values are set by code, not by the user
         label = {"description_width": "72px"}
         self.number = widgets.IntSlider(
             model.number, 1, model.most_parts, description="Parts", continuous_update=False, readout=False, style=label,
@@ -88,8 +90,8 @@ class CutControls:
             tooltip="Node whose neighbourhood is drawn, in a large graph",
         )  # fmt: skip
         if model.around is None:
-            self.around.layout.display = "none"
-        self._fit(model.hosts)
+            self.around.layout.display = "none"  # not needed for a small graph
+        self._fit(model.hosts)  # before observers exist, so that nothing is redrawn
         self.words, self.refused, self.said, self.table = (widgets.HTML() for _ in range(4))
         self.table.add_class(TABLE)
         self.sharing, self.map, self.shares = (FigureView(width=WIDTH) for _ in range(3))
@@ -112,10 +114,11 @@ class CutControls:
         for control in (self.show, self.sender, self.receiver, self.around):
             control.observe(self._looked, names="value")
         self.sharing.on_click(self._clicked)
-        self.access.observe(lambda change: self._draw(), names="dark")
+        self.access.observe(lambda change: self._draw(), names="dark")  # redraw for a dark or light page
         self._draw()
 
     def _changed(self, change: Any) -> None:
+        # A change that this class made itself is drawn by its caller.
         if self._quiet:
             return
         self._refuse("")
@@ -137,12 +140,13 @@ class CutControls:
     def _changed_hosts(self, change: Any) -> None:
         before = self.number.value
         self._fit(self.hosts.value)
-        if self.number.value == before:
+        if self.number.value == before:  # otherwise the slider's observer redraws
             self._changed(change)
 
     def _fit(self, hosts: int) -> None:
         """Restrict the slider to multiples of the number of hosts."""
         most = self.model.most_parts - self.model.most_parts % hosts
+        # next multiple of the hosts, within the limits
         number = min(max(hosts, -(-self.number.value // hosts) * hosts), most)
         self.number.min, self.number.max = 1, self.model.most_parts  # wide bounds first: a bound would clamp the value
         self.number.value = number
@@ -169,12 +173,13 @@ class CutControls:
         """Select the pair of the clicked cell of the heat map, or deselect it; ignore clicks on bars."""
         if self.sharing.data[trace]["type"] != "heatmap":
             return
-        pair = (int(y), int(x))
-        chosen = (None, None) if (self.sender.value, self.receiver.value) == pair else pair
+        pair = (int(y), int(x))  # lines are senders, columns receivers
+        chosen = (None, None) if (self.sender.value, self.receiver.value) == pair else pair  # a second click deselects
         self._look(self.show.value, *chosen)
 
     def _look(self, show: str, sender: int | None, receiver: int | None) -> None:
         around = None if self.model.around is None else self.around.value
+        # An invalid node or pair leaves the map as it is.
         try:
             self.model.look(show, sender=sender, receiver=receiver, around=around)
         except ValueError as error:
@@ -186,6 +191,7 @@ class CutControls:
         """Offer the workers and views of the current partition in the controls of the map."""
         model = self.model
         workers = [(_ALL, None), *((f"worker {rank}", rank) for rank in range(model.number))]
+        # Setting options triggers observers, so they are switched off meanwhile.
         self._quiet = True
         try:
             for control, value in ((self.sender, model.sender), (self.receiver, model.receiver)):
@@ -217,7 +223,7 @@ class CutControls:
         self._update_choices()
         bundle = model.map(dark=self.access.dark)
         sentences = [bundle.figure.layout.meta["caption"]]
-        whole_shard = model.show == "halo" and model.receiver is not None
+        whole_shard = model.show == "halo" and model.receiver is not None  # the receiver's shard needs no sender
         if (model.sender is None) != (model.receiver is None) and not whole_shard:
             sentences.append("Choose sender and receiver, or a cell of the heat map, to see the rows that are sent.")
         if len(model.views) == 2:

@@ -130,19 +130,21 @@ class RunWalk:
             )
         timeline = run.timeline
         epoch = recorded_epoch(timeline, epoch)
-        some = timeline[timeline["epoch"] == epoch]
-        some = some.assign(round=some["round"] if "round" in some.columns else 0)
-        own = some[some["what"] != "transfer"]
+        some = timeline[timeline["epoch"] == epoch]  # activities and transfers of the epoch
+        some = some.assign(round=some["round"] if "round" in some.columns else 0)  # older runs have no rounds
+        own = some[some["what"] != "transfer"]  # activities only
         records = run.records
+        # record of each worker in this epoch
         of_rank = records[records["epoch"] == epoch].set_index("rank").to_dict("index")
-        begin = own["start_s"].min()
+        begin = own["start_s"].min()  # milliseconds count from here
         doings = [
             list(_whole(_merged(_doings(own[own["rank"] == rank], begin)), of_rank.get(rank, {})))
             for rank in range(workers)
         ]
+        # the next epoch has the bytes of rows sent now
         messages = _messages(some, run.read_traffic(epochs=[epoch, epoch + 1]), epoch, begin)
         parts = run.parts()
-        _check_rows(parts, messages, run)
+        _check_rows(parts, messages, run)  # the cut may have changed since the run
         first = of_rank.get(0, {})
         facts = {"loss": first.get("loss", float("nan")), "gradients": first.get("bytes_gradients", float("nan"))}
         name = str(run.summary.get("system", ""))
@@ -150,6 +152,7 @@ class RunWalk:
 
     @property
     def milliseconds(self) -> float:
+        # Activities are sorted by worker, so the last one of the tuple need not be the latest.
         """Time from the first recorded activity to the last worker's weight update."""
         return max(doing.end for doing in self.doings)
 
@@ -157,7 +160,8 @@ class RunWalk:
     def steps(self) -> tuple[Moment, ...]:
         """Steps between changes: an activity begins, or a message is sent or arrives."""
         last = self.milliseconds
-        times = {doing.start for doing in self.doings}
+        times = {doing.start for doing in self.doings}  # an activity begins
+        # a message is sent or arrives
         times |= {time for message in self.messages for time in (message.start, message.end) if 0 < time < last}
         distance = _SHORT_MS
         while len(bounds := _spaced(sorted(times), distance, last)) > _MOST_MOMENTS:
@@ -167,7 +171,7 @@ class RunWalk:
     def doing(self, rank: int, at: float) -> Doing | None:
         """Return the activity of a worker at a time; ``None`` before its first and after its last."""
         mine = [doing for doing in self.doings if doing.rank == rank]
-        begun = [doing for doing in mine if doing.start <= at]
+        begun = [doing for doing in mine if doing.start <= at]  # started by then
         return begun[-1] if begun and at < mine[-1].end else None
 
     def under_way(self, at: float) -> list[tuple[Message, float]]:
@@ -176,6 +180,7 @@ class RunWalk:
 
     def awaited(self, doing: Doing) -> list[Message]:
         """Return the messages that a worker receives in an exchange."""
+        # Messages of the next epoch are sent here, but not awaited.
         mine = [one for one in self.messages if one.receiver == doing.rank and one.place == doing.place]
         return [one for one in mine if one.when != "after"]
 
@@ -213,7 +218,7 @@ def _doings(own: DataFrame, begin: float) -> Iterator[Doing]:
 def _merged(doings: Iterable[Doing]) -> list[Doing]:
     found: list[Doing] = []
     for doing in doings:
-        if found and (found[-1].what, found[-1].place) == (doing.what, doing.place):
+        if found and (found[-1].what, found[-1].place) == (doing.what, doing.place):  # same kind and exchange
             found[-1] = found[-1]._replace(end=doing.end)
         else:
             found.append(doing)
@@ -225,7 +230,7 @@ def _whole(doings: Sequence[Doing], record: Mapping[str, Any]) -> Iterator[Doing
 
     The gradient all-reduce comes after the last activity, or before messages that were postponed until then.
     """
-    held = _held_back(doings)
+    held = _held_back(doings)  # index of the first postponed message
     for number, doing in enumerate(doings):
         yield doing
         if number + 1 == len(doings):
@@ -237,8 +242,8 @@ def _whole(doings: Sequence[Doing], record: Mapping[str, Any]) -> Iterator[Doing
             what = "reduce" if number + 1 == held else "loss" if turn == ("forward", "backward") else BETWEEN
             yield Doing(doing.rank, what, None, doing.end, later.start)
     end = doings[-1].end if doings else 0.0
-    for what in ("reduce", "optimizer") if held is None else ("optimizer",):
-        ms = 1e3 * record.get(f"{what}_s", 0.0)
+    for what in ("reduce", "optimizer") if held is None else ("optimizer",):  # durations without a recorded start
+        ms = 1e3 * record.get(f"{what}_s", 0.0)  # seconds -> ms
         if ms > 0:
             yield Doing(doings[-1].rank, what, None, end, end + ms)
             end += ms
@@ -246,6 +251,7 @@ def _whole(doings: Sequence[Doing], record: Mapping[str, Any]) -> Iterator[Doing
 
 def _held_back(doings: Sequence[Doing]) -> int | None:
     """Return the index of the first activity after which rows are only encoded and posted; ``None`` if none is."""
+    # indices of all other activities
     computed = [number for number, doing in enumerate(doings) if doing.what not in ("encode", "post")]
     first = computed[-1] + 1 if computed else 0
     return first if first < len(doings) else None
@@ -253,11 +259,11 @@ def _held_back(doings: Sequence[Doing]) -> int | None:
 
 def _messages(some: DataFrame, traffic: DataFrame, epoch: int, begin: float) -> tuple[Message, ...]:
     """Join the recorded traffic with the times of posts and arrivals on the timeline."""
-    arrivals = {
+    arrivals = {  # (receiver, sender, exchange) -> start and end of the transfer
         (int(row["rank"]), int(row["peer"]), _place(row)): _times(row, begin)
         for row in some[some["what"] == "transfer"].to_dict("records")
     }
-    posts = {
+    posts = {  # (sender, exchange) -> time of the post
         (int(row["rank"]), _place(row)): _times(row, begin)[0]
         for row in some[some["what"] == "post"].to_dict("records")
     }
@@ -286,9 +292,9 @@ def _recorded(traffic: DataFrame) -> Iterator[Message]:
     """Yield the messages of an epoch with rows and bytes; ``start`` is 0 and ``end`` the duration."""
     columns = ["layer", "direction", "round", "sender", "receiver"]
     for (layer, direction, number, sender, receiver), rows in traffic.groupby(columns, sort=False):
-        kinds = rows.groupby("bits")["rows"].sum()
+        kinds = rows.groupby("bits")["rows"].sum()  # rows by bit-width
         counts = tuple((int(bits), int(count)) for bits, count in kinds.items() if count)
-        size = int(rows["payload_bytes"].sum() + rows["param_bytes"].sum())
+        size = int(rows["payload_bytes"].sum() + rows["param_bytes"].sum())  # bytes on the wire without the header
         if counts:
             place, duration = ExchangeKey(int(layer), direction, int(number)), 1e3 * float(rows["seconds"].max())
             yield Message(place, int(sender), int(receiver), counts, size, 0.0, duration, "now")
@@ -299,15 +305,16 @@ def _place(row: Mapping[Any, Any]) -> ExchangeKey:
 
 
 def _times(row: Mapping[Any, Any], begin: float) -> tuple[float, float]:
-    return float(1e3 * (row["start_s"] - begin)), float(1e3 * (row["end_s"] - begin))
+    return float(1e3 * (row["start_s"] - begin)), float(1e3 * (row["end_s"] - begin))  # seconds -> ms
 
 
 def _check_rows(parts: Parts, messages: Iterable[Message], run: Run) -> None:
     """Raise ValueError if a message has more rows than the partition's plan: then the run used another partition."""
-    routes = {
+    routes = {  # rows of each pair in the forward pass
         (route.peer, shard.rank): route.num_rows for shard in parts.shards for route in shard.plan("forward").receive
     }
     for message in messages:
+        # Backward, the same rows are sent in the opposite direction.
         pair = (message.sender, message.receiver)
         most = max(routes.get(pair, 0), routes.get(pair[::-1], 0))
         if message.num_rows > most:

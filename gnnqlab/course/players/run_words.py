@@ -11,6 +11,7 @@ from gnnqlab.lab.figures.frames import human_bytes
 
 __all__ = ["run_title", "say_message", "say_run_step"]
 
+# Kind of activity -> words, in the forward and in the backward pass.
 _FORWARD = {
     "post": "sending rows",
     "central": "aggregating central nodes, which need no message",
@@ -21,6 +22,7 @@ _BACKWARD = {
     "central": "computing gradients of own rows",
     "marginal": "computing gradients of halo copies, which must be sent",
 }
+# Activities without an exchange.
 _WITHOUT_PLACE = {
     "between": "between two exchanges, in dense layers",
     "loss": "computing the loss, and starting the backward pass",
@@ -33,6 +35,7 @@ _NAMED = 4
 def run_title(walk: RunWalk, step: Moment) -> str:
     """Return a step's number, time and exchanges."""
     doings = [walk.doing(rank, step.middle) for rank in range(walk.parts.workers)]
+    # distinct exchanges in the order of workers
     places = list(dict.fromkeys(place_words(each.place) for each in doings if each and each.place))
     if not places:
         where = sorted({each.what for each in doings if each and each.place is None})
@@ -46,7 +49,7 @@ _TITLES = {"between": "dense layers", "loss": "the loss", "reduce": "all-reduce 
 def say_run_step(walk: RunWalk, step: Moment) -> str:
     """Describe a step in words, with the numbers of the run."""
     at = step.middle
-    ranks_by_words: dict[str, list[int]] = defaultdict(list)
+    ranks_by_words: dict[str, list[int]] = defaultdict(list)  # workers with the same activity share a sentence
     for rank in range(walk.parts.workers):
         doing = walk.doing(rank, at)
         ranks_by_words[_say(walk, doing, rank, at)].append(rank)
@@ -79,13 +82,13 @@ def _say(walk: RunWalk, doing: Doing | None, rank: int, at: float) -> str:
     if doing.place is None:
         if doing.what == "reduce":
             size = walk.facts["gradients"]
-            much = f" ({human_bytes(size)})" if size == size else ""
+            much = f" ({human_bytes(size)})" if size == size else ""  # NaN if the bytes were not recorded
             return f"summing weight gradients with all others{much}"
         return _WITHOUT_PLACE.get(doing.what, doing.what)
     forward = doing.place.direction == "forward"
     rows = "rows" if forward else "gradients"
     if doing.what == "encode":
-        sent = sum(
+        sent = sum(  # messages of the epoch before are received, not sent
             m.num_rows for m in walk.messages if (m.sender, m.place) == (rank, doing.place) and m.when != "before"
         )
         words = f"encoding {sent:,} {rows} {'that others need' if forward else 'of halo copies'}"
@@ -100,7 +103,7 @@ def _say(walk: RunWalk, doing: Doing | None, rank: int, at: float) -> str:
 
 
 def _say_wait(awaited: Sequence[Message], rows: str, at: float) -> str:
-    late = [message for message in awaited if message.end > at]
+    late = [message for message in awaited if message.end > at]  # not yet arrived
     if late:
         senders = sorted({message.sender for message in late})
         return f"waiting for {sum(message.num_rows for message in late):,} {rows} of {_workers(senders).lower()}"
