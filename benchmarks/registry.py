@@ -68,9 +68,9 @@ def measure(name: str, *, repeats: int | None = None, **options: Any) -> dict[st
 
     if name not in BENCHES:
         raise ValueError(f"bench must be one of {sorted(BENCHES)}, got {name!r}{near(name, BENCHES)}")
-    function = getattr(importlib.import_module(BENCHES[name]), name)
+    function = getattr(importlib.import_module(BENCHES[name]), name)  # imported on demand
     parameters = set(inspect.signature(function).parameters)
-    if "options" in parameters:
+    if "options" in parameters:  # fields of Options are options of the command too
         parameters |= {field.name for field in dataclasses.fields(Options)}
     unknown = sorted(set(options) - parameters)
     if unknown:

@@ -38,6 +38,7 @@ __all__ = [
 
 ALONE = "computation alone"
 """Name of a run without messages in tables."""
+# Columns of the records with computation only.
 _COMPUTES = ["central_s", "marginal_s", "dense_s", "optimizer_s", "other_s"]
 
 
@@ -107,8 +108,11 @@ def measure_run(config: RunConfig, *, alone: bool = False) -> Measured:
     from gnnqlab.launch.worker_target import FIT
 
     if alone:
+        # no link, and no share of a link to calibrate
         launched = replace(config.launch, hosts=1, link=None, vanilla_share=None)
+        # messages of zeros have no valid checksums
         config = replace(config, launch=launched, train=replace(config.train, verify_messages="off"))
+    # timeline of every epoch, for `wire_itself`
     config = replace(config, train=replace(config.train, timeline_every=1))
     fit = "benchmarks.engine.link_run:fit_alone" if alone else FIT
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
@@ -123,12 +127,13 @@ def _measured(run: Any, config: RunConfig) -> Measured:
 
     summary, records = run.summary, run.records
     settled = records[records["epoch"] > 0]  # the first epoch includes set-up
+    # slowest worker of each epoch, then the median over epochs
     compute_s = settled.assign(all=settled[_COMPUTES].sum(axis=1)).groupby("epoch")["all"].max().median()
     epochs = settled.groupby("epoch")
 
     def link_s(sent: float) -> float:
-        gradients = float(records["bytes_gradients"].max())
-        rate = summary.get("link_bytes_per_s")
+        gradients = float(records["bytes_gradients"].max())  # the same in all epochs
+        rate = summary.get("link_bytes_per_s")  # bytes per second of a host's link
         return sent_by_host(sent, gradients, config.workers, summary["hosts"]) / rate if rate else 0.0
 
     return Measured(
@@ -167,15 +172,18 @@ def wire_share(traffic: pd.DataFrame, bytes_per_s: float | None, workers: int, h
     """
     if bytes_per_s is None:
         return float("nan")
-    frame = traffic[traffic["epoch"] > traffic["epoch"].min()]
+    frame = traffic[traffic["epoch"] > traffic["epoch"].min()]  # the first epoch includes set-up
     frame = frame.assign(
+        # host of the sender and of the receiver; consecutive ranks share one
         source=frame["sender"] * hosts // workers,
         target=frame["receiver"] * hosts // workers,
         size=frame["payload_bytes"] + frame["param_bytes"],
     )
-    frame = frame[frame["source"] != frame["target"]]
+    frame = frame[frame["source"] != frame["target"]]  # messages within a host do not use the link
     exchange = ["epoch", "layer", "direction"]
+    # last message of each receiver, then the mean over receivers
     took = frame.groupby([*exchange, "receiver"])["seconds"].max().groupby(exchange).mean()
+    # bytes that each host sends, then the mean over hosts
     sent = frame.groupby([*exchange, "source"])["size"].sum().groupby(exchange).mean()
     return float(took.sum() / (sent.sum() / bytes_per_s))
 
@@ -199,13 +207,15 @@ def wire_itself(
     arrivals = timeline[timeline["what"] == "transfer"].rename(columns={"rank": "receiver", "peer": "sender"})
     sizes = traffic.assign(size=traffic["payload_bytes"] + traffic["param_bytes"])
     sizes = sizes.groupby([*place, "sender", "receiver"])["size"].sum().reset_index()
+    # one row per message: post, arrival and size
     every = arrivals.merge(posts[[*place, "sender", "posted"]]).merge(sizes)
+    # late: posted by its sender before its receiver posted
     every = every.assign(source=every["sender"] * hosts // workers, late=every["start_s"] > every["posted"])
     every = every[(every["source"] != every["receiver"] * hosts // workers) & (every["epoch"] > traffic["epoch"].min())]
     each = every.groupby([*place, "source"]).agg(
         late=("late", "max"), posted=("posted", "min"), arrived=("end_s", "max"), size=("size", "sum")
     )
-    each = each[~each["late"].astype(bool)]
+    each = each[~each["late"].astype(bool)]  # exchanges of a host in which every arrival is known
     seconds = (each["arrived"] - each["posted"]).sum()
     return float(seconds / (each["size"].sum() / bytes_per_s)) if len(each) else math.nan
 
@@ -227,7 +237,7 @@ def fit_alone(config: RunConfig, folder: Path, rank: int, workers: int, heartbea
 class Silent:
     """Transport that sends nothing and receives zeros."""
 
-    def post(
+    def post(  # the interface of a transport
         self, send: Mapping[int, Tensor], receive: Mapping[int, Tensor], headers: Any = None, *, bounded: bool = False
     ) -> Transfer:
         from gnnqlab.message.transport.transport import Transfer
@@ -237,5 +247,5 @@ class Silent:
                 self.seconds = dict.fromkeys(receive, 0.0)
 
         for buffer in receive.values():
-            buffer.zero_()
+            buffer.zero_()  # zeros, so that the computation stays finite
         return Nothing()

@@ -54,7 +54,7 @@ def row(
         "rival_value": rival_value,
         "ratio": ratio,
         "goal": goal,
-        "reached": None if goal is None or ratio is None else ratio >= goal,
+        "reached": None if goal is None or ratio is None else ratio >= goal,  # None without a goal or a ratio
         **more,
     }
 
@@ -63,7 +63,7 @@ def cells(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return measurements as formatted text, one row each."""
 
     def number(value: Any) -> str:
-        return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+        return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)  # four digits
 
     return [
         {
@@ -94,7 +94,7 @@ class Difference:
     @property
     def loss_at_most(self) -> float:
         """Largest loss in the interval, in points: minus its lower end, negative for a certain gain."""
-        return self.half - self.points
+        return self.half - self.points  # lower end of the interval, with the opposite sign
 
     def __str__(self) -> str:
         return f"{self.points:+.2f} ± {self.half:.2f} points"
@@ -107,7 +107,7 @@ def paired(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
         >>> str(paired([0.90, 0.92, 0.91], [0.90, 0.91, 0.90]))
         '+0.67 ± 1.43 points'
     """
-    points = [100 * (mine - other) for mine, other in zip(ours, theirs, strict=True)]
+    points = [100 * (mine - other) for mine, other in zip(ours, theirs, strict=True)]  # score in [0, 1] -> points
     return Difference(statistics.fmean(points), half_interval(points))
 
 
@@ -138,7 +138,7 @@ def score_row(
     rival: str,
     theirs: Sequence[float],
     *,
-    ratio: float | None = None,
+    ratio: float | None = None,  # one value has no interval
     goal: float | None = None,
     more: str = "",
     detail: str | None = None,
@@ -159,7 +159,7 @@ def score_row(
         case,
         "test score",
         100 * mean,
-        "%",
+        "%",  # score -> percent
         rival,
         100 * rival_mean,
         mean / rival_mean if ratio is None else ratio,
