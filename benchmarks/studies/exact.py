@@ -18,7 +18,7 @@ from benchmarks.engine.rows import counted, paired, row
 from benchmarks.engine.trained import scores_of, train_each, train_here
 from benchmarks.kernels.pinned import Pair, interleaved, next_epochs, pair_rows, run_each
 from benchmarks.studies.accuracy import BESIDE
-from gnnqlab.course.experiments.kept_bytes import PURPOSES, by_purpose
+from gnnqlab.course.experiments.kept_bytes import PURPOSES, saved_bytes_by_purpose
 
 __all__ = ["exact", "measure_peak"]
 
@@ -96,7 +96,10 @@ def _rows(source: str, model: str, repeats: int, epochs: int, seeds: range, trai
     # one trainer per contestant
     wide = {name: _trainer(loaded, model, settings, 0) for name, settings in _contestants().items()}
     seconds = interleaved(next_epochs(wide), repeats)
-    saved = {name: by_purpose(loaded, _shape(model), _products(settings)) for name, settings in _contestants().items()}
+    saved = {
+        name: saved_bytes_by_purpose(loaded, _shape(model), _products(settings))
+        for name, settings in _contestants().items()
+    }
     peaks = {
         # a new process, because the high-water mark includes earlier work
         name: run_each(__name__ + ":measure_peak", threads=(1,), source=source, model=model, settings=settings)[0]

@@ -144,17 +144,17 @@ def kept_layers(graph: Graph, shapes: list[ModelSettings], *, epochs: int = 5) -
     ``"selective"`` and ``"full"`` compared with ``"none"``.
     """
     from gnnqlab.compute.recompute import LEVELS
-    from gnnqlab.course.experiments.kept_by_layer import kept_by_layer, remade_seconds
+    from gnnqlab.course.experiments.kept_by_layer import recompute_seconds, saved_bytes_by_layer
 
     rows = []
     for shape in shapes:
         unit, matrix = "nodes x hidden", 4 * graph.num_nodes * shape.hidden
-        saved = {keep: kept_by_layer(graph, shape, keep) for keep in LEVELS}
+        saved = {keep: saved_bytes_by_layer(graph, shape, keep) for keep in LEVELS}
         for (layer, kind), count in saved["none"].items():
             case, less = f"{shape.name}, layer {layer}", saved["selective"].get((layer, kind), 0)
             rows.append(row(case, f"kept: {kind}", count / matrix, unit, "selective", less / matrix, None))
         whole = {keep: sum(found.values()) / matrix for keep, found in saved.items()}
-        seconds = remade_seconds(graph, shape, epochs=epochs)
+        seconds = recompute_seconds(graph, shape, epochs=epochs)
         spent = {keep: median(of) for keep, of in seconds.items()}
         for keep in LEVELS[1:]:
             case, range_ = f"{shape.name}, {keep}", f"{min(seconds[keep]):.3g} to {max(seconds[keep]):.3g} s"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
 from gnnqlab.lab.figures.log_ticks import value_ticks
@@ -18,7 +19,23 @@ if TYPE_CHECKING:
 
     from gnnqlab.launch import Run
 
-__all__ = ["beside_measured", "beyond_counted", "draw_counted", "draw_epochs", "draw_gain", "draw_parts", "gains"]
+__all__ = [
+    "compare_with_measured",
+    "extrapolate_epochs",
+    "draw_cut_costs",
+    "draw_epochs",
+    "draw_gain",
+    "draw_parts",
+    "gains",
+]
+__getattr__ = former_functions(
+    __name__,
+    {
+        "beside_measured": "compare_with_measured",
+        "beyond_counted": "extrapolate_epochs",
+        "draw_counted": "draw_cut_costs",
+    },
+)
 
 QUARTILE = 0.25
 """Quantile of the epochs' seconds: other load on a machine lengthens epochs and never shortens them."""
@@ -40,7 +57,7 @@ _PARTS = {
 _LINKS = ("grey solid circle", "sky dash square", "blue dot diamond", "vermillion dashdot triangle-up")
 
 
-def draw_counted(tables: Mapping[str, DataFrame], *, dark: bool = False) -> FigureData:
+def draw_cut_costs(tables: Mapping[str, DataFrame], *, dark: bool = False) -> FigureData:
     """Draw halo rows per node, edges of central nodes, and rows of the largest worker, over the number of workers.
 
     Args:
@@ -73,7 +90,7 @@ def draw_counted(tables: Mapping[str, DataFrame], *, dark: bool = False) -> Figu
     return FigureData(panels(charts, gap=0.09, title=title, caption=f"{words}.", dark=dark, height=380), table)
 
 
-def beside_measured(found: DataFrame, runs: Mapping[tuple[str, int], Run]) -> DataFrame:
+def compare_with_measured(found: DataFrame, runs: Mapping[tuple[str, int], Run]) -> DataFrame:
     """Compare predicted epochs and bytes with those of finished runs.
 
     Args:
@@ -110,7 +127,7 @@ def draw_epochs(
 
     Args:
         found: result of :func:`gnnqlab.tune.at_scale.at_scale`.
-        measured: result of :func:`beside_measured`.
+        measured: result of :func:`compare_with_measured`.
         title: title of the figure.
         per: text appended to the label of the workers' axis.
 
@@ -267,7 +284,7 @@ def draw_gain(table: DataFrame, *, system: str, dark: bool = False) -> FigureDat
     return FigureData(figure, mine)
 
 
-def beyond_counted(
+def extrapolate_epochs(
     found: DataFrame, *, workers: int, gradient_bytes: float, bytes_per_s: float, latency_s: float
 ) -> DataFrame:
     """Extrapolate epochs to more workers than were counted (weak scaling: constant work per worker).
@@ -285,7 +302,7 @@ def beyond_counted(
         >>> import pandas as pd
         >>> seen = pd.DataFrame({"system": ["any"], "workers": 64, "epoch_s": 1.0, "reduce_s": 0.25})
         >>> more = {"gradient_bytes": 1e6, "bytes_per_s": 1e9, "latency_s": 1e-5}
-        >>> table = beyond_counted(seen, workers=10_000, **more)
+        >>> table = extrapolate_epochs(seen, workers=10_000, **more)
         >>> table.loc["any"].round(3).tolist()
         [0.75, 0.202, 0.952, 21.2]
     """

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.row import row_bytes
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import add_slider, lines, panels, scatter
 from gnnqlab.lab.figures.log_ticks import value_ticks
@@ -21,7 +22,18 @@ if TYPE_CHECKING:
 
     from gnnqlab.message.codecs.codec import Codec
 
-__all__ = ["cheapest", "draw_choices", "draw_codecs", "draw_shares", "row_through", "sent_often", "shares"]
+__all__ = [
+    "cheapest_codec",
+    "draw_choices",
+    "draw_codecs",
+    "draw_shares",
+    "draw_row_by_codec",
+    "decode_repeatedly",
+    "shares",
+]
+__getattr__ = former_functions(
+    __name__, {"sent_often": "decode_repeatedly", "row_through": "draw_row_by_codec", "cheapest": "cheapest_codec"}
+)
 
 # Value of ``rotated`` -> name of the code in the legend.
 _KINDS = {False: "between its ends", True: "rotated"}
@@ -193,7 +205,7 @@ _STYLES = (
 _TICKS = (5, 10, 20, 40, 80, 160, 320, 640, 1280)  # bytes, doubling
 
 
-def sent_often(row: Tensor, codec: Codec, bits: int, *, draws: int = 8) -> Tensor:
+def decode_repeatedly(row: Tensor, codec: Codec, bits: int, *, draws: int = 8) -> Tensor:
     """Encode and decode a row in several messages with independent noise; return float32 ``(draws, D)``.
 
     Args:
@@ -203,7 +215,7 @@ def sent_often(row: Tensor, codec: Codec, bits: int, *, draws: int = 8) -> Tenso
     Example:
         >>> import torch
         >>> from gnnqlab.message import Stochastic
-        >>> sent_often(torch.tensor([0.0, 1.0]), Stochastic(), 1, draws=2).tolist()
+        >>> decode_repeatedly(torch.tensor([0.0, 1.0]), Stochastic(), 1, draws=2).tolist()
         [[0.0, 1.0], [0.0, 1.0]]
     """
     rows, first = row.unsqueeze(0), torch.tensor([0])  # (D,) -> (1, D)
@@ -218,7 +230,7 @@ def sent_often(row: Tensor, codec: Codec, bits: int, *, draws: int = 8) -> Tenso
     return torch.stack(found)  # draws x (D,) -> (draws, D)
 
 
-def row_through(
+def draw_row_by_codec(
     row: Tensor, codecs: Mapping[str, Codec], *, bits: int = 2, draws: int = 8, dark: bool = False
 ) -> FigureData:
     """Draw decoded over sent elements of a row, one panel per codec; points on the diagonal have no error.
@@ -234,7 +246,7 @@ def row_through(
     ends, table, charts = [float(row.min()) / scale, float(row.max()) / scale], [], {}
     x_axis = {"title_text": "sent (root mean squares)", "title_standoff": 4, "nticks": 5}
     for (name, codec), style in zip(codecs.items(), _STYLES):
-        arrived = sent_often(row, codec, bits, draws=draws)
+        arrived = decode_repeatedly(row, codec, bits, draws=draws)
         # mean over messages: variance and bias
         error = float((arrived - row).square().sum(1).mean() / row.square().sum())
         # error of the mean: bias, and variance / draws
@@ -302,7 +314,7 @@ def draw_codecs(frame: DataFrame, *, start: int | None = None, dark: bool = Fals
             log="y",
         )
 
-    best = cheapest(frame[frame["epoch"] == start])
+    best = cheapest_codec(frame[frame["epoch"] == start])
     words = "; ".join(f"{direction} layer {layer}: {codec}" for (direction, layer), codec in best.items())
     cells = cells_of(frame)
     figure = panels(
@@ -324,7 +336,7 @@ def draw_codecs(frame: DataFrame, *, start: int | None = None, dark: bool = Fals
     return FigureData(add_slider(figure, steps, start=start, prefix="epoch "), frame.drop(columns="bias").round(4))
 
 
-def cheapest(
+def cheapest_codec(
     frame: DataFrame, *, codec: str = "min-max", bits: int = 2, room: float = 1.15
 ) -> dict[tuple[str, int], str]:
     """Return the codec of least error for each direction and layer, within ``room`` times the bytes of a reference.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from gnnqlab.bits.in_words import human_bits
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.course.players.message_walk import MessageWalk
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, panels, scatter
@@ -24,14 +25,15 @@ if TYPE_CHECKING:
     from gnnqlab.course.experiments.real_message import RealMessage
 
 __all__ = [
-    "RULES", "averaging_chart", "decoded_by", "decoded_draws", "error_clouds", "variance_chart", "variance_table",
+    "RULES", "averaging_chart", "decode_by_rule", "decode_draws", "error_clouds", "variance_chart", "variance_table",
 ]  # fmt: skip
+__getattr__ = former_functions(__name__, {"decoded_draws": "decode_draws", "decoded_by": "decode_by_rule"})
 
 _WIDTHS = (1, 2, 4, 8)
 _MOST_POINTS = 200  # points per panel; more would only overlap
 
 
-def decoded_draws(message: RealMessage, bits: int, draws: int) -> Tensor:
+def decode_draws(message: RealMessage, bits: int, draws: int) -> Tensor:
     """Encode and decode the message's rows with independent noise; return float32 ``(draws, n, D)``.
 
     Every draw is a real message, encoded to bytes and decoded by the codec.
@@ -106,7 +108,7 @@ def variance_table(
     rows = list(range(len(ids))) if node is None else [ids.index(node)]  # index of the rows to measure
     lines = []
     for bits in widths:
-        error_TnD = (decoded_draws(message, bits, draws)[:, rows] - message.rows[rows]).double()
+        error_TnD = (decode_draws(message, bits, draws)[:, rows] - message.rows[rows]).double()
         squared_T = (error_TnD**2).sum(dim=(1, 2))  # (T, n, D) -> (T,), T draws
         moments = decoded_moments(message.rows[rows], bits)  # Theorem 1 per row: exact variance, average and worst case
         unit = float(moments.average.sum()) * 6  # Σ D S²: the average is D S² / 6 per row
@@ -180,7 +182,7 @@ RULES = {
 _LOOKS = {"stochastic": "blue solid circle", "nearest": "vermillion dash square", "symmetric": "green dot diamond"}
 
 
-def decoded_by(rule: str, message: RealMessage, bits: int, draws: int) -> Tensor:
+def decode_by_rule(rule: str, message: RealMessage, bits: int, draws: int) -> Tensor:
     """Return the message's rows after rounding by a rule, float32 ``(draws, n, D)``.
 
     ``stochastic``: ``q = floor((h - Z) / S + u)`` with Z and S of each row (AdaQP Eq. 4, SYLVIE Eq. 3), by the codec.
@@ -195,7 +197,7 @@ def decoded_by(rule: str, message: RealMessage, bits: int, draws: int) -> Tensor
     if rule not in RULES:
         raise ValueError(f"a rule must be one of {tuple(RULES)}, got {rule!r}")
     if rule == "stochastic":
-        return decoded_draws(message, bits, draws)
+        return decode_draws(message, bits, draws)
     rows = message.rows
     if rule == "nearest":
         zero = rows.amin(dim=1, keepdim=True)  # (n, 1), zero-point Z
@@ -221,7 +223,7 @@ def averaging_chart(message: RealMessage, *, bits: int = 2, draws: int = 128, da
     counts = [2**power for power in range(12) if 2**power <= draws]  # powers of two: the axis is logarithmic
     table = {}
     for rule in RULES:
-        error = (decoded_by(rule, message, bits, draws) - message.rows).double()
+        error = (decode_by_rule(rule, message, bits, draws) - message.rows).double()
         mean = error.cumsum(dim=0)[[count - 1 for count in counts]]  # (draws, n, D) -> (counts, n, D)
         # mean over the rows of the norm of their mean error
         table[rule] = [float((line / count).norm(dim=1).mean()) for line, count in zip(mean, counts)]

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
 from gnnqlab.lab.figures.frames import human_bytes
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 __all__ = [
-    "PARTS", "Notice", "draw_compiled", "draw_kernels", "draw_overlap", "draw_training", "measured", "training_table",
+    "PARTS", "Notice", "draw_compiled", "draw_kernels", "draw_overlap", "draw_training", "list_measurements",
+    "training_table",
 ]  # fmt: skip
+__getattr__ = former_functions(__name__, {"measured": "list_measurements"})
 
 PARTS = {
     "gpu-kernels": "kernels compared with their ceilings",
@@ -53,16 +56,16 @@ def _part(results: DataFrame, part: str) -> DataFrame:
     return results[results["part"] == part].dropna(axis=1, how="all")  # columns that only other parts use are dropped
 
 
-def _nothing(part: str) -> Notice:
+def _missing_notice(part: str) -> Notice:
     return Notice(f"Not measured on a GPU yet: {PARTS[part]}. Run `make gpu` on a machine with a GPU to measure it.")
 
 
-def measured(results: DataFrame) -> DataFrame:
+def list_measurements(results: DataFrame) -> DataFrame:
     """List the GPU measurements, one line per part: ``what``, ``rows``, ``device``, ``date`` and ``command``.
 
     Example:
         >>> import pandas as pd
-        >>> measured(pd.DataFrame(columns=["part", "date", "device", "command"]))["rows"].tolist()
+        >>> list_measurements(pd.DataFrame(columns=["part", "date", "device", "command"]))["rows"].tolist()
         [0, 0, 0]
     """
     import pandas as pd
@@ -80,7 +83,7 @@ def draw_kernels(results: DataFrame, *, dark: bool = False) -> FigureData | Noti
     """Draw every kernel's speed relative to its ceiling or rival, and the goals; one bar per metric."""
     rows = _part(results, "gpu-kernels")
     if rows.empty:
-        return _nothing("gpu-kernels")
+        return _missing_notice("gpu-kernels")
     device = str(rows["device"].iloc[0])
     rows = rows.assign(
         # metric and variant, without an empty variant
@@ -149,7 +152,7 @@ def draw_training(results: DataFrame, *, dark: bool = False) -> FigureData | Not
     """Draw the epoch of every system, one panel per graph, one bar per number of workers."""
     rows = _part(results, "gpu-train")
     if rows.empty or "epoch_s" not in rows:
-        return _nothing("gpu-train")
+        return _missing_notice("gpu-train")
     ran = rows[rows["epoch_s"].notna()]  # runs that failed have no epoch
     names = [
         f"{int(workers)} worker{'s' if workers > 1 else ''}" + (f", {backend}" if workers > 1 else "")
@@ -195,7 +198,7 @@ def draw_overlap(results: DataFrame, *, dark: bool = False) -> FigureData | Noti
     """Draw the share of central nodes computed while a message was in transit, by layer, direction and system."""
     rows = _part(results, "gpu-overlap")
     if rows.empty or "hidden_share" not in rows:
-        return _nothing("gpu-overlap")
+        return _missing_notice("gpu-overlap")
     rows = rows[rows["hidden_share"].notna()]
     way = {"forward": "→", "backward": "←"}
     rows = rows.assign(place=[f"layer {int(n) + 1} {way[d]}" for n, d in zip(rows["layer"], rows["direction"])])

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.policy import Fixed
-from gnnqlab.course.codec_views import sent_often
+from gnnqlab.course.codec_views import decode_repeatedly
 from gnnqlab.graph.sources import load
 from gnnqlab.message.codecs.codec import Stochastic
 from gnnqlab.nn.models.registry import ModelSettings
@@ -64,7 +64,7 @@ def grade_policy(policy: BitPolicy | None, *, bits: int = 2, graph: str = "digit
     assert policy is not None
     width = human_bits(bits)
     ours_bytes, ours = _noise(policy, graph)  # bytes and noise of the answer
-    theirs_bytes, theirs = _fixed(bits, graph)  # cached: the same for every answer
+    theirs_bytes, theirs = _uniform_noise(bits, graph)  # cached: the same for every answer
     if ours_bytes > theirs_bytes:
         print(
             f"Not yet: {ours_bytes / 1e3:.1f} kB per pass, more than the {theirs_bytes / 1e3:.1f} kB of {width}. "
@@ -116,7 +116,7 @@ def grade_codec(codec: Codec | None, bits: int, *, rows: Tensor | None = None, m
     for name, sent in kinds.items():
         layout, nothing = codec.layout(bits, *sent.shape), torch.zeros_like(sent)
         # Zeros are tested first: a division by the range or the norm fails there.
-        if not torch.equal(sent_often(nothing[0], codec, bits, draws=2), nothing[:1].expand(2, -1)):
+        if not torch.equal(decode_repeatedly(nothing[0], codec, bits, draws=2), nothing[:1].expand(2, -1)):
             print("Not yet: a row of zeros is not decoded as zeros. What does it divide by?")
             return False
         error = codec_error(codec, sent, bits, draws=_DRAWS)  # bias and squared error, relative to the rows
@@ -146,7 +146,7 @@ def is_made(part: object, word: str) -> bool:
 
 
 @dataclass(frozen=True)
-class _Weighed(Stochastic):
+class _CountedCodec(Stochastic):
     """Min-max codes that count their bytes."""
 
     sizes: list[int] = field(default_factory=list, compare=False)
@@ -161,19 +161,19 @@ class _Weighed(Stochastic):
 
 def _noise(policy: BitPolicy, graph: str) -> tuple[float, GradientNoise]:
     """Return the bytes of a pass and the noise of its gradient."""
-    loaded, shape, weights = _trained(graph)
-    codec = _Weighed()
+    loaded, shape, weights = _trained_model(graph)
+    codec = _CountedCodec()
     noise = gradient_noise(loaded, policy, shape, workers=_WORKERS, repeats=_REPEATS, weights=weights, codec=codec)
     return sum(codec.sizes) / _REPEATS, noise  # mean bytes of a pass
 
 
 @cache
-def _fixed(bits: int, graph: str) -> tuple[float, GradientNoise]:
+def _uniform_noise(bits: int, graph: str) -> tuple[float, GradientNoise]:
     return _noise(Fixed(bits=bits), graph)
 
 
 @cache
-def _trained(graph: str) -> tuple[Graph, ModelSettings, Tensor]:
+def _trained_model(graph: str) -> tuple[Graph, ModelSettings, Tensor]:
     loaded, shape = load(graph), ModelSettings(layers=3, hidden=64, dropout=0.0)
     return loaded, shape, trained_weights(loaded, shape, _EPOCHS)  # float32 training, the same for every answer
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import scatter
 from gnnqlab.theory.intervals import interval
 
-__all__ = ["REPORTED", "Reported", "beside"]
+__all__ = ["REPORTED", "Reported", "compare_with_papers"]
+__getattr__ = former_functions(__name__, {"beside": "compare_with_papers"})
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,7 @@ _UNITS = {
 """Topic -> quantity and unit of its axis."""
 
 
-def beside(
+def compare_with_papers(
     topic: str, measured: Mapping[str, float | Sequence[float]], *, link: str = "", dark: bool = False
 ) -> FigureData:
     """Draw figures of the papers together with measured ones.

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.lab.figures.bundle import FigureData, table_html
 from gnnqlab.lab.figures.byte_axis import log_byte_ticks
 from gnnqlab.lab.figures.charts import lines, panels, scatter
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from gnnqlab.launch import Run
 
 __all__ = [
-    "SystemTable", "agreement", "draw_held", "draw_scale", "draw_verdict", "measured_of", "systems_by_axes",
+    "SystemTable", "agreement", "draw_memory", "draw_scale", "draw_verdict", "measure_runs", "systems_by_axes",
     "verdict",
 ]  # fmt: skip
+__getattr__ = former_functions(__name__, {"measured_of": "measure_runs", "draw_held": "draw_memory"})
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,7 @@ _STYLES = (
 _PANELS = (("bytes", "sent per epoch, all workers (bytes)"), ("memory_bytes", "memory of a worker (bytes)"))
 
 
-def measured_of(runs: Mapping[str, Run]) -> DataFrame:
+def measure_runs(runs: Mapping[str, Run]) -> DataFrame:
     """Return the bytes sent and the memory of runs, in the columns of :func:`gnnqlab.tune.by_workers.by_workers`.
 
     Args:
@@ -220,7 +222,7 @@ def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: boo
 
     Args:
         found: result of :func:`gnnqlab.tune.by_workers.by_workers`.
-        measured: result of :func:`measured_of`, drawn as open markers of the same shape.
+        measured: result of :func:`measure_runs`, drawn as open markers of the same shape.
 
     Raises:
         ValueError: if there is no system, or more than line styles.
@@ -274,7 +276,7 @@ def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: boo
     return FigureData(figure, found)
 
 
-def draw_held(runs: Mapping[str, Run]) -> FigureData:
+def draw_memory(runs: Mapping[str, Run]) -> FigureData:
     """Draw the peak memory of runs by purpose, as stacked bars; the frame has the maximum of each purpose.
 
     Args:

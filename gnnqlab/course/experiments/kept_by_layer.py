@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from gnnqlab.compute import Float32Products
 from gnnqlab.compute.recompute import LEVELS, RecomputeContext
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.nn import LocalGraph, build_model
 from gnnqlab.observe import Observer, Observers, OperationEnded, OperationStarted
 from gnnqlab.partition.parts import cut_graph
@@ -33,7 +34,15 @@ if TYPE_CHECKING:
     from gnnqlab.graph import Graph
     from gnnqlab.nn import ModelSettings
 
-__all__ = ["KINDS", "kept_by_layer", "kept_of_pass", "remade_seconds"]
+__all__ = ["KINDS", "saved_bytes_by_layer", "saved_bytes_of_pass", "recompute_seconds"]
+__getattr__ = former_functions(
+    __name__,
+    {
+        "kept_by_layer": "saved_bytes_by_layer",
+        "kept_of_pass": "saved_bytes_of_pass",
+        "remade_seconds": "recompute_seconds",
+    },
+)
 
 KINDS = ("rows", "sums", "norms", "masks", "attention", "loss", "others")
 """Kinds of saved tensors: inputs of products with weights, for the weights' gradients; aggregations, for the same;
@@ -55,7 +64,7 @@ _KIND_OF = {
 }
 
 
-def kept_by_layer(
+def saved_bytes_by_layer(
     graph: Graph, shape: ModelSettings, keep: str = "none", *, workers: int = 1, compute: Compute | None = None
 ) -> dict[tuple[int, str], int]:
     """Return the bytes that a training pass of Vanilla saves for backward, by layer and kind.
@@ -81,7 +90,7 @@ def kept_by_layer(
         >>> from gnnqlab.graph.generate import sbm
         >>> from gnnqlab.nn import ModelSettings
         >>> graph, shape = sbm(400, 4, 6, features=16), ModelSettings(layers=3, hidden=16)
-        >>> found = kept_by_layer(graph, shape)
+        >>> found = saved_bytes_by_layer(graph, shape)
         >>> found[0, "sums"] == 400 * 16 * 4, found[0, "norms"] == 400 * (16 + 2) * 4
         (True, True)
     """
@@ -90,15 +99,17 @@ def kept_by_layer(
     if workers == 1:
         network = build_model(shape, graph.num_features, graph.num_classes, seed=0)
         local = LocalGraph(graph, products=compute.build())
-        return kept_of_pass(Trainer(local, label_objective(graph), network, settings))
+        return saved_bytes_of_pass(Trainer(local, label_objective(graph), network, settings))
     system = replace(vanilla(), compute=compute)
     cut = cut_graph(graph, system.partition, workers)
     # shards, channels and products as in launched workers
     threads = ThreadedWorkers(graph, cut, system, shape, settings, as_launched=True)
-    return max(threads.run(kept_of_pass), key=lambda found: sum(found.values()))  # the worker with the largest sum
+    return max(
+        threads.run(saved_bytes_of_pass), key=lambda found: sum(found.values())
+    )  # the worker with the largest sum
 
 
-def kept_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str], int]:
+def saved_bytes_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str], int]:
     """Return the same for a trainer's next forward pass; all workers of a graph must call it at the same time."""
     keep = trainer.settings.recompute
     # Persistent tensors are saved by autograd as well, but exist without a pass.
@@ -210,7 +221,7 @@ class _SavedTensors(Observer):
         return dict(sorted(found.items(), key=lambda item: (item[0][0], KINDS.index(item[0][1]))))
 
 
-def remade_seconds(graph: Graph, shape: ModelSettings, *, epochs: int = 5) -> dict[str, list[float]]:
+def recompute_seconds(graph: Graph, shape: ModelSettings, *, epochs: int = 5) -> dict[str, list[float]]:
     """Return the seconds of each epoch in one process by ``recompute``, in the order of ``LEVELS``.
 
     The trainings alternate epoch by epoch, so that other load on the machine affects all; the first epoch of each,
@@ -227,7 +238,7 @@ def remade_seconds(graph: Graph, shape: ModelSettings, *, epochs: int = 5) -> di
     Example:
         >>> from gnnqlab.graph.generate import sbm
         >>> from gnnqlab.nn import ModelSettings
-        >>> found = remade_seconds(sbm(100, 4, 6, features=8), ModelSettings(layers=2, hidden=8), epochs=2)
+        >>> found = recompute_seconds(sbm(100, 4, 6, features=8), ModelSettings(layers=2, hidden=8), epochs=2)
         >>> {keep: len(seconds) for keep, seconds in found.items()}
         {'none': 2, 'selective': 2, 'full': 2}
     """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gnnqlab.compute import Float32Products
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.nn import LocalGraph, build_model
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
     from gnnqlab.graph import Graph
     from gnnqlab.nn import ModelSettings
 
-__all__ = ["PURPOSES", "by_purpose", "kept_of", "live_matrices", "live_of"]
+__all__ = ["PURPOSES", "saved_bytes_by_purpose", "saved_bytes_of_loss", "live_matrices", "live_matrices_of_pass"]
+__getattr__ = former_functions(
+    __name__,
+    {"by_purpose": "saved_bytes_by_purpose", "kept_of": "saved_bytes_of_loss", "live_of": "live_matrices_of_pass"},
+)
 
 PURPOSES = {
     "inputs of products": ("AffineBackward", "LinearBackward", "ConvolveBackward", "MmBackward0", "AddmmBackward0"),
@@ -37,7 +42,7 @@ PURPOSES = {
 """Purpose -> names of the autograd nodes that save tensors for it; tensors of other nodes are ``others``."""
 
 
-def by_purpose(graph: Graph, shape: ModelSettings, products: Products) -> dict[str, int]:
+def saved_bytes_by_purpose(graph: Graph, shape: ModelSettings, products: Products) -> dict[str, int]:
     """Return the bytes that one training pass of a model saves for backward; each storage counts for its first purpose.
 
     Parameters, raw features and the indices of the graph do not count: they exist in any case.
@@ -49,10 +54,10 @@ def by_purpose(graph: Graph, shape: ModelSettings, products: Products) -> dict[s
     loss = label_objective(graph).loss(model(local.at(0, training=True), local.features))
     held: list[Any] = [*model.parameters(), local.ids, graph.labels, local.features]
     # features may be sparse, without one storage
-    return kept_of(loss, [each for each in held if hasattr(each, "untyped_storage")])
+    return saved_bytes_of_loss(loss, [each for each in held if hasattr(each, "untyped_storage")])
 
 
-def kept_of(loss: Tensor, held: list[Tensor]) -> dict[str, int]:
+def saved_bytes_of_loss(loss: Tensor, held: list[Tensor]) -> dict[str, int]:
     """Return the bytes by purpose that the autograd graph of a loss saves, without the storages of ``held``."""
     pointers = {tensor.untyped_storage().data_ptr() for tensor in held}  # storages that count already, or never
     found = dict.fromkeys((*PURPOSES, "others"), 0)  # bytes by purpose
@@ -117,7 +122,7 @@ def live_matrices(
         network = build_model(shape, graph.num_features, graph.num_classes, seed=0)
         trainer = Trainer(LocalGraph(graph, products=compute.build()), label_objective(graph), network, settings)
         trainer.epoch(0)  # warm-up: allocates optimizer state and buffers
-        return live_of(trainer, shape.hidden)
+        return live_matrices_of_pass(trainer, shape.hidden)
     system = replace(vanilla(), compute=compute)
     threads = ThreadedWorkers(
         # Threads run the same code as launched workers, so buffers of the exchange count as well.
@@ -129,10 +134,10 @@ def live_matrices(
         as_launched=True,
     )
     threads.step(0)
-    return max(threads.run(lambda trainer: live_of(trainer, shape.hidden)))
+    return max(threads.run(lambda trainer: live_matrices_of_pass(trainer, shape.hidden)))
 
 
-def live_of(trainer: Trainer, hidden: int) -> float:
+def live_matrices_of_pass(trainer: Trainer, hidden: int) -> float:
     """Return the same for the next pass of one trainer, without a weight update."""
     stack, ledger = counting(trainer)
     # Subtract what exists before the pass, so that only tensors of the pass count.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, panels, scatter
 from gnnqlab.launch.start import launch
@@ -25,17 +26,18 @@ if TYPE_CHECKING:
     from gnnqlab.partition.shard import Shard
     from gnnqlab.systems.system import System
 
-__all__ = ["compare_shares", "draw_shares", "draw_sums", "left_out", "sampled_sums", "variance_by_share"]
+__all__ = ["compare_shares", "draw_shares", "draw_sums", "unsampled_nodes", "sampled_sums", "variance_by_share"]
+__getattr__ = former_functions(__name__, {"left_out": "unsampled_nodes"})
 
 
-def left_out(parts: Parts, sampler: BoundarySampling, *, epoch: int, seed: int = 0) -> dict[int, list[int]]:
+def unsampled_nodes(parts: Parts, sampler: BoundarySampling, *, epoch: int, seed: int = 0) -> dict[int, list[int]]:
     """Return the halo nodes of each worker whose rows are not sampled in an epoch, as training draws them.
 
     Example:
         >>> from gnnqlab import course
         >>> from gnnqlab.partition.parts import partition
         >>> small = partition(course.ten_nodes(), course.Halves(), workers=2)
-        >>> left_out(small, BoundarySampling(p=0.0), epoch=0)
+        >>> unsampled_nodes(small, BoundarySampling(p=0.0), epoch=0)
         {0: [5, 7], 1: [3, 4]}
     """
     found = {}

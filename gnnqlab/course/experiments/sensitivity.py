@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.graph.sources import load
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, panels, scatter
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
     from gnnqlab.graph.convert.given import GraphLike
     from gnnqlab.run.run import Run
 
-__all__ = ["group_size_table", "repeated", "sensitivity_chart", "sweep_table"]
+__all__ = ["group_size_table", "launch_seeds", "sensitivity_chart", "sweep_table"]
+__getattr__ = former_functions(__name__, {"repeated": "launch_seeds"})
 
 
-def repeated(graph: Any, *, seeds: Sequence[int] = (0, 1, 2), **settings: Any) -> list[Run]:
+def launch_seeds(graph: Any, *, seeds: Sequence[int] = (0, 1, 2), **settings: Any) -> list[Run]:
     """Launch the same training once per seed, one after another, and wait for each.
 
     Args:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gnnqlab.adaptive import Training
 from gnnqlab.bits.in_words import human_bits
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.graph.graph import Graph
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lanes, lines, panels
@@ -31,10 +32,13 @@ if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
     from gnnqlab.partition.parts import Parts
 
-__all__ = ["AggregatedRows", "ages", "draw_epoch", "draw_old_rows", "old_rows"]
+__all__ = ["AggregatedRows", "staleness_by_epoch", "draw_epoch", "draw_stale_row_errors", "stale_row_errors"]
+__getattr__ = former_functions(
+    __name__, {"ages": "staleness_by_epoch", "old_rows": "stale_row_errors", "draw_old_rows": "draw_stale_row_errors"}
+)
 
 
-def ages(schedule: Any, losses: Sequence[float], *, epoch_s: float = 1.0) -> DataFrame:
+def staleness_by_epoch(schedule: Any, losses: Sequence[float], *, epoch_s: float = 1.0) -> DataFrame:
     """Return the staleness of the rows used in each epoch, by the schedule and the Coordinator of a training.
 
     Args:
@@ -47,9 +51,9 @@ def ages(schedule: Any, losses: Sequence[float], *, epoch_s: float = 1.0) -> Dat
 
     Example:
         >>> from gnnqlab.exchange import AdaptivePipeline, Overlapped, Pipelined
-        >>> ages(Pipelined(), [4, 3, 2])["age"].tolist(), ages(Overlapped(), [4, 3, 2])["age"].tolist()
-        ([0, 1, 1], [0, 0, 0])
-        >>> ages(AdaptivePipeline(bound=2), [9, 8, 7, 6, 5, 4])["age"].tolist()
+        >>> [staleness_by_epoch(each, [4, 3, 2])["age"].tolist() for each in (Pipelined(), Overlapped())]
+        [[0, 1, 1], [0, 0, 0]]
+        >>> staleness_by_epoch(AdaptivePipeline(bound=2), [9, 8, 7, 6, 5, 4])["age"].tolist()
         [0, 1, 1, 0, 1, 1]
     """
     import pandas as pd
@@ -69,7 +73,7 @@ def ages(schedule: Any, losses: Sequence[float], *, epoch_s: float = 1.0) -> Dat
     return pd.DataFrame(lines, columns=["epoch", "rows of", "age", "why"]).set_index("epoch")
 
 
-def old_rows(
+def stale_row_errors(
     parts: Parts,
     *,
     ages: Sequence[int] = (1, 2, 5),
@@ -108,7 +112,7 @@ def old_rows(
     Example:
         >>> from gnnqlab import course
         >>> from gnnqlab.partition.parts import partition
-        >>> frame = old_rows(partition(course.ten_nodes(), course.Halves(), workers=2), ages=(1, 3), epochs=20)
+        >>> frame = stale_row_errors(partition(course.ten_nodes(), course.Halves(), workers=2), ages=(1, 3), epochs=20)
         >>> bool((frame["3 epochs old"] > frame["1 epoch old"]).iloc[5:].all())
         True
     """
@@ -205,8 +209,8 @@ class _PendingRow:
         return torch.tensor(float(self._epoch))  # the "row" is the number of its epoch
 
 
-def draw_old_rows(frames: Mapping[str, DataFrame], *, dark: bool = False) -> FigureData:
-    """Draw `old_rows`, one panel per frame: blue for stale, dashed green for smoothed, dotted for quantized rows."""
+def draw_stale_row_errors(frames: Mapping[str, DataFrame], *, dark: bool = False) -> FigureData:
+    """Draw `stale_row_errors`, one panel per frame: blue stale, dashed green smoothed, dotted quantized rows."""
     import pandas as pd
 
     distance = {

@@ -13,6 +13,7 @@ from gnnqlab.bits.assigner.pareto import front_over_lam
 from gnnqlab.bits.assigner.reference import brute_force, solve_reference
 from gnnqlab.bits.assigner.solver import solve
 from gnnqlab.bits.policy import BitPolicy, Fixed, UniformRandom
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, scatter
 from gnnqlab.simulation.gradient_noise import gradient_noise
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     from gnnqlab.tune.probe import Probe
 
 __all__ = [
-    "LAMS", "assignments_chart", "at_equal_bytes", "least_variance", "pareto_chart", "solvers_table",
+    "LAMS", "assignments_chart", "assign_at_equal_bytes", "least_variance", "pareto_chart", "solvers_table",
     "variance_at_equal_bytes",
 ]  # fmt: skip
+__getattr__ = former_functions(__name__, {"at_equal_bytes": "assign_at_equal_bytes"})
 
 LAMS = tuple(float(lam) for lam in np.linspace(0, 1, 41))
 """Values of λ on a front."""
@@ -57,7 +59,7 @@ def least_variance(
     return min(fitting, key=variance)
 
 
-def at_equal_bytes(
+def assign_at_equal_bytes(
     probe: Probe, *, most_bytes: int | None = None, group_size: int = 10, widths: tuple[int, ...] = (2, 4, 8)
 ) -> Forecast:
     """Return the assignment of least variance that sends no more bytes than random bit-widths.
@@ -104,7 +106,7 @@ def variance_at_equal_bytes(
     """
     import pandas as pd
 
-    ours = at_equal_bytes(probe, most_bytes=most_bytes, group_size=group_size, widths=widths)
+    ours = assign_at_equal_bytes(probe, most_bytes=most_bytes, group_size=group_size, widths=widths)
     chance = probe.forecast(system="random-bits", bit_widths=widths)
     four = probe.forecast(system="fixed-bits", bits=4)
     settings: list[tuple[str, Forecast, BitPolicy]] = [  # name, forecast, bit policy to measure

@@ -12,6 +12,7 @@ import torch
 
 from gnnqlab.compute import Int8Products
 from gnnqlab.compute.products import Compute
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.codec.quantize import quantize
 from gnnqlab.kernels.sparse.int8_edges import int8_sddmm_dot, int8_weighted_sum
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
     from gnnqlab.kernels.sparse.adjacency import Adjacency
 
 __all__ = [
-    "compare_precisions", "draw_kept", "draw_losses", "draw_times", "kept_table", "time_products", "train_rounded",
+    "compare_precisions", "draw_saved_bytes", "draw_losses", "draw_times", "saved_bytes_table", "time_products",
+    "train_rounded",
 ]  # fmt: skip
+__getattr__ = former_functions(__name__, {"kept_table": "saved_bytes_table", "draw_kept": "draw_saved_bytes"})
 
 
 def train_rounded(
@@ -233,14 +236,14 @@ def draw_times(frame: DataFrame, *, dark: bool = False) -> FigureData:
     return FigureData(figure, frame.round(3))
 
 
-def kept_table(kept: Mapping[str, Mapping[str, int]]) -> DataFrame:
+def saved_bytes_table(kept: Mapping[str, Mapping[str, int]]) -> DataFrame:
     """Return MiB saved for backward: one row per setting, one column per purpose, the total, and the ratio to float32.
 
     Args:
         kept: setting -> bytes by purpose; the first setting is float32.
 
     Example:
-        >>> kept_table({"float32": {"rows": 2**21}, "2 bits": {"rows": 2**17}})["times less"].tolist()
+        >>> saved_bytes_table({"float32": {"rows": 2**21}, "2 bits": {"rows": 2**17}})["times less"].tolist()
         [1.0, 16.0]
     """
     import pandas as pd
@@ -251,8 +254,8 @@ def kept_table(kept: Mapping[str, Mapping[str, int]]) -> DataFrame:
     return frame.assign(total=total, **{"times less": total.iloc[0] / total})
 
 
-def draw_kept(table: DataFrame, *, dark: bool = False) -> FigureData:
-    """Draw :func:`kept_table` as stacked bars, one colour per purpose.
+def draw_saved_bytes(table: DataFrame, *, dark: bool = False) -> FigureData:
+    """Draw :func:`saved_bytes_table` as stacked bars, one colour per purpose.
 
     Raises:
         ValueError: if there are more purposes than bar styles.

@@ -20,6 +20,7 @@ from gnnqlab.bits.assigner.groups import use_of_halo
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.orchestrator import HALVES, Orchestrated, by_importance
 from gnnqlab.bits.policy import BitPolicy, Rows
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.graph.graph import Graph
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
     from gnnqlab.run.run import Run
 
 __all__ = [
-    "MASKS", "PURPOSES", "MovedWidths", "draw_importance_ablation", "draw_overhead", "draw_plan",
+    "MASKS", "PURPOSES", "PermutedWidths", "draw_importance_ablation", "draw_overhead", "draw_plan",
     "importance_ablation", "mean_width", "overhead", "plan_table",
 ]  # fmt: skip
+__getattr__ = former_functions(__name__, {"MovedWidths": "PermutedWidths"})
 
 MASKS = ("importance", "shuffled", "reversed", "Σα²")
 """Rule that gives a message's larger bit-widths to its rows: high in-degree (SYLVIE); random; low in-degree; high Σα²
@@ -49,7 +51,7 @@ _ALPHA = {"gcn": "symmetric", "graphsage": "mean"}
 
 
 @dataclass(frozen=True, eq=False)
-class MovedWidths(BitPolicy):
+class PermutedWidths(BitPolicy):
     """Bit policy with the bit-widths of importance, permuted among the rows of the same message.
 
     Args:
@@ -84,10 +86,10 @@ class MovedWidths(BitPolicy):
         """Return the bit-width of every row of a message; the same in all layers."""
         key = rows.direction, rows.sender, rows.receiver  # layers share the rows of a message
         if key not in self._known:
-            self._known[key] = self._moved(rows)
+            self._known[key] = self._permute(rows)
         return self._known[key]
 
-    def _moved(self, rows: Rows) -> Tensor:
+    def _permute(self, rows: Rows) -> Tensor:
         # Importance is stored by the worker that holds the copy: the receiver forward, the sender backward.
         holder, owner = (rows.receiver, rows.sender) if rows.direction == "forward" else (rows.sender, rows.receiver)
         shard = self.shards[holder]
@@ -174,7 +176,7 @@ def importance_ablation(
     for seed in seeds:
         weights = trained_weights(graph, shape, epochs, seed=seed)  # the same weights for all masks of a seed
         for mask in MASKS:
-            policy = MovedWidths(shards, _ALPHA[model.name], mask, base, thresholds, seed)
+            policy = PermutedWidths(shards, _ALPHA[model.name], mask, base, thresholds, seed)
             noise = gradient_noise(
                 graph, policy, shape, workers=workers, repeats=repeats, weights=weights, system=recipe, seed=seed
             )
