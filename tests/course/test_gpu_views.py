@@ -6,12 +6,13 @@ import pandas as pd
 import pytest
 
 from benchmarks.engine.rows import row
-from gnnqlab.course.gpu_views import , list_measurements(
+from gnnqlab.course.gpu_views import (
     Notice,
     draw_compiled,
     draw_kernels,
     draw_overlap,
     draw_training,
+    list_measurements,
     training_table,
 )
 from gnnqlab.results import bench_results, keep
