@@ -40,7 +40,9 @@ def decode_draws(message: RealMessage, bits: int, draws: int) -> Tensor:
     """
     node = int(message.ids[0])
     # The epoch of a message keys its noise, so each draw is independent.
-    return torch.stack([MessageWalk.of(message, bits=bits, node=node, draw=draw).received for draw in range(draws)])
+    return torch.stack(
+        [MessageWalk.from_message(message, bits=bits, node=node, draw=draw).received for draw in range(draws)]
+    )
 
 
 def error_clouds(message: RealMessage, *, widths: Sequence[int] = _WIDTHS, dark: bool = False) -> FigureData:
@@ -52,7 +54,7 @@ def error_clouds(message: RealMessage, *, widths: Sequence[int] = _WIDTHS, dark:
 
     table, charts = [], {}
     for bits in widths:
-        walk = MessageWalk.of(message, bits=bits)
+        walk = MessageWalk.from_message(message, bits=bits)
         values = message.rows.flatten()
         error = (walk.received - message.rows).flatten()
         # Zeros are omitted: as the smallest value of a row they have no error, and all would lie on one point.

@@ -44,10 +44,10 @@ def test_few_bits() -> None:
     assert EXERCISES["04.step"].right == step_widths(torch.tensor([6.0]), 2).item()
     assert EXERCISES["04.variance"].right == pytest.approx(exact_variance(rows, 2).item(), rel=1e-5)
     message = RealMessage(rows, torch.tensor([0]), 0, 1, layer=1, epoch=0, seed=0)
-    ups = [int(MessageWalk.of(message, bits=2, draw=draw).codes[1]) == 2 for draw in range(400)]
+    ups = [int(MessageWalk.from_message(message, bits=2, draw=draw).codes[1]) == 2 for draw in range(400)]
     assert sum(ups) / 400 == pytest.approx(EXERCISES["04.chance"].right, abs=5 * (0.24 / 400) ** 0.5)
     wide = RealMessage(torch.rand(1, 100), torch.tensor([0]), 0, 1, layer=1, epoch=0, seed=0)
-    assert EXERCISES["04.bytes"].right == MessageWalk.of(wide, bits=2).layout.num_bytes
+    assert EXERCISES["04.bytes"].right == MessageWalk.from_message(wide, bits=2).layout.num_bytes
 
 
 def test_old_rows() -> None:

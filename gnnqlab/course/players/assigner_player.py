@@ -35,8 +35,8 @@ class AssignerModel(WalkModel):
         >>> from gnnqlab import course
         >>> from gnnqlab.partition.parts import partition
         >>> seen = trace_parts(partition(course.ten_nodes(), course.Halves(), workers=2), hidden=8, layers=2)
-        >>> model = AssignerModel(AssignerWalk.of(seen, Wire.of_rate("1mbit", workers=2), group_size=1))
-        >>> model.step, model.forward(), model.step
+        >>> model = AssignerModel(AssignerWalk.from_trace(seen, Wire.of_rate("1mbit", workers=2), group_size=1))
+        >>> model.step, model.next_step(), model.step
         ('trace', True, 'beta')
     """
 
@@ -57,7 +57,7 @@ class AssignerModel(WalkModel):
         Raises:
             ValueError: if a value is out of range, or there is no such message.
         """
-        self.walk = self.walk.changed(**changes)
+        self.walk = self.walk.with_changes(**changes)
 
     def to_code(self) -> str:
         """Return the line of Python that shows the same assignment."""
@@ -97,7 +97,7 @@ class _AssignerControls(StepControls):
         )  # fmt: skip
         knobs = widgets.HBox([self.lam, self.group_size, tipped(self.bit_widths), tipped(self.message)], layout=KNOBS)
         # redraw on a change of any of them
-        self.stand(knobs, follows=[self.lam, self.group_size, self.bit_widths, self.message])
+        self.lay_out(knobs, follows=[self.lam, self.group_size, self.bit_widths, self.message])
 
     def apply(self) -> None:
         layer, direction, sender, receiver = self.message.value
@@ -156,7 +156,7 @@ class AssignerPlayer(Player):
             rate = "100mbit" if link is None else link
             # every worker on a host of its own, so all messages use the link
             wire = Wire.of_rate(rate, workers=source.workers, hosts=source.workers)
-        walk = AssignerWalk.of(
+        walk = AssignerWalk.from_trace(
             trace,
             wire,
             lam=lam,

@@ -32,13 +32,13 @@ __all__ = ["AssignerWalk", "trace_parts"]
 
 
 @dataclass(frozen=True)
-class _AsCut(Partitioner):
+class _ExistingCut(Partitioner):
     """Partitioner that returns an existing cut."""
 
-    standing: Cut
+    existing: Cut
 
     def cut(self, graph: Graph, workers: int) -> Cut:
-        return self.standing
+        return self.existing
 
 
 def trace_parts(
@@ -57,7 +57,7 @@ def trace_parts(
     from gnnqlab.systems.system import make_system
     from gnnqlab.train.config.run_config import TrainSettings
 
-    recipe = replace(make_system("vanilla"), partition=_AsCut(parts.cut))  # an existing cut instead of a partitioner
+    recipe = replace(make_system("vanilla"), partition=_ExistingCut(parts.cut))  # no partitioner runs
     shape = ModelSettings(name=model, hidden=hidden, layers=layers)
     settings = TrainSettings(seed=seed)
     return trace(parts.graph, shape, recipe, workers=parts.workers, epochs=epochs, settings=settings, theorem=False)
@@ -79,7 +79,7 @@ class AssignerWalk:
     receiver: int
 
     @classmethod
-    def of(
+    def from_trace(
         cls,
         seen: Trace,
         wire: Wire,
@@ -111,21 +111,21 @@ class AssignerWalk:
         settings = Assigned(lam=lam, group_size=group_size, bit_widths=tuple(bit_widths))
         # a model of one layer has only layer 0
         chosen = max(place[0] for place in seen.places) and 1 if layer is None else layer
-        return cls(OfflineAssigner(seen), wire, settings, chosen, direction, sender, receiver)._checked()
+        return cls(OfflineAssigner(seen), wire, settings, chosen, direction, sender, receiver)._require_message()
 
-    def changed(self, **changes: Any) -> AssignerWalk:
+    def with_changes(self, **changes: Any) -> AssignerWalk:
         """Return a walk with other settings or another message, on the same trace.
 
         Raises:
-            ValueError: as :meth:`of`.
+            ValueError: as :meth:`from_trace`.
         """
         # λ, group size and bit-widths are settings of the assigner; other changes are fields of the walk.
         bits: dict[str, Any] = {name: changes.pop(name) for name in ("lam", "group_size") if name in changes}
         if "bit_widths" in changes:
             bits["bit_widths"] = tuple(changes.pop("bit_widths"))
-        return replace(self, settings=replace(self.settings, **bits), **changes)._checked()
+        return replace(self, settings=replace(self.settings, **bits), **changes)._require_message()
 
-    def _checked(self) -> AssignerWalk:
+    def _require_message(self) -> AssignerWalk:
         pairs = [(message.sender, message.receiver) for message in self.messages]
         if (self.sender, self.receiver) not in pairs:
             raise ValueError(

@@ -70,7 +70,7 @@ class ExplorerModel:
         self.choose()
 
     @property
-    def known(self) -> tuple[str, ...]:
+    def available_partitioners(self) -> tuple[str, ...]:
         """Partitioners available on this machine."""
         return tuple(name for name in PARTITIONERS if name != "METIS" or self._metis_is_missing is None)
 
@@ -119,7 +119,7 @@ class ExplorerModel:
             return SHOWN[:2]
         return SHOWN if hasattr(self.graph.features, "numpy") else SHOWN[:3]
 
-    def look(
+    def set_view(
         self, show: str | None = None, *, sender: int | None = None, receiver: int | None = None,
         around: int | None = None,
     ) -> None:  # fmt: skip
@@ -169,7 +169,9 @@ class ExplorerModel:
 
     def shares(self, *, dark: bool = False) -> FigureData:
         """Draw the costs of every available partitioner over the number of parts."""
-        return draw_shares({name: self._table(name) for name in self.known}, parts=self.number, dark=dark)
+        return draw_shares(
+            {name: self._table(name) for name in self.available_partitioners}, parts=self.number, dark=dark
+        )
 
     def _table(self, name: str) -> DataFrame:
         import pandas as pd

@@ -94,20 +94,20 @@ def page_way(
     *,
     words: Sequence[str],
     titles: Sequence[str],
-    still: Callable[[bool], Figure],
-    moved: Callable[[bool], list[list[dict[str, Any]]]],
+    first_figure: Callable[[bool], Figure],
+    changes: Callable[[bool], list[list[dict[str, Any]]]],
 ) -> dict[str, Any]:
     """Return the page's data of an epoch in one way, for light and dark pages.
 
     Args:
         words, titles: description and title of every step.
-        still: returns the figure of the first step, for a light (False) or a dark page (True).
-        moved: returns the changes of the last traces, for every step.
+        first_figure: returns the figure of the first step, for a light (False) or a dark page (True).
+        changes: returns the changes of the last traces, for every step.
     """
     found: dict[str, Any] = {"words": list(words)}
-    frames = {dark: moved(dark) for dark in (False, True)}  # stored once if both pages share them
+    frames = {dark: changes(dark) for dark in (False, True)}  # stored once if both pages share them
     for name, dark in (("light", False), ("dark", True)):
-        figure = json.loads(still(dark).to_json())  # through JSON, because figures hold arrays
+        figure = json.loads(first_figure(dark).to_json())  # through JSON, because figures hold arrays
         found[name] = {"data": figure["data"], "layout": figure["layout"], "titles": list(titles)}
         if frames[False] != frames[True]:  # frames of each colour scheme only if they differ
             found[name]["frames"] = frames[dark]

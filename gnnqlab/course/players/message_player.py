@@ -28,12 +28,12 @@ class PlayerModel(WalkModel):
         >>> import torch
         >>> message = RealMessage(torch.tensor([[0.0, 1.0, 3.0]]), torch.tensor([7]), 0, 1, layer=1, epoch=0, seed=0)
         >>> player = PlayerModel(message, bits=2)
-        >>> player.step, player.forward(), player.step
+        >>> player.step, player.next_step(), player.step
         ('row', True, 'ruler')
     """
 
     def __init__(self, message: RealMessage, *, bits: int = 2, node: int | None = None) -> None:
-        super().__init__(STEPS, MessageWalk.of(message, bits=bits, node=node))
+        super().__init__(STEPS, MessageWalk.from_message(message, bits=bits, node=node))
         self.message = message
 
     def change(self, *, bits: int | None = None, node: int | None = None) -> None:
@@ -46,13 +46,13 @@ class PlayerModel(WalkModel):
         # Other rows and bit-widths reuse the number of the noise, so only the changed setting has an effect.
         chosen = walk.bits if bits is None else bits
         row = walk.node if node is None else node
-        self.walk = MessageWalk.of(self.message, bits=chosen, node=row, draw=walk.draw)
+        self.walk = MessageWalk.from_message(self.message, bits=chosen, node=row, draw=walk.draw)
 
     def draw_again(self) -> None:
         """Send the message again, with the noise of the next epoch."""
         walk = self.walk
         # the next epoch's noise key
-        self.walk = MessageWalk.of(self.message, bits=walk.bits, node=walk.node, draw=walk.draw + 1)
+        self.walk = MessageWalk.from_message(self.message, bits=walk.bits, node=walk.node, draw=walk.draw + 1)
 
 
 class _MessageControls(StepControls):
@@ -83,7 +83,7 @@ class _MessageControls(StepControls):
         )
         self.again.on_click(self._draw_again)
         choices = widgets.HBox([self.bits, tipped(self.row), self.again], layout=KNOBS)  # the button redraws by itself
-        self.stand(choices, follows=[self.bits, self.row])
+        self.lay_out(choices, follows=[self.bits, self.row])
 
     def apply(self) -> None:
         self.model.change(bits=self.bits.value, node=self.row.value)

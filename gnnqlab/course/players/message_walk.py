@@ -50,7 +50,7 @@ class MessageWalk:
     """Type of zero-point and scale on the wire."""
 
     @classmethod
-    def of(
+    def from_message(
         cls,
         message: RealMessage,
         *,
@@ -68,7 +68,7 @@ class MessageWalk:
             >>> import torch
             >>> from gnnqlab.course.experiments.real_message import RealMessage
             >>> rows, ids = torch.tensor([[0.0, 1.0, 3.0]]), torch.tensor([7])
-            >>> walk = MessageWalk.of(RealMessage(rows, ids, 0, 1, layer=1, epoch=0, seed=0), bits=2)
+            >>> walk = MessageWalk.from_message(RealMessage(rows, ids, 0, 1, layer=1, epoch=0, seed=0), bits=2)
             >>> walk.codes.tolist(), walk.scale, walk.payload.tolist() == [0 + (1 << 2) + (3 << 4)]
             ([0, 1, 3], 1.0, True)
         """

@@ -54,10 +54,10 @@ class Track:
     start: tuple[float, float]
     end: tuple[float, float]
 
-    def at(self, gone: float) -> tuple[float, float]:
+    def position(self, progress: float) -> tuple[float, float]:
         """Return the position after a fraction of the path."""
         (x, y), (to_x, to_y) = self.start, self.end  # linear interpolation between both ends
-        return x + gone * (to_x - x), y + gone * (to_y - y)
+        return x + progress * (to_x - x), y + progress * (to_y - y)
 
 
 class RunDrawing:
@@ -123,14 +123,14 @@ class RunDrawing:
             found += self._tracks(message, line=free)
         return tuple(found)
 
-    def lit(self, moment: Moment) -> set[Kind]:
+    def highlighted_kinds(self, moment: Moment) -> set[Kind]:
         """Return the kinds of nodes that a worker processes at a moment."""
         lit = set()
         for rank in range(self.walk.parts.workers):
-            doing = self.walk.doing(rank, moment.middle)
-            if doing is None or doing.what == "wait":  # waiting workers highlight no nodes
+            activity = self.walk.activity(rank, moment.middle)
+            if activity is None or activity.kind == "wait":  # waiting workers highlight no nodes
                 continue
-            back = doing.place is not None and doing.place.direction == "backward"
+            back = activity.place is not None and activity.place.direction == "backward"
             for kind in self.kinds:
                 _, waits, copied = kind
                 # Forward, copied nodes are sent and marginal nodes use what is received; backward, the reverse.
@@ -140,24 +140,25 @@ class RunDrawing:
                     "decode": copied if back else waits,
                     "central": back or not waits,
                     "marginal": waits,
-                }.get(doing.what, True)
+                }.get(activity.kind, True)
                 if kind[0] == rank and chosen:
                     lit.add(kind)
         return lit
 
-    def moving(self, moment: Moment) -> list[dict[str, Any]]:
+    def changed_traces(self, moment: Moment) -> list[dict[str, Any]]:
         """Return the changes of the last traces in a step: veils, positions of messages, cursor."""
-        lit, at = self.lit(moment), moment.middle
+        lit, at = self.highlighted_kinds(moment), moment.middle
         # a veil of opacity 0 highlights its nodes
         veils = [{"opacity": 0.0 if kind in lit else _VEIL} for kind in self.kinds]
         spots = [
-            track.at(fraction) if (fraction := track.message.gone(at)) is not None else None for track in self.tracks
+            track.position(fraction) if (fraction := track.message.progress(at)) is not None else None
+            for track in self.tracks
         ]  # None hides a marker
         xs = [None if spot is None else round(spot[0], 2) for spot in spots]
         ys = [None if spot is None else round(spot[1], 2) for spot in spots]
         return [*veils, {"x": xs, "y": ys}, {"x": [round(at, 4)] * 2}]
 
-    def still(self, *, dark: bool = False) -> Figure:
+    def first_figure(self, *, dark: bool = False) -> Figure:
         """Return the figure of the first step; it is cached, so do not modify it."""
         if dark not in self._still:
             self._still[dark] = self._figure(dark)
@@ -167,8 +168,8 @@ class RunDrawing:
         """Draw one step."""
         import plotly.graph_objects as go
 
-        figure = go.Figure(self.still(dark=dark))  # a copy: the cached figure must not change
-        moved = self.moving(moment)
+        figure = go.Figure(self.first_figure(dark=dark))  # a copy: the cached figure must not change
+        moved = self.changed_traces(moment)
         # the last traces, in the order of `moving`
         for trace, values in zip(figure.data[-len(moved) :], moved, strict=True):
             trace.update(values)
@@ -180,10 +181,10 @@ class RunDrawing:
         """Draw the epoch as an animated figure that needs no kernel, one frame per step."""
         import plotly.graph_objects as go
 
-        figure, steps = go.Figure(self.still(dark=dark)), self.walk.steps
+        figure, steps = go.Figure(self.first_figure(dark=dark)), self.walk.steps
         film = make_film(
             figure,
-            [self.moving(step) for step in steps],
+            [self.changed_traces(step) for step in steps],
             [{"title": {"text": run_title(self.walk, step)}} for step in steps],
             words={step.name: say_run_step(self.walk, step) for step in steps},
             labels=[f"{step.start:.1f}" for step in steps],
@@ -291,9 +292,9 @@ class RunDrawing:
         import pandas as pd
 
         last = self.walk.milliseconds
-        doings = [
-            (one.what, f"worker {one.rank}", one.start, one.end, f", {place_words(one.place)}" if one.place else "")
-            for one in self.walk.doings
+        activities = [
+            (one.kind, f"worker {one.rank}", one.start, one.end, f", {place_words(one.place)}" if one.place else "")
+            for one in self.walk.activities
         ]
         flights = [
             # cut off at the edges of the epoch
@@ -302,7 +303,7 @@ class RunDrawing:
             if one.end > 0
         ]
         columns = ["what", "lane", "start", "end", "said"]
-        tables = (pd.DataFrame(doings, columns=columns), pd.DataFrame(flights, columns=columns[1:]))
+        tables = (pd.DataFrame(activities, columns=columns), pd.DataFrame(flights, columns=columns[1:]))
         return lanes_below(
             *(table.round({"start": 4, "end": 4}) for table in tables), ground=ground,
             hover="%{x:.2f} ms from %{base:.2f} ms%{customdata}",

@@ -72,7 +72,7 @@ class Stepped:
 
     Example:
         >>> steps = Stepped(["encode", "send", "decode"])
-        >>> steps.forward(), steps.step, steps.number
+        >>> steps.next_step(), steps.step, steps.number
         (True, 'send', 2)
     """
 
@@ -97,11 +97,11 @@ class Stepped:
             raise ValueError(f"steps are numbered from 1 to {len(self.steps)}, got {number}")
         self.step = self.steps[number - 1]
 
-    def forward(self) -> bool:
+    def next_step(self) -> bool:
         """Show the next step; return False if there is none."""
         return self._move(1)
 
-    def back(self) -> bool:
+    def previous_step(self) -> bool:
         """Show the previous step; return False if there is none."""
         return self._move(-1)
 
@@ -149,7 +149,7 @@ class WalkModel(Stepped):
 class StepControls:
     """Controls of a model; every change redraws in one place.
 
-    A subclass adds its own controls, overrides :meth:`apply`, and calls :meth:`stand` at the end of its constructor.
+    A subclass adds its own controls, overrides :meth:`apply`, and calls :meth:`lay_out` at the end of its constructor.
 
     Args:
         model: the model shown.
@@ -179,12 +179,12 @@ class StepControls:
         self.back.on_click(lambda button: setattr(self.step, "value", max(self.step.value - 1, 1)))
         self.next.on_click(lambda button: setattr(self.step, "value", min(self.step.value + 1, count)))
 
-    def stand(self, *rows: Any, follows: Sequence[Any]) -> None:
+    def lay_out(self, *rows: Any, follows: Sequence[Any]) -> None:
         """Lay out rows of controls between steps and figure, and redraw when a control in ``follows`` changes."""
         import ipywidgets as widgets
 
         for control in (self.step, *follows):  # one observer for the step and all further controls
-            control.observe(self._changed, names="value")
+            control.observe(self._on_change, names="value")
         moves = widgets.HBox([*([self.play] if self.play else []), self.back, self.step, self.next])
         scrolling = widgets.Box([self.table], layout={"max_height": "240px", "overflow": "auto"})
         self.box = widgets.VBox([moves, *rows, self.words, self.figure.widget, scrolling, self.access])
@@ -203,7 +203,7 @@ class StepControls:
         self.back.disabled, self.next.disabled = model.number == 1, model.number == len(model.steps)
         self.figure.show(bundle.figure)
 
-    def _changed(self, change: Any) -> None:
+    def _on_change(self, change: Any) -> None:
         # The step first, because a subclass may change the walk, and with it the number of steps.
         self.shown.go(self.step.value)
         self.apply()
