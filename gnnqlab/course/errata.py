@@ -22,9 +22,9 @@ class Erratum:
     """One difference."""
 
     id: str
-    where: str
+    source: str
     """Paper and equation, or released code."""
-    what: str
+    difference: str
     """The difference, in one sentence."""
     rule: str
     """Rule that gnnqlab follows."""
@@ -52,7 +52,7 @@ def errata(*, measure: bool = True) -> DataFrame:
     for entry in ERRATA:
         measured = measure and entry.id in MEASUREMENTS
         effect = MEASUREMENTS[entry.id]().text if measured else "not measured"
-        rows.append((entry.id, entry.where, entry.what, effect, measured, entry.rule))
+        rows.append((entry.id, entry.source, entry.difference, effect, measured, entry.rule))
     return pd.DataFrame(rows, columns=["id", "where", "what", "effect", "measured", "rule"]).set_index("id")
 
 

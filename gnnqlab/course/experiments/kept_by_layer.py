@@ -120,16 +120,16 @@ def saved_bytes_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str
         remakes: RecomputeContext | None = None
         # Without recomputation autograd saves; with it, the recompute context records the inputs it keeps.
         if keep == "none":
-            stack.enter_context(torch.autograd.graph.saved_tensors_hooks(watch.saved, lambda saved: saved))
+            stack.enter_context(torch.autograd.graph.saved_tensors_hooks(watch.pack, lambda saved: saved))
         else:
-            remakes = stack.enter_context(RecomputeContext(keep, watch.note))
+            remakes = stack.enter_context(RecomputeContext(keep, watch.record))
         stack.enter_context(watch.layers(trainer.model))
         graph = trainer.graph.at(epoch, training=True, remakes=remakes, observers=Observers([watch]))
         logits = trainer.model(graph, trainer.graph.features)
         with watch.loss():
             loss = trainer.objective.loss(logits)
     del logits, graph, remakes  # drop references of this function, which would keep tensors alive
-    found = watch.there()
+    found = watch.live_bytes()
     del loss  # its graph holds the saved tensors, so it must live until they are counted
     return found
 
@@ -139,25 +139,26 @@ class _SavedTensors(Observer):
 
     def __init__(self, persistent_tensors: Iterable[Tensor]) -> None:
         # strong references, so that their ids stay valid
-        self._standing = [tensor.untyped_storage() for tensor in persistent_tensors]
-        self._known = {id(storage) for storage in self._standing}
-        self._noted: dict[int, tuple[weakref.ref[Any], int, str]] = {}  # id of a storage -> weak reference, layer, kind
+        self._persistent = [tensor.untyped_storage() for tensor in persistent_tensors]
+        self._persistent_ids = {id(storage) for storage in self._persistent}
+        # id of a storage -> weak reference, layer, kind
+        self._recorded: dict[int, tuple[weakref.ref[Any], int, str]] = {}
         # stack of kinds; id of the aggregated rows' storage; index of the running layer
         self._kinds, self._rows, self._inside = ["others"], 0, -1
         # outputs of aggregations: saved by a later product, they count as "sums"
         self._sums: dict[int, weakref.ref[Any]] = {}
         self._aggregations = 0
 
-    def saved(self, tensor: Tensor) -> Tensor:
+    def pack(self, tensor: Tensor) -> Tensor:
         """Record a tensor that autograd saves; used as pack hook of ``saved_tensors_hooks``."""
-        self.note(tensor)
+        self.record(tensor)
         return tensor.detach()  # the tensor itself would form a reference cycle
 
-    def note(self, tensor: Tensor) -> None:
+    def record(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
         # An id may be reused by a new storage, so compare the live object behind the weak reference as well.
-        earlier = self._noted.get(id(storage))
-        if id(storage) in self._known or (earlier is not None and earlier[0]() is storage):
+        earlier = self._recorded.get(id(storage))
+        if id(storage) in self._persistent_ids or (earlier is not None and earlier[0]() is storage):
             return
         # without a list of layers, count aggregations
         layer = self._inside if self._inside >= 0 else max(0, self._aggregations - 1)
@@ -166,7 +167,7 @@ class _SavedTensors(Observer):
             kind = "rows"
         elif sums is not None and sums() is storage:
             kind = "sums"
-        self._noted[id(storage)] = weakref.ref(storage), layer, kind
+        self._recorded[id(storage)] = weakref.ref(storage), layer, kind
 
     def on_operation_started(self, event: OperationStarted) -> None:
         kind = _KIND_OF[event.operation]
@@ -211,10 +212,10 @@ class _SavedTensors(Observer):
     def _enter(self, index: int) -> None:
         self._inside = index
 
-    def there(self) -> dict[tuple[int, str], int]:
+    def live_bytes(self) -> dict[tuple[int, str], int]:
         """Return the bytes of recorded storages that are still alive, by layer and kind."""
         found: dict[tuple[int, str], int] = {}
-        for noted, layer, kind in self._noted.values():
+        for noted, layer, kind in self._recorded.values():
             storage = noted()  # None if the storage was freed
             if storage is not None and storage.nbytes():
                 found[layer, kind] = found.get((layer, kind), 0) + storage.nbytes()

@@ -56,7 +56,7 @@ class Rates:
     """Least number of repeats."""
     timer: Callable[[], float] = time.perf_counter
     """PhaseTimer, in seconds; the same as for the measurements that are compared with these rates."""
-    _known: dict[tuple[str, object], float] = field(default_factory=dict, repr=False)
+    _best_seconds: dict[tuple[str, object], float] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.repeats < 1:
@@ -95,7 +95,7 @@ class Rates:
         return product.flops / self._best(("product", product), prepare)
 
     def _best(self, key: tuple[str, object], prepare: Callable[[], Callable[[], object]]) -> float:
-        if key not in self._known:
+        if key not in self._best_seconds:
             run = prepare()
             run()  # warm up: allocate, fill caches
             seconds: list[float] = []
@@ -103,8 +103,8 @@ class Rates:
                 begun = self.timer()
                 run()
                 seconds.append(self.timer() - begun)
-            self._known[key] = min(seconds)  # other load only slows a run down
-        return self._known[key]
+            self._best_seconds[key] = min(seconds)  # other load only slows a run down
+        return self._best_seconds[key]
 
 
 def _values(num_bytes: int) -> int:

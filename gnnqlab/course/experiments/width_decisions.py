@@ -69,7 +69,7 @@ class PermutedWidths(BitPolicy):
     base: int = 1
     thresholds: tuple[float, ...] = HALVES
     seed: int = 0
-    _known: dict[tuple[str, int, int], Tensor] = field(default_factory=dict, repr=False)
+    _widths_of_pair: dict[tuple[str, int, int], Tensor] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.mask not in MASKS:
@@ -85,9 +85,9 @@ class PermutedWidths(BitPolicy):
     def widths(self, rows: Rows, epoch: int) -> Tensor:
         """Return the bit-width of every row of a message; the same in all layers."""
         key = rows.direction, rows.sender, rows.receiver  # layers share the rows of a message
-        if key not in self._known:
-            self._known[key] = self._permute(rows)
-        return self._known[key]
+        if key not in self._widths_of_pair:
+            self._widths_of_pair[key] = self._permute(rows)
+        return self._widths_of_pair[key]
 
     def _permute(self, rows: Rows) -> Tensor:
         # Importance is stored by the worker that holds the copy: the receiver forward, the sender backward.
