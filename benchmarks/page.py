@@ -184,7 +184,7 @@ def all_tables(tables: Tables) -> str:
 
 def _table_text(name: str, table: Mapping[str, Any]) -> str:
     from benchmarks.engine.rows import cells
-    from benchmarks.registry import BENCHES, shown
+    from benchmarks.registry import BENCHES, format_rows
 
     machine = table["machine"]
     measured_on = [
@@ -194,7 +194,7 @@ def _table_text(name: str, table: Mapping[str, Any]) -> str:
         f"PyTorch {machine['torch']}",
     ]
     rows = list(table["rows"])
-    own = shown(name, rows) if name in BENCHES else None
+    own = format_rows(name, rows) if name in BENCHES else None
     if own is None:  # the measurement's own layout, if it has one
         own = cells(rows) if all("figure" in row for row in rows) else rows
     commands = ", ".join(f"`{line}`" for line in table["command"].split("; "))

@@ -10,7 +10,7 @@ from typing import Any
 from gnnqlab.by_name import near
 from gnnqlab.train.records.provenance import machine
 
-__all__ = ["BENCHES", "machine", "measure", "shown"]
+__all__ = ["BENCHES", "machine", "measure", "format_rows"]
 
 BENCHES = {
     "accuracy": "benchmarks.studies.accuracy",
@@ -79,8 +79,8 @@ def measure(name: str, *, repeats: int | None = None, **options: Any) -> dict[st
     return {"bench": name, "machine": machine(), "rows": rows}
 
 
-def shown(name: str, rows: list[dict[str, Any]]) -> list[dict[str, str]] | None:
-    """Return the table of ``shown(rows)`` in a measurement's module, or ``None`` if it has no such function."""
-    own = getattr(importlib.import_module(BENCHES[name]), "shown", None)
+def format_rows(name: str, rows: list[dict[str, Any]]) -> list[dict[str, str]] | None:
+    """Return the table of ``format_rows(rows)`` in a measurement's module, or ``None`` if it has no such function."""
+    own = getattr(importlib.import_module(BENCHES[name]), "format_rows", None)
     found: list[dict[str, str]] | None = None if own is None else own(rows)
     return found

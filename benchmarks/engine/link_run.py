@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALONE",
-    "Measured",
-    "fit_alone",
+    "LinkMeasurement",
+    "fit_without_messages",
     "measure_in_turn",
     "measure_run",
     "usual_graph",
@@ -43,7 +43,7 @@ _COMPUTES = ["central_s", "marginal_s", "dense_s", "optimizer_s", "other_s"]
 
 
 @dataclass(frozen=True)
-class Measured:
+class LinkMeasurement:
     """Measurements of one run: medians over all epochs but the first, in seconds."""
 
     epoch_s: float
@@ -77,7 +77,7 @@ def usual_graph(nodes: int = 40_000) -> Graph:
     return sbm(nodes, 16, 50, features=256, homophily=0.98, stray=0.0, signal=0.3, name=name)
 
 
-def measure_in_turn(configs: Mapping[str, RunConfig], repeats: int) -> dict[str, list[Measured]]:
+def measure_in_turn(configs: Mapping[str, RunConfig], repeats: int) -> dict[str, list[LinkMeasurement]]:
     """Train with each configuration in turn, ``repeats`` times; report progress on stderr.
 
     Args:
@@ -87,7 +87,7 @@ def measure_in_turn(configs: Mapping[str, RunConfig], repeats: int) -> dict[str,
     Returns:
         Name -> its runs.
     """
-    found: dict[str, list[Measured]] = {}
+    found: dict[str, list[LinkMeasurement]] = {}
     for number in range(repeats):
         for name, config in configs.items():
             latest = measure_run(config, alone=name == ALONE)
@@ -97,7 +97,7 @@ def measure_in_turn(configs: Mapping[str, RunConfig], repeats: int) -> dict[str,
     return found
 
 
-def measure_run(config: RunConfig, *, alone: bool = False) -> Measured:
+def measure_run(config: RunConfig, *, alone: bool = False) -> LinkMeasurement:
     """Train once, with the timeline of every epoch, and return the measurements.
 
     Args:
@@ -114,14 +114,14 @@ def measure_run(config: RunConfig, *, alone: bool = False) -> Measured:
         config = replace(config, launch=launched, train=replace(config.train, verify_messages="off"))
     # timeline of every epoch, for `wire_itself`
     config = replace(config, train=replace(config.train, timeline_every=1))
-    fit = "benchmarks.engine.link_run:fit_alone" if alone else FIT
+    fit = "benchmarks.engine.link_run:fit_without_messages" if alone else FIT
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
         with launch(config, root=root, fit=fit) as run:  # leaving the block waits until the machine is idle again
-            measured = _measured(run.wait(), config)
+            measured = _measurement_of(run.wait(), config)
             return measured if alone else replace(measured, training=read_result(run))
 
 
-def _measured(run: Any, config: RunConfig) -> Measured:
+def _measurement_of(run: Any, config: RunConfig) -> LinkMeasurement:
     from gnnqlab.launch.calibrate import sent_by_host
     from gnnqlab.train.records.evaluation_pauses import epoch_seconds
 
@@ -136,7 +136,7 @@ def _measured(run: Any, config: RunConfig) -> Measured:
         rate = summary.get("link_bytes_per_s")  # bytes per second of a host's link
         return sent_by_host(sent, gradients, config.workers, summary["hosts"]) / rate if rate else 0.0
 
-    return Measured(
+    return LinkMeasurement(
         epoch_s=summary["epoch_s"],
         comm_s=summary["comm_s"],
         quant_s=summary["quant_s"],
@@ -223,18 +223,18 @@ def wire_itself(
 # -- computation alone, in the workers ------------------------------------------------------------------------------
 
 
-def fit_alone(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Heartbeat) -> None:
+def fit_without_messages(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Heartbeat) -> None:
     """Train without any message in training passes; only the time is meaningful, not the weights."""
     from gnnqlab.message.transport.transport import make_transport
     from gnnqlab.train.loop.fit import fit
 
     def silent(name: str, rank: int, workers: int) -> Transport:
-        return Silent() if name == config.train.transport else make_transport(name, rank, workers)
+        return SilentTransport() if name == config.train.transport else make_transport(name, rank, workers)
 
     fit(config, folder, rank, workers, heartbeat, transports=silent)
 
 
-class Silent:
+class SilentTransport:
     """Transport that sends nothing and receives zeros."""
 
     def post(  # the interface of a transport
@@ -242,10 +242,10 @@ class Silent:
     ) -> Transfer:
         from gnnqlab.message.transport.transport import Transfer
 
-        class Nothing(Transfer):
+        class CompletedTransfer(Transfer):
             def _finish(self) -> None:
                 self.seconds = dict.fromkeys(receive, 0.0)
 
         for buffer in receive.values():
             buffer.zero_()  # zeros, so that the computation stays finite
-        return Nothing()
+        return CompletedTransfer()

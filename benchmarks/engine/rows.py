@@ -9,7 +9,16 @@ from typing import Any
 
 from gnnqlab.theory.intervals import interval
 
-__all__ = ["LEAST_POINTS", "Difference", "cells", "counted", "half_interval", "paired", "row", "score_row"]
+__all__ = [
+    "LEAST_POINTS",
+    "Difference",
+    "cells",
+    "seed_count_text",
+    "half_interval",
+    "paired_difference",
+    "row",
+    "score_row",
+]
 
 LEAST_POINTS = 0.01
 """Lower bound for a difference of scores in a denominator, in points: a ratio to less has no meaning."""
@@ -87,7 +96,7 @@ class Difference:
     half: float
 
     @property
-    def certain(self) -> bool:
+    def is_certain(self) -> bool:
         """True if the interval excludes zero."""
         return abs(self.points) > self.half
 
@@ -100,22 +109,22 @@ class Difference:
         return f"{self.points:+.2f} ± {self.half:.2f} points"
 
 
-def paired(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
+def paired_difference(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
     """Compare scores of the same seeds, in [0, 1].
 
     Example:
-        >>> str(paired([0.90, 0.92, 0.91], [0.90, 0.91, 0.90]))
+        >>> str(paired_difference([0.90, 0.92, 0.91], [0.90, 0.91, 0.90]))
         '+0.67 ± 1.43 points'
     """
     points = [100 * (mine - other) for mine, other in zip(ours, theirs, strict=True)]  # score in [0, 1] -> points
     return Difference(statistics.fmean(points), half_interval(points))
 
 
-def counted(seeds: int, first_seed: int = 0) -> str:
+def seed_count_text(seeds: int, first_seed: int = 0) -> str:
     """Return the text for a number of seeds in the name of a case.
 
     Example:
-        >>> counted(5), counted(5, 10)
+        >>> seed_count_text(5), seed_count_text(5, 10)
         ('5 seed(s)', '5 seed(s) from 10')
     """
     return f"{seeds} seed(s)" + (f" from {first_seed}" if first_seed else "")
@@ -154,7 +163,7 @@ def score_row(
         more: text after the difference.
         detail: text after the metric; by default the difference and ``more``.
     """
-    difference, mean, rival_mean = paired(ours, theirs), statistics.fmean(ours), statistics.fmean(theirs)
+    difference, mean, rival_mean = paired_difference(ours, theirs), statistics.fmean(ours), statistics.fmean(theirs)
     return row(
         case,
         "test score",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.engine.rows import counted
+from benchmarks.engine.rows import seed_count_text
 from gnnqlab.study import Case, Cell, RunResult, Study
 
 __all__ = ["Options", "Results", "mean_of", "scores_of", "study_rows", "train_each", "train_here", "train_mini_batches"]
@@ -31,7 +31,7 @@ class Options:
     trainings: str = "runs/bench"
     """Folder of stored trainings; those in it are not repeated."""
 
-    def over(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def merge_into(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of `train_each` for a study with these settings; options replace its ``epochs``."""
         own = {"workers": self.workers, "seeds": self.seeds, "first_seed": self.first_seed, "folder": self.trainings}
         # options of the command replace the study's own settings
@@ -81,7 +81,8 @@ def study_rows(
     rows = []
     for one, trained in train_each(systems, seeds=seeds, first_seed=first_seed, **grid).items():
         columns = one._asdict()
-        name = case.format(**{**grid, **columns, "seeds": counted(seeds, first_seed)})  # text of the first column
+        # text of the first column
+        name = case.format(**{**grid, **columns, "seeds": seed_count_text(seeds, first_seed)})
         rows += [{**each, **columns} for each in table(name, trained)]
     return rows
 

@@ -46,7 +46,7 @@ class Pair(NamedTuple):
     """Name of our contestant."""
     rival: str
     """Name of the rival contestant. The row has no rival if it was not timed."""
-    beside: str = ""
+    rival_label: str = ""
     """Name of the rival in the table; by default ``rival``."""
     goal: float | None = None
     """Least ratio."""
@@ -89,12 +89,12 @@ def pair_rows(
         return amount / median(seconds[name]) if amount else median(seconds[name])
 
     rows = []
-    for metric, ours, rival, beside, goal in pairs:
+    for metric, ours, rival, rival_label, goal in pairs:
         theirs = seconds.get(rival)
         detail = f" ({spread(seconds[ours])}" + ("" if theirs is None else f"; rival {spread(theirs)}") + ")"
         # ratio of seconds: above 1 if ours is faster
         other, ratio = (None, None) if theirs is None else (value(rival), median(theirs) / median(seconds[ours]))
-        rows.append(row(case, metric, value(ours), unit, beside or rival, other, ratio, goal, detail=detail))
+        rows.append(row(case, metric, value(ours), unit, rival_label or rival, other, ratio, goal, detail=detail))
     return rows
 
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graph
-from benchmarks.engine.rows import LEAST_POINTS, paired, row, score_row
+from benchmarks.engine.rows import LEAST_POINTS, paired_difference, row, score_row
 from benchmarks.engine.trained import Options, mean_of, scores_of, study_rows
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def accuracy(
             case=CASE,
             graphs=[source],
             models=[settings.pop("model")],
-            **run_options.over(settings),
+            **run_options.merge_into(settings),
         )
     return rows
 
@@ -185,8 +185,8 @@ def _compared(
     order: bool = False,
 ) -> dict[str, Any]:
     ours, theirs = scores_of(found[name]), scores_of(found[rival])
-    difference = paired(ours, theirs)
-    if difference.certain:  # the 95 % interval excludes zero
+    difference = paired_difference(ours, theirs)
+    if difference.is_certain:  # the 95 % interval excludes zero
         more = "" if rival != "vanilla" else ", a loss" if difference.points < 0 else ", a gain"
     else:
         more = "" if rival == "vanilla" else ", within chance"

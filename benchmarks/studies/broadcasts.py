@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
-from benchmarks.engine.rows import paired, row
+from benchmarks.engine.rows import paired_difference, row
 from benchmarks.engine.trained import Options, mean_of, study_rows
 from benchmarks.studies.systems import table
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gnnqlab.study import RunResult
     from gnnqlab.systems.system import System
 
-__all__ = ["AVOIDED", "LINES", "avoided", "broadcasts", "lines", "shown"]
+__all__ = ["AVOIDED", "LINES", "skipped_broadcasts", "broadcasts", "lines", "format_rows"]
 
 AVOIDED = 50.0
 """Goal: least share of forward broadcasts skipped by SANCUS at an equal score (%)."""
@@ -93,16 +93,16 @@ def broadcasts(
     link_settings: dict[str, Any] = {"hosts": hosts, "link": link} if hosts > 1 else {}  # one host has no link
     place = "{workers} workers, " + ("{hosts} hosts over {link}" if link_settings else "loopback")
     return study_rows(
-        lambda case, found: table(case, found, {}) + avoided(case, found),
+        lambda case, found: table(case, found, {}) + skipped_broadcasts(case, found),
         lines(systems),
         case=f"{{graph}}, {{model}} {{layers}} x {{hidden}}, {place}, {{epochs}} epochs, {{seeds}}",
         # a missing graph may make both the same
         graphs=list(dict.fromkeys(graph_or_digits(run_options.graph, name) for name in GRAPHS)),
-        **run_options.over({**SETTINGS, **link_settings}),
+        **run_options.merge_into({**SETTINGS, **link_settings}),
     )
 
 
-def avoided(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
+def skipped_broadcasts(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
     """Return the share of rows skipped by each cache, and each line's epoch compared with CAGNET's.
 
     SANCUS's goal counts as reached only if the score is not certainly below CAGNET's.
@@ -120,8 +120,8 @@ def avoided(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[st
         skipped = 100 * mean_of(trainings, "skipped")  # share of forward rows, percent
         if not skipped:
             continue
-        difference = paired([one.score for one in trainings], [one.score for one in plain])  # paired by seed
-        worse = difference.certain and difference.points < 0
+        difference = paired_difference([one.score for one in trainings], [one.score for one in plain])  # paired by seed
+        worse = difference.is_certain and difference.points < 0
         metric = "broadcasts avoided" if name.startswith("sancus") else "rows kept home"
         goal = 1.0 if name == "sancus, variation" else None
         ratio = 0.0 if worse else skipped / AVOIDED  # skipped broadcasts do not count if they cost accuracy
@@ -133,7 +133,7 @@ def avoided(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[st
     return rows
 
 
-def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def format_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the table as formatted text, one row per line."""
     from gnnqlab.lab.figures.frames import human_bytes
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
-from benchmarks.engine.rows import paired, row
+from benchmarks.engine.rows import paired_difference, row
 from benchmarks.engine.trained import Options, mean_of, study_rows
 from benchmarks.studies.accuracy import CASE
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gnnqlab.study import RunResult
     from gnnqlab.systems.system import System
 
-__all__ = ["CACHES", "CODECS", "SHARE", "caches", "compared", "cost_of_choosing", "lines"]
+__all__ = ["CACHES", "CODECS", "SHARE", "caches", "compare_lines", "cost_of_choosing", "lines"]
 
 SHARE = 63.14
 """Mean share of rows skipped by CDFGNN's cache (%)."""
@@ -102,16 +102,16 @@ def caches(
     baselines = {_plain(name) for name in chosen}
     run_options = Options(**{"workers": (4,), "trainings": "runs/bench-caches", **options})
     rows = study_rows(
-        compared,
+        compare_lines,
         {name: system for name, system in known.items() if name in baselines or name in chosen},
         case=CASE,
         graphs=list(dict.fromkeys(graph_or_digits(run_options.graph, name) for name in GRAPHS)),
-        **run_options.over(SETTINGS),
+        **run_options.merge_into(SETTINGS),
     )
     return rows + cost_of_choosing()
 
 
-def compared(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
+def compare_lines(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
     """Return the rows of one graph.
 
     Args:
@@ -123,7 +123,7 @@ def compared(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[s
         plain = found[_plain(name)]
         if trainings is plain:
             continue
-        difference = paired([one.score for one in trainings], [one.score for one in plain])
+        difference = paired_difference([one.score for one in trainings], [one.score for one in plain])
         skipped = 100 * mean_of(trainings, "skipped")
         # skipped rows count only if the score is within the limit
         ratio = skipped / SHARE if abs(difference.points) <= POINTS else 0.0

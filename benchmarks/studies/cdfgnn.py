@@ -88,7 +88,7 @@ def cdfgnn(
         ValueError: if there is no seed, or an odd number of workers.
     """
     run_options = Options(**{"workers": (4,), "trainings": "runs/bench-cdfgnn", **options})
-    grid = {"graphs": [graph_or_digits(run_options.graph, "amazon_computers")], **run_options.over(SETTINGS)}
+    grid = {"graphs": [graph_or_digits(run_options.graph, "amazon_computers")], **run_options.merge_into(SETTINGS)}
     single = _alone(grid["graphs"][0], {**grid, "workers": 1})  # one process, without a link
     grid |= {"hosts": HOSTS, "link": link or LINK}
     where = "{workers} workers on {hosts} hosts over {link}"

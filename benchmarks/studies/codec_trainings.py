@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graphs
-from benchmarks.engine.rows import LEAST_POINTS, half_interval, paired, row, score_row
+from benchmarks.engine.rows import LEAST_POINTS, half_interval, paired_difference, row, score_row
 from benchmarks.engine.trained import Options, mean_of, scores_of, study_rows
 from benchmarks.studies.accuracy import CASE
 from gnnqlab.study.result import MARGIN
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gnnqlab.study import RunResult
     from gnnqlab.systems.system import System
 
-__all__ = ["GRAPHS", "LINES", "codec_trainings", "compared", "lines"]
+__all__ = ["GRAPHS", "LINES", "codec_trainings", "compare_lines", "lines"]
 
 # Enough epochs for Vanilla; other systems train equally long.
 GRAPHS: Mapping[str, int] = {"amazon_computers": 120, "coauthor_physics": 40, "cora": 60}
@@ -105,17 +105,17 @@ def codec_trainings(
     for source in find_graphs(run_options.graph, list(GRAPHS), between=","):
         settings = {**SETTINGS, "epochs": GRAPHS.get(Path(source).stem, 60)}
         rows += study_rows(
-            compared,
+            compare_lines,
             chosen,
             case=CASE,
             graphs=[source],
             models=[settings.pop("model")],
-            **run_options.over(settings),
+            **run_options.merge_into(settings),
         )
     return rows
 
 
-def compared(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
+def compare_lines(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
     """Return the rows of one graph.
 
     Args:
@@ -129,7 +129,7 @@ def compared(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[s
         ours, theirs = scores_of(trainings), scores_of(vanilla)
         rows.append({**score_row(case, name, ours, "vanilla", theirs), "ratio": None})  # scores have no ratio here
         if name == "1-bit-r":
-            lost = paired(ours, theirs).loss_at_most  # upper end of the loss's interval
+            lost = paired_difference(ours, theirs).loss_at_most  # upper end of the loss's interval
             allowed = ("allowed", POINTS, POINTS / max(lost, LEAST_POINTS), 1.0)
             metric = "points of test score lost at most (95 %)"
             rows.append(row(case, metric, lost, "points", *allowed, contestant=name))

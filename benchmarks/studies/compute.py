@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
-from benchmarks.engine.rows import paired, row
+from benchmarks.engine.rows import paired_difference, row
 from benchmarks.engine.trained import scores_of, study_rows, train_here
 from benchmarks.kernels.pinned import Pair, by_threads, compare, next_epochs
 from benchmarks.studies.accuracy import BESIDE, POINTS
@@ -162,7 +162,7 @@ def _of_model(graph: Graph, source: str, model: str, repeats: int, epochs: int, 
 
 def _score_row(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
     ours, theirs = (scores_of(found[name]) for name in ("bfloat16", "float32"))
-    difference, means = paired(ours, theirs), [100 * statistics.fmean(each) for each in (ours, theirs)]
+    difference, means = paired_difference(ours, theirs), [100 * statistics.fmean(each) for each in (ours, theirs)]
     rival = ("float32", means[1], POINTS / max(abs(difference.points), 1e-9), 1.0)  # allowed points over measured ones
     return [row(case, "test score", means[0], "%", *rival, detail=f", {difference}")]
 

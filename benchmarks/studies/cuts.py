@@ -15,7 +15,7 @@ from benchmarks.engine.rows import row
 if TYPE_CHECKING:
     from gnnqlab.partition.vertex_cut import VertexCut
 
-__all__ = ["GRAPHS", "cuts", "means", "shown"]
+__all__ = ["GRAPHS", "cuts", "means", "format_rows"]
 
 GRAPHS = ("ego_twitter", "web:60000,20", "rmat:15,24", "rmat:16,16")
 PER_HOST = (2, 4, 8)
@@ -63,12 +63,12 @@ def cuts(graph: str | None = None, repeats: int = 1) -> list[dict[str, Any]]:
             continue
         whole = load(path)
         for per_host in PER_HOST:
-            found, met = _measured(whole, per_host, repeats)
+            found, met = _measure(whole, per_host, repeats)
             plain = found[PLAIN][0]
             case = f"{Path(path).stem if path.endswith('.npz') else path}, {HOSTS} x {per_host}"
             for partitioner, (quality, seconds) in found.items():
                 rows += _rows(case, partitioner, quality, plain, seconds)  # every cut is compared with plain EBV
-                rows += _met(case, partitioner, quality, met[partitioner])
+                rows += _hierarchical_rows(case, partitioner, quality, met[partitioner])
                 # share of the busiest worker's inter-host rows saved
                 saved.setdefault(partitioner, {})[case, per_host] = 1 - quality.most_outer / max(plain.most_outer, 1)
             # The same cut with masters by host separates the effect of the masters from that of the edges.
@@ -107,7 +107,7 @@ def means(saved: Mapping[str, Mapping[tuple[str, int], float]]) -> list[dict[str
     return rows
 
 
-def _measured(graph: Any, per_host: int, repeats: int) -> tuple[dict[str, tuple[Any, float]], dict[str, Any]]:
+def _measure(graph: Any, per_host: int, repeats: int) -> tuple[dict[str, tuple[Any, float]], dict[str, Any]]:
     """Return quality and processor seconds by partitioner, and rows sent with hierarchical aggregation."""
     from gnnqlab.partition.connections import count_met
     from gnnqlab.partition.parts import partition
@@ -168,7 +168,7 @@ def _rows(case: str, name: str, quality: Any, plain: Any, seconds: float) -> lis
     ]
 
 
-def _met(case: str, name: str, quality: Any, met: Any) -> list[dict[str, Any]]:
+def _hierarchical_rows(case: str, name: str, quality: Any, met: Any) -> list[dict[str, Any]]:
     """Compare inter-host rows of a synchronization with hierarchical aggregation with those without."""
     pairs = {MET: (met.outer, quality.outer), MET_MOST: (met.most_outer, quality.most_outer)}
     return [
@@ -178,7 +178,7 @@ def _met(case: str, name: str, quality: Any, met: Any) -> list[dict[str, Any]]:
     ]
 
 
-def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def format_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the table as formatted text: one line per cut, then the means."""
     lines: dict[tuple[str, str], dict[str, str]] = {}
     ends: list[dict[str, str]] = []

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engine.graphs import find_graphs
-from benchmarks.engine.rows import counted, paired, row
+from benchmarks.engine.rows import paired_difference, row, seed_count_text
 from benchmarks.engine.trained import scores_of, train_each, train_here
 from benchmarks.kernels.pinned import Pair, interleaved, next_epochs, pair_rows, run_each
 from benchmarks.studies.accuracy import BESIDE
@@ -120,8 +120,8 @@ def _rows(source: str, model: str, repeats: int, epochs: int, seeds: range, trai
         rows.append(row(case, "peak above the first epoch's start", ours, "B", base, theirs, theirs / max(ours, 1)))
         rows += pair_rows(case, seconds, [Pair(f"epoch, {torch.get_num_threads()} thread(s)", name, base)])
         if seeds:
-            metric = f"test score, {epochs} epochs, {counted(len(seeds), seeds.start)}"
-            detail = f", {paired(scores[name], scores[base])}"
+            metric = f"test score, {epochs} epochs, {seed_count_text(len(seeds), seeds.start)}"
+            detail = f", {paired_difference(scores[name], scores[base])}"
             mean, rival = (100 * statistics.fmean(scores[which]) for which in (name, base))
             rows.append(row(case, metric, mean, "%", base, rival, mean / rival, detail=detail))
     return rows

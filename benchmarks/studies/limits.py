@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gnnqlab.train.config.run_config import RunConfig
     from gnnqlab.train.heartbeat import Heartbeat
 
-__all__ = ["fit_counted", "limits", "shown", "table"]
+__all__ = ["fit_counted", "limits", "format_rows", "table"]
 
 GRAPHS = ("sbm:40000,16,50", "rmat:15,24", "amazon_computers")
 MODELS = ("gcn", "graphsage", "gcnii")
@@ -109,7 +109,7 @@ def table(case: str, found: pd.DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
-def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def format_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the table as formatted text: each part with its limit, and its share of the epoch."""
     epochs = {each["case"]: each["value"] for each in rows if each["figure"] == EPOCH}
     return [
