@@ -140,14 +140,14 @@ def index(tables: Tables) -> str:
             f"[{name}](../gnnqlab/results/{name}.md)", table["date"][:10], machine,
             str(len(reached)), str(reached.count(True)), _missed(reached.count(False)), commands,
         ])  # fmt: skip
-    kept = {word for table in tables.values() for word in _measured(table["command"])}
+    kept = {word for table in tables.values() for word in _measurement_names(table["command"])}
     # measurements that no stored command made
     without = ", ".join(f"`gnnqlab bench {name}`" for name in sorted(set(BENCHES) - kept))
     tail = f"Measurements without a stored table: {without}. `--keep NAME` stores one." if without else ""
     return "\n".join([_INDEX, _table(rows), "", tail, ""])
 
 
-def _measured(commands: str) -> list[str]:
+def _measurement_names(commands: str) -> list[str]:
     words = commands.replace(";", " ").split()
     return [after for before, after in pairwise(words) if before == "bench"]  # the word after "bench"
 
@@ -248,12 +248,12 @@ def _cell(case: str, lines: Mapping[str, Mapping[str, Any]], name: str) -> str:
     mine, rival = lines[name], lines[rival_name]
     return (
         # seconds of Vanilla over those of the system
-        f"{rival['value'] / mine['value']:.2f} ×, {_sooner(mine, rival)}, "
+        f"{rival['value'] / mine['value']:.2f} ×, {_time_to_accuracy_text(mine, rival)}, "
         f"{mine['points']:+.1f} ± {mine['half_interval']:.1f}"
     )
 
 
-def _sooner(mine: Mapping[str, Any], rival: Mapping[str, Any]) -> str:
+def _time_to_accuracy_text(mine: Mapping[str, Any], rival: Mapping[str, Any]) -> str:
     if math.isnan(mine["to_target_s"]):  # no seed reached the accuracy
         return "never"  # compared only if all seeds of both reached it
     if mine["reached_by"] < mine["seeds"] or rival["reached_by"] < rival["seeds"]:

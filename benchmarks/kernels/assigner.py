@@ -35,14 +35,14 @@ def assigner(repeats: int = 7) -> list[dict[str, Any]]:
     """
     rows = []
     for transport in ("ring", "direct"):
-        rows += _alone(transport, repeats)
+        rows += _solver_rows(transport, repeats)
     try:
         import cvxpy  # noqa: F401
     except ImportError as error:
         print(f"bench assigner: no rival, cvxpy does not import ({error})", flush=True)
         return rows
     for workers, groups in SHARED:
-        rows += _compared_with_highs(workers, groups, repeats)
+        rows += _highs_rows(workers, groups, repeats)
     return rows
 
 
@@ -75,7 +75,7 @@ def instance(workers: int, groups: int, *, lam: float, transport: str = "ring", 
     return assemble(messages, cost, columns=256, lam=lam, transport=transport)
 
 
-def _timed(problem: Problem, repeats: int) -> tuple[list[float], Any]:
+def _time_solver(problem: Problem, repeats: int) -> tuple[list[float], Any]:
     """Return the seconds of each solve, without cached results, and the last solution."""
     from dataclasses import replace
 
@@ -90,13 +90,13 @@ def _timed(problem: Problem, repeats: int) -> tuple[list[float], Any]:
     return seconds, solution
 
 
-def _alone(transport: str, repeats: int) -> list[dict[str, Any]]:
+def _solver_rows(transport: str, repeats: int) -> list[dict[str, Any]]:
     workers, groups = LARGE
     rows = []
     for even in (True, False):
         for lam in (0.1, 0.5, 0.9):
             problem = instance(workers, groups, lam=lam, transport=transport, even=even)
-            seconds, solution = _timed(problem, repeats)  # `replace` in `_timed` drops cached properties
+            seconds, solution = _time_solver(problem, repeats)  # `replace` in `_time_solver` drops cached properties
             size = f"{groups} groups a pair" if even else f"30 to 100 % of {groups} groups a pair"
             case = f"{workers} devices, {size}, {problem.group_rows.size} groups, {transport}, λ = {lam}"
             took = statistics.median(seconds)
@@ -107,13 +107,13 @@ def _alone(transport: str, repeats: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _compared_with_highs(workers: int, groups: int, repeats: int) -> list[dict[str, Any]]:
+def _highs_rows(workers: int, groups: int, repeats: int) -> list[dict[str, Any]]:
     from gnnqlab.bits.assigner.reference import solve_reference
 
     rows = []
     for lam in (0.1, 0.5, 0.9):
         problem = instance(workers, groups, lam=lam)
-        seconds, solution = _timed(problem, repeats)
+        seconds, solution = _time_solver(problem, repeats)
         highs = solve_reference(problem, time_limit_s=HIGHS_LIMIT_S)
         took = statistics.median(seconds)
         case = f"{workers} devices, up to {groups} groups a pair, {problem.group_rows.size} groups, ring, λ = {lam}"

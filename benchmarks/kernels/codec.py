@@ -92,7 +92,7 @@ def _encode_rows(columns: int, widths: tuple[int, ...], order: str, repeats: int
     if columns == 256 and order == "ascending":
         contestants["torch"] = lambda: _encode_in_torch(x, rows, 2)  # plain PyTorch, for one shape only
         pairs.append(Pair("2 bit", "2 bit", "torch", goal=TORCH_GOAL))
-    return _compared(f"encode, D = {columns}, {order} rows", contestants, pairs, repeats, message)
+    return _compare_codecs(f"encode, D = {columns}, {order} rows", contestants, pairs, repeats, message)
 
 
 def _decode_rows(columns: int, widths: tuple[int, ...], repeats: int) -> list[dict[str, Any]]:
@@ -128,7 +128,7 @@ def _decode_rows(columns: int, widths: tuple[int, ...], repeats: int) -> list[di
         rival = _prepack_name(bits, "unpack")
         contestants[rival] = functools.partial(_quantized_op(bits, "unpack"), _quantized_op(bits, "prepack")(message))
         pairs.append(Pair(f"{bits} bit", f"{bits} bit", rival))
-    return _compared(f"decode, D = {columns}", contestants, pairs, repeats, message)
+    return _compare_codecs(f"decode, D = {columns}", contestants, pairs, repeats, message)
 
 
 def _dropout_rows(columns: int, repeats: int) -> list[dict[str, Any]]:
@@ -144,10 +144,10 @@ def _dropout_rows(columns: int, repeats: int) -> list[dict[str, Any]]:
         "clone": lambda: x.clone(),
     }  # compulsory cost of a dropout: read and write each row
     pairs = [Pair("dropout", "dropout", rival) for rival in ("torch dropout", "clone")]
-    return _compared(f"dropout, D = {columns}", contestants, pairs, repeats, x)
+    return _compare_codecs(f"dropout, D = {columns}", contestants, pairs, repeats, x)
 
 
-def _compared(
+def _compare_codecs(
     case: str, contestants: dict[str, Callable[[], object]], pairs: list[Pair], repeats: int, message: Tensor
 ) -> list[dict[str, Any]]:
     """Return the rows of some pairs in GB/s of a message's float32 bytes."""

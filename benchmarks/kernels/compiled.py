@@ -155,7 +155,7 @@ def compiled_kernels(architecture: str = "90", *, files: Sequence[str] | None = 
     lines = [
         (short_name(name), file, one.registers, one.stack_bytes, one.spilled_bytes, 100 * one.occupancy)
         for file, kernels in zip(chosen, found)
-        for one, name in zip(kernels, _demangled([one.kernel for one in kernels]))
+        for one, name in zip(kernels, _demangle([one.kernel for one in kernels]))
     ]
     return pd.DataFrame(lines, columns=columns).set_index("kernel")
 
@@ -172,7 +172,7 @@ def short_name(name: str) -> str:
     return plain.partition("(")[0].strip()
 
 
-def _demangled(names: Sequence[str]) -> list[str]:
+def _demangle(names: Sequence[str]) -> list[str]:
     tool = shutil.which("cu++filt") or shutil.which("c++filt")  # nvcc's tool, or that of binutils
     if tool is None or not names:
         return list(names)

@@ -51,7 +51,7 @@ def gpu(repeats: int = 15) -> list[dict[str, Any]]:
     """
     import torch
 
-    reason = _missing()
+    reason = _unavailable_reason()
     if reason is not None:
         raise RuntimeError(f"bench gpu must find a CUDA device and its kernels, got {reason}")
     with torch.cuda.device(0):
@@ -65,7 +65,7 @@ def gpu(repeats: int = 15) -> list[dict[str, Any]]:
     return [line | {"case": f"{device}, {line['case']}"} for line in rows]
 
 
-def _missing() -> str | None:
+def _unavailable_reason() -> str | None:
     import torch
 
     from gnnqlab.kernels import native
@@ -76,7 +76,7 @@ def _missing() -> str | None:
     return reason
 
 
-def _labelled(kernel: str, variant: str, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _add_labels(kernel: str, variant: str, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Add the columns ``kernel`` and ``variant``, used by charts to group and name rows."""
     return [line | {"kernel": kernel, "variant": variant} for line in lines]
 
@@ -155,7 +155,7 @@ def _codec_rows(repeats: int) -> list[dict[str, Any]]:
                 found.append(row(case, metric, value, "GB/s", *rival, detail=detail))
             name = f"encode {bits} bit"
             found += pair_rows(case, seconds, [Pair(name, name, "index_select", "index_select float32")])
-        lines += _labelled("codec", f"D = {columns}", found)
+        lines += _add_labels("codec", f"D = {columns}", found)
     return lines
 
 
@@ -187,7 +187,7 @@ def _noise_rows(repeats: int) -> list[dict[str, Any]]:
         Pair("dropout", "dropout", "torch dropout"),
     ]
     case = f"noise, {num_rows} x {COLUMNS}"
-    return _labelled("noise", "", compare(case, contestants, pairs, repeats, timed=event_seconds))
+    return _add_labels("noise", "", compare(case, contestants, pairs, repeats, timed=event_seconds))
 
 
 def _sum_rows(name: str, adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
@@ -213,7 +213,7 @@ def _sum_rows(name: str, adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
         rival = "cuSPARSE, backward" if "backward" in kind else "cuSPARSE"
         goal = SUM_GOALS.get(kind.removesuffix(", backward"))
         pairs.append(Pair(f"{kind} rows, weighted", kind, rival, f"cached {rival}, float32", goal))
-    return _labelled("sums", name, compare(case, contestants, pairs, repeats, timed=event_seconds))
+    return _add_labels("sums", name, compare(case, contestants, pairs, repeats, timed=event_seconds))
 
 
 def cusparse(adj: Adjacency, x: Tensor, out: Tensor) -> Callable[[], Tensor]:
@@ -262,7 +262,7 @@ def _attention_rows(adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
         Pair("attention forward", "forward", "in torch", "plain PyTorch"),
         Pair("attention forward and backward, rival forward only", "both", "in torch", "plain PyTorch"),
     ]
-    return _labelled("attention", "", compare(case, contestants, pairs, max(repeats // 3, 1), timed=event_seconds))
+    return _add_labels("attention", "", compare(case, contestants, pairs, max(repeats // 3, 1), timed=event_seconds))
 
 
 def _quantize_rows(repeats: int, rows: int) -> list[dict[str, Any]]:
@@ -290,7 +290,7 @@ def _quantize_rows(repeats: int, rows: int) -> list[dict[str, Any]]:
         case, metric = f"int8, D = {COLUMNS}, {rows} rows", f"quantize, {name}, bytes read and written"
         detail = f" ({spread(seconds[name])})"
         lines.append(row(case, metric, value, "GB/s", "device copy", ceiling, value / ceiling, detail=detail))
-    return _labelled("int8", f"D = {COLUMNS}", lines)
+    return _add_labels("int8", f"D = {COLUMNS}", lines)
 
 
 def _dense_rows(repeats: int, rows: int, width: int) -> list[dict[str, Any]]:
@@ -330,7 +330,7 @@ def _dense_rows(repeats: int, rows: int, width: int) -> list[dict[str, Any]]:
         Pair("X^T dY of codes, one scale", "over", "float32 over", own),
         Pair("X^T dY of codes, a scale a row", "over scaled", "float32 over", own),
     ]
-    return _labelled("int8", f"D = {width}", compare(case, contestants, pairs, repeats, timed=event_seconds))
+    return _add_labels("int8", f"D = {width}", compare(case, contestants, pairs, repeats, timed=event_seconds))
 
 
 def _edge_rows(repeats: int, adj: Adjacency) -> list[dict[str, Any]]:
@@ -377,4 +377,4 @@ def _edge_rows(repeats: int, adj: Adjacency) -> list[dict[str, Any]]:
         Pair(on_the_way, "incidence", "incidence float32", "float32 sums"),
         Pair(on_the_way, "incidence", "incidence in two", "codes written, summed"),
     ]
-    return _labelled("int8", "", compare(case, contestants, pairs, repeats, timed=event_seconds))
+    return _add_labels("int8", "", compare(case, contestants, pairs, repeats, timed=event_seconds))

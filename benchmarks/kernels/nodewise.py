@@ -62,12 +62,12 @@ def nodewise(
     return found
 
 
-def _with_steps(contestants: dict[str, Callable[[], object]]) -> dict[str, Callable[[], object]]:
+def _add_step_contestants(contestants: dict[str, Callable[[], object]]) -> dict[str, Callable[[], object]]:
     """Return the passes, and the same ones in separate steps."""
-    return contestants | {f"{name}, in steps": _in_steps(run) for name, run in contestants.items()}
+    return contestants | {f"{name}, in steps": _run_in_steps(run) for name, run in contestants.items()}
 
 
-def _both_ways(memcpy: str) -> list[Pair]:
+def _pairs_of_pass(memcpy: str) -> list[Pair]:
     """Return the pairs of a pass: forward, and with backward, each compared with separate steps and with a memcpy."""
     return [
         pair  # both ways, each against two rivals
@@ -99,14 +99,14 @@ def _passes(repeats: int, rows: int, columns: int) -> tuple[list[dict[str, Any]]
     def forward_backward() -> None:
         one_pass(x.detach().requires_grad_(), norm, mask=mask).backward(gradient)
 
-    contestants = _with_steps({"forward": forward, "forward and backward": forward_backward})
+    contestants = _add_step_contestants({"forward": forward, "forward and backward": forward_backward})
     seconds = interleaved({**contestants, "memcpy": lambda: out.copy_(x)}, repeats)
     case = f"LayerNorm, ReLU, dropout of {rows} x {columns}, {torch.get_num_threads()} thread(s)"
     # median seconds of one pass, for the share of an epoch
-    return pair_rows(case, seconds, _both_ways("memcpy of the rows")), median(seconds["forward and backward"])
+    return pair_rows(case, seconds, _pairs_of_pass("memcpy of the rows")), median(seconds["forward and backward"])
 
 
-def _in_steps(run: Callable[[], object]) -> Callable[[], None]:
+def _run_in_steps(run: Callable[[], object]) -> Callable[[], None]:
     from gnnqlab.kernels.rowwise.nodewise import apart
 
     def step_by_step() -> None:
@@ -132,7 +132,7 @@ def _activations(repeats: int, rows: int, columns: int) -> list[dict[str, Any]]:
 
         case = f"{activation}, dropout of {rows} x {columns}, {torch.get_num_threads()} thread(s)"
         pair = Pair("one pass, forward and backward", "one", "one, in steps", STEPS)
-        lines += compare(case, _with_steps({"one": forward_backward}), [pair], repeats)
+        lines += compare(case, _add_step_contestants({"one": forward_backward}), [pair], repeats)
     return lines
 
 
@@ -162,9 +162,9 @@ def _joins(repeats: int, rows: int, columns: int) -> list[dict[str, Any]]:
             # a copy without history, as a leaf
             join([layer.detach().requires_grad_() for layer in layers], jump, mask=mask).backward(gradient)
 
-        contestants = _with_steps({"forward": forward, "forward and backward": forward_backward})
+        contestants = _add_step_contestants({"forward": forward, "forward and backward": forward_backward})
         case = f"join {jump} of {LAYERS} x {rows} x {columns}, dropout, {torch.get_num_threads()} thread(s)"
-        lines += compare(case, {**contestants, "memcpy": copy}, _both_ways("memcpy of the layers"), repeats)
+        lines += compare(case, {**contestants, "memcpy": copy}, _pairs_of_pass("memcpy of the layers"), repeats)
     return lines
 
 
@@ -201,7 +201,7 @@ def _epochs(repeats: int, graph: str, model: str, columns: int, pass_s: float) -
 
     shape = ModelSettings(name=model, layers=LAYERS, hidden=columns)
     trainers = {"one pass": exact_trainer(load(graph), shape)}
-    seconds = interleaved(_with_steps(next_epochs(trainers)), repeats)
+    seconds = interleaved(_add_step_contestants(next_epochs(trainers)), repeats)
     case = f"{graph}, {model} {LAYERS} x {columns}, one worker, {torch.get_num_threads()} thread(s)"
     lines = pair_rows(case, seconds, [Pair("epoch", "one pass", "one pass, in steps", STEPS, FASTER)])
     if model == "gcn":  # LAYERS - 1 node-wise passes in a model

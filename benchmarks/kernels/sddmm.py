@@ -56,7 +56,7 @@ def sddmm(repeats: int = 5) -> list[dict[str, Any]]:
         print(f"bench sddmm: DGL does not import ({error}); rows have no rival", flush=True)
     for name, way in ways.items():
         contenders[f"{name} forward"] = _forward(way, inputs)
-        contenders[f"{name} forward and backward"] = _both(way, inputs, grad)
+        contenders[f"{name} forward and backward"] = _forward_backward(way, inputs, grad)
     case = f"power law, {adj.num_rows} nodes, {adj.num_edges} edges, {HEADS} heads x {FEATURES}, "
     case += f"{torch.get_num_threads()} thread(s)"
     both = "forward and backward"
@@ -73,7 +73,7 @@ def _forward(way: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> Callable
     return lambda: way(*plain)
 
 
-def _both(way: Callable[..., Tensor], inputs: tuple[Tensor, ...], grad: Tensor) -> Callable[[], object]:
+def _forward_backward(way: Callable[..., Tensor], inputs: tuple[Tensor, ...], grad: Tensor) -> Callable[[], object]:
     import torch
 
     return lambda: torch.autograd.grad(way(*inputs), inputs, grad)

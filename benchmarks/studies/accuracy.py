@@ -159,7 +159,7 @@ def table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str,
     for name in found:
         if name != "vanilla":
             # Only sylvie has a goal here; its parts have goals in the order of systems below.
-            rows.append(_compared(case, name, "vanilla", found, within=POINTS if name == "sylvie" else None))
+            rows.append(_comparison_row(case, name, "vanilla", found, within=POINTS if name == "sylvie" else None))
             if name.startswith(("sylvie", "adaptive-bits")):
                 bits = mean_of(found[name], "bits")
                 # bits per element, over all messages
@@ -169,13 +169,13 @@ def table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str,
                 stale, metric = 100 * mean_of(found[name], "stale"), "epochs on rows of the epoch before"
                 rows.append(row(case, metric, stale, "%", "", None, None, contestant=name))
     return rows + [
-        _compared(case, ours, rival, found, order=(ours, rival) in ORDER)
+        _comparison_row(case, ours, rival, found, order=(ours, rival) in ORDER)
         for ours, rival in (*ORDER, *UNASKED)  # pairs that were not trained are omitted
         if {ours, rival} <= set(found)
     ]
 
 
-def _compared(
+def _comparison_row(
     case: str,
     name: str,
     rival: str,

@@ -99,7 +99,7 @@ def caches(
     if not chosen:
         raise ValueError(f"a line must be one of {sorted(known)}, got {list(systems or ())}")
     # Each line is compared with the same line without a cache.
-    baselines = {_plain(name) for name in chosen}
+    baselines = {_line_without_cache(name) for name in chosen}
     run_options = Options(**{"workers": (4,), "trainings": "runs/bench-caches", **options})
     rows = study_rows(
         compare_lines,
@@ -120,7 +120,7 @@ def compare_lines(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[d
     """
     rows = []
     for name, trainings in found.items():
-        plain = found[_plain(name)]
+        plain = found[_line_without_cache(name)]
         if trainings is plain:
             continue
         difference = paired_difference([one.score for one in trainings], [one.score for one in plain])
@@ -248,7 +248,7 @@ def _parts() -> dict[str, tuple[str, str, str]]:
     return {_name(*parts): parts for parts in itertools.product(PARTS["partition"], CODECS, CACHES)}
 
 
-def _plain(name: str) -> str:
+def _line_without_cache(name: str) -> str:
     """Return the line of the same partition and codec without a cache."""
     cut, codec, _ = _parts()[name]
     return _name(cut, codec, "none")

@@ -89,7 +89,7 @@ def cdfgnn(
     """
     run_options = Options(**{"workers": (4,), "trainings": "runs/bench-cdfgnn", **options})
     grid = {"graphs": [graph_or_digits(run_options.graph, "amazon_computers")], **run_options.merge_into(SETTINGS)}
-    single = _alone(grid["graphs"][0], {**grid, "workers": 1})  # one process, without a link
+    single = _train_in_one_process(grid["graphs"][0], {**grid, "workers": 1})  # one process, without a link
     grid |= {"hosts": HOSTS, "link": link or LINK}
     where = "{workers} workers on {hosts} hosts over {link}"
     case = f"{{graph}}, {{model}} {{layers}} x {{hidden}}, {{epochs}} epochs, {where}, {{seeds}}"
@@ -132,7 +132,7 @@ def table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str,
     return rows + [score_row(case, name, scores, "full batch", whole) for name, scores in scored.items()]
 
 
-def _alone(source: str, grid: Mapping[str, Any]) -> dict[str, list[RunResult]]:
+def _train_in_one_process(source: str, grid: Mapping[str, Any]) -> dict[str, list[RunResult]]:
     """Train the lines of one process, the whole graph and mini-batches; return their scores."""
     from gnnqlab.train.config.configure import configure
     from gnnqlab.train.dgl_mini_batch import why_not

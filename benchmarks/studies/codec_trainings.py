@@ -141,7 +141,7 @@ def compare_lines(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[d
             if {name, rival} <= set(found):
                 # bytes per seed, NaN if never reached
                 sent = [_bytes_to(found[line], targets) for line in (name, rival)]
-                rows.append(_fewer(case, name, rival, *sent, goal=FEWER if name.startswith(f"{rival}-") else None))
+                rows.append(_bytes_row(case, name, rival, *sent, goal=FEWER if name.startswith(f"{rival}-") else None))
     return rows
 
 
@@ -149,7 +149,7 @@ def _bytes_to(trainings: Sequence[RunResult], targets: Sequence[float]) -> list[
     return [one.bytes_to(target) for one, target in zip(trainings, targets, strict=True)]
 
 
-def _fewer(
+def _bytes_row(
     case: str, name: str, rival: str, ours: Sequence[float], theirs: Sequence[float], *, goal: float | None
 ) -> dict[str, Any]:
     """Return the row of one pair; the ratio is the geometric mean over seeds in which both reach the accuracy."""

@@ -121,11 +121,11 @@ def _rows(
     from gnnqlab.simulation.codec_error import codec_error, trained_rows
     from gnnqlab.simulation.gradient_noise import trained_weights
 
-    usual = _usual()
+    usual = _min_max_codec()
     graph, shape = load(path), ModelSettings(name=model, layers=3, hidden=256, dropout=0.0)
     weights = trained_weights(graph, shape, epochs)
     sent = trained_rows(graph, shape, weights)  # rows of every direction and layer, the same for all codecs
-    found = _in_time(f"{name}, {model}", graph, shape, epochs) if "late" in parts else []
+    found = _stateful_rows(f"{name}, {model}", graph, shape, epochs) if "late" in parts else []
     for bits, goal in GOALS.items():
         others = _codecs(bits)
         worst: dict[str, dict[str, float]] = {}
@@ -193,7 +193,7 @@ def _noise(graph: Graph, shape: ModelSettings, weights: Tensor, bits: int, repea
     return gradient_noise(graph, Fixed(bits=bits), shape, repeats=repeats, weights=weights, codec=codec).relative
 
 
-def _in_time(of: str, graph: Graph, shape: ModelSettings, epochs: int) -> list[dict[str, Any]]:
+def _stateful_rows(of: str, graph: Graph, shape: ModelSettings, epochs: int) -> list[dict[str, Any]]:
     """Measure delta encoding and error feedback over the last epochs of a training."""
     from benchmarks.studies.late_messages import late_error, late_rows
     from gnnqlab.message.caches.cache import NoCache
@@ -227,7 +227,7 @@ def _ratio(theirs: float, ours: float) -> float | None:
     return theirs / ours if ours else None
 
 
-def _usual() -> Codec:
+def _min_max_codec() -> Codec:
     """Return row min-max codes, with float32 scale and zero-point as in AdaQP."""
     from gnnqlab.message.codecs.codec import Stochastic
 

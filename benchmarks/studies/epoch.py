@@ -119,18 +119,18 @@ def _one_worker(name: str, path: str, repeats: int, models: tuple[str, ...] = MO
     rows = []
     for model in models:
         for taken in inputs:
-            rows += _side_by_side(name, path, model, taken, repeats)
+            rows += _compare_with_dgl(name, path, model, taken, repeats)
     return rows
 
 
-def _side_by_side(name: str, path: str, model: str, taken: str, repeats: int) -> list[dict[str, Any]]:
+def _compare_with_dgl(name: str, path: str, model: str, taken: str, repeats: int) -> list[dict[str, Any]]:
     sparse = taken == "sparse input"
     contestants = {"ours": Contender(sparse=sparse)}
     if importlib.util.find_spec("dgl") is not None:
         # DGL with the usual settings of the C library
         contestants["dgl.nn"] = Contender(dgl=True, sparse=sparse, pages=False)
         contestants["dgl.nn, pages kept"] = Contender(dgl=True, sparse=sparse)  # DGL with ours
-    seconds = _in_turn(contestants, path, model, repeats)
+    seconds = _time_epochs(contestants, path, model, repeats)
     case = f"{name}, {model}, {taken}, one worker, {len(os.sched_getaffinity(0))} thread(s)"
     ours, rows = statistics.median(seconds["ours"]), []
     for rival in [name for name in seconds if name != "ours"] or [""]:  # without DGL one row without a rival
@@ -147,7 +147,7 @@ def _span(seconds: list[float]) -> str:
     return f"{min(seconds):.3g} to {max(seconds):.3g} s"
 
 
-def _in_turn(contestants: Mapping[str, Contender], path: str, model: str, repeats: int) -> dict[str, list[float]]:
+def _time_epochs(contestants: Mapping[str, Contender], path: str, model: str, repeats: int) -> dict[str, list[float]]:
     """Return seconds of each contestant's interleaved epochs, each in its own process, after two warm-ups."""
     from gnnqlab.train.memory import large_pages
 
@@ -221,10 +221,10 @@ def _two_workers(name: str, path: str) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as root:
         run = launch(configure(path, workers=2, epochs=6, evaluate_every=0), root=root, wait=True)  # without evaluation
         frame = run.records
-    return _explained(f"{name}, gcn, vanilla, two workers", frame[frame["epoch"] > 0])
+    return _phase_shares(f"{name}, gcn, vanilla, two workers", frame[frame["epoch"] > 0])
 
 
-def _explained(case: str, records: pd.DataFrame) -> list[dict[str, Any]]:
+def _phase_shares(case: str, records: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the share of every named phase in the epoch, and the sum of these shares."""
     from gnnqlab.train.loop.phase_timer import PARTS, PHASES
 

@@ -100,7 +100,9 @@ def _reports(root: Path, repeats: int) -> list[dict[str, Any]]:
                 right += (first.rank, first.phase, first.epoch) == (1, phase, -1 if epoch is None else epoch)
                 trials += 1
                 # nanoseconds -> seconds
-                seconds.append((_event(run, "stalled" if kind == "stop" else "failed") - _struck(run.folder)) / 1e9)
+                seconds.append(
+                    (_event(run, "stalled" if kind == "stop" else "failed") - _fault_time_ns(run.folder)) / 1e9
+                )
         case = {"kill": "worker killed", "segv": "worker crashed", "raise": "exception", "stop": "worker stopped"}[kind]
         rows.append(_promise(case, f"reported after (worst of {trials})", max(seconds), limit))
         rows.append(
@@ -132,7 +134,7 @@ def _torchrun_alone(root: Path) -> float:
     fault = {"kind": "kill", "rank": 1, "phase": "wait", "epoch": 5}
     with environ({"GNNQLAB_FAULT": json.dumps(fault), "TMPDIR": str(folder / "tmp")}):
         subprocess.run(plain_torchrun(config.to_json(), folder), capture_output=True)
-        return (time.monotonic_ns() - _struck(folder)) / 1e9  # time of the fault, on the same monotonic clock
+        return (time.monotonic_ns() - _fault_time_ns(folder)) / 1e9  # time of the fault, on the same monotonic clock
 
 
 def _endings(root: Path, repeats: int) -> list[dict[str, Any]]:
@@ -159,12 +161,12 @@ def _endings(root: Path, repeats: int) -> list[dict[str, Any]]:
     }
     rows = []
     for case, act in cases.items():
-        seconds = [_gone_after(root, act) for _ in range(repeats)]  # all processes of the run, from kill to end
+        seconds = [_shutdown_seconds(root, act) for _ in range(repeats)]  # all processes of the run, from kill to end
         rows.append(_promise(case, f"no process left after (worst of {repeats})", max(seconds), 5.0))
     return rows
 
 
-def _gone_after(root: Path, act: Callable[[Run, subprocess.Popen[bytes]], None]) -> float:
+def _shutdown_seconds(root: Path, act: Callable[[Run, subprocess.Popen[bytes]], None]) -> float:
     code = (
         "import json, sys, time; from gnnqlab.launch.local import launch; "
         "from gnnqlab.train.config.run_config import RunConfig; "
@@ -191,7 +193,7 @@ def _gone_after(root: Path, act: Callable[[Run, subprocess.Popen[bytes]], None])
         launcher.stdout.close()
 
 
-def _struck(folder: Path) -> int:
+def _fault_time_ns(folder: Path) -> int:
     return int((folder / "heartbeat" / "fault-rank1").read_text())
 
 

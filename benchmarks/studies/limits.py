@@ -93,7 +93,7 @@ def limits(
                     whole, model=model, system=SYSTEMS[number], workers=number, epochs=epochs, evaluate_every=0,
                     threads_per_worker=1, **joined, **shape,
                 )  # fmt: skip
-                rows += _measured(Path(path).stem if path.endswith(".npz") else path, config, repeats)
+                rows += _measure_limits(Path(path).stem if path.endswith(".npz") else path, config, repeats)
     return rows
 
 
@@ -125,7 +125,7 @@ def format_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     ]
 
 
-def _measured(name: str, config: RunConfig, repeats: int) -> list[dict[str, Any]]:
+def _measure_limits(name: str, config: RunConfig, repeats: int) -> list[dict[str, Any]]:
     from gnnqlab.launch.local import launch
 
     def prepare(folder: Path) -> None:

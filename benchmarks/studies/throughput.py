@@ -4,7 +4,7 @@ Each contestant is compared with two limits of the same run: computation alone, 
 link. No schedule is faster than the larger of the two.
 
 Rivals have two lines, as published and, with a ``+``, with every service of the library that does not change their idea
-(``systems/services.py``), as the contestants of this library have. An adaptive system, which is_adaptive about bit-widths
+(``systems/services.py``), as the contestants of this library have. An adaptive system, which decides about bit-widths
 and staleness, trains until its decisions converge; its speed, bit-widths, staleness and score are of that training.
 """
 
@@ -68,7 +68,7 @@ class _Contestant:
     longer: int = 1
     """Factor for the number of epochs, if they are short: a median of few is sensitive to other load."""
     is_adaptive: bool = False
-    """True if it is adaptive: epochs differ, because it is_adaptive about bit-widths and staleness during the training."""
+    """True if it is adaptive: epochs differ, because it decides about bit-widths and staleness during the training."""
 
     def epoch_settings(self, epochs: int) -> dict[str, Any]:
         """Return its number of epochs and period of evaluation, in a measurement of ``epochs``."""
@@ -94,7 +94,7 @@ def _pipelined(bits: int) -> System:
     return replace(system, name=f"{bits}-bit-pipelined", schedule=Pipelined(dropped_by="owner"))
 
 
-def _named(name: str, **settings: Any) -> Callable[[], System]:
+def _recipe(name: str, **settings: Any) -> Callable[[], System]:
     def make() -> System:
         from gnnqlab.systems import make_system
 
@@ -103,8 +103,8 @@ def _named(name: str, **settings: Any) -> Callable[[], System]:
     return make
 
 
-def _served(name: str, **settings: Any) -> Callable[[], System]:
-    return lambda: with_every_service(_named(name, **settings)())
+def _recipe_with_services(name: str, **settings: Any) -> Callable[[], System]:
+    return lambda: with_every_service(_recipe(name, **settings)())
 
 
 _PARTS: Mapping[str, str] = {
@@ -115,19 +115,19 @@ _PARTS: Mapping[str, str] = {
 _SHORT = {"gradients": GRADIENTS}
 _LONGER = 4
 CONTESTANTS: Mapping[str, _Contestant] = {
-    "vanilla": _Contestant(_named("vanilla"), {}),
-    "8-bit": _Contestant(_named("fixed-bits", bits=8, parameters="bfloat16"), _SHORT),
-    "2-bit": _Contestant(_named("fixed-bits", bits=2, parameters="bfloat16"), _SHORT),
-    "1-bit": _Contestant(_named("fixed-bits", bits=1, parameters="bfloat16"), _SHORT),
+    "vanilla": _Contestant(_recipe("vanilla"), {}),
+    "8-bit": _Contestant(_recipe("fixed-bits", bits=8, parameters="bfloat16"), _SHORT),
+    "2-bit": _Contestant(_recipe("fixed-bits", bits=2, parameters="bfloat16"), _SHORT),
+    "1-bit": _Contestant(_recipe("fixed-bits", bits=1, parameters="bfloat16"), _SHORT),
     "1-bit-pipelined": _Contestant(lambda: _pipelined(1), _SHORT, 0.85, 12.0, _LONGER),
-    "sylvie": _Contestant(_named("sylvie"), {}, is_adaptive=True),
-    "sylvie+": _Contestant(_served("sylvie"), _SHORT, 0.85, is_adaptive=True),
-    "sylvie-printed+": _Contestant(_served("sylvie", formula="printed"), _SHORT, 0.85, is_adaptive=True),
-    "vanilla+": _Contestant(_served("vanilla"), _SHORT),
-    "pipegcn": _Contestant(_named("pipegcn"), {}),
-    "pipegcn+": _Contestant(_served("pipegcn"), _SHORT),
-    "bns-gcn": _Contestant(_named("bns-gcn"), {}),
-    "bns-gcn+": _Contestant(_served("bns-gcn"), _SHORT),
+    "sylvie": _Contestant(_recipe("sylvie"), {}, is_adaptive=True),
+    "sylvie+": _Contestant(_recipe_with_services("sylvie"), _SHORT, 0.85, is_adaptive=True),
+    "sylvie-printed+": _Contestant(_recipe_with_services("sylvie", formula="printed"), _SHORT, 0.85, is_adaptive=True),
+    "vanilla+": _Contestant(_recipe_with_services("vanilla"), _SHORT),
+    "pipegcn": _Contestant(_recipe("pipegcn"), {}),
+    "pipegcn+": _Contestant(_recipe_with_services("pipegcn"), _SHORT),
+    "bns-gcn": _Contestant(_recipe("bns-gcn"), {}),
+    "bns-gcn+": _Contestant(_recipe_with_services("bns-gcn"), _SHORT),
 }
 """Recipes as published send their weight gradients in float32 at the end; the others send quantization parameters and
 weight gradients in 16 bits, the latter during the backward pass, or these would exceed the bytes of 1-bit codes."""

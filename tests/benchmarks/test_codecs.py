@@ -91,7 +91,7 @@ def test_parts_of_the_table_are_those_of_the_whole() -> None:
 
 
 def test_the_best_codec_of_a_direction_takes_no_more_bytes_and_has_no_bias() -> None:
-    every = {"min-max": bench._usual(), **bench._codecs(1)}
+    every = {"min-max": bench._min_max_codec(), **bench._codecs(1)}
     errors = {"min-max": 3.0, "rotated once": 0.1, "rotated twice": 0.5, "4 spikes apart": 0.2, "least variance": 0.5}
     assert bench._best(errors, every, 1) == "least variance", "spikes take 20 bytes more, one rotation has a bias"
     assert bench._best(errors | {"min-max": 0.4}, every, 1) == "min-max"
@@ -100,7 +100,7 @@ def test_the_best_codec_of_a_direction_takes_no_more_bytes_and_has_no_bias() -> 
 def test_rows_of_a_graph_can_be_joined_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The variance of gradient rows has the goal, rows forward are asked not to be worse."""
     monkeypatch.setattr(bench, "GOALS", {1: 10.0, 8: 1.0})
-    monkeypatch.setattr(bench, "_in_time", lambda *of: [])
+    monkeypatch.setattr(bench, "_stateful_rows", lambda *of: [])
     rows = codecs(2, graph="digits", models=("gcn",), epochs=2)
     of_rows = [each for each in rows if each["figure"].startswith("variance of rows")]
     assert [each["goal"] for each in of_rows] == [10.0, 1.0, 1.0, 1.0]
