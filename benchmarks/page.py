@@ -61,7 +61,9 @@ def page(tables: Tables, *, charts: str = "results") -> str:
         charts: folder of the charts, as seen from the page.
     """
     lines = {
-        group.name: [[line(each, tables) for each in block.measures] for block in group.blocks] for group in GROUPS
+        # group -> blocks of lines
+        group.name: [[line(each, tables) for each in block.measures] for block in group.blocks]
+        for group in GROUPS
     }
     rows = [["group", "goals reached", "goals missed"]]
     for group in GROUPS:
@@ -69,6 +71,9 @@ def page(tables: Tables, *, charts: str = "results") -> str:
         rows.append([f"[{group.title}](#{group.title.lower().replace(' ', '-')})", str(reached), _missed(missed)])
     sections = [_section(group, lines[group.name], charts) for group in GROUPS]
     return "\n".join([_HEAD, _table(rows), "", *sections])
+
+
+# no chart without numbers
 
 
 def _section(group: Group, blocks: Sequence[Sequence[Line]], charts: str) -> str:
@@ -81,6 +86,7 @@ def _section(group: Group, blocks: Sequence[Sequence[Line]], charts: str) -> str
 
 
 def _block(lines: Sequence[Line]) -> str:
+    # a column of intervals only if a line has one
     with_interval = any(each.shown is not None and each.shown.half is not None for each in lines)
     interval = ["± (95 %)"] if with_interval else []
     rows = [["measure", "value", *interval, "unit", "goal", "reached", "source"]]
@@ -113,8 +119,9 @@ def _dots(group: Group, blocks: Sequence[Sequence[Line]]) -> list[Dot]:
         name, series = each.measure.name or each.text, each.measure.series
         value, half = each.shown.value, each.shown.half or 0.0
         if group.chart.of_goal:
-            if each.ratio is None or each.goal is None:
+            if each.ratio is None or each.goal is None:  # without a ratio there is no dot on an axis of goals
                 continue
+            # distance from the goal, 1: exactly reached
             value, half, series = each.ratio / each.goal, 0.0, "goal reached" if each.reached else "goal missed"
         dots.append(Dot(name=name, series=series, value=value, half=half))
     return dots
@@ -125,7 +132,7 @@ def index(tables: Tables) -> str:
     from benchmarks.registry import BENCHES
 
     rows = [["table", "date", "machine", "rows", "goals reached", "goals missed", "commands"]]
-    for name, table in tables.items():
+    for name, table in tables.items():  # one row per stored table
         machine = f"{machine_of(table)}, {table['machine']['cores']} cores, PyTorch {table['machine']['torch']}"
         commands = "<br>".join(f"`{command}`" for command in table["command"].split(": ")[-1].split("; "))
         reached = [row.get("reached") for row in table["rows"]]
@@ -133,15 +140,16 @@ def index(tables: Tables) -> str:
             f"[{name}](../gnnqlab/results/{name}.md)", table["date"][:10], machine,
             str(len(reached)), str(reached.count(True)), _missed(reached.count(False)), commands,
         ])  # fmt: skip
-    kept = {word for table in tables.values() for word in _measured(table["command"])}
+    kept = {word for table in tables.values() for word in _measurement_names(table["command"])}
+    # measurements that no stored command made
     without = ", ".join(f"`gnnqlab bench {name}`" for name in sorted(set(BENCHES) - kept))
     tail = f"Measurements without a stored table: {without}. `--keep NAME` stores one." if without else ""
     return "\n".join([_INDEX, _table(rows), "", tail, ""])
 
 
-def _measured(commands: str) -> list[str]:
+def _measurement_names(commands: str) -> list[str]:
     words = commands.replace(";", " ").split()
-    return [after for before, after in pairwise(words) if before == "bench"]
+    return [after for before, after in pairwise(words) if before == "bench"]  # the word after "bench"
 
 
 def _goals(lines: Iterable[Line]) -> tuple[int, int]:
@@ -159,12 +167,12 @@ def _number(value: float) -> str:
         return str(value)
     size = abs(value)
     text = f"{value:.2f}" if size < 10 else f"{value:.1f}" if size < 100 else f"{value:.0f}"
-    return text.replace("-0.00", "0.00").replace("-", "\N{MINUS SIGN}")
+    return text.replace("-0.00", "0.00").replace("-", "\N{MINUS SIGN}")  # no "-0.00", and a typographic minus
 
 
 def _table(lines: Sequence[Sequence[str]]) -> str:
     """Return lines of cells as a table of Markdown; the first has the names of the columns."""
-    cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]  # a bar would end the cell
     cells.insert(1, ["---"] * len(cells[0]))
     return "\n".join("| " + " | ".join(line) + " |" for line in cells)
 
@@ -176,7 +184,7 @@ def all_tables(tables: Tables) -> str:
 
 def _table_text(name: str, table: Mapping[str, Any]) -> str:
     from benchmarks.engine.rows import cells
-    from benchmarks.registry import BENCHES, shown
+    from benchmarks.registry import BENCHES, format_rows
 
     machine = table["machine"]
     measured_on = [
@@ -186,8 +194,8 @@ def _table_text(name: str, table: Mapping[str, Any]) -> str:
         f"PyTorch {machine['torch']}",
     ]
     rows = list(table["rows"])
-    own = shown(name, rows) if name in BENCHES else None
-    if own is None:
+    own = format_rows(name, rows) if name in BENCHES else None
+    if own is None:  # the measurement's own layout, if it has one
         own = cells(rows) if all("figure" in row for row in rows) else rows
     commands = ", ".join(f"`{line}`" for line in table["command"].split("; "))
     return f"""## {name}
@@ -220,11 +228,13 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """
     cases: dict[str, dict[str, Mapping[str, Any]]] = {}
     for row in rows:
-        cases.setdefault(row["case"], {})[row["contestant"]] = row
+        cases.setdefault(row["case"], {})[row["contestant"]] = row  # case -> contestant -> row
     names = list(dict.fromkeys(name for of in cases.values() for name in of))
     table = []
+    # names with a "+" last
     for name in (name for served in (False, True) for name in names if name.endswith("+") == served):
         there = {case: of for case, of in cases.items() if name in of}
+        # bytes relative to Vanilla's
         sent = [of[name]["bytes_per_epoch"] / of["vanilla"]["bytes_per_epoch"] for of in there.values()]
         found = {f"{of[name]['graph']}, {of[name]['model']}": _cell(case, of, name) for case, of in there.items()}
         table.append({"system": f"`{name}`", **found, "bytes": _range(sent)})
@@ -237,14 +247,15 @@ def _cell(case: str, lines: Mapping[str, Mapping[str, Any]], name: str) -> str:
         raise ValueError(f"{name} is compared with {rival_name}, which {case!r} lacks; measure it with the others")
     mine, rival = lines[name], lines[rival_name]
     return (
-        f"{rival['value'] / mine['value']:.2f} ×, {_sooner(mine, rival)}, "
+        # seconds of Vanilla over those of the system
+        f"{rival['value'] / mine['value']:.2f} ×, {_time_to_accuracy_text(mine, rival)}, "
         f"{mine['points']:+.1f} ± {mine['half_interval']:.1f}"
     )
 
 
-def _sooner(mine: Mapping[str, Any], rival: Mapping[str, Any]) -> str:
-    if math.isnan(mine["to_target_s"]):
-        return "never"
+def _time_to_accuracy_text(mine: Mapping[str, Any], rival: Mapping[str, Any]) -> str:
+    if math.isnan(mine["to_target_s"]):  # no seed reached the accuracy
+        return "never"  # compared only if all seeds of both reached it
     if mine["reached_by"] < mine["seeds"] or rival["reached_by"] < rival["seeds"]:
         return f"{mine['reached_by']} of {mine['seeds']}"
     return f"{rival['to_target_s'] / mine['to_target_s']:.2f} ×"
@@ -264,5 +275,6 @@ def put_between(text: str, table: str) -> str:
     before, start, rest = text.partition(START)
     _, end, after = rest.partition(END)
     if not start or not end or START in after or END in before:
+        # each mark exactly once
         raise ValueError(f"the page must have the lines {START!r} and {END!r} once each, in this order; add them")
     return f"{before}{START}\n{table}\n{END}{after}"

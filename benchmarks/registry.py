@@ -10,7 +10,7 @@ from typing import Any
 from gnnqlab.by_name import did_you_mean
 from gnnqlab.train.records.provenance import machine
 
-__all__ = ["BENCHES", "machine", "measure", "shown"]
+__all__ = ["BENCHES", "machine", "measure", "format_rows"]
 
 BENCHES = {
     "accuracy": "benchmarks.studies.accuracy",
@@ -68,9 +68,9 @@ def measure(name: str, *, repeats: int | None = None, **options: Any) -> dict[st
 
     if name not in BENCHES:
         raise ValueError(f"bench must be one of {sorted(BENCHES)}, got {name!r}{did_you_mean(name, BENCHES)}")
-    function = getattr(importlib.import_module(BENCHES[name]), name)
+    function = getattr(importlib.import_module(BENCHES[name]), name)  # imported on demand
     parameters = set(inspect.signature(function).parameters)
-    if "options" in parameters:
+    if "options" in parameters:  # fields of Options are options of the command too
         parameters |= {field.name for field in dataclasses.fields(Options)}
     unknown = sorted(set(options) - parameters)
     if unknown:
@@ -79,8 +79,8 @@ def measure(name: str, *, repeats: int | None = None, **options: Any) -> dict[st
     return {"bench": name, "machine": machine(), "rows": rows}
 
 
-def shown(name: str, rows: list[dict[str, Any]]) -> list[dict[str, str]] | None:
-    """Return the table of ``shown(rows)`` in a measurement's module, or ``None`` if it has no such function."""
-    own = getattr(importlib.import_module(BENCHES[name]), "shown", None)
+def format_rows(name: str, rows: list[dict[str, Any]]) -> list[dict[str, str]] | None:
+    """Return the table of ``format_rows(rows)`` in a measurement's module, or ``None`` if it has no such function."""
+    own = getattr(importlib.import_module(BENCHES[name]), "format_rows", None)
     found: list[dict[str, str]] | None = None if own is None else own(rows)
     return found

@@ -130,7 +130,7 @@ ITEMS = {
     "AQ-T4, F9, F12": Item(
         "systems:adaqp systems:pipegcn benchmarks.studies.systems:systems benchmarks.studies.link:over_link "
         "lab.training.plots:convergence "
-        "course.paper_figures:beside",
+        "course.paper_figures:compare_with_papers",
         "AdaQP Table 4",
         "benchmarks/test_link.py::test_all_systems_are_measured_over_one_link "
         "benchmarks/test_systems.py::test_time_to_accuracy_is_asked_of_the_seeds_that_got_there "
@@ -139,7 +139,8 @@ ITEMS = {
         "SANCUS has a table of its own, `gnnqlab bench broadcasts`",
     ),
     "AQ-T5, T9": Item(
-        "lab.training.comparison_table:seconds_to course.paper_figures:beside bits.assigner.assigned:Assigner",
+        "lab.training.comparison_table:seconds_to course.paper_figures:compare_with_papers "
+        "bits.assigner.assigned:Assigner",
         "AdaQP Tables 5 and 9",
         "lab/training/test_comparison_table.py::test_the_first_epoch_that_gets_there_counts_with_all_before_it "
         "lab/training/test_comparison_table.py::test_assignment_counts_and_evaluation_does_not "
@@ -299,14 +300,14 @@ ITEMS = {
         (("12", "CDFGNN's Table 3"),),
     ),
     "SY-TI": Item(
-        "benchmarks.studies.fanouts:fanouts train.dgl_mini_batch:MiniBatch course.paper_figures:beside",
+        "benchmarks.studies.fanouts:fanouts train.dgl_mini_batch:MiniBatch course.paper_figures:compare_with_papers",
         "SYLVIE Table I",
         "benchmarks/test_fanouts.py::test_differences_are_of_the_same_seed "
         "benchmarks/test_fanouts.py::test_every_fan_out_of_the_table_learns",
         (("09", "SYLVIE Table I,"),),
     ),
     "SY-TIX": Item(
-        "course.paper_figures:beside lab.training.comparison_table:comparison_frame",
+        "course.paper_figures:compare_with_papers lab.training.comparison_table:comparison_frame",
         "Table IX",
         "course/experiments/test_sensitivity.py::test_total_times_and_one_server_are_those_of_the_printed_tables "
         "lab/figures/test_frames.py::test_comparison_is_against_the_first_run",
@@ -314,14 +315,14 @@ ITEMS = {
         "beside the printed table stand no measured epochs of all systems without a link",
     ),
     "SY-F2": Item(
-        "lab.training.plots:breakdown course.paper_figures:beside",
+        "lab.training.plots:breakdown course.paper_figures:compare_with_papers",
         "SYLVIE Fig. 2",
         "lab/training/test_plots.py::test_the_bars_of_a_worker_add_up_to_its_epoch "
         "train/test_record.py::test_seconds_of_a_summary_are_those_of_its_phases",
         (("07", "SYLVIE, Fig. 2"),),
     ),
     "SY-F3": Item(
-        "lab.training.plots:breakdown course.paper_figures:beside",
+        "lab.training.plots:breakdown course.paper_figures:compare_with_papers",
         "SYLVIE Fig. 3",
         "lab/training/test_plots.py::test_the_bars_of_a_worker_add_up_to_its_epoch "
         "course/experiments/test_sensitivity.py::test_quotients_are_what_the_papers_text_says",

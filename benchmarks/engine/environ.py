@@ -20,13 +20,13 @@ def environ(values: Mapping[str, str]) -> Iterator[None]:
         >>> "GNNQLAB_EXAMPLE" in os.environ
         False
     """
-    before = {name: os.environ.get(name) for name in values}
+    before = {name: os.environ.get(name) for name in values}  # None for a variable that was not set
     os.environ.update(values)
     try:
         yield
     finally:
         for name, value in before.items():
             if value is None:
-                os.environ.pop(name, None)
+                os.environ.pop(name, None)  # restore "not set" as well
             else:
                 os.environ[name] = value

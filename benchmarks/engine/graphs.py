@@ -19,8 +19,9 @@ def find_graph(name: str) -> str | None:
     """
     from gnnqlab.graph.sources.where import data_root
 
-    if ":" in name:
+    if ":" in name:  # a generated graph, such as sbm:60,3,6
         return name
+    # from the repository, and from a folder within it
     places = [Path(data_root()), Path("shared/data"), Path("../shared/data")]
     return next((str(path) for place in places if (path := place / f"{name}.npz").exists()), None)
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALONE",
-    "Measured",
-    "fit_alone",
+    "LinkMeasurement",
+    "fit_without_messages",
     "measure_in_turn",
     "measure_run",
     "usual_graph",
@@ -38,11 +38,12 @@ __all__ = [
 
 ALONE = "computation alone"
 """Name of a run without messages in tables."""
+# Columns of the records with computation only.
 _COMPUTES = ["central_s", "marginal_s", "dense_s", "optimizer_s", "other_s"]
 
 
 @dataclass(frozen=True)
-class Measured:
+class LinkMeasurement:
     """Measurements of one run: medians over all epochs but the first, in seconds."""
 
     epoch_s: float
@@ -76,7 +77,7 @@ def usual_graph(nodes: int = 40_000) -> Graph:
     return sbm(nodes, 16, 50, features=256, homophily=0.98, stray=0.0, signal=0.3, name=name)
 
 
-def measure_in_turn(configs: Mapping[str, RunConfig], repeats: int) -> dict[str, list[Measured]]:
+def measure_in_turn(configs: Mapping[str, RunConfig], repeats: int) -> dict[str, list[LinkMeasurement]]:
     """Train with each configuration in turn, ``repeats`` times; report progress on stderr.
 
     Args:
@@ -86,7 +87,7 @@ def measure_in_turn(configs: Mapping[str, RunConfig], repeats: int) -> dict[str,
     Returns:
         Name -> its runs.
     """
-    found: dict[str, list[Measured]] = {}
+    found: dict[str, list[LinkMeasurement]] = {}
     for number in range(repeats):
         for name, config in configs.items():
             latest = measure_run(config, alone=name == ALONE)
@@ -96,7 +97,7 @@ def measure_in_turn(configs: Mapping[str, RunConfig], repeats: int) -> dict[str,
     return found
 
 
-def measure_run(config: RunConfig, *, alone: bool = False) -> Measured:
+def measure_run(config: RunConfig, *, alone: bool = False) -> LinkMeasurement:
     """Train once, with the timeline of every epoch, and return the measurements.
 
     Args:
@@ -107,31 +108,35 @@ def measure_run(config: RunConfig, *, alone: bool = False) -> Measured:
     from gnnqlab.launch.worker_target import FIT
 
     if alone:
+        # no link, and no share of a link to calibrate
         launched = replace(config.launch, hosts=1, link=None, vanilla_share=None)
+        # messages of zeros have no valid checksums
         config = replace(config, launch=launched, train=replace(config.train, verify_messages="off"))
+    # timeline of every epoch, for `wire_itself`
     config = replace(config, train=replace(config.train, timeline_every=1))
-    fit = "benchmarks.engine.link_run:fit_alone" if alone else FIT
+    fit = "benchmarks.engine.link_run:fit_without_messages" if alone else FIT
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
         with launch(config, root=root, fit=fit) as run:  # leaving the block waits until the machine is idle again
-            measured = _measured(run.wait(), config)
+            measured = _measurement_of(run.wait(), config)
             return measured if alone else replace(measured, training=read_result(run))
 
 
-def _measured(run: Any, config: RunConfig) -> Measured:
+def _measurement_of(run: Any, config: RunConfig) -> LinkMeasurement:
     from gnnqlab.launch.calibrate import estimate_host_bytes
     from gnnqlab.train.records.evaluation_pauses import epoch_seconds
 
     summary, records = run.summary, run.records
     settled = records[records["epoch"] > 0]  # the first epoch includes set-up
+    # slowest worker of each epoch, then the median over epochs
     compute_s = settled.assign(all=settled[_COMPUTES].sum(axis=1)).groupby("epoch")["all"].max().median()
     epochs = settled.groupby("epoch")
 
     def link_s(sent: float) -> float:
-        gradients = float(records["bytes_gradients"].max())
-        rate = summary.get("link_bytes_per_s")
+        gradients = float(records["bytes_gradients"].max())  # the same in all epochs
+        rate = summary.get("link_bytes_per_s")  # bytes per second of a host's link
         return estimate_host_bytes(sent, gradients, config.workers, summary["hosts"]) / rate if rate else 0.0
 
-    return Measured(
+    return LinkMeasurement(
         epoch_s=summary["epoch_s"],
         comm_s=summary["comm_s"],
         quant_s=summary["quant_s"],
@@ -167,15 +172,18 @@ def wire_share(traffic: pd.DataFrame, bytes_per_s: float | None, workers: int, h
     """
     if bytes_per_s is None:
         return float("nan")
-    frame = traffic[traffic["epoch"] > traffic["epoch"].min()]
+    frame = traffic[traffic["epoch"] > traffic["epoch"].min()]  # the first epoch includes set-up
     frame = frame.assign(
+        # host of the sender and of the receiver; consecutive ranks share one
         source=frame["sender"] * hosts // workers,
         target=frame["receiver"] * hosts // workers,
         size=frame["payload_bytes"] + frame["param_bytes"],
     )
-    frame = frame[frame["source"] != frame["target"]]
+    frame = frame[frame["source"] != frame["target"]]  # messages within a host do not use the link
     exchange = ["epoch", "layer", "direction"]
+    # last message of each receiver, then the mean over receivers
     took = frame.groupby([*exchange, "receiver"])["seconds"].max().groupby(exchange).mean()
+    # bytes that each host sends, then the mean over hosts
     sent = frame.groupby([*exchange, "source"])["size"].sum().groupby(exchange).mean()
     return float(took.sum() / (sent.sum() / bytes_per_s))
 
@@ -199,13 +207,15 @@ def wire_itself(
     arrivals = timeline[timeline["what"] == "transfer"].rename(columns={"rank": "receiver", "peer": "sender"})
     sizes = traffic.assign(size=traffic["payload_bytes"] + traffic["param_bytes"])
     sizes = sizes.groupby([*place, "sender", "receiver"])["size"].sum().reset_index()
+    # one row per message: post, arrival and size
     every = arrivals.merge(posts[[*place, "sender", "posted"]]).merge(sizes)
+    # late: posted by its sender before its receiver posted
     every = every.assign(source=every["sender"] * hosts // workers, late=every["start_s"] > every["posted"])
     every = every[(every["source"] != every["receiver"] * hosts // workers) & (every["epoch"] > traffic["epoch"].min())]
     each = every.groupby([*place, "source"]).agg(
         late=("late", "max"), posted=("posted", "min"), arrived=("end_s", "max"), size=("size", "sum")
     )
-    each = each[~each["late"].astype(bool)]
+    each = each[~each["late"].astype(bool)]  # exchanges of a host in which every arrival is known
     seconds = (each["arrived"] - each["posted"]).sum()
     return float(seconds / (each["size"].sum() / bytes_per_s)) if len(each) else math.nan
 
@@ -213,29 +223,29 @@ def wire_itself(
 # -- computation alone, in the workers ------------------------------------------------------------------------------
 
 
-def fit_alone(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Heartbeat) -> None:
+def fit_without_messages(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Heartbeat) -> None:
     """Train without any message in training passes; only the time is meaningful, not the weights."""
     from gnnqlab.message.transport.transport import make_transport
     from gnnqlab.train.loop.fit import fit
 
     def silent(name: str, rank: int, workers: int) -> Transport:
-        return Silent() if name == config.train.transport else make_transport(name, rank, workers)
+        return SilentTransport() if name == config.train.transport else make_transport(name, rank, workers)
 
     fit(config, folder, rank, workers, heartbeat, transports=silent)
 
 
-class Silent:
+class SilentTransport:
     """Transport that sends nothing and receives zeros."""
 
-    def post(
+    def post(  # the interface of a transport
         self, send: Mapping[int, Tensor], receive: Mapping[int, Tensor], headers: Any = None, *, bounded: bool = False
     ) -> Transfer:
         from gnnqlab.message.transport.transport import Transfer
 
-        class Nothing(Transfer):
+        class CompletedTransfer(Transfer):
             def _finish(self) -> None:
                 self.seconds = dict.fromkeys(receive, 0.0)
 
         for buffer in receive.values():
-            buffer.zero_()
-        return Nothing()
+            buffer.zero_()  # zeros, so that the computation stays finite
+        return CompletedTransfer()

@@ -9,7 +9,16 @@ from typing import Any
 
 from gnnqlab.theory.intervals import interval
 
-__all__ = ["LEAST_POINTS", "Difference", "cells", "counted", "half_interval", "paired", "row", "score_row"]
+__all__ = [
+    "LEAST_POINTS",
+    "Difference",
+    "cells",
+    "seed_count_text",
+    "half_interval",
+    "paired_difference",
+    "row",
+    "score_row",
+]
 
 LEAST_POINTS = 0.01
 """Lower bound for a difference of scores in a denominator, in points: a ratio to less has no meaning."""
@@ -54,7 +63,7 @@ def row(
         "rival_value": rival_value,
         "ratio": ratio,
         "goal": goal,
-        "reached": None if goal is None or ratio is None else ratio >= goal,
+        "reached": None if goal is None or ratio is None else ratio >= goal,  # None without a goal or a ratio
         **more,
     }
 
@@ -63,7 +72,7 @@ def cells(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return measurements as formatted text, one row each."""
 
     def number(value: Any) -> str:
-        return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+        return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)  # four digits
 
     return [
         {
@@ -87,35 +96,35 @@ class Difference:
     half: float
 
     @property
-    def certain(self) -> bool:
+    def is_certain(self) -> bool:
         """True if the interval excludes zero."""
         return abs(self.points) > self.half
 
     @property
     def loss_at_most(self) -> float:
         """Largest loss in the interval, in points: minus its lower end, negative for a certain gain."""
-        return self.half - self.points
+        return self.half - self.points  # lower end of the interval, with the opposite sign
 
     def __str__(self) -> str:
         return f"{self.points:+.2f} ± {self.half:.2f} points"
 
 
-def paired(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
+def paired_difference(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
     """Compare scores of the same seeds, in [0, 1].
 
     Example:
-        >>> str(paired([0.90, 0.92, 0.91], [0.90, 0.91, 0.90]))
+        >>> str(paired_difference([0.90, 0.92, 0.91], [0.90, 0.91, 0.90]))
         '+0.67 ± 1.43 points'
     """
-    points = [100 * (mine - other) for mine, other in zip(ours, theirs, strict=True)]
+    points = [100 * (mine - other) for mine, other in zip(ours, theirs, strict=True)]  # score in [0, 1] -> points
     return Difference(statistics.fmean(points), half_interval(points))
 
 
-def counted(seeds: int, first_seed: int = 0) -> str:
+def seed_count_text(seeds: int, first_seed: int = 0) -> str:
     """Return the text for a number of seeds in the name of a case.
 
     Example:
-        >>> counted(5), counted(5, 10)
+        >>> seed_count_text(5), seed_count_text(5, 10)
         ('5 seed(s)', '5 seed(s) from 10')
     """
     return f"{seeds} seed(s)" + (f" from {first_seed}" if first_seed else "")
@@ -138,7 +147,7 @@ def score_row(
     rival: str,
     theirs: Sequence[float],
     *,
-    ratio: float | None = None,
+    ratio: float | None = None,  # one value has no interval
     goal: float | None = None,
     more: str = "",
     detail: str | None = None,
@@ -154,12 +163,12 @@ def score_row(
         more: text after the difference.
         detail: text after the metric; by default the difference and ``more``.
     """
-    difference, mean, rival_mean = paired(ours, theirs), statistics.fmean(ours), statistics.fmean(theirs)
+    difference, mean, rival_mean = paired_difference(ours, theirs), statistics.fmean(ours), statistics.fmean(theirs)
     return row(
         case,
         "test score",
         100 * mean,
-        "%",
+        "%",  # score -> percent
         rival,
         100 * rival_mean,
         mean / rival_mean if ratio is None else ratio,

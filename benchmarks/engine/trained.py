@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.engine.rows import counted
+from benchmarks.engine.rows import seed_count_text
 from gnnqlab.study import Case, Cell, RunResult, Study
 
 __all__ = ["Options", "Results", "mean_of", "scores_of", "study_rows", "train_each", "train_here", "train_mini_batches"]
@@ -31,9 +31,10 @@ class Options:
     trainings: str = "runs/bench"
     """Folder of stored trainings; those in it are not repeated."""
 
-    def over(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def merge_into(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of `train_each` for a study with these settings; options replace its ``epochs``."""
         own = {"workers": self.workers, "seeds": self.seeds, "first_seed": self.first_seed, "folder": self.trainings}
+        # options of the command replace the study's own settings
         return {**settings, **own, **({} if self.epochs is None else {"epochs": self.epochs})}
 
 
@@ -56,6 +57,7 @@ def train_each(systems: Any, *, seeds: int, first_seed: int = 0, **grid: Any) ->
     """
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
+    # consecutive seeds; stored results are not trained again
     return Study(systems=systems, seeds=range(first_seed, first_seed + seeds), **grid).run().results()
 
 
@@ -79,7 +81,8 @@ def study_rows(
     rows = []
     for one, trained in train_each(systems, seeds=seeds, first_seed=first_seed, **grid).items():
         columns = one._asdict()
-        name = case.format(**{**grid, **columns, "seeds": counted(seeds, first_seed)})
+        # text of the first column
+        name = case.format(**{**grid, **columns, "seeds": seed_count_text(seeds, first_seed)})
         rows += [{**each, **columns} for each in table(name, trained)]
     return rows
 
@@ -110,13 +113,19 @@ def train_here(trainer: Any, cell: Cell) -> RunResult:
         trainer.epoch(epoch)
         seconds.append(time.perf_counter() - start)
         trained = epoch + 1
+        # after every k-th epoch, and after the last
         if trained == settings.epochs or (settings.evaluate_every and trained % settings.evaluate_every == 0):
             scores = trainer.evaluate(trained)
-            curve.append((trained, sum(seconds), float(scores.val)))
+            curve.append((trained, sum(seconds), float(scores.val)))  # seconds so far without evaluation
             tests.append(float(scores.test))
     best = max(range(len(curve)), key=lambda number: curve[number][2])  # the first of equals
     return RunResult(
-        score=tests[best], epochs=settings.epochs, train_s=sum(seconds), curve=tuple(curve), epochs_s=tuple(seconds)
+        # test score at the best validation score
+        score=tests[best],
+        epochs=settings.epochs,
+        train_s=sum(seconds),
+        curve=tuple(curve),
+        epochs_s=tuple(seconds),
     )
 
 
@@ -131,4 +140,5 @@ def train_mini_batches(cell: Cell, *, fanout: int, batch_size: int) -> RunResult
     from gnnqlab.train.loop.scores import get_test_score
 
     line = MiniBatch(fanout=fanout, batch_size=batch_size).train(load(cell.config.graph), cell.config)
+    # 0 if the model has no score
     return RunResult(score=get_test_score(line.summary) or 0.0, train_s=float(line.summary.get("train_s", 0.0)))

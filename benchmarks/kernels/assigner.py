@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["assigner", "instance"]
 
+# Goals: seconds of a solve, certified gap, and speed-up over HiGHS.
 LIMIT_S, LIMIT_GAP, SPEEDUP = 0.050, 1e-4, 100.0
 LARGE = (24, 500)
 """Devices, groups per pair."""
 SHARED = ((2, 200), (4, 50), (4, 100), (8, 30))
 """Sizes that HiGHS solves too."""
-HIGHS_LIMIT_S = 120.0
+HIGHS_LIMIT_S = 120.0  # seconds; a rival that needs longer is reported as it is
 GROUP_SIZE = 100
 
 
@@ -34,14 +35,14 @@ def assigner(repeats: int = 7) -> list[dict[str, Any]]:
     """
     rows = []
     for transport in ("ring", "direct"):
-        rows += _alone(transport, repeats)
+        rows += _solver_rows(transport, repeats)
     try:
         import cvxpy  # noqa: F401
     except ImportError as error:
         print(f"bench assigner: no rival, cvxpy does not import ({error})", flush=True)
         return rows
     for workers, groups in SHARED:
-        rows += _compared_with_highs(workers, groups, repeats)
+        rows += _highs_rows(workers, groups, repeats)
     return rows
 
 
@@ -53,31 +54,34 @@ def instance(workers: int, groups: int, *, lam: float, transport: str = "ring", 
     from gnnqlab.theory.cost import LinkCost
 
     generator = np.random.default_rng(workers * 1000 + groups)
-    samples = {}
+    samples = {}  # (sender, receiver) -> (bytes, seconds) of simulated transfers
     messages = []
     for sender in range(workers):
         for receiver in range(workers):
             if sender == receiver:
                 continue
+            # bytes per second and seconds of a link
             rate, latency = generator.uniform(80e6, 125e6), generator.uniform(5e-5, 2e-4)
+            # five timed transfers per size, as in a calibration
             samples[sender, receiver] = [(size, latency + size / rate) for size in (2**12, 2**16, 2**20)] * 5
             number = groups if even else max(1, int(groups * generator.uniform(0.3, 1.0)))
             rows = np.full(number, GROUP_SIZE)
-            rows[-1] = generator.integers(1, GROUP_SIZE + 1)
+            rows[-1] = generator.integers(1, GROUP_SIZE + 1)  # a shorter last group
             # Lognormal β with a factor per pair, descending as the assigner sorts rows, summed by group.
+            # first row of each group, for the sum by group
             beta = np.sort(generator.lognormal(0, 2, int(rows.sum())) * generator.lognormal(0, 1))[::-1]
             messages.append(Message(sender, receiver, rows, np.add.reduceat(beta, np.cumsum(rows) - rows)))
     cost = LinkCost.measured(workers, samples)
     return assemble(messages, cost, columns=256, lam=lam, transport=transport)
 
 
-def _timed(problem: Problem, repeats: int) -> tuple[list[float], Any]:
+def _time_solver(problem: Problem, repeats: int) -> tuple[list[float], Any]:
     """Return the seconds of each solve, without cached results, and the last solution."""
     from dataclasses import replace
 
     from gnnqlab.bits.assigner.solver import solve
 
-    seconds, solution = [], solve(replace(problem))
+    seconds, solution = [], solve(replace(problem))  # warm-up
     for _ in range(repeats):
         fresh = replace(problem)  # a new object has no cached properties
         start = time.perf_counter()
@@ -86,39 +90,40 @@ def _timed(problem: Problem, repeats: int) -> tuple[list[float], Any]:
     return seconds, solution
 
 
-def _alone(transport: str, repeats: int) -> list[dict[str, Any]]:
+def _solver_rows(transport: str, repeats: int) -> list[dict[str, Any]]:
     workers, groups = LARGE
     rows = []
     for even in (True, False):
         for lam in (0.1, 0.5, 0.9):
             problem = instance(workers, groups, lam=lam, transport=transport, even=even)
-            seconds, solution = _timed(problem, repeats)
+            seconds, solution = _time_solver(problem, repeats)  # `replace` in `_time_solver` drops cached properties
             size = f"{groups} groups a pair" if even else f"30 to 100 % of {groups} groups a pair"
             case = f"{workers} devices, {size}, {problem.group_rows.size} groups, {transport}, λ = {lam}"
             took = statistics.median(seconds)
             detail = f" ({min(seconds) * 1e3:.3g} to {max(seconds) * 1e3:.3g} ms)"
             rows.append(row(case, "assignment", took, "s", "limit", LIMIT_S, LIMIT_S / took, 1.0, detail=detail))
-            gap = max(solution.gap, 1e-16)
+            gap = max(solution.gap, 1e-16)  # a gap of exactly zero would divide by zero
             rows.append(row(case, "certified gap", solution.gap, "1", "limit", LIMIT_GAP, LIMIT_GAP / gap, 1.0))
     return rows
 
 
-def _compared_with_highs(workers: int, groups: int, repeats: int) -> list[dict[str, Any]]:
+def _highs_rows(workers: int, groups: int, repeats: int) -> list[dict[str, Any]]:
     from gnnqlab.bits.assigner.reference import solve_reference
 
     rows = []
     for lam in (0.1, 0.5, 0.9):
         problem = instance(workers, groups, lam=lam)
-        seconds, solution = _timed(problem, repeats)
+        seconds, solution = _time_solver(problem, repeats)
         highs = solve_reference(problem, time_limit_s=HIGHS_LIMIT_S)
         took = statistics.median(seconds)
         case = f"{workers} devices, up to {groups} groups a pair, {problem.group_rows.size} groups, ring, λ = {lam}"
-        if highs.status != "optimal":
+        if highs.status != "optimal":  # no proven optimum: its seconds, without a speed-up
             rows.append(row(case, "assignment", took, "s", f"HiGHS MILP: {highs.status}", highs.seconds, None))
             continue
         rows.append(
             row(case, "assignment", took, "s", "HiGHS MILP by cvxpy", highs.seconds, highs.seconds / took, SPEEDUP)
         )
+        # above 1: HiGHS found a worse objective
         ratio = highs.objective / solution.objective if solution.objective else 1.0
         rival = ("HiGHS MILP, gap 1e-4", highs.objective, ratio)
         rows.append(row(case, "objective", solution.objective, "1", *rival, detail=f", gap {solution.gap:.1e}"))

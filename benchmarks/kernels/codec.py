@@ -32,10 +32,10 @@ ENCODE_GOALS = {"avx512": {64: 0.75, 256: 1.1, 602: 0.8}, "avx2": {64: 0.65, 256
 GATHER_GOALS = {64: 1.5, 256: 1.5}  # compared with index_select
 DECODE_GOALS = {128: {1: 2.0, 2: 2.0}, 256: {1: 2.2, 2: 2.0}}  # compared with memcpy, by threads
 ROTATED_GOALS = {"avx512": 0.5, "avx2": 0.35, "scalar": None}  # encoding compared with memcpy, D = 256, one thread
-TORCH_GOAL = 15.0
+TORCH_GOAL = 15.0  # least speed-up over the same operations in PyTorch
 PREPACK = {2: "2bit", 4: "4bit", 8: "byte"}  # bits of a code: its word in torch.ops.quantized.embedding_bag_*
 PREPACK_GOAL = 3.0
-SETTINGS: dict[str, Any] = {"seed": 1, "epoch": 0, "stream": 0}
+SETTINGS: dict[str, Any] = {"seed": 1, "epoch": 0, "stream": 0}  # noise key of all contestants
 
 
 @by_threads()
@@ -47,6 +47,7 @@ def codec(repeats: int = 15) -> list[dict[str, Any]]:
     """
     rows = []
     for columns in (64, 128, 256, 602):
+        # all bit-widths only for one number of columns, to bound the time
         widths = (1, 2, 4, 8) if columns == 256 else (2,)
         for order in ("ascending", "shuffled"):
             rows += _encode_rows(columns, widths if order == "ascending" else (2,), order, repeats)
@@ -61,9 +62,10 @@ def _encode_rows(columns: int, widths: tuple[int, ...], order: str, repeats: int
     from gnnqlab.kernels.codec.rotate import ROTATED_WIDTHS
 
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(FLOATS // columns, columns, generator=generator)
-    chosen = torch.randperm(x.shape[0], generator=generator)[: x.shape[0] // 2]
-    rows = chosen.sort().values if order == "ascending" else chosen
+    x = torch.randn(FLOATS // columns, columns, generator=generator)  # 128 MiB, larger than any cache
+    chosen = torch.randperm(x.shape[0], generator=generator)[: x.shape[0] // 2]  # half of the rows
+    rows = chosen.sort().values if order == "ascending" else chosen  # ascending, as in a send list
+    # the message, gathered once for memcpy and the prepack rivals
     message, copy = x[rows], torch.empty(rows.numel(), columns)
     contestants: dict[str, Callable[[], object]] = {
         "memcpy": lambda: copy.copy_(message),
@@ -81,15 +83,16 @@ def _encode_rows(columns: int, widths: tuple[int, ...], order: str, repeats: int
             Pair(names[1], names[1], "index_select"),
         ]
         if bits in ROTATED_WIDTHS:
+            # the goal is for one thread and D = 256
             goal = ROTATED_GOALS[native.isa()] if columns == 256 and torch.get_num_threads() == 1 else None
             pairs += [Pair(name, name, "memcpy", goal=goal) for name in names[2:]]
     for bits in _prepackable(columns, widths) if order == "ascending" else ():
         contestants[_prepack_name(bits)] = functools.partial(_quantized_op(bits, "prepack"), message)
         pairs.append(Pair(f"{bits} bit", f"{bits} bit", _prepack_name(bits), goal=PREPACK_GOAL))
     if columns == 256 and order == "ascending":
-        contestants["torch"] = lambda: _encode_in_torch(x, rows, 2)
+        contestants["torch"] = lambda: _encode_in_torch(x, rows, 2)  # plain PyTorch, for one shape only
         pairs.append(Pair("2 bit", "2 bit", "torch", goal=TORCH_GOAL))
-    return _compared(f"encode, D = {columns}, {order} rows", contestants, pairs, repeats, message)
+    return _compare_codecs(f"encode, D = {columns}, {order} rows", contestants, pairs, repeats, message)
 
 
 def _decode_rows(columns: int, widths: tuple[int, ...], repeats: int) -> list[dict[str, Any]]:
@@ -102,7 +105,7 @@ def _decode_rows(columns: int, widths: tuple[int, ...], repeats: int) -> list[di
     generator = torch.Generator().manual_seed(0)
     message = torch.randn(count, columns, generator=generator)
     copy, halo, every = torch.empty_like(message), _aligned_rows(count, columns), torch.arange(count)
-    places = torch.randperm(count, generator=generator)
+    places = torch.randperm(count, generator=generator)  # random order of the halo rows
     contestants: dict[str, Callable[[], object]] = {"memcpy": lambda: copy.copy_(message)}
     pairs, goal = [], DECODE_GOALS.get(columns, {}).get(torch.get_num_threads())
     for bits in widths:
@@ -110,10 +113,12 @@ def _decode_rows(columns: int, widths: tuple[int, ...], repeats: int) -> list[di
         params = torch.empty(count, 2)
         encode_rows(message, every, every, bits, None, payload, params, **SETTINGS)
         name, decode = f"{bits} bit", functools.partial(decode_rows, payload, params, bits, None, halo, places)
+        # overwrite, and add to the halo
         contestants |= {name: decode, f"{name}, added": functools.partial(decode, accumulate=True)}
         pairs += [Pair(name, name, "memcpy", goal=goal), Pair(f"{name}, added", f"{name}, added", "memcpy")]
         if bits in ROTATED_WIDTHS:
             rotated, scales, key = torch.empty_like(payload), torch.empty(count), {"rotations": 2, **SETTINGS}
+            # scales only: rotated codes have no zero-point
             encode_rotated(message, every, every, bits, None, rotated, scales, torch.empty(count, 2), **key)
             contestants[f"rotated, {name}"] = functools.partial(
                 decode_rotated, rotated, scales, bits, None, halo, places, every, accumulate=False, **key
@@ -123,7 +128,7 @@ def _decode_rows(columns: int, widths: tuple[int, ...], repeats: int) -> list[di
         rival = _prepack_name(bits, "unpack")
         contestants[rival] = functools.partial(_quantized_op(bits, "unpack"), _quantized_op(bits, "prepack")(message))
         pairs.append(Pair(f"{bits} bit", f"{bits} bit", rival))
-    return _compared(f"decode, D = {columns}", contestants, pairs, repeats, message)
+    return _compare_codecs(f"decode, D = {columns}", contestants, pairs, repeats, message)
 
 
 def _dropout_rows(columns: int, repeats: int) -> list[dict[str, Any]]:
@@ -137,18 +142,18 @@ def _dropout_rows(columns: int, repeats: int) -> list[dict[str, Any]]:
         "dropout": lambda: dropout(x, ids, p=0.5, **SETTINGS),
         "torch dropout": lambda: torch.nn.functional.dropout(x, p=0.5),
         "clone": lambda: x.clone(),
-    }
+    }  # compulsory cost of a dropout: read and write each row
     pairs = [Pair("dropout", "dropout", rival) for rival in ("torch dropout", "clone")]
-    return _compared(f"dropout, D = {columns}", contestants, pairs, repeats, x)
+    return _compare_codecs(f"dropout, D = {columns}", contestants, pairs, repeats, x)
 
 
-def _compared(
+def _compare_codecs(
     case: str, contestants: dict[str, Callable[[], object]], pairs: list[Pair], repeats: int, message: Tensor
 ) -> list[dict[str, Any]]:
     """Return the rows of some pairs in GB/s of a message's float32 bytes."""
     import torch
 
-    amount = message.numel() * message.element_size() / 1e9
+    amount = message.numel() * message.element_size() / 1e9  # GB of float32 per message
     case += f", {torch.get_num_threads()} thread(s)"
     return compare(case, contestants, pairs, repeats, amount=amount, unit="GB/s")
 
@@ -164,6 +169,7 @@ def _encoders(x: Tensor, rows: Tensor, bits: int) -> list[Callable[[], object]]:
     count = rows.numel()
 
     def buffers() -> tuple[Tensor, Tensor, Tensor]:
+        # payload, (Z, S) and one float32 per row
         payload = torch.empty(count * int(row_bytes(x.shape[1], bits)), dtype=torch.uint8)
         return payload, torch.empty(count, 2), torch.empty(count)
 
@@ -203,11 +209,12 @@ def _encode_in_torch(x: Tensor, rows: Tensor, bits: int, chunk: int = 2048) -> l
     packed, levels, per_byte = [], 2**bits - 1, 8 // bits
     shifts = torch.arange(per_byte, dtype=torch.uint8) * bits
     for piece in rows.split(chunk):
-        values = torch.index_select(x, 0, piece)
+        values = torch.index_select(x, 0, piece)  # (chunk, D)
         low, high = torch.aminmax(values, dim=1, keepdim=True)
+        # min-max codes with noise, as in AdaQP Eq. 4
         values.sub_(low).mul_(levels / (high - low)).add_(torch.rand_like(values)).floor_().clamp_(max=levels)
-        codes = values.to(torch.uint8).unflatten(1, (-1, per_byte))
-        packed.append(codes.bitwise_left_shift_(shifts).sum(dim=2, dtype=torch.uint8))
+        codes = values.to(torch.uint8).unflatten(1, (-1, per_byte))  # (chunk, D / per_byte, per_byte)
+        packed.append(codes.bitwise_left_shift_(shifts).sum(dim=2, dtype=torch.uint8))  # sum of shifted codes: one byte
     return packed
 
 
@@ -215,7 +222,7 @@ def _aligned_rows(count: int, columns: int) -> Tensor:
     """Return zeros ``(count, columns)`` whose rows start at multiples of 64 bytes."""
     import torch
 
-    stride = -(-columns // 16) * 16
+    stride = -(-columns // 16) * 16  # floats per row, rounded up to 64 bytes
     block = torch.zeros(count * stride + 16)  # 16 floats of slack to align the first row
-    first = -(block.data_ptr() // 4) % 16
+    first = -(block.data_ptr() // 4) % 16  # floats until the next multiple of 64 bytes
     return block[first : first + count * stride].view(count, stride)[:, :columns]

@@ -31,6 +31,7 @@ SOURCES = Path(__file__).parents[2] / "cuda_ext"
 FILES = sorted(path.name for path in SOURCES.glob("cuda/*.cu") if path.name != "library.cu")
 """Sources with kernels; empty if the package was installed without its sources."""
 REPORT = "libgnnqlab_cuda.txt"
+# per multiprocessor: registers, warps; threads per warp; warps per block here
 REGISTERS, WARPS, WARP_SIZE, BLOCK_WARPS = 65_536, 64, 32, 8
 
 
@@ -52,8 +53,8 @@ class Resources:
             >>> Resources("k", registers=65, stack_bytes=0, spilled_bytes=0).occupancy  # 3 blocks of 8 warps, of 64
             0.375
         """
-        block = -(-self.registers // 8) * 8 * WARP_SIZE * BLOCK_WARPS
-        return min(REGISTERS // block * BLOCK_WARPS, WARPS) / WARPS
+        block = -(-self.registers // 8) * 8 * WARP_SIZE * BLOCK_WARPS  # registers of a block
+        return min(REGISTERS // block * BLOCK_WARPS, WARPS) / WARPS  # whole blocks only
 
 
 def parse(report: str, architecture: str = "") -> list[Resources]:
@@ -66,7 +67,7 @@ def parse(report: str, architecture: str = "") -> list[Resources]:
         re.DOTALL,
     )
     return [
-        Resources(name, int(registers), int(stack), int(stores) + int(loads))
+        Resources(name, int(registers), int(stack), int(stores) + int(loads))  # stores and loads both access memory
         for name, stack, stores, loads, registers in pattern.findall(report)
     ]
 
@@ -83,7 +84,7 @@ def kernels_of(file: str, architecture: str = "90", *, report: Path | None = Non
         RuntimeError: if there is no report and ``nvcc`` is missing or fails.
     """
     path = library_path(REPORT) if report is None else report
-    if _is_current(path):
+    if _is_current(path):  # a report older than a source is stale
         for part in path.read_text(encoding="utf-8").split("# ")[1:]:
             if part.startswith(f"{file}.o\n") and (kernels := parse(part, architecture)):
                 return kernels
@@ -92,6 +93,7 @@ def kernels_of(file: str, architecture: str = "90", *, report: Path | None = Non
 
 def _is_current(report: Path) -> bool:
     """Return True if a report exists and no source has changed since."""
+    # headers and kernels
     sources = [path for folder in ("core", "cuda") for path in (SOURCES / folder).iterdir()] if FILES else []
     return report.is_file() and all(path.stat().st_mtime <= report.stat().st_mtime for path in sources)
 
@@ -109,9 +111,10 @@ def compile_file(file: str, architecture: str = "90") -> list[Resources]:
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         raise RuntimeError("nvcc must be in PATH to compile kernels, got none; install the CUDA toolkit")
+    # -cubin: compile only; ptxas -v prints the resources to stderr
     command = [nvcc, "-std=c++17", "-O3", "--fmad=false", f"-arch=sm_{architecture}", "-cubin", "-Xptxas", "-v"]
     report = SOURCES.parent / "build" / "compiled" / f"{file}-{_checksum(command, file)}.txt"
-    if report.is_file():
+    if report.is_file():  # the same compiler, options and sources
         return parse(report.read_text(encoding="utf-8"))
     command += ["-I", str(SOURCES), str(SOURCES / "cuda" / file), "-o", "/dev/null"]
     process = subprocess.run(command, capture_output=True, text=True)
@@ -126,6 +129,7 @@ def _checksum(command: Sequence[str], file: str) -> str:
     """Return a checksum of everything that a report depends on: compiler, options, the source, and all headers."""
     version = subprocess.run([command[0], "--version"], capture_output=True, text=True, check=True).stdout
     found = hashlib.sha256("\0".join([version, *command]).encode())
+    # every kernel may include every header
     headers = [path for path in SOURCES.rglob("*") if path.suffix in (".h", ".cuh")]
     for path in [SOURCES / "cuda" / file, *sorted(headers)]:
         found.update(b"\0" + path.read_bytes())
@@ -146,12 +150,12 @@ def compiled_kernels(architecture: str = "90", *, files: Sequence[str] | None = 
 
     columns = ["kernel", "file", "registers", "stack (B)", "spilled (B)", "occupancy (%)"]
     chosen = list(FILES if files is None else files) if shutil.which("nvcc") else []
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(2) as pool:  # two processes of nvcc at a time
         found = list(pool.map(lambda file: kernels_of(file, architecture), chosen))
     lines = [
         (short_name(name), file, one.registers, one.stack_bytes, one.spilled_bytes, 100 * one.occupancy)
         for file, kernels in zip(chosen, found)
-        for one, name in zip(kernels, _demangled([one.kernel for one in kernels]))
+        for one, name in zip(kernels, _demangle([one.kernel for one in kernels]))
     ]
     return pd.DataFrame(lines, columns=columns).set_index("kernel")
 
@@ -163,15 +167,16 @@ def short_name(name: str) -> str:
         >>> short_name("void gnnqlab::encode<gnnqlab::Bfloat16, 1>(gnnqlab::EncodeCall, int)")
         'encode<Bfloat16, 1>'
     """
-    plain = re.sub(r"\((?:anonymous namespace|unsigned int|int|bool)\)(?:::)?", "", name)
+    plain = re.sub(r"\((?:anonymous namespace|unsigned int|int|bool)\)(?:::)?", "", name)  # casts in demangled names
     plain = re.sub(r"\b\w+::", "", plain.removeprefix("void "))
     return plain.partition("(")[0].strip()
 
 
-def _demangled(names: Sequence[str]) -> list[str]:
-    tool = shutil.which("cu++filt") or shutil.which("c++filt")
+def _demangle(names: Sequence[str]) -> list[str]:
+    tool = shutil.which("cu++filt") or shutil.which("c++filt")  # nvcc's tool, or that of binutils
     if tool is None or not names:
         return list(names)
     process = subprocess.run([tool], input="\n".join(names), capture_output=True, text=True, timeout=60)
     lines = process.stdout.splitlines()
+    # without a tool, names stay mangled
     return lines if process.returncode == 0 and len(lines) == len(names) else list(names)

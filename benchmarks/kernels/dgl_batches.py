@@ -52,18 +52,19 @@ class DglLoop:
     ) -> None:
         import dgl
 
-        torch.manual_seed(settings.seed)
-        dgl.seed(settings.seed + rank)
+        torch.manual_seed(settings.seed)  # the same weights on every worker
+        dgl.seed(settings.seed + rank)  # different samples on every worker
         with suppress(AttributeError):  # missing in some DGL versions
             dgl.utils.set_num_threads(torch.get_num_threads())
         self.features, self._labels, self._multi_label = features, graph.labels, graph.multi_label
         self.structure, self._workers = structure_of(graph), workers
+        # our batches, so that steps are comparable
         self.batches = Batches(graph, batches, seed=settings.seed, rank=rank, workers=workers)
         self._sampler = dgl.dataloading.NeighborSampler(list(batches.fanouts))
         self.model = Rival(self.structure, model.name, model, features.columns, graph.num_classes, sparse=False)
         self._summing: torch.nn.Module = self.model
         if workers > 1:
-            self._summing = torch.nn.parallel.DistributedDataParallel(self.model)
+            self._summing = torch.nn.parallel.DistributedDataParallel(self.model)  # DDP averages gradients over workers
         self._optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay)
 
     def epoch(self, epoch: int) -> float:
@@ -75,6 +76,7 @@ class DglLoop:
             if size < self._workers:
                 continue  # DDP needs a gradient of every worker, so all skip the step
             inputs, _, blocks = self._sampler.sample_blocks(self.structure, seeds)
+            # the number of the step keys the request
             x = self.features.fetch(inputs, epoch * self.batches.steps + number)
             self._optimizer.zero_grad()
             with warnings.catch_warnings():  # DGL uses deprecated storage types of PyTorch
@@ -83,12 +85,12 @@ class DglLoop:
             (loss * (self._workers / size)).backward()  # type: ignore[no-untyped-call]  # DDP averages over workers
             self._optimizer.step()
             total += float(loss.detach())
-        return total / self.batches.num_train
+        return total / self.batches.num_train  # mean loss over all training nodes
 
     @property
     def gradient_bytes(self) -> int:
         """Bytes that every worker adds to the gradient all-reduce in a step."""
-        return 4 * sum(each.numel() for each in self.model.parameters())
+        return 4 * sum(each.numel() for each in self.model.parameters())  # float32
 
     @torch.no_grad()
     def logits(self, whole: Any) -> Tensor:
@@ -102,5 +104,6 @@ class DglLoop:
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         if self._multi_label:
+            # summed; divided by the size of the batch later
             return functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="sum")
         return functional.cross_entropy(logits, labels, reduction="sum")

@@ -42,23 +42,25 @@ class Rival(nn.Module):
 
         super().__init__()
         self.structure, self.p = structure, settings.dropout
-        widths = settings.widths(num_features, num_classes)
+        widths = settings.widths(num_features, num_classes)  # columns of every layer, from input to output
         make: dict[str, Callable[[int, int], nn.Module]] = {
             "gcn": lambda before, after: GraphConv(before, after, norm="both"),
             "graphsage": lambda before, after: SAGEConv(before, after, "mean"),
             "gat": lambda before, after: GATConv(before, after, num_heads=1, allow_zero_in_degree=True),
         }
         self.convolutions = nn.ModuleList(make[model](*pair) for pair in itertools.pairwise(widths))
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for width in widths[1:-1])
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for width in widths[1:-1])  # no norm after the last layer
         if sparse:
+            # only the first layer has sparse input
             first = {"gcn": _SparseGraphConv, "graphsage": _SparseSAGEConv}[model]
-            self.convolutions[0] = first(self.convolutions[0], widths[1])
+            self.convolutions[0] = first(self.convolutions[0], widths[1])  # shares its weights
 
     def forward(self, h: Tensor, blocks: Sequence[Any] | None = None) -> Tensor:
         """Return logits: over the whole structure, or over DGL's blocks, one per layer."""
         for index, convolution in enumerate(self.convolutions):
             if index > 0:
-                h = functional.dropout(h, self.p, self.training)
+                h = functional.dropout(h, self.p, self.training)  # no dropout of the input features
+            # (N, heads, F) -> (N, F), with one head
             h = convolution(self.structure if blocks is None else blocks[index], h).flatten(1)
             if index < len(self.norms):
                 h = functional.relu(self.norms[index](h))
@@ -73,11 +75,11 @@ class _SparseGraphConv(nn.Module):
 
         super().__init__()
         self.weight = dense.weight
-        self.sums = GraphConv(width, width, norm="both", weight=False)
+        self.sums = GraphConv(width, width, norm="both", weight=False)  # aggregation without weights of its own
         self.sums.bias = dense.bias
 
     def forward(self, structure: Any, x: Tensor) -> Tensor:
-        out: Tensor = self.sums(structure, torch.sparse.mm(x, self.weight))
+        out: Tensor = self.sums(structure, torch.sparse.mm(x, self.weight))  # (N, D) sparse x (D, width) -> (N, width)
         return out
 
 
@@ -93,6 +95,7 @@ class _SparseSAGEConv(nn.Module):
 
         with structure.local_scope():
             structure.ndata["h"] = torch.sparse.mm(x, self.fc_neigh.weight.t())
+            # mean over in-neighbours of the projected rows
             structure.update_all(function.copy_u("h", "m"), function.mean("m", "neigh"))
             own: Tensor = torch.sparse.mm(x, self.fc_self.weight.t()) + self.fc_self.bias
             return own + structure.ndata["neigh"]
@@ -102,9 +105,10 @@ def structure_of(graph: Graph) -> Any:
     """Return the graph as a DGL graph, with all formats built."""
     import dgl
 
+    # DGL needs a target per edge: expand the CSR pointer
     destination = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.in_degrees)
     structure = dgl.graph((graph.indices.long(), destination), num_nodes=graph.num_nodes)
-    structure.create_formats_()
+    structure.create_formats_()  # build all formats before the measurement
     return structure
 
 
@@ -138,6 +142,7 @@ class DglTraining:
     def __init__(self, graph: Graph, settings: ModelSettings, *, seed: int, lr: float) -> None:
         from gnnqlab.train.loop.node_labels import label_objective
 
+        # weights of DGL's own initialization, without changing the caller's random state
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(seed)
             self.network = Rival(
@@ -151,7 +156,7 @@ class DglTraining:
         """Train one epoch and return its loss."""
         self.network.train()
         with torch.random.fork_rng(devices=()):
-            torch.manual_seed((self.seed << 20) + epoch)
+            torch.manual_seed((self.seed << 20) + epoch)  # a different dropout mask in every epoch
             self.optimizer.zero_grad()
             loss = self.objective.loss(self.network(self.features))
             loss.backward()

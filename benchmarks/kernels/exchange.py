@@ -49,10 +49,10 @@ BARE_OF = {f"{name}, no header": name for name in ("float32", "2 bit, float32 pa
 BARE = {name: CASES[of] for name, of in BARE_OF.items()}
 """Cases without the header of a message and its checksum."""
 TRANSPORTS = ("direct", "ring", "all-to-all")
-TIME_GOALS = {name: 11.0 for name in CASES if name.startswith("2 bit")}
-WIRE_GOAL = 1 / 1.10
+TIME_GOALS = {name: 11.0 for name in CASES if name.startswith("2 bit")}  # least speed-up of 2 bits over float32
+WIRE_GOAL = 1 / 1.10  # wire time at most 10 % above the least time
 PARTS = ("whole", "wire", "encode", "decode")
-_LIMIT_S = 600
+_LIMIT_S = 600  # seconds until both workers are stopped
 
 
 def exchange(repeats: int = 9, num_rows: int = 40_000, link: str = LINK) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ def exchange(repeats: int = 9, num_rows: int = 40_000, link: str = LINK) -> list
     reason = available()
     if reason is None:
         with EmulatedHosts(2, link) as hosts:
-            goodput = hosts.goodput(seconds=0.5)
+            goodput = hosts.goodput(seconds=0.5)  # bytes per second of a plain socket
             results = _two_workers(repeats, num_rows, TRANSPORTS, hosts)
         place = f"{link} between emulated hosts"
         megabytes, nominal = goodput.measured / 1e6, goodput.nominal / 1e6
@@ -75,6 +75,7 @@ def exchange(repeats: int = 9, num_rows: int = 40_000, link: str = LINK) -> list
         lines += _rows(place, results, num_rows, goodput.measured)
     else:
         print(f"bench exchange: no emulated hosts ({reason}), so only the loopback is measured", file=sys.stderr)
+    # without a link there is no least time, hence no goal
     return lines + _rows("loopback", _two_workers(repeats, num_rows, TRANSPORTS[:1], None), num_rows, None)
 
 
@@ -82,6 +83,7 @@ def _rows(place: str, results: dict[str, Any], num_rows: int, goodput: float | N
     """Compare every case with float32 over the fastest transport, and with the least time of its bytes."""
     lines = []
     seconds = results["seconds"]
+    # transport that is fastest for float32
     best = min(seconds, key=lambda transport: median(seconds[transport]["float32"]["whole"]))
     plain = seconds[best]["float32"]["whole"]
     for transport, measured in seconds.items():
@@ -96,6 +98,7 @@ def _rows(place: str, results: dict[str, Any], num_rows: int, goodput: float | N
                 goal = None if goodput is None else TIME_GOALS.get(name)
                 lines.append(_seconds_row(case, name, whole, f"float32, {best}", median(plain), goal, detail))
             if goodput is not None:
+                # seconds of the bytes at the measured goodput
                 least, detail = results["bytes"][name] / goodput, f" ({spread(wire)})"
                 lines.append(
                     _seconds_row(case, f"wire time of {name}", wire, "bytes over goodput", least, WIRE_GOAL, detail)
@@ -129,15 +132,17 @@ def _two_workers(
             command.append(json.dumps(settings))
             interface = hosts.interface(rank) if hosts else "lo"
             worker = subprocess.Popen(
-                hosts.command(rank, command) if hosts else command,
+                hosts.command(rank, command) if hosts else command,  # in the network namespace of its host
                 env=os.environ | {"GLOO_SOCKET_IFNAME": interface, "OMP_NUM_THREADS": "1"},
                 stdout=sys.stderr,
             )
+            # Callbacks run in reverse order: kill first, then wait.
             running.callback(worker.wait)
             running.callback(worker.kill)
             workers.append(worker)
         until = time.monotonic() + _LIMIT_S
         while any(worker.poll() is None for worker in workers):
+            # one failed worker would leave the other waiting
             if any(worker.poll() for worker in workers) or time.monotonic() > until:
                 break
             time.sleep(0.05)
@@ -159,11 +164,12 @@ def _work(folder: str, rank: int, repeats: int, num_rows: int, transports: list[
     import torch
     import torch.distributed as dist
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # one core per worker
     store = dist.FileStore(str(Path(folder, "store")), 2)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=datetime.timedelta(seconds=60))
     seconds, sizes = _measure(rank, repeats, num_rows, transports)
     # The slower worker of each part, and real-time priority only if both workers have it.
+    # (transport, case, repeat, part)
     everything = torch.tensor([seconds[transport][name] for transport in seconds for name in (*CASES, *BARE)])
     dist.all_reduce(everything, dist.ReduceOp.MAX)
     both_ahead = torch.tensor(int(ahead))
@@ -200,10 +206,10 @@ def _measure(
     from gnnqlab.message.codecs.codec import Stochastic
     from gnnqlab.message.transport.transport import make_transport
 
-    x = torch.randn(2 * num_rows, COLUMNS, generator=torch.Generator().manual_seed(rank))
+    x = torch.randn(2 * num_rows, COLUMNS, generator=torch.Generator().manual_seed(rank))  # half of these rows are sent
     plan = plan_between(rank, num_rows)
     halo = Stochastic().rows(num_rows, COLUMNS, x.device)
-    clock: dict[str, float] = {}
+    clock: dict[str, float] = {}  # seconds by phase of the current exchange
     channels = {
         (transport, name): _channel(plan, *of, make_transport(transport, rank, 2), clock, header=name in CASES)
         for transport in transports
@@ -217,9 +223,9 @@ def _measure(
         for (transport, name), channel in channels.items():
             dist.barrier()  # both workers begin together, or one would wait for the other in the exchange
             clock.clear()
-            wire_s = channel.wire_s
+            wire_s = channel.wire_s  # the channel adds up wire seconds, so subtract what it had
             began = time.perf_counter()
-            channel.post(x, halo, epoch=max(epoch, 0)).decode()
+            channel.post(x, halo, epoch=max(epoch, 0)).decode()  # encode, post, wait, decode
             whole = time.perf_counter() - began
             if epoch >= 0:  # the first round connects, allocates and opens TCP's congestion window
                 parts = {**clock, "whole": whole, "wire": channel.wire_s - wire_s}
@@ -238,10 +244,12 @@ def plan_between(rank: int, num_rows: int) -> Plan:
     from gnnqlab.partition.plan import Plan, Route
 
     def boundary(sender: int) -> torch.Tensor:
+        # different halves on both workers
         order = torch.randperm(2 * num_rows, generator=torch.Generator().manual_seed(10 + sender))
         return order[:num_rows].sort().values
 
     mine, theirs = boundary(rank), boundary(1 - rank)
+    # global ids: worker r owns 2 n r to 2 n (r + 1)
     send = Route(peer=1 - rank, rows=mine, ids=mine + 2 * num_rows * rank, first=None)
     ids = theirs + 2 * num_rows * (1 - rank)
     receive = Route(peer=1 - rank, rows=torch.arange(num_rows), ids=ids, first=0)
@@ -259,7 +267,7 @@ def _channel(
     def phases(name: str) -> Iterator[None]:
         began = time.perf_counter()
         yield
-        clock[name] = clock.get(name, 0.0) + time.perf_counter() - began
+        clock[name] = clock.get(name, 0.0) + time.perf_counter() - began  # a phase may run several times
 
     return Channel(
         layer=0,
@@ -269,7 +277,7 @@ def _channel(
         bits=Fixed(bits=bits),
         transport=transport,
         seed=1,
-        run=1 if header else None,
+        run=1 if header else None,  # without a run id there is no header
         phases=phases,
     )
 

@@ -29,10 +29,11 @@ COLUMNS = 256
 FLOATS = 1 << 28
 """Elements of the codec's source matrix: 1 GiB, far beyond the cache of any GPU."""
 
+# Name -> nodes and edges.
 GRAPHS = {"200 k nodes": (200_000, 9_300_000), "ogbn-products' shape": (2_400_000, 62_000_000)}
 ATTENTION_GRAPH = (50_000, 2_300_000)
-COPY_GOAL, NOISE_GOAL = 0.8, 5.0
-SUM_GOALS = {"float32": 1.2, "int8": 1.8}
+COPY_GOAL, NOISE_GOAL = 0.8, 5.0  # shares of a device copy; speed-up of fused noise
+SUM_GOALS = {"float32": 1.2, "int8": 1.8}  # least speed-up of aggregations over cuSPARSE
 GEMM_GOALS = {256: 2.2, 512: 2.5}
 """Columns -> least speed-up of a dense product with quantizing inside, over PyTorch's float32."""
 HEADS = 4
@@ -50,7 +51,7 @@ def gpu(repeats: int = 15) -> list[dict[str, Any]]:
     """
     import torch
 
-    reason = _missing()
+    reason = _unavailable_reason()
     if reason is not None:
         raise RuntimeError(f"bench gpu must find a CUDA device and its kernels, got {reason}")
     with torch.cuda.device(0):
@@ -60,10 +61,11 @@ def gpu(repeats: int = 15) -> list[dict[str, Any]]:
         rows += _attention_rows(power_law(*ATTENTION_GRAPH), repeats)
         rows += _code_rows(power_law(*ATTENTION_GRAPH), repeats)
     device = torch.cuda.get_device_name(0)
+    # results of different GPUs are different cases
     return [line | {"case": f"{device}, {line['case']}"} for line in rows]
 
 
-def _missing() -> str | None:
+def _unavailable_reason() -> str | None:
     import torch
 
     from gnnqlab.kernels import native
@@ -74,7 +76,7 @@ def _missing() -> str | None:
     return reason
 
 
-def _labelled(kernel: str, variant: str, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _add_labels(kernel: str, variant: str, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Add the columns ``kernel`` and ``variant``, used by charts to group and name rows."""
     return [line | {"kernel": kernel, "variant": variant} for line in lines]
 
@@ -91,7 +93,7 @@ def event_seconds(contestants: Mapping[str, Callable[[], object]], repeats: int)
     """Return device seconds of each contestant's runs: two warm-ups each, then all interleaved, ``repeats`` times."""
     import torch
 
-    for run in [*contestants.values()] * 2:
+    for run in [*contestants.values()] * 2:  # two warm-ups
         run()
     pairs: dict[str, list[Any]] = {name: [] for name in contestants}
     for _ in range(repeats):
@@ -113,8 +115,8 @@ def _codec_rows(repeats: int) -> list[dict[str, Any]]:
     lines = []
     for columns in (64, 128, 256, 602):
         num_rows = FLOATS // columns
-        x = torch.randn(num_rows, columns, device=DEVICE)
-        chosen = torch.randperm(num_rows, device=DEVICE)[: num_rows // 2].sort().values
+        x = torch.randn(num_rows, columns, device=DEVICE)  # 1 GiB of float32
+        chosen = torch.randperm(num_rows, device=DEVICE)[: num_rows // 2].sort().values  # half of the rows, ascending
         count, out, params = chosen.numel(), torch.empty_like(x), torch.empty(chosen.numel(), 2, device=DEVICE)
         gathered, places = torch.empty(count, columns, device=DEVICE), torch.randperm(count, device=DEVICE)
         widths = (1, 2, 4, 8) if columns == COLUMNS else (2,)
@@ -133,10 +135,11 @@ def _codec_rows(repeats: int) -> list[dict[str, Any]]:
             contestants[f"decode {bits} bit"] = functools.partial(decode, places)
             contestants[f"decode {bits} bit, added"] = functools.partial(decode, places, accumulate=True)
         seconds = event_seconds(contestants, repeats)
-        raise_refused(x.device)
-        copied = 2 * x.numel() * 4 / median(seconds["copy"]) / 1e9
+        raise_refused(x.device)  # raises errors of the asynchronous kernels
+        copied = 2 * x.numel() * 4 / median(seconds["copy"]) / 1e9  # GB/s: read and written
         case, found = f"codec, D = {columns}, {count} of {num_rows} rows", []
         for bits, payload in payloads.items():
+            # bytes of codes and parameters; bytes of float32 rows
             packed, floats = payload.numel() + params.numel() * 4, count * columns * 4
             # Compulsory bytes: float32 rows, codes with parameters, and int64 row numbers (and noise ids).
             moved = {
@@ -145,14 +148,14 @@ def _codec_rows(repeats: int) -> list[dict[str, Any]]:
                 f"decode {bits} bit, added": 2 * floats + packed + chosen.numel() * 8,
             }
             for name, size in moved.items():
-                value = size / median(seconds[name]) / 1e9
+                value = size / median(seconds[name]) / 1e9  # GB/s
                 metric, detail = f"{name}, bytes read and written", f" ({spread(seconds[name])})"
                 goal = None if "added" in name else COPY_GOAL
                 rival = ("device copy", copied, value / copied, goal)
                 found.append(row(case, metric, value, "GB/s", *rival, detail=detail))
             name = f"encode {bits} bit"
             found += pair_rows(case, seconds, [Pair(name, name, "index_select", "index_select float32")])
-        lines += _labelled("codec", f"D = {columns}", found)
+        lines += _add_labels("codec", f"D = {columns}", found)
     return lines
 
 
@@ -170,6 +173,7 @@ def _noise_rows(repeats: int) -> list[dict[str, Any]]:
 
     def in_torch() -> Tensor:
         low, high = torch.aminmax(x, dim=1, keepdim=True)
+        # quantize to 2 bits in PyTorch, without packing
         return ((x - low) * (3 / (high - low)) + torch.rand_like(x)).floor_().clamp_(max=3).to(torch.uint8)
 
     contestants: dict[str, Callable[[], object]] = {
@@ -183,7 +187,7 @@ def _noise_rows(repeats: int) -> list[dict[str, Any]]:
         Pair("dropout", "dropout", "torch dropout"),
     ]
     case = f"noise, {num_rows} x {COLUMNS}"
-    return _labelled("noise", "", compare(case, contestants, pairs, repeats, timed=event_seconds))
+    return _add_labels("noise", "", compare(case, contestants, pairs, repeats, timed=event_seconds))
 
 
 def _sum_rows(name: str, adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
@@ -195,7 +199,7 @@ def _sum_rows(name: str, adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
     on_device = adj.to(DEVICE)
     x = torch.randn(adj.num_rows, COLUMNS, device=DEVICE)
     narrow, codes, out, rival_out = x.bfloat16(), quantize_rows(x), torch.empty_like(x), torch.empty_like(x)
-    turned = on_device.transposed
+    turned = on_device.transposed  # built before the measurement
     contestants: dict[str, Callable[[], object]] = {
         "float32": lambda: spmm(on_device, x, out=out),
         "float32, backward": lambda: spmm(on_device, x, transposed=True, out=out),
@@ -209,7 +213,7 @@ def _sum_rows(name: str, adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
         rival = "cuSPARSE, backward" if "backward" in kind else "cuSPARSE"
         goal = SUM_GOALS.get(kind.removesuffix(", backward"))
         pairs.append(Pair(f"{kind} rows, weighted", kind, rival, f"cached {rival}, float32", goal))
-    return _labelled("sums", name, compare(case, contestants, pairs, repeats, timed=event_seconds))
+    return _add_labels("sums", name, compare(case, contestants, pairs, repeats, timed=event_seconds))
 
 
 def cusparse(adj: Adjacency, x: Tensor, out: Tensor) -> Callable[[], Tensor]:
@@ -226,19 +230,23 @@ def cusparse(adj: Adjacency, x: Tensor, out: Tensor) -> Callable[[], Tensor]:
     return lambda: torch.addmm(out, matrix, x, beta=0.0, out=out)
 
 
+# beta = 0: `out` is overwritten, not added
+
+
 def _attention_rows(adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
     """Compare attention with plain PyTorch, which materializes one row per edge, so the graph is smaller."""
     import torch
 
     from gnnqlab.kernels import native
     from gnnqlab.kernels.sparse.attention import attend
+    # Heads K and features F per head.
 
     heads, features = 4, 64
     on_device = adj.to(DEVICE)
     shapes = ((adj.num_rows, heads, features), (adj.num_rows, heads), (adj.num_rows, heads))
     inputs = [torch.randn(shape, device=DEVICE, requires_grad=True) for shape in shapes]
     plain, grad = [tensor.detach() for tensor in inputs], torch.randn(shapes[0], device=DEVICE)
-    assert on_device.transposed_edges.numel() == on_device.num_edges
+    assert on_device.transposed_edges.numel() == on_device.num_edges  # builds the transpose before the measurement
 
     def in_torch() -> Tensor:
         with native.use("reference"):
@@ -254,7 +262,7 @@ def _attention_rows(adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
         Pair("attention forward", "forward", "in torch", "plain PyTorch"),
         Pair("attention forward and backward, rival forward only", "both", "in torch", "plain PyTorch"),
     ]
-    return _labelled("attention", "", compare(case, contestants, pairs, max(repeats // 3, 1), timed=event_seconds))
+    return _add_labels("attention", "", compare(case, contestants, pairs, max(repeats // 3, 1), timed=event_seconds))
 
 
 def _quantize_rows(repeats: int, rows: int) -> list[dict[str, Any]]:
@@ -275,13 +283,14 @@ def _quantize_rows(repeats: int, rows: int) -> list[dict[str, Any]]:
     seconds = event_seconds(contestants, repeats)
     ceiling = 2 * x.numel() * 4 / median(seconds["copy"]) / 1e9
     lines = []
-    for name in list(contestants)[1:]:
+    for name in list(contestants)[1:]:  # the copy itself is the ceiling
+        # bytes per element: 4 read (8 with a first pass for the maximum) and 1 written; scales; ids of noise
         moved = x.numel() * (9 if name == "one scale" else 5) + rows * 4 + (0 if "nearest" in name else rows * 8)
         value = moved / median(seconds[name]) / 1e9
         case, metric = f"int8, D = {COLUMNS}, {rows} rows", f"quantize, {name}, bytes read and written"
         detail = f" ({spread(seconds[name])})"
         lines.append(row(case, metric, value, "GB/s", "device copy", ceiling, value / ceiling, detail=detail))
-    return _labelled("int8", f"D = {COLUMNS}", lines)
+    return _add_labels("int8", f"D = {COLUMNS}", lines)
 
 
 def _dense_rows(repeats: int, rows: int, width: int) -> list[dict[str, Any]]:
@@ -296,6 +305,7 @@ def _dense_rows(repeats: int, rows: int, width: int) -> list[dict[str, Any]]:
     noise, codes, weight = Noise(ids, **SETTINGS), quantize(x), quantize(w, scale="tensor")
     step, of_all = float(weight.scales[0]), quantize(x, scale="tensor")
     out, narrow, narrow_w = torch.empty_like(x), x.bfloat16(), w.bfloat16()
+    # column-major codes; (N, 1) scales
     turned, scales = weight.codes.t().contiguous().t(), codes.scales.unsqueeze(1) * step
     contestants: dict[str, Callable[[], object]] = {
         "float32": lambda: torch.mm(x, w, out=out),
@@ -306,7 +316,7 @@ def _dense_rows(repeats: int, rows: int, width: int) -> list[dict[str, Any]]:
         "rows": lambda: int8_mm(
             (encoded := quantize(x, noise=noise, out=codes)).codes, encoded.scales, weight.codes, step, out=out
         ),
-        "float32 over": lambda: torch.mm(x.t(), x),
+        "float32 over": lambda: torch.mm(x.t(), x),  # (D, N) x (N, D) -> (D, D)
         "over": lambda: int8_mm_transposed(of_all.codes, of_all.codes, 1.0),
         "over scaled": lambda: int8_mm_scaled(codes.codes, codes.codes, codes.scales),
     }
@@ -320,7 +330,7 @@ def _dense_rows(repeats: int, rows: int, width: int) -> list[dict[str, Any]]:
         Pair("X^T dY of codes, one scale", "over", "float32 over", own),
         Pair("X^T dY of codes, a scale a row", "over scaled", "float32 over", own),
     ]
-    return _labelled("int8", f"D = {width}", compare(case, contestants, pairs, repeats, timed=event_seconds))
+    return _add_labels("int8", f"D = {width}", compare(case, contestants, pairs, repeats, timed=event_seconds))
 
 
 def _edge_rows(repeats: int, adj: Adjacency) -> list[dict[str, Any]]:
@@ -342,10 +352,11 @@ def _edge_rows(repeats: int, adj: Adjacency) -> list[dict[str, Any]]:
     on_device = Adjacency.of_checked(adj.indptr, adj.indices, num_columns=adj.num_columns).to(DEVICE)
     x = torch.randn(adj.num_rows, COLUMNS, device=DEVICE)
     heads, codes, sources = x.view(adj.num_rows, HEADS, -1), quantize(x), on_device.indices.long()
+    # target row of every edge, for plain PyTorch
     rows = torch.arange(adj.num_rows, device=DEVICE).repeat_interleave(on_device.indptr.diff())
     weights, of_edges = torch.rand(adj.num_edges, HEADS, device=DEVICE), torch.randn(adj.num_edges, 64, device=DEVICE)
     ends = incidence(on_device)
-    narrow = quantize(x[:, :64].contiguous())
+    narrow = quantize(x[:, :64].contiguous())  # 64 columns
     contestants: dict[str, Callable[[], object]] = {
         "dot float32": lambda: sddmm_dot(on_device, heads, heads),
         "dot": lambda: int8_sddmm_dot(on_device, codes, codes, heads=HEADS),
@@ -366,4 +377,4 @@ def _edge_rows(repeats: int, adj: Adjacency) -> list[dict[str, Any]]:
         Pair(on_the_way, "incidence", "incidence float32", "float32 sums"),
         Pair(on_the_way, "incidence", "incidence in two", "codes written, summed"),
     ]
-    return _labelled("int8", "", compare(case, contestants, pairs, repeats, timed=event_seconds))
+    return _add_labels("int8", "", compare(case, contestants, pairs, repeats, timed=event_seconds))

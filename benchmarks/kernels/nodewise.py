@@ -50,7 +50,7 @@ def nodewise(
     """
     from gnnqlab.train.memory import keep_pages
 
-    keep_pages()
+    keep_pages()  # retain freed memory, as training does
     found, passes = _passes(repeats, rows, columns)
     found += _activations(repeats, rows, columns) + _joins(repeats, rows, columns)
     for model in models:
@@ -62,15 +62,15 @@ def nodewise(
     return found
 
 
-def _with_steps(contestants: dict[str, Callable[[], object]]) -> dict[str, Callable[[], object]]:
+def _add_step_contestants(contestants: dict[str, Callable[[], object]]) -> dict[str, Callable[[], object]]:
     """Return the passes, and the same ones in separate steps."""
-    return contestants | {f"{name}, in steps": _in_steps(run) for name, run in contestants.items()}
+    return contestants | {f"{name}, in steps": _run_in_steps(run) for name, run in contestants.items()}
 
 
-def _both_ways(memcpy: str) -> list[Pair]:
+def _pairs_of_pass(memcpy: str) -> list[Pair]:
     """Return the pairs of a pass: forward, and with backward, each compared with separate steps and with a memcpy."""
     return [
-        pair
+        pair  # both ways, each against two rivals
         for way in WAYS
         for pair in (
             Pair(f"one pass, {way}", way, f"{way}, in steps", STEPS),
@@ -88,6 +88,7 @@ def _passes(repeats: int, rows: int, columns: int) -> tuple[list[dict[str, Any]]
 
     x, gradient = torch.randn(rows, columns), torch.randn(rows, columns)
     out = torch.empty_like(x)
+    # parameters of the norm need gradients
     weight, bias = torch.ones(columns, requires_grad=True), torch.zeros(columns, requires_grad=True)
     norm, mask = Norm(weight, bias), Mask(ids=torch.arange(rows), p=0.5, seed=1, epoch=2, stream=3)
 
@@ -98,17 +99,18 @@ def _passes(repeats: int, rows: int, columns: int) -> tuple[list[dict[str, Any]]
     def forward_backward() -> None:
         one_pass(x.detach().requires_grad_(), norm, mask=mask).backward(gradient)
 
-    contestants = _with_steps({"forward": forward, "forward and backward": forward_backward})
+    contestants = _add_step_contestants({"forward": forward, "forward and backward": forward_backward})
     seconds = interleaved({**contestants, "memcpy": lambda: out.copy_(x)}, repeats)
     case = f"LayerNorm, ReLU, dropout of {rows} x {columns}, {torch.get_num_threads()} thread(s)"
-    return pair_rows(case, seconds, _both_ways("memcpy of the rows")), median(seconds["forward and backward"])
+    # median seconds of one pass, for the share of an epoch
+    return pair_rows(case, seconds, _pairs_of_pass("memcpy of the rows")), median(seconds["forward and backward"])
 
 
-def _in_steps(run: Callable[[], object]) -> Callable[[], None]:
+def _run_in_steps(run: Callable[[], object]) -> Callable[[], None]:
     from gnnqlab.kernels.rowwise.nodewise import disable_fusion
 
     def step_by_step() -> None:
-        with disable_fusion():
+        with disable_fusion():  # switches the fused kernels off
             run()
 
     return step_by_step
@@ -130,7 +132,7 @@ def _activations(repeats: int, rows: int, columns: int) -> list[dict[str, Any]]:
 
         case = f"{activation}, dropout of {rows} x {columns}, {torch.get_num_threads()} thread(s)"
         pair = Pair("one pass, forward and backward", "one", "one, in steps", STEPS)
-        lines += compare(case, _with_steps({"one": forward_backward}), [pair], repeats)
+        lines += compare(case, _add_step_contestants({"one": forward_backward}), [pair], repeats)
     return lines
 
 
@@ -150,17 +152,19 @@ def _joins(repeats: int, rows: int, columns: int) -> list[dict[str, Any]]:
             to.copy_(layer)
 
     for jump in JUMPS:
+        # concatenation has the columns of all layers
         gradient = torch.randn(rows, columns * (LAYERS if jump == "cat" else 1))
 
         def forward(jump: str = jump) -> None:
             join(layers, jump, mask=mask)
 
         def forward_backward(jump: str = jump, gradient: torch.Tensor = gradient) -> None:
+            # a copy without history, as a leaf
             join([layer.detach().requires_grad_() for layer in layers], jump, mask=mask).backward(gradient)
 
-        contestants = _with_steps({"forward": forward, "forward and backward": forward_backward})
+        contestants = _add_step_contestants({"forward": forward, "forward and backward": forward_backward})
         case = f"join {jump} of {LAYERS} x {rows} x {columns}, dropout, {torch.get_num_threads()} thread(s)"
-        lines += compare(case, {**contestants, "memcpy": copy}, _both_ways("memcpy of the layers"), repeats)
+        lines += compare(case, {**contestants, "memcpy": copy}, _pairs_of_pass("memcpy of the layers"), repeats)
     return lines
 
 
@@ -177,7 +181,7 @@ def _joined_epochs(repeats: int, graph: str, jump: str, columns: int) -> list[di
     class JoinsInSteps(PlainProducts):
         def join(self, layers: Sequence[torch.Tensor], how: str, *, mask: Mask | None) -> torch.Tensor:
             with disable_fusion():
-                return super().join(layers, how, mask=mask)
+                return super().join(layers, how, mask=mask)  # only the joins are in steps
 
     whole, shape = load(graph), JKNetSettings(layers=LAYERS, hidden=columns, jump=jump)
     trainers = {
@@ -197,10 +201,10 @@ def _epochs(repeats: int, graph: str, model: str, columns: int, pass_s: float) -
 
     shape = ModelSettings(name=model, layers=LAYERS, hidden=columns)
     trainers = {"one pass": exact_trainer(load(graph), shape)}
-    seconds = interleaved(_with_steps(next_epochs(trainers)), repeats)
+    seconds = interleaved(_add_step_contestants(next_epochs(trainers)), repeats)
     case = f"{graph}, {model} {LAYERS} x {columns}, one worker, {torch.get_num_threads()} thread(s)"
     lines = pair_rows(case, seconds, [Pair("epoch", "one pass", "one pass, in steps", STEPS, FASTER)])
-    if model == "gcn":
+    if model == "gcn":  # LAYERS - 1 node-wise passes in a model
         share = 100.0 * (LAYERS - 1) * pass_s / median(seconds["one pass"])
         lines.append(
             row(case, "node-wise passes, share of the epoch", share, "%", "at most", SHARE, SHARE / share, 1.0)

@@ -46,7 +46,7 @@ class Pair(NamedTuple):
     """Name of our contestant."""
     rival: str
     """Name of the rival contestant. The row has no rival if it was not timed."""
-    beside: str = ""
+    rival_label: str = ""
     """Name of the rival in the table; by default ``rival``."""
     goal: float | None = None
     """Least ratio."""
@@ -85,14 +85,16 @@ def pair_rows(
     """Return one row per pair of timed contestants; for the arguments see `compare`."""
 
     def value(name: str) -> float:
+        # GB/s or similar with an amount, else seconds
         return amount / median(seconds[name]) if amount else median(seconds[name])
 
     rows = []
-    for metric, ours, rival, beside, goal in pairs:
+    for metric, ours, rival, rival_label, goal in pairs:
         theirs = seconds.get(rival)
         detail = f" ({spread(seconds[ours])}" + ("" if theirs is None else f"; rival {spread(theirs)}") + ")"
+        # ratio of seconds: above 1 if ours is faster
         other, ratio = (None, None) if theirs is None else (value(rival), median(theirs) / median(seconds[ours]))
-        rows.append(row(case, metric, value(ours), unit, beside or rival, other, ratio, goal, detail=detail))
+        rows.append(row(case, metric, value(ours), unit, rival_label or rival, other, ratio, goal, detail=detail))
     return rows
 
 
@@ -120,6 +122,7 @@ def by_threads(**known: Sequence[str]) -> Callable[[Callable[..., Rows]], Callab
 
 def run_each(function: str, *, threads: tuple[int, ...] | None, **arguments: Any) -> list[dict[str, Any]]:
     """Return the rows of `run_pinned` for each number of threads; ``None`` for one and, with two cores, two."""
+    # one thread, and two if there are two cores
     counts = threads or tuple(range(1, min(2, len(os.sched_getaffinity(0))) + 1))
     return [row for count in counts for row in run_pinned(function, threads=count, **arguments)]
 
@@ -134,7 +137,7 @@ def run_pinned(function: str, *, threads: int, **arguments: Any) -> list[dict[st
     cores = sorted(os.sched_getaffinity(0))
     if not 1 <= threads <= len(cores):
         raise ValueError(f"threads must be at most the cores of this process, {len(cores)}, got {threads}")
-    places = ",".join(f"{{{core}}}" for core in cores[:threads])
+    places = ",".join(f"{{{core}}}" for core in cores[:threads])  # OpenMP's syntax for cores: {0},{1}
     environment = os.environ | {
         "OMP_NUM_THREADS": str(threads),
         "OMP_PROC_BIND": "true",
@@ -150,6 +153,7 @@ def run_pinned(function: str, *, threads: int, **arguments: Any) -> list[dict[st
     )
     if finished.returncode:
         raise RuntimeError(f"{function} must finish, got exit code {finished.returncode}; see its errors above")
+    # the result is the last line of the output
     rows: list[dict[str, Any]] = json.loads(finished.stdout.splitlines()[-1])
     return rows
 
@@ -165,7 +169,7 @@ def interleaved(contestants: Contestants, repeats: int) -> dict[str, list[float]
         run()
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(repeats):
-        shuffle(order)
+        shuffle(order)  # another order in every repeat
         for name, run in order:
             start = time.perf_counter()
             run()

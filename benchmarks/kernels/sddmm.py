@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["sddmm"]
 
-HEADS, FEATURES = 4, 64
-GRAPH = (50_000, 2_300_000)
+HEADS, FEATURES = 4, 64  # heads K and features F per head
+GRAPH = (50_000, 2_300_000)  # nodes and edges
 GOAL = 2.0
 SLOPE = 0.2
 ATTENTION = "DGL u_add_v, edge_softmax, u_mul_e"
@@ -39,11 +39,12 @@ def sddmm(repeats: int = 5) -> list[dict[str, Any]]:
 
     adj = power_law(*GRAPH)
     generator = torch.Generator().manual_seed(0)
+    # values (N, K, F), logits of source and target (N, K)
     shapes = ((adj.num_rows, HEADS, FEATURES), (adj.num_rows, HEADS), (adj.num_rows, HEADS))
     inputs = tuple(torch.randn(shape, generator=generator).requires_grad_() for shape in shapes)
     grad = torch.randn(shapes[0], generator=generator)
     values = inputs[0].detach()
-    assert adj.transposed_edges.numel() == adj.num_edges
+    assert adj.transposed_edges.numel() == adj.num_edges  # builds the transpose before the measurement
 
     contenders: dict[str, Callable[[], object]] = {"ours dot": lambda: sddmm_dot(adj, values, grad)}
     ways = {"ours": lambda values, source, target: attend(adj, values, source, target, slope=SLOPE)}
@@ -55,7 +56,7 @@ def sddmm(repeats: int = 5) -> list[dict[str, Any]]:
         print(f"bench sddmm: DGL does not import ({error}); rows have no rival", flush=True)
     for name, way in ways.items():
         contenders[f"{name} forward"] = _forward(way, inputs)
-        contenders[f"{name} forward and backward"] = _both(way, inputs, grad)
+        contenders[f"{name} forward and backward"] = _forward_backward(way, inputs, grad)
     case = f"power law, {adj.num_rows} nodes, {adj.num_edges} edges, {HEADS} heads x {FEATURES}, "
     case += f"{torch.get_num_threads()} thread(s)"
     both = "forward and backward"
@@ -72,7 +73,7 @@ def _forward(way: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> Callable
     return lambda: way(*plain)
 
 
-def _both(way: Callable[..., Tensor], inputs: tuple[Tensor, ...], grad: Tensor) -> Callable[[], object]:
+def _forward_backward(way: Callable[..., Tensor], inputs: tuple[Tensor, ...], grad: Tensor) -> Callable[[], object]:
     import torch
 
     return lambda: torch.autograd.grad(way(*inputs), inputs, grad)
@@ -84,12 +85,12 @@ def _dgl_attend(graph: Any, values: Tensor, source: Tensor, target: Tensor) -> T
     from torch.nn import functional
 
     with graph.local_scope():
-        graph.srcdata.update({"values": values, "source": source.unsqueeze(-1)})
+        graph.srcdata.update({"values": values, "source": source.unsqueeze(-1)})  # (N, K) -> (N, K, 1), as in GATConv
         graph.dstdata.update({"target": target.unsqueeze(-1)})
-        graph.apply_edges(fn.u_add_v("source", "target", "logits"))
+        graph.apply_edges(fn.u_add_v("source", "target", "logits"))  # one logit per edge and head
         logits = functional.leaky_relu(graph.edata.pop("logits"), SLOPE)
         graph.edata["attention"] = edge_softmax(graph, logits)
-        graph.update_all(fn.u_mul_e("values", "attention", "m"), fn.sum("m", "out"))
+        graph.update_all(fn.u_mul_e("values", "attention", "m"), fn.sum("m", "out"))  # weighted sum over in-edges
         out: Tensor = graph.dstdata["out"]
         return out
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["dgl_graph", "power_law", "spmm"]
 
 COLUMNS = 256
+# nodes and edges
 LARGE, SMALL = (200_000, 9_300_000), (20_000, 6_600_000)
-DGL_GOAL, CSR_GOAL = 2.0, 6.0
+DGL_GOAL, CSR_GOAL = 2.0, 6.0  # least speed-ups over DGL and over PyTorch
 CSR = "torch.sparse CSR"
 NARROW_GOALS = {LARGE: {"bfloat16": 1.25, "int8": 1.6}, SMALL: {"bfloat16": 2.0, "int8": 3.0}}
 FEATURES = (34_493, 8_415, 1_100_000)
@@ -58,11 +59,11 @@ def power_law(num_nodes: int, num_edges: int, *, exponent: float = 0.5, seed: in
 
     def draw() -> Tensor:
         places = torch.searchsorted(upto, torch.rand(num_edges, generator=generator, dtype=torch.float64))
-        return names[places.clamp_(max=num_nodes - 1)]
+        return names[places.clamp_(max=num_nodes - 1)]  # node of the drawn rank
 
-    keys = torch.unique(draw() * num_nodes + draw())
+    keys = torch.unique(draw() * num_nodes + draw())  # (target, source) as one key, to drop duplicates
     indptr = torch.zeros(num_nodes + 1, dtype=torch.int64)
-    indptr[1:] = torch.bincount(keys // num_nodes, minlength=num_nodes).cumsum(0)
+    indptr[1:] = torch.bincount(keys // num_nodes, minlength=num_nodes).cumsum(0)  # CSR pointer of the targets
     weights = torch.rand(keys.numel(), generator=generator)
     return Adjacency(indptr, (keys % num_nodes).int(), weights, num_columns=num_nodes)
 
@@ -82,12 +83,12 @@ def _graph_rows(size: tuple[int, int], repeats: int) -> list[dict[str, Any]]:
     import torch
 
     from gnnqlab.kernels.sparse.aggregate import quantize_rows
-    from gnnqlab.kernels.sparse.aggregate import spmm as product
+    from gnnqlab.kernels.sparse.aggregate import spmm as product  # rows in bfloat16 and in int8 codes
 
     adj = power_law(*size)
     x = torch.randn(adj.num_rows, COLUMNS, generator=torch.Generator().manual_seed(0))
     narrow, codes, out = x.bfloat16(), quantize_rows(x), torch.empty_like(x)
-    turned = adj.transposed
+    turned = adj.transposed  # the backward pass is an aggregation over the reversed graph
     contestants: dict[str, Callable[[], object]] = {
         "forward": lambda: product(adj, x, out=out),
         "backward": lambda: product(adj, x, transposed=True, out=out),
@@ -121,6 +122,7 @@ def _feature_rows(repeats: int) -> list[dict[str, Any]]:
 
     num_rows, num_columns, num_values = FEATURES
     generator = torch.Generator().manual_seed(0)
+    # row-major positions of the stored values
     keys = torch.unique(torch.randint(0, num_rows * num_columns, (num_values,), generator=generator))
     indptr = torch.zeros(num_rows + 1, dtype=torch.int64)
     indptr[1:] = torch.bincount(keys // num_columns, minlength=num_rows).cumsum(0)
@@ -144,6 +146,7 @@ def _csr_product(adj: Adjacency, x: Tensor) -> Callable[[], object]:
     import torch
 
     assert adj.weights is not None
+    # built before the measurement
     matrix = torch.sparse_csr_tensor(adj.indptr, adj.indices.long(), adj.weights, (adj.num_rows, adj.num_columns))
     return lambda: matrix @ x
 
@@ -152,7 +155,7 @@ def _dgl_sum(adj: Adjacency, x: Tensor) -> Callable[[], object]:
     import dgl.function as fn
 
     graph = dgl_graph(adj)
-    graph.ndata["x"] = x
+    graph.ndata["x"] = x  # rows are stored before the measurement
 
     def run() -> object:
         graph.update_all(fn.copy_u("x", "m"), fn.sum("m", "h"))

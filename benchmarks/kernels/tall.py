@@ -53,6 +53,7 @@ def _products(repeats: int, rows: int, inner: int, columns: int) -> list[dict[st
     from gnnqlab.kernels.dense.tall_skinny import tall_mm
 
     x, w, gradient = torch.randn(rows, inner), torch.randn(inner, columns), torch.randn(rows, columns)
+    # preallocated outputs
     y, dx, dw, bias = torch.empty(rows, columns), torch.empty(rows, inner), torch.empty(inner, columns), w[0].clone()
     seconds = interleaved(
         {
@@ -60,12 +61,12 @@ def _products(repeats: int, rows: int, inner: int, columns: int) -> list[dict[st
             "dY W.T": lambda: tall_mm(gradient, w.t(), out=dx),
             "framework's b + X W": lambda: torch.addmm(bias, x, w, out=y),
             "framework's dY W.T": lambda: torch.mm(gradient, w.t(), out=dx),
-            "X.T dY": lambda: torch.mm(x.t(), gradient, out=dw),
+            "X.T dY": lambda: torch.mm(x.t(), gradient, out=dw),  # PyTorch's in both cases
         },
         repeats,
     )
     case = f"{rows} x {inner} by {inner} x {columns}, {torch.get_num_threads()} thread(s)"
-    rate = 2e-9 * rows * inner * columns
+    rate = 2e-9 * rows * inner * columns  # 2 flops per multiply-add, in GFLOP
     pairs = [Pair(name, name, f"framework's {name}", "the framework's") for name in ("b + X W", "dY W.T")]
     rival = seconds["X.T dY"]
     unrivalled = row(
@@ -88,7 +89,7 @@ def _epoch(repeats: int, graph: str, model: str) -> list[dict[str, Any]]:
     def with_products(own: bool) -> Callable[[], None]:
         def train() -> None:
             with own_products(own):
-                trainer.epoch(next(numbers))
+                trainer.epoch(next(numbers))  # alternates between both on the same weights
 
         return train
 

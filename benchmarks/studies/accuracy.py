@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graph
-from benchmarks.engine.rows import LEAST_POINTS, paired, row, score_row
+from benchmarks.engine.rows import LEAST_POINTS, paired_difference, row, score_row
 from benchmarks.engine.trained import Options, mean_of, scores_of, study_rows
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def contestants() -> dict[str, System]:
     return {
         "vanilla": vanilla(),
         **{f"{bits}-bit": system for bits, system in fixed.items()},
-        "adaptive-bits": replace(ours, schedule=Overlapped()),
+        "adaptive-bits": replace(ours, schedule=Overlapped()),  # SYLVIE's bits without its pipeline
         "sylvie": ours,
         "sylvie-printed": sylvie(formula="printed"),
         "adaptive-bits-pipelined": replace(ours, schedule=pipelined),
@@ -114,18 +114,21 @@ def accuracy(
         ValueError: if a model or a system is unknown, there is no seed, or nothing to compare.
     """
     known_systems = contestants()
-    systems = tuple(known_systems) if systems is None else systems
+    systems = tuple(known_systems) if systems is None else systems  # all systems
     for what, selection, known in (("model", models, MODELS), ("system", systems, known_systems)):
         strange = sorted(set(selection) - set(known))
         if strange:
             raise ValueError(f"{what}s must be among {list(known)}, got {strange}")
     run_options = Options(**{"trainings": "runs/bench-accuracy", **options})
+    # Vanilla is always trained: the others are compared with it
     chosen = [name for name in known_systems if name in ("vanilla", *systems)]
     beside, dense = _graphs() if run_options.graph is None else (run_options.graph, run_options.graph)
     cases: list[tuple[str, dict[str, Any], list[str]]] = []
     if "sylvie" in chosen:
+        # Table VII: every model, Vanilla and SYLVIE only.
         cases += [(beside, {"model": model, **BESIDE, **MODELS[model]}, ["vanilla", "sylvie"]) for model in models]
     if ABLATED["model"] in models and set(chosen) - {"vanilla", "sylvie"}:
+        # Tables X and XI: one model, all contestants.
         cases.append((dense, {**ABLATED}, chosen))
     if not cases:
         raise ValueError(
@@ -140,7 +143,7 @@ def accuracy(
             case=CASE,
             graphs=[source],
             models=[settings.pop("model")],
-            **run_options.over(settings),
+            **run_options.merge_into(settings),
         )
     return rows
 
@@ -156,21 +159,23 @@ def table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str,
     for name in found:
         if name != "vanilla":
             # Only sylvie has a goal here; its parts have goals in the order of systems below.
-            rows.append(_compared(case, name, "vanilla", found, within=POINTS if name == "sylvie" else None))
+            rows.append(_comparison_row(case, name, "vanilla", found, within=POINTS if name == "sylvie" else None))
             if name.startswith(("sylvie", "adaptive-bits")):
                 bits = mean_of(found[name], "bits")
+                # bits per element, over all messages
                 rows.append(row(case, "mean width of what travels", bits, "bits", "", None, None, contestant=name))
             if name.startswith("sylvie") or name.endswith("-adaptive-pipeline"):
+                # share of stale epochs
                 stale, metric = 100 * mean_of(found[name], "stale"), "epochs on rows of the epoch before"
                 rows.append(row(case, metric, stale, "%", "", None, None, contestant=name))
     return rows + [
-        _compared(case, ours, rival, found, order=(ours, rival) in ORDER)
-        for ours, rival in (*ORDER, *UNASKED)
+        _comparison_row(case, ours, rival, found, order=(ours, rival) in ORDER)
+        for ours, rival in (*ORDER, *UNASKED)  # pairs that were not trained are omitted
         if {ours, rival} <= set(found)
     ]
 
 
-def _compared(
+def _comparison_row(
     case: str,
     name: str,
     rival: str,
@@ -180,11 +185,12 @@ def _compared(
     order: bool = False,
 ) -> dict[str, Any]:
     ours, theirs = scores_of(found[name]), scores_of(found[rival])
-    difference = paired(ours, theirs)
-    if difference.certain:
+    difference = paired_difference(ours, theirs)
+    if difference.is_certain:  # the 95 % interval excludes zero
         more = "" if rival != "vanilla" else ", a loss" if difference.points < 0 else ", a gain"
     else:
         more = "" if rival == "vanilla" else ", within chance"
+    # allowed points over measured ones; an exact tie would divide by zero
     ratio = within / max(abs(difference.points), LEAST_POINTS) if within else None
     goal = 1.0 if within or order else None
     return score_row(case, name, ours, rival, theirs, ratio=ratio, goal=goal, more=more)

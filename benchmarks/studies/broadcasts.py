@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
-from benchmarks.engine.rows import paired, row
+from benchmarks.engine.rows import paired_difference, row
 from benchmarks.engine.trained import Options, mean_of, study_rows
 from benchmarks.studies.systems import table
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gnnqlab.study import RunResult
     from gnnqlab.systems.system import System
 
-__all__ = ["AVOIDED", "LINES", "avoided", "broadcasts", "lines", "shown"]
+__all__ = ["AVOIDED", "LINES", "skipped_broadcasts", "broadcasts", "lines", "format_rows"]
 
 AVOIDED = 50.0
 """Goal: least share of forward broadcasts skipped by SANCUS at an equal score (%)."""
@@ -56,6 +56,7 @@ def lines(names: Sequence[str] | None = None) -> dict[str, System]:
     """
     from gnnqlab.systems import make_system
 
+    # each name is a part of a line's name
     strange = [name for name in names or () if not any(name in line for line in LINES)]
     if strange:
         raise ValueError(f"a line must be one of {list(LINES)}, got {strange}")
@@ -89,18 +90,19 @@ def broadcasts(
         ValueError: if there is no seed, or no line of such a name.
     """
     run_options = Options(**{"workers": (4,), "epochs": EPOCHS, "trainings": "runs/bench-broadcasts", **options})
-    link_settings: dict[str, Any] = {"hosts": hosts, "link": link} if hosts > 1 else {}
+    link_settings: dict[str, Any] = {"hosts": hosts, "link": link} if hosts > 1 else {}  # one host has no link
     place = "{workers} workers, " + ("{hosts} hosts over {link}" if link_settings else "loopback")
     return study_rows(
-        lambda case, found: table(case, found, {}) + avoided(case, found),
+        lambda case, found: table(case, found, {}) + skipped_broadcasts(case, found),
         lines(systems),
         case=f"{{graph}}, {{model}} {{layers}} x {{hidden}}, {place}, {{epochs}} epochs, {{seeds}}",
+        # a missing graph may make both the same
         graphs=list(dict.fromkeys(graph_or_digits(run_options.graph, name) for name in GRAPHS)),
-        **run_options.over({**SETTINGS, **link_settings}),
+        **run_options.merge_into({**SETTINGS, **link_settings}),
     )
 
 
-def avoided(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
+def skipped_broadcasts(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
     """Return the share of rows skipped by each cache, and each line's epoch compared with CAGNET's.
 
     SANCUS's goal counts as reached only if the score is not certainly below CAGNET's.
@@ -111,17 +113,18 @@ def avoided(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[st
     """
     rows, plain = [], found["cagnet"]
     for name, trainings in found.items():
+        # mean over seeds, after warm-up
         epoch_s, plain_s = (sum(one.settled_s() for one in each) / len(each) for each in (trainings, plain))
         rival = ("cagnet", 1e3 * plain_s, plain_s / epoch_s)
         rows.append(row(case, SETTLED, 1e3 * epoch_s, "ms", *rival, contestant=name))
-        skipped = 100 * mean_of(trainings, "skipped")
+        skipped = 100 * mean_of(trainings, "skipped")  # share of forward rows, percent
         if not skipped:
             continue
-        difference = paired([one.score for one in trainings], [one.score for one in plain])
-        worse = difference.certain and difference.points < 0
+        difference = paired_difference([one.score for one in trainings], [one.score for one in plain])  # paired by seed
+        worse = difference.is_certain and difference.points < 0
         metric = "broadcasts avoided" if name.startswith("sancus") else "rows kept home"
         goal = 1.0 if name == "sancus, variation" else None
-        ratio = 0.0 if worse else skipped / AVOIDED
+        ratio = 0.0 if worse else skipped / AVOIDED  # skipped broadcasts do not count if they cost accuracy
         more = {"points": difference.points, "half_interval": difference.half}
         detail = f", test score {difference}"
         rows.append(
@@ -130,7 +133,7 @@ def avoided(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[st
     return rows
 
 
-def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def format_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the table as formatted text, one row per line."""
     from gnnqlab.lab.figures.frames import human_bytes
 
@@ -138,7 +141,7 @@ def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     for each in rows:
         case, name = each["case"], each["contestant"]
         cells = found.setdefault((case, name), {"case": case, "system": name, "kept home": ""})
-        if each["metric"] == SETTLED:
+        if each["metric"] == SETTLED:  # metric of the epoch, of skipped rows, or empty for the whole training
             cells[SETTLED] = f"{each['value']:.1f} ms, {each['ratio']:.2f}x"
         elif each["metric"]:
             cells["kept home"] = f"{each['value']:.1f} %"

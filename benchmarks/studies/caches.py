@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
-from benchmarks.engine.rows import paired, row
+from benchmarks.engine.rows import paired_difference, row
 from benchmarks.engine.trained import Options, mean_of, study_rows
 from benchmarks.studies.accuracy import CASE
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gnnqlab.study import RunResult
     from gnnqlab.systems.system import System
 
-__all__ = ["CACHES", "CODECS", "SHARE", "caches", "compared", "cost_of_choosing", "lines"]
+__all__ = ["CACHES", "CODECS", "SHARE", "caches", "compare_lines", "cost_of_choosing", "lines"]
 
 SHARE = 63.14
 """Mean share of rows skipped by CDFGNN's cache (%)."""
@@ -65,9 +65,10 @@ def lines() -> dict[str, System]:
     }
     found = {}
     for cut, partition in PARTS["partition"].items():
+        # exchanges for this kind of cut
         takes = [kind for kind in PARTS["exchange"].values() if kind.takes_cuts_of == partition.cuts]
         takes = [kind for kind in takes if not kind.sends_blocks]  # their caches hold whole blocks
-        for codec, (part, bits) in coded.items() if takes else ():
+        for codec, (part, bits) in coded.items() if takes else ():  # partitioners without an exchange are omitted
             for name, cache in policies.items():
                 found[_name(cut, codec, name)] = System(
                     name=name, partition=partition(), exchange=takes[0](), codec=part, bits=bits, cache=cache
@@ -97,19 +98,20 @@ def caches(
     chosen = [name for name in known if systems is None or any(part in name for part in systems)]
     if not chosen:
         raise ValueError(f"a line must be one of {sorted(known)}, got {list(systems or ())}")
-    baselines = {_plain(name) for name in chosen}
+    # Each line is compared with the same line without a cache.
+    baselines = {_line_without_cache(name) for name in chosen}
     run_options = Options(**{"workers": (4,), "trainings": "runs/bench-caches", **options})
     rows = study_rows(
-        compared,
+        compare_lines,
         {name: system for name, system in known.items() if name in baselines or name in chosen},
         case=CASE,
         graphs=list(dict.fromkeys(graph_or_digits(run_options.graph, name) for name in GRAPHS)),
-        **run_options.over(SETTINGS),
+        **run_options.merge_into(SETTINGS),
     )
     return rows + cost_of_choosing()
 
 
-def compared(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
+def compare_lines(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
     """Return the rows of one graph.
 
     Args:
@@ -118,12 +120,14 @@ def compared(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[s
     """
     rows = []
     for name, trainings in found.items():
-        plain = found[_plain(name)]
+        plain = found[_line_without_cache(name)]
         if trainings is plain:
             continue
-        difference = paired([one.score for one in trainings], [one.score for one in plain])
+        difference = paired_difference([one.score for one in trainings], [one.score for one in plain])
         skipped = 100 * mean_of(trainings, "skipped")
+        # skipped rows count only if the score is within the limit
         ratio = skipped / SHARE if abs(difference.points) <= POINTS else 0.0
+        # the goal is for the paper's setting: float32 and a fixed threshold
         goal = 1.0 if _parts()[name][1:] == ("float32", "fixed") else None
         more = {"points": difference.points, "half_interval": difference.half}
         detail = f", test score {difference}"
@@ -134,10 +138,10 @@ def compared(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[s
             )
         )  # fmt: skip
         ours, theirs = mean_of(trainings, "bytes_sent"), mean_of(plain, "bytes_sent")
-        sent = ("sent an epoch", ours / 1e6, "MB", "none", theirs / 1e6, theirs / max(ours, 1.0))
+        sent = ("sent an epoch", ours / 1e6, "MB", "none", theirs / 1e6, theirs / max(ours, 1.0))  # MB per epoch
         rows.append(row(case, *sent, contestant=name))
     plain = next(iter(found.values()))
-    close = {
+    close = {  # lines whose mean score is within the limit
         name: mean_of(trainings, "bytes_sent")
         for name, trainings in found.items()
         if statistics.fmean(one.score for one in trainings)
@@ -175,10 +179,10 @@ def cost_of_choosing(num_nodes: int = 20_000, *, epochs: int = 12) -> list[dict[
     threads = ThreadedWorkers(graph, cut_graph(graph, Random(), 2), system, shape, TrainSettings())
     shares: dict[str, list[float]] = {"choose": [], "both": []}
     for epoch in range(epochs):
-        for each in seconds_by_part.values():
+        for each in seconds_by_part.values():  # seconds of this epoch only
             each.clear()
         threads.step(epoch)
-        whole = sum(sum(seconds.values()) for seconds in threads.seconds)
+        whole = sum(sum(seconds.values()) for seconds in threads.seconds)  # processor seconds of all workers
         if epoch > 1:  # the first epochs include set-up
             shares["choose"].append(100 * sum(seconds_by_part["choose"]) / whole)
             shares["both"].append(100 * sum(map(sum, seconds_by_part.values())) / whole)
@@ -189,6 +193,7 @@ def cost_of_choosing(num_nodes: int = 20_000, *, epochs: int = 12) -> list[dict[
         figure = f"{figure}, of the processor time of a pass"
         found.append(row(case, figure, share, "%", "at most", COST, COST / max(share, 1e-9), 1.0))
     channels = [channel for trainer in threads.trainers if trainer.exchange for channel in trainer.exchange.channels]
+    # bytes of the cache over those of one buffer
     most = max(channel.selection.held_bytes / _buffer_bytes(channel) for channel in channels)
     figure = "what is held, of a layer and direction"
     return [*found, row(case, figure, most, "buffers", "at most", BUFFERS, BUFFERS / most, 1.0)]
@@ -201,7 +206,7 @@ def _timed_cache(spent: Mapping[str, list[float]]) -> AdaptiveCache:
 
     @contextmanager
     def timed(name: str) -> Iterator[None]:
-        started = time.thread_time()
+        started = time.thread_time()  # processor time of this thread
         yield
         spent[name].append(time.thread_time() - started)
 
@@ -228,6 +233,7 @@ def _timed_cache(spent: Mapping[str, list[float]]) -> AdaptiveCache:
 def _buffer_bytes(channel: Channel) -> float:
     """Return the bytes of one end of a channel's messages in float32, the mean of both ends."""
     plan = channel.plan
+    # float32: four bytes per element
     return sum(route.num_rows for route in (*plan.send, *plan.receive)) / 2 * channel.columns * 4
 
 
@@ -242,7 +248,7 @@ def _parts() -> dict[str, tuple[str, str, str]]:
     return {_name(*parts): parts for parts in itertools.product(PARTS["partition"], CODECS, CACHES)}
 
 
-def _plain(name: str) -> str:
+def _line_without_cache(name: str) -> str:
     """Return the line of the same partition and codec without a cache."""
     cut, codec, _ = _parts()[name]
     return _name(cut, codec, "none")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["SETTINGS", "cdfgnn", "lines", "table"]
 
 SETTINGS: Mapping[str, Any] = {"layers": 2, "hidden": 64, "epochs": 100, "evaluate_every": 4, "timeline_every": 0}
-FANOUT, BATCH = 10, 1024
+FANOUT, BATCH = 10, 1024  # fan-out and batch size of the mini-batches
 HOSTS = 2
 LINK = "50mbit"
 
@@ -88,8 +88,8 @@ def cdfgnn(
         ValueError: if there is no seed, or an odd number of workers.
     """
     run_options = Options(**{"workers": (4,), "trainings": "runs/bench-cdfgnn", **options})
-    grid = {"graphs": [graph_or_digits(run_options.graph, "amazon_computers")], **run_options.over(SETTINGS)}
-    single = _alone(grid["graphs"][0], {**grid, "workers": 1})
+    grid = {"graphs": [graph_or_digits(run_options.graph, "amazon_computers")], **run_options.merge_into(SETTINGS)}
+    single = _train_in_one_process(grid["graphs"][0], {**grid, "workers": 1})  # one process, without a link
     grid |= {"hosts": HOSTS, "link": link or LINK}
     where = "{workers} workers on {hosts} hosts over {link}"
     case = f"{{graph}}, {{model}} {{layers}} x {{hidden}}, {{epochs}} epochs, {where}, {{seeds}}"
@@ -111,6 +111,7 @@ def table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str,
         >>> [(each["figure"], each["ratio"]) for each in rows if "both: communication" in each["figure"]]
         [('both: communication of an epoch', 2.0)]
     """
+    # Field of a result -> metric, unit and factor.
     words = {
         "computation_s": ("computation of an epoch", "s", 1.0),
         "communication_s": ("communication of an epoch", "s", 1.0),
@@ -122,15 +123,16 @@ def table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str,
     for name, trainings in found.items():
         for field, (metric, unit, scale) in words.items():
             ours, plain = (scale * mean_of(each, field) for each in (trainings, found["baseline"]))
-            if not math.isnan(ours):
+            if not math.isnan(ours):  # NaN: not measured for this line
                 ratio = plain / ours if ours else None
                 rows.append(row(case, metric, ours, unit, "baseline", plain, ratio, contestant=name))
     whole = scores_of(found["full batch"])
+    # scores are compared with one process on the whole graph
     scored = {name: scores_of(trainings) for name, trainings in found.items() if name != "full batch"}
     return rows + [score_row(case, name, scores, "full batch", whole) for name, scores in scored.items()]
 
 
-def _alone(source: str, grid: Mapping[str, Any]) -> dict[str, list[RunResult]]:
+def _train_in_one_process(source: str, grid: Mapping[str, Any]) -> dict[str, list[RunResult]]:
     """Train the lines of one process, the whole graph and mini-batches; return their scores."""
     from gnnqlab.train.config.configure import configure
     from gnnqlab.train.dgl_mini_batch import unavailable_reason
@@ -141,8 +143,11 @@ def _alone(source: str, grid: Mapping[str, Any]) -> dict[str, list[RunResult]]:
         return train_mini_batches(cell, fanout=FANOUT, batch_size=BATCH)
 
     names = ["full batch", "mini-batch"]
-    if reason := unavailable_reason(configure(source, workers=1, **SETTINGS)):
+    if reason := unavailable_reason(
+        configure(source, workers=1, **SETTINGS)
+    ):  # None if mini-batches can be trained here
         print(f"bench cdfgnn: no mini-batches, so their rows are omitted: {reason}", file=sys.stderr, flush=True)
         names.remove("mini-batch")
     (found,) = train_each(dict.fromkeys(names, "vanilla"), train=train, **grid).values()
+    # scores only: seconds of one process are no rival
     return {name: [RunResult(score=one.score) for one in trainings] for name, trainings in found.items()}

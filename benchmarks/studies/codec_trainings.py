@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graphs
-from benchmarks.engine.rows import LEAST_POINTS, half_interval, paired, row, score_row
+from benchmarks.engine.rows import LEAST_POINTS, half_interval, paired_difference, row, score_row
 from benchmarks.engine.trained import Options, mean_of, scores_of, study_rows
 from benchmarks.studies.accuracy import CASE
 from gnnqlab.study.result import MARGIN
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from gnnqlab.study import RunResult
     from gnnqlab.systems.system import System
 
-__all__ = ["GRAPHS", "LINES", "codec_trainings", "compared", "lines"]
+__all__ = ["GRAPHS", "LINES", "codec_trainings", "compare_lines", "lines"]
 
+# Enough epochs for Vanilla; other systems train equally long.
 GRAPHS: Mapping[str, int] = {"amazon_computers": 120, "coauthor_physics": 40, "cora": 60}
 """Graph -> epochs after which Vanilla is near its plateau; ``digits`` if none of them exists here."""
 SETTINGS: Mapping[str, Any] = {
@@ -98,22 +99,23 @@ def codec_trainings(
     Raises:
         ValueError: if there is no seed, or a system is unknown.
     """
+    # most neighbours are remote with 8 workers
     run_options = Options(**{"workers": (8,), "trainings": "runs/bench-codecs", **options})
     chosen, rows = lines(systems), []
     for source in find_graphs(run_options.graph, list(GRAPHS), between=","):
         settings = {**SETTINGS, "epochs": GRAPHS.get(Path(source).stem, 60)}
         rows += study_rows(
-            compared,
+            compare_lines,
             chosen,
             case=CASE,
             graphs=[source],
             models=[settings.pop("model")],
-            **run_options.over(settings),
+            **run_options.merge_into(settings),
         )
     return rows
 
 
-def compared(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
+def compare_lines(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
     """Return the rows of one graph.
 
     Args:
@@ -125,20 +127,21 @@ def compared(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[s
         if name == "vanilla":
             continue
         ours, theirs = scores_of(trainings), scores_of(vanilla)
-        rows.append({**score_row(case, name, ours, "vanilla", theirs), "ratio": None})
+        rows.append({**score_row(case, name, ours, "vanilla", theirs), "ratio": None})  # scores have no ratio here
         if name == "1-bit-r":
-            lost = paired(ours, theirs).loss_at_most
+            lost = paired_difference(ours, theirs).loss_at_most  # upper end of the loss's interval
             allowed = ("allowed", POINTS, POINTS / max(lost, LEAST_POINTS), 1.0)
             metric = "points of test score lost at most (95 %)"
             rows.append(row(case, metric, lost, "points", *allowed, contestant=name))
         bits = mean_of(trainings, "bits")
         rows.append(row(case, "mean width of what travels", bits, "bits", "", None, None, contestant=name))
-    targets = [one.best - MARGIN for one in vanilla]
+    targets = [one.best - MARGIN for one in vanilla]  # Vanilla's best validation score per seed, less a margin
     for name, rivals in RIVALS.items():
         for rival in rivals:
             if {name, rival} <= set(found):
+                # bytes per seed, NaN if never reached
                 sent = [_bytes_to(found[line], targets) for line in (name, rival)]
-                rows.append(_fewer(case, name, rival, *sent, goal=FEWER if name.startswith(f"{rival}-") else None))
+                rows.append(_bytes_row(case, name, rival, *sent, goal=FEWER if name.startswith(f"{rival}-") else None))
     return rows
 
 
@@ -146,10 +149,11 @@ def _bytes_to(trainings: Sequence[RunResult], targets: Sequence[float]) -> list[
     return [one.bytes_to(target) for one, target in zip(trainings, targets, strict=True)]
 
 
-def _fewer(
+def _bytes_row(
     case: str, name: str, rival: str, ours: Sequence[float], theirs: Sequence[float], *, goal: float | None
 ) -> dict[str, Any]:
     """Return the row of one pair; the ratio is the geometric mean over seeds in which both reach the accuracy."""
+    # seeds in which both reach the accuracy
     both = [(mine, other) for mine, other in zip(ours, theirs, strict=True) if not math.isnan(mine + other)]
     metric = "bytes to Vanilla's accuracy"
     counts = [sum(not math.isnan(each) for each in values) for values in (ours, theirs)]
@@ -158,9 +162,9 @@ def _fewer(
         return row(case, metric, None, "MB", rival, None, None, goal, contestant=name, detail=f" ({reach})")
     # Ratios are averaged in logarithms, where the interval of a mean is symmetric.
     logs = [math.log(other / mine) for mine, other in both]
-    middle, half = statistics.fmean(logs), half_interval(logs)
+    middle, half = statistics.fmean(logs), half_interval(logs)  # mean and half the interval of the logarithms
     low, high = math.exp(middle - half), math.exp(middle + half) if half < 700 else math.inf  # exp(710) overflows
     detail = f" ({low:.2f} to {high:.2f} times fewer; {reach})"
-    mine, other = (statistics.fmean(values) / 1e6 for values in zip(*both, strict=True))
+    mine, other = (statistics.fmean(values) / 1e6 for values in zip(*both, strict=True))  # bytes -> MB
     more: dict[str, Any] = {"contestant": name, "detail": detail, "low": low, "high": high}
     return row(case, metric, mine, "MB", rival, other, math.exp(middle), goal, **more)

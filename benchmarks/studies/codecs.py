@@ -49,7 +49,7 @@ LAST = 10
 PARTS = ("messages", "means", "gradients", "late")
 """Parts of the table: errors of every codec's messages; their means by direction for the best codec; gradients;
 stateful codecs."""
-BIASED = ("rotated once", "MXFP8 to the nearest")
+BIASED = ("rotated once", "MXFP8 to the nearest")  # excluded from the best: their errors do not cancel over epochs
 BY_ROW = "least variance"
 
 
@@ -87,7 +87,7 @@ def codecs(
     if not parts or not set(parts) <= set(PARTS):
         raise ValueError(f"parts must be some of {PARTS}, got {tuple(parts)}")
     if seeds is not None:
-        if tuple(parts) != PARTS:
+        if tuple(parts) != PARTS:  # whole trainings have their own options
             raise ValueError(f"trainings for --seeds are one table, got parts {list(parts)}; leave them out")
         if tuple(models) != MODELS:
             raise ValueError(f"trainings for --seeds are of one model, got models {list(models)}; leave them out")
@@ -103,7 +103,7 @@ def codecs(
         if path is None:
             print(f"bench codecs: {name}.npz is missing, so its rows are omitted", flush=True)
             continue
-        paths[Path(name).stem] = path
+        paths[Path(name).stem] = path  # without folder and suffix
     rows, progress = [], Progress(len(paths) * len(models) * len(GOALS))
     for stem, path in paths.items():
         for model in models:
@@ -121,17 +121,17 @@ def _rows(
     from gnnqlab.simulation.codec_error import codec_error, trained_rows
     from gnnqlab.simulation.gradient_noise import trained_weights
 
-    usual = _usual()
+    usual = _min_max_codec()
     graph, shape = load(path), ModelSettings(name=model, layers=3, hidden=256, dropout=0.0)
     weights = trained_weights(graph, shape, epochs)
-    sent = trained_rows(graph, shape, weights)
-    found = _in_time(f"{name}, {model}", graph, shape, epochs) if "late" in parts else []
+    sent = trained_rows(graph, shape, weights)  # rows of every direction and layer, the same for all codecs
+    found = _stateful_rows(f"{name}, {model}", graph, shape, epochs) if "late" in parts else []
     for bits, goal in GOALS.items():
         others = _codecs(bits)
         worst: dict[str, dict[str, float]] = {}
         for place, rows in sent.items():
             plain = codec_error(usual, rows, bits).squared
-            errors = worst.setdefault(place.direction, dict.fromkeys(["min-max", *others], 0.0))
+            errors = worst.setdefault(place.direction, dict.fromkeys(["min-max", *others], 0.0))  # summed over layers
             errors["min-max"] += plain
             for kind, codec in others.items():
                 error = codec_error(codec, rows, bits)
@@ -144,11 +144,13 @@ def _rows(
         every = {"min-max": usual, **others}
         best = {direction: _best(errors, every, bits) for direction, errors in worst.items()}
         for direction, errors in worst.items() if "means" in parts else ():
-            ours, plain = errors[best[direction]], errors["min-max"]
+            ours, plain = errors[best[direction]], errors["min-max"]  # sum over layers of the best codec
+            # bytes relative to min-max codes
             share = _row_bytes(every[best[direction]], bits) / _row_bytes(usual, bits)
             layers = sum(place.direction == direction for place in sent)
             metric = "variance of rows, the best codec of the direction"
             case = f"{name}, {model}, {direction}, mean of layers, {bits} bit"
+            # the goal is for gradients; forward rows must not be worse
             detail, least = f" ({share:.0%} of the bytes; {best[direction]})", goal if direction == "backward" else 1.0
             found.append(_error_row(case, metric, ours / layers, plain / layers, detail, least))
         progress.say(f"{name}, {model}, {bits} bit")
@@ -157,7 +159,7 @@ def _rows(
         pairs = {"the best codecs by direction": (best["forward"], best["backward"])}
         if BY_ROW in others:
             pairs["each row in the code of the least variance"] = (BY_ROW, BY_ROW)
-        noises: dict[tuple[str, str], float] = {}
+        noises: dict[tuple[str, str], float] = {}  # pairs may coincide, so each is measured once
         for pair in {("min-max", "min-max"), *pairs.values()}:
             codec_pair = ByDirection(*(every[each] for each in pair))
             noises[pair] = _noise(graph, shape, weights, bits, repeats, codec_pair)
@@ -178,7 +180,7 @@ def _error_row(
 
 def _best(errors: dict[str, float], every: dict[str, Codec], bits: int) -> str:
     """Return the unbiased codec of least error with at most the bytes of min-max codes."""
-    most = _row_bytes(every["min-max"], bits)
+    most = _row_bytes(every["min-max"], bits)  # limit of bytes
     candidates = [kind for kind, codec in every.items() if kind not in BIASED and _row_bytes(codec, bits) <= most]
     return min(sorted(candidates), key=errors.__getitem__)
 
@@ -191,7 +193,7 @@ def _noise(graph: Graph, shape: ModelSettings, weights: Tensor, bits: int, repea
     return gradient_noise(graph, Fixed(bits=bits), shape, repeats=repeats, weights=weights, codec=codec).relative
 
 
-def _in_time(of: str, graph: Graph, shape: ModelSettings, epochs: int) -> list[dict[str, Any]]:
+def _stateful_rows(of: str, graph: Graph, shape: ModelSettings, epochs: int) -> list[dict[str, Any]]:
     """Measure delta encoding and error feedback over the last epochs of a training."""
     from benchmarks.studies.late_messages import late_error, late_rows
     from gnnqlab.message.caches.cache import NoCache
@@ -225,7 +227,7 @@ def _ratio(theirs: float, ours: float) -> float | None:
     return theirs / ours if ours else None
 
 
-def _usual() -> Codec:
+def _min_max_codec() -> Codec:
     """Return row min-max codes, with float32 scale and zero-point as in AdaQP."""
     from gnnqlab.message.codecs.codec import Stochastic
 

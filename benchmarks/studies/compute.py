@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
-from benchmarks.engine.rows import paired, row
+from benchmarks.engine.rows import paired_difference, row
 from benchmarks.engine.trained import scores_of, study_rows, train_here
 from benchmarks.kernels.pinned import Pair, by_threads, compare, next_epochs
 from benchmarks.studies.accuracy import BESIDE, POINTS
@@ -33,7 +33,8 @@ __all__ = ["compute", "instructions", "measure_products"]
 GRAPH = "coauthor_physics"
 MODELS = ("gcn", "graphsage", "gat")
 ROWS, COLUMNS = 34_493, 256
-WIDE = {"hidden": 256}
+WIDE = {"hidden": 256}  # wide layers, where products dominate
+# Flag of the processor -> name of its bfloat16 instructions, the widest first.
 _FLAGS = {"amx_bf16": "AMX", "avx512_bf16": "AVX512", "avx_ne_convert": "AVX2"}
 
 
@@ -85,9 +86,10 @@ def instructions() -> str:
         True
     """
     try:
-        words = set(Path("/proc/cpuinfo").read_text().split())
+        words = set(Path("/proc/cpuinfo").read_text().split())  # flags of all cores, as words
     except OSError:
         words = set()
+    # "widened": products of float32 copies
     return "bfloat16 " + next((f"by {name}" for flag, name in _FLAGS.items() if flag in words), "widened")
 
 
@@ -101,7 +103,7 @@ def measure_products(repeats: int) -> list[dict[str, Any]]:
     generator = torch.Generator().manual_seed(0)
     x, gradient = (torch.randn(ROWS, COLUMNS, generator=generator) for _ in range(2))
     weight = torch.randn(COLUMNS, COLUMNS, generator=generator)
-    x16, gradient16, weight16 = x.bfloat16(), gradient.bfloat16(), weight.bfloat16()
+    x16, gradient16, weight16 = x.bfloat16(), gradient.bfloat16(), weight.bfloat16()  # rounded before the measurement
     y, dw = torch.empty(ROWS, COLUMNS), torch.empty(COLUMNS, COLUMNS)
     contestants: dict[str, Callable[[], object]] = {
         "X W": lambda: bfloat16_mm(x16, weight16, out=y),
@@ -115,6 +117,7 @@ def measure_products(repeats: int) -> list[dict[str, Any]]:
     }
     case = f"{ROWS} x {COLUMNS} by {COLUMNS} x {COLUMNS}, {torch.get_num_threads()} thread(s), {instructions()}"
     pairs = [Pair(f"{name} in bfloat16", name, f"float32 {name}", "float32") for name in ("X W", "X.T dY", "dY W.T")]
+    # rounding itself, compared with a copy
     pairs.append(Pair("X rounded in bfloat16", "X rounded", "float32 X rounded", "float32, copied"))
     return compare(case, contestants, pairs, repeats)
 
@@ -124,7 +127,7 @@ def _of_model(graph: Graph, source: str, model: str, repeats: int, epochs: int, 
 
     case = f"{Path(source).stem}, {model}"
     wide = {name: _trainer(graph, model, name, 0, WIDE) for name in ("bfloat16", "float32")}
-    saved = {name: _saved_bytes(trainer) for name, trainer in wide.items()}
+    saved = {name: _saved_bytes(trainer) for name, trainer in wide.items()}  # bytes saved for backward
     shape = f"{case} {DEPTHS[model]['layers']} x {WIDE['hidden']}, {torch.get_num_threads()} thread(s), "
     shape += instructions()
     rows = [
@@ -159,8 +162,8 @@ def _of_model(graph: Graph, source: str, model: str, repeats: int, epochs: int, 
 
 def _score_row(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
     ours, theirs = (scores_of(found[name]) for name in ("bfloat16", "float32"))
-    difference, means = paired(ours, theirs), [100 * statistics.fmean(each) for each in (ours, theirs)]
-    rival = ("float32", means[1], POINTS / max(abs(difference.points), 1e-9), 1.0)
+    difference, means = paired_difference(ours, theirs), [100 * statistics.fmean(each) for each in (ours, theirs)]
+    rival = ("float32", means[1], POINTS / max(abs(difference.points), 1e-9), 1.0)  # allowed points over measured ones
     return [row(case, "test score", means[0], "%", *rival, detail=f", {difference}")]
 
 
@@ -178,6 +181,7 @@ def _saved_bytes(trainer: Trainer) -> int:
     """Return the bytes saved for backward, each storage once, without parameters and features."""
     import torch
 
+    # parameters exist in any case
     pointers = {parameter.untyped_storage().data_ptr() for parameter in trainer.parameters.list}
     if isinstance(trainer.graph.features, torch.Tensor):
         pointers.add(trainer.graph.features.untyped_storage().data_ptr())
@@ -186,11 +190,11 @@ def _saved_bytes(trainer: Trainer) -> int:
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in pointers:
-            found[storage.data_ptr()] = storage.nbytes()
+            found[storage.data_ptr()] = storage.nbytes()  # each storage once
         return tensor.detach()
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         logits = trainer.model(trainer.graph.open_pass(0, training=True), trainer.graph.features)
         loss = trainer.objective.loss(logits)
-    del loss
+    del loss  # kept until here, because its graph holds the tensors
     return sum(found.values())

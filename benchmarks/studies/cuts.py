@@ -15,7 +15,7 @@ from benchmarks.engine.rows import row
 if TYPE_CHECKING:
     from gnnqlab.partition.vertex_cut import VertexCut
 
-__all__ = ["GRAPHS", "cuts", "means", "shown"]
+__all__ = ["GRAPHS", "cuts", "means", "format_rows"]
 
 GRAPHS = ("ego_twitter", "web:60000,20", "rmat:15,24", "rmat:16,16")
 PER_HOST = (2, 4, 8)
@@ -38,7 +38,7 @@ PAPER = {2: 0.149, 4: 0.248, 8: 0.424}
 """Workers on each of two hosts -> inter-host connections saved in CDFGNN's Table 3; for 8 the mean of two graphs."""
 GOALS = {None: 0.31, 4: 0.25}
 """Goal: workers on each host -> least mean share saved over the graphs; ``None``: over all cases."""
-MOST_IMBALANCE = 1.01
+MOST_IMBALANCE = 1.01  # largest share of a worker's edges over the mean
 
 
 def cuts(graph: str | None = None, repeats: int = 1) -> list[dict[str, Any]]:
@@ -63,13 +63,15 @@ def cuts(graph: str | None = None, repeats: int = 1) -> list[dict[str, Any]]:
             continue
         whole = load(path)
         for per_host in PER_HOST:
-            found, met = _measured(whole, per_host, repeats)
+            found, met = _measure(whole, per_host, repeats)
             plain = found[PLAIN][0]
             case = f"{Path(path).stem if path.endswith('.npz') else path}, {HOSTS} x {per_host}"
             for partitioner, (quality, seconds) in found.items():
-                rows += _rows(case, partitioner, quality, plain, seconds)
-                rows += _met(case, partitioner, quality, met[partitioner])
+                rows += _rows(case, partitioner, quality, plain, seconds)  # every cut is compared with plain EBV
+                rows += _hierarchical_rows(case, partitioner, quality, met[partitioner])
+                # share of the busiest worker's inter-host rows saved
                 saved.setdefault(partitioner, {})[case, per_host] = 1 - quality.most_outer / max(plain.most_outer, 1)
+            # The same cut with masters by host separates the effect of the masters from that of the edges.
             same = found[BY_HOST][0].most_outer
             of_edges = saved.setdefault(f"{OURS} against γ=0 with masters by host", {})
             of_edges[case, per_host] = 1 - found[OURS][0].most_outer / max(same, 1)
@@ -95,7 +97,7 @@ def means(saved: Mapping[str, Mapping[tuple[str, int], float]]) -> list[dict[str
             if not shares:
                 continue
             mean, goal = statistics.fmean(shares), GOALS.get(per_host) if name == OURS else None
-            paper = 0.3108 if per_host is None else PAPER[per_host]
+            paper = 0.3108 if per_host is None else PAPER[per_host]  # mean of the paper's Table 3
             case = "mean of all" if per_host is None else f"{HOSTS} x {per_host}, mean"
             rival, detail = ("CDFGNN Table 3", 100 * paper, None), f", worst graph {100 * min(shares):.1f} %"
             one = row(case, FEWER, 100 * mean, "%", *rival, contestant=name, detail=detail)
@@ -105,19 +107,19 @@ def means(saved: Mapping[str, Mapping[tuple[str, int], float]]) -> list[dict[str
     return rows
 
 
-def _measured(graph: Any, per_host: int, repeats: int) -> tuple[dict[str, tuple[Any, float]], dict[str, Any]]:
+def _measure(graph: Any, per_host: int, repeats: int) -> tuple[dict[str, tuple[Any, float]], dict[str, Any]]:
     """Return quality and processor seconds by partitioner, and rows sent with hierarchical aggregation."""
     from gnnqlab.partition.connections import count_met
     from gnnqlab.partition.parts import partition
 
     found, met = {}, {}
-    for name, partitioner in _partitioners().items():
+    for name, partitioner in _partitioners().items():  # processor time: other load has little effect
         seconds = []
         for _ in range(max(repeats, 1)):
             start = time.process_time()
             parts = partition(graph, partitioner, hosts=HOSTS, per_host=per_host)
             seconds.append(time.process_time() - start)
-        found[name] = (parts.quality, min(seconds))
+        found[name] = (parts.quality, min(seconds))  # the fastest repeat
         met[name] = count_met(_vertex_cut(parts), graph, per_host=per_host)
         if name == PLAIN:
             by_host = _masters_by_host(parts)
@@ -135,8 +137,9 @@ def _masters_by_host(parts: Any) -> Any:
     from gnnqlab.partition.connections import copies_of
 
     copies = empty_copies(parts.graph.num_nodes, parts.workers)
-    node, worker = (each.numpy() for each in copies_of(parts.cut, parts.graph))
+    node, worker = (each.numpy() for each in copies_of(parts.cut, parts.graph))  # (node, worker) of every copy
     # One bit per worker and node: set the bits of the workers that hold a copy.
+    # bit (worker % 8) of byte (worker // 8)
     np.bitwise_or.at(copies, (node, worker // 8), (1 << worker % 8).astype(np.uint8))
     owner = torch.from_numpy(choose_masters(copies, parts=parts.workers, hosts=HOSTS))
     return replace(parts, cut=replace(parts.cut, owner=owner))
@@ -152,6 +155,7 @@ def _rows(case: str, name: str, quality: Any, plain: Any, seconds: float) -> lis
     """Return Table 3's columns of one cut, each compared with plain EBV's."""
 
     def compared(figure: str, value: float, other: float) -> dict[str, Any]:
+        # above 1: fewer than plain EBV
         return row(case, figure, value, "", PLAIN, other, other / value if value else None, contestant=name)
 
     ratio, goal = MOST_IMBALANCE / quality.edge_imbalance, 1.0 if name in (PLAIN, OURS) else None
@@ -164,16 +168,17 @@ def _rows(case: str, name: str, quality: Any, plain: Any, seconds: float) -> lis
     ]
 
 
-def _met(case: str, name: str, quality: Any, met: Any) -> list[dict[str, Any]]:
+def _hierarchical_rows(case: str, name: str, quality: Any, met: Any) -> list[dict[str, Any]]:
     """Compare inter-host rows of a synchronization with hierarchical aggregation with those without."""
     pairs = {MET: (met.outer, quality.outer), MET_MOST: (met.most_outer, quality.most_outer)}
     return [
+        # rows without hierarchical aggregation over those with it
         row(case, metric, ours, "", "apart", flat, flat / ours if ours else None, contestant=name)
         for metric, (ours, flat) in pairs.items()
     ]
 
 
-def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def format_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the table as formatted text: one line per cut, then the means."""
     lines: dict[tuple[str, str], dict[str, str]] = {}
     ends: list[dict[str, str]] = []
@@ -186,6 +191,7 @@ def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
             text = f"{value:.1f} % ({figure}; paper {other:.1f} %{goal})"
             ends.append({"case": case, "cut": name, "outer": text})
         elif metric in WORDS:
+            # relative change, where the printed table has one
             change = metric == MET or (metric in (OUTER, INNER) and name != PLAIN)
             text = f"{value:.4g}" if isinstance(value, float) else f"{value:,}"
             line = lines.setdefault((case, name), {"case": case, "cut": name})

@@ -29,6 +29,7 @@ __all__ = ["epoch"]
 
 GRAPHS = ("coauthor_physics", "sbm:200000,16,50")
 MODELS = ("gcn", "graphsage")
+# (rival, input) -> least speed-up.
 GOALS = {("dgl.nn", "sparse input"): 1.8, ("dgl.nn", "dense input"): 1.8, ("dgl.nn, pages kept", "dense input"): 3.0}
 
 EXPLAINED = "share of the epoch that named phases explain"
@@ -102,7 +103,7 @@ def epoch(
         if path is None:
             print(f"bench epoch: {name}.npz is missing, so its rows are omitted", flush=True)
             continue
-        rows += _one_worker(name, path, repeats, models or MODELS)
+        rows += _one_worker(name, path, repeats, models or MODELS)  # rows of one worker, then of two
         rows += _two_workers(name, path)
     return rows
 
@@ -113,25 +114,26 @@ def _one_worker(name: str, path: str, repeats: int, models: tuple[str, ...] = MO
     from gnnqlab.graph.features import SparseRows
 
     inputs = ["dense input"]
-    if isinstance(load(path).features, SparseRows):
+    if isinstance(load(path).features, SparseRows):  # a sparse graph is measured with both inputs
         inputs.insert(0, "sparse input")
     rows = []
     for model in models:
         for taken in inputs:
-            rows += _side_by_side(name, path, model, taken, repeats)
+            rows += _compare_with_dgl(name, path, model, taken, repeats)
     return rows
 
 
-def _side_by_side(name: str, path: str, model: str, taken: str, repeats: int) -> list[dict[str, Any]]:
+def _compare_with_dgl(name: str, path: str, model: str, taken: str, repeats: int) -> list[dict[str, Any]]:
     sparse = taken == "sparse input"
     contestants = {"ours": Contender(sparse=sparse)}
     if importlib.util.find_spec("dgl") is not None:
+        # DGL with the usual settings of the C library
         contestants["dgl.nn"] = Contender(dgl=True, sparse=sparse, pages=False)
-        contestants["dgl.nn, pages kept"] = Contender(dgl=True, sparse=sparse)
-    seconds = _in_turn(contestants, path, model, repeats)
+        contestants["dgl.nn, pages kept"] = Contender(dgl=True, sparse=sparse)  # DGL with ours
+    seconds = _time_epochs(contestants, path, model, repeats)
     case = f"{name}, {model}, {taken}, one worker, {len(os.sched_getaffinity(0))} thread(s)"
     ours, rows = statistics.median(seconds["ours"]), []
-    for rival in [name for name in seconds if name != "ours"] or [""]:
+    for rival in [name for name in seconds if name != "ours"] or [""]:  # without DGL one row without a rival
         span = _span(seconds["ours"])
         compared: tuple[Any, ...] = ("DGL is not installed", None, None)
         if rival:
@@ -145,7 +147,7 @@ def _span(seconds: list[float]) -> str:
     return f"{min(seconds):.3g} to {max(seconds):.3g} s"
 
 
-def _in_turn(contestants: Mapping[str, Contender], path: str, model: str, repeats: int) -> dict[str, list[float]]:
+def _time_epochs(contestants: Mapping[str, Contender], path: str, model: str, repeats: int) -> dict[str, list[float]]:
     """Return seconds of each contestant's interleaved epochs, each in its own process, after two warm-ups."""
     from gnnqlab.train.memory import large_pages
 
@@ -153,6 +155,7 @@ def _in_turn(contestants: Mapping[str, Contender], path: str, model: str, repeat
     lines, processes = {}, []
     for name, contestant in contestants.items():
         lines[name], theirs = context.Pipe()
+        # a process of its own: settings of the C library apply to the whole process
         processes.append(context.Process(target=_contest, args=(contestant, path, model, theirs), daemon=True))
         with environ(large_pages(os.environ) if contestant.pages else {}):
             processes[-1].start()
@@ -162,10 +165,10 @@ def _in_turn(contestants: Mapping[str, Contender], path: str, model: str, repeat
         for name, line in lines.items():
             line.send(number)
             taken = line.recv()  # wait for the epoch before the next contestant begins
-            if number > 1:
+            if number > 1:  # two warm-ups
                 seconds[name].append(taken)
     for line, process in zip(lines.values(), processes, strict=True):
-        line.send(None)
+        line.send(None)  # None ends the process
         process.join()
     return seconds
 
@@ -173,7 +176,7 @@ def _in_turn(contestants: Mapping[str, Contender], path: str, model: str, repeat
 def _contest(contestant: Contender, path: str, model: str, line: Any) -> None:
     from gnnqlab.train.memory import keep_pages
 
-    if contestant.pages:
+    if contestant.pages:  # before PyTorch allocates
         keep_pages()
     import torch
 
@@ -216,18 +219,19 @@ def _two_workers(name: str, path: str) -> list[dict[str, Any]]:
     from gnnqlab.train.config.configure import configure
 
     with tempfile.TemporaryDirectory() as root:
-        run = launch(configure(path, workers=2, epochs=6, evaluate_every=0), root=root, wait=True)
+        run = launch(configure(path, workers=2, epochs=6, evaluate_every=0), root=root, wait=True)  # without evaluation
         frame = run.records
-    return _explained(f"{name}, gcn, vanilla, two workers", frame[frame["epoch"] > 0])
+    return _phase_shares(f"{name}, gcn, vanilla, two workers", frame[frame["epoch"] > 0])
 
 
-def _explained(case: str, records: pd.DataFrame) -> list[dict[str, Any]]:
+def _phase_shares(case: str, records: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the share of every named phase in the epoch, and the sum of these shares."""
     from gnnqlab.train.loop.phase_timer import PARTS, PHASES
 
+    # phases that are split count by their parts
     named = [part for phase in PHASES for part in PARTS.get(phase, (phase,)) if part not in ("evaluate", "other")]
     whole = float(records["epoch_s"].sum())
-    shares = {phase: float(records[f"{phase}_s"].sum()) / whole for phase in named}
+    shares = {phase: float(records[f"{phase}_s"].sum()) / whole for phase in named}  # share of the epoch's seconds
     all_of_them = sum(shares.values())
     return [
         *(row(case, f"share of the epoch: {phase}", share, "", "", None, None) for phase, share in shares.items()),

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engine.graphs import find_graphs
-from benchmarks.engine.rows import counted, paired, row
+from benchmarks.engine.rows import paired_difference, row, seed_count_text
 from benchmarks.engine.trained import scores_of, train_each, train_here
 from benchmarks.kernels.pinned import Pair, interleaved, next_epochs, pair_rows, run_each
 from benchmarks.studies.accuracy import BESIDE
-from gnnqlab.course.experiments.kept_bytes import PURPOSES, by_purpose
+from gnnqlab.course.experiments.kept_bytes import PURPOSES, saved_bytes_by_purpose
 
 __all__ = ["exact", "measure_peak"]
 
 GRAPHS = ("cora", "coauthor_physics", "amazon_computers")
-LAYERS, HIDDEN = 3, 256
+LAYERS, HIDDEN = 3, 256  # model of every case
 EPOCHS = 200
 """Enough epochs for scores to converge: amazon_computers has half of its score after 40."""
 SETTINGS: dict[str, dict[str, Any] | None] = {
@@ -31,7 +31,7 @@ SETTINGS: dict[str, dict[str, Any] | None] = {
     "2 bits": {"bits": 2},
     "2 bits, an eighth of the columns": {"bits": 2, "ratio": 0.125},
 }
-_EPOCHS_OF_PEAK = 3
+_EPOCHS_OF_PEAK = 3  # the first epoch allocates, the others show the steady state
 
 
 def exact(
@@ -63,7 +63,7 @@ def exact(
     if repeats < 1 or epochs < 1 or seeds < 0 or not models:
         raise ValueError(f"repeats and epochs must be at least 1, seeds 0, got {repeats}, {epochs} and {seeds}")
     sources, chosen = find_graphs(graph, GRAPHS, between=";"), range(first_seed, first_seed + seeds)
-    return [
+    return [  # every graph and model
         each
         for source in sources
         for model in models
@@ -76,12 +76,12 @@ def measure_peak(source: str, model: str, settings: dict[str, Any] | None) -> li
     from gnnqlab.graph import load
 
     trainer = _trainer(load(source), model, settings, 0)
-    gc.collect()
+    gc.collect()  # garbage of the set-up would count as available memory
     before = _resident("VmRSS")
     try:
         Path("/proc/self/clear_refs").write_text("5")  # reset the high-water mark of resident memory
     except OSError:
-        before = _resident("VmHWM")
+        before = _resident("VmHWM")  # without permission the mark is that of the whole process
     for epoch in range(_EPOCHS_OF_PEAK):
         trainer.epoch(epoch)
     return [{"bytes": _resident("VmHWM") - before}]
@@ -93,10 +93,15 @@ def _rows(source: str, model: str, repeats: int, epochs: int, seeds: range, trai
     from gnnqlab.graph import load
 
     loaded = load(source)
+    # one trainer per contestant
     wide = {name: _trainer(loaded, model, settings, 0) for name, settings in _contestants().items()}
     seconds = interleaved(next_epochs(wide), repeats)
-    saved = {name: by_purpose(loaded, _shape(model), _products(settings)) for name, settings in _contestants().items()}
+    saved = {
+        name: saved_bytes_by_purpose(loaded, _shape(model), _products(settings))
+        for name, settings in _contestants().items()
+    }
     peaks = {
+        # a new process, because the high-water mark includes earlier work
         name: run_each(__name__ + ":measure_peak", threads=(1,), source=source, model=model, settings=settings)[0]
         for name, settings in _contestants().items()
     }
@@ -115,15 +120,15 @@ def _rows(source: str, model: str, repeats: int, epochs: int, seeds: range, trai
         rows.append(row(case, "peak above the first epoch's start", ours, "B", base, theirs, theirs / max(ours, 1)))
         rows += pair_rows(case, seconds, [Pair(f"epoch, {torch.get_num_threads()} thread(s)", name, base)])
         if seeds:
-            metric = f"test score, {epochs} epochs, {counted(len(seeds), seeds.start)}"
-            detail = f", {paired(scores[name], scores[base])}"
+            metric = f"test score, {epochs} epochs, {seed_count_text(len(seeds), seeds.start)}"
+            detail = f", {paired_difference(scores[name], scores[base])}"
             mean, rival = (100 * statistics.fmean(scores[which]) for which in (name, base))
             rows.append(row(case, metric, mean, "%", base, rival, mean / rival, detail=detail))
     return rows
 
 
 def _contestants() -> dict[str, dict[str, Any] | None]:
-    return {"float32": None, **SETTINGS}
+    return {"float32": None, **SETTINGS}  # None: float32
 
 
 def _products(settings: dict[str, Any] | None) -> Any:
@@ -167,4 +172,4 @@ def _resident(field: str) -> int:
     """Return the bytes of a field of this process's status, ``VmRSS`` or ``VmHWM``."""
     found = re.search(rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
     assert found is not None
-    return int(found[1]) * 1024
+    return int(found[1]) * 1024  # kB -> bytes

@@ -48,7 +48,7 @@ def fanouts(
     sampled = {f"fan-out {fanout}": fanout for fanout in FANOUTS}
 
     def train(cell: Cell, folder: Path) -> RunResult:
-        fanout = sampled.get(cell.contestant.name)
+        fanout = sampled.get(cell.contestant.name)  # None: the whole graph
         if fanout is None:
             return launch_cell(cell, folder)
         return train_mini_batches(cell, fanout=fanout, batch_size=batch_size)
@@ -57,6 +57,7 @@ def fanouts(
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as folder:
         return study_rows(
             lambda case, found: table(case, {name: scores_of(trainings) for name, trainings in found.items()}),
+            # the name of a contestant chooses its training; the system is Vanilla
             dict.fromkeys(["full graph", *sampled], "vanilla"),
             case="{graph}, {model} {layers} x {hidden}, {epochs} epochs, {seeds}",
             graphs=[graph_or_digits(graph, "amazon_computers")],

@@ -35,6 +35,7 @@ from gnnqlab.train.config.run_config import RunConfig
 __all__ = ["faults"]
 
 _GRAPH = "sbm:2000,4,8"
+# Phase and epoch of the injected fault; no epoch before training.
 _PHASES: tuple[tuple[str, int | None], ...] = (("init", None), ("compute", 5), ("wait", 5), ("reduce", 5))
 
 
@@ -50,12 +51,14 @@ def faults(repeats: int = 5) -> list[dict[str, Any]]:
         ]
 
 
+# 100 000 epochs: a run that ends by a fault only
 def _config(workers: int = 3, epochs: int = 100_000, **settings: Any) -> RunConfig:
     config = configure(_GRAPH, workers=workers, epochs=epochs, hidden=32, **settings)
     return dataclasses.replace(config, system=dataclasses.replace(config.system, partition=Random()))
 
 
 def _promise(case: str, figure: str, value: float, limit: float) -> dict[str, Any]:
+    # at least 1 if the guaranteed time is kept
     return row(case, figure, round(value, 3), "s", "promised", limit, round(limit / max(value, 1e-9), 2), 1.0)
 
 
@@ -63,14 +66,14 @@ def _starts(root: Path, repeats: int) -> list[dict[str, Any]]:
     launch(_config(workers=2, epochs=1), root=root, wait=True)
     times: dict[str, list[float]] = {"fork": [], "spawn": []}
     ends = []
-    for method, seconds in times.items():
+    for method, seconds in times.items():  # method of starting workers
         for _ in range(repeats):
             began = time.monotonic()
             run = launch(_config(workers=2, epochs=20, start_method=method), root=root)
             _until_epoch(run)
             seconds.append(time.monotonic() - began)
             run.wait()
-            last = max(pulse.time_ns for pulse in run._pulses())
+            last = max(pulse.time_ns for pulse in run._pulses())  # last heartbeat of any worker
             ends.append((_event(run, "finished") - last) / 1e9)
     fork, spawn = statistics.median(times["fork"]), statistics.median(times["spawn"])
     case, figure, rival = "launch, 2 workers", "first epoch after (median)", "workers that import for themselves"
@@ -85,17 +88,21 @@ def _reports(root: Path, repeats: int) -> list[dict[str, Any]]:
     rows = []
     for kind, limit, times in (("kill", 2.0, repeats), ("segv", 2.0, 1), ("raise", 2.0, 1), ("stop", 10.0, 1)):
         seconds, right, trials = [], 0, 0
-        for phase, epoch in _PHASES if kind == "kill" else _PHASES[1:2]:
+        for phase, epoch in _PHASES if kind == "kill" else _PHASES[1:2]:  # other faults are tried in one phase
             for _ in range(times):
                 fault = {"kind": kind, "rank": 1, "phase": phase, "epoch": epoch, "delay": 0.0}
-                with environ({"GNNQLAB_FAULT": json.dumps(fault)}):
+                with environ({"GNNQLAB_FAULT": json.dumps(fault)}):  # the fault is passed by the environment
                     run = launch(_config(), root=root)
                     with contextlib.suppress(WorkerFailed):
                         run.wait(timeout=120)
                 first = run.errors[0]
+                # the report names rank, phase and epoch of the fault
                 right += (first.rank, first.phase, first.epoch) == (1, phase, -1 if epoch is None else epoch)
                 trials += 1
-                seconds.append((_event(run, "stalled" if kind == "stop" else "failed") - _struck(run.folder)) / 1e9)
+                # nanoseconds -> seconds
+                seconds.append(
+                    (_event(run, "stalled" if kind == "stop" else "failed") - _fault_time_ns(run.folder)) / 1e9
+                )
         case = {"kill": "worker killed", "segv": "worker crashed", "raise": "exception", "stop": "worker stopped"}[kind]
         rows.append(_promise(case, f"reported after (worst of {trials})", max(seconds), limit))
         rows.append(
@@ -127,7 +134,7 @@ def _torchrun_alone(root: Path) -> float:
     fault = {"kind": "kill", "rank": 1, "phase": "wait", "epoch": 5}
     with environ({"GNNQLAB_FAULT": json.dumps(fault), "TMPDIR": str(folder / "tmp")}):
         subprocess.run(plain_torchrun(config.to_json(), folder), capture_output=True)
-        return (time.monotonic_ns() - _struck(folder)) / 1e9
+        return (time.monotonic_ns() - _fault_time_ns(folder)) / 1e9  # time of the fault, on the same monotonic clock
 
 
 def _endings(root: Path, repeats: int) -> list[dict[str, Any]]:
@@ -136,6 +143,7 @@ def _endings(root: Path, repeats: int) -> list[dict[str, Any]]:
 
     def kill_agent(run: Run, launcher: subprocess.Popen[bytes]) -> None:
         guard = run._guards()[0][0]
+        # the agent is a child of the guard
         os.kill(next(process.pid for process in processes.tree(guard) if process.parent == guard), signal.SIGKILL)
 
     def kill_launcher(run: Run, launcher: subprocess.Popen[bytes]) -> None:
@@ -153,12 +161,12 @@ def _endings(root: Path, repeats: int) -> list[dict[str, Any]]:
     }
     rows = []
     for case, act in cases.items():
-        seconds = [_gone_after(root, act) for _ in range(repeats)]
+        seconds = [_shutdown_seconds(root, act) for _ in range(repeats)]  # all processes of the run, from kill to end
         rows.append(_promise(case, f"no process left after (worst of {repeats})", max(seconds), 5.0))
     return rows
 
 
-def _gone_after(root: Path, act: Callable[[Run, subprocess.Popen[bytes]], None]) -> float:
+def _shutdown_seconds(root: Path, act: Callable[[Run, subprocess.Popen[bytes]], None]) -> float:
     code = (
         "import json, sys, time; from gnnqlab.launch.local import launch; "
         "from gnnqlab.train.config.run_config import RunConfig; "
@@ -173,6 +181,7 @@ def _gone_after(root: Path, act: Callable[[Run, subprocess.Popen[bytes]], None])
         run = Run(launcher.stdout.readline().decode().strip())
         _until_epoch(run)
         guard = run._guards()[0]
+        # identity of a process: pid and start time, because pids are reused
         ours = [guard, *((process.pid, process.start) for process in processes.tree(guard[0]))]
         began = time.monotonic()
         act(run, launcher)
@@ -184,7 +193,7 @@ def _gone_after(root: Path, act: Callable[[Run, subprocess.Popen[bytes]], None])
         launcher.stdout.close()
 
 
-def _struck(folder: Path) -> int:
+def _fault_time_ns(folder: Path) -> int:
     return int((folder / "heartbeat" / "fault-rank1").read_text())
 
 
@@ -202,4 +211,4 @@ def _until(condition: Callable[[], object], what: str, limit_s: float = 120.0) -
     while not condition():
         if time.monotonic() > until:
             raise RuntimeError(f"{what} must come within {limit_s:.0f} s, got nothing; this machine is too busy")
-        time.sleep(0.005)
+        time.sleep(0.005)  # poll every 5 ms

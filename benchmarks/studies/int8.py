@@ -184,7 +184,7 @@ def measure_edges(repeats: int) -> list[dict[str, Any]]:
         Pair("SPMM multi-head, one pass, codes kept", "heads together", "heads apart", "a pass for each head"),
     ]
     try:
-        contestants |= _of_dgl(adj, x, narrow, edge_rows, weights)
+        contestants |= _dgl_sums(adj, x, narrow, edge_rows, weights)
     except ImportError as error:
         print(f"bench int8: DGL does not import ({error}), so its rows are omitted", flush=True)
     else:
@@ -263,7 +263,7 @@ def _csr(matrix: Adjacency, weights: Any, columns: int) -> Any:
         return torch.sparse_csr_tensor(matrix.indptr, matrix.indices.long(), weights, shape, check_invariants=True)
 
 
-def _of_dgl(adj: Adjacency, x: Any, narrow: Any, edge_rows: Any, weights: Any) -> dict[str, Callable[[], object]]:
+def _dgl_sums(adj: Adjacency, x: Any, narrow: Any, edge_rows: Any, weights: Any) -> dict[str, Callable[[], object]]:
     """Return DGL's own products; its edges are numbered by destination, like ours."""
     import dgl.function as fn
     from dgl import ops

@@ -37,7 +37,7 @@ class LateError:
     """Squared error of the mean of all messages, over the squared norm of the mean rows."""
 
 
-class _Followed(Observer):
+class _MessageObserver(Observer):
     """Observer of a fixed sample of rows of each message that one worker sends."""
 
     def __init__(self) -> None:
@@ -85,15 +85,15 @@ def late_rows(
     """
     if not 2 <= last <= epochs:
         raise ValueError(f"last must lie between 2 and the {epochs} epochs of the training, got {last}")
-    threads, observers = observed_workers(_Followed, graph, model, workers=2, system=system, seed=seed)
+    threads, observers = observed_workers(_MessageObserver, graph, model, workers=2, system=system, seed=seed)
     sampled: dict[tuple[Rows, int], list[Tensor]] = {}
     for observer in observers:
-        assert isinstance(observer, _Followed)
+        assert isinstance(observer, _MessageObserver)
         observer.most, observer.since = max(1, most // 2), epochs - last
     for epoch in range(epochs):
         threads.step(epoch)
     for observer in observers:
-        assert isinstance(observer, _Followed)
+        assert isinstance(observer, _MessageObserver)
         sampled |= observer.of
     messages: dict[Rows, list[Tensor]] = {}
     for (place, _), rows in sorted(sampled.items(), key=lambda item: item[0]):

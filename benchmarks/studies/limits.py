@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gnnqlab.train.config.run_config import RunConfig
     from gnnqlab.train.heartbeat import Heartbeat
 
-__all__ = ["fit_counted", "limits", "shown", "table"]
+__all__ = ["fit_counted", "limits", "format_rows", "table"]
 
 GRAPHS = ("sbm:40000,16,50", "rmat:15,24", "amazon_computers")
 MODELS = ("gcn", "graphsage", "gcnii")
@@ -93,7 +93,7 @@ def limits(
                     whole, model=model, system=SYSTEMS[number], workers=number, epochs=epochs, evaluate_every=0,
                     threads_per_worker=1, **joined, **shape,
                 )  # fmt: skip
-                rows += _measured(Path(path).stem if path.endswith(".npz") else path, config, repeats)
+                rows += _measure_limits(Path(path).stem if path.endswith(".npz") else path, config, repeats)
     return rows
 
 
@@ -109,7 +109,7 @@ def table(case: str, found: pd.DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
-def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def format_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the table as formatted text: each part with its limit, and its share of the epoch."""
     epochs = {each["case"]: each["value"] for each in rows if each["figure"] == EPOCH}
     return [
@@ -125,7 +125,7 @@ def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     ]
 
 
-def _measured(name: str, config: RunConfig, repeats: int) -> list[dict[str, Any]]:
+def _measure_limits(name: str, config: RunConfig, repeats: int) -> list[dict[str, Any]]:
     from gnnqlab.launch.local import launch
 
     def prepare(folder: Path) -> None:

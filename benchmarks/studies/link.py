@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.link_run import ALONE, Measured, measure_in_turn, usual_graph
-from benchmarks.engine.rows import paired, row
+from benchmarks.engine.link_run import ALONE, LinkMeasurement, measure_in_turn, usual_graph
+from benchmarks.engine.rows import paired_difference, row
 from benchmarks.engine.trained import scores_of, study_rows
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class _Table:
     case: str
     a_host: int
     """Workers per host."""
-    found: Mapping[str, Sequence[Measured]]
+    found: Mapping[str, Sequence[LinkMeasurement]]
 
     def rows(self) -> list[dict[str, Any]]:
         epoch_s, alone_s = self._median("vanilla", "epoch_s"), self._median(ALONE, "compute_s")
@@ -199,7 +199,7 @@ def _accuracies(source: Any, model: str, workers: int, seeds: int, first_seed: i
 
 def _score_row(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
     ours, theirs = scores_of(found["adaqp"]), scores_of(found["vanilla"])
-    difference, rival_value = paired(ours, theirs), 100 * statistics.fmean(theirs)
+    difference, rival_value = paired_difference(ours, theirs), 100 * statistics.fmean(theirs)
     rival = ("vanilla, per cent", rival_value, 0.3 / max(abs(difference.points), 1e-9), 1.0)
     detail = f" (95 % interval ± {difference.half:.2f})"
     metric = "test score, points above vanilla"

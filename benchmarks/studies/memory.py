@@ -7,8 +7,8 @@ whole halos, and one of gradients); SAR holds ``1 + depth`` times H_k, and an ei
 
 Seconds are from other runs, without counting: SAR and Vanilla interleaved, three of each, comparing the least of each.
 Live matrices of 3 layers are counted in this process, see :mod:`gnnqlab.course.experiments.kept_bytes`; so are the
-tensors that each layer saves for backward, with the seconds of recomputing them, see :func:`kept_layers`. Every part
-can be measured separately, for some models or recipes, and its rows merged with stored ones.
+tensors that each layer saves for backward, with the seconds of recomputing them, see :func:`saved_rows_by_layer`.
+Every part can be measured separately, for some models or recipes, and its rows merged with stored ones.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["GOALS", "PARTS", "kept_layers", "memory", "peaks"]
+__all__ = ["GOALS", "PARTS", "saved_rows_by_layer", "memory", "peaks"]
 
 GOALS = {"graphsage": 2.0, "gat": 4.0}
 """Goal: model -> least factor by which SAR reduces the bytes of halo rows."""
@@ -89,18 +89,18 @@ def memory(
     if "peaks" in parts:
         rows += [each for model in in_turn for each in _peaks(model, source, epochs)]
     if "seconds" in parts:
-        rows += [each for model in in_turn for each in _timed(model, source)]
+        rows += [each for model in in_turn for each in _time_recomputation(model, source)]
     if "foreseen" in parts:
         recipes = list(SYSTEMS if systems is None else systems)
-        rows += [_foreseen(name, model, source, epochs) for model in models or ("gcn",) for name in recipes]
+        rows += [_predicted(name, model, source, epochs) for model in models or ("gcn",) for name in recipes]
     if "live" in parts:
-        rows += live(models)
+        rows += live_rows(models)
     if "kept" in parts:
-        rows += kept(models)
+        rows += saved_rows(models)
     return rows
 
 
-def live(models: Sequence[str] | None = None) -> list[dict[str, Any]]:
+def live_rows(models: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """Return rows of live matrices at the peak by model and ``recompute``; the rival is ``none``."""
     from gnnqlab.compute.recompute import LEVELS
     from gnnqlab.course.experiments.kept_bytes import live_matrices
@@ -124,8 +124,8 @@ def live(models: Sequence[str] | None = None) -> list[dict[str, Any]]:
     return rows
 
 
-def kept(models: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Return the rows of :func:`kept_layers` for some models, by default for all."""
+def saved_rows(models: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """Return the rows of :func:`saved_rows_by_layer` for some models, by default for all."""
     from gnnqlab.graph.generate import sbm
     from gnnqlab.nn import ModelSettings
     from gnnqlab.nn.models.registry import MODELS
@@ -133,10 +133,10 @@ def kept(models: Sequence[str] | None = None) -> list[dict[str, Any]]:
     nodes, columns = LIVE
     names = sorted(MODELS) if models is None else models
     shapes = [ModelSettings(name=model, layers=3, hidden=columns) for model in names]
-    return kept_layers(sbm(nodes, 8, 10, features=columns), shapes)
+    return saved_rows_by_layer(sbm(nodes, 8, 10, features=columns), shapes)
 
 
-def kept_layers(graph: Graph, shapes: list[ModelSettings], *, epochs: int = 5) -> list[dict[str, Any]]:
+def saved_rows_by_layer(graph: Graph, shapes: list[ModelSettings], *, epochs: int = 5) -> list[dict[str, Any]]:
     """Return rows of the tensors that each layer saves for backward, by kind, and of the cost of recomputing them.
 
     The unit is a matrix of nodes × hidden, in one process: ``recompute="none"`` compared with ``"selective"`` per
@@ -144,17 +144,17 @@ def kept_layers(graph: Graph, shapes: list[ModelSettings], *, epochs: int = 5) -
     ``"selective"`` and ``"full"`` compared with ``"none"``.
     """
     from gnnqlab.compute.recompute import LEVELS
-    from gnnqlab.course.experiments.kept_by_layer import kept_by_layer, remade_seconds
+    from gnnqlab.course.experiments.kept_by_layer import recompute_seconds, saved_bytes_by_layer
 
     rows = []
     for shape in shapes:
         unit, matrix = "nodes x hidden", 4 * graph.num_nodes * shape.hidden
-        saved = {keep: kept_by_layer(graph, shape, keep) for keep in LEVELS}
+        saved = {keep: saved_bytes_by_layer(graph, shape, keep) for keep in LEVELS}
         for (layer, kind), count in saved["none"].items():
             case, less = f"{shape.name}, layer {layer}", saved["selective"].get((layer, kind), 0)
             rows.append(row(case, f"kept: {kind}", count / matrix, unit, "selective", less / matrix, None))
         whole = {keep: sum(found.values()) / matrix for keep, found in saved.items()}
-        seconds = remade_seconds(graph, shape, epochs=epochs)
+        seconds = recompute_seconds(graph, shape, epochs=epochs)
         spent = {keep: median(of) for keep, of in seconds.items()}
         for keep in LEVELS[1:]:
             case, range_ = f"{shape.name}, {keep}", f"{min(seconds[keep]):.3g} to {max(seconds[keep]):.3g} s"
@@ -174,9 +174,12 @@ def peaks(found: DataFrame) -> dict[str, float]:
 
 def _peaks(model: str, graph: str, epochs: int | None) -> list[dict[str, Any]]:
     """Return the rows of SAR's bytes compared with Vanilla's."""
-    whole, rows = _counted("vanilla", {}, model, graph, epochs), []
+    whole, rows = _measured_peaks("vanilla", {}, model, graph, epochs), []
     for depth in (0, 1):
-        ours, case = _counted("sar", {"depth": depth}, model, graph, epochs), _case(graph, model, f"depth {depth}")
+        ours, case = (
+            _measured_peaks("sar", {"depth": depth}, model, graph, epochs),
+            _case(graph, model, f"depth {depth}"),
+        )
         for figure, wanted in (("halo", GOALS.get(model)), ("all purposes", None)):
             value, rival = ours[figure], whole[figure]
             ratio = rival / value if value else None
@@ -184,7 +187,7 @@ def _peaks(model: str, graph: str, epochs: int | None) -> list[dict[str, Any]]:
     return rows
 
 
-def _foreseen(system: str, model: str, graph: str, epochs: int | None) -> dict[str, Any]:
+def _predicted(system: str, model: str, graph: str, epochs: int | None) -> dict[str, Any]:
     """Return the row of a recipe's predicted memory, compared with that of launched workers."""
     from gnnqlab.tune.memory import predict_memory
 
@@ -199,7 +202,7 @@ def _foreseen(system: str, model: str, graph: str, epochs: int | None) -> dict[s
     return row(case, "all purposes, foreseen", foreseen, "MB", "counted", counted, ratio, WITHIN)
 
 
-def _timed(model: str, graph: str) -> list[dict[str, Any]]:
+def _time_recomputation(model: str, graph: str) -> list[dict[str, Any]]:
     """Return rows of SAR's seconds compared with Vanilla's: mean of a run's epochs, minimum over runs."""
     ways: dict[str, tuple[str, dict[str, Any]]] = {
         "vanilla": ("vanilla", {}),
@@ -233,7 +236,9 @@ def _epoch_s(run: Run) -> float:
     return float(slowest[slowest.index >= 2].mean())
 
 
-def _counted(system: str, settings: dict[str, Any], model: str, graph: str, epochs: int | None) -> dict[str, float]:
+def _measured_peaks(
+    system: str, settings: dict[str, Any], model: str, graph: str, epochs: int | None
+) -> dict[str, float]:
     return _run(_at_random(system, settings), model, graph, epochs or 2, lambda run: peaks(run.memory), memory_every=1)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.rows import counted, row, score_row
+from benchmarks.engine.rows import row, score_row, seed_count_text
 
 if TYPE_CHECKING:
     from benchmarks.studies.parallel_batches_run import Found
@@ -109,7 +109,7 @@ def minibatch(
             config = configure(scored, workers=2, epochs=epochs, **shared)
             chosen = range(first_seed, first_seed + seeds)
             found = _run(config, _contestants(SCORED, batch_size), seeds=chosen, evaluate_every=5)
-            case = f"{_name(scored)}, {what}, 2 workers, {epochs} epochs, {counted(seeds, first_seed)}"
+            case = f"{_name(scored)}, {what}, 2 workers, {epochs} epochs, {seed_count_text(seeds, first_seed)}"
             rows += score_rows(case, found)
     return rows
 

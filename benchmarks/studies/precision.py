@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
-from benchmarks.engine.rows import paired
+from benchmarks.engine.rows import paired_difference
 from benchmarks.engine.trained import Options, mean_of, study_rows
 from benchmarks.studies.systems import EVERY, SHAPE, table
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gnnqlab.study import RunResult
     from gnnqlab.systems.system import System
 
-__all__ = ["COMPUTES", "SYSTEMS_COMPARED", "beside_float32", "lines", "precision", "shown"]
+__all__ = ["COMPUTES", "SYSTEMS_COMPARED", "compare_with_float32", "lines", "precision", "format_rows"]
 
 GRAPH = "amazon_computers"
 """Default graph; ``digits`` if it is missing."""
@@ -97,15 +97,15 @@ def precision(
         case=f"{{graph}}, {{model}}, {{workers}} workers {place}, {{epochs}} epochs, {{seeds}}",
         graphs=[graph_or_digits(run_options.graph, GRAPH)],
         models=models,
-        **run_options.over({**SHAPE, **link_settings, "epochs": EPOCHS, "evaluate_every": EVERY}),
+        **run_options.merge_into({**SHAPE, **link_settings, "epochs": EPOCHS, "evaluate_every": EVERY}),
     )
 
 
 def _table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
-    return [{**each, **beside_float32(each["contestant"], found)} for each in table(case, found, {})]
+    return [{**each, **compare_with_float32(each["contestant"], found)} for each in table(case, found, {})]
 
 
-def beside_float32(line: str, found: Mapping[str, Sequence[RunResult]]) -> dict[str, Any]:
+def compare_with_float32(line: str, found: Mapping[str, Sequence[RunResult]]) -> dict[str, Any]:
     """Compare a line with the same system with float32 products, over the same seeds.
 
     Args:
@@ -118,7 +118,7 @@ def beside_float32(line: str, found: Mapping[str, Sequence[RunResult]]) -> dict[
     parts = {_name(recipe, compute): (recipe, compute) for recipe in SYSTEMS for compute in PARTS["compute"]}
     recipe, compute = parts[line]
     ours, theirs = found[line], found[recipe]
-    points = paired([one.score for one in ours], [one.score for one in theirs])
+    points = paired_difference([one.score for one in ours], [one.score for one in theirs])
     return {
         "messages": recipe,
         "products": compute,
@@ -129,9 +129,9 @@ def beside_float32(line: str, found: Mapping[str, Sequence[RunResult]]) -> dict[
     }
 
 
-def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def format_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the table as formatted text, one row per line."""
-    from benchmarks.studies.systems import shown as of_systems
+    from benchmarks.studies.systems import format_rows as of_systems
 
     columns = ("case", "total", "to target", "test", "beside vanilla", "sent an epoch", "bits", "memory")
     cells = of_systems([{"schedule": "", "parameters": "", "weight gradients": "", **each} for each in rows])

@@ -17,12 +17,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.engine.graphs import find_graph, find_graphs
-from benchmarks.engine.rows import half_interval, paired, row
+from benchmarks.engine.rows import half_interval, paired_difference, row
 from benchmarks.engine.trained import Options, mean_of, study_rows
 from gnnqlab.study import Contestant, RunResult
 from gnnqlab.study.result import MARGIN
 
-__all__ = ["EVERY", "GRAPHS", "SHAPE", "SYSTEMS_COMPARED", "contestants", "shown", "systems", "table"]
+__all__ = ["EVERY", "GRAPHS", "SHAPE", "SYSTEMS_COMPARED", "contestants", "format_rows", "systems", "table"]
 
 SYSTEMS_COMPARED = ("vanilla", "random-bits", "adaqp", "pipegcn", "bns-gcn", "sylvie")
 """Default recipes of the table."""
@@ -77,7 +77,7 @@ def systems(
         case="{graph}, {model}, {workers} workers over {link}, {epochs} epochs, {seeds}",
         graphs=_sources(run_options.graph),
         models=models,
-        **run_options.over({**SHAPE, "epochs": EPOCHS, "evaluate_every": EVERY, **link_settings}),
+        **run_options.merge_into({**SHAPE, "epochs": EPOCHS, "evaluate_every": EVERY, **link_settings}),
     )
 
 
@@ -167,7 +167,7 @@ def table(
 def _scores(trainings: Sequence[RunResult], vanilla: Sequence[RunResult]) -> dict[str, float]:
     """Return test score in per cent, and its difference from Vanilla's in points, with half the 95 % intervals."""
     ours, theirs = [one.score for one in trainings], [one.score for one in vanilla]
-    points = paired(ours, theirs)
+    points = paired_difference(ours, theirs)
     return {
         "score": 100 * statistics.fmean(ours),
         "score_half": 100 * half_interval(ours),
@@ -180,7 +180,7 @@ def _mean(values: Sequence[float]) -> float:
     return statistics.fmean(values) if values else math.nan
 
 
-def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def format_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the table as formatted text, one row per line."""
     from gnnqlab.lab.figures.frames import human_bytes
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graphs
-from benchmarks.engine.rows import half_interval, paired, row, score_row
+from benchmarks.engine.rows import half_interval, paired_difference, row, score_row
 from benchmarks.engine.trained import mean_of, scores_of, study_rows, train_here
 from gnnqlab.study.result import MARGIN
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gnnqlab.graph import Graph
     from gnnqlab.study import Cell, RunResult
 
-__all__ = ["CODES", "SHAPE", "make_dgl", "make_trainer", "lines", "rows_beside", "tango"]
+__all__ = ["CODES", "SHAPE", "make_dgl", "make_trainer", "lines", "compare_rows", "tango"]
 
 GRAPH, MODELS = "amazon_computers", ("gcn", "gat")
 SHAPE: Mapping[str, Mapping[str, Any]] = {"gcn": {"layers": 3, "dropout": 0.3}, "gat": {"layers": 2, "dropout": 0.3}}
@@ -95,7 +95,7 @@ def tango(
         for model in models:
             makers = lines(model)
             rows += study_rows(
-                partial(rows_beside, model=model),
+                partial(compare_rows, model=model),
                 dict.fromkeys(makers, "vanilla"),  # the name of a contestant chooses its trainer
                 case=f"{SHAPED}, dense features, {{epochs}} epochs, {on}, {{seeds}}",
                 graphs=[source],
@@ -176,7 +176,7 @@ def make_dgl(graph: Graph, model: str, seed: int) -> Any:
     return DglTraining(graph, ModelSettings(name=model, hidden=HIDDEN, **SHAPE[model]), seed=seed, lr=LR)
 
 
-def rows_beside(case: str, found: Mapping[str, Sequence[RunResult]], *, model: str) -> list[dict[str, Any]]:
+def compare_rows(case: str, found: Mapping[str, Sequence[RunResult]], *, model: str) -> list[dict[str, Any]]:
     """Return the rows of one graph and model: lines with codes compared with the others, all scores with float32.
 
     Seconds to accuracy are the mean over the seeds with which both reach it; their number is in the detail.
@@ -199,7 +199,7 @@ def rows_beside(case: str, found: Mapping[str, Sequence[RunResult]], *, model: s
             rows.append(_to_accuracy(case, name, rival, found, targets, goal))
     scores = {name: scores_of(trainings) for name, trainings in found.items()}
     for name in (name for name in found if name != FLOAT32):
-        half, difference = 100 * half_interval(scores[name]), paired(scores[name], scores[FLOAT32])
+        half, difference = 100 * half_interval(scores[name]), paired_difference(scores[name], scores[FLOAT32])
         goal = 0.99 if name in CODES else None
         detail = f", ± {half:.2f}, {difference}"
         rows.append(score_row(case, name, scores[name], FLOAT32, scores[FLOAT32], goal=goal, detail=detail))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.link_run import ALONE, Measured, measure_in_turn, measure_run, usual_graph
+from benchmarks.engine.link_run import ALONE, LinkMeasurement, measure_in_turn, measure_run, usual_graph
 from benchmarks.engine.rows import row
 from benchmarks.engine.trained import mean_of
 from gnnqlab.study.result import MARGIN
@@ -67,12 +67,12 @@ class _Contestant:
     """Goal: least speed-up over Vanilla at 94 % communication."""
     longer: int = 1
     """Factor for the number of epochs, if they are short: a median of few is sensitive to other load."""
-    decides: bool = False
+    is_adaptive: bool = False
     """True if it is adaptive: epochs differ, because it decides about bit-widths and staleness during the training."""
 
-    def lasts(self, epochs: int) -> dict[str, Any]:
+    def epoch_settings(self, epochs: int) -> dict[str, Any]:
         """Return its number of epochs and period of evaluation, in a measurement of ``epochs``."""
-        if self.decides:
+        if self.is_adaptive:
             return {"epochs": max(epochs, SETTLED), "evaluate_every": EVERY}
         return {"epochs": epochs * self.longer, "evaluate_every": 0}
 
@@ -94,7 +94,7 @@ def _pipelined(bits: int) -> System:
     return replace(system, name=f"{bits}-bit-pipelined", schedule=Pipelined(dropped_by="owner"))
 
 
-def _named(name: str, **settings: Any) -> Callable[[], System]:
+def _recipe(name: str, **settings: Any) -> Callable[[], System]:
     def make() -> System:
         from gnnqlab.systems import make_system
 
@@ -103,8 +103,8 @@ def _named(name: str, **settings: Any) -> Callable[[], System]:
     return make
 
 
-def _served(name: str, **settings: Any) -> Callable[[], System]:
-    return lambda: with_every_service(_named(name, **settings)())
+def _recipe_with_services(name: str, **settings: Any) -> Callable[[], System]:
+    return lambda: with_every_service(_recipe(name, **settings)())
 
 
 _PARTS: Mapping[str, str] = {
@@ -115,19 +115,19 @@ _PARTS: Mapping[str, str] = {
 _SHORT = {"gradients": GRADIENTS}
 _LONGER = 4
 CONTESTANTS: Mapping[str, _Contestant] = {
-    "vanilla": _Contestant(_named("vanilla"), {}),
-    "8-bit": _Contestant(_named("fixed-bits", bits=8, parameters="bfloat16"), _SHORT),
-    "2-bit": _Contestant(_named("fixed-bits", bits=2, parameters="bfloat16"), _SHORT),
-    "1-bit": _Contestant(_named("fixed-bits", bits=1, parameters="bfloat16"), _SHORT),
+    "vanilla": _Contestant(_recipe("vanilla"), {}),
+    "8-bit": _Contestant(_recipe("fixed-bits", bits=8, parameters="bfloat16"), _SHORT),
+    "2-bit": _Contestant(_recipe("fixed-bits", bits=2, parameters="bfloat16"), _SHORT),
+    "1-bit": _Contestant(_recipe("fixed-bits", bits=1, parameters="bfloat16"), _SHORT),
     "1-bit-pipelined": _Contestant(lambda: _pipelined(1), _SHORT, 0.85, 12.0, _LONGER),
-    "sylvie": _Contestant(_named("sylvie"), {}, decides=True),
-    "sylvie+": _Contestant(_served("sylvie"), _SHORT, 0.85, decides=True),
-    "sylvie-printed+": _Contestant(_served("sylvie", formula="printed"), _SHORT, 0.85, decides=True),
-    "vanilla+": _Contestant(_served("vanilla"), _SHORT),
-    "pipegcn": _Contestant(_named("pipegcn"), {}),
-    "pipegcn+": _Contestant(_served("pipegcn"), _SHORT),
-    "bns-gcn": _Contestant(_named("bns-gcn"), {}),
-    "bns-gcn+": _Contestant(_served("bns-gcn"), _SHORT),
+    "sylvie": _Contestant(_recipe("sylvie"), {}, is_adaptive=True),
+    "sylvie+": _Contestant(_recipe_with_services("sylvie"), _SHORT, 0.85, is_adaptive=True),
+    "sylvie-printed+": _Contestant(_recipe_with_services("sylvie", formula="printed"), _SHORT, 0.85, is_adaptive=True),
+    "vanilla+": _Contestant(_recipe_with_services("vanilla"), _SHORT),
+    "pipegcn": _Contestant(_recipe("pipegcn"), {}),
+    "pipegcn+": _Contestant(_recipe_with_services("pipegcn"), _SHORT),
+    "bns-gcn": _Contestant(_recipe("bns-gcn"), {}),
+    "bns-gcn+": _Contestant(_recipe_with_services("bns-gcn"), _SHORT),
 }
 """Recipes as published send their weight gradients in float32 at the end; the others send quantization parameters and
 weight gradients in 16 bits, the latter during the backward pass, or these would exceed the bytes of 1-bit codes."""
@@ -184,7 +184,7 @@ def throughput(
                     model=model, workers=number, hosts=hosts, link=link, comm_share=share, **MODELS[model],
                 )  # fmt: skip
                 configs = [
-                    configure(source, system=one.system(), **one.lasts(epochs), **shared, **one.settings)
+                    configure(source, system=one.system(), **one.epoch_settings(epochs), **shared, **one.settings)
                     for one in (CONTESTANTS[name] for name in names)
                 ]
                 rows += _side_by_side(dict(zip(names, resolve_comm_share(configs), strict=True)), repeats)
@@ -195,7 +195,7 @@ def _side_by_side(configs: Mapping[str, RunConfig], repeats: int) -> list[dict[s
     config = configs["vanilla"]
     longer = replace(config, train=replace(config.train, epochs=_LONGER * config.train.epochs))
     found = measure_in_turn({ALONE: longer, **configs}, repeats)
-    decided = next((configs[name] for name in configs if CONTESTANTS[name].decides), None)
+    decided = next((configs[name] for name in configs if CONTESTANTS[name].is_adaptive), None)
     if decided is not None:
         launched = replace(config.launch, hosts=1, link=None, vanilla_share=None)
         found[UNLINKED] = [measure_run(replace(config, train=decided.train, launch=launched))]
@@ -203,7 +203,7 @@ def _side_by_side(configs: Mapping[str, RunConfig], repeats: int) -> list[dict[s
     return table(case, found, wide=config.model.name in WIDE)
 
 
-def table(case: str, found: Mapping[str, Sequence[Measured]], *, wide: bool) -> list[dict[str, Any]]:
+def table(case: str, found: Mapping[str, Sequence[LinkMeasurement]], *, wide: bool) -> list[dict[str, Any]]:
     """Return the rows of one model over one link: medians over repeats.
 
     An epoch is the median; for an adaptive system it is the mean, compared with the mean of the bounds, because its
@@ -240,9 +240,9 @@ def table(case: str, found: Mapping[str, Sequence[Measured]], *, wide: bool) -> 
             ("bytes an epoch", sent, "B", "vanilla", all_sent, all_sent / max(sent, 1), volume),
         ]
         rows += [row(case, *each, contestant=name) for each in compared]
-        if contestant.decides and UNLINKED in found:
+        if contestant.is_adaptive and UNLINKED in found:
             rows += _of_the_same_training(case, name, found)
-        if contestant.of_bound is not None and not contestant.decides:
+        if contestant.of_bound is not None and not contestant.is_adaptive:
             for what, part in _PARTS.items():
                 part_s, rival = median(name, part), f"{name}: {epoch}"
                 rows.append(row(case, f"of it {what}", part_s, "s", rival, epoch_s, part_s / epoch_s, contestant=name))
@@ -254,7 +254,7 @@ def table(case: str, found: Mapping[str, Sequence[Measured]], *, wide: bool) -> 
     return rows
 
 
-def _of_the_same_training(case: str, name: str, found: Mapping[str, Sequence[Measured]]) -> list[dict[str, Any]]:
+def _of_the_same_training(case: str, name: str, found: Mapping[str, Sequence[LinkMeasurement]]) -> list[dict[str, Any]]:
     """Return the results of an adaptive system in the trainings whose epochs were timed, with late epochs separately.
 
     Vanilla's time to an accuracy is its number of epochs to it without a link, times its mean epoch over the link.
@@ -282,9 +282,9 @@ def _of_the_same_training(case: str, name: str, found: Mapping[str, Sequence[Mea
     return [*(row(case, *each, contestant=name) for each in rows), there]
 
 
-def _epoch_and_bound(name: str, runs: Sequence[Measured], alone_s: float) -> tuple[str, float, str, float]:
+def _epoch_and_bound(name: str, runs: Sequence[LinkMeasurement], alone_s: float) -> tuple[str, float, str, float]:
     """Return the name of a system's epoch in the table, its seconds, the name of its bound, and the bound's seconds."""
-    if CONTESTANTS[name].decides:
+    if CONTESTANTS[name].is_adaptive:
         epoch_s = statistics.median(statistics.fmean(one.epochs_s) for one in runs)
         limit_s = statistics.median(statistics.fmean(max(alone_s, each) for each in one.links_s) for one in runs)
         return "epoch, mean", epoch_s, "the larger of computation and bytes, epoch by epoch", limit_s

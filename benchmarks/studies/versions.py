@@ -49,7 +49,7 @@ print(json.dumps({
 
 
 @dataclass(frozen=True)
-class _Ran:
+class _VersionRun:
     seconds: float
     loss: float
     name: str
@@ -109,7 +109,7 @@ def versions(
         }  # fmt: skip
         pairs = []
         for _ in range(repeats):
-            pairs.append((_ran(sys.executable, settings), _ran(other_python, settings)))
+            pairs.append((_run_version(sys.executable, settings), _run_version(other_python, settings)))
             ours, theirs = pairs[-1]
             progress.say(f"{name}, {model}, {system}: {ours.seconds:.3g} s per epoch, other {theirs.seconds:.3g}")
         shape = MODELS[model]
@@ -118,7 +118,7 @@ def versions(
     return rows
 
 
-def _rows(case: str, pairs: Sequence[tuple[_Ran, _Ran]]) -> list[dict[str, Any]]:
+def _rows(case: str, pairs: Sequence[tuple[_VersionRun, _VersionRun]]) -> list[dict[str, Any]]:
     ours, theirs = (statistics.median(one.seconds for one in side) for side in zip(*pairs, strict=True))
     ratios = [two.seconds / one.seconds for one, two in pairs]
     rival, spread = pairs[0][1].name, f" ({min(ratios):.2f} to {max(ratios):.2f} x)"
@@ -144,7 +144,7 @@ def _expect_another(other: str) -> None:
         raise ValueError(f"other_python must have another gnnqlab, got {other!r}, which has this one, {where}")
 
 
-def _ran(python: str, settings: dict[str, Any]) -> _Ran:
+def _run_version(python: str, settings: dict[str, Any]) -> _VersionRun:
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
         argument = json.dumps({**settings, "out": root})
         process = subprocess.run(
@@ -155,7 +155,9 @@ def _ran(python: str, settings: dict[str, Any]) -> _Ran:
             f"a training with {python} must end, got exit status {process.returncode}:\n{process.stderr}"
         )
     found = json.loads(process.stdout.strip().splitlines()[-1])
-    return _Ran(statistics.median(found["seconds"]), found["loss"], _named(found["version"], Path(found["file"])))
+    return _VersionRun(
+        statistics.median(found["seconds"]), found["loss"], _named(found["version"], Path(found["file"]))
+    )
 
 
 def _named(version: str, file: Path) -> str:

@@ -238,7 +238,7 @@ def _graph_names(graphs: str) -> str:
 
 def _table(name: str, rows: list[dict[str, Any]]) -> str:
     """Return a measurement as a table: in the form of its module, or with each figure next to its baseline."""
-    own = benchmarks("registry").shown(name, rows)
+    own = benchmarks("registry").format_rows(name, rows)
     return plain_table(benchmarks("engine.rows").cells(rows) if own is None else own)
 
 

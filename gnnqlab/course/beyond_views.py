@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
 from gnnqlab.lab.figures.log_ticks import value_ticks
@@ -18,15 +19,33 @@ if TYPE_CHECKING:
 
     from gnnqlab.launch import Run
 
-__all__ = ["beside_measured", "beyond_counted", "draw_counted", "draw_epochs", "draw_gain", "draw_parts", "gains"]
+__all__ = [
+    "compare_with_measured",
+    "extrapolate_epochs",
+    "draw_cut_costs",
+    "draw_epochs",
+    "draw_gain",
+    "draw_parts",
+    "gains",
+]
+__getattr__ = former_functions(
+    __name__,
+    {
+        "beside_measured": "compare_with_measured",
+        "beyond_counted": "extrapolate_epochs",
+        "draw_counted": "draw_cut_costs",
+    },
+)
 
 QUARTILE = 0.25
 """Quantile of the epochs' seconds: other load on a machine lengthens epochs and never shortens them."""
+# Column -> factor from the column's unit to the axis, title of the axis, settings of the axis.
 _PANELS: dict[str, tuple[float, str, dict[str, Any]]] = {
     "halo_share": (1.0, "halo rows per node", {"zero": "y"}),
     "central_share": (100.0, "edges of central nodes (%)", {"zero": "y"}),
     "held_rows": (1.0, "rows of the largest worker", {"log": "y"}),
 }
+# Column of `at_scale` in seconds -> name in the legend and its style.
 _PARTS = {
     "computing_s": ("computing", "green"),
     "coding_s": ("encode and decode", "purple x"),
@@ -34,10 +53,11 @@ _PARTS = {
     "uneven_s": ("wait for the largest part", "sky ."),
     "reduce_s": ("gradient all-reduce", "orange"),
 }
+# One style per number of workers.
 _LINKS = ("grey solid circle", "sky dash square", "blue dot diamond", "vermillion dashdot triangle-up")
 
 
-def draw_counted(tables: Mapping[str, DataFrame], *, dark: bool = False) -> FigureData:
+def draw_cut_costs(tables: Mapping[str, DataFrame], *, dark: bool = False) -> FigureData:
     """Draw halo rows per node, edges of central nodes, and rows of the largest worker, over the number of workers.
 
     Args:
@@ -50,11 +70,12 @@ def draw_counted(tables: Mapping[str, DataFrame], *, dark: bool = False) -> Figu
 
     if not 1 <= len(tables) <= 2:
         raise ValueError(f"one or 2 graphs can be drawn, got {len(tables)}")
-    table = pd.concat(tables, names=["graph", "workers"])
+    table = pd.concat(tables, names=["graph", "workers"])  # index (graph, workers), one column per quantity
     long = table.reset_index()
     ticks = {"title_text": "workers P", **value_ticks(long["workers"], most=6)}
     charts = [
         lines(
+            # column in the unit of the axis
             long.assign(**{name: times * long[name]}), x="workers", y=name, by="graph", x_axis=ticks, y_axis=title,
             **axes,
         )
@@ -69,7 +90,7 @@ def draw_counted(tables: Mapping[str, DataFrame], *, dark: bool = False) -> Figu
     return FigureData(panels(charts, gap=0.09, title=title, caption=f"{words}.", dark=dark, height=380), table)
 
 
-def beside_measured(found: DataFrame, runs: Mapping[tuple[str, int], Run]) -> DataFrame:
+def compare_with_measured(found: DataFrame, runs: Mapping[tuple[str, int], Run]) -> DataFrame:
     """Compare predicted epochs and bytes with those of finished runs.
 
     Args:
@@ -82,9 +103,12 @@ def beside_measured(found: DataFrame, runs: Mapping[tuple[str, int], Run]) -> Da
     """
     import pandas as pd
 
+    # Predictions by (system, workers), the keys of the runs.
     predictions, rows = found.set_index(["system", "workers"]), {}
     for key, run in runs.items():
+        # Records of the last epoch, one row per worker.
         last = run.records[run.records["epoch"] == run.records["epoch"].max()]
+        # seconds -> ms
         predicted, measured = (
             1e3 * predictions.loc[key, "epoch_s"],
             1e3 * read_epoch_time(run, quantile=QUARTILE).epoch_s,
@@ -94,7 +118,7 @@ def beside_measured(found: DataFrame, runs: Mapping[tuple[str, int], Run]) -> Da
             "measured_ms": measured,
             "error_percent": 100 * (predicted / measured - 1),
             "predicted_bytes": round(predictions.loc[key, "bytes"]),
-            "sent_bytes": int((last["bytes_payload"] + last["bytes_params"]).sum()),
+            "sent_bytes": int((last["bytes_payload"] + last["bytes_params"]).sum()),  # sum over workers
         }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["system", "workers"])
 
@@ -106,7 +130,7 @@ def draw_epochs(
 
     Args:
         found: result of :func:`gnnqlab.tune.at_scale.at_scale`.
-        measured: result of :func:`beside_measured`.
+        measured: result of :func:`compare_with_measured`.
         title: title of the figure.
         per: text appended to the label of the workers' axis.
 
@@ -115,6 +139,7 @@ def draw_epochs(
     """
     if found.empty:
         raise ValueError("an epoch at least is needed, got none; see gnnqlab.tune.at_scale")
+    # The caption names the largest cluster only, where systems differ most.
     most = found[found["workers"] == found["workers"].max()]
     words = ", ".join(f"{name} {1e3 * seconds:.3g} ms" for name, seconds in zip(most["system"], most["epoch_s"]))
     caption, figure = f"Predicted at {found['workers'].max()} workers: {words}.", None
@@ -124,6 +149,7 @@ def draw_epochs(
             f" Open markers are measured; predictions are off by {sizes.median():.0f} % (median), {sizes.max():.0f} % "
             "(worst)."
         )
+        # Open markers of measured epochs are drawn first; the predicted lines are added to the same figure.
         seen = measured.reset_index()
         figure = scatter(
             seen[seen["system"].isin(found["system"])],
@@ -133,7 +159,7 @@ def draw_epochs(
             names="{}, measured",
             styles=_open,
             size=15,
-            log="y",
+            log="y",  # values that span decades, and the axis is shared with the lines
         )
     figure = lines(
         found.assign(ms=1e3 * found["epoch_s"]),
@@ -155,6 +181,7 @@ def draw_epochs(
 
 
 def _open(name: str) -> Style:
+    # A measured series has the style of its system, with an open marker.
     style = style_of(name.removesuffix(", measured"))
     return replace(style, symbol=f"{style.symbol}-open")
 
@@ -168,13 +195,13 @@ def draw_parts(found: DataFrame, *, dark: bool = False) -> FigureData:
     names = list(found["system"].unique())
     if not 1 <= len(names) <= 4:
         raise ValueError(f"between 1 and 4 systems can be drawn, got {len(names)}")
-    table = found.set_index(["system", "workers"])[list(_PARTS)]
-    shares = 100 * table.div(table.sum(axis=1), axis=0)
+    table = found.set_index(["system", "workers"])[list(_PARTS)]  # seconds, (system, workers) x parts
+    shares = 100 * table.div(table.sum(axis=1), axis=0)  # seconds -> percent of their sum
     of_epoch = {"title_text": "share of an epoch (%)", "range": [0, 100]}
     charts = {
         name: bars(
             shares.xs(name, level="system"), y=_PARTS, stacked=True, x_axis="workers P", y_axis=of_epoch
-        )
+        )  # one panel per system, one stacked bar per number of workers
         for name in names
     }  # fmt: skip
     most = shares.index.get_level_values("workers").max()
@@ -215,8 +242,10 @@ def gains(by_link: Mapping[str, DataFrame], *, over: str = "vanilla") -> DataFra
     for link, found in by_link.items():
         if over not in set(found["system"]):
             raise ValueError(f"over must be one of {sorted(found['system'].unique())}, got {over!r}")
+        # baseline epoch in seconds, by number of workers
         whole: Series[Any] = found[found["system"] == over].set_index("workers")["epoch_s"]
         for one in found[found["system"] != over].to_dict("records"):
+            # ratio of the epochs at the same number of workers and over the same link
             gain = whole[one["workers"]] / one["epoch_s"]
             facts = {name: one[name] for name in ("system", "workers")}
             rows.append({"bits_per_s": parse_link(link), "link": link, **facts, "gain": gain})
@@ -237,7 +266,7 @@ def draw_gain(table: DataFrame, *, system: str, dark: bool = False) -> FigureDat
     counts = mine["workers"].unique()
     if not 1 <= len(counts) <= len(_LINKS):
         raise ValueError(f"{system} must have 1 to {len(_LINKS)} numbers of workers to be drawn, got {len(counts)}")
-    links = mine.drop_duplicates("bits_per_s").sort_values("bits_per_s")
+    links = mine.drop_duplicates("bits_per_s").sort_values("bits_per_s")  # one tick per link, at its rate
     ticks = {"tickvals": links["bits_per_s"].tolist(), "ticktext": links["link"].tolist()}
     figure = lines(
         mine,
@@ -258,7 +287,7 @@ def draw_gain(table: DataFrame, *, system: str, dark: bool = False) -> FigureDat
     return FigureData(figure, mine)
 
 
-def beyond_counted(
+def extrapolate_epochs(
     found: DataFrame, *, workers: int, gradient_bytes: float, bytes_per_s: float, latency_s: float
 ) -> DataFrame:
     """Extrapolate epochs to more workers than were counted (weak scaling: constant work per worker).
@@ -276,10 +305,11 @@ def beyond_counted(
         >>> import pandas as pd
         >>> seen = pd.DataFrame({"system": ["any"], "workers": 64, "epoch_s": 1.0, "reduce_s": 0.25})
         >>> more = {"gradient_bytes": 1e6, "bytes_per_s": 1e9, "latency_s": 1e-5}
-        >>> table = beyond_counted(seen, workers=10_000, **more)
+        >>> table = extrapolate_epochs(seen, workers=10_000, **more)
         >>> table.loc["any"].round(3).tolist()
         [0.75, 0.202, 0.952, 21.2]
     """
+    # largest counted cluster; its time per worker is assumed to stay
     most = found[found["workers"] == found["workers"].max()].set_index("system")
     # Ring all-reduce: reduce-scatter and all-gather of P - 1 steps each; a step sends 1 / P of the gradient.
     reduce = 2 * (workers - 1) * (gradient_bytes / workers / bytes_per_s + latency_s)
@@ -291,6 +321,7 @@ def beyond_counted(
 
 
 def _factors(values: Series[Any]) -> dict[str, Any]:
+    # Ticks slightly beyond the data, so that an axis of a narrow range has at least two of them.
     most = [
         number for number in (0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 15) if values.min() / 1.6 < number < values.max() * 1.6
     ]

@@ -33,10 +33,11 @@ def compare_caches(found: DataFrame) -> DataFrame:
     """
     import pandas as pd
 
-    scores = 100 * found.pivot(index="seed", columns="cache", values="score")
+    scores = 100 * found.pivot(index="seed", columns="cache", values="score")  # (seed, cache), percent
     kept = 100 * found.groupby("cache", sort=False)["kept"].mean()
     change = scores.sub(scores["none"], axis=0)  # paired by seed
     table = pd.DataFrame({"rows kept (%)": kept, "score (%)": scores.mean(), "beside none (points)": change.mean()})
+    # half of the 95 % interval of the paired differences
     table["±"] = [interval(change[name].tolist())[1] for name in table.index]
     return table.loc[kept.index].round(2)
 
@@ -47,9 +48,10 @@ def draw_sweep(found: DataFrame, *, dark: bool = False) -> FigureData:
     Args:
         found: result of :func:`gnnqlab.simulation.cached_training.train_cached` for caches of rule ``fixed``.
     """
-    means = found.groupby("epsilon")[["kept", "score"]].mean() * 100
-    marked = means.iloc[:1]
+    means = found.groupby("epsilon")[["kept", "score"]].mean() * 100  # mean over seeds, percent
+    marked = means.iloc[:1]  # the point that the slider moves
     charts = {
+        # Two traces per panel, the line over all ε and then the marked point: the slider changes traces 1 and 3.
         title: scatter(
             marked, y=name, styles=["purple circle-open"], size=16, zero=zero,
             figure=lines(means, y=name, styles=[color], x_axis="ε (no unit)", y_axis="%"),
@@ -78,9 +80,11 @@ def draw_bound(found: DataFrame, *, dark: bool = False) -> FigureData:
         "mean_square": "mean of ||∇L||²", "bound": "bound, every term", "printed": "bound as printed",
         "error_square": "||Δ||² of the epoch",
     }  # fmt: skip
+    # Errors of an exact zero are float32 rounding and would stretch the logarithmic axis over many decades.
     known = found.assign(
         **{column: found[column].where(found[column] > _ROUNDING * found["mean_square"]) for column in columns}
     )
+    # wide -> long: one row per epoch and curve
     rows = known.melt("epoch", list(columns), var_name="what", value_name="square").dropna()
     is_bounded = bool((found["mean_square"] <= found["bound"]).all())
     caption = f"The bound with every term {'holds' if is_bounded else 'does not hold'} in all {len(found)} epochs."

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.row import row_bytes
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import add_slider, lines, panels, scatter
 from gnnqlab.lab.figures.log_ticks import value_ticks
@@ -21,8 +22,20 @@ if TYPE_CHECKING:
 
     from gnnqlab.message.codecs.codec import Codec
 
-__all__ = ["cheapest", "draw_choices", "draw_codecs", "draw_shares", "row_through", "sent_often", "shares"]
+__all__ = [
+    "cheapest_codec",
+    "draw_choices",
+    "draw_codecs",
+    "draw_shares",
+    "draw_row_by_codec",
+    "decode_repeatedly",
+    "shares",
+]
+__getattr__ = former_functions(
+    __name__, {"sent_often": "decode_repeatedly", "row_through": "draw_row_by_codec", "cheapest": "cheapest_codec"}
+)
 
+# Value of ``rotated`` -> name of the code in the legend.
 _KINDS = {False: "between its ends", True: "rotated"}
 _LOOKS = ("blue circle", "vermillion diamond")
 _WIDTHS = {1: "vermillion solid circle", 2: "orange dash square", 4: "blue dot diamond"}
@@ -69,12 +82,15 @@ def draw_choices(frame: DataFrame, *, bits: int = 2, start: int | None = None, d
     start = epochs[-1] if start is None else start
     if start not in epochs:
         raise ValueError(f"start must be one of the epochs in the frame, {epochs}, got {start}")
+    # The grid has a cell for each direction and layer; a cell without messages (no title) stays empty.
     cells = cells_of(one)
     panes = {place: title for place, title in cells.items() if title}
 
     def points(place: tuple[str, int], rotated: bool, epoch: int) -> DataFrame:
+        # rows of one panel and one epoch
         mask = (one["direction"] == place[0]) & (one["layer"] == place[1]) & (one["epoch"] == epoch)
         part = one.loc[mask & (one["rotated"] == rotated) & one["ratio"].notna(), ["peak", "ratio"]]
+        # three digits keep the page small
         return part.assign(ratio=part["ratio"].clip(*_WIDEST)).map(lambda value: float(f"{value:.3g}"))
 
     def chart(place: tuple[str, int]) -> Any:
@@ -92,7 +108,7 @@ def draw_choices(frame: DataFrame, *, bits: int = 2, start: int | None = None, d
                 log="xy",
                 levels={"": 1.0} if rotated else None,
                 figure=figure,
-            )
+            )  # reference line at ratio 1 (equal errors), drawn once per panel
         return figure
 
     table = shares(one)[bits]
@@ -110,11 +126,12 @@ def draw_choices(frame: DataFrame, *, bits: int = 2, start: int | None = None, d
         legend_rows=2,
     )
     figure.update_xaxes(matches="x")
-    moved = list(range(len(figure.data)))
+    moved = list(range(len(figure.data)))  # traces of the panels; those of the legend below are not moved
     figure.update_traces(showlegend=False)
     for name, style in zip(_KINDS.values(), _LOOKS):  # plotly omits traces without points from the legend
         scatter(pd.DataFrame({name: [None]}), y=name, styles=[style], figure=figure)
     steps: dict[int, dict[str, list[Any]]] = {}
+    # One slider step per epoch: coordinates of every trace, in the order in which the panels were drawn.
     for epoch in epochs:
         drawn = [points(place, rotated, epoch) for place in panes for rotated in _KINDS]
         ends = {"x": "peak", "y": "ratio"}
@@ -130,8 +147,9 @@ def draw_shares(frame: DataFrame, *, dark: bool = False) -> FigureData:
         frame: result of :func:`gnnqlab.course.experiments.codecs_over_epochs.codes_chosen`.
     """
     table = shares(frame)
+    # share -> percent, one column per bit-width
     percent = (100 * table).rename(columns=human_bits).reset_index(["direction", "layer"])
-    percent.index = percent.index.astype(str)
+    percent.index = percent.index.astype(str)  # a category axis, because the epochs are not evenly spaced
     looks = {human_bits(width): look for width, look in _WIDTHS.items()}
 
     def chart(way: str, layer: int) -> Any:
@@ -144,6 +162,7 @@ def draw_shares(frame: DataFrame, *, dark: bool = False) -> FigureData:
         )
 
     last = table.loc[frame["epoch"].iloc[-1]]
+    # mean over layers
     ways = {way: last.loc[way].mean() for way in ("forward", "backward") if way in last.index.get_level_values(0)}
     words = "; ".join(
         f"{way} " + ", ".join(f"{share:.0%} in {width}" for width, share in each.items()) for way, each in ways.items()
@@ -172,19 +191,21 @@ def cells_of(frame: DataFrame) -> dict[tuple[str, int], str]:
         {('forward', 0): 'forward, layer 0', ('forward', 1): 'forward, layer 1', ('backward', 0): '', \
 ('backward', 1): 'backward, layer 1'}
     """
+    # pairs that occur
     found = {(str(way), int(layer)) for way, layer in zip(frame["direction"], frame["layer"], strict=True)}
     cells = [(way, layer) for way in ("forward", "backward") for layer in sorted({layer for _, layer in found})]
     return {cell: f"{cell[0]}, layer {cell[1]}" if cell in found else "" for cell in cells}
 
 
+# One style per codec, in the order of the codecs.
 _STYLES = (
     "blue solid circle", "orange dash square", "vermillion dot diamond", "green dashdot triangle-up",
     "purple longdash x", "grey longdashdot cross",
 )  # fmt: skip
-_TICKS = (5, 10, 20, 40, 80, 160, 320, 640, 1280)
+_TICKS = (5, 10, 20, 40, 80, 160, 320, 640, 1280)  # bytes, doubling
 
 
-def sent_often(row: Tensor, codec: Codec, bits: int, *, draws: int = 8) -> Tensor:
+def decode_repeatedly(row: Tensor, codec: Codec, bits: int, *, draws: int = 8) -> Tensor:
     """Encode and decode a row in several messages with independent noise; return float32 ``(draws, D)``.
 
     Args:
@@ -194,21 +215,22 @@ def sent_often(row: Tensor, codec: Codec, bits: int, *, draws: int = 8) -> Tenso
     Example:
         >>> import torch
         >>> from gnnqlab.message import Stochastic
-        >>> sent_often(torch.tensor([0.0, 1.0]), Stochastic(), 1, draws=2).tolist()
+        >>> decode_repeatedly(torch.tensor([0.0, 1.0]), Stochastic(), 1, draws=2).tolist()
         [[0.0, 1.0], [0.0, 1.0]]
     """
-    rows, first = row.unsqueeze(0), torch.tensor([0])
+    rows, first = row.unsqueeze(0), torch.tensor([0])  # (D,) -> (1, D)
     layout, found = codec.layout(bits, *rows.shape), []
+    # The epoch is part of the noise key, so every draw has independent noise.
     for epoch in range(draws):
         segment, out = torch.empty(layout.num_bytes, dtype=torch.uint8), torch.empty_like(rows)
         noise = Noise(0, epoch, 0)
         codec.encode(rows, first, first, layout, segment, noise)
         codec.decode(segment, layout, out, first, accumulate=False, ids=first, noise=noise)
         found.append(out[0])
-    return torch.stack(found)
+    return torch.stack(found)  # draws x (D,) -> (draws, D)
 
 
-def row_through(
+def draw_row_by_codec(
     row: Tensor, codecs: Mapping[str, Codec], *, bits: int = 2, draws: int = 8, dark: bool = False
 ) -> FigureData:
     """Draw decoded over sent elements of a row, one panel per codec; points on the diagonal have no error.
@@ -220,14 +242,17 @@ def row_through(
     """
     import pandas as pd
 
-    scale = float(row.square().mean().sqrt()) or 1.0
+    scale = float(row.square().mean().sqrt()) or 1.0  # root mean square, the unit of both axes; 1 for a row of zeros
     ends, table, charts = [float(row.min()) / scale, float(row.max()) / scale], [], {}
     x_axis = {"title_text": "sent (root mean squares)", "title_standoff": 4, "nticks": 5}
     for (name, codec), style in zip(codecs.items(), _STYLES):
-        arrived = sent_often(row, codec, bits, draws=draws)
+        arrived = decode_repeatedly(row, codec, bits, draws=draws)
+        # mean over messages: variance and bias
         error = float((arrived - row).square().sum(1).mean() / row.square().sum())
+        # error of the mean: bias, and variance / draws
         lasting = float((arrived.mean(0) - row).square().sum() / row.square().sum())
         table.append((name, row_bytes(bits, row.shape[0], codec.param_bytes), 100 * error**0.5, 100 * lasting**0.5))
+        # (draws, D) -> (draws * D,)
         points = pd.DataFrame({"sent": row.repeat(draws) / scale, "arrived": arrived.flatten() / scale})
         charts[name] = scatter(
             points.map(lambda value: float(f"{value:.4g}")),
@@ -239,7 +264,7 @@ def row_through(
             x_axis=x_axis,
             y_axis="decoded (root mean squares)",
         )
-        diagonal = pd.DataFrame({"sent": ends, "arrived": ends})
+        diagonal = pd.DataFrame({"sent": ends, "arrived": ends})  # points without error
         lines(diagonal, x="sent", y="arrived", styles=["grey dot"], mode="lines", figure=charts[name])
         charts[name].add_annotation(
             text=f"{100 * error**0.5:.0f} % off", xref="x domain", yref="y domain", x=0.04, y=0.98, xanchor="left",
@@ -270,6 +295,7 @@ def draw_codecs(frame: DataFrame, *, start: int | None = None, dark: bool = Fals
     start = epochs[-1] if start is None else start
     if start not in epochs:
         raise ValueError(f"start must be one of the epochs in the frame, {epochs}, got {start}")
+    # four digits keep the page small
     rows = frame.assign(width=frame["bits"].map(human_bits), squared=frame["squared"].map(lambda y: float(f"{y:.4g}")))
     x_axis = {"title_text": "bytes per row", **value_ticks(_TICKS), "title_standoff": 2}
     y_axis = {"title_text": "squared error / square", "dtick": 2, "exponentformat": "power"}
@@ -288,7 +314,7 @@ def draw_codecs(frame: DataFrame, *, start: int | None = None, dark: bool = Fals
             log="y",
         )
 
-    best = cheapest(frame[frame["epoch"] == start])
+    best = cheapest_codec(frame[frame["epoch"] == start])
     words = "; ".join(f"{direction} layer {layer}: {codec}" for (direction, layer), codec in best.items())
     cells = cells_of(frame)
     figure = panels(
@@ -302,6 +328,7 @@ def draw_codecs(frame: DataFrame, *, start: int | None = None, dark: bool = Fals
         height=640,
         legend_rows=2,
     )
+    # All epochs are drawn once, and the slider swaps their coordinates.
     steps = {}
     for epoch in epochs:
         drawn = [trace for place, title in cells.items() if title for trace in chart(*place, epoch).data]
@@ -309,7 +336,7 @@ def draw_codecs(frame: DataFrame, *, start: int | None = None, dark: bool = Fals
     return FigureData(add_slider(figure, steps, start=start, prefix="epoch "), frame.drop(columns="bias").round(4))
 
 
-def cheapest(
+def cheapest_codec(
     frame: DataFrame, *, codec: str = "min-max", bits: int = 2, room: float = 1.15
 ) -> dict[tuple[str, int], str]:
     """Return the codec of least error for each direction and layer, within ``room`` times the bytes of a reference.
@@ -328,6 +355,7 @@ def cheapest(
             raise ValueError(
                 f"codec and bits must be in the frame, got {codec!r} and {bits}; it has {set(part['codec'])}"
             )
+        # Codecs that send no more bytes than the reference, with some tolerance for different parameters.
         fits = part[part["row_bytes"] <= room * float(reference["row_bytes"].iloc[0])]
         best = fits.loc[fits["squared"].idxmin()]
         found[place] = f"{best['codec']} in {best['bits']}"

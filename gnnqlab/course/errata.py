@@ -22,9 +22,9 @@ class Erratum:
     """One difference."""
 
     id: str
-    where: str
+    source: str
     """Paper and equation, or released code."""
-    what: str
+    difference: str
     """The difference, in one sentence."""
     rule: str
     """Rule that gnnqlab follows."""
@@ -48,16 +48,18 @@ def errata(*, measure: bool = True) -> DataFrame:
     import pandas as pd
 
     rows = []
+    # The effect is computed only on demand: each measurement trains or encodes something small.
     for entry in ERRATA:
         measured = measure and entry.id in MEASUREMENTS
         effect = MEASUREMENTS[entry.id]().text if measured else "not measured"
-        rows.append((entry.id, entry.where, entry.what, effect, measured, entry.rule))
+        rows.append((entry.id, entry.source, entry.difference, effect, measured, entry.rule))
     return pd.DataFrame(rows, columns=["id", "where", "what", "effect", "measured", "rule"]).set_index("id")
 
 
 ERRATA = tuple(
     Erratum(*fields)
     for fields in (
+        # AdaQP.
         (
             "AQ-1",
             "AdaQP Eq. 11, released code",
@@ -187,6 +189,7 @@ ERRATA = tuple(
             "a gain counts only if its interval excludes zero; none did here",
         ),
         (
+            # SYLVIE.
             "SY-1",
             "SYLVIE section V-A, Eq. 5",
             "the descent rate (F_t - F_{t-1})/time is negative while the loss falls; the rule treats it as positive",
@@ -229,12 +232,14 @@ ERRATA = tuple(
             "importance by in-degree as published; a test confirms the zero mean",
         ),
         (
+            # PipeGCN.
             "PI-2",
             "PipeGCN's released code, compared with others'",
             "the receiver applies dropout to halo rows; in other code the owner applies it before sending",
             "the receiver, wherever rows are reused over epochs; with the owner's mask of that epoch",
         ),
         (
+            # CDFGNN.
             "CD-1",
             "CDFGNN Eq. 22",
             "the largest value maps to code 2^B, one past B bits",
@@ -277,6 +282,7 @@ ERRATA = tuple(
             "a node's home, where most of its edges lay in the pass before, counts too; the printed rule is a setting",
         ),
         (
+            # TANGO.
             "TG-1",
             "released code of TANGO",
             "rounds to nearest everywhere; the paper says stochastic",
@@ -315,6 +321,7 @@ ERRATA = tuple(
             "points and relative losses are reported separately, and equal quantities compared",
         ),
         (
+            # SANCUS and CAGNET.
             "SA-1",
             "released code of SANCUS",
             "cache flags are set and then all cleared; weights are drawn from U(0, 1)",
@@ -340,6 +347,7 @@ ERRATA = tuple(
             "rows of the transpose, stored in addition to those of the matrix",
         ),
         (
+            # BNS-GCN, and PipeGCN's measurements.
             "BN-1",
             "released code of BNS-GCN",
             "attention inputs are scaled by 1/p, which distorts the softmax",

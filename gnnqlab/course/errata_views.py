@@ -39,6 +39,7 @@ FACTORS: dict[str, tuple[str, Callable[[Figures], float]]] = {
     "TG-5": ("error of attention, quantized logits, 8 bits", lambda f: f["codes_8"] / f["exact_8"]),
 }
 """Id -> the quantity in error, and its factor as a function of the measured figures."""
+# First two letters of an id -> paper and its style.
 _PAPERS = {"AQ": ("AdaQP", "vermillion circle"), "SY": ("SYLVIE", "green square")}
 _PAPERS |= {"CD": ("CDFGNN", "sky diamond"), "TG": ("TANGO", "orange star")}
 
@@ -56,7 +57,7 @@ def factors() -> DataFrame:
     """
     import pandas as pd
 
-    rows = [
+    rows = [  # one measurement per factor, cached by the function that computes it
         {"id": name, "paper": _PAPERS[name[:2]][0], "what": what, "factor": of(MEASUREMENTS[name]().figures)}
         for name, (what, of) in FACTORS.items()
     ]
@@ -73,7 +74,9 @@ def draw_factors(frame: DataFrame, *, dark: bool = False) -> FigureData:
 
     if frame.empty:
         raise ValueError("factors of at least one erratum are needed, got none; see factors")
+    # the id becomes a column, for the axis of categories
     rows = frame.assign(words=[f"{factor:.3g} ×" for factor in frame["factor"]]).reset_index(names="id")
+    # Three points per error, 1, its factor and a gap, so that one trace draws separate horizontal lines.
     ends = pd.concat([rows.assign(end=1.0), rows.assign(end=rows["factor"]), rows.assign(end=None)])
     ends = ends.sort_index(kind="stable")
     figure = lines(ends, x="end", y="id", by="paper", styles=dict(_PAPERS.values()), mode="lines", hover="%{y}")
@@ -88,7 +91,7 @@ def draw_factors(frame: DataFrame, *, dark: bool = False) -> FigureData:
         f"the largest is in {worst['paper']}: {worst['what']}."
     )
     scatter(
-        rows,
+        rows,  # the quantity in error, above its line
         x="factor",
         y="id",
         by="paper",
@@ -123,8 +126,9 @@ def variance_shares() -> DataFrame:
     import pandas as pd
 
     figures = MEASUREMENTS["AQ-15"]().figures
-    widths = (1, 2, 4, 8)
+    widths = (1, 2, 4, 8)  # bit-widths that AQ-15 measures
     kinds = {"N(0, 1)": "normal", "after ReLU": "relu"}
+    # columns by kind of row, one element per bit-width
     table = {words: [figures[f"{kind}_{bits}"] for bits in widths] for words, kind in kinds.items()}
     return pd.DataFrame(table, index=pd.Index(widths, name="bits"))
 
@@ -174,7 +178,7 @@ def descent(losses: Sequence[float]) -> DataFrame:
 
     if not losses:
         raise ValueError("losses of at least one epoch are needed, got none")
-    seconds = [1.0] * len(losses)
+    seconds = [1.0] * len(losses)  # equal epochs: the sign alone makes the difference
     printed_base, opposite = (replay(losses, seconds, as_printed=printed)["base"] for printed in (True, False))
     return pd.DataFrame(
         {"loss": list(losses), "as written": printed_base, "opposite sign": opposite}, index=printed_base.index
@@ -194,7 +198,7 @@ def draw_descent(frame: DataFrame, *, dark: bool = False) -> FigureData:
         y=["as written", "opposite sign"],
         styles=["vermillion dash", "blue"],
         mode="lines",
-        shape="hv",
+        shape="hv",  # steps: a bit-width holds until the next decision
         x_axis="epoch",
         y_axis={"title_text": "bits", "tickvals": [1, 2, 4, 8]},
         log="y",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from gnnqlab.bits.in_words import human_bits
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.course.players.message_walk import MessageWalk
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, panels, scatter
@@ -24,20 +25,24 @@ if TYPE_CHECKING:
     from gnnqlab.course.experiments.real_message import RealMessage
 
 __all__ = [
-    "RULES", "averaging_chart", "decoded_by", "decoded_draws", "error_clouds", "variance_chart", "variance_table",
+    "RULES", "averaging_chart", "decode_by_rule", "decode_draws", "error_clouds", "variance_chart", "variance_table",
 ]  # fmt: skip
+__getattr__ = former_functions(__name__, {"decoded_draws": "decode_draws", "decoded_by": "decode_by_rule"})
 
 _WIDTHS = (1, 2, 4, 8)
-_MOST_POINTS = 200
+_MOST_POINTS = 200  # points per panel; more would only overlap
 
 
-def decoded_draws(message: RealMessage, bits: int, draws: int) -> Tensor:
+def decode_draws(message: RealMessage, bits: int, draws: int) -> Tensor:
     """Encode and decode the message's rows with independent noise; return float32 ``(draws, n, D)``.
 
     Every draw is a real message, encoded to bytes and decoded by the codec.
     """
     node = int(message.ids[0])
-    return torch.stack([MessageWalk.of(message, bits=bits, node=node, draw=draw).received for draw in range(draws)])
+    # The epoch of a message keys its noise, so each draw is independent.
+    return torch.stack(
+        [MessageWalk.from_message(message, bits=bits, node=node, draw=draw).received for draw in range(draws)]
+    )
 
 
 def error_clouds(message: RealMessage, *, widths: Sequence[int] = _WIDTHS, dark: bool = False) -> FigureData:
@@ -49,11 +54,12 @@ def error_clouds(message: RealMessage, *, widths: Sequence[int] = _WIDTHS, dark:
 
     table, charts = [], {}
     for bits in widths:
-        walk = MessageWalk.of(message, bits=bits)
+        walk = MessageWalk.from_message(message, bits=bits)
         values = message.rows.flatten()
         error = (walk.received - message.rows).flatten()
+        # Zeros are omitted: as the smallest value of a row they have no error, and all would lie on one point.
         shown = values.nonzero().flatten()
-        picked = shown[:: max(-(-len(shown) // _MOST_POINTS), 1)]
+        picked = shown[:: max(-(-len(shown) // _MOST_POINTS), 1)]  # every k-th element, with k rounded up
         spread, mean = float(error[shown].std()), float(error[shown].mean())
         table.append((bits, len(shown), mean, spread, float(error.abs().max())))
         below = f"mean {mean:+.3f}<br>spread {spread:.3f}"
@@ -72,8 +78,8 @@ def error_clouds(message: RealMessage, *, widths: Sequence[int] = _WIDTHS, dark:
     caption = f"Errors of one message's elements without zeros; their standard deviation is {words}."
     title = "One message, stochastic rounding"
     figure = panels(charts, share_y=True, gap=0.02, title=title, caption=caption, dark=dark, legend_rows=2)
-    figure.update_yaxes(range=[-1.1 * largest, 1.1 * largest])
-    figure.update_layout(margin={"t": 104})
+    figure.update_yaxes(range=[-1.1 * largest, 1.1 * largest])  # one scale for all panels, symmetric around zero
+    figure.update_layout(margin={"t": 104})  # space for titles of two lines
     columns = ["bits", "elements", "mean error", "spread", "largest"]
     return FigureData(figure, pd.DataFrame(table, columns=columns).set_index("bits"))
 
@@ -101,22 +107,23 @@ def variance_table(
     ids = message.ids.tolist()
     if node is not None and node not in ids:
         raise ValueError(f"node must be one whose row is in the message, {ids[:8]} ..., got {node}")
-    rows = list(range(len(ids))) if node is None else [ids.index(node)]
+    rows = list(range(len(ids))) if node is None else [ids.index(node)]  # index of the rows to measure
     lines = []
     for bits in widths:
-        error_TnD = (decoded_draws(message, bits, draws)[:, rows] - message.rows[rows]).double()
+        error_TnD = (decode_draws(message, bits, draws)[:, rows] - message.rows[rows]).double()
         squared_T = (error_TnD**2).sum(dim=(1, 2))  # (T, n, D) -> (T,), T draws
-        moments = decoded_moments(message.rows[rows], bits)
+        moments = decoded_moments(message.rows[rows], bits)  # Theorem 1 per row: exact variance, average and worst case
         unit = float(moments.average.sum()) * 6  # Σ D S²: the average is D S² / 6 per row
         ranges = message.rows[rows].amax(dim=1) - message.rows[rows].amin(dim=1)
-        steps = step_widths(ranges, bits)[:, None]
+        steps = step_widths(ranges, bits)[:, None]  # (n, 1), the scale S of each row
         lines.append(
             {
                 "measured": float(squared_T.mean()) / unit,
-                "± two": 2 * float(squared_T.std()) / draws**0.5 / unit,
+                "± two": 2 * float(squared_T.std()) / draws**0.5 / unit,  # two standard errors of the mean over draws
                 "exact": float(moments.exact.sum()) / unit,
                 "average": float(moments.average.sum()) / unit,
                 "worst": float(moments.worst.sum()) / unit,
+                # a constant row has S = 0 and no error
                 "bias": float(torch.where(steps > 0, error_TnD / steps, 0.0).mean()),
             }
         )
@@ -142,7 +149,7 @@ def variance_chart(
         )
         + "; average 1/6 = 0.167, worst case 1/4."
     )
-    rows = table.rename(index=human_bits)
+    rows = table.rename(index=human_bits)  # bit-widths as text, for a category axis
     limits = {
         "worst": ("worst case, 1/4", "grey dash"),
         "average": ("average over uniform fractions, 1/6", "orange dot"),
@@ -177,7 +184,7 @@ RULES = {
 _LOOKS = {"stochastic": "blue solid circle", "nearest": "vermillion dash square", "symmetric": "green dot diamond"}
 
 
-def decoded_by(rule: str, message: RealMessage, bits: int, draws: int) -> Tensor:
+def decode_by_rule(rule: str, message: RealMessage, bits: int, draws: int) -> Tensor:
     """Return the message's rows after rounding by a rule, float32 ``(draws, n, D)``.
 
     ``stochastic``: ``q = floor((h - Z) / S + u)`` with Z and S of each row (AdaQP Eq. 4, SYLVIE Eq. 3), by the codec.
@@ -192,20 +199,20 @@ def decoded_by(rule: str, message: RealMessage, bits: int, draws: int) -> Tensor
     if rule not in RULES:
         raise ValueError(f"a rule must be one of {tuple(RULES)}, got {rule!r}")
     if rule == "stochastic":
-        return decoded_draws(message, bits, draws)
+        return decode_draws(message, bits, draws)
     rows = message.rows
     if rule == "nearest":
-        zero = rows.amin(dim=1, keepdim=True)
-        step = (rows.amax(dim=1, keepdim=True) - zero) / (2**bits - 1)
-        codes = torch.where(step > 0, (rows - zero) / step, 0.0).add(0.5).floor()
-        return (codes * step + zero).expand(draws, *rows.shape)
+        zero = rows.amin(dim=1, keepdim=True)  # (n, 1), zero-point Z
+        step = (rows.amax(dim=1, keepdim=True) - zero) / (2**bits - 1)  # (n, 1), scale S
+        codes = torch.where(step > 0, (rows - zero) / step, 0.0).add(0.5).floor()  # u = 1/2 rounds to nearest
+        return (codes * step + zero).expand(draws, *rows.shape)  # a deterministic rule: all draws are identical
     if bits < 2:
         raise ValueError(f"a symmetric code keeps a bit for the sign, so bits must be at least 2, got {bits}")
     largest = 2 ** (bits - 1) - 1
-    scale = rows.abs().max() / largest
+    scale = rows.abs().max() / largest  # one scale for the whole message
     generator = torch.Generator().manual_seed(message.seed)
     noise = torch.rand(draws, *rows.shape, generator=generator)  # (draws, n, D)
-    return (rows / scale + noise).floor().clamp(-largest, largest) * scale
+    return (rows / scale + noise).floor().clamp(-largest, largest) * scale  # (draws, n, D)
 
 
 def averaging_chart(message: RealMessage, *, bits: int = 2, draws: int = 128, dark: bool = False) -> FigureData:
@@ -215,11 +222,12 @@ def averaging_chart(message: RealMessage, *, bits: int = 2, draws: int = 128, da
     """
     import pandas as pd
 
-    counts = [2**power for power in range(12) if 2**power <= draws]
+    counts = [2**power for power in range(12) if 2**power <= draws]  # powers of two: the axis is logarithmic
     table = {}
     for rule in RULES:
-        error = (decoded_by(rule, message, bits, draws) - message.rows).double()
+        error = (decode_by_rule(rule, message, bits, draws) - message.rows).double()
         mean = error.cumsum(dim=0)[[count - 1 for count in counts]]  # (draws, n, D) -> (counts, n, D)
+        # mean over the rows of the norm of their mean error
         table[rule] = [float((line / count).norm(dim=1).mean()) for line, count in zip(mean, counts)]
     frame = pd.DataFrame(table, index=pd.Index(counts, name="times sent"))
     figure = lines(

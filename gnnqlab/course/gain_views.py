@@ -65,18 +65,19 @@ def train_both(
 
     if epochs < 1:
         raise ValueError(f"epochs must be at least 1, got {epochs}")
-    with torch.random.fork_rng():
+    with torch.random.fork_rng():  # keeps the caller's random state
         models, steps = {}, {}
         for way in _LOOKS:
-            torch.manual_seed(seed)
+            torch.manual_seed(seed)  # the same initial weights for both
             models[way] = make()
             steps[way] = torch.optim.Adam(models[way].parameters(), lr=lr)
         blocks: dict[str, AbstractContextManager[object]] = {
-            AS_IT_IS: contextlib.nullcontext(),
+            AS_IT_IS: contextlib.nullcontext(),  # the unchanged model
             INSIDE: block_of(models[INSIDE]),
         }
         seconds, rows = dict.fromkeys(_LOOKS, 0.0), []
         for epoch in range(epochs):
+            # Alternate the order, so that other load on the machine affects both equally.
             for way in list(_LOOKS) if epoch % 2 == 0 else list(_LOOKS)[::-1]:
                 torch.manual_seed(seed + epoch)  # the same dropout masks in both
                 begun = time.perf_counter()
@@ -87,13 +88,14 @@ def train_both(
                 loss.backward()
                 steps[way].step()
                 seconds[way] += time.perf_counter() - begun
+                # seconds so far
                 rows.append({"way": way, "epoch": epoch, "seconds": seconds[way], "loss": float(loss.detach())})
         found = pd.DataFrame(rows).sort_values(["way", "epoch"], ignore_index=True)
         found["score"] = float("nan")
         for way, model in models.items():
-            model.eval()
+            model.eval()  # evaluation without dropout
             with torch.no_grad():
-                right = model(graph, x).argmax(1) == labels
+                right = model(graph, x).argmax(1) == labels  # outside the context manager: float32
             found.loc[(found["way"] == way) & (found["epoch"] == epochs - 1), "score"] = float(
                 right[test].float().mean()
             )
@@ -116,7 +118,7 @@ def gain_table(found: Mapping[str, DataFrame]) -> DataFrame:
         last = frame[frame["epoch"] == frame["epoch"].max()].set_index("way")
         rows[name] = {
             **{f"{way} (s)": last.loc[way, "seconds"] for way in _LOOKS},
-            "times as fast": last.loc[AS_IT_IS, "seconds"] / last.loc[INSIDE, "seconds"],
+            "times as fast": last.loc[AS_IT_IS, "seconds"] / last.loc[INSIDE, "seconds"],  # above 1: faster inside
             **{f"{way}, score (%)": 100 * last.loc[way, "score"] for way in _LOOKS},
         }
     return pd.DataFrame.from_dict(rows, orient="index").round(2)
@@ -131,7 +133,7 @@ def draw_gain(found: Mapping[str, DataFrame], *, dark: bool = False) -> FigureDa
     if not found:
         raise ValueError("trainings of at least one model are needed, got none; see train_both")
     charts = [
-        lines(
+        lines(  # the horizontal axis is time, so a faster training ends further left
             frame, x="seconds", y="loss", by="way", styles=_LOOKS, log="y", zero="x",
             x_axis=f"{name}: training time (s)", y_axis="training loss (nats)",
         )

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
 from gnnqlab.lab.figures.frames import human_bytes
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 __all__ = [
-    "PARTS", "Notice", "draw_compiled", "draw_kernels", "draw_overlap", "draw_training", "measured", "training_table",
+    "PARTS", "Notice", "draw_compiled", "draw_kernels", "draw_overlap", "draw_training", "list_measurements",
+    "training_table",
 ]  # fmt: skip
+__getattr__ = former_functions(__name__, {"measured": "list_measurements"})
 
 PARTS = {
     "gpu-kernels": "kernels compared with their ceilings",
@@ -29,7 +32,9 @@ PARTS = {
     "gpu-overlap": "computation hidden behind messages",
 }
 """Table of ``make gpu`` -> its content."""
+# Kind of kernel -> colour of its bars.
 _KINDS = {"codec": "blue", "noise": "purple", "sums": "green", "attention": "orange", "int8": "sky"}
+# Number of workers -> colour of its bars.
 _WORKERS = {1: "grey", 2: "blue", 4: "vermillion", 8: "green"}
 
 
@@ -43,24 +48,24 @@ class Notice:
         return self.text
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        words = re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(self.text))
+        words = re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(self.text))  # `code` -> HTML, after escaping
         return {"text/plain": self.text, "text/html": f"<p><strong>{words}</strong></p>"}
 
 
 def _part(results: DataFrame, part: str) -> DataFrame:
-    return results[results["part"] == part].dropna(axis=1, how="all")
+    return results[results["part"] == part].dropna(axis=1, how="all")  # columns that only other parts use are dropped
 
 
-def _nothing(part: str) -> Notice:
+def _missing_notice(part: str) -> Notice:
     return Notice(f"Not measured on a GPU yet: {PARTS[part]}. Run `make gpu` on a machine with a GPU to measure it.")
 
 
-def measured(results: DataFrame) -> DataFrame:
+def list_measurements(results: DataFrame) -> DataFrame:
     """List the GPU measurements, one line per part: ``what``, ``rows``, ``device``, ``date`` and ``command``.
 
     Example:
         >>> import pandas as pd
-        >>> measured(pd.DataFrame(columns=["part", "date", "device", "command"]))["rows"].tolist()
+        >>> list_measurements(pd.DataFrame(columns=["part", "date", "device", "command"]))["rows"].tolist()
         [0, 0, 0]
     """
     import pandas as pd
@@ -68,6 +73,7 @@ def measured(results: DataFrame) -> DataFrame:
     lines = []
     for part, what in PARTS.items():
         rows = results[results["part"] == part]
+        # distinct origins of the rows
         origin = [", ".join(map(str, rows[name].unique())) or "–" for name in ("device", "date", "command")]
         lines.append((part, what, len(rows), *origin))
     return pd.DataFrame(lines, columns=["part", "what", "rows", "device", "date", "command"]).set_index("part")
@@ -77,16 +83,17 @@ def draw_kernels(results: DataFrame, *, dark: bool = False) -> FigureData | Noti
     """Draw every kernel's speed relative to its ceiling or rival, and the goals; one bar per metric."""
     rows = _part(results, "gpu-kernels")
     if rows.empty:
-        return _nothing("gpu-kernels")
+        return _missing_notice("gpu-kernels")
     device = str(rows["device"].iloc[0])
     rows = rows.assign(
+        # metric and variant, without an empty variant
         name=[", ".join(filter(None, names)) for names in zip(rows["metric"], rows["variant"].fillna(""))],
         comparison=[
             f"{value:.4g} {unit}, {rival} {its:.4g}"
             for value, unit, rival, its in zip(rows["value"], rows["unit"], rows["rival"], rows["rival_value"])
         ],
     )
-    goals = rows[rows["goal"].notna()] if "goal" in rows else rows.iloc[:0]
+    goals = rows[rows["goal"].notna()] if "goal" in rows else rows.iloc[:0]  # a column of missing values was dropped
     missed = [
         f"{name} {ratio:.2f} of {goal:g}"
         for name, ratio, goal in zip(goals["name"], goals["ratio"], goals["goal"] if len(goals) else ())
@@ -109,8 +116,9 @@ def draw_kernels(results: DataFrame, *, dark: bool = False) -> FigureData | Noti
         title=f"Kernels on {device}",
         caption=f"{len(rows)} measurements of kernels on {device}, relative to ceilings or rivals: {words}.",
         dark=dark,
-        height=170 + 22 * len(rows),
+        height=170 + 22 * len(rows),  # 22 pixels per bar
     )
+    # Goals are short vertical marks on the bars, so that a missed goal is right of the end of its bar.
     figure.add_scatter(
         y=goals["name"].tolist(),
         x=goals["goal"].tolist() if len(goals) else [],
@@ -132,10 +140,11 @@ def training_table(results: DataFrame) -> DataFrame:
     }  # fmt: skip
     table = rows[[name for name in names if name in rows]].rename(columns=names).reset_index(drop=True)
     for column in ("memory", "sent"):
+        # Columns are missing if every run failed, so each is converted only if present.
         if column in table:
             table[column] = [human_bytes(value) for value in table[column]]
     if "epoch (ms)" in table:
-        table["epoch (ms)"] = 1e3 * table["epoch (ms)"]
+        table["epoch (ms)"] = 1e3 * table["epoch (ms)"]  # seconds -> ms
     return table
 
 
@@ -143,14 +152,14 @@ def draw_training(results: DataFrame, *, dark: bool = False) -> FigureData | Not
     """Draw the epoch of every system, one panel per graph, one bar per number of workers."""
     rows = _part(results, "gpu-train")
     if rows.empty or "epoch_s" not in rows:
-        return _nothing("gpu-train")
-    ran = rows[rows["epoch_s"].notna()]
+        return _missing_notice("gpu-train")
+    ran = rows[rows["epoch_s"].notna()]  # runs that failed have no epoch
     names = [
         f"{int(workers)} worker{'s' if workers > 1 else ''}" + (f", {backend}" if workers > 1 else "")
         for workers, backend in zip(ran["workers"], ran["backend"])
     ]
     looks = {
-        name: f"{_WORKERS.get(int(workers), 'sky')}{' /' if backend == 'nccl' else ''}"
+        name: f"{_WORKERS.get(int(workers), 'sky')}{' /' if backend == 'nccl' else ''}"  # hatched bars: NCCL
         for name, workers, backend in zip(names, ran["workers"], ran["backend"])
     }
     labels = [f"{human_bytes(value)} on the fullest GPU" for value in ran["memory_bytes"]]
@@ -189,10 +198,11 @@ def draw_overlap(results: DataFrame, *, dark: bool = False) -> FigureData | Noti
     """Draw the share of central nodes computed while a message was in transit, by layer, direction and system."""
     rows = _part(results, "gpu-overlap")
     if rows.empty or "hidden_share" not in rows:
-        return _nothing("gpu-overlap")
+        return _missing_notice("gpu-overlap")
     rows = rows[rows["hidden_share"].notna()]
     way = {"forward": "→", "backward": "←"}
     rows = rows.assign(place=[f"layer {int(n) + 1} {way[d]}" for n, d in zip(rows["layer"], rows["direction"])])
+    # mean over workers, percent
     table = 100 * rows.groupby(["graph", "place", "system"], sort=False)["hidden_share"].mean().unstack("system")
     words = ", ".join(f"{system} {table[system].mean():.0f} %" for system in table)
     figure = bars(
@@ -224,7 +234,7 @@ def draw_compiled(table: DataFrame, *, architecture: str = "90", dark: bool = Fa
     """
     import pandas as pd
 
-    if table.empty:
+    if table.empty:  # table of an empty build
         return Notice(
             "No kernel was compiled: nvcc or the sources in cuda_ext are missing. Install the CUDA toolkit, which "
             "includes nvcc; no GPU is needed."
@@ -233,18 +243,21 @@ def draw_compiled(table: DataFrame, *, architecture: str = "90", dark: bool = Fa
         f"{kernel}, {share:g} % of the warps, {spilled} B spilled"
         for kernel, share, spilled in zip(table.index, table["occupancy (%)"], table["spilled (B)"])
     ]
+    # name of the kernel without its template arguments
     rows = table.assign(line=table.index.str.partition("<").get_level_values(0), words=words)
     ends = rows.groupby(["file", "line"], sort=False)["registers"].agg(["min", "max"]).reset_index()
+    # three points per kernel: least, most and a gap between lines
     spans = pd.concat([ends.assign(at=ends["min"]), ends.assign(at=ends["max"]), ends.assign(at=None)]).sort_index()
     figure = lines(spans, x="at", y="line", by="file", mode="lines", hover="%{y}")
     figure.update_traces(showlegend=False)
     count, spilling = rows["line"].nunique(), int((table["spilled (B)"] > 0).sum())
     for registers, share in _STEPS.items():
         figure.add_vline(
+            # half a register to the right of the last count with this occupancy
             x=registers + 0.5, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1},
             annotation={"text": f"{share:g} %", "font": {"size": 10}}, annotation_position="top",
         )  # fmt: skip
-    least = table["occupancy (%)"].idxmin()
+    least = table["occupancy (%)"].idxmin()  # the kernel with the lowest occupancy
     caption = (
         f"{len(table)} kernels compiled for sm_{architecture}: {spilling or 'none'} spill{'' if spilling else 's'} "
         f"registers; the fewest warps, {table.loc[[least], 'occupancy (%)'].iloc[0]:g} %, fit for {least}."

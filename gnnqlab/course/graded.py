@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.policy import Fixed
-from gnnqlab.course.codec_views import sent_often
+from gnnqlab.course.codec_views import decode_repeatedly
 from gnnqlab.graph.sources import load
 from gnnqlab.message.codecs.codec import Stochastic
 from gnnqlab.nn.models.registry import ModelSettings
@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = ["grade_codec", "grade_policy", "grade_rounding", "grade_widths", "is_made", "kinds_of_rows"]
 
+# Epochs trained before; passes of a variance; messages of a mean.
 _EPOCHS, _REPEATS, _DRAWS = 20, 32, 256
+# Required factor of less noise; standard errors of an accepted bias; relative float32 rounding on top of it.
 _LESS, _SIGMAS, _ROUNDED = 1.2, 2.0, 1e-3
+# Workers of the graded training; elements of a graded row.
 _WORKERS, _COLUMNS = 2, 64
 
 
@@ -60,15 +63,15 @@ def grade_policy(policy: BitPolicy | None, *, bits: int = 2, graph: str = "digit
         return False
     assert policy is not None
     width = human_bits(bits)
-    ours_bytes, ours = _noise(policy, graph)
-    theirs_bytes, theirs = _fixed(bits, graph)
+    ours_bytes, ours = _noise(policy, graph)  # bytes and noise of the answer
+    theirs_bytes, theirs = _uniform_noise(bits, graph)  # cached: the same for every answer
     if ours_bytes > theirs_bytes:
         print(
             f"Not yet: {ours_bytes / 1e3:.1f} kB per pass, more than the {theirs_bytes / 1e3:.1f} kB of {width}. "
             "Which rows can do with fewer bits?"
         )
         return False
-    ratio = theirs.variance / ours.variance
+    ratio = theirs.variance / ours.variance  # above 1: less noise than uniform bits
     noise = f"{ratio:.2f} times less noise" if ratio >= 1 else f"{1 / ratio:.2f} times as much noise"
     result = f"{ours_bytes / 1e3:.1f} kB per pass ({width}: {theirs_bytes / 1e3:.1f}), {noise}"
     if ratio < _LESS:
@@ -101,7 +104,7 @@ def grade_codec(codec: Codec | None, bits: int, *, rows: Tensor | None = None, m
     if not is_made(codec, "codec"):
         return False
     assert codec is not None
-    long = codec.layout(bits, 1, _COLUMNS).num_bytes
+    long = codec.layout(bits, 1, _COLUMNS).num_bytes  # bytes of one row
     if most is not None and long > most:
         print(
             f"Not yet: a row of {_COLUMNS} elements takes {long} bytes, and {most} are allowed. "
@@ -112,17 +115,19 @@ def grade_codec(codec: Codec | None, bits: int, *, rows: Tensor | None = None, m
     sizes = []
     for name, sent in kinds.items():
         layout, nothing = codec.layout(bits, *sent.shape), torch.zeros_like(sent)
-        if not torch.equal(sent_often(nothing[0], codec, bits, draws=2), nothing[:1].expand(2, -1)):
+        # Zeros are tested first: a division by the range or the norm fails there.
+        if not torch.equal(decode_repeatedly(nothing[0], codec, bits, draws=2), nothing[:1].expand(2, -1)):
             print("Not yet: a row of zeros is not decoded as zeros. What does it divide by?")
             return False
-        error = codec_error(codec, sent, bits, draws=_DRAWS)
+        error = codec_error(codec, sent, bits, draws=_DRAWS)  # bias and squared error, relative to the rows
+        # The mean of unbiased messages is off by about the root of (squared error / messages); NaN fails as well.
         if not error.bias <= _SIGMAS * (error.squared / _DRAWS) ** 0.5 + _ROUNDED:
             print(
                 f"Not yet: rows that are {name} have a bias of {100 * error.bias:.0f} % of their norm, over "
                 f"{_DRAWS} messages. Is an element more likely to become the nearer of its two codes?"
             )
             return False
-        sizes.append(f"{layout.num_bytes / sent.shape[0]:g}")
+        sizes.append(f"{layout.num_bytes / sent.shape[0]:g}")  # bytes per row of this kind
     words = " and ".join(filter(None, (", ".join(sizes[:-1]), sizes[-1])))
     kind = "kind of rows is" if len(sizes) == 1 else "kinds of rows are"
     print(f"Right: {len(sizes)} {kind} decoded without bias, in {words} bytes per row.")
@@ -141,7 +146,7 @@ def is_made(part: object, word: str) -> bool:
 
 
 @dataclass(frozen=True)
-class _Weighed(Stochastic):
+class _CountedCodec(Stochastic):
     """Min-max codes that count their bytes."""
 
     sizes: list[int] = field(default_factory=list, compare=False)
@@ -150,33 +155,33 @@ class _Weighed(Stochastic):
     def encode(
         self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
     ) -> Tensor | None:
-        self.sizes.append(layout.num_bytes)
+        self.sizes.append(layout.num_bytes)  # bytes are counted where they are written
         return super().encode(x, rows, ids, layout, segment, noise)
 
 
 def _noise(policy: BitPolicy, graph: str) -> tuple[float, GradientNoise]:
     """Return the bytes of a pass and the noise of its gradient."""
-    loaded, shape, weights = _trained(graph)
-    codec = _Weighed()
+    loaded, shape, weights = _trained_model(graph)
+    codec = _CountedCodec()
     noise = gradient_noise(loaded, policy, shape, workers=_WORKERS, repeats=_REPEATS, weights=weights, codec=codec)
-    return sum(codec.sizes) / _REPEATS, noise
+    return sum(codec.sizes) / _REPEATS, noise  # mean bytes of a pass
 
 
 @cache
-def _fixed(bits: int, graph: str) -> tuple[float, GradientNoise]:
+def _uniform_noise(bits: int, graph: str) -> tuple[float, GradientNoise]:
     return _noise(Fixed(bits=bits), graph)
 
 
 @cache
-def _trained(graph: str) -> tuple[Graph, ModelSettings, Tensor]:
+def _trained_model(graph: str) -> tuple[Graph, ModelSettings, Tensor]:
     loaded, shape = load(graph), ModelSettings(layers=3, hidden=64, dropout=0.0)
-    return loaded, shape, trained_weights(loaded, shape, _EPOCHS)
+    return loaded, shape, trained_weights(loaded, shape, _EPOCHS)  # float32 training, the same for every answer
 
 
 def kinds_of_rows() -> dict[str, Tensor]:
     """Return rows of every kind that a codec meets, by name."""
     normal = torch.randn(6, 128, generator=torch.Generator().manual_seed(0))
-    spiky = 0.01 * normal
+    spiky = 0.01 * normal  # small elements and one large one
     spiky[:, 3] = 1.0
     return {
         "normal": normal,
@@ -186,7 +191,9 @@ def kinds_of_rows() -> dict[str, Tensor]:
     }
 
 
+# Standard errors of an accepted bias; accepted factor over the variance of Theorem 1.
 _ROW_SIGMAS, _MOST = 3.0, 1.25
+# Bit-widths to assign, rows, and the accepted factor over the least variance.
 _WIDTHS, _ROWS, _NEAR = (2, 4, 8), 60, 1.05
 
 
@@ -209,17 +216,20 @@ def grade_rounding(choose: Callable[[Tensor, int, Tensor], Tensor] | None, *, bi
         return False
     assert choose is not None
     noise = torch.Generator().manual_seed(0)
-    top, times = 2**bits - 1, []
+    top, times = 2**bits - 1, []  # largest code
     kinds = kinds_of_rows()
     for name in ("constant", "normal", "spiky"):
         row = kinds[name][0]
         length = float(row.norm())
-        zero, step = row.min(), (row.max() - row.min()) / top
+        zero, step = row.min(), (row.max() - row.min()) / top  # Z and S of the row
+        # a clone: the function may write into its argument
         draws = [choose(row.clone(), bits, torch.rand(row.shape, generator=noise)) for _ in range(_DRAWS)]
         if wrong := _wrong_codes(draws, row, top):
             print(f"Not yet: a {name} row has codes that are {wrong}")
             return False
+        # decoded: q S + Z, minus the row; (draws, D)
         errors = torch.stack([code.double() for code in draws]) * step + zero - row
+        # norm of the mean error; mean squared error of a message
         off, squared = float(errors.mean(0).norm()), float(errors.square().sum(1).mean())
         if not off <= _ROW_SIGMAS * (squared / _DRAWS) ** 0.5 + _ROUNDED * length:
             print(
@@ -227,7 +237,7 @@ def grade_rounding(choose: Callable[[Tensor, int, Tensor], Tensor] | None, *, bi
                 "norm. A constant error does not cancel: how often must a value be rounded up?"
             )
             return False
-        place = (row - zero) / step if step > 0 else torch.zeros_like(row)
+        place = (row - zero) / step if step > 0 else torch.zeros_like(row)  # position in steps
         least = float((step**2 * (place.frac() * (1 - place.frac()))).sum())  # Theorem 1: S² Σ σ (1 - σ)
         if squared > _MOST * least + (_ROUNDED * length) ** 2:
             print(
@@ -244,6 +254,7 @@ def grade_rounding(choose: Callable[[Tensor, int, Tensor], Tensor] | None, *, bi
 
 def _wrong_codes(draws: Sequence[object], row: Tensor, top: int) -> str:
     """Return the error of the codes before they are decoded; empty if they are valid."""
+    # The order of the checks: shape, finite, integer, range; each needs the one before.
     for codes in draws:
         if not isinstance(codes, torch.Tensor) or codes.shape != row.shape:
             shape = tuple(codes.shape) if isinstance(codes, torch.Tensor) else type(codes).__name__
@@ -276,13 +287,14 @@ def grade_widths(choose: Callable[[Sequence[float], int, int], Sequence[int]] | 
         return False
     assert choose is not None
     random, times = np.random.default_rng(0), []
-    narrow = _ROWS * _row_bytes(2)
+    narrow = _ROWS * _row_bytes(2)  # bytes if all rows have 2 bits
     for name, spread, share in (
         ("equal", 0.0, 0.5),
         ("slightly different", 0.7, 0.6),
         ("very different", 3.0, 0.7),
     ):
-        beta = np.exp(spread * random.standard_normal(_ROWS))
+        beta = np.exp(spread * random.standard_normal(_ROWS))  # lognormal weights
+        # a budget between 2 and 4 bits for all rows
         most = narrow + int(share * _ROWS * (_row_bytes(4) - _row_bytes(2)))
         widths = [int(each) for each in choose(beta.tolist(), _COLUMNS, most)]
         if len(widths) != _ROWS or not set(widths) <= set(_WIDTHS):
@@ -295,6 +307,7 @@ def grade_widths(choose: Callable[[Sequence[float], int, int], Sequence[int]] | 
                 "do with fewer bits?"
             )
             return False
+        # variance of the answer over the least one
         ratio = float((beta / (2.0 ** np.array(widths) - 1) ** 2).sum()) / _least_variance(beta, most)
         if ratio > _NEAR:
             print(
@@ -311,21 +324,21 @@ def grade_widths(choose: Callable[[Sequence[float], int, int], Sequence[int]] | 
 def _least_variance(beta: NDArray, most: int) -> float:
     """Return the least possible variance, by dynamic programming over rows and bytes."""
     unit = _row_bytes(4) - _row_bytes(2)  # bytes of two more bits per element: every width costs a multiple of it
-    room = (most - len(beta) * _row_bytes(2)) // unit
-    best = np.zeros(room + 1)
+    room = (most - len(beta) * _row_bytes(2)) // unit  # number of units that the budget allows
+    best = np.zeros(room + 1)  # least variance by units spent so far
     for each in beta:
         options = []
         for width in _WIDTHS:
             extra = (_row_bytes(width) - _row_bytes(2)) // unit
             moved = np.full(room + 1, np.inf)
-            moved[extra:] = best[: room + 1 - extra]
+            moved[extra:] = best[: room + 1 - extra]  # spending `extra` units on this row
             options.append(moved + each / (2.0**width - 1) ** 2)
         best = np.min(options, axis=0)  # (widths, room + 1) -> (room + 1,)
     return float(best.min())
 
 
 def _row_bytes(width: int) -> int:
-    return _COLUMNS * width // 8 + 8
+    return _COLUMNS * width // 8 + 8  # codes and two float32 parameters
 
 
 def _is_function(choose: object) -> bool:

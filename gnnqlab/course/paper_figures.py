@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import scatter
 from gnnqlab.theory.intervals import interval
 
-__all__ = ["REPORTED", "Reported", "beside"]
+__all__ = ["REPORTED", "Reported", "compare_with_papers"]
+__getattr__ = former_functions(__name__, {"beside": "compare_with_papers"})
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Reported:
     """Paper, table or section."""
 
 
+# Prefixes of the sources.
 _AQ, _SY = "AdaQP, ", "SYLVIE, "
 
 
@@ -33,6 +36,7 @@ def _one(setting: str, value: float, source: str) -> Reported:
 
 
 REPORTED: dict[str, tuple[Reported, ...]] = {
+    # AdaQP, values in the units of `_UNITS`.
     "communication share": (
         Reported("Reddit, 2 × 1", 66.78, 66.78, _AQ + "Table 1"),
         Reported("Reddit, 2 × 2", 75.20, 75.20, _AQ + "Table 1"),
@@ -55,6 +59,7 @@ REPORTED: dict[str, tuple[Reported, ...]] = {
         Reported("PipeGCN, GraphSAGE, four graphs", 1.43, 3.96, _AQ + "Table 4"),
     ),
     "total time": (
+        # seconds of Vanilla over those of the system
         Reported("AdaQP, GCN, four graphs", 443.53 / 218.14, 2874.77 / 1053.51, _AQ + "from Tables 5 and 9"),
         Reported("AdaQP, GraphSAGE, three graphs", 326.05 / 133.93, 897.28 / 321.54, _AQ + "from Tables 5 and 9"),
         Reported("PipeGCN, GraphSAGE, four graphs", 326.05 / 229.31, 530.46 / 135.29, _AQ + "from Tables 5 and 9"),
@@ -65,12 +70,13 @@ REPORTED: dict[str, tuple[Reported, ...]] = {
     "computation reduction": (Reported("GCN, four graphs", 13.16, 39.11, _AQ + "section 5.4, Fig. 10"),),
     "quantization share": (Reported("GCN, four graphs", 5.53, 13.88, _AQ + "section 5.4, Fig. 10"),),
     "assignment share": (Reported("GCN, mean", 5.43, 5.43, _AQ + "section 5.4, Fig. 10"),),
+    # SYLVIE.
     "speed-up by model": (
         Reported("SYLVIE, GraphSAGE, four graphs", 11.27, 15.74, _SY + "Table VII"),
         Reported("SYLVIE, GCN, four graphs", 13.13, 16.03, _SY + "Table VII"),
         Reported("SYLVIE, GCNII, four graphs", 10.42, 17.18, _SY + "Table VII"),
         Reported("SYLVIE, DAGNN, three graphs", 7.88, 12.47, _SY + "Table VII"),
-        Reported("SYLVIE, SGC, four graphs", 7.56, 13.46, _SY + "Table VII"),
+        Reported("SYLVIE, SGC, four graphs", 7.56, 13.46, _SY + "Table VII"),  # lowest and highest quotient over graphs
         Reported("SYLVIE, GAT, four graphs", 8.67, 13.48, _SY + "Table VII"),
         Reported("PipeGCN, six models", 1.01, 1.20, _SY + "Table VII"),
         Reported("BNS-GCN, GraphSAGE, GCN and GAT", 7.86, 9.34, _SY + "Table VII"),
@@ -98,11 +104,13 @@ REPORTED: dict[str, tuple[Reported, ...]] = {
         _one("epoch, GraphSAGE on Yelp", 84.2, _SY + "section II-C, Fig. 3"),
     ),
     "accuracy of sampled neighbours": (
+        # points of accuracy below full-graph training
         _one("fan-out 5, GraphSAGE on ogbn-products", 73.55 - 79.19, _SY + "from Table I"),
         _one("fan-out 10, GraphSAGE on ogbn-products", 74.87 - 79.19, _SY + "from Table I"),
         _one("fan-out 15, GraphSAGE on ogbn-products", 76.84 - 79.19, _SY + "from Table I"),
     ),
     "speed-up by width": (
+        # seconds of an epoch at 32 bits over those at this bit-width
         _one("GraphSAGE on Yelp, 8 bits", 0.90 / 0.52, _SY + "from Table X"),
         _one("GraphSAGE on Yelp, 4 bits", 0.90 / 0.37, _SY + "from Table X"),
         _one("GraphSAGE on Yelp, 2 bits", 0.90 / 0.28, _SY + "from Table X"),
@@ -110,13 +118,14 @@ REPORTED: dict[str, tuple[Reported, ...]] = {
         _one("GraphSAGE on Yelp, adaptive", 0.90 / 0.39, _SY + "from Table X"),
     ),
     "accuracy by width": (
-        _one("GraphSAGE on Yelp, 8 bits", 65.3 - 65.3, _SY + "from Table X"),
+        _one("GraphSAGE on Yelp, 8 bits", 65.3 - 65.3, _SY + "from Table X"),  # difference of accuracies, points
         _one("GraphSAGE on Yelp, 4 bits", 65.1 - 65.3, _SY + "from Table X"),
         _one("GraphSAGE on Yelp, 2 bits", 64.5 - 65.3, _SY + "from Table X"),
         _one("GraphSAGE on Yelp, 1 bit", 64.4 - 65.3, _SY + "from Table X"),
         _one("GraphSAGE on Yelp, adaptive", 65.0 - 65.3, _SY + "from Table X"),
     ),
     "speed-up by mode": (
+        # seconds of a synchronous epoch over those of the mode
         _one("32 bits, always stale", 0.90 / 0.75, _SY + "from Table XI"),
         _one("32 bits, adaptive", 0.90 / 0.81, _SY + "from Table XI"),
         _one("1 bit, always stale", 0.21 / 0.12, _SY + "from Table XI"),
@@ -129,13 +138,13 @@ REPORTED: dict[str, tuple[Reported, ...]] = {
         _one("1 bit, adaptive", 64.6 - 64.4, _SY + "from Table XI"),
     ),
     "bytes left": (
-        _one("Reddit, data", 100 * 126.9 / 2791.7, _SY + "from Table XII"),
+        _one("Reddit, data", 100 * 126.9 / 2791.7, _SY + "from Table XII"),  # percent of float32's bytes
         _one("Reddit, data and scales", 100 * (126.9 + 15.6) / 2791.7, _SY + "from Table XII"),
         _one("Amazon, data", 100 * 254.7 / 5632.6, _SY + "from Table XII"),
         _one("Amazon, data and scales", 100 * (254.7 + 30.4) / 5632.6, _SY + "from Table XII"),
     ),
     "speed-up over two servers": (
-        _one("Reddit, GraphSAGE", 7.28 / 0.50, _SY + "from Table XII"),
+        _one("Reddit, GraphSAGE", 7.28 / 0.50, _SY + "from Table XII"),  # seconds of an epoch with DGL and with SYLVIE
         _one("Amazon, GraphSAGE", 13.33 / 0.97, _SY + "from Table XII"),
     ),
 }
@@ -168,7 +177,7 @@ _UNITS = {
 """Topic -> quantity and unit of its axis."""
 
 
-def beside(
+def compare_with_papers(
     topic: str, measured: Mapping[str, float | Sequence[float]], *, link: str = "", dark: bool = False
 ) -> FigureData:
     """Draw figures of the papers together with measured ones.
@@ -192,6 +201,7 @@ def beside(
     where = "measured here" + (f", {link}" if link else "")
     means = {}
     for setting, value in measured.items():
+        # one value has no interval
         values = [float(value)] if isinstance(value, int | float) else [float(each) for each in value]
         mean, half = interval(values)
         means[setting] = mean
@@ -201,7 +211,7 @@ def beside(
     frame = pd.DataFrame(rows, columns=["setting", "reported or measured", "from", "to", "source"])
     shown = frame.assign(
         line=frame["setting"] + " (" + frame["reported or measured"] + ")",
-        middle=(frame["from"] + frame["to"]) / 2,
+        middle=(frame["from"] + frame["to"]) / 2,  # a paper's range is drawn as its middle with an error bar
         half=[half or None for half in (frame["to"] - frame["from"]) / 2],
     )
     words = ", ".join(f"{setting} {value:.3g}" for setting, value in means.items())
@@ -229,6 +239,7 @@ def beside(
         dark=dark,
         height=170 + 30 * len(rows),
     )  # fmt: skip
+    # Error bars per trace, because scatter draws one trace for reported and one for measured figures.
     for trace, (_, some) in zip(figure.data, shown.groupby("reported or measured", sort=False)):
         trace.error_x = {"type": "data", "array": some["half"].tolist(), "thickness": 2, "width": 5}
     return FigureData(figure, frame.set_index("setting"))

@@ -23,6 +23,7 @@ __all__ = ["draw_gains", "draw_rows", "draw_since", "draw_variance", "price_tabl
 
 _BLUE_TO_RED = [[0.0, OKABE_ITO["blue"]], [0.5, "#f7f7f7"], [1.0, OKABE_ITO["vermillion"]]]
 """Colours from negative to positive; zero is white, on dark pages too."""
+# One style per epoch, and one per run.
 _EPOCHS = ("blue circle", "orange square", "vermillion diamond", "green triangle-up")
 _RUNS = ("blue dash", "vermillion solid", "grey dot", "green dashdot")
 
@@ -38,8 +39,10 @@ def draw_rows(message: RoundedRows, *, rows: int = 12, columns: int = 32, dark: 
     from plotly.subplots import make_subplots
 
     some = slice(0, rows), slice(0, columns)
+    # root mean square, the unit of all three heat maps; 1 for a row of zeros
     scale = float(message.before.square().mean().sqrt()) or 1.0
     panels = {"as sent": message.before, "as decoded": message.after, "error": message.error}
+    # one shared colour scale, so that the error is comparable with the values
     figure = make_subplots(rows=1, cols=3, shared_yaxes=True, horizontal_spacing=0.03, subplot_titles=list(panels))
     names = [str(node) for node in message.nodes[some[0]].tolist()]
     for column, tensor in enumerate(panels.values(), start=1):
@@ -51,7 +54,7 @@ def draw_rows(message: RoundedRows, *, rows: int = 12, columns: int = 32, dark: 
             row=1,
             col=column,
         )
-    most = min(3.0, float(message.before[some].abs().max()) / scale) or 1.0
+    most = min(3.0, float(message.before[some].abs().max()) / scale) or 1.0  # clipped at three root mean squares
     bar = {"title": {"text": "root mean<br>squares"}, "thickness": 12}
     figure.update_layout(coloraxis={"colorscale": _BLUE_TO_RED, "cmin": -most, "cmax": most, "colorbar": bar})
     figure.update_xaxes(title_text="column", title_standoff=4, nticks=5)
@@ -64,7 +67,7 @@ def draw_rows(message: RoundedRows, *, rows: int = 12, columns: int = 32, dark: 
         f"{len(message.nodes)} rows in {widths} arrive with a relative error of {off:.3g} %."
     )
     finish(figure, title=f"Rows at {message.point} in epoch {message.epoch}", caption=caption, dark=dark, height=380)
-    lengths = {name: tensor[some[0]].norm(dim=1).tolist() for name, tensor in panels.items()}
+    lengths = {name: tensor[some[0]].norm(dim=1).tolist() for name, tensor in panels.items()}  # norm of each drawn row
     return FigureData(figure, pd.DataFrame(lengths, index=pd.Index(names, name="node")).round(5))
 
 
@@ -81,9 +84,10 @@ def shares(frame: DataFrame, epoch: int) -> DataFrame:
         >>> shares(pd.DataFrame(lines, columns=["epoch", "seed", "point", "relative"]), 5)["mean"].round().tolist()
         [75.0, 25.0]
     """
+    # points alone, without the row of all together
     singles = frame[(frame["epoch"] == epoch) & (frame["point"] != EVERYTHING)]
-    total = singles.groupby("seed")["relative"].transform("sum")
-    return spread(singles.assign(share=100 * singles["relative"] / total), "point", "share")
+    total = singles.groupby("seed")["relative"].transform("sum")  # sum over the points of one seed
+    return spread(singles.assign(share=100 * singles["relative"] / total), "point", "share")  # percent; paired by seed
 
 
 def draw_variance(frame: DataFrame, *, dark: bool = False) -> FigureData:
@@ -119,6 +123,7 @@ def draw_variance(frame: DataFrame, *, dark: bool = False) -> FigureData:
         caption=f"The largest share of the variance: {words} (95 % intervals of {frame['seed'].nunique()} seeds).",
     )
     figure.update_layout(scattermode="group", scattergap=0.6)
+    # variance over squared gradient, all points quantized
     whole = frame[frame["point"] == EVERYTHING].groupby("epoch")["relative"].mean()
     lines = shown.rename(columns={"mean": "share (%)", "half": "±"}).round(1)
     lines["variance / squared gradient"] = [whole[epoch] for epoch, _ in lines.index]
@@ -131,12 +136,12 @@ def draw_gains(frame: DataFrame, *, dark: bool = False) -> FigureData:
     Args:
         frame: result of :func:`gnnqlab.course.experiments.rounding_cost.loss_by_point`.
     """
-    one = frame[frame["exact"] != NOTHING]
+    one = frame[frame["exact"] != NOTHING]  # one training per seed and point in float32
     table = spread(one, "exact", "gained")
-    whole = spread(frame, "exact", "loss")["mean"][NOTHING]
+    whole = spread(frame, "exact", "loss")["mean"][NOTHING]  # mean final loss with every point quantized
     words = "; ".join(f"{name} {1e3 * line['mean']:.2f} ± {1e3 * line['half']:.2f}" for name, line in table.iterrows())
     figure = scatter(
-        one.assign(gained=(1e3 * one["gained"]).map(_rounded)),
+        one.assign(gained=(1e3 * one["gained"]).map(_rounded)),  # thousandths of the loss
         x="exact",
         y={"gained": ("each seed", "sky x-thin-open")},
         size=9,
@@ -174,9 +179,11 @@ def draw_since(runs: Mapping[str, Run], since: int, *, beside: str, dark: bool =
 
     if beside not in runs:
         raise ValueError(f"the baseline must be one of the runs, {list(runs)}, got {beside!r}")
+    # (epochs, runs)
     losses = pd.DataFrame({label: by_epoch(run.records).set_index("epoch")["loss"] for label, run in runs.items()})
-    above = 100 * (losses.div(losses[beside], axis=0) - 1)
+    above = 100 * (losses.div(losses[beside], axis=0) - 1)  # percent above the baseline's loss of the same epoch
     sent = pd.DataFrame({
+        # all workers, bytes -> kB
         label: run.records.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1) / 1e3
         for label, run in runs.items()
     })  # fmt: skip
@@ -213,7 +220,7 @@ def draw_since(runs: Mapping[str, Run], since: int, *, beside: str, dark: bool =
         zero="y",
     )
     for chart in (left, right):
-        chart.add_vline(x=since, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1})
+        chart.add_vline(x=since, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1})  # first epoch in float32
     figure = panels(
         [left, right],
         gap=0.13,
@@ -238,13 +245,13 @@ def price_table(gradient: DataFrame, sent: DataFrame, epoch: int) -> DataFrame:
         epoch: epoch of the variance.
     """
     table = shares(gradient, epoch)
-    extra = sent["kB exact"] - sent["kB in codes"]
+    extra = sent["kB exact"] - sent["kB in codes"]  # kB per epoch that float32 adds at this point
     found = table.rename(columns={"mean": "variance (%)", "half": "±"}).join(extra.rename("kB more an epoch"))
     return found.assign(**{"bytes of an epoch (times)": sent["times"]}).round(1)
 
 
 def _short(tensor: Tensor) -> list[Any]:
-    return [[float(f"{value:.3g}") for value in row] for row in tensor.tolist()]
+    return [[float(f"{value:.3g}") for value in row] for row in tensor.tolist()]  # three digits keep the page small
 
 
 def _rounded(value: float) -> float:

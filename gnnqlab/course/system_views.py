@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.lab.figures.bundle import FigureData, table_html
 from gnnqlab.lab.figures.byte_axis import log_byte_ticks
 from gnnqlab.lab.figures.charts import lines, panels, scatter
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from gnnqlab.launch import Run
 
 __all__ = [
-    "SystemTable", "agreement", "draw_held", "draw_scale", "draw_verdict", "measured_of", "systems_by_axes",
+    "SystemTable", "agreement", "draw_memory", "draw_scale", "draw_verdict", "measure_runs", "systems_by_axes",
     "verdict",
 ]  # fmt: skip
+__getattr__ = former_functions(__name__, {"measured_of": "measure_runs", "draw_held": "draw_memory"})
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,8 @@ class SystemTable:
         first = self.frame.iloc[0]
         page = table_html(self.frame, caption="Systems as choices along the axes; bold: differs from the first system")
         for axis in self.frame.columns[:-1]:
-            for choice in set(self.frame[axis]) - {first[axis]}:
-                cell = html.escape(choice)
+            for choice in set(self.frame[axis]) - {first[axis]}:  # choices that differ from the first system
+                cell = html.escape(choice)  # cells hold escaped text
                 page = re.sub(f"(<td[^>]*>){re.escape(cell)}</td>", rf"\1<b>{cell}</b></td>", page)
         return {"text/plain": repr(self), "text/html": re.sub("``(.+?)``", r"<code>\1</code>", page)}
 
@@ -60,12 +62,16 @@ def systems_by_axes() -> SystemTable:
 
     lines = {}
     for name, recipe in SYSTEMS.items():
+        # the recipe as JSON: axis -> part with its settings
         choices = {axis: part["name"] for axis, part in recipe().to_json().items() if isinstance(part, dict)}
+        # first line of the docstring, after the colon
         about = (recipe.__doc__ or "").partition("\n")[0].partition(": ")
         lines[name] = {**choices, "in words": (about[2] or about[0]).rstrip(".")}
     frame = pd.DataFrame.from_dict(lines, orient="index")
     frame.index.name = "system"
+    # axes on which at least two systems differ
     differing = [axis for axis in frame.columns if axis == "in words" or frame[axis].nunique() > 1]
+    # Vanilla first: others are compared with it
     first = ["vanilla", *[name for name in frame.index if name != "vanilla"]]
     return SystemTable(frame.loc[first, differing])
 
@@ -95,14 +101,15 @@ def verdict(results: DataFrame, *, services: bool = True) -> DataFrame:
     import pandas as pd
 
     found = results[(results["part"] == "systems") & (results["unit"] == "s")]
-    chosen = found[found["figure"].str.endswith("+") == services]
+    chosen = found[found["figure"].str.endswith("+") == services]  # "+": with every service of this library
     if chosen.empty:
         raise ValueError("totals of gnnqlab bench systems are needed, got none; keep them with --keep systems")
     cells: dict[str, dict[str, float]] = {}
     points: dict[str, dict[str, float]] = {}
     for (graph, model), rows in chosen.groupby(["graph", "model"], sort=False):
         name = f"{graph}, {model}"
-        by_system = rows.set_index(rows["figure"].str.removesuffix("+"))
+        by_system = rows.set_index(rows["figure"].str.removesuffix("+"))  # names without the suffix
+        # seconds of Vanilla over those of the system
         cells[name] = (by_system.loc["vanilla", "value"] / by_system["value"]).to_dict()
         certain = by_system["points"].abs() > by_system["half_interval"]  # the interval excludes zero
         points[name] = by_system["points"].where(certain).to_dict()
@@ -130,7 +137,7 @@ def draw_verdict(table: DataFrame, *, dark: bool = False) -> FigureData:
         ]
         for i in range(table.shape[0])
     ]
-    far = max(0.05, float((table - 1).abs().max().max()))
+    far = max(0.05, float((table - 1).abs().max().max()))  # colours symmetric around 1, at least ± 0.05
     figure = go.Figure(
         go.Heatmap(
             x=[str(case).replace(", ", "<br>") for case in table.columns],
@@ -159,14 +166,16 @@ def draw_verdict(table: DataFrame, *, dark: bool = False) -> FigureData:
     return FigureData(figure, table.round(2))
 
 
+# One style per system.
 _STYLES = (
     "grey solid circle", "blue solid square", "vermillion dash diamond", "green dot triangle-up", "purple dashdot x",
     "orange longdash star", "sky dash cross",
 )  # fmt: skip
+# Column -> title of the axis.
 _PANELS = (("bytes", "sent per epoch, all workers (bytes)"), ("memory_bytes", "memory of a worker (bytes)"))
 
 
-def measured_of(runs: Mapping[str, Run]) -> DataFrame:
+def measure_runs(runs: Mapping[str, Run]) -> DataFrame:
     """Return the bytes sent and the memory of runs, in the columns of :func:`gnnqlab.tune.by_workers.by_workers`.
 
     Args:
@@ -184,10 +193,10 @@ def measured_of(runs: Mapping[str, Run]) -> DataFrame:
         memory = run.memory[run.memory["epoch"] == run.memory["epoch"].max()]
         rows.append(
             {
-                "system": label.split("|")[0].strip(),
+                "system": label.split("|")[0].strip(),  # the name without its suffix
                 "workers": run.config.workers,
                 "bytes": float((last["bytes_payload"] + last["bytes_params"]).sum()),
-                "memory_bytes": float(memory.groupby("rank")["bytes"].sum().max()),
+                "memory_bytes": float(memory.groupby("rank")["bytes"].sum().max()),  # the worker that needs the most
             }
         )
     return pd.DataFrame(rows)
@@ -203,6 +212,7 @@ def agreement(found: DataFrame, measured: DataFrame) -> DataFrame:
         {'bytes': 1.0, 'memory': 1.1}
     """
     keys = ["system", "workers"]
+    # rows in the order of the measurements
     ratio = measured.set_index(keys) / found.set_index(keys).loc[list(measured.set_index(keys).index)]
     return ratio.rename(columns={"memory_bytes": "memory"}).round(3)
 
@@ -212,7 +222,7 @@ def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: boo
 
     Args:
         found: result of :func:`gnnqlab.tune.by_workers.by_workers`.
-        measured: result of :func:`measured_of`, drawn as open markers of the same shape.
+        measured: result of :func:`measure_runs`, drawn as open markers of the same shape.
 
     Raises:
         ValueError: if there is no system, or more than line styles.
@@ -225,6 +235,7 @@ def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: boo
     workers = {"title_text": "workers", **value_ticks(counts)}
     charts = []
     for panel, title in _PANELS:
+        # zero has no place on a logarithmic axis
         predicted = found[found[panel] > 0].assign(amount=found[panel].map(human_bytes))
         chart = lines(
             predicted,
@@ -240,7 +251,7 @@ def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: boo
             hover="%{x} workers: %{customdata}",
         )
         if measured is not None:
-            marks = {name: f"{style}-open" for name, style in styles.items()}
+            marks = {name: f"{style}-open" for name, style in styles.items()}  # the same shape and colour, open
             positive = measured[measured[panel] > 0].assign(amount=measured[panel].map(human_bytes))
             scatter(
                 positive[positive["system"].isin(names)],
@@ -265,7 +276,7 @@ def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: boo
     return FigureData(figure, found)
 
 
-def draw_held(runs: Mapping[str, Run]) -> FigureData:
+def draw_memory(runs: Mapping[str, Run]) -> FigureData:
     """Draw the peak memory of runs by purpose, as stacked bars; the frame has the maximum of each purpose.
 
     Args:
@@ -278,10 +289,12 @@ def draw_held(runs: Mapping[str, Run]) -> FigureData:
 
     memories = {name: run.memory for name, run in runs.items()}
     figure = memory_figure(memories)
+    # maximum over workers and epochs
     most = {name: memory.groupby("purpose", sort=False)["peak_bytes"].max() for name, memory in memories.items()}
     return FigureData(figure, pd.DataFrame(most).T.rename_axis("system"))
 
 
 def _ticks(found: DataFrame, measured: DataFrame | None, panel: str) -> dict[str, Any]:
+    # both frames share one axis
     drawn = [value for frame in (found, measured) if frame is not None for value in frame[panel] if value > 0]
     return log_byte_ticks(min(drawn), max(drawn)) if drawn else {}

@@ -40,11 +40,11 @@ def ten_nodes() -> Graph:
 
     from gnnqlab.graph.graph import Graph
 
-    sources, targets = zip(*_EDGES)
+    sources, targets = zip(*_EDGES)  # both directions and self loops are added
     return Graph.from_edges(
         sources,
         targets,
-        num_nodes=10,
+        num_nodes=10,  # one-hot, so that a row shows its node
         features=torch.eye(10),
         labels=[0] * 5 + [1] * 5,
         train_idx=[0, 1, 8, 9],
@@ -64,6 +64,7 @@ class Halves:
 
         from gnnqlab.partition.cut import NodeCut
 
+        # node v belongs to worker floor(v P / N)
         return NodeCut(owner=torch.arange(graph.num_nodes) * workers // graph.num_nodes, workers=workers)
 
 

@@ -29,7 +29,7 @@ def bound_chart(check: TheoryCheck, *, dark: bool = False) -> FigureData:
         "all weights" if row.layer < 0 else f"layer {row.layer + 1}<br>{row.weight}"
         for row in frame[["layer", "weight"]].itertuples()
     ]
-    whole = frame[frame["layer"] < 0].iloc[0]
+    whole = frame[frame["layer"] < 0].iloc[0]  # layer -1: all weights together
     caption = (
         f"Gradient variance over {check.repeats} passes at fixed weights, {check.system}, {check.widths}. All weights: "
         f"measured {whole['measured']:.2e}, bound {whole['bound']:.2e}, so {100 * whole['ratio']:.0f} % of it."
@@ -57,7 +57,7 @@ def bound_chart(check: TheoryCheck, *, dark: bool = False) -> FigureData:
         height=400,
         legend_rows=2,
     )
-    figure.data[0].marker.size = 26
+    figure.data[0].marker.size = 26  # a wider line for the worst case
     shown = frame[["own", "measured", "bound", "worst", "ratio", "bias", "standard_error", "norm"]].copy()
     shown.index = [name.replace("<br>", " ") for name in names]
     shown.index.name = "weight"
@@ -82,11 +82,12 @@ def bounds_by_width(checks: Mapping[int, TheoryCheck], *, dark: bool = False) ->
     frame = pd.DataFrame(
         {
             "measured": [checks[bits].measured["all"] for bits in widths],
-            "bound": [checks[bits].bound["all"] for bits in widths],
+            "bound": [checks[bits].bound["all"] for bits in widths],  # last row: all weights together
             "own": [float(checks[bits].frame["own"].iloc[-1]) for bits in widths],
         },
         index=pd.Index(widths, name="bits"),
     )
+    # squared norm of the gradient, the same for all bit-widths
     norm = float(checks[widths[0]].frame["norm"].iloc[-1]) ** 2
     frame["share of the squared gradient"] = frame["measured"] / norm
     words = ", ".join(
@@ -136,7 +137,7 @@ def descent_chart(descent: ConvergenceCheck, *, dark: bool = False) -> FigureDat
         "noise_square": ("measured: ‖g̃ − ∇L‖² of one epoch", "vermillion dashdot x"),
     }
     figure = lines(
-        frame.assign(T=frame["epoch"] + 1),
+        frame.assign(T=frame["epoch"] + 1),  # T counts epochs, from 1
         x="T",
         y=curves,
         size=7,
@@ -149,6 +150,6 @@ def descent_chart(descent: ConvergenceCheck, *, dark: bool = False) -> FigureDat
         height=420,
         legend_rows=3,
     )
-    figure.update_traces(marker={"maxdisplayed": 9})
+    figure.update_traces(marker={"maxdisplayed": 9})  # markers on some epochs only
     columns = ["loss", "gradient_square", "mean_square", "descent", "noise", "bound", "noise_square"]
     return FigureData(figure, frame.set_index("epoch")[columns])

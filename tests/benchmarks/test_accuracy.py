@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from benchmarks.engine.rows import half_interval, paired
+from benchmarks.engine.rows import half_interval, paired_difference
 from benchmarks.studies.accuracy import ORDER, accuracy, contestants, table
 from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.schedules.schedule import Overlapped
@@ -24,13 +24,13 @@ def trainings(*scores: float, bits: float = 4.0, stale: float = 0.0) -> list[Run
 
 def test_differences_are_of_the_same_seed_with_students_interval() -> None:
     # Differences of 1, 2 and 3 points: mean 2, standard error 1 / sqrt(3), t of two degrees of freedom 4.303.
-    found = paired([0.51, 0.62, 0.73], [0.50, 0.60, 0.70])
+    found = paired_difference([0.51, 0.62, 0.73], [0.50, 0.60, 0.70])
     assert found.points == pytest.approx(2.0)
     assert found.half == pytest.approx(4.303 / 3**0.5, abs=1e-3)
-    assert not found.certain
+    assert not found.is_certain
     assert half_interval([1.0]) == float("inf")
     with pytest.raises(ValueError, match="shorter"):
-        paired([0.5, 0.6], [0.5])
+        paired_difference([0.5, 0.6], [0.5])
 
 
 def test_a_model_may_neither_lose_nor_win_more_than_half_a_point() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.studies.broadcasts import LINES, avoided, broadcasts, lines, shown
+from benchmarks.studies.broadcasts import LINES, broadcasts, format_rows, lines, skipped_broadcasts
 from gnnqlab.study import RunResult
 
 
@@ -25,7 +25,7 @@ def test_what_is_avoided_counts_at_an_equal_score_alone(scores: tuple[float, flo
         "cagnet": [training(0.80, 0.0, 0.04), training(0.81, 0.0, 0.04)],
         "sancus, variation": [training(score, 0.75, 0.02) for score in scores],
     }
-    plain, epoch, kept = avoided("case", found)
+    plain, epoch, kept = skipped_broadcasts("case", found)
     assert plain["ratio"] == 1 and epoch["value"] == pytest.approx(20) and epoch["ratio"] == pytest.approx(2)
     assert kept["value"] == pytest.approx(75) and kept["reached"] is reached
 
@@ -40,6 +40,6 @@ def test_lines_are_trained_and_kept(tmp_path: Any) -> None:
     assert rows[1]["bytes_per_epoch"] >= rows[2]["bytes_per_epoch"] and rows[1]["score"] > 0
     kept = (tmp_path / "cells.jsonl").read_text()
     assert broadcasts(**settings) == rows and (tmp_path / "cells.jsonl").read_text() == kept
-    table = shown(rows)
+    table = format_rows(rows)
     assert [each["system"] for each in table] == ["vanilla", "cagnet", "sancus, variation"]
     assert all("settled epoch" in each and "to target" in each for each in table)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.studies.caches import CACHES, CODECS, caches, compared, cost_of_choosing, lines
+from benchmarks.studies.caches import CACHES, CODECS, caches, compare_lines, cost_of_choosing, lines
 from gnnqlab.study import RunResult
 
 
@@ -22,14 +22,14 @@ def test_shares_points_and_the_fewest_bytes() -> None:
         "metis / linear-4 / none": trainings(0.90, 0.91, 0.92, kept=0.0, sent=1.2e6),
         "metis / linear-4 / fixed": trainings(0.80, 0.81, 0.82, kept=0.9, sent=0.4e6),
     }
-    rows = compared("made up", found)
+    rows = compare_lines("made up", found)
     fixed = rows[0]
     assert (fixed["value"], fixed["reached"], fixed["points"]) == (pytest.approx(70.0), True, 0.0)
     assert rows[1]["ratio"] == pytest.approx(8 / 3)
     assert rows[2]["points"] == pytest.approx(-10.0) and rows[2]["ratio"] == 0.0, "beside the same codec without"
     assert rows[-1]["figure"].endswith("metis / linear-4 / none"), "fewest bytes, but not at ten points"
     worse = dict(found) | {"metis / float32 / fixed": trainings(0.89, 0.90, 0.91, kept=0.7, sent=3e6)}
-    assert compared("made up", worse)[0]["reached"] is False
+    assert compare_lines("made up", worse)[0]["reached"] is False
 
 
 def test_lines_are_all_that_go_together() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.studies import codecs as bench
-from benchmarks.studies.codec_trainings import LINES, codec_trainings, compared, lines
+from benchmarks.studies.codec_trainings import LINES, codec_trainings, compare_lines, lines
 from benchmarks.studies.codecs import codecs
 from gnnqlab.bits.row import row_bytes
 from gnnqlab.results import join
@@ -30,7 +30,7 @@ def test_scores_are_paired_and_bytes_are_those_until_vanillas_accuracy() -> None
         "sylvie": [training(0.90, at=4), training(0.90, at=3), training(0.9, at=None)],
         "sylvie-r": [training(0.90, at=2), training(0.90, at=1), training(0.9, at=1)],
     }
-    rows = {each["figure"].partition(":")[0] + str(each["unit"]): each for each in compared("made up", found)}
+    rows = {each["figure"].partition(":")[0] + str(each["unit"]): each for each in compare_lines("made up", found)}
     assert rows["1-bit-r%"]["points"] == pytest.approx(-0.5 / 3) and rows["1-bit-r%"]["goal"] is None
     lost = rows["1-bit-rpoints"]  # -0.1, -0.2, -0.2: t of two degrees of freedom
     assert lost["value"] == pytest.approx(0.5 / 3 + 4.303 * 0.1 / 3, rel=1e-3) and lost["reached"] is False
@@ -41,13 +41,15 @@ def test_scores_are_paired_and_bytes_are_those_until_vanillas_accuracy() -> None
     half = 12.706 * math.log(1.5) / 2  # t of one degree of freedom, standard error of two logarithms
     assert math.log(fewer["high"] / fewer["ratio"]) == pytest.approx(half, rel=1e-3) and fewer["low"] < 1
     same = found | {"1-bit-r": found["vanilla"]}
-    (none_lost,) = [each for each in compared("made up", same) if each["unit"] == "points"]
+    (none_lost,) = [each for each in compare_lines("made up", same) if each["unit"] == "points"]
     assert none_lost["value"] == 0 and none_lost["ratio"] == pytest.approx(30) and none_lost["reached"]
-    beside = {each["rival"]: each for each in compared("made up", found) if each["figure"].startswith("1-bit-r: bytes")}
+    beside = {
+        each["rival"]: each for each in compare_lines("made up", found) if each["figure"].startswith("1-bit-r: bytes")
+    }
     assert beside["1-bit"]["goal"] == 1.5 and beside["sylvie"]["goal"] is None
     assert beside["sylvie"]["ratio"] == pytest.approx(math.sqrt(2 * 1.5)), "4 MB over 2, and 3 over 2"
     never = {"vanilla": found["vanilla"], "adaqp": [training(0.9, at=None)] * 3, "adaqp-r": found["sylvie-r"]}
-    last = compared("made up", never)[-1]
+    last = compare_lines("made up", never)[-1]
     assert last["value"] is None and last["reached"] is None and "3 of 3 reach it, adaqp 0)" in last["figure"]
 
 
@@ -89,7 +91,7 @@ def test_parts_of_the_table_are_those_of_the_whole() -> None:
 
 
 def test_the_best_codec_of_a_direction_takes_no_more_bytes_and_has_no_bias() -> None:
-    every = {"min-max": bench._usual(), **bench._codecs(1)}
+    every = {"min-max": bench._min_max_codec(), **bench._codecs(1)}
     errors = {"min-max": 3.0, "rotated once": 0.1, "rotated twice": 0.5, "4 spikes apart": 0.2, "least variance": 0.5}
     assert bench._best(errors, every, 1) == "least variance", "spikes take 20 bytes more, one rotation has a bias"
     assert bench._best(errors | {"min-max": 0.4}, every, 1) == "min-max"
@@ -98,7 +100,7 @@ def test_the_best_codec_of_a_direction_takes_no_more_bytes_and_has_no_bias() -> 
 def test_rows_of_a_graph_can_be_joined_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The variance of gradient rows has the goal, rows forward are asked not to be worse."""
     monkeypatch.setattr(bench, "GOALS", {1: 10.0, 8: 1.0})
-    monkeypatch.setattr(bench, "_in_time", lambda *of: [])
+    monkeypatch.setattr(bench, "_stateful_rows", lambda *of: [])
     rows = codecs(2, graph="digits", models=("gcn",), epochs=2)
     of_rows = [each for each in rows if each["figure"].startswith("variance of rows")]
     assert [each["goal"] for each in of_rows] == [10.0, 1.0, 1.0, 1.0]

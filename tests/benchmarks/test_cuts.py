@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from benchmarks.studies.cuts import BY_HOST, OURS, PLAIN, cuts, means, shown
+from benchmarks.studies.cuts import BY_HOST, OURS, PLAIN, cuts, format_rows, means
 
 
 def test_every_partitioner_stands_beside_plain_ebv(capsys):
     rows = cuts(graph="rmat:9,8;no-such-graph")
     assert "no-such-graph.npz is missing" in capsys.readouterr().out
-    table = shown(rows)
+    table = format_rows(rows)
     lines = {(line["case"], line["cut"]): line for line in table}
     cases = [f"rmat:9,8, 2 x {number}" for number in (2, 4, 8)]
     names = [PLAIN, BY_HOST, OURS, f"{OURS} as printed", "HEP", "DNE", "HDRF", "random"]

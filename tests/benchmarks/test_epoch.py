@@ -58,7 +58,7 @@ def test_sparse_input_stands_beside_sparse_input_and_dense_beside_dense(monkeypa
         raced.append(contestants)
         return {name: [2.0 if name == "ours" else 5.0] for name in contestants}
 
-    monkeypatch.setattr(bench, "_in_turn", in_turn)
+    monkeypatch.setattr(bench, "_time_epochs", in_turn)
     monkeypatch.setattr(bench.importlib.util, "find_spec", lambda name: object())
     monkeypatch.setattr("gnnqlab.graph.load", lambda path: sparse_graph())
     rows = bench._one_worker("physics", "path", 1)
@@ -80,7 +80,7 @@ def test_what_no_phase_claims_is_not_explained():
     parts = [part for phase in PHASES for part in PARTS.get(phase, (phase,))]
     seconds = {f"{part}_s": 1.0 for part in parts if part not in ("evaluate", "other")}
     record = {**seconds, "dense_s": 3.0, "evaluate_s": 50.0, "other_s": 4.0, "epoch_s": sum(seconds.values()) + 4.0}
-    rows = bench._explained("case", pd.DataFrame([record, record]))
+    rows = bench._phase_shares("case", pd.DataFrame([record, record]))
     shares = {row["figure"]: row["value"] for row in rows}
     explained = shares.pop("share of the epoch that named phases explain")
     assert explained == pytest.approx(1 - 4.0 / record["epoch_s"]) == pytest.approx(sum(shares.values()))

@@ -43,7 +43,7 @@ def test_the_bench_has_lines_of_both_where_rows_change(monkeypatch):
     from benchmarks.studies import codecs
 
     monkeypatch.setattr(codecs, "GOALS", {1: None, 4: None})
-    lines = codecs._in_time("few", load("digits"), ModelSettings(layers=2, hidden=80), 4)
+    lines = codecs._stateful_rows("few", load("digits"), ModelSettings(layers=2, hidden=80), 4)
     places = {tuple(line["case"].split(", ")[1:3]) for line in lines}
     assert places == {("forward", "layer 1"), ("backward", "layer 1")}, "features never change, and have no gradient"
     assert len(lines) == 2 * 2 * 2 and all(line["value"] > 0 and line["ratio"] > 0 for line in lines)

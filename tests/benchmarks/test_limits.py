@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.registry import measure
-from benchmarks.studies.limits import shown, table
+from benchmarks.studies.limits import format_rows, table
 from gnnqlab.course.experiments.limits import limits_table
 
 
@@ -18,7 +18,7 @@ def test_a_line_says_measured_limit_ratio_and_share() -> None:
         ("other", None),
         ("epoch", pytest.approx(0.5)),
     ]
-    assert [tuple(line.values())[1:] for line in shown(rows)] == [
+    assert [tuple(line.values())[1:] for line in format_rows(rows)] == [
         ("neighbour sums", "4", "1", "4.00", "40.0 %"),
         ("products", "5", "4", "1.25", "50.0 %"),
         ("other", "1", "none", "", "10.0 %"),

@@ -7,11 +7,11 @@ import dataclasses
 import pandas as pd
 import pytest
 
-from benchmarks.engine.link_run import Measured, wire_itself, wire_share
+from benchmarks.engine.link_run import LinkMeasurement, wire_itself, wire_share
 from benchmarks.studies.link import _Table, over_link
 from gnnqlab.cli import main
 
-VANILLA = Measured(
+VANILLA = LinkMeasurement(
     epoch_s=4.0, comm_s=3.0, quant_s=0.04, compute_s=1.0, assign_s=0.0, bytes_sent=100, wire=1.05, label="x", score=0.9,
     wire_itself=1.1,
 )  # fmt: skip

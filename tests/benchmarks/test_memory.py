@@ -65,7 +65,7 @@ def test_parts_are_measured_one_by_one_and_join_the_kept_table(monkeypatch: pyte
 
 
 def test_a_run_is_counted_beside_what_is_foreseen_of_it() -> None:
-    row = memory._foreseen("cagnet", "gcn", "sbm:200,3,6", 2)
+    row = memory._predicted("cagnet", "gcn", "sbm:200,3,6", 2)
     assert row["value"] > 0.4 and row["ratio"] > 0.97
 
 
@@ -73,7 +73,7 @@ def test_rows_are_matrices_by_layer_and_seconds_beside_all() -> None:
     graph = sbm(200, 4, 6, features=8)
     rows = {
         (row["case"], row["figure"].split(" (")[0]): row
-        for row in memory.kept_layers(graph, [ModelSettings(name="gcn", layers=2, hidden=8)], epochs=2)
+        for row in memory.saved_rows_by_layer(graph, [ModelSettings(name="gcn", layers=2, hidden=8)], epochs=2)
     }
     sums, norms = rows["gcn, layer 0", "kept: sums"], rows["gcn, layer 0", "kept: norms"]
     assert (sums["value"], sums["rival_value"], sums["unit"]) == (1.0, 1.0, "nodes x hidden")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.studies.precision import COMPUTES, SYSTEMS_COMPARED, beside_float32, lines
+from benchmarks.studies.precision import COMPUTES, SYSTEMS_COMPARED, compare_with_float32, lines
 from gnnqlab.cli import main
 from gnnqlab.study import RunResult
 
@@ -44,11 +44,11 @@ def test_a_line_is_set_beside_the_same_system_in_float32() -> None:
         "adaqp": [_training(4.0, 0.90), _training(2.0, 0.80)],
         "adaqp, int8": [_training(1.0, 0.91, rounded_twice=0.2), _training(2.0, 0.83, rounded_twice=0.4)],
     }
-    beside = beside_float32("adaqp, int8", found)
+    beside = compare_with_float32("adaqp, int8", found)
     assert (beside["messages"], beside["products"]) == ("adaqp", "int8")
     assert beside["faster_than_float32"] == pytest.approx(6.0 / 3.0)
     assert beside["float32_points"] == pytest.approx(2.0) and beside["rounded_twice"] == pytest.approx(0.3)
-    assert beside_float32("adaqp", found)["float32_points"] == 0.0
+    assert compare_with_float32("adaqp", found)["float32_points"] == 0.0
 
 
 @pytest.mark.slow

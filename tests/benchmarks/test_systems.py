@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.studies.systems import shown, table
+from benchmarks.studies.systems import format_rows, table
 from gnnqlab.cli import main
 from gnnqlab.study import RunResult
 
@@ -44,13 +44,13 @@ def test_time_to_accuracy_is_asked_of_the_seeds_that_got_there() -> None:
     assert (mine["to_target_s"], mine["reached_by"], mine["seeds"]) == (4.0, 1, 2)
     assert mine["faster_to_target"] == pytest.approx(20.0 / 4.0)  # of the first seed alone
     assert mine["points"] == pytest.approx(1.0) and mine["half_interval"] == pytest.approx(0.0, abs=1e-9)
-    assert shown([vanilla, mine])[1]["to target"] == "4.00 s, 5.00x (1 of 2)"
+    assert format_rows([vanilla, mine])[1]["to target"] == "4.00 s, 5.00x (1 of 2)"
 
 
 def test_who_never_gets_there_has_no_time_and_says_so() -> None:
     rows = table("made up", {"vanilla": VANILLA, "x": [training((20, 1.0, 0.2))] * 2}, {})
     assert math.isnan(rows[1]["to_target_s"]) and rows[1]["reached_by"] == 0
-    assert shown([{**rows[1], **SERVICES}])[0]["to target"] == "not reached"
+    assert format_rows([{**rows[1], **SERVICES}])[0]["to target"] == "not reached"
 
 
 def test_assignments_count_as_a_share_of_the_training_that_had_them() -> None:

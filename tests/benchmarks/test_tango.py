@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks.studies import tango as bench
-from benchmarks.studies.tango import CODES, DGL, EXACT, FLOAT32, rows_beside
+from benchmarks.studies.tango import CODES, DGL, EXACT, FLOAT32, compare_rows
 from gnnqlab.cli import main
 from gnnqlab.graph import load
 from gnnqlab.study import RunResult
@@ -26,7 +26,7 @@ def test_seconds_to_accuracy_are_those_of_seeds_with_which_both_got_there() -> N
         EXACT: [_training(16.0, 0.90, (1, 6.0, target + 1e-9), (2, 16.0, 0.95)), _training(16.0, 0.8, (2, 16.0, 0.95))],
         "int8": [_training(4.0, 0.92, (1, 2.0, 0.85), (2, 4.0, 0.91)), _training(4.0, 0.80, (2, 4.0, 0.5))],
     }
-    rows = {(each["figure"].split(" (")[0], each["rival"]): each for each in rows_beside("case", found, model="gat")}
+    rows = {(each["figure"].split(" (")[0], each["rival"]): each for each in compare_rows("case", found, model="gat")}
     whole = rows["int8: whole training", FLOAT32]
     assert (whole["value"], whole["ratio"], whole["goal"], whole["reached"]) == (4.0, 2.0, 1.1, True)
     assert rows["int8: whole training", EXACT]["ratio"] == 4.0
@@ -42,7 +42,7 @@ def test_a_line_that_no_seed_brings_there_says_so() -> None:
         FLOAT32: [_training(8.0, 0.9, (2, 8.0, 0.9))],
         "int8": [_training(4.0, 0.5, (2, 4.0, 0.5))],
     }
-    row = next(each for each in rows_beside("case", found, model="gcn") if "accuracy" in each["figure"])
+    row = next(each for each in compare_rows("case", found, model="gcn") if "accuracy" in each["figure"])
     assert "(0 of 1 seeds, both)" in row["figure"] and row["value"] is None and row["ratio"] is None
 
 

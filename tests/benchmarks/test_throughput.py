@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks.engine.link_run import ALONE, Measured
+from benchmarks.engine.link_run import ALONE, LinkMeasurement
 from benchmarks.studies.throughput import CONTESTANTS, UNLINKED, throughput
 from benchmarks.studies.throughput import table as table_of
 from gnnqlab.study import RunResult
 
-VANILLA = Measured(
+VANILLA = LinkMeasurement(
     epoch_s=16.0, comm_s=15.0, quant_s=0.0, compute_s=1.0, assign_s=0.0, bytes_sent=2800, wire=1.0, label="x",
     score=0.9, link_s=14.0,
 )  # fmt: skip
@@ -22,7 +22,7 @@ def table(name: str, **ours: Any) -> dict[str, tuple[float, bool | None]]:
     return table_with({name: dataclasses.replace(VANILLA, **ours)})
 
 
-def table_with(contestants: dict[str, Measured]) -> dict[str, tuple[float, bool | None]]:
+def table_with(contestants: dict[str, LinkMeasurement]) -> dict[str, tuple[float, bool | None]]:
     found = {ALONE: [VANILLA], "vanilla": [VANILLA], **{name: [one] for name, one in contestants.items()}}
     rows = table_of("made up", found, wide=True)
     return {
@@ -114,4 +114,4 @@ def test_every_contestant_can_be_made_and_only_those_with_a_plus_or_of_ours_have
         contestant.system()
         published = name in ("vanilla", "sylvie", "pipegcn", "bns-gcn")
         assert contestant.settings == ({} if published else {"gradients": "bfloat16"})
-        assert contestant.lasts(8)["epochs"] >= (120 if contestant.decides else 8)
+        assert contestant.epoch_settings(8)["epochs"] >= (120 if contestant.is_adaptive else 8)

@@ -94,7 +94,7 @@ def test_a_page_steps_by_keyboard(walk_and_page: tuple[RunWalk, Any], screenshot
 def test_a_page_plays_in_the_time_of_the_run(walk_and_page: tuple[RunWalk, Any], screenshots: Path) -> None:
     walk, page = walk_and_page
     _pace(page, 90)  # it cannot end before it is stopped
-    flying = next(step for step in walk.steps if walk.under_way(step.middle))
+    flying = next(step for step in walk.steps if walk.messages_in_transit(step.middle))
     page.evaluate(GO, flying.number)
     page.wait_for_function(f"(middle) => Math.abs({CURSOR} - middle) < 1e-3", arg=flying.middle)
     begin = page.evaluate(f"() => {CURSOR}")
@@ -106,7 +106,7 @@ def test_a_page_plays_in_the_time_of_the_run(walk_and_page: tuple[RunWalk, Any],
     at, number = page.evaluate(f"() => [{CURSOR}, {STEP}]")
     assert walk.steps[number].start - 0.01 <= at <= walk.steps[number].end + 0.01, "the words are of that time"
     marks = page.evaluate("() => document.querySelector('.js-plotly-plot').data.at(-2).x.filter((x) => x !== null)")
-    assert len(marks) >= len(walk.under_way(at)) and at >= flying.start
+    assert len(marks) >= len(walk.messages_in_transit(at)) and at >= flying.start
     page.evaluate(FRAMES)
     assert page.evaluate(f"() => {CURSOR}") == at, "it stands still"
     page.set_viewport_size({"width": 1600, "height": 1000})

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnnqlab.compute import Int8Products
 from gnnqlab.compute.recompute import RecomputeContext
-from gnnqlab.course.experiments.kept_bytes import live_matrices, live_of
+from gnnqlab.course.experiments.kept_bytes import live_matrices, live_matrices_of_pass
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random
 from gnnqlab.partition.parts import cut_graph
@@ -65,7 +65,7 @@ def test_one_worker_sums_again_what_no_other_has(name):
         settings = TrainSettings(recompute=keep, seed=3)
         threads = ThreadedWorkers(graph, cut_graph(graph, system.partition, 1), system, shape, settings)
         losses, weights = [threads.step(epoch) for epoch in range(3)], threads.trainers[0].parameters.values
-        found[keep] = losses, weights, threads.run(lambda trainer: live_of(trainer, 16))[0]
+        found[keep] = losses, weights, threads.run(lambda trainer: live_matrices_of_pass(trainer, 16))[0]
     assert found["full"][0] == found["none"][0]
     assert torch.equal(found["full"][1], found["none"][1])
     assert found["full"][2] < found["none"][2] - 0.5, name

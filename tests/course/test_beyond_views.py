@@ -41,12 +41,12 @@ def _run(workers: int, epoch_s: float) -> Any:
 def test_counts_are_drawn_as_they_are():
     index = pd.Index([2, 4], name="workers")
     table = pd.DataFrame({"halo_share": [0.5, 1.0], "central_share": [0.25, 0.125], "held_rows": [30, 20]}, index=index)
-    drawn = views.draw_counted({"one": table, "other": 2 * table})
+    drawn = views.draw_cut_costs({"one": table, "other": 2 * table})
     lines = {(trace.name, trace.yaxis): list(trace.y) for trace in drawn.figure.data}
     assert lines["one", "y"] == [0.5, 1.0] and lines["one", "y2"] == [25.0, 12.5] and lines["other", "y3"] == [60, 40]
     assert drawn.frame.loc[("other", 4), "held_rows"] == 40
     with pytest.raises(ValueError, match="one or 2 graphs can be drawn, got 0"):
-        views.draw_counted({})
+        views.draw_cut_costs({})
 
 
 def test_predicted_stands_beside_measured(monkeypatch):
@@ -55,7 +55,7 @@ def test_predicted_stands_beside_measured(monkeypatch):
         views, "spent", lambda run, quantile: SimpleNamespace(epoch_s=seen[run.records["epoch_s"].iloc[-1]])
     )
     runs = cast("Any", {("vanilla", 2): _run(2, 0.5), ("adaqp", 8): _run(8, 0.1)})
-    table = views.beside_measured(FOUND, runs)
+    table = views.compare_with_measured(FOUND, runs)
     assert table["predicted_ms"].tolist() == [400, 200] and table["measured_ms"].tolist() == [500, 100]
     assert table["error_percent"].tolist() == pytest.approx([-20, 100])
     assert table["predicted_bytes"].tolist() == [200, 800] and table["sent_bytes"].tolist() == [2 * 95, 8 * 95]
@@ -89,7 +89,7 @@ def test_gains_are_factors_over_the_same_place():
 
 
 def test_beyond_what_was_counted_the_ring_alone_grows():
-    told = views.beyond_counted(FOUND, workers=101, gradient_bytes=1010.0, bytes_per_s=1e4, latency_s=0.001)
+    told = views.extrapolate_epochs(FOUND, workers=101, gradient_bytes=1010.0, bytes_per_s=1e4, latency_s=0.001)
     assert told["all_but_reduce_s"].tolist() == pytest.approx([0.18, 0.18])
     assert told["reduce_s"].tolist() == pytest.approx([2 * 100 / 101 * 0.101 + 0.2] * 2)
     assert told["reduce_percent"].tolist() == [69.0, 69.0]

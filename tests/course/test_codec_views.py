@@ -10,7 +10,15 @@ import pytest
 import torch
 
 import gnnqlab as gq
-from gnnqlab.course.codec_views import cheapest, draw_choices, draw_codecs, draw_shares, row_through, sent_often, shares
+from gnnqlab.course.codec_views import (
+    cheapest_codec,
+    decode_repeatedly,
+    draw_choices,
+    draw_codecs,
+    draw_row_by_codec,
+    draw_shares,
+    shares,
+)
 from gnnqlab.course.experiments.codecs_over_epochs import codecs_over_epochs, codes_chosen
 from gnnqlab.message import Codec, LeastVariance
 from gnnqlab.message.codecs.codec import Noise
@@ -109,7 +117,7 @@ def _frame() -> pd.DataFrame:
 
 def test_each_message_has_noise_of_its_own_and_the_mean_is_the_row() -> None:
     row = torch.linspace(-1, 2, 64)
-    arrived = sent_often(row, gq.codecs.Stochastic(), 2, draws=400)
+    arrived = decode_repeatedly(row, gq.codecs.Stochastic(), 2, draws=400)
     assert arrived.shape == (400, 64) and not torch.equal(arrived[0], arrived[1])
     step = 3 / 3
     assert (arrived.mean(0) - row).abs().max() < 5 * step / 2 / 400**0.5
@@ -117,16 +125,16 @@ def test_each_message_has_noise_of_its_own_and_the_mean_is_the_row() -> None:
 
 def test_a_row_is_drawn_as_it_arrives() -> None:
     row = 1e-7 * torch.randn(32, generator=torch.Generator().manual_seed(1))
-    bundle = row_through(row, CODECS, bits=1, draws=3)
+    bundle = draw_row_by_codec(row, CODECS, bits=1, draws=3)
     clouds = [trace for trace in bundle.figure.data if trace.mode == "markers"]
     scale = float(row.square().mean().sqrt())
     for cloud, codec in zip(clouds, CODECS.values(), strict=True):
-        arrived = sent_often(row, codec, 1, draws=3)
+        arrived = decode_repeatedly(row, codec, 1, draws=3)
         np.testing.assert_allclose(cloud.y, arrived.flatten() / scale, rtol=1e-3)
         np.testing.assert_allclose(cloud.x, row.repeat(3) / scale, rtol=1e-3)
     assert clouds[0].marker.color != clouds[1].marker.color and clouds[0].marker.symbol != clouds[1].marker.symbol
     assert bundle.frame["bytes"].tolist() == [8 + 4, 4 + 4]
-    error = (sent_often(row, CODECS["rotated"], 1, draws=3) - row).square().sum(1).mean() / row.square().sum()
+    error = (decode_repeatedly(row, CODECS["rotated"], 1, draws=3) - row).square().sum(1).mean() / row.square().sum()
     assert bundle.frame.loc["rotated"].iloc[1] == pytest.approx(100 * float(error) ** 0.5, abs=0.06)
 
 
@@ -148,12 +156,14 @@ def test_panels_and_slider_hold_the_epoch_they_name() -> None:
 
 def test_the_cheapest_fits_the_bytes_of_what_it_is_held_against() -> None:
     one = _frame().query("epoch == 0")
-    assert cheapest(one) == {
+    assert cheapest_codec(one) == {
         ("forward", 0): "min-max in 2", ("forward", 1): "min-max in 2", ("backward", 1): "rotated in 2",
     }  # fmt: skip
-    assert cheapest(one, bits=1)["backward", 1] == "rotated in 1"  # two rotated bits are 36 bytes, the room is 27.6
+    assert (
+        cheapest_codec(one, bits=1)["backward", 1] == "rotated in 1"
+    )  # two rotated bits are 36 bytes, the room is 27.6
     with pytest.raises(ValueError, match="must be in the frame, got 'min-max' and 5"):
-        cheapest(one, bits=5)
+        cheapest_codec(one, bits=5)
 
 
 GRAPH, SHAPE = gq.load("sbm:80,3,6"), ModelSettings(layers=2, hidden=16, dropout=0.0)

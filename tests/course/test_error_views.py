@@ -6,8 +6,8 @@ import torch
 from gnnqlab.course.error_views import (
     RULES,
     averaging_chart,
-    decoded_by,
-    decoded_draws,
+    decode_by_rule,
+    decode_draws,
     error_clouds,
     variance_chart,
     variance_table,
@@ -46,7 +46,7 @@ def test_there_is_no_bias(table, message: RealMessage) -> None:
 
 def test_one_row_alone(message: RealMessage) -> None:
     one = variance_table(message, node=7, widths=(2,), draws=50)
-    errors = decoded_draws(message, 2, 50)[:, 7] - message.rows[7]
+    errors = decode_draws(message, 2, 50)[:, 7] - message.rows[7]
     scale = float(message.rows[7].max() - message.rows[7].min()) / 3
     assert one["measured"].iloc[0] == pytest.approx(float((errors**2).sum(dim=1).mean()) / (24 * scale**2), rel=1e-4)
     with pytest.raises(ValueError, match="node must be one whose row is in the message"):
@@ -81,18 +81,18 @@ def small_message() -> RealMessage:
 
 
 def test_nearest_errs_by_half_a_step_and_always_alike(small_message: RealMessage) -> None:
-    decoded = decoded_by("nearest", small_message, 4, 3)
+    decoded = decode_by_rule("nearest", small_message, 4, 3)
     step = (small_message.rows.amax(dim=1) - small_message.rows.amin(dim=1))[:, None] / 15
     assert ((decoded[0] - small_message.rows).abs() <= 0.5 * step + 1e-6).all()
     assert torch.equal(decoded[0], decoded[2])
 
 
 def test_a_symmetric_code_stands_on_one_ruler_with_zero_on_it(small_message: RealMessage) -> None:
-    decoded = decoded_by("symmetric", small_message, 4, 2)
+    decoded = decode_by_rule("symmetric", small_message, 4, 2)
     codes = decoded / (small_message.rows.abs().max() / 7)
     assert torch.allclose(codes, codes.round(), atol=1e-4) and codes.abs().max() <= 7.001
     with pytest.raises(ValueError, match="keeps a bit for the sign, so bits must be at least 2, got 1"):
-        decoded_by("symmetric", small_message, 1, 1)
+        decode_by_rule("symmetric", small_message, 1, 1)
 
 
 def test_nearest_is_nearer_once_and_farther_in_the_long_run(small_message: RealMessage) -> None:
@@ -106,4 +106,4 @@ def test_nearest_is_nearer_once_and_farther_in_the_long_run(small_message: RealM
 
 def test_an_unknown_rule_is_refused(small_message: RealMessage) -> None:
     with pytest.raises(ValueError, match="a rule must be one of"):
-        decoded_by("truncate", small_message, 2, 1)
+        decode_by_rule("truncate", small_message, 2, 1)

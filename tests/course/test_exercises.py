@@ -44,17 +44,17 @@ def test_few_bits() -> None:
     assert EXERCISES["04.step"].right == step_widths(torch.tensor([6.0]), 2).item()
     assert EXERCISES["04.variance"].right == pytest.approx(exact_variance(rows, 2).item(), rel=1e-5)
     message = RealMessage(rows, torch.tensor([0]), 0, 1, layer=1, epoch=0, seed=0)
-    ups = [int(MessageWalk.of(message, bits=2, draw=draw).codes[1]) == 2 for draw in range(400)]
+    ups = [int(MessageWalk.from_message(message, bits=2, draw=draw).codes[1]) == 2 for draw in range(400)]
     assert sum(ups) / 400 == pytest.approx(EXERCISES["04.chance"].right, abs=5 * (0.24 / 400) ** 0.5)
     wide = RealMessage(torch.rand(1, 100), torch.tensor([0]), 0, 1, layer=1, epoch=0, seed=0)
-    assert EXERCISES["04.bytes"].right == MessageWalk.of(wide, bits=2).layout.num_bytes
+    assert EXERCISES["04.bytes"].right == MessageWalk.from_message(wide, bits=2).layout.num_bytes
 
 
 def test_old_rows() -> None:
-    from gnnqlab.course.experiments.staleness import ages
+    from gnnqlab.course.experiments.staleness import staleness_by_epoch
     from gnnqlab.exchange import AdaptivePipeline
 
-    found = ages(AdaptivePipeline(bound=4), [1e6 - epoch**3 for epoch in range(101)])["age"]
+    found = staleness_by_epoch(AdaptivePipeline(bound=4), [1e6 - epoch**3 for epoch in range(101)])["age"]
     assert EXERCISES["11.stale"].right == pytest.approx(found.iloc[1:].mean())
 
 
@@ -97,11 +97,11 @@ def test_on_a_gpu() -> None:
 
 
 def test_codes_for_rows() -> None:
-    from gnnqlab.course.codec_views import sent_often
+    from gnnqlab.course.codec_views import decode_repeatedly
     from gnnqlab.message.codecs.lloyd_max import relative_error
 
     row = torch.tensor([0.0, 1.0] + [0.5] * 62)
-    arrived = sent_often(row, gq.codecs.Stochastic(), 1, draws=3)
+    arrived = decode_repeatedly(row, gq.codecs.Stochastic(), 1, draws=3)
     errors = (arrived - row).square().sum(1) / row.square().sum()
     assert errors.tolist() == pytest.approx([EXERCISES["25.middle"].right] * 3)
     assert EXERCISES["25.normal"].right == pytest.approx(relative_error(1, 1 << 20), rel=1e-3)

@@ -12,7 +12,7 @@ from gnnqlab.course.gpu_views import (
     draw_kernels,
     draw_overlap,
     draw_training,
-    measured,
+    list_measurements,
     training_table,
 )
 from gnnqlab.results import bench_results, keep
@@ -58,7 +58,7 @@ def nothing(tmp_path):
 
 
 def test_what_was_measured_and_where(results) -> None:
-    table = measured(results)
+    table = list_measurements(results)
     assert table["rows"].to_dict() == {"gpu-kernels": 3, "gpu-train": 4, "gpu-overlap": 16}
     assert set(table["device"]) == {DEVICE} and set(table["command"]) == {"make gpu"}
 
@@ -68,7 +68,7 @@ def test_where_nothing_was_measured_it_says_so(nothing, draw) -> None:
     notice = draw(nothing)
     assert isinstance(notice, Notice) and "Not measured on a GPU yet" in notice.text and "make gpu" in notice.text
     assert notice._repr_mimebundle_()["text/html"].startswith("<p>")
-    assert measured(nothing)["rows"].sum() == 0
+    assert list_measurements(nothing)["rows"].sum() == 0
 
 
 def test_kernels_stand_beside_their_goals(results) -> None:

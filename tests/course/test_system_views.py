@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import gnnqlab as gq
-from gnnqlab.course.system_views import agreement, draw_held, draw_scale, draw_verdict, measured_of, verdict
+from gnnqlab.course.system_views import agreement, draw_memory, draw_scale, draw_verdict, measure_runs, verdict
 
 
 def _rows(figures: list[str], values: list[float], points: list[float]) -> pd.DataFrame:
@@ -50,14 +50,14 @@ def _run(workers: int) -> Any:
 
 
 def test_what_runs_sent_and_held_is_that_of_their_last_epoch() -> None:
-    measured = measured_of(cast("Any", {"SAR": _run(2), "SAR | four": _run(4)}))
+    measured = measure_runs(cast("Any", {"SAR": _run(2), "SAR | four": _run(4)}))
     assert measured["system"].tolist() == ["SAR", "SAR"] and measured["workers"].tolist() == [2, 4]
     assert measured["bytes"].tolist() == [10.0, 10.0] and measured["memory_bytes"].tolist() == [5.0, 5.0]
     assert agreement(FOUND, measured)["bytes"].tolist() == [1.0, 0.333]
 
 
 def test_lines_are_found_and_open_marks_measured() -> None:
-    drawn = draw_scale(FOUND, measured_of({"SAR": _run(2)})).figure
+    drawn = draw_scale(FOUND, measure_runs({"SAR": _run(2)})).figure
     lines = [trace for trace in drawn.data if trace.mode == "lines+markers"]
     marks = [trace for trace in drawn.data if trace.mode == "markers"]
     assert [list(trace.x) for trace in lines] == [[2, 4], [1, 2]]
@@ -70,7 +70,7 @@ def test_what_is_held_is_stacked_by_purpose_and_the_frame_has_the_most_of_each()
     columns = ["epoch", "rank", "purpose", "bytes", "peak_bytes"]
     lines = [(1, 0, "rows", 4e6, 5e6), (1, 0, "halo", 1e6, 3e6), (1, 1, "rows", 2e6, 9e6), (1, 1, "halo", 2e6, 2e6)]
     run = SimpleNamespace(memory=pd.DataFrame(lines, columns=columns))
-    drawn = draw_held(cast("Any", {"SAR": run, "Vanilla": run}))
+    drawn = draw_memory(cast("Any", {"SAR": run, "Vanilla": run}))
     assert drawn.figure.layout.barmode == "stack"
     assert {bar.name: list(bar.y) for bar in drawn.figure.data if any(bar.y)} == {
         "own rows": [4.0, 4.0],

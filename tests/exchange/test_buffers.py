@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gnnqlab.course.experiments.kept_bytes import live_matrices, live_of
+from gnnqlab.course.experiments.kept_bytes import live_matrices, live_matrices_of_pass
 from gnnqlab.errors import NonFiniteMessage
 from gnnqlab.exchange import Overlapped, Pipelined, Replicas
 from gnnqlab.message.channels.channel_factory import ChannelFactory
@@ -38,7 +38,9 @@ def test_two_workers_hold_what_one_does_and_one_exchange():
     graph, found = random_graph(nodes=120, edges=480, features=SHAPE.hidden), workers_of(Overlapped())
     found.step(0)
     narrow = graph.num_classes / SHAPE.hidden  # the last layer looks at rows of classes
-    for trainer, alive in zip(found.trainers, found.run(lambda one: live_of(one, SHAPE.hidden)), strict=True):
+    for trainer, alive in zip(
+        found.trainers, found.run(lambda one: live_matrices_of_pass(one, SHAPE.hidden)), strict=True
+    ):
         boundary = trainer.exchange.boundary
         sent = boundary._plans["forward"].sent_rows.sum().item()
         exchange = (boundary.num_halo * (1 + narrow) + sent) / boundary.num_owned

@@ -7,7 +7,7 @@ import torch
 
 from gnnqlab.compute import BFloat16Rows, Float32Products, Int8Products, Products
 from gnnqlab.compute.float32 import PLAIN
-from gnnqlab.course.experiments.kept_by_layer import kept_by_layer
+from gnnqlab.course.experiments.kept_by_layer import saved_bytes_by_layer
 from gnnqlab.course.experiments.kept_bytes import live_matrices
 from gnnqlab.graph import Graph
 from gnnqlab.graph.features import SparseRows
@@ -110,7 +110,7 @@ def test_half_the_bytes_are_kept_but_in_the_layer_before_the_loss(name: str, mos
     """
     graph, shape = random_graph(nodes=2000, edges=6000, features=32), ModelSettings(name=name, layers=3, hidden=32)
     ours, theirs = (
-        sum(kept_by_layer(graph, shape, workers=workers, compute=part).values())
+        sum(saved_bytes_by_layer(graph, shape, workers=workers, compute=part).values())
         for part in (BFloat16Rows(), Float32Products())
     )
     assert ours < most * theirs

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 import gnnqlab as gq
 from gnnqlab.compute import BFloat16Rows, ExactActivations, Int8Products
-from gnnqlab.course.experiments.kept_bytes import kept_of
+from gnnqlab.course.experiments.kept_bytes import saved_bytes_of_loss
 from gnnqlab.exchange import Overlapped, Sequential
 from gnnqlab.graph import Graph
 from gnnqlab.message.caches.cache import Unchanged
@@ -195,7 +195,7 @@ def test_memory_of_edges_is_as_said():
         alphas = [local.adjacency(alpha) for alpha in ("mean", "sum")]
         there = [graph.indptr, graph.indices, *(alpha.weights for alpha in alphas)]
         means = [] if local.edge_means is None else [local.edge_means]
-        kept = kept_of(y.sum(), [*layer.parameters(), local.features, local.edge_features, *there, *means])
+        kept = saved_bytes_of_loss(y.sum(), [*layer.parameters(), local.features, local.edge_features, *there, *means])
         rows = 4 * graph.num_nodes * 12
         assert of_edges <= sum(kept.values()) <= of_edges + rows < of_edges + 4 * graph.num_edges * 2, layer
 

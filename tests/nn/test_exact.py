@@ -8,7 +8,7 @@ import torch
 from gnnqlab.compute import ExactActivations, Products
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.packed import kept_bytes
-from gnnqlab.course.experiments.kept_bytes import by_purpose
+from gnnqlab.course.experiments.kept_bytes import saved_bytes_by_purpose
 from gnnqlab.graph import Graph
 from gnnqlab.kernels import native
 from gnnqlab.kernels.rowwise.nodewise import disable_fusion
@@ -67,15 +67,15 @@ def test_kept_bytes_of_a_gcn_are_the_formula(bits: int, ratio: float) -> None:
     """Two hidden layers of 24, projected first: inputs of two products, of two norms, and two layers of signs."""
     graph, hidden = random_graph(features=40), 24
     shape = ModelSettings(name="gcn", hidden=hidden, layers=3, dropout=0.5)
-    found = by_purpose(graph, shape, ExactActivations(bits=bits, ratio=ratio).build())
+    found = saved_bytes_by_purpose(graph, shape, ExactActivations(bits=bits, ratio=ratio).build())
     rows = graph.num_nodes
     assert found["inputs of products"] == 2 * kept_bytes(rows, hidden, bits=bits, ratio=ratio)
     assert found["norms"] == 2 * (kept_bytes(rows, hidden, bits=bits) + 8 * rows)
     assert found["activations"] == 2 * -(-rows * hidden // 8)
-    plain = by_purpose(graph, shape, PLAIN)
+    plain = saved_bytes_by_purpose(graph, shape, PLAIN)
     assert found["others"] == plain["others"], "the loss and ids"
     with disable_fusion():
-        steps = by_purpose(graph, shape, PLAIN)
+        steps = saved_bytes_by_purpose(graph, shape, PLAIN)
     assert steps["inputs of products"] + steps["norms"] + steps["activations"] > 6 * 4 * rows * hidden
     if native.active(torch.device("cpu")):  # one pass keeps nothing between a norm and its rectifier
         assert plain["norms"] == 2 * 4 * rows * (hidden + 2) and plain["activations"] == 0

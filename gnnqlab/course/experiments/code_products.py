@@ -46,6 +46,7 @@ def first_layer_output(graph: Graph, *, hidden: int = 32, seed: int = 0) -> Tens
     local.densify_features()
     assert isinstance(local.features, Tensor)
     weight = torch.empty(graph.num_features, hidden)
+    # initial weights only: nothing is trained here
     nn.init.xavier_uniform_(weight, generator=torch.Generator().manual_seed(seed))
     local_pass = local.open_pass(0, training=False)
     return local_pass.aggregate(local.features @ weight).detach()  # (N, D) -> (N, hidden)
@@ -71,11 +72,11 @@ def error_by_width(
     """
     import pandas as pd
 
-    noise = Noise(torch.arange(x.shape[0]), 0, 0, stream("operand", 0))
+    noise = Noise(torch.arange(x.shape[0]), 0, 0, stream("operand", 0))  # a noise key of its own for quantized operands
     table: dict[float, list[float]] = {epsilon: [] for epsilon in epsilons}
     for width in bits:
         rows = quantize(x, bits=width, scale="tensor", noise=noise)
-        rounded = rows.codes * rows.scales.unsqueeze(1)
+        rounded = rows.codes * rows.scales.unsqueeze(1)  # (N, D) of integers x (N, 1)
         for epsilon in epsilons:
             table[epsilon].append(relative_error(x, rounded, epsilon=epsilon))
     return pd.DataFrame(table, index=pd.Index(list(bits), name="bits"))
@@ -98,6 +99,7 @@ def draw_bit_rule(
     start = (EPSILON if EPSILON in known else known[0]) if start is None else start
     if start not in known:
         raise ValueError(f"start must be one of the ε in the frame, {known}, got {start}")
+    # bit-widths that meet the target, by ε
     needed = {each: [width for width in frame.index if frame.loc[width, each] <= target] for each in known}
     words = "; ".join(f"ε = {each:g}: {human_bits(min(w)) if w else 'no bit-width'}" for each, w in needed.items())
     limit, error = f"target, {target:g}", "relative error, Eq. 4 (no unit)"
@@ -114,6 +116,7 @@ def draw_bit_rule(
         dark=dark,
         height=440,
     )
+    # the slider swaps the curve of ε, trace 0; the target stays
     steps = {f"{each:g}": {"y": [frame[each].tolist()]} for each in known}
     return FigureData(add_slider(figure, steps, start=f"{start:g}", prefix="ε = ", traces=[0]), frame.round(4))
 
@@ -149,19 +152,22 @@ def update_error(graph: Graph, *, bits: int = 4, draws: int = 64, scale: str = "
 
     if draws < 1:
         raise ValueError(f"draws must be at least 1, got {draws}")
+    # sparse features -> dense (N, D)
     x = graph.features if isinstance(graph.features, Tensor) else graph.features.to_dense()
     classes = functional.one_hot(graph.labels, graph.num_classes).float()
     gradient = (1 / graph.num_classes - classes) / graph.num_nodes  # at zero weights softmax is 1 / C
     exact = x.t().double() @ gradient.double()  # (D, N) x (N, C) -> (D, C)
-    counts = [2**power for power in range(20) if 2**power <= draws]
+    counts = [2**power for power in range(20) if 2**power <= draws]  # averages are recorded at powers of two
     ids, table = torch.arange(graph.num_nodes), {}
     for rounding in _LOOKS:
         products = Int8Products(bits=bits, scale=scale, rounding=rounding).build()
         total, errors = torch.zeros_like(exact), []
         for epoch in range(counts[-1]):
             products.begin(PassRows(ids, seed, epoch))
+            # Both factors have independent noise in every epoch, through the pass's seed and epoch.
             total += products.mm(products.operand(x), products.operand(gradient), transposed="a")
             if epoch + 1 in counts:
+                # relative error of the mean so far
                 errors.append(float((total / (epoch + 1) - exact).norm() / exact.norm()))
         table[rounding] = errors
     return pd.DataFrame(table, index=pd.Index(counts, name="epochs averaged"))
@@ -184,7 +190,7 @@ def draw_update_error(frame: DataFrame, *, bits: int, dark: bool = False) -> Fig
         x_axis={"title_text": "epochs averaged", **value_ticks(frame.index)},
         y_axis="error of the mean update (% of its norm)",
         dark=dark,
-        height=370,
+        height=370,  # errors of the mean span decades
         title=f"Error (%) of the mean weight update, {human_bits(bits)}",
     )
     return FigureData(figure, frame)
@@ -217,7 +223,7 @@ def toy_edges() -> Adjacency:
         >>> toy_edges().indices.tolist()
         [1, 3, 1, 0, 2]
     """
-    sources = torch.tensor([1, 3, 1, 0, 2], dtype=torch.int32)
+    sources = torch.tensor([1, 3, 1, 0, 2], dtype=torch.int32)  # CSR by target: edges of v0, v1, v2 and two of v3
     return Adjacency(torch.tensor([0, 1, 2, 3, 5]), sources, num_columns=4)
 
 
@@ -231,22 +237,25 @@ def toy_layer(products: EdgeProducts | None = None) -> dict[str, Tensor]:
 
     from gnnqlab.compute.edge_products import EdgeAdd, WeightedSum
 
+    # (4, 2): block-diagonal, so each head sees its own two features
     edges, heads = toy_edges(), torch.block_diag(*(torch.tensor(a).view(2, 1) for a in A_SOURCE))
     projected, gradient = _rows(PROJECTED), _rows(GRADIENT)
-    source = projected @ heads if products is None else products.linear(projected, heads)
+    source = projected @ heads if products is None else products.linear(projected, heads)  # (4, 4) x (4, 2) -> (4, 2)
+    # Only v3 has a printed target term; the logits of other targets are not compared.
     target = torch.zeros(4, 2)
     target[3] = torch.tensor(D_OF_3)
     if products is None:
         logits = sddmm_add(edges, source, target)
     else:
         logits = EdgeAdd.apply(source, target, edges, products)
-    attention = segment_softmax(edges, logits.relu())
-    rows = projected.view(4, 2, 2).clone().requires_grad_()
+    attention = segment_softmax(edges, logits.relu())  # softmax over the edges of each target, (E, K)
+    rows = projected.view(4, 2, 2).clone().requires_grad_()  # (4, 4) -> (4 nodes, 2 heads, 2 features)
     if products is None:
         output = weighted_sum(edges, attention, rows)
     else:
         output = WeightedSum.apply(attention, rows, edges, products)
-    (back,) = torch.autograd.grad(output, rows, gradient.view(4, 2, 2))
+    (back,) = torch.autograd.grad(output, rows, gradient.view(4, 2, 2))  # gradient of H', (4, 2, 2)
+    # in the order of PAPER
     found = (source[0], logits[3], logits[4], attention[3], attention[4], output[3].flatten(), back[1].flatten())
     return dict(zip(PAPER, (each.detach() for each in found), strict=True))
 
@@ -277,7 +286,7 @@ def toy_table(**settings: object) -> DataFrame:
 
 
 def _rows(known: Mapping[int, tuple[float, ...]]) -> Tensor:
-    return torch.tensor([known.get(node, (0.0,) * 4) for node in range(4)])
+    return torch.tensor([known.get(node, (0.0,) * 4) for node in range(4)])  # (4, 4); zeros where the text gives no row
 
 
 def _joined(elements: object) -> str:

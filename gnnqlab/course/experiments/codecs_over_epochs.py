@@ -60,6 +60,7 @@ def rows_by_epoch(
     """
     if list(epochs) != sorted(set(epochs)) or not epochs or epochs[0] < 0:
         raise ValueError(f"epochs must rise from 0 on, got {list(epochs)}; for instance (0, 5, 20, 60)")
+    # Trained again from the start for each epoch: weights depend on the seed and the number of epochs only.
     for epoch in epochs:
         weights = trained_weights(graph, model, epoch, seed=seed)
         yield epoch, trained_rows(graph, model, weights, workers=workers, most=most, system=system, seed=seed)
@@ -114,10 +115,11 @@ def codecs_over_epochs(
 
     shape = ModelSettings(layers=3, hidden=64, dropout=0.0) if model is None else model
     lines = []
+    # Rows are those of float32 training, so all codecs encode the same rows.
     for epoch, sent in rows_by_epoch(graph, shape, epochs, workers=workers, most=rows, system=system, seed=seed):
-        for place, matrix in sent.items():
+        for place, matrix in sent.items():  # matrix: (rows, D) of one direction and layer
             for name, codec in codecs.items():
-                for width in (each for each in bits if each in codec.widths):
+                for width in (each for each in bits if each in codec.widths):  # a codec may not support every bit-width
                     error = codec_error(codec, matrix, width, draws=draws)
                     size = row_bytes(width, matrix.shape[1], codec.param_bytes)
                     lines.append((epoch, *place, width, name, size, error.squared, error.bias))
@@ -177,14 +179,16 @@ def codes_chosen(
     parts = []
     for epoch, sent in rows_by_epoch(graph, shape, epochs, workers=workers, most=rows, system=system, seed=seed):
         for place, matrix in sent.items():
-            count, columns = matrix.shape
+            count, columns = matrix.shape  # (n, D)
             # Per row: root errors between its ends for each bit-width, its norm (3) and its range (4).
             noted = torch.empty(count, NOTED)
             row_errors(matrix, torch.arange(count), noted)
-            peak = noted[:, 4] / matrix.square().mean(1).sqrt()
+            peak = noted[:, 4] / matrix.square().mean(1).sqrt()  # range over root mean square, (n,)
+            # Expected squared errors of both codes, from the recorded root errors; no row is encoded.
             for width in bits:
                 between = noted[:, ERROR_WIDTHS.index(width)].double().square()
                 rotated = noted[:, 3].double().square() * relative_error(width, columns)
+                # One table per message kind and bit-width; they are joined once, which is linear in the rows.
                 parts.append(
                     pd.DataFrame(
                         {

@@ -62,6 +62,7 @@ def count(trainer: Trainer) -> Work:
         raise ValueError(
             f"work is counted of float32 products, got {type(exchange.products).__name__}; choose compute float32"
         )
+    # The products of the exchange are replaced, so models and layers need no change to be counted.
     products = CountedProducts(trainer.clock)
     exchange.products = products
     return products.work
@@ -77,13 +78,14 @@ class CountedProducts(PlainProducts):
     def __init__(self, clock: PassClock) -> None:
         self.work = Work()
         self._clock = clock
-        self._passes = 0
-        self._counting = False
+        self._passes = 0  # number of training passes so far
+        self._counting = False  # True in the first training pass only
+        # edges and distinct sources of a range of rows, by matrix
         self._spans: WeakKeyDictionary[Adjacency, dict[Range, tuple[int, int]]] = WeakKeyDictionary()
 
     def begin(self, rows: PassRows | None = None) -> None:
         training = rows is not None and rows.training
-        self._passes += training
+        self._passes += training  # evaluation does not count
         self._counting = training and self._passes == 1
 
     def mm(self, a: Operand, b: Operand, *, transposed: str = "", out: Tensor | None = None) -> Tensor:
@@ -109,6 +111,7 @@ class CountedProducts(PlainProducts):
             matrix = adjacency.transposed if transposed else adjacency
             self._count_sum(matrix, rows or (0, matrix.num_rows), x.shape[1], added=accumulate)
         settings = {"rows": rows, "transposed": transposed, "out": out, "accumulate": accumulate}
+        # the phase of aggregations, as without counting
         return self._in("central", super().spmm, adjacency, x, halo, **settings)
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -149,10 +152,11 @@ class CountedProducts(PlainProducts):
         return both
 
     def attend_rows(self, *operands: Any, **settings: Any) -> tuple[Tensor, Tensor]:
+        # Refuse rather than report too little work.
         raise ValueError("the work of attention is not counted, got a model with attention; choose one without")
 
     def _in(self, phase: str, run: Callable[..., T], *operands: Any, **settings: Any) -> T:
-        outer = self._clock.enter(phase)
+        outer = self._clock.enter(phase)  # returns the phase that was active
         try:
             return run(*operands, **settings)
         finally:
@@ -161,9 +165,9 @@ class CountedProducts(PlainProducts):
     def _count_product(self, a: Tensor, b: Tensor, transposed: str) -> None:
         if not self._counting:
             return
-        rows, inner = reversed(a.shape) if transposed == "a" else a.shape
+        rows, inner = reversed(a.shape) if transposed == "a" else a.shape  # the shape after the transposition
         product = Product(rows=rows, inner=inner, columns=b.shape[transposed != "b"], transposed=transposed)
-        if product.flops:
+        if product.flops:  # an empty product takes no time
             self.work.products[product] += 1
 
     def _count_linear(self, x: Tensor, weight: Tensor) -> None:
@@ -177,11 +181,12 @@ class CountedProducts(PlainProducts):
 
     def _count_sum(self, matrix: Adjacency, rows: Range, columns: int, *, added: bool) -> None:
         first, last = rows
-        if first == last:
+        if first == last:  # half-open
             return
         spans = self._spans.setdefault(matrix, {})
         if rows not in spans:  # unique() is slow, and every pass uses the same spans
             start, stop = matrix.indptr[[first, last]].tolist()
+            # rows of the input that are read at least once
             spans[rows] = stop - start, matrix.indices[start:stop].unique().numel()
         edges, used = spans[rows]
         weighted = matrix.weights is not None
@@ -193,7 +198,7 @@ class CountedProducts(PlainProducts):
     def _count_pass(self, rows: tuple[Tensor, ...], *outs: Tensor) -> None:
         if not self._counting:
             return
-        num_elements = sum(out.numel() for out in outs)
+        num_elements = sum(out.numel() for out in outs)  # elements written
         self.work.passes[RowPass(num_read=sum(each.numel() for each in rows), num_written=num_elements)] += 1
         # The backward pass reads the gradient of the output and writes that of each input that needs one.
         if learnt := sum(each.numel() for each in rows if each.requires_grad):

@@ -72,23 +72,25 @@ def depth_error(
     for name in models:
         for depth in depths:
             model = ModelSettings(name=name, layers=depth, hidden=hidden, dropout=0.0)
-            workers = _workers(parts, model, bits, seed)
+            workers = _workers(parts, model, bits, seed)  # threads with quantized messages
+            # One process with the same weights is the reference, for output and gradient.
             truth = exact_trainer(parts.graph, model, seed=seed)
-            exact = _logits([truth], [None], parts.graph.num_nodes, 0)
+            exact = _logits([truth], [None], parts.graph.num_nodes, 0)  # (N, C)
             truth.gradients(0)
             gradient = truth.parameters.gradients
             squares = [0.0, 0.0]
             for epoch in range(repeats):  # the weights do not change; another epoch number draws other noise
                 z = _logits(workers, [shard.owned for shard in workers.shards], parts.graph.num_nodes, epoch)
                 _, noisy = workers.gradients(epoch)
-                squares[0] += float((z - exact).norm() / exact.norm()) ** 2 / repeats
+                squares[0] += float((z - exact).norm() / exact.norm()) ** 2 / repeats  # mean square over the draws
                 squares[1] += float((noisy - gradient).norm() / gradient.norm()) ** 2 / repeats
-            lines.append((name, depth, *(100 * square**0.5 for square in squares)))
+            lines.append((name, depth, *(100 * square**0.5 for square in squares)))  # root mean square, percent
     table = pd.DataFrame(lines, columns=["model", "depth", "output (%)", "gradient (%)"])
     return table.set_index(["model", "depth"])
 
 
 def _workers(parts: Parts, model: ModelSettings, bits: int, seed: int) -> ThreadedWorkers:
+    # 32 bits: float32 messages, without a codec
     system = make_system("vanilla") if bits == 32 else make_system("fixed-bits", bits=bits)
     settings = TrainSettings(seed=seed)
     return ThreadedWorkers(parts.graph, parts.cut, system, model, settings)
@@ -103,7 +105,8 @@ def _logits(trainers: Any, owned: Sequence[Tensor | None], num_nodes: int, epoch
         return out
 
     parts = [one(trainer) for trainer in trainers] if isinstance(trainers, list) else trainers.run(one)
-    whole = torch.empty(num_nodes, parts[0].shape[1])
+    whole = torch.empty(num_nodes, parts[0].shape[1])  # (N, C)
+    # Each worker holds the logits of its own nodes; write them at their global ids.
     for ids, part in zip(owned, parts):
         whole[slice(None) if ids is None else ids] = part
     return whole
@@ -126,7 +129,7 @@ def train_models(
     """
     import pandas as pd
 
-    graph, lines = parts.graph, {}
+    graph, lines = parts.graph, {}  # the same initial weights in one process and on the workers
     for name in models:
         model = ModelSettings(name=name, layers=layers, hidden=hidden, dropout=0.0)
         local = exact_trainer(graph, model, seed=seed)
@@ -162,6 +165,7 @@ def draw_depth(table: DataFrame, *, bits: int = 2, dark: bool = False) -> Figure
     """Draw `depth_error`: output left, gradient right, one line per model."""
     rows = table.reset_index()
     depths = sorted(set(rows["depth"]))
+    # Ticks in a 1-2-5 series, because both axes are logarithmic.
     error = {"title_text": "relative error (%)", "tickvals": [1, 2, 5, 10, 20, 50, 100, 200, 500]}
     charts = {
         what: lines(
@@ -191,11 +195,12 @@ def kinds_of_bytes(records: Mapping[str, DataFrame], traffic: Mapping[str, DataF
 
     lines = {}
     for label in records:
-        frame = without_first_epoch(traffic[label])
+        frame = without_first_epoch(traffic[label])  # epochs after set-up
+        # bytes of all workers, by direction
         sent = (frame["payload_bytes"] + frame["param_bytes"]).groupby(frame["direction"]).sum()
         epochs = max(frame["epoch"].nunique(), 1)
         forward, backward = (float(sent.get(way, 0)) / epochs for way in ("forward", "backward"))
-        weights = float(records[label]["bytes_gradients"].max())
+        weights = float(records[label]["bytes_gradients"].max())  # of one worker: all add the same number of bytes
         lines[label] = (forward, backward, forward + backward, weights, (forward + backward) / weights)
     columns = ["embeddings", "embedding gradients", "messages", "weight gradients", "times"]
     return pd.DataFrame.from_dict(lines, orient="index", columns=columns).rename_axis("model")
@@ -216,6 +221,7 @@ def draw_kinds(table: DataFrame, *, dark: bool = False) -> FigureData:
         f"gradients, a ratio of {line['times']:.3g}"
         for label, line in table.iterrows()
     )
+    # labels such as "1.2 MB" at the bars
     labelled = table.assign(**{f"{kind}, text": table[kind].map(human_bytes) for kind in kinds})
     figure = bars(
         labelled,

@@ -57,13 +57,14 @@ def measures(name: str) -> Callable[[Callable[[], Effect]], Callable[[], Effect]
     """Return a decorator that registers a function as the measurement of an erratum and caches its result."""
 
     def register(function: Callable[[], Effect]) -> Callable[[], Effect]:
-        MEASUREMENTS[name] = cache(function)
+        MEASUREMENTS[name] = cache(function)  # a measurement runs once per process
         return MEASUREMENTS[name]
 
     return register
 
 
 def _normal(*shape: int, seed: int = 0) -> Tensor:
+    # A generator of its own: measurements do not depend on their order.
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -71,7 +72,7 @@ def _normal(*shape: int, seed: int = 0) -> Tensor:
 def squared_sum_for_sum_of_squares() -> Effect:
     """Rank the messages of a power-law graph by (Σα)² and by Σα²; then by their true weight, ||Σ_v α δ_v||²."""
     seen = _power_law_pass()
-    by_sum, by_squares = seen["sum_alpha"] ** 2, seen["sum_squares"]
+    by_sum, by_squares = seen["sum_alpha"] ** 2, seen["sum_squares"]  # per halo row, (H,)
     figures = {
         "rank_correlation": _rank_correlation(by_sum, by_squares),
         "rank_correlation_mean": _rank_correlation(seen["sum_mean"] ** 2, seen["sum_mean_squares"]),
@@ -89,13 +90,16 @@ def squared_sum_for_sum_of_squares() -> Effect:
 @measures("AQ-2")
 def parameters_cut_after_encoding() -> Effect:
     """Decode codes of float32 parameters with bfloat16 ones; the expected error is known exactly."""
-    rows_KD = _normal(2000, 256)
+    rows_KD = _normal(2000, 256)  # 2000 rows of 256 columns
     figures: dict[str, float] = {}
     for bits in (8, 4, 2, 1):
         low_K1, top_K1 = rows_KD.amin(1, keepdim=True), rows_KD.amax(1, keepdim=True)
         scale_K1 = (top_K1 - low_K1) / (2**bits - 1)
+        # rounded after the codes were computed
         cut_scale_K1, cut_low_K1 = scale_K1.bfloat16().float(), low_K1.bfloat16().float()
+        # (K, D), not rounded to integers: the mean of stochastic rounding
         expected_code_KD = (rows_KD - low_K1) / scale_K1
+        # the mean error of stochastic codes, decoded with the cut parameters
         bias_KD = expected_code_KD * cut_scale_K1 + cut_low_K1 - rows_KD
         variance = decoded_moments(rows_KD, bits).exact.sum()  # of unbiased codes: E||error||² = variance + bias²
         figures[f"bias_{bits}"] = float((bias_KD / scale_K1).abs().mean())
@@ -125,14 +129,15 @@ def decoded_errors(rows_KD: Tensor, bits: int, parameters: str, repeats: int = 2
     segment, out_KD = torch.empty(layout.num_bytes, dtype=torch.uint8), torch.empty_like(rows_KD)
     errors = []
     for epoch in range(repeats):
-        codec.encode(rows_KD, numbers_K, numbers_K, layout, segment, Noise(0, epoch, 0))
+        codec.encode(rows_KD, numbers_K, numbers_K, layout, segment, Noise(0, epoch, 0))  # the epoch keys the noise
         codec.decode(segment, layout, out_KD, numbers_K, accumulate=False)
         errors.append(out_KD.double() - rows_KD.double())
-    return torch.stack(errors)
+    return torch.stack(errors)  # (repeats, K, D)
 
 
 def in_standard_errors(errors: Tensor) -> float:
     """Return the norm of the mean error over that of its standard error; about 1 if unbiased."""
+    # norm of the mean over the root of (variance / repeats)
     return float(errors.mean(0).norm() / (errors.var(0).sum() / len(errors)).sqrt())
 
 
@@ -141,9 +146,11 @@ def no_clamp() -> Effect:
     """Count the 24-bit uniform numbers u for which floor(h + u) of a row's largest value exceeds 8 bits."""
     rows_KD = _normal(2000, 256)
     low_K, top_K = rows_KD.amin(1), rows_KD.amax(1)
+    # 255, up to a rounding error of float32
     steps_K = (top_K - low_K) / ((top_K - low_K) / 255)
     window = 4096  # only u close to 1 can overflow
-    u_U = 1 - torch.arange(window, dtype=torch.float32) / 2**24
+    u_U = 1 - torch.arange(window, dtype=torch.float32) / 2**24  # the largest values of a 24-bit uniform number below 1
+    # batches of 250 rows bound the memory
     spilled = sum(int((torch.floor(part[:, None] + u_U) > 255).sum()) for part in steps_K.split(250))
     rate = spilled / (len(steps_K) * 2**24)
     return Effect(f"one row in {1 / rate:,.0f} overflows at 8 bits (floor in float32, u of 24 bits)", {"rate": rate})
@@ -153,10 +160,12 @@ def no_clamp() -> Effect:
 def constant_rows() -> Effect:
     """Quantize ReLU rows, some of them all zero, by the plain formula and by our codec."""
     rows_KD = torch.relu(_normal(400, 32))
-    rows_KD[::10] = 0.0
+    rows_KD[::10] = 0.0  # a tenth of the rows is all zero, as after ReLU
     low_K1, top_K1 = rows_KD.amin(1, keepdim=True), rows_KD.amax(1, keepdim=True)
+    # 0 * inf = NaN in the rows of zeros
     plain_KD = torch.round((rows_KD - low_K1) * (3 / (top_K1 - low_K1))) * ((top_K1 - low_K1) / 3) + low_K1
     numbers_K = torch.arange(400)
+    # 32 codes of 2 bits; two parameters
     payload, params = torch.zeros(400 * 8, dtype=torch.uint8), torch.zeros(400, 2)
     encode_rows(rows_KD, numbers_K, numbers_K, 2, None, payload, params, seed=0, epoch=0, stream=0)
     out_KD = torch.empty_like(rows_KD)
@@ -179,7 +188,7 @@ def product_term() -> Effect:
     figures = {}
     for bits in (1, 2, 8):
         frame = _small_check(bits, smooth=False, repeats=2)
-        figures[f"bits_{bits}"] = float((frame["printed"] / frame["bound"]).max())
+        figures[f"bits_{bits}"] = float((frame["printed"] / frame["bound"]).max())  # layer with the largest effect
     return Effect(
         f"the term is 6× too large; Q^l grows by {figures['bits_1'] - 1:.0%} at 1 bit, {figures['bits_2'] - 1:.1%} at "
         f"2 and {figures['bits_8'] - 1:.2%} at 8 on a small graph",
@@ -194,6 +203,7 @@ def average_called_variance() -> Effect:
     for kind, rows_KD in (("normal", _normal(2000, 256)), ("relu", torch.relu(_normal(2000, 256)))):
         for bits in (1, 2, 4, 8):
             moments = decoded_moments(rows_KD, bits)
+            # 1 if Theorem 1's D S²/6 is exact
             figures[f"{kind}_{bits}"] = float(moments.exact.sum() / moments.average.sum())
     normal = ", ".join(f"{figures[f'normal_{bits}']:.2f}" for bits in (1, 2, 4, 8))
     relu = ", ".join(f"{figures[f'relu_{bits}']:.2f}" for bits in (1, 2, 4, 8))
@@ -216,6 +226,7 @@ def activations_left_out() -> Effect:
     figures = {}
     for bits in (2, 8):
         for name, smooth in (("relu", False), ("gelu", True)):
+            # last row: all layers
             figures[f"{name}_{bits}"] = float(_small_check(bits, smooth=smooth)["ratio"].iloc[-1])
     return Effect(
         f"variance / bound: ReLU {figures['relu_2']:.2f} at 2 bits, {figures['relu_8']:.1f} at 8; "
@@ -229,7 +240,7 @@ def biased_gradient() -> Effect:
     """Measure the distance of the mean gradient from the exact one; about one standard error if there is no bias."""
     figures = {}
     for name, smooth in (("relu", False), ("gelu", True)):
-        whole = _small_check(8, smooth=smooth).iloc[-1]
+        whole = _small_check(8, smooth=smooth).iloc[-1]  # last row: all layers
         figures[name] = float(whole["bias"] / whole["standard_error"])
         figures[f"{name}_relative"] = float(whole["bias"] / whole["norm"])
     return Effect(
@@ -263,20 +274,22 @@ def without_rates(slower: float) -> WithoutRates:
     paper = _problem(slower)
     # Solve with θ = 1 everywhere, as the slides do, but evaluate the choice at the true rates.
     slides = replace(paper, theta_s_per_byte=np.ones_like(paper.theta_s_per_byte))
+    # bit-widths solved without θ, and the optimum with θ
     choice, best = paper.choice(solve(slides).widths), solve(paper)
-    objective = paper.objective(paper.variance(choice), paper.seconds(choice))
+    objective = paper.objective(paper.variance(choice), paper.seconds(choice))  # evaluate with θ
     return WithoutRates(objective / best.objective, paper.seconds(choice) / best.seconds)
 
 
 def _problem(slower: float) -> Problem:
     generator, cost = np.random.default_rng(0), LinkCost.uniform(_WORKERS, bytes_per_s=1e8)
     rates = np.ones((_WORKERS, 1))
-    rates[0] = slower
+    rates[0] = slower  # worker 0 sends more slowly than the others
     messages = [
         Message(sender, receiver, np.full(_GROUPS, _ROWS), np.sort(generator.lognormal(0, 2, _GROUPS))[::-1])
         for sender, receiver in itertools.permutations(range(_WORKERS), 2)
     ]
-    cost = replace(cost, theta_s_per_byte=rates * cost.theta_s_per_byte)
+    cost = replace(cost, theta_s_per_byte=rates * cost.theta_s_per_byte)  # θ in seconds per byte, (sender, receiver)
+    # one message per ordered pair, in ring rounds
     return assemble(messages, cost, columns=256, lam=0.5, transport="ring")
 
 
@@ -294,7 +307,7 @@ def theta_left_out() -> Effect:
 @cache
 def _small_check(bits: int, *, smooth: bool, repeats: int = 32) -> DataFrame:
     """Check Theorem 3 on a small graph with two workers."""
-    shape = ModelSettings(name="gcn", layers=2, hidden=32, norm="none")
+    shape = ModelSettings(name="gcn", layers=2, hidden=32, norm="none")  # no norm: Theorem 3 has none
     graph = sbm(200, 4, 8, features=16)
     return gradient_variance(graph, _quantized(bits), shape, workers=2, repeats=repeats, smooth=smooth)
 
@@ -310,7 +323,7 @@ def _power_law_pass() -> dict[str, Tensor]:
     from gnnqlab.simulation.gradient_trace import traced_workers
     from gnnqlab.systems.system import make_system
 
-    graph: Graph = rmat(11, 8, features=16)
+    graph: Graph = rmat(11, 8, features=16)  # power-law degrees: 2^11 nodes, 8 edges per node
     system = _quantized(8)
     workers, traces = traced_workers(
         graph,
@@ -319,7 +332,7 @@ def _power_law_pass() -> dict[str, Tensor]:
         ModelSettings(layers=2, hidden=32, norm="none", dropout=0.0),
         TrainSettings(),
     )
-    workers.gradients(0)
+    workers.gradients(0)  # one pass that records gradients and weights
     parts: list[dict[str, Tensor]] = []
     for trace in traces:
         shard, layer = trace.shard, trace.layers[0]
@@ -336,9 +349,10 @@ def _power_law_pass() -> dict[str, Tensor]:
             spmm(trace.graph.adjacency(layer.alpha), gradient, rows=halo, transposed=True).double().square().sum(1)
         )
         squares = gradient.double().square().sum(1)
-        variance = step_widths(_ranges(graph, shard.halo), 8) ** 2
+        variance = step_widths(_ranges(graph, shard.halo), 8) ** 2  # S² per halo row; constant factors cancel in ratios
         mean = shard.alpha("mean")[remote]
         ones = torch.ones(shard.num_halo)
+        # Σα² ||δ||² per halo row: rows of a worker as if independent
         separate = received_variance(row, column, alpha, squares, num_rows=shard.num_halo)
         parts.append(
             {
@@ -351,6 +365,7 @@ def _power_law_pass() -> dict[str, Tensor]:
                 "separate_noise": separate * variance,
             }
         )
+    # halo rows of all workers, concatenated
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -363,4 +378,4 @@ def _rank_correlation(a: Tensor, b: Tensor) -> float:
     """Return Spearman's rank correlation."""
     import pandas as pd
 
-    return float(pd.Series(a.numpy()).rank().corr(pd.Series(b.numpy()).rank()))
+    return float(pd.Series(a.numpy()).rank().corr(pd.Series(b.numpy()).rank()))  # correlation of the ranks

@@ -28,7 +28,7 @@ __all__ = ["MEASUREMENTS"]
 @measures("SY-1")
 def sign_of_the_descent_rate() -> Effect:
     """Run SYLVIE's rule for 60 epochs on a loss that falls more and more slowly, with either sign."""
-    losses = [0.2 + 0.9**epoch for epoch in range(61)]
+    losses = [0.2 + 0.9**epoch for epoch in range(61)]  # levels off: the true descent rate falls to zero
     seconds = [1.0] * len(losses)
     figures = {
         name: float(replay(losses, seconds, as_printed=printed)["base"].iloc[-1])
@@ -44,7 +44,8 @@ def sign_of_the_descent_rate() -> Effect:
 @measures("SY-2")
 def mask_without_thresholds() -> Effect:
     """Compute the mean bit-width for the smallest base and uniform importance, by thresholds."""
-    p = torch.arange(4096) / 4096
+    p = torch.arange(4096) / 4096  # uniform importance in [0, 1)
+    # base 1, the smallest
     figures = {name: float(by_importance(p, 1, (1, 2, 4, 8), each).double().mean()) for name, each in MASKS.items()}
     return Effect(
         f"with base 1 and uniform importance, halves give {figures['halves']:.2f} bits per element, quarters "
@@ -56,8 +57,9 @@ def mask_without_thresholds() -> Effect:
 @measures("SY-3")
 def tables_of_two_readings() -> Effect:
     """Apply each reading to a loss that levels off smoothly, and compare the result with Tables X, XI and XII."""
+    # 1000 epochs that level off, and uniform importance
     table = readings([0.2 + 0.97**epoch for epoch in range(1000)], torch.arange(4096) / 4096)
-    most = int(table[["X", "XI", "XII"]].sum(axis=1).max())
+    most = int(table[["X", "XI", "XII"]].sum(axis=1).max())  # tables reproduced by the best reading
     text, printed = table.loc[("text", "halves")], table.loc[("printed", "quarters")]
     figures = {"most": float(most), "text_bits": float(text["bits"]), "printed_bits": float(printed["bits"])}
     return Effect(
@@ -73,6 +75,7 @@ def one_code_too_many() -> Effect:
     """Compute the code of a row's largest value when a step is range / 2^B."""
     rows_KD = _normal(200, 64)
     range_K = rows_KD.amax(1) - rows_KD.amin(1)
+    # code of the maximum: range / S with S = range / 2^B
     top = {bits: float(torch.round(range_K / (range_K / 2**bits)).max()) for bits in (4, 8)}
     return Effect(
         f"the largest code is {top[8]:.0f} at B = 8 and {top[4]:.0f} at B = 4: {int(top[8]).bit_length()} and "
@@ -97,8 +100,9 @@ def mean_error_of_a_sum() -> Effect:
     """Average the 1-bit errors of d neighbours' rows in many draws, and compare the mean over draws with zero."""
     figures: dict[str, float] = {}
     for degree in (4, 64):
+        # independent rows per degree
         rows_KD = torch.randn(degree, 32, generator=torch.Generator().manual_seed(degree))
-        sums_ED = decoded_errors(rows_KD, 1, "float32").mean(1)
+        sums_ED = decoded_errors(rows_KD, 1, "float32").mean(1)  # error of the mean over neighbours, (draws, D)
         figures[f"size_{degree}"] = float(sums_ED.square().mean().sqrt())
         figures[f"mean_{degree}"] = in_standard_errors(sums_ED)
     return Effect(
@@ -110,6 +114,7 @@ def mean_error_of_a_sum() -> Effect:
 
 
 def _linear(rows: torch.Tensor, bits: int) -> torch.Tensor:
+    # CDFGNN Eq. 22: 2^B steps over the range, and the largest code clamped to 2^B - 1.
     low = rows.amin()
     step = (rows.amax() - low) / 2**bits
     return torch.floor((rows - low) / step + 0.5).clamp(max=2**bits - 1) * step + low
@@ -124,13 +129,14 @@ def undecoded_cache() -> Effect:
     figures = {}
     for name, keeps_decoded in (("own", False), ("decoded", True)):
         generator = torch.Generator().manual_seed(0)
-        value, cached, replica = (torch.zeros(64) for _ in range(3))
+        value, cached, replica = (torch.zeros(64) for _ in range(3))  # sender's row, sender's cache, receiver's copy
         for _ in range(100):
             value = value + torch.randn(64, generator=generator)
             delta = value - cached
-            step = (delta.amax() - delta.amin()) / 15
+            step = (delta.amax() - delta.amin()) / 15  # 4 bits: 15 steps
             sent = torch.round((delta - delta.amin()) / step) * step + delta.amin()
-            replica = replica + sent
+            replica = replica + sent  # the receiver adds decoded deltas
+            # own value: rounding errors of the replica are never sent again
             cached = replica.clone() if keeps_decoded else value
         figures[name] = float((replica - value).square().mean().sqrt() / step)
     return Effect(
@@ -146,10 +152,12 @@ def totals_for_differences() -> Effect:
     figures = {}
     for name, differences in (("totals", False), ("differences", True)):
         generator = torch.Generator().manual_seed(0)
+        # a cache of zeros: the first difference is the whole total
         total, cached, squares = torch.randn(64, generator=generator), torch.zeros(64), 0.0
         for epoch in range(60):
             total = total + 0.05 * torch.randn(64, generator=generator)
             cached = cached + _linear(total - cached, 4) if differences else _linear(total, 4)
+            # the first ten epochs are a transient from the empty cache
             squares += float((cached - total).square().mean()) if epoch >= 10 else 0.0
         figures[name] = (squares / 50) ** 0.5
     return Effect(
@@ -163,10 +171,10 @@ def _descent(step: float, steps: int, error: float) -> tuple[float, list[float]]
     """Descend w²/2 with a gradient error opposed to the gradient; return the mean squared gradient, and the errors."""
     w, squares, errors = 1.0, 0.0, []
     for _ in range(steps):
-        delta = -min(error, w)
+        delta = -min(error, w)  # opposed to the gradient w, but never larger
         squares += w * w
         errors.append(delta * delta)
-        w -= step * (w + delta)
+        w -= step * (w + delta)  # gradient step with the erroneous gradient
     return squares / steps, errors
 
 
@@ -175,10 +183,11 @@ def dropped_cross_term() -> Effect:
     """Compare both readings of the bound with a descent whose error opposes the gradient; ascend with W + η∇."""
     mean, errors = _descent(0.01, 10_000, 0.5)
     bounds = {
+        # cross term kept, or dropped as in the proof
         reading: cache_bound(loss_gap=0.5, step=0.01, curvature=1.0, errors=errors, reading=reading).total
         for reading in ("kept", "printed")
     }
-    climbed = 0.5 * (1.0 * 1.01**100) ** 2
+    climbed = 0.5 * (1.0 * 1.01**100) ** 2  # W + η∇L multiplies w by 1 + η in each step
     return Effect(
         f"on w²/2 with |Δ| = 0.5 the mean of ||∇L||² is {mean:.3f}; the bound as printed is {bounds['printed']:.3f}, "
         f"with the term {bounds['kept']:.3f}; and W + η∇ leads from a loss of 0.5 to {climbed:.2f} in 100 steps",
@@ -189,8 +198,9 @@ def dropped_cross_term() -> Effect:
 @measures("CD-6")
 def error_that_stays() -> Effect:
     """Increase N with η = 1 / √N at a constant error: the mean of ||∇L||² converges to Δ², not to zero."""
+    # η = 1 / sqrt(N)
     figures = {f"steps_{steps}": _descent(steps**-0.5, steps, 0.5)[0] for steps in (100, 10_000, 1_000_000)}
-    first, second, third = figures.values()
+    first, second, third = figures.values()  # N = 10², 10⁴, 10⁶
     return Effect(
         f"with |Δ| = 0.5 and η = 1/√N the mean of ||∇L||² is {first:.3f}, {second:.3f} and {third:.3f} for N = 10², "
         "10⁴ and 10⁶: it converges to Δ² = 0.25",
@@ -205,10 +215,11 @@ def _normal(*shape: int, seed: int = 0) -> Tensor:
 @measures("TG-4")
 def half_a_code_too_many() -> Effect:
     """Scale tensors by ``max / (2^(B-1) - 1/2)``, as Eqs. 1 and 3 imply together, and round them stochastically."""
-    tensors = _normal(400, 4096, seed=0)
+    tensors = _normal(400, 4096, seed=0)  # 400 tensors of 4096 elements
     noise = torch.rand(tensors.shape, generator=torch.Generator().manual_seed(1))
-    scaled = tensors / (tensors.abs().amax(1, keepdim=True) / 127.5)
+    scaled = tensors / (tensors.abs().amax(1, keepdim=True) / 127.5)  # max maps to 127.5, half a code too many
     outside = float((torch.floor(scaled + noise).abs() > 127).any(1).float().mean())
+    # The divisor of Eq. 4, x + rounded + ε, nearly vanishes for a small negative x.
     x, rounded = torch.tensor(-0.0004), torch.tensor(0.0)
     error = float(((x - rounded) / (x + rounded + 0.0005)).abs())
     return Effect(
@@ -226,9 +237,11 @@ def logits_on_codes() -> Effect:
     output.
     """
     nodes, heads, features, degree = 2000, 4, 16, 10
+    # each node has `degree` random neighbours
     indices = torch.randint(nodes, (nodes * degree,), generator=torch.Generator().manual_seed(2)).int()
     adjacency = Adjacency(torch.arange(nodes + 1) * degree, indices, num_columns=nodes)
-    z = _normal(nodes, heads, features, seed=3)
+    z = _normal(nodes, heads, features, seed=3)  # projected rows, (N, K, F)
+    # attention vectors of source and target: halves of logits are N(0, 2²)
     vectors = [_normal(heads, features, seed=seed) * 2.0 / features**0.5 for seed in (4, 5)]
     truth, figures = PLAIN.attend(adjacency, z, *vectors), {}
     for bits in (8, 4):

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from gnnqlab.compute import Float32Products
 from gnnqlab.compute.recompute import LEVELS, RecomputeContext
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.nn import LocalGraph, build_model
 from gnnqlab.observe import Observer, Observers, OperationEnded, OperationStarted
 from gnnqlab.partition.parts import cut_graph
@@ -33,13 +34,22 @@ if TYPE_CHECKING:
     from gnnqlab.graph import Graph
     from gnnqlab.nn import ModelSettings
 
-__all__ = ["KINDS", "kept_by_layer", "kept_of_pass", "remade_seconds"]
+__all__ = ["KINDS", "saved_bytes_by_layer", "saved_bytes_of_pass", "recompute_seconds"]
+__getattr__ = former_functions(
+    __name__,
+    {
+        "kept_by_layer": "saved_bytes_by_layer",
+        "kept_of_pass": "saved_bytes_of_pass",
+        "remade_seconds": "recompute_seconds",
+    },
+)
 
 KINDS = ("rows", "sums", "norms", "masks", "attention", "loss", "others")
 """Kinds of saved tensors: inputs of products with weights, for the weights' gradients; aggregations, for the same;
 inputs of norms, with mean and deviation; signs of activations without a norm, and outputs of dropout; projected rows,
 logits and softmax of attention, with halo rows; the loss; anything else."""
 
+# Operation -> kind of the tensors that it saves.
 _KIND_OF = {
     "linear": "rows",
     "affine": "rows",
@@ -54,7 +64,7 @@ _KIND_OF = {
 }
 
 
-def kept_by_layer(
+def saved_bytes_by_layer(
     graph: Graph, shape: ModelSettings, keep: str = "none", *, workers: int = 1, compute: Compute | None = None
 ) -> dict[tuple[int, str], int]:
     """Return the bytes that a training pass of Vanilla saves for backward, by layer and kind.
@@ -80,7 +90,7 @@ def kept_by_layer(
         >>> from gnnqlab.graph.generate import sbm
         >>> from gnnqlab.nn import ModelSettings
         >>> graph, shape = sbm(400, 4, 6, features=16), ModelSettings(layers=3, hidden=16)
-        >>> found = kept_by_layer(graph, shape)
+        >>> found = saved_bytes_by_layer(graph, shape)
         >>> found[0, "sums"] == 400 * 16 * 4, found[0, "norms"] == 400 * (16 + 2) * 4
         (True, True)
     """
@@ -89,32 +99,37 @@ def kept_by_layer(
     if workers == 1:
         network = build_model(shape, graph.num_features, graph.num_classes, seed=0)
         local = LocalGraph(graph, products=compute.build())
-        return kept_of_pass(Trainer(local, label_objective(graph), network, settings))
+        return saved_bytes_of_pass(Trainer(local, label_objective(graph), network, settings))
     system = replace(vanilla(), compute=compute)
     cut = cut_graph(graph, system.partition, workers)
+    # shards, channels and products as in launched workers
     threads = ThreadedWorkers(graph, cut, system, shape, settings, as_launched=True)
-    return max(threads.run(kept_of_pass), key=lambda found: sum(found.values()))
+    return max(
+        threads.run(saved_bytes_of_pass), key=lambda found: sum(found.values())
+    )  # the worker with the largest sum
 
 
-def kept_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str], int]:
+def saved_bytes_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str], int]:
     """Return the same for a trainer's next forward pass; all workers of a graph must call it at the same time."""
     keep = trainer.settings.recompute
+    # Persistent tensors are saved by autograd as well, but exist without a pass.
     watch = _SavedTensors(
         [trainer.graph.ids, *(tensor for tensors in persistent_tensors(trainer).values() for tensor in tensors)]
     )
     with ExitStack() as stack:
         remakes: RecomputeContext | None = None
+        # Without recomputation autograd saves; with it, the recompute context records the inputs it keeps.
         if keep == "none":
-            stack.enter_context(torch.autograd.graph.saved_tensors_hooks(watch.saved, lambda saved: saved))
+            stack.enter_context(torch.autograd.graph.saved_tensors_hooks(watch.pack, lambda saved: saved))
         else:
-            remakes = stack.enter_context(RecomputeContext(keep, watch.note))
+            remakes = stack.enter_context(RecomputeContext(keep, watch.record))
         stack.enter_context(watch.layers(trainer.model))
         graph = trainer.graph.open_pass(epoch, training=True, remakes=remakes, observers=Observers([watch]))
         logits = trainer.model(graph, trainer.graph.features)
         with watch.loss():
             loss = trainer.objective.loss(logits)
-    del logits, graph, remakes
-    found = watch.there()
+    del logits, graph, remakes  # drop references of this function, which would keep tensors alive
+    found = watch.live_bytes()
     del loss  # its graph holds the saved tensors, so it must live until they are counted
     return found
 
@@ -123,39 +138,45 @@ class _SavedTensors(Observer):
     """Observer of the tensors that autograd saves during the operations of a pass."""
 
     def __init__(self, persistent_tensors: Iterable[Tensor]) -> None:
-        self._standing = [tensor.untyped_storage() for tensor in persistent_tensors]
-        self._known = {id(storage) for storage in self._standing}
-        self._noted: dict[int, tuple[weakref.ref[Any], int, str]] = {}
+        # strong references, so that their ids stay valid
+        self._persistent = [tensor.untyped_storage() for tensor in persistent_tensors]
+        self._persistent_ids = {id(storage) for storage in self._persistent}
+        # id of a storage -> weak reference, layer, kind
+        self._recorded: dict[int, tuple[weakref.ref[Any], int, str]] = {}
+        # stack of kinds; id of the aggregated rows' storage; index of the running layer
         self._kinds, self._rows, self._inside = ["others"], 0, -1
+        # outputs of aggregations: saved by a later product, they count as "sums"
         self._sums: dict[int, weakref.ref[Any]] = {}
         self._aggregations = 0
 
-    def saved(self, tensor: Tensor) -> Tensor:
+    def pack(self, tensor: Tensor) -> Tensor:
         """Record a tensor that autograd saves; used as pack hook of ``saved_tensors_hooks``."""
-        self.note(tensor)
-        return tensor.detach()
+        self.record(tensor)
+        return tensor.detach()  # the tensor itself would form a reference cycle
 
-    def note(self, tensor: Tensor) -> None:
+    def record(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
         # An id may be reused by a new storage, so compare the live object behind the weak reference as well.
-        earlier = self._noted.get(id(storage))
-        if id(storage) in self._known or (earlier is not None and earlier[0]() is storage):
+        earlier = self._recorded.get(id(storage))
+        if id(storage) in self._persistent_ids or (earlier is not None and earlier[0]() is storage):
             return
+        # without a list of layers, count aggregations
         layer = self._inside if self._inside >= 0 else max(0, self._aggregations - 1)
         sums, kind = self._sums.get(id(storage)), self._kinds[-1]
         if kind == "sums" and id(storage) == self._rows:
             kind = "rows"
         elif sums is not None and sums() is storage:
             kind = "sums"
-        self._noted[id(storage)] = weakref.ref(storage), layer, kind
+        self._recorded[id(storage)] = weakref.ref(storage), layer, kind
 
     def on_operation_started(self, event: OperationStarted) -> None:
         kind = _KIND_OF[event.operation]
         if event.operation in ("activate", "activate_both"):
-            kind = "norms" if len(event.inputs) > 1 else "masks"
+            kind = "norms" if len(event.inputs) > 1 else "masks"  # with a norm, its parameters are further inputs
         if event.operation == "activate":  # may overwrite its input in place
             self._sums.pop(id(event.inputs[0].untyped_storage()), None)
         self._kinds.append(kind)
+        # attention counts as the aggregation of its layer
         self._aggregations = event.layer + (event.operation == "attend")
 
     def on_operation_ended(self, event: OperationEnded) -> None:
@@ -178,6 +199,7 @@ class _SavedTensors(Observer):
         """Track the running layer of a model that has a list of layers."""
         hooks = []
         for several in model.modules():
+            # hooks enter the layer before its forward pass and leave it after
             for index, layer in enumerate(several if isinstance(several, nn.ModuleList) else ()):
                 hooks.append(layer.register_forward_pre_hook(lambda *_, index=index: self._enter(index)))
                 hooks.append(layer.register_forward_hook(lambda *_: self._enter(-1)))
@@ -190,17 +212,17 @@ class _SavedTensors(Observer):
     def _enter(self, index: int) -> None:
         self._inside = index
 
-    def there(self) -> dict[tuple[int, str], int]:
+    def live_bytes(self) -> dict[tuple[int, str], int]:
         """Return the bytes of recorded storages that are still alive, by layer and kind."""
         found: dict[tuple[int, str], int] = {}
-        for noted, layer, kind in self._noted.values():
-            storage = noted()
+        for noted, layer, kind in self._recorded.values():
+            storage = noted()  # None if the storage was freed
             if storage is not None and storage.nbytes():
                 found[layer, kind] = found.get((layer, kind), 0) + storage.nbytes()
         return dict(sorted(found.items(), key=lambda item: (item[0][0], KINDS.index(item[0][1]))))
 
 
-def remade_seconds(graph: Graph, shape: ModelSettings, *, epochs: int = 5) -> dict[str, list[float]]:
+def recompute_seconds(graph: Graph, shape: ModelSettings, *, epochs: int = 5) -> dict[str, list[float]]:
     """Return the seconds of each epoch in one process by ``recompute``, in the order of ``LEVELS``.
 
     The trainings alternate epoch by epoch, so that other load on the machine affects all; the first epoch of each,
@@ -217,7 +239,7 @@ def remade_seconds(graph: Graph, shape: ModelSettings, *, epochs: int = 5) -> di
     Example:
         >>> from gnnqlab.graph.generate import sbm
         >>> from gnnqlab.nn import ModelSettings
-        >>> found = remade_seconds(sbm(100, 4, 6, features=8), ModelSettings(layers=2, hidden=8), epochs=2)
+        >>> found = recompute_seconds(sbm(100, 4, 6, features=8), ModelSettings(layers=2, hidden=8), epochs=2)
         >>> {keep: len(seconds) for keep, seconds in found.items()}
         {'none': 2, 'selective': 2, 'full': 2}
     """
@@ -235,8 +257,8 @@ def remade_seconds(graph: Graph, shape: ModelSettings, *, epochs: int = 5) -> di
     seconds: dict[str, list[float]] = {keep: [] for keep in LEVELS}
     for epoch in range(epochs + 1):
         for keep, trainer in trainers.items():
-            begun = time.perf_counter()
+            begun = time.perf_counter()  # seconds; in turn, so that all levels see the same load
             trainer.epoch(epoch)
-            if epoch > 0:
+            if epoch > 0:  # epoch 0 includes set-up
                 seconds[keep].append(time.perf_counter() - begun)
     return seconds

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gnnqlab.compute import Float32Products
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.nn import LocalGraph, build_model
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
     from gnnqlab.graph import Graph
     from gnnqlab.nn import ModelSettings
 
-__all__ = ["PURPOSES", "by_purpose", "kept_of", "live_matrices", "live_of"]
+__all__ = ["PURPOSES", "saved_bytes_by_purpose", "saved_bytes_of_loss", "live_matrices", "live_matrices_of_pass"]
+__getattr__ = former_functions(
+    __name__,
+    {"by_purpose": "saved_bytes_by_purpose", "kept_of": "saved_bytes_of_loss", "live_of": "live_matrices_of_pass"},
+)
 
 PURPOSES = {
     "inputs of products": ("AffineBackward", "LinearBackward", "ConvolveBackward", "MmBackward0", "AddmmBackward0"),
@@ -37,29 +42,30 @@ PURPOSES = {
 """Purpose -> names of the autograd nodes that save tensors for it; tensors of other nodes are ``others``."""
 
 
-def by_purpose(graph: Graph, shape: ModelSettings, products: Products) -> dict[str, int]:
+def saved_bytes_by_purpose(graph: Graph, shape: ModelSettings, products: Products) -> dict[str, int]:
     """Return the bytes that one training pass of a model saves for backward; each storage counts for its first purpose.
 
     Parameters, raw features and the indices of the graph do not count: they exist in any case.
     """
     model = build_model(shape, graph.num_features, graph.num_classes, seed=0)
     local = LocalGraph(graph, products=products)
-    if not getattr(model, "takes_sparse_input", False):
+    if not getattr(model, "takes_sparse_input", False):  # sparse features stay sparse only for models that support them
         local.densify_features()
     loss = label_objective(graph).loss(model(local.open_pass(0, training=True), local.features))
     held: list[Any] = [*model.parameters(), local.ids, graph.labels, local.features]
-    return kept_of(loss, [each for each in held if hasattr(each, "untyped_storage")])
+    # features may be sparse, without one storage
+    return saved_bytes_of_loss(loss, [each for each in held if hasattr(each, "untyped_storage")])
 
 
-def kept_of(loss: Tensor, held: list[Tensor]) -> dict[str, int]:
+def saved_bytes_of_loss(loss: Tensor, held: list[Tensor]) -> dict[str, int]:
     """Return the bytes by purpose that the autograd graph of a loss saves, without the storages of ``held``."""
-    pointers = {tensor.untyped_storage().data_ptr() for tensor in held}
-    found = dict.fromkeys((*PURPOSES, "others"), 0)
+    pointers = {tensor.untyped_storage().data_ptr() for tensor in held}  # storages that count already, or never
+    found = dict.fromkeys((*PURPOSES, "others"), 0)  # bytes by purpose
     for node in _nodes(loss.grad_fn):
         purpose = next((each for each, names in PURPOSES.items() if node.name() in names), "others")
         for tensor in _tensors(node):
             storage = tensor.untyped_storage()
-            if storage.nbytes() and storage.data_ptr() not in pointers:
+            if storage.nbytes() and storage.data_ptr() not in pointers:  # each storage once
                 pointers.add(storage.data_ptr())
                 found[purpose] += storage.nbytes()
     return found
@@ -67,7 +73,7 @@ def kept_of(loss: Tensor, held: list[Tensor]) -> dict[str, int]:
 
 def _nodes(root: Any) -> Iterator[Any]:
     """Yield all nodes of an autograd graph, breadth first."""
-    waiting, visited = [root], {root}
+    waiting, visited = [root], {root}  # a list that grows while it is iterated
     for node in waiting:
         yield node
         for following, _ in node.next_functions:
@@ -115,21 +121,28 @@ def live_matrices(
     if workers == 1:
         network = build_model(shape, graph.num_features, graph.num_classes, seed=0)
         trainer = Trainer(LocalGraph(graph, products=compute.build()), label_objective(graph), network, settings)
-        trainer.epoch(0)
-        return live_of(trainer, shape.hidden)
+        trainer.epoch(0)  # warm-up: allocates optimizer state and buffers
+        return live_matrices_of_pass(trainer, shape.hidden)
     system = replace(vanilla(), compute=compute)
     threads = ThreadedWorkers(
-        graph, cut_graph(graph, system.partition, workers), system, shape, settings, as_launched=True
+        # Threads run the same code as launched workers, so buffers of the exchange count as well.
+        graph,
+        cut_graph(graph, system.partition, workers),
+        system,
+        shape,
+        settings,
+        as_launched=True,
     )
     threads.step(0)
-    return max(threads.run(lambda trainer: live_of(trainer, shape.hidden)))
+    return max(threads.run(lambda trainer: live_matrices_of_pass(trainer, shape.hidden)))
 
 
-def live_of(trainer: Trainer, hidden: int) -> float:
+def live_matrices_of_pass(trainer: Trainer, hidden: int) -> float:
     """Return the same for the next pass of one trainer, without a weight update."""
     stack, ledger = counting(trainer)
     # Subtract what exists before the pass, so that only tensors of the pass count.
     before = sum(ledger.live[purpose] for purpose in ("weights", "adjacency", "rows"))
-    with stack:
+    with stack:  # forward and backward pass
         trainer.gradients(1)
+    # bytes over those of one float32 matrix (nodes, hidden)
     return (sum(ledger.at_peak.values()) - before) / (4 * trainer.graph.ids.numel() * hidden)

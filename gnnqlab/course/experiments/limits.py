@@ -56,7 +56,7 @@ class Rates:
     """Least number of repeats."""
     timer: Callable[[], float] = time.perf_counter
     """PhaseTimer, in seconds; the same as for the measurements that are compared with these rates."""
-    _known: dict[tuple[str, object], float] = field(default_factory=dict, repr=False)
+    _best_seconds: dict[tuple[str, object], float] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.repeats < 1:
@@ -66,7 +66,7 @@ class Rates:
         """Return the rate of a plain read (a sum of float32) of ``num_bytes``."""
 
         def prepare() -> Callable[[], object]:
-            x = torch.ones(_values(num_bytes))
+            x = torch.ones(_values(num_bytes))  # float32
             return lambda: x.sum()
 
         return num_bytes / self._best(("read", num_bytes), prepare)
@@ -88,14 +88,14 @@ class Rates:
             a, b = torch.ones(product.rows, product.inner), torch.ones(product.inner, product.columns)
             # A transposed operand is a view with column-major memory, as in the product of the training pass.
             a = a.t().contiguous().t() if product.transposed == "a" else a
-            b = b.t().contiguous().t() if product.transposed == "b" else b
+            b = b.t().contiguous().t() if product.transposed == "b" else b  # row-major operand of the transposed view
             out = torch.empty(product.rows, product.columns)
             return lambda: torch.mm(a, b, out=out)
 
         return product.flops / self._best(("product", product), prepare)
 
     def _best(self, key: tuple[str, object], prepare: Callable[[], Callable[[], object]]) -> float:
-        if key not in self._known:
+        if key not in self._best_seconds:
             run = prepare()
             run()  # warm up: allocate, fill caches
             seconds: list[float] = []
@@ -103,12 +103,12 @@ class Rates:
                 begun = self.timer()
                 run()
                 seconds.append(self.timer() - begun)
-            self._known[key] = min(seconds)
-        return self._known[key]
+            self._best_seconds[key] = min(seconds)  # other load only slows a run down
+        return self._best_seconds[key]
 
 
 def _values(num_bytes: int) -> int:
-    return max(1, -(-num_bytes // 4))
+    return max(1, -(-num_bytes // 4))  # float32 elements, rounded up
 
 
 PARTS: Mapping[str, tuple[str, ...]] = {
@@ -134,6 +134,7 @@ def least_s(work: Work, rates: Rates, *, coded: Mapping[int, int] | None = None)
         rates: rates of the process that trains.
         coded: bytes of float32 rows encoded or decoded in one call -> number of such calls.
     """
+    # bytes / (bytes per second), each size at its own rate
     sums = sum(times * each.bytes / rates.read_bytes_per_s(each.bytes) for each, times in work.sums.items())
     products = sum(times * each.flops / rates.flops_per_s(each) for each, times in work.products.items())
     halves = ((each.bytes // 2, times) for each, times in work.passes.items())  # a memcpy reads and writes its bytes
@@ -145,10 +146,10 @@ def least_s(work: Work, rates: Rates, *, coded: Mapping[int, int] | None = None)
 def coded_bytes(trainer: Trainer) -> Counter[int]:
     """Return the bytes of float32 rows encoded or decoded in one call -> number of such calls per epoch."""
     found = Counter[int]()
-    for channel in [] if trainer.exchange is None else trainer.exchange.channels:
+    for channel in [] if trainer.exchange is None else trainer.exchange.channels:  # one channel per layer and direction
         for rows in (channel.plan.sent_rows, channel.plan.received_rows):
             if number := int(rows.sum()):
-                found[4 * number * channel.columns] += 1
+                found[4 * number * channel.columns] += 1  # bytes of float32 rows: 4 per element
     return found
 
 
@@ -182,13 +183,14 @@ def limits_table(
     if not whole > 0:
         raise ValueError(f"an epoch must take some time, got {whole} s")
     limits = {part: limit for part, limit in {**least, _WIRE: wire_s}.items() if limit > 0}
+    # phases summed by part
     measured = {part: sum(seconds.get(phase, 0.0) for phase in PARTS[part]) for part in PARTS if part in limits}
-    measured[OTHER] = whole - sum(measured.values())
+    measured[OTHER] = whole - sum(measured.values())  # the rest has no limit
     limits[EPOCH] = epoch_s([wire_s], [sum(least.values())], 0.0, overlapped=overlapped)
     found = pd.DataFrame({"measured (ms)": {**measured, EPOCH: whole}, "limit (ms)": limits}).loc[[*measured, EPOCH]]
     found["measured / limit"] = found["measured (ms)"] / found["limit (ms)"]
     found["share (%)"] = 100 * found["measured (ms)"] / whole
-    found[["measured (ms)", "limit (ms)"]] *= 1e3
+    found[["measured (ms)", "limit (ms)"]] *= 1e3  # seconds -> ms
     return found.rename_axis("part")
 
 
@@ -215,19 +217,19 @@ def measure_limits(
     if epochs <= _SETTLING:
         raise ValueError(f"epochs must be at least {_SETTLING + 1}, the first {_SETTLING} do not count, got {epochs}")
     shape = ModelSettings(name=model, layers=layers, hidden=hidden)
-    shard, found = cut_graph(graph, Random(), 1).shard(graph, 0), []
-    clock = PhaseTimer(timer=time.thread_time)
+    shard, found = cut_graph(graph, Random(), 1).shard(graph, 0), []  # one worker that owns the whole graph
+    clock = PhaseTimer(timer=time.thread_time)  # processor time of this thread
     trainer = worker_trainer(shard, make_system("vanilla"), shape, TrainSettings(), clock=clock)
     work = count(trainer)
     with one_thread():
         for epoch in range(epochs):
-            clock.take()
+            clock.take()  # discard the time between epochs
             trainer.epoch(epoch)
             seconds = clock.take()
             found.append({**seconds, "epoch": sum(seconds.values())})
         least = least_s(work, Rates(repeats=repeats, timer=time.thread_time))
     trainer.close()
-    medians = pd.DataFrame(found[_SETTLING:]).median()
+    medians = pd.DataFrame(found[_SETTLING:]).median()  # median over epochs, by phase
     return limits_table({str(phase): float(each) for phase, each in medians.items()}, least)
 
 
@@ -245,7 +247,7 @@ def draw_limits(table: DataFrame, *, title: str = "An epoch and its limits", dar
     if EPOCH not in table.index:
         raise ValueError(f"the table must have a row {EPOCH!r}, got {list(table.index)}; see limits_table")
     parts, whole = table.drop(EPOCH), table.loc[EPOCH]
-    limited = parts.dropna(subset="limit (ms)")
+    limited = parts.dropna(subset="limit (ms)")  # the bars of limits exist for these parts only
     each = "; ".join(
         f"{part} {_ms(row['measured (ms)'])} of at least {_ms(row['limit (ms)'])} ms ({row['share (%)']:.0f} %)"
         for part, row in limited.iterrows()

@@ -65,7 +65,7 @@ def replay(
         raise ValueError(f"every loss needs the seconds of its epoch, got {len(losses)} losses and {len(seconds)}")
     settings = settings or Orchestrated()
     settings = replace(settings, formula="printed") if as_printed else settings
-    no_nodes = torch.zeros(0, dtype=torch.int64)
+    no_nodes = torch.zeros(0, dtype=torch.int64)  # the base does not depend on nodes
     widths, descent = OrchestratedWidths(settings, no_nodes, no_nodes), Descent(settings.momentum, settings.delta)
     sign = -1 if settings.formula == "printed" else 1
     lines = []
@@ -75,7 +75,7 @@ def replay(
         now, rates = widths.base, descent.add(loss, epoch_s)
         earlier, rate = rates or (float("nan"), descent.rates[-1] if descent.rates else float("nan"))
         lines.append((epoch, loss, descent.loss, sign * rate, sign * earlier, now))
-        if rates is not None:
+        if rates is not None:  # None until δ epochs have passed
             widths.move(wider=settings.widens(*rates))
     return pd.DataFrame(lines, columns=["epoch", "loss", "F", "rate", "earlier", "base"]).set_index("epoch")
 
@@ -83,7 +83,9 @@ def replay(
 _GAP = 0.085
 """Gap between panels as a share of the height, with space for a legend above each."""
 
+# Most bars to draw; of a longer run, only every k-th epoch is read.
 _MOST_BARS = 400
+# Bit-width -> colour, ordered by lightness: light for few bits, dark for many.
 _WIDTH_COLORS = {1: "#fee838", 2: "#c9b869", 3: "#a69d75", 4: "#848279", 8: "#2f4a6e", 16: "#1b3660", 32: "#00204d"}
 
 
@@ -100,12 +102,13 @@ def importance_table(parts: Parts) -> DataFrame:
     import pandas as pd
 
     ids, p = _boundary(parts)
+    # Boundary nodes only, because only their rows are sent.
     table = pd.DataFrame(
         {"in-degree": parts.graph.in_degrees[ids].tolist(), "p": p.tolist()},
         index=pd.Index(ids.tolist(), name="node"),
     )
     bit_widths = Orchestrated().bit_widths
-    for base in bit_widths:
+    for base in bit_widths:  # one column per base bit-width
         table[f"base {base}"] = by_importance(p, base, bit_widths).tolist()
     return table
 
@@ -121,13 +124,15 @@ def draw_importance(parts: Parts, *, base: int = 1, dark: bool = False) -> Figur
 
 def _boundary(parts: Parts) -> tuple[Any, Any]:
     ids = torch.cat([shard.halo for shard in parts.shards]).unique()
+    # Importance is stored per worker, for owned and halo rows; gather it by global id.
     known = torch.zeros(parts.graph.num_nodes)
     for shard in parts.shards:
-        known[torch.cat([shard.owned, shard.halo])] = shard.importance
+        known[torch.cat([shard.owned, shard.halo])] = shard.importance  # (owned + halo,) -> global ids
     return ids, known[ids]
 
 
 def _replayed(run: Run, *, as_printed: bool = False) -> DataFrame:
+    # seconds of the slowest worker
     table, seconds = by_epoch(run.records), run.records.groupby("epoch")["epoch_s"].max().tolist()
     return replay(table["loss"].tolist(), seconds, settings=_settings(run), as_printed=as_printed)
 
@@ -145,21 +150,21 @@ def rows_by_width(run: Run) -> DataFrame:
     For a run of more than 400 epochs only every second, third ... epoch is read, which bounds the time.
     """
     epochs = int(run.records["epoch"].max()) + 1
-    traffic = run.read_traffic(epochs=range(0, epochs, -(-epochs // _MOST_BARS)))
-    counts = traffic.groupby(["epoch", "bits"])["rows"].sum().unstack(fill_value=0)
-    return counts.div(counts.sum(axis=1), axis=0)
+    traffic = run.read_traffic(epochs=range(0, epochs, -(-epochs // _MOST_BARS)))  # every k-th epoch, with k rounded up
+    counts = traffic.groupby(["epoch", "bits"])["rows"].sum().unstack(fill_value=0)  # (epoch, bits) -> rows
+    return counts.div(counts.sum(axis=1), axis=0)  # share of the rows of an epoch
 
 
 def base_by_epoch(run: Run) -> Series:
     """Return the base bit-width of every epoch, from the run's decisions."""
     import pandas as pd
 
-    base = pd.Series(
+    base = pd.Series(  # the smallest bit-width, until the first decision
         _settings(run).bit_widths[0], index=pd.RangeIndex(int(run.records["epoch"].max()) + 1, name="epoch")
     )
     for epoch, what in zip(run.decisions["epoch"], run.decisions["what"]):
         if what.startswith("base width "):
-            base.loc[int(epoch) :] = int(what.rpartition(" ")[2])
+            base.loc[int(epoch) :] = int(what.rpartition(" ")[2])  # the decision holds from this epoch on
     return base
 
 
@@ -176,7 +181,7 @@ def draw_decisions(run: Run, *, dark: bool = False) -> FigureData:
     earlier = f"the rate {_settings(run).delta} epochs before"
     ink = "#e6e8ea" if dark else "#1f2328"
     moves = run.decisions[run.decisions["what"].str.startswith("base width")]
-    moves = moves[moves["epoch"] < len(base)]
+    moves = moves[moves["epoch"] < len(base)]  # a decision after the last epoch has no effect
     decided = pd.DataFrame({
         "epoch": moves["epoch"],
         "base": [int(base[epoch]) for epoch in moves["epoch"]],
@@ -205,7 +210,7 @@ def draw_decisions(run: Run, *, dark: bool = False) -> FigureData:
         figure=lines(base.to_frame(), y="base width", styles=["vermillion"], mode="lines", shape="hv"),
         **_BASE,
     )
-    percent = (100 * shares).rename(columns=human_bits)
+    percent = (100 * shares).rename(columns=human_bits)  # share -> percent; legend "2 bits"
     rows = bars(
         percent,
         y=list(percent),
@@ -227,7 +232,7 @@ def draw_decisions(run: Run, *, dark: bool = False) -> FigureData:
         dark=dark,
         height=720,
     )
-    figure.update_layout(bargap=0)
+    figure.update_layout(bargap=0)  # bars touch: one per epoch
     above = {"orientation": "h", "x": 0, "xanchor": "left", "yanchor": "bottom", "traceorder": "normal"}
     for number, axis in enumerate(figure.select_yaxes(), start=1):  # one legend per panel
         name = f"legend{number if number > 1 else ''}"
@@ -241,6 +246,7 @@ def draw_signs(run: Run, *, dark: bool = False) -> FigureData:
     import pandas as pd
 
     text, printed = "descent rate (the text)", "as printed"
+    # the same losses and seconds, with both formulas
     tables = {text: _replayed(run), printed: _replayed(run, as_printed=True)}
     rates, base = (pd.DataFrame({name: table[column] for name, table in tables.items()}) for column in ("rate", "base"))
     look: dict[str, Any] = {"y": [text, printed], "styles": ["blue", "vermillion dash"], "mode": "lines"}

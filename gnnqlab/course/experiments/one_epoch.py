@@ -51,7 +51,7 @@ class SentRows:
             nodes=tuple(message.node_ids.tolist()),
             bits=tuple(message.bit_widths.tolist()),
             offered=len(message.offered_ids),
-            columns=message.values.shape[1],
+            columns=message.values.shape[1],  # values: rows before encoding, (n, D)
             num_bytes=message.num_bytes,
         )
 
@@ -63,16 +63,16 @@ class OneEpoch:
     epoch: int
     spans: tuple[tuple[Span, ...], ...]
     """Activities of each worker by start time, without transfers."""
-    reduced: tuple[float, ...]
+    gradients_ready_s: tuple[float, ...]
     """Time at which each worker's weight gradients were ready for the all-reduce, seconds of the same clock."""
-    sent: tuple[SentRows, ...]
+    messages: tuple[SentRows, ...]
     losses: tuple[float, ...]
     """Contribution of each worker; their sum is the loss."""
     gradients: tuple[float, ...]
     """Euclidean norm of each worker's gradient."""
     gradient: float
     """Norm of the sum of the gradients."""
-    moved: float
+    update_norm: float
     """Norm of the weight update."""
     num_parameters: int
     next_loss: float
@@ -83,17 +83,17 @@ class OneEpoch:
         return sum(self.losses)
 
 
-class _Sent(Observer):
+class _MessageObserver(Observer):
     """Observer of the messages that one worker sends in training passes, and of the time of its gradients."""
 
     def __init__(self) -> None:
         self.by_epoch: dict[int, list[SentRows]] = {}
-        self.reduced: dict[int, float] = {}
+        self.gradients_ready_s: dict[int, float] = {}
         """Epoch -> seconds of ``time.perf_counter``."""
 
     def on_phase_ended(self, event: PhaseEnded) -> None:
         if event.phase == "reduce":  # the last one of an epoch counts
-            self.reduced[event.epoch] = time.perf_counter()
+            self.gradients_ready_s[event.epoch] = time.perf_counter()
 
     def on_message_encoded(self, event: MessageEncoded) -> None:
         self.by_epoch.setdefault(event.epoch, []).append(SentRows.from_message(event))
@@ -125,10 +125,10 @@ def train_one_epoch(
         >>> from gnnqlab.partition.parts import partition
         >>> from gnnqlab.systems import vanilla
         >>> found = train_one_epoch(partition(course.ten_nodes(), course.Halves(), workers=2), vanilla(), epochs=1)
-        >>> len(found.sent), found.sent[0].nodes, found.sent[0].num_bytes  # two layers, two directions, two workers
+        >>> len(found.messages), found.messages[0].nodes, found.messages[0].num_bytes  # 2 layers, directions, workers
         (8, (3, 4), 64)
     """
-    observers = [_Sent() for _ in range(parts.cut.workers)]
+    observers = [_MessageObserver() for _ in range(parts.cut.workers)]  # one observer per worker, without locks
     shape = ModelSettings(name=model, hidden=hidden, layers=layers, dropout=0.0)
     workers = ThreadedWorkers(
         parts.graph,
@@ -139,27 +139,28 @@ def train_one_epoch(
         as_launched=True,
         observers=[Observers([observer], rank) for rank, observer in enumerate(observers)],
     )
+    # The epochs before are complete training steps, with all-reduce and optimizer.
     for epoch in range(epochs):
         workers.step(epoch)
-    before = workers.trainers[0].parameters.values.clone()
+    before = workers.trainers[0].parameters.values.clone()  # a copy, because the step changes it in place
     passes = workers.run(lambda trainer: _timed_pass(trainer, epochs))
     # The all-reduce of launched workers: (workers, parameters) -> (parameters,), the same on every worker.
     gradients = torch.stack([trainer.parameters.gradients for trainer in workers.trainers])
     for trainer in workers.trainers:
-        trainer.parameters.gradients.copy_(gradients.sum(0))
+        trainer.parameters.gradients.copy_(gradients.sum(0))  # every worker applies the same sum
         trainer.optimizer.step()
     values = workers.trainers[0].parameters.values
     after = workers.trainers[0].parameters.values.clone()
-    next_loss = workers.gradients(epochs + 1)[0]
+    next_loss = workers.gradients(epochs + 1)[0]  # a further pass, only for its loss
     return OneEpoch(
         epoch=epochs,
         spans=tuple(spans for _, spans in passes),
-        reduced=tuple(each.reduced[epochs] for each in observers),
-        sent=tuple(itertools.chain.from_iterable(each.by_epoch.get(epochs, ()) for each in observers)),
+        gradients_ready_s=tuple(each.gradients_ready_s[epochs] for each in observers),
+        messages=tuple(itertools.chain.from_iterable(each.by_epoch.get(epochs, ()) for each in observers)),
         losses=tuple(loss for loss, _ in passes),
         gradients=tuple(float(each.norm()) for each in gradients),
         gradient=float(gradients.sum(0).norm()),
-        moved=float((after - before).norm()),
+        update_norm=float((after - before).norm()),
         num_parameters=values.numel(),
         next_loss=next_loss,
     )
@@ -169,5 +170,5 @@ def _timed_pass(trainer: Trainer, epoch: int) -> tuple[float, tuple[Span, ...]]:
     """Run one training pass in this thread; return its loss and the spans of its timeline."""
     exchange: Any = trainer.exchange
     exchange.timeline.begin()
-    loss = trainer.gradients(epoch)
+    loss = trainer.gradients(epoch)  # forward and backward, without the update
     return loss, tuple(sorted(exchange.timeline.take(), key=lambda span: span.start))

@@ -90,15 +90,16 @@ def trained_message(
             raise ValueError(f"{name} must lie in [0, {parts.workers}), got {worker}")
     if not 0 <= layer < layers:
         raise ValueError(f"layer must lie in [0, {layers}), got {layer}")
-    plan = parts.shards[receiver].plan("forward")
+    plan = parts.shards[receiver].plan("forward")  # what the receiver expects of each sender in the forward pass
     if not plan.received_rows[sender]:
         raise ValueError(f"a message needs rows, but worker {receiver} needs none of worker {sender}; choose others")
-    ids = plan.from_peer(sender).ids
+    ids = plan.from_peer(sender).ids  # global ids, in the receiver's order
     settings = ModelSettings(name=model, hidden=hidden, layers=layers, dropout=dropout)
     trainer = exact_trainer(parts.graph, settings, seed=seed)
     for epoch in range(epochs):
         trainer.epoch(epoch)
-    aggregated = AggregatedRows(layer, ids)
+    aggregated = AggregatedRows(layer, ids)  # observes the inputs of one layer's aggregation
+    # a forward pass in training mode, with dropout
     trainer.model(
         trainer.graph.open_pass(epochs, training=True, observers=Observers([aggregated])), trainer.graph.features
     )

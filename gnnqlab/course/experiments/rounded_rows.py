@@ -104,6 +104,7 @@ class _Rounded(Observer):
         self.rows: list[RoundedRows] = []
 
     def on_message_encoded(self, event: MessageEncoded) -> None:
+        # a whole direction, or one point
         if event.epoch == self.epoch and {event.direction, f"{event.direction} {event.layer}"} & set(self.points):
             self.rows.append(RoundedRows.from_message(event))
 
@@ -166,7 +167,7 @@ def rounded_rows_of(run: Run, at: Sequence[str] = DIRECTIONS, *, epoch: int) -> 
     """
     config, records = run.config, run.records
     config.require_nodes("rounded_rows_of")
-    losses = {} if records.empty else records.groupby("epoch")["loss"].first().to_dict()
+    losses = {} if records.empty else records.groupby("epoch")["loss"].first().to_dict()  # the same loss on all ranks
     if epoch not in losses:
         raise ValueError(f"epoch must be one that run {run.id} has trained, got {epoch}; it has {len(losses)} of them")
     graph = load(config.graph)
@@ -203,9 +204,10 @@ def points_table(rows: Sequence[RoundedRows]) -> DataFrame:
     import pandas as pd
 
     lines = {}
-    for point in dict.fromkeys(each.point for each in rows):
+    for point in dict.fromkeys(each.point for each in rows):  # in order of first appearance
         rows_at_point = [each for each in rows if each.point == point]
         sent, error = (
+            # sums of squares of the rows and of their errors
             sum(float(tensor.double().square().sum()) for tensor in tensors)
             for tensors in ([each.before for each in rows_at_point], [each.error for each in rows_at_point])
         )
@@ -214,7 +216,7 @@ def points_table(rows: Sequence[RoundedRows]) -> DataFrame:
             sum(each.nodes.numel() for each in rows_at_point),
             float(torch.cat([each.bits for each in rows_at_point]).double().mean()),
             sum(each.num_bytes for each in rows_at_point) / 1e3,
-            100 * (error / sent) ** 0.5 if sent else 0.0,
+            100 * (error / sent) ** 0.5 if sent else 0.0,  # root of the relative squared error, percent
         )
     columns = ["messages", "rows", "mean bits", "kB", "off by (%)"]
     return pd.DataFrame.from_dict(lines, orient="index", columns=columns).rename_axis("point")
@@ -251,10 +253,10 @@ def _trained_messages(
     epoch: int,
     losses: dict[int, float],
 ) -> list[RoundedRows]:
-    points = (at,) if isinstance(at, str) else tuple(at)
+    points = (at,) if isinstance(at, str) else tuple(at)  # a single point may be given as text
     for point in points:
         point_of(point)
-    require_repeatable(system, cut.workers)
+    require_repeatable(system, cut.workers)  # validates the spelling of each point
     observers = [_Rounded() for _ in range(cut.workers)]
     for observer in observers:
         observer.points, observer.epoch = points, epoch
@@ -262,16 +264,17 @@ def _trained_messages(
     workers, policy = threads_as_launched(graph, cut, system, model, settings, of_worker)
     # All epochs must be trained: weights, and noise through them, depend on every earlier message.
     for number in range(epoch + 1):
-        loss = workers.step(number)
-        known = losses.get(number, loss)
+        loss = workers.step(number)  # returns the loss of the epoch
+        known = losses.get(number, loss)  # without records, every loss is accepted
         if abs(loss - known) > _CLOSE * abs(known):
             raise RuntimeError(
                 f"a repeated run must have its losses, got {loss:.6g} in epoch {number} where the run has "
                 f"{known:.6g}; was it changed while it trained, or trained on another device?"
             )
     for direction in DIRECTIONS:
-        of_direction(policy, direction).require_points()
+        of_direction(policy, direction).require_points()  # points that the policy names must exist as well
     found = [rows for observer in observers for rows in observer.rows]
+    # a direction counts if any of its layers was sent
     lost = [point for point in points if not any(point in (rows.point, rows.point.split()[0]) for rows in found)]
     if lost:
         known_points = sorted({rows.point for rows in found}, key=_order)

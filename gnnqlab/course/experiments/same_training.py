@@ -60,11 +60,14 @@ def gradient_shares(
         model,
         TrainSettings(seed=seed),
     )
+    # each worker's share of the loss; all pass at the same time
     losses = workers.run(lambda trainer: trainer.gradients(0))
+    # float64, so that their sum adds little rounding
     gradients = [trainer.parameters.gradients.double().clone() for trainer in workers.trainers]
     truth = exact_trainer(parts.graph, model, seed=seed)
     loss = truth.gradients(0)
     exact = truth.parameters.gradients.double()
+    # Show the last element that is clearly not zero: ReLU leaves many gradients at zero.
     place = next(i for i in range(exact.numel() - 1, -1, -1) if abs(float(exact[i])) > 1e-4)
     total = torch.stack(gradients).sum(0)  # the all-reduce: (P, weights) -> (weights,)
     lines = [
@@ -72,7 +75,7 @@ def gradient_shares(
         for rank, shard in enumerate(parts.shards)
     ]
     trained = int(parts.graph.train_mask.sum())
-    distance = float((total - exact).norm() / exact.norm())
+    distance = float((total - exact).norm() / exact.norm())  # relative to the norm of the exact gradient
     lines.append(("sum", trained, sum(losses), float(total[place]), distance))
     lines.append(("one process", trained, loss, float(exact[place]), 0.0))
     columns = ["who", "training nodes", "loss", "gradient", "distance"]
@@ -93,16 +96,17 @@ def draw_agreement(runs: Sequence[RunLike], *, dark: bool = False) -> FigureData
     """
     import pandas as pd
 
-    if not 2 <= len(runs) <= len(_STYLES):
+    if not 2 <= len(runs) <= len(_STYLES):  # one style per run
         raise ValueError(f"two to {len(_STYLES)} runs can be compared, got {len(runs)}")
     losses = {}
     for run in map(take, runs):
         workers = run.summary["workers"]
         name = f"{run.summary['system']}, {workers} worker" + ("" if workers == 1 else "s")
+        # a second run of the same name needs another key
         losses[name if name not in losses else f"{name} (again)"] = by_epoch(run.records).set_index("epoch")["loss"]
     table = pd.DataFrame(losses)
     first, *others = losses
-    distances = table[others].sub(table[first], axis=0).abs()
+    distances = table[others].sub(table[first], axis=0).abs()  # absolute differences, epoch by epoch
     left = lines(
         table,
         y=list(table),
@@ -115,7 +119,7 @@ def draw_agreement(runs: Sequence[RunLike], *, dark: bool = False) -> FigureData
     for trace, width in zip(left.data, _WIDTHS):
         trace.line.width = width
     right = lines(
-        distances.clip(lower=1e-9),
+        distances.clip(lower=1e-9),  # a difference of zero has no place on a logarithmic axis
         y=others,
         styles=_STYLES[1:],
         mode="lines",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, panels, scatter
 from gnnqlab.launch.start import launch
@@ -25,21 +26,23 @@ if TYPE_CHECKING:
     from gnnqlab.partition.shard import Shard
     from gnnqlab.systems.system import System
 
-__all__ = ["compare_shares", "draw_shares", "draw_sums", "left_out", "sampled_sums", "variance_by_share"]
+__all__ = ["compare_shares", "draw_shares", "draw_sums", "unsampled_nodes", "sampled_sums", "variance_by_share"]
+__getattr__ = former_functions(__name__, {"left_out": "unsampled_nodes"})
 
 
-def left_out(parts: Parts, sampler: BoundarySampling, *, epoch: int, seed: int = 0) -> dict[int, list[int]]:
+def unsampled_nodes(parts: Parts, sampler: BoundarySampling, *, epoch: int, seed: int = 0) -> dict[int, list[int]]:
     """Return the halo nodes of each worker whose rows are not sampled in an epoch, as training draws them.
 
     Example:
         >>> from gnnqlab import course
         >>> from gnnqlab.partition.parts import partition
         >>> small = partition(course.ten_nodes(), course.Halves(), workers=2)
-        >>> left_out(small, BoundarySampling(p=0.0), epoch=0)
+        >>> unsampled_nodes(small, BoundarySampling(p=0.0), epoch=0)
         {0: [5, 7], 1: [3, 4]}
     """
     found = {}
     for rank, shard in enumerate(parts.shards):
+        # the same draw as in training: by worker, seed and epoch
         sampled = set(shard.halo[sampler.sampled_positions(shard.halo, holder=rank, seed=seed, epoch=epoch)].tolist())
         found[rank] = [node for node in shard.halo.tolist() if node not in sampled]
     return found
@@ -68,13 +71,14 @@ def sampled_sums(
 
     rank = int(parts.owner[node])
     shard = parts.shards[rank]
-    matrix = _matrix(shard)[int((shard.owned == node).nonzero())]
+    matrix = _matrix(shard)[int((shard.owned == node).nonzero())]  # one row of the aggregation matrix, (V + H,)
     near, far = matrix[: shard.num_owned], matrix[shard.num_owned :]
-    own = float(near @ rows[shard.owned])
+    own = float(near @ rows[shard.owned])  # owned neighbours are never sampled
     lines, total = [], 0.0
     for epoch in range(epochs):
         sampled = sampler.sampled_positions(shard.halo, holder=rank, seed=seed, epoch=epoch)
         neighbours = sampled[far[sampled] != 0]  # sampled halo rows that are neighbours of the node
+        # factor 1 / p makes the estimate unbiased
         value = own + sampler.rescale * float(far[neighbours] @ rows[shard.halo[neighbours]])
         total += value
         names = ", ".join(str(int(u)) for u in shard.halo[neighbours]) or "none"
@@ -119,15 +123,19 @@ def variance_by_share(
     lines = []
     for share in shares:
         sampler = BoundarySampling(p=share)
+        # p after rounding to a number of rows, as in training
         p, measured, formula, length = 1 / sampler.rescale, 0.0, 0.0, 0.0
         for rank, shard in enumerate(parts.shards):
             matrix, halo = _matrix(shard), rows[shard.halo]
             far = matrix[:, shard.num_owned :]
+            # squared norm of the exact aggregation
             length += float((matrix[:, : shard.num_owned] @ rows[shard.owned] + far @ halo).square().sum())
+            # Σ_v a_vu² |h_u|², summed over halo nodes u
             formula += (1 - p) / p * float(far.square().sum(0) @ halo.square().sum(1))
             for epoch in range(epochs):
                 factor = halo.new_full((shard.num_halo, 1), -1.0)  # factor of a row minus 1, that of the full sum
                 factor[sampler.sampled_positions(shard.halo, holder=rank, seed=seed, epoch=epoch)] += sampler.rescale
+                # squared deviation from the full sum, mean over epochs
                 measured += float((far @ (factor * halo)).square().sum()) / epochs
         lines.append((share, measured, formula, 100 * (measured / length) ** 0.5))
     return pd.DataFrame(lines, columns=["p", "measured", "formula", "relative (%)"]).set_index("p")
@@ -135,10 +143,11 @@ def variance_by_share(
 
 def _matrix(shard: Shard) -> Tensor:
     """Return GCN's aggregation matrix of a worker, dense ``(V, V + H)``."""
-    counts = shard.indptr.diff()
+    counts = shard.indptr.diff()  # edges per owned row
     dense = torch.zeros(shard.num_owned, shard.num_owned + shard.num_halo)
+    # (row, column) of every edge
     places = (torch.arange(shard.num_owned).repeat_interleave(counts), shard.indices.long())
-    return dense.index_put_(places, shard.alpha("symmetric"), accumulate=True)
+    return dense.index_put_(places, shard.alpha("symmetric"), accumulate=True)  # parallel edges add up
 
 
 def compare_shares(
@@ -170,8 +179,9 @@ def compare_shares(
         for share in shares:
             variant = replace(system, sampler=BoundarySampling(p=share))
             run = launch(graph, system=variant, epochs=epochs, seed=seed, **settings).wait()
-            summary = run.summary
+            summary = run.summary  # multi-label graphs report micro-F1
             score = float(summary.get("test_accuracy", summary.get("test_f1_micro", float("nan"))))
+            # bytes of an epoch in MB
             sent = float(run.records[["bytes_payload", "bytes_params"]].sum().sum()) / epochs / 1e6
             lines.append((share, seed, 100 * score, summary["final_loss"], sent))
     return pd.DataFrame(lines, columns=["p", "seed", "accuracy (%)", "final loss", "MB an epoch"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.graph.sources import load
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, panels, scatter
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
     from gnnqlab.graph.convert.given import GraphLike
     from gnnqlab.run.run import Run
 
-__all__ = ["group_size_table", "repeated", "sensitivity_chart", "sweep_table"]
+__all__ = ["group_size_table", "launch_seeds", "sensitivity_chart", "sweep_table"]
+__getattr__ = former_functions(__name__, {"repeated": "launch_seeds"})
 
 
-def repeated(graph: Any, *, seeds: Sequence[int] = (0, 1, 2), **settings: Any) -> list[Run]:
+def launch_seeds(graph: Any, *, seeds: Sequence[int] = (0, 1, 2), **settings: Any) -> list[Run]:
     """Launch the same training once per seed, one after another, and wait for each.
 
     Args:
@@ -31,6 +33,7 @@ def repeated(graph: Any, *, seeds: Sequence[int] = (0, 1, 2), **settings: Any) -
     """
     from gnnqlab.launch.start import launch
 
+    # one after another: parallel runs would disturb each other's times
     return [launch(graph, seed=seed, wait=True, **settings) for seed in seeds]
 
 
@@ -47,7 +50,7 @@ def sweep_table(runs: dict[Any, Sequence[Run]], *, knob: str) -> DataFrame:
     for value, some in runs.items():
         for run in some:
             summary = run.summary
-            score = summary.get("test_accuracy", summary.get("test_f1_micro"))
+            score = summary.get("test_accuracy", summary.get("test_f1_micro"))  # multi-label graphs report micro-F1
             accuracy = float("nan") if score is None else float(score)
             rows.append((value, run.config.train.seed, accuracy, summary["epoch_s"], summary["bytes_sent"]))
     return pd.DataFrame(rows, columns=[knob, "seed", "accuracy", "epoch_s", "bytes_sent"])
@@ -82,16 +85,17 @@ def group_size_table(
     whole = load(graph)
     rows = []
     for seed in seeds:
+        # One traced training per seed serves all group sizes.
         seen = probe(graph, seed=seed, epochs=epochs, launched=False, theorem=False, **settings)
         for size in sizes:
-            forecast = seen.forecast(lam=lam, group_size=size)
+            forecast = seen.forecast(lam=lam, group_size=size)  # bit-widths of this group size, from the same trace
             noise = gradient_noise(
                 whole,
                 seen.build_policy(forecast),
                 seen.config.model,
                 workers=seen.config.workers,
                 repeats=repeats,
-                weights=seen.trace.weights,
+                weights=seen.trace.weights,  # the last traced weights
                 system=seen.config.system_on_hosts,
                 seed=seed,
             )
@@ -99,10 +103,12 @@ def group_size_table(
     return pd.DataFrame(rows, columns=["group_size", "seed", "variance", "bytes_sent"])
 
 
+# Column of the setting -> label of its axis.
 _KNOBS = {
     "lam": "λ", "group_size": "group size (rows)", "period": "period (epochs)", "bits": "bits per element",
     "delta": "δ (epochs)",
 }  # fmt: skip
+# Quantity -> label of its axis and factor from the stored unit.
 _VALUES = {
     "accuracy": ("test accuracy (%)", 100.0),
     "epoch_s": ("epoch (ms)", 1e3),
@@ -144,10 +150,12 @@ def sensitivity_chart(
     shown, charts = pd.DataFrame(index=pd.Index(settings, name=knob)), []
     for name in values:
         label, unit = _VALUES.get(name, (name, 1.0))
+        # mean and half of the 95 % interval, per value
         both = [interval((unit * frame.loc[frame[knob] == value, name]).tolist()) for value in settings]
         table = pd.DataFrame(both, columns=["mean", "half"], index=names)
         plain = label.replace("<br>", " ")
         shown[plain], shown[f"{plain} ±"] = table["mean"].tolist(), table["half"].tolist()
+        # every run as a faint point
         runs = pd.DataFrame({"at": [f"{value:g}" for value in frame[knob]], "one": unit * frame[name]})
         figure = scatter(runs, x="at", y={"one": "one run"}, styles=["grey circle-open"], size=7, x_axis=along)
         exponents = 0 < (table["mean"] + table["half"]).max() < 1e-2  # superscripts of powers are too small to read
@@ -166,7 +174,7 @@ def sensitivity_chart(
             figure=figure,
         )
         if baseline is not None:
-            level = table.assign(level=unit * float(baseline[name].mean()))
+            level = table.assign(level=unit * float(baseline[name].mean()))  # mean of the baseline, a horizontal line
             named = {"level": "baseline, mean"}
             lines(level, y=named, styles=["vermillion dash"], mode="lines", figure=figure)
         charts.append(figure)

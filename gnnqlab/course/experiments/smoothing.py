@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.exchange.schedules.pipeline import Pipelined
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, panels
@@ -19,37 +20,38 @@ if TYPE_CHECKING:
     from gnnqlab.run.run import Run
     from gnnqlab.systems.system import System
 
-__all__ = ["UNSMOOTHED", "WHAT", "draw_smoothing", "smoothed", "smoothing_table", "train_smoothed"]
+__all__ = ["UNSMOOTHED", "SMOOTHED", "draw_smoothing", "add_smoothing", "smoothing_table", "train_smoothed"]
+__getattr__ = former_functions(__name__, {"smoothed": "add_smoothing", "WHAT": "SMOOTHED"})
 
-WHAT = {"features": (1, 0), "gradients": (0, 1), "both": (1, 1)}
+SMOOTHED = {"features": (1, 0), "gradients": (0, 1), "both": (1, 1)}
 """Name -> smoothing of (features, gradients): PipeGCN-F, -G and -GF."""
 UNSMOOTHED = ("nothing", 0.0)
 """Key of the run without smoothing."""
 
 
-def smoothed(system: System, what: str, gamma: float) -> System:
+def add_smoothing(system: System, what: str, gamma: float) -> System:
     """Return a system with smoothed rows of one epoch of staleness: ``m <- γ m + (1 - γ) row``.
 
     Args:
         system: system whose schedule is replaced.
-        what: key of `WHAT`.
+        what: key of `SMOOTHED`.
         gamma: γ in [0, 1).
 
     Example:
         >>> from gnnqlab.systems import pipegcn
-        >>> made = smoothed(pipegcn(), "gradients", 0.5)
+        >>> made = add_smoothing(pipegcn(), "gradients", 0.5)
         >>> made.name, made.schedule.feature_smoothing, made.schedule.gradient_smoothing
         ('pipegcn gradients 0.5', 0.0, 0.5)
     """
-    if what not in WHAT:
-        raise ValueError(f"what is smoothed must be one of {tuple(WHAT)}, got {what!r}")
-    rows, gradients = WHAT[what]
+    if what not in SMOOTHED:
+        raise ValueError(f"what is smoothed must be one of {tuple(SMOOTHED)}, got {what!r}")
+    rows, gradients = SMOOTHED[what]  # 0 switches the smoothing of features or gradients off
     schedule = Pipelined(feature_smoothing=rows * gamma, gradient_smoothing=gradients * gamma)
     return replace(system, schedule=schedule, name=f"pipegcn {what} {gamma:g}")
 
 
 def train_smoothed(
-    graph: Graph, system: System, *, gammas: Sequence[float] = (0.5, 0.95), what: Sequence[str] = tuple(WHAT),
+    graph: Graph, system: System, *, gammas: Sequence[float] = (0.5, 0.95), what: Sequence[str] = tuple(SMOOTHED),
     **settings: Any,
 ) -> dict[tuple[str, float], Run]:  # fmt: skip
     """Train a system without smoothing, and with each γ for features, gradients and both.
@@ -58,14 +60,15 @@ def train_smoothed(
         graph: the graph.
         system: system whose schedule is replaced.
         gammas: values of γ above 0.
-        what: keys of `WHAT`.
+        what: keys of `SMOOTHED`.
         **settings: settings of ``gq.launch``: ``epochs``, ``workers``, ``seed`` and so on.
 
     Returns:
-        Finished runs by key of `WHAT` and γ; ``("nothing", 0.0)`` is the run without smoothing.
+        Finished runs by key of `SMOOTHED` and γ; ``("nothing", 0.0)`` is the run without smoothing.
     """
-    systems = {UNSMOOTHED: replace(smoothed(system, "both", 0.0), name="pipegcn")}
-    systems |= {(one, gamma): smoothed(system, one, gamma) for one in what for gamma in gammas}
+    # γ = 0 with the same schedule is PipeGCN itself
+    systems = {UNSMOOTHED: replace(add_smoothing(system, "both", 0.0), name="pipegcn")}
+    systems |= {(one, gamma): add_smoothing(system, one, gamma) for one in what for gamma in gammas}
     return {key: launch(graph, system=variant, **settings).wait() for key, variant in systems.items()}
 
 
@@ -75,11 +78,13 @@ def smoothing_table(runs: Mapping[tuple[str, float], Run]) -> DataFrame:
 
     lines = []
     for (what, gamma), run in runs.items():
+        # multi-label graphs report micro-F1
         score = run.summary.get("test_accuracy", run.summary.get("test_f1_micro", float("nan")))
         lines.append((what, gamma, run.summary["final_loss"], 100 * float(score)))
     return pd.DataFrame(lines, columns=["smoothed", "γ", "final loss", "accuracy (%)"])
 
 
+# γ -> colour: darker for stronger smoothing.
 _COLORS = {0.0: "#56b4e9", 0.5: "#0072b2 dash", 0.95: "#003c5f dash"}
 
 
@@ -89,7 +94,7 @@ def draw_smoothing(
     """Draw the loss by epoch: one panel each for features, gradients and both, one line per γ.
 
     Args:
-        records: ``run.records`` by key of `WHAT` and γ; ``("nothing", 0.0)`` is drawn in every panel.
+        records: ``run.records`` by key of `SMOOTHED` and γ; ``("nothing", 0.0)`` is drawn in every panel.
         fresh: records of a run without staleness, grey in every panel.
         dark: colours for a dark page.
 
@@ -98,8 +103,8 @@ def draw_smoothing(
     """
     import pandas as pd
 
-    parts = [what for what in WHAT if any(key[0] == what for key in records)]
-    if not parts:
+    parts = [what for what in SMOOTHED if any(key[0] == what for key in records)]
+    if not parts:  # order of SMOOTHED, only kinds with a run
         raise ValueError(f"a smoothed run is needed, got {list(records)}; see train_smoothed")
     losses = {key: by_epoch(frame).set_index("epoch")["loss"] for key, frame in records.items()}
     none = {} if fresh is None else {"fresh rows": by_epoch(fresh).set_index("epoch")["loss"]}
@@ -109,7 +114,7 @@ def draw_smoothing(
         shown = sorted(
             ((gamma, loss) for (what, gamma), loss in losses.items() if what in ("nothing", part)),
             key=lambda one: one[0],
-        )
+        )  # by γ, so that colours and legend rise together
         table = pd.DataFrame({**none, **{f"γ = {gamma:g}": loss for gamma, loss in shown}})
         charts[f"{part} smoothed"] = lines(
             table,

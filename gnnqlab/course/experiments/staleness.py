@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gnnqlab.adaptive import Training
 from gnnqlab.bits.in_words import human_bits
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.graph.graph import Graph
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lanes, lines, panels
@@ -31,10 +32,13 @@ if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
     from gnnqlab.partition.parts import Parts
 
-__all__ = ["AggregatedRows", "ages", "draw_epoch", "draw_old_rows", "old_rows"]
+__all__ = ["AggregatedRows", "staleness_by_epoch", "draw_epoch", "draw_stale_row_errors", "stale_row_errors"]
+__getattr__ = former_functions(
+    __name__, {"ages": "staleness_by_epoch", "old_rows": "stale_row_errors", "draw_old_rows": "draw_stale_row_errors"}
+)
 
 
-def ages(schedule: Any, losses: Sequence[float], *, epoch_s: float = 1.0) -> DataFrame:
+def staleness_by_epoch(schedule: Any, losses: Sequence[float], *, epoch_s: float = 1.0) -> DataFrame:
     """Return the staleness of the rows used in each epoch, by the schedule and the Coordinator of a training.
 
     Args:
@@ -47,29 +51,29 @@ def ages(schedule: Any, losses: Sequence[float], *, epoch_s: float = 1.0) -> Dat
 
     Example:
         >>> from gnnqlab.exchange import AdaptivePipeline, Overlapped, Pipelined
-        >>> ages(Pipelined(), [4, 3, 2])["age"].tolist(), ages(Overlapped(), [4, 3, 2])["age"].tolist()
-        ([0, 1, 1], [0, 0, 0])
-        >>> ages(AdaptivePipeline(bound=2), [9, 8, 7, 6, 5, 4])["age"].tolist()
+        >>> [staleness_by_epoch(each, [4, 3, 2])["age"].tolist() for each in (Pipelined(), Overlapped())]
+        [[0, 1, 1], [0, 0, 0]]
+        >>> staleness_by_epoch(AdaptivePipeline(bound=2), [9, 8, 7, 6, 5, 4])["age"].tolist()
         [0, 1, 1, 0, 1, 1]
     """
     import pandas as pd
 
-    runner, no_nodes = schedule.build(), torch.zeros(0)
+    runner, no_nodes = schedule.build(), torch.zeros(0)  # the schedule needs no rows, only its decisions
     training = Training(worker=WorkerContext(rank=0, workers=1, seed=0, ids=no_nodes.long(), importance=no_nodes))
     adaptives = runner.adaptives(training)
     lines = []
     reasons: dict[int, str] = {}
     for epoch, loss in enumerate(losses):
         step = _Posted(epoch)
-        runner.run(step, ExchangeKey(0, "forward"))
+        runner.run(step, ExchangeKey(0, "forward"))  # runs the schedule with a step that only records epochs
         lines.append((epoch, step.used, epoch - step.used, reasons.get(epoch, "")))
         for adaptive in adaptives:
-            adaptive.after_epoch(epoch, loss, {"epoch_s": epoch_s})
+            adaptive.after_epoch(epoch, loss, {"epoch_s": epoch_s})  # decisions at the end of an epoch, as in training
             reasons.update({entry["epoch"]: f"{entry['what']}: {entry['why']}" for _, entry in adaptive.entries()})
     return pd.DataFrame(lines, columns=["epoch", "rows of", "age", "why"]).set_index("epoch")
 
 
-def old_rows(
+def stale_row_errors(
     parts: Parts,
     *,
     ages: Sequence[int] = (1, 2, 5),
@@ -108,12 +112,13 @@ def old_rows(
     Example:
         >>> from gnnqlab import course
         >>> from gnnqlab.partition.parts import partition
-        >>> frame = old_rows(partition(course.ten_nodes(), course.Halves(), workers=2), ages=(1, 3), epochs=20)
+        >>> frame = stale_row_errors(partition(course.ten_nodes(), course.Halves(), workers=2), ages=(1, 3), epochs=20)
         >>> bool((frame["3 epochs old"] > frame["1 epoch old"]).iloc[5:].all())
         True
     """
     import pandas as pd
 
+    # each boundary node once, although several workers may receive it
     ids = torch.cat([shard.halo for shard in parts.shards]).unique()
     if ids.numel() == 0:
         raise ValueError("stale rows need a cut edge, but these parts share none; cut the graph into more parts")
@@ -128,14 +133,16 @@ def old_rows(
     table: dict[str, list[float]] = {}
     for age in ages:
         name = f"{age} epoch{'s' if age > 1 else ''} old"
+        # NaN until a row of that age exists
         table[name] = [float("nan")] * age + [error_of(rows[t - age], rows[t]) for t in range(age, epochs)]
     for gamma in smoothing:
-        mean, distances = rows[0], [float("nan")]
+        mean, distances = rows[0], [float("nan")]  # the first epoch has no earlier row
         for t in range(1, epochs):
-            mean = torch.lerp(rows[t - 1], mean, gamma)
+            mean = torch.lerp(rows[t - 1], mean, gamma)  # γ m + (1 - γ) row of one epoch before, as in PipeGCN
             distances.append(error_of(mean, rows[t]))
         table[f"γ = {gamma:g}"] = distances
     for width in bits:
+        # expected squared error: no noise is drawn
         squares = [float(decoded_moments(fresh, width).exact.sum()) for fresh in rows]
         errors = [square**0.5 / float(fresh.norm()) for square, fresh in zip(squares, rows)]
         table[f"fresh, {human_bits(width)}"] = errors
@@ -147,10 +154,11 @@ def _rows_by_epoch(
 ) -> list[Tensor]:
     """Return the rows that one layer aggregates in each epoch ``(n, D)``, before or after dropout."""
     network = build_model(model, graph.num_features, graph.num_classes, seed=seed)
-    local = LocalGraph(graph, seed=seed)
+    local = LocalGraph(graph, seed=seed)  # one process: rows are exact
     rows = AggregatedRows(layer, ids)
     settings = TrainSettings(seed=seed, lr=lr)
     trainer = Trainer(local, label_objective(graph), network, settings, observers=Observers([rows]))
+    # aggregates before the projection, so rows of all epochs have the same dimension
     local.exchange.uses_stale_rows = local.exchange.aggregates_before_projection = undropped
     for epoch in range(epochs):
         trainer.epoch(epoch)
@@ -166,7 +174,7 @@ class AggregatedRows(Observer):
 
     def on_aggregated(self, event: Aggregated) -> None:
         if event.layer == self._layer:
-            self.by_epoch.append(event.input[self._ids].clone())
+            self.by_epoch.append(event.input[self._ids].clone())  # a copy, because the buffer is reused
 
 
 class _Posted:
@@ -198,11 +206,11 @@ class _PendingRow:
     def wait(self) -> None: ...
 
     def decode(self, out: Tensor | None = None) -> Tensor:
-        return torch.tensor(float(self._epoch))
+        return torch.tensor(float(self._epoch))  # the "row" is the number of its epoch
 
 
-def draw_old_rows(frames: Mapping[str, DataFrame], *, dark: bool = False) -> FigureData:
-    """Draw `old_rows`, one panel per frame: blue for stale, dashed green for smoothed, dotted for quantized rows."""
+def draw_stale_row_errors(frames: Mapping[str, DataFrame], *, dark: bool = False) -> FigureData:
+    """Draw `stale_row_errors`, one panel per frame: blue stale, dashed green smoothed, dotted quantized rows."""
     import pandas as pd
 
     distance = {
@@ -220,7 +228,7 @@ def draw_old_rows(frames: Mapping[str, DataFrame], *, dark: bool = False) -> Fig
         f"{label}: " + ", ".join(f"{name} {_percent(100 * frame[name].iloc[-10:].mean())}" for name in frame)
         for label, frame in frames.items()
     ]
-    caption = f"Relative error of rows, mean of the last ten epochs. {'; '.join(words)}."
+    caption = f"Relative error of rows, mean of the last ten epochs. {'; '.join(words)}."  # mean of the last ten epochs
     title = "Error of a stale row"
     figure = panels(
         charts, share_y=True, gap=0.05, title=title, caption=caption, dark=dark, height=420, legend_below=True
@@ -264,6 +272,7 @@ def draw_epoch(timelines: Mapping[str, DataFrame], *, rank: int = 0, dark: bool 
     import pandas as pd
 
     frames = {label: _one_epoch(timeline, rank) for label, timeline in timelines.items()}
+    # Height in pixels: a constant part for axes and one row per lane.
     height = 130 + sum(60 + 26 * frame["line"].nunique() for frame in frames.values())
     gap = 64 / (height - 176)  # space for the tick labels of one panel and the title of the next
     styles = {"rows, encode, decode": "green", "wait": "vermillion x", "bytes forward": "sky /"}
@@ -273,6 +282,7 @@ def draw_epoch(timelines: Mapping[str, DataFrame], *, rank: int = 0, dark: bool 
         layers = sorted(set(frame["layer"]))  # in the order in which an epoch needs them
         order = ["worker", *(f"layer {layer + 1} →" for layer in layers), *(f"layer {n + 1} ←" for n in layers[::-1])]
         charts[label] = lanes(
+            # a minimum of 0.15 ms keeps short activities visible
             frame.assign(end=frame["end (ms)"].clip(lower=frame["start (ms)"] + 0.15)),
             lane="line",
             start="start (ms)",
@@ -287,7 +297,7 @@ def draw_epoch(timelines: Mapping[str, DataFrame], *, rank: int = 0, dark: bool 
         )
         charts[label].add_vline(x=0, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1})
         waited = frame[frame["part"] == "wait"]
-        waits = float((waited["end (ms)"] - waited["start (ms)"]).sum())
+        waits = float((waited["end (ms)"] - waited["start (ms)"]).sum())  # ms of waiting in this epoch
         length = float(frame[frame["line"] == "worker"]["end (ms)"].max())
         words.append(f"{label} takes {length:.3g} ms to the end of its last layer and waits {waits:.3g} ms of them")
     figure = panels(
@@ -305,14 +315,16 @@ def draw_epoch(timelines: Mapping[str, DataFrame], *, rank: int = 0, dark: bool 
 
 
 def _one_epoch(timeline: DataFrame, rank: int) -> DataFrame:
-    mine = timeline[timeline["rank"] == rank]
+    mine = timeline[timeline["rank"] == rank]  # one worker
     if mine.empty:
         raise ValueError(f"nothing was recorded of worker {rank}; launch with timeline_every=5")
-    own = mine[mine["what"] != "transfer"].groupby("epoch")
+    own = mine[mine["what"] != "transfer"].groupby("epoch")  # activities of the worker itself, without transfers
     lengths = (own["end_s"].max() - own["start_s"].min()).iloc[1:]  # the first epoch includes set-up
+    # an epoch of median length, not of mean length
     epoch = int(lengths.sort_values(kind="stable").index[(len(lengths) - 1) // 2])
     found = mine[mine["epoch"] == epoch].copy()
     begin = found[found["what"] != "transfer"]["start_s"].min()
+    # seconds -> ms after the first activity
     found["start (ms)"], found["end (ms)"] = 1e3 * (found["start_s"] - begin), 1e3 * (found["end_s"] - begin)
     way = {"forward": "→", "backward": "←"}
     is_transfer = found["what"] == "transfer"

@@ -61,14 +61,15 @@ def decide(losses: Sequence[float], settings: Orchestrated, *, bound: int = 10, 
         >>> [decide(levels_off, Orchestrated(formula=each)).base[-1] for each in ("text", "printed")]
         [8, 1]
     """
-    no_nodes = torch.zeros(0, dtype=torch.int64)
+    no_nodes = torch.zeros(0, dtype=torch.int64)  # the base depends on losses only, not on nodes
     widths, pipeline = OrchestratedWidths(settings, no_nodes, no_nodes), AdaptivePipeline(bound=bound).build()
     watch = Watch(settings)
+    # the same objects that decide in a training
     adaptives = watch, Orchestrator(widths, watch), StalenessSwitch(pipeline, bound, watch)
     base, stale = [], []
     for epoch, loss in enumerate(losses):
         base.append(widths.base)
-        stale.append(epoch > 0 and not pipeline.is_fresh)
+        stale.append(epoch > 0 and not pipeline.is_fresh)  # epoch 0 has no earlier rows
         for adaptive in adaptives:
             adaptive.after_epoch(epoch, loss, {"epoch_s": epoch_s})
     return Reading(tuple(base), tuple(stale))
@@ -102,8 +103,9 @@ def readings(
         for name, thresholds in masks.items():
             settings = Orchestrated(formula=formula, thresholds=thresholds, delta=delta)
             found = decide(losses, settings)
+            # by base: mean bit-width and seconds, computed once
             means = {base: _means(p, base, settings) for base in settings.bit_widths}
-            bits = sum(means[base][0] for base in found.base) / len(losses)
+            bits = sum(means[base][0] for base in found.base) / len(losses)  # mean over epochs
             epoch_s = sum(means[base][1] for base in found.base) / len(losses)
             stale = sum(found.stale) / len(losses)
             lines[formula, name] = {
@@ -121,6 +123,7 @@ def readings(
 
 def _means(p: Tensor, base: int, settings: Orchestrated) -> tuple[float, float]:
     """Return the mean bit-width of rows for a base, and the seconds of such a mix by Table X."""
-    widths = by_importance(p, base, settings.bit_widths, settings.thresholds)
+    widths = by_importance(p, base, settings.bit_widths, settings.thresholds)  # bit-width of every row, (n,)
+    # seconds of a mix: linear in the shares of the bit-widths
     seconds = sum(float((widths == bits).float().mean()) * epoch_s for bits, epoch_s in EPOCH_S_X.items())
     return float(widths.double().mean()), seconds

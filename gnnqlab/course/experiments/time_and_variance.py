@@ -13,6 +13,7 @@ from gnnqlab.bits.assigner.pareto import front_over_lam
 from gnnqlab.bits.assigner.reference import brute_force, solve_reference
 from gnnqlab.bits.assigner.solver import solve
 from gnnqlab.bits.policy import BitPolicy, Fixed, UniformRandom
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, scatter
 from gnnqlab.simulation.gradient_noise import gradient_noise
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     from gnnqlab.tune.probe import Probe
 
 __all__ = [
-    "LAMS", "assignments_chart", "at_equal_bytes", "least_variance", "pareto_chart", "solvers_table",
+    "LAMS", "assignments_chart", "assign_at_equal_bytes", "least_variance", "pareto_chart", "solvers_table",
     "variance_at_equal_bytes",
 ]  # fmt: skip
+__getattr__ = former_functions(__name__, {"at_equal_bytes": "assign_at_equal_bytes"})
 
 LAMS = tuple(float(lam) for lam in np.linspace(0, 1, 41))
 """Values of λ on a front."""
@@ -57,7 +59,7 @@ def least_variance(
     return min(fitting, key=variance)
 
 
-def at_equal_bytes(
+def assign_at_equal_bytes(
     probe: Probe, *, most_bytes: int | None = None, group_size: int = 10, widths: tuple[int, ...] = (2, 4, 8)
 ) -> Forecast:
     """Return the assignment of least variance that sends no more bytes than random bit-widths.
@@ -71,8 +73,9 @@ def at_equal_bytes(
     Raises:
         ValueError: if every λ sends more.
     """
+    # bytes of an epoch with random bit-widths
     limit = probe.forecast(system="random-bits", bit_widths=widths).bytes_sent if most_bytes is None else most_bytes
-    front = probe.front(LAMS, group_size=group_size, bit_widths=widths)
+    front = probe.front(LAMS, group_size=group_size, bit_widths=widths)  # one forecast per λ
     return least_variance(
         front, limit, bytes_sent=lambda each: each.bytes_sent, variance=lambda each: each.total_variance
     )
@@ -103,15 +106,16 @@ def variance_at_equal_bytes(
     """
     import pandas as pd
 
-    ours = at_equal_bytes(probe, most_bytes=most_bytes, group_size=group_size, widths=widths)
+    ours = assign_at_equal_bytes(probe, most_bytes=most_bytes, group_size=group_size, widths=widths)
     chance = probe.forecast(system="random-bits", bit_widths=widths)
     four = probe.forecast(system="fixed-bits", bits=4)
-    settings: list[tuple[str, Forecast, BitPolicy]] = [
+    settings: list[tuple[str, Forecast, BitPolicy]] = [  # name, forecast, bit policy to measure
         (f"assigned, λ = {ours.lam:.3g}", ours, probe.build_policy(ours)),
         ("drawn at random", chance, UniformRandom(bit_widths=widths)),
         ("4 bits everywhere", four, Fixed(bits=4)),
     ]
     rows = []
+    # All settings are measured with one set of weights and seeds, so they differ in bit-widths only.
     for name, forecast, bits in settings:
         noise = gradient_noise(
             graph,
@@ -125,7 +129,7 @@ def variance_at_equal_bytes(
         )
         rows.append((name, forecast.bytes_sent / 1e3, forecast.total_variance, noise.variance, noise.standard_error))
     table = pd.DataFrame(rows, columns=["setting", "kB", "V", "variance", "±"]).set_index("setting")
-    table["times"] = table["variance"] / table["variance"].iloc[0]
+    table["times"] = table["variance"] / table["variance"].iloc[0]  # relative to the assigned one, which is first
     return table
 
 
@@ -161,6 +165,7 @@ def pareto_chart(
     )
     if chosen is not None:
         caption += f" The star, λ = {chosen.lam:g}: {1e3 * chosen.epoch_s:.3g} ms, V = {chosen.total_variance:.3g}."
+    # the front, then single points
     rows = [(f"λ = {each.lam:g}", each) for each in front] + list((beside or {}).items())
     marked = [] if chosen is None else [(f"λ = {chosen.lam:g}", chosen)]
     frame = pd.DataFrame(
@@ -175,6 +180,7 @@ def pareto_chart(
     )
     count = len(front)
     line = frame.iloc[:count].assign(
+        # only both ends of the front are labelled
         ends=[name if each in (first, last) else "" for name, each in rows[:count]],
         words=[f"λ {each.lam:.2f}, {each.mean_bits:.2f} bits per element" for each in front],
     )
@@ -187,6 +193,7 @@ def pareto_chart(
         styles=["blue circle-open"],
         details="words",
     )
+    # labels point away from the falling line
     figure.data[0].textposition = ["bottom left" if each is last else "top right" for each in front]
     points = frame.iloc[count:].rename_axis("name").reset_index()
     looks = dict(zip(points["name"], cycle(("grey square", "orange diamond", "green x", "purple cross"))))
@@ -208,7 +215,7 @@ def pareto_chart(
         height=380,
         legend_rows=2,
     )
-    return FigureData(figure, frame.iloc[: len(rows)])
+    return FigureData(figure, frame.iloc[: len(rows)])  # the marked star repeats a point of the front
 
 
 def assignments_chart(problem: Problem, *, dark: bool = False) -> FigureData:
@@ -223,21 +230,23 @@ def assignments_chart(problem: Problem, *, dark: bool = False) -> FigureData:
     if groups > 8:
         raise ValueError(f"all assignments can be drawn for at most 8 groups, got {groups}; use pareto_chart")
     rows = []
+    # len(widths) ** groups choices of one bit-width per group
     for choice in product(range(len(problem.widths)), repeat=groups):
         index = np.array(choice)
         widths = " ".join(str(problem.widths[place]) for place in choice)
-        rows.append((widths, 1e3 * problem.seconds(index), problem.variance(index)))
+        rows.append((widths, 1e3 * problem.seconds(index), problem.variance(index)))  # seconds -> ms
     frame = pd.DataFrame(rows, columns=["widths", "exchange (ms)", "variance"]).set_index("widths")
-    lams = [step / 50 for step in range(51)]
+    lams = [step / 50 for step in range(51)]  # λ in steps of 0.02
     found: dict[str, list[float]] = {}
     for lam, solution in zip(lams, front_over_lam(problem, lams), strict=True):
+        # values of λ for which an assignment is optimal
         found.setdefault(" ".join(map(str, solution.widths.tolist())), []).append(lam)
     picked = frame.loc[list(found)].sort_values("exchange (ms)")
     words = "; ".join(
         f"{widths} for λ from {min(found[widths]):.2f} to {max(found[widths]):.2f}" for widths in picked.index
     )
     widest, least = float(frame["exchange (ms)"].max()), float(frame["exchange (ms)"].min())
-    room = [least - 0.05 * (widest - least), widest + 0.2 * (widest - least)]
+    room = [least - 0.05 * (widest - least), widest + 0.2 * (widest - least)]  # room on the right for labels
     figure = scatter(
         frame.reset_index(),
         x="exchange (ms)",
@@ -286,6 +295,7 @@ def solvers_table(problem: Problem, *, highs: bool = True) -> DataFrame:
     if highs:
         try:
             found = solve_reference(problem, time_limit_s=60.0)
+            # HiGHS may reach its time limit without a solution
             gap = float("nan") if found.solution is None else found.solution.gap
             rows.append(("HiGHS", found.objective, gap, found.seconds))
         except RuntimeError:  # cvxpy is not installed: the others remain

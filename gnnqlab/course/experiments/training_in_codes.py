@@ -12,6 +12,7 @@ import torch
 
 from gnnqlab.compute import Int8Products
 from gnnqlab.compute.products import Compute
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.codec.quantize import quantize
 from gnnqlab.kernels.sparse.int8_edges import int8_sddmm_dot, int8_weighted_sum
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
     from gnnqlab.kernels.sparse.adjacency import Adjacency
 
 __all__ = [
-    "compare_precisions", "draw_kept", "draw_losses", "draw_times", "kept_table", "time_products", "train_rounded",
+    "compare_precisions", "draw_saved_bytes", "draw_losses", "draw_times", "saved_bytes_table", "time_products",
+    "train_rounded",
 ]  # fmt: skip
+__getattr__ = former_functions(__name__, {"kept_table": "saved_bytes_table", "draw_kept": "draw_saved_bytes"})
 
 
 def train_rounded(
@@ -71,23 +74,26 @@ def train_rounded(
 
     if epochs < 1 or every < 1:
         raise ValueError(f"epochs and every must be at least 1, got {epochs} and {every}")
+    # no dropout: trainings differ in precision only
     shape = replace(model or ModelSettings(layers=2, hidden=32), dropout=0.0, input_dropout=0.0)
     rows = []
     for seed in seeds:
         for name, compute in computes.items():
             network = build_model(shape, graph.num_features, graph.num_classes, seed=seed)
             local = LocalGraph(graph, seed=seed, products=compute.build())
+            # sparse features stay sparse only for models that support them
             if not getattr(network, "takes_sparse_input", False):
                 local.densify_features()
             trainer = Trainer(local, label_objective(graph), network, TrainSettings(seed=seed, lr=0.01))
             for epoch in range(epochs):
                 loss = trainer.epoch(epoch)
-                if epoch % every == every - 1 or epoch == epochs - 1:
+                if epoch % every == every - 1 or epoch == epochs - 1:  # after every k-th epoch, and after the last
                     score = trainer.evaluate(epoch).test
                     rows.append({"compute": name, "seed": seed, "epoch": epoch, "loss": loss, "score": score})
     return pd.DataFrame(rows)
 
 
+# One style per precision, in the order of the table.
 _STYLES = (
     "grey solid circle", "blue solid square", "vermillion dash diamond", "green dot triangle-up", "purple dashdot x",
     "orange dash star",
@@ -114,12 +120,12 @@ def compare_precisions(found: DataFrame, *, beside: str = "float32") -> DataFram
     import pandas as pd
 
     last = found[found["epoch"] == found["epoch"].max()]
-    scores = 100 * last.pivot(index="seed", columns="compute", values="score")
+    scores = 100 * last.pivot(index="seed", columns="compute", values="score")  # (seeds, precisions), percent
     if beside not in scores:
         raise ValueError(f"{beside!r} must be among the trainings to be compared with, got {sorted(scores)}")
-    change = scores.sub(scores[beside], axis=0)
+    change = scores.sub(scores[beside], axis=0)  # paired by seed
     table = pd.DataFrame({"score (%)": scores.mean(), f"change from {beside} (points)": change.mean()})
-    table["±"] = [interval(change[name].tolist())[1] for name in table.index]
+    table["±"] = [interval(change[name].tolist())[1] for name in table.index]  # half of the 95 % interval
     return table.loc[found["compute"].unique()].round(2)
 
 
@@ -136,7 +142,7 @@ def draw_losses(found: DataFrame, *, title: str = "The loss in several precision
     names = list(found["compute"].unique())
     if not 1 <= len(names) <= len(_STYLES):
         raise ValueError(f"between 1 and {len(_STYLES)} precisions can be drawn, got {len(names)}")
-    means = found.pivot_table(index="epoch", columns="compute", values="loss")[names]
+    means = found.pivot_table(index="epoch", columns="compute", values="loss")[names]  # mean over seeds
     figure = lines(
         means,
         y=names,
@@ -152,6 +158,7 @@ def draw_losses(found: DataFrame, *, title: str = "The loss in several precision
     return FigureData(figure, means)
 
 
+# Column of `time_products` -> name in the legend.
 _PARTS = {"float32": "float32", "codes": "product of codes", "quantize": "quantization"}
 _PURPOSES = ("blue", "orange /", "green x", "purple .", "grey -")
 
@@ -176,13 +183,13 @@ def time_products(adjacency: Adjacency, *, heads: int = 4, features: int = 32, r
 
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, got {repeats}")
-    generator, width = torch.Generator().manual_seed(0), heads * features
+    generator, width = torch.Generator().manual_seed(0), heads * features  # width K F of the dense operands
     x = torch.randn(adjacency.num_columns, width, generator=generator)
     weight = torch.randn(width, width, generator=generator)
-    attention = torch.rand(adjacency.num_edges, heads, generator=generator)
-    by_head, rows = x.view(-1, heads, features), quantize(x)
+    attention = torch.rand(adjacency.num_edges, heads, generator=generator)  # one weight per edge and head, (E, K)
+    by_head, rows = x.view(-1, heads, features), quantize(x)  # (N, K F) -> (N, K, F)
     products = Int8Products().build()
-    a, b = products.operand(x), products.weight(weight)
+    a, b = products.operand(x), products.weight(weight)  # codes of both factors, outside the timed product
     edges = {"float32": lambda: sddmm_dot(adjacency, by_head, by_head), "quantize": lambda: quantize(x)}
     contests: dict[str, dict[str, Callable[[], object]]] = {
         "GEMM": {
@@ -197,7 +204,7 @@ def time_products(adjacency: Adjacency, *, heads: int = 4, features: int = 32, r
             "codes": lambda: int8_weighted_sum(adjacency, attention, rows, heads=heads),
         },
     }
-    found = {
+    found = {  # seconds -> ms
         product: {part: 1000 * _median_s(run, repeats) for part, run in parts.items()}
         for product, parts in contests.items()
     }
@@ -222,32 +229,33 @@ def draw_times(frame: DataFrame, *, dark: bool = False) -> FigureData:
         dark=dark,
         height=380,
     )
+    # Bars of the product and of its quantization share one group, so they are stacked next to the float32 bar.
     for trace, group in zip(figure.data, ("float32", "codes", "codes")):
         trace.offsetgroup = group
-    figure.data[2].base = frame["codes"].tolist()
+    figure.data[2].base = frame["codes"].tolist()  # quantization starts where the product ends
     return FigureData(figure, frame.round(3))
 
 
-def kept_table(kept: Mapping[str, Mapping[str, int]]) -> DataFrame:
+def saved_bytes_table(kept: Mapping[str, Mapping[str, int]]) -> DataFrame:
     """Return MiB saved for backward: one row per setting, one column per purpose, the total, and the ratio to float32.
 
     Args:
         kept: setting -> bytes by purpose; the first setting is float32.
 
     Example:
-        >>> kept_table({"float32": {"rows": 2**21}, "2 bits": {"rows": 2**17}})["times less"].tolist()
+        >>> saved_bytes_table({"float32": {"rows": 2**21}, "2 bits": {"rows": 2**17}})["times less"].tolist()
         [1.0, 16.0]
     """
     import pandas as pd
 
-    frame = pd.DataFrame.from_dict(kept, orient="index") / 2**20
-    frame = frame.loc[:, (frame > 0).any()]
+    frame = pd.DataFrame.from_dict(kept, orient="index") / 2**20  # bytes -> MiB
+    frame = frame.loc[:, (frame > 0).any()]  # drop purposes of zero bytes
     total = frame.sum(axis=1)
     return frame.assign(total=total, **{"times less": total.iloc[0] / total})
 
 
-def draw_kept(table: DataFrame, *, dark: bool = False) -> FigureData:
-    """Draw :func:`kept_table` as stacked bars, one colour per purpose.
+def draw_saved_bytes(table: DataFrame, *, dark: bool = False) -> FigureData:
+    """Draw :func:`saved_bytes_table` as stacked bars, one colour per purpose.
 
     Raises:
         ValueError: if there are more purposes than bar styles.
@@ -273,7 +281,7 @@ def draw_kept(table: DataFrame, *, dark: bool = False) -> FigureData:
 
 
 def _median_s(run: Callable[[], object], repeats: int) -> float:
-    run()
+    run()  # warm-up
     seconds = []
     for _ in range(repeats):
         begun = time.perf_counter()

@@ -20,6 +20,7 @@ from gnnqlab.bits.assigner.groups import use_of_halo
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.orchestrator import HALVES, Orchestrated, by_importance
 from gnnqlab.bits.policy import BitPolicy, Rows
+from gnnqlab.course.former_functions import former_functions
 from gnnqlab.graph.graph import Graph
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
     from gnnqlab.run.run import Run
 
 __all__ = [
-    "MASKS", "PURPOSES", "MovedWidths", "draw_importance_ablation", "draw_overhead", "draw_plan",
+    "MASKS", "PURPOSES", "PermutedWidths", "draw_importance_ablation", "draw_overhead", "draw_plan",
     "importance_ablation", "mean_width", "overhead", "plan_table",
 ]  # fmt: skip
+__getattr__ = former_functions(__name__, {"MovedWidths": "PermutedWidths"})
 
 MASKS = ("importance", "shuffled", "reversed", "Σα²")
 """Rule that gives a message's larger bit-widths to its rows: high in-degree (SYLVIE); random; low in-degree; high Σα²
@@ -49,7 +51,7 @@ _ALPHA = {"gcn": "symmetric", "graphsage": "mean"}
 
 
 @dataclass(frozen=True, eq=False)
-class MovedWidths(BitPolicy):
+class PermutedWidths(BitPolicy):
     """Bit policy with the bit-widths of importance, permuted among the rows of the same message.
 
     Args:
@@ -67,7 +69,7 @@ class MovedWidths(BitPolicy):
     base: int = 1
     thresholds: tuple[float, ...] = HALVES
     seed: int = 0
-    _known: dict[tuple[str, int, int], Tensor] = field(default_factory=dict, repr=False)
+    _widths_of_pair: dict[tuple[str, int, int], Tensor] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.mask not in MASKS:
@@ -78,20 +80,21 @@ class MovedWidths(BitPolicy):
         return Orchestrated().bit_widths
 
     def round(self, epoch: int) -> int:
-        return 0
+        return 0  # constant: the bit-widths never change
 
     def widths(self, rows: Rows, epoch: int) -> Tensor:
         """Return the bit-width of every row of a message; the same in all layers."""
-        key = rows.direction, rows.sender, rows.receiver
-        if key not in self._known:
-            self._known[key] = self._moved(rows)
-        return self._known[key]
+        key = rows.direction, rows.sender, rows.receiver  # layers share the rows of a message
+        if key not in self._widths_of_pair:
+            self._widths_of_pair[key] = self._permute(rows)
+        return self._widths_of_pair[key]
 
-    def _moved(self, rows: Rows) -> Tensor:
+    def _permute(self, rows: Rows) -> Tensor:
+        # Importance is stored by the worker that holds the copy: the receiver forward, the sender backward.
         holder, owner = (rows.receiver, rows.sender) if rows.direction == "forward" else (rows.sender, rows.receiver)
         shard = self.shards[holder]
-        place = shard.plan("forward").from_peer(owner).rows
-        p = shard.importance[shard.num_owned + place]
+        place = shard.plan("forward").from_peer(owner).rows  # positions of the rows in the holder's halo
+        p = shard.importance[shard.num_owned + place]  # (n,), the order of the message
         assert torch.equal(shard.halo[place], rows.ids.cpu())
         widths = by_importance(p, self.base, self.choices, self.thresholds)
         if self.mask == "importance":
@@ -103,6 +106,7 @@ class MovedWidths(BitPolicy):
         shuffle = torch.randperm(widths.numel(), generator=generator)
         if self.mask == "shuffled":
             return widths[shuffle]
+        # rank of a row: high for a low in-degree, or for a high Σα²
         rank = -p if self.mask == "reversed" else use_of_halo(shard, shard.alpha(self.alpha))[place]
         moved = torch.empty_like(widths)
         # Sort the shuffled rows by rank, so that ties are in random order; the largest bit-widths go to the top ranks.
@@ -162,7 +166,7 @@ def importance_ablation(
         raise ValueError(
             f"base must be below {Orchestrated().bit_widths[-1]} for rows to differ in bit-width, got {base}"
         )
-    shape = replace(model, dropout=0.0, input_dropout=0.0)
+    shape = replace(model, dropout=0.0, input_dropout=0.0)  # dropout would add variance of its own
     recipe = (system or make_system("vanilla")).on_hosts(hosts)
     if (cuts := recipe.partition.cuts) != "nodes":
         raise ValueError(f"importance is that of halo rows, got a cut of {cuts}; choose METIS() or Random()")
@@ -170,23 +174,24 @@ def importance_ablation(
     shards = [cut.shard(graph, rank) for rank in range(workers)]
     found: dict[str, list[float]] = {mask: [] for mask in MASKS}
     for seed in seeds:
-        weights = trained_weights(graph, shape, epochs, seed=seed)
+        weights = trained_weights(graph, shape, epochs, seed=seed)  # the same weights for all masks of a seed
         for mask in MASKS:
-            policy = MovedWidths(shards, _ALPHA[model.name], mask, base, thresholds, seed)
+            policy = PermutedWidths(shards, _ALPHA[model.name], mask, base, thresholds, seed)
             noise = gradient_noise(
                 graph, policy, shape, workers=workers, repeats=repeats, weights=weights, system=recipe, seed=seed
             )
             found[mask].append(noise.relative)
     lines = {}
     for mask, variances in found.items():
+        # paired by seed: the ratio to importance
         ratio, half = interval([other / own for other, own in zip(variances, found["importance"])])
         lines[mask] = {"variance": sum(variances) / len(variances), "ratio": ratio, "±": half}
-    table = pd.DataFrame(lines).T.rename_axis("mask")
+    table = pd.DataFrame(lines).T.rename_axis("mask")  # one row per mask
     return table.assign(bits=_mean_bits(shards, base, thresholds))
 
 
 def _mean_bits(shards: Sequence[Shard], base: int, thresholds: tuple[float, ...]) -> float:
-    p = torch.cat([shard.importance[shard.num_owned :] for shard in shards])
+    p = torch.cat([shard.importance[shard.num_owned :] for shard in shards])  # importance of all halo rows
     return float(by_importance(p, base, Orchestrated().bit_widths, thresholds).double().mean())
 
 
@@ -224,6 +229,7 @@ def draw_importance_ablation(tables: Mapping[str, DataFrame], *, dark: bool = Fa
         error="±",
         details="±",
         hover="%{x}: %{y:.2f} ± %{customdata:.2f}",
+        # Only the other masks are drawn; importance is the level 1.
         levels={"": 1.0},
         log="y",
         x_axis="graph and model",
@@ -236,6 +242,7 @@ def draw_importance_ablation(tables: Mapping[str, DataFrame], *, dark: bool = Fa
     return FigureData(figure.update_layout(scattermode="group"), shown)
 
 
+# ratios, symmetric around 1
 PURPOSES = {
     "computation": ("central_s", "marginal_s", "dense_s", "optimizer_s", "other_s"),
     "communication": ("wait_s", "reduce_s"),
@@ -261,6 +268,7 @@ def overhead(records: DataFrame, *, offline_s: float = 0.0) -> Series:
     """
     import pandas as pd
 
+    # seconds of the run per worker, then the mean over workers
     totals = records.groupby("rank").sum(numeric_only=True).mean()
     seconds = {name: float(totals[list(columns)].sum()) for name, columns in PURPOSES.items()}
     return pd.Series({**seconds, "offline": offline_s}, name="seconds").rename_axis("purpose")
@@ -279,7 +287,7 @@ def draw_overhead(seconds: DataFrame, *, link: str = "", dark: bool = False) -> 
     """
     if seconds.empty or not (seconds.sum() > 0).all():
         raise ValueError("seconds of at least one run are needed, got none; see overhead")
-    shares = 100 * seconds / seconds.sum()
+    shares = 100 * seconds / seconds.sum()  # percent of all seconds of a run
     words = "; ".join(
         f"{label} " + ", ".join(f"{purpose} {share:.2g} %" for purpose, share in shares[label].items() if share)
         for label in shares
@@ -301,6 +309,7 @@ def draw_overhead(seconds: DataFrame, *, link: str = "", dark: bool = False) -> 
     return FigureData(figure, seconds)
 
 
+# bits weighted by rows, per epoch
 _RUN_STYLES = ("vermillion", "blue dash", "green dot", "grey dashdot", "purple longdash", "orange")
 
 
@@ -317,8 +326,9 @@ def plan_table(runs: Mapping[str, Run]) -> DataFrame:
 
     lines = {}
     for label, run in runs.items():
+        # multi-label graphs report micro-F1
         score = run.summary.get("test_accuracy", run.summary.get("test_f1_micro", float("nan")))
-        sent = float(run.records[["bytes_payload", "bytes_params"]].sum().sum()) / 1e6
+        sent = float(run.records[["bytes_payload", "bytes_params"]].sum().sum()) / 1e6  # bytes -> MB
         lines[label] = (float(mean_width(run.traffic).mean()), sent, run.summary["final_loss"], 100 * float(score))
     columns = ["mean bits", "MB in all", "final loss", "accuracy (%)"]
     return pd.DataFrame.from_dict(lines, orient="index", columns=columns).rename_axis("run")
@@ -351,7 +361,8 @@ def draw_plan(
         raise ValueError(f"records and traffic of the same runs are needed, got {list(records)} and {list(traffic)}")
     table, epochs = {}, {}
     for label, frame in records.items():
-        width, loss = mean_width(traffic[label]), by_epoch(frame).set_index("epoch")["loss"]
+        width, loss = mean_width(traffic[label]), by_epoch(frame).set_index("epoch")["loss"]  # per epoch
+        # cumulative MB of all workers
         sent = frame.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1).cumsum() / 1e6
         table[label] = {"mean bits": width.mean(), "MB in all": sent.iloc[-1], "final loss": loss.iloc[-1]}
         epochs[label] = pd.DataFrame({"bits": width, "loss": loss, "sent": sent})

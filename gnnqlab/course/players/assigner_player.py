@@ -35,8 +35,8 @@ class AssignerModel(WalkModel):
         >>> from gnnqlab import course
         >>> from gnnqlab.partition.parts import partition
         >>> seen = trace_parts(partition(course.ten_nodes(), course.Halves(), workers=2), hidden=8, layers=2)
-        >>> model = AssignerModel(AssignerWalk.of(seen, Wire.from_rate("1mbit", workers=2), group_size=1))
-        >>> model.step, model.forward(), model.step
+        >>> model = AssignerModel(AssignerWalk.from_trace(seen, Wire.from_rate("1mbit", workers=2), group_size=1))
+        >>> model.step, model.next_step(), model.step
         ('trace', True, 'beta')
     """
 
@@ -57,7 +57,7 @@ class AssignerModel(WalkModel):
         Raises:
             ValueError: if a value is out of range, or there is no such message.
         """
-        self.walk = self.walk.changed(**changes)
+        self.walk = self.walk.with_changes(**changes)
 
     def to_code(self) -> str:
         """Return the line of Python that shows the same assignment."""
@@ -80,11 +80,12 @@ class _AssignerControls(StepControls):
             walk.settings.lam, min=0, max=1, step=0.05, description="λ", continuous_update=False,
             tooltip="0 to 1: 0 minimizes only time, 1 only variance",
         )  # fmt: skip
+        # An unusual group size of the caller becomes an option too.
         self.group_size = widgets.SelectionSlider(
             options=sorted({*_GROUPS, walk.settings.group_size}), value=walk.settings.group_size,
             description="Group size", continuous_update=False, tooltip="Rows that share a bit-width",
         )  # fmt: skip
-        choices = sorted({*_CHOICES, walk.settings.bit_widths})
+        choices = sorted({*_CHOICES, walk.settings.bit_widths})  # a set that the caller passed is offered as well
         self.bit_widths = widgets.Dropdown(
             options=[(", ".join(map(str, some)), some) for some in choices], value=walk.settings.bit_widths,
             description="Bit-widths", tooltip="Bits per element to choose from",
@@ -97,7 +98,8 @@ class _AssignerControls(StepControls):
         knobs = widgets.HBox(
             [self.lam, self.group_size, row_with_tip(self.bit_widths), row_with_tip(self.message)], layout=KNOBS
         )
-        self.stand(knobs, follows=[self.lam, self.group_size, self.bit_widths, self.message])
+        # redraw on a change of any of them
+        self.lay_out(knobs, follows=[self.lam, self.group_size, self.bit_widths, self.message])
 
     def apply(self) -> None:
         layer, direction, sender, receiver = self.message.value
@@ -146,6 +148,7 @@ class AssignerPlayer(Player):
         **settings: Any,
     ) -> None:
         if isinstance(source, Probe):
+            # A probe has its own trace and link, so arguments for them would have no effect.
             if settings or link is not None:
                 extra = sorted({*settings, *(() if link is None else ("link",))})
                 raise ValueError(f"a probe has its trace and its link already, got {extra}; pass a partition instead")
@@ -153,8 +156,9 @@ class AssignerPlayer(Player):
         else:
             trace = trace_parts(source, **settings)
             rate = "100mbit" if link is None else link
+            # every worker on a host of its own, so all messages use the link
             wire = Wire.from_rate(rate, workers=source.workers, hosts=source.workers)
-        walk = AssignerWalk.of(
+        walk = AssignerWalk.from_trace(
             trace,
             wire,
             lam=lam,

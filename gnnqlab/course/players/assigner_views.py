@@ -40,6 +40,7 @@ def _draw_trace(walk: AssignerWalk, panel: bool) -> Figure:
     """Draw the range of every row of the message, in wire order."""
     few = _are_few(walk, panel)
     return bars(
+        # one bar per row, labelled with its node if there are few
         _placed(walk.to_frame().reset_index(), few), x="place", y="range", styles=["blue"], details="node",
         hover="node %{customdata}, %{y:.3g}", x_axis=_places(f"{'node' if few else 'row'}, in wire order", few),
         y_axis="max − min of the row", zero="y",
@@ -66,8 +67,10 @@ def _draw_beta(walk: AssignerWalk, panel: bool) -> Figure:
         x_axis="max − min of the row",
         y_axis="Σα² at the receiver" if walk.direction == "forward" else "weight at the owner",
     )
+    # area proportional to β: radius to its square root
     sizes = [5 + 21 * (beta / largest) ** 0.5 for beta in frame["beta"]]
     figure.update_traces(cliponaxis=False, marker={"size": sizes, "line": {"width": 1, "color": "#7d7d7d"}})
+    # labels point to the middle of the figure
     sides = ["middle right" if each < middle else "middle left" for each in frame["range"]]
     return figure.update_traces(textposition=sides)
 
@@ -75,9 +78,12 @@ def _draw_beta(walk: AssignerWalk, panel: bool) -> Figure:
 def _draw_groups(walk: AssignerWalk, panel: bool) -> Figure:
     """Draw β in descending order, cut into groups; alternate groups differ in colour and hatching."""
     few = _are_few(walk, panel)
+    # stable: ties stay in wire order
     rows = _placed(walk.to_frame().sort_values("beta", ascending=False, kind="stable").reset_index(), few)
+    # neighbouring groups differ
     rows["parity"] = ["groups 1, 3, 5 …" if group % 2 == 0 else "groups 2, 4, 6 …" for group in rows["group"]]
     rows["words"] = [f"node {node}, group {group + 1}" for node, group in zip(rows["node"], rows["group"], strict=True)]
+    # keep the order of β on a category axis
     order = {"categoryorder": "array", "categoryarray": rows["place"].tolist()} if few else {}
     figure = bars(
         rows,
@@ -97,6 +103,7 @@ def _draw_cost(walk: AssignerWalk, panel: bool) -> Figure:
     """Draw the predicted transfer time of every message of the layer for each bit-width, if uniform."""
     import pandas as pd
 
+    # Every message of the layer, because all compete for the links; uniform bit-widths for comparison.
     rows = [
         (bits, _name(message), walk.transfer_ms(message, bits))
         for bits in walk.settings.bit_widths
@@ -124,16 +131,16 @@ def _draw_problem(walk: AssignerWalk, panel: bool) -> Figure:
 
     from gnnqlab.bits.assigner.pareto import front_over_lam
 
-    lams = [step / 20 for step in range(21)]
+    lams = [step / 20 for step in range(21)]  # λ in steps of 0.05
     found = front_over_lam(walk.problem, lams)
-    low_v, high_v, low_t, high_t = walk.problem.ends
+    low_v, high_v, low_t, high_t = walk.problem.ends  # utopia and nadir: least and largest variance and time
     chosen = f"λ = {walk.settings.lam:g}"
     front = pd.DataFrame({
         "ms": [1e3 * each.seconds for each in found], "λ from 0 to 1": [each.variance for each in found],
         "lam": [f"λ {lam:.2f}" for lam in lams],
     })  # fmt: skip
     points = pd.DataFrame({
-        "ms": [1e3 * walk.solution.seconds, 1e3 * low_t, 1e3 * high_t],
+        "ms": [1e3 * walk.solution.seconds, 1e3 * low_t, 1e3 * high_t],  # seconds -> ms
         "variance": [walk.solution.variance, low_v, high_v], "name": [chosen, "utopia", "nadir"],
     })  # fmt: skip
     figure = scatter(
@@ -154,8 +161,8 @@ def _draw_problem(walk: AssignerWalk, panel: bool) -> Figure:
 def _draw_widths(walk: AssignerWalk, panel: bool) -> Figure:
     """Draw the number of rows of each message by assigned bit-width."""
     counts = _counts(walk)
-    counts = counts.loc[:, counts.any()]
-    least = _NAMED * max(len(rows) for rows in walk.widths)
+    counts = counts.loc[:, counts.any()]  # bit-widths that no row has are dropped
+    least = _NAMED * max(len(rows) for rows in walk.widths)  # narrower segments have no number
     figure = bars(
         counts,
         y={bits: human_bits(bits) for bits in counts},
@@ -181,6 +188,7 @@ _MESSAGES = {
 """Axis with one tick per message, for any number of messages."""
 
 
+# Different limits, because a panel is narrower than a figure.
 def _are_few(walk: AssignerWalk, panel: bool) -> bool:
     return walk.message.num_rows <= (_FEW_IN_PANEL if panel else _FEW)
 
@@ -228,7 +236,7 @@ def _say_beta(walk: AssignerWalk) -> str:
 
 def _say_groups(walk: AssignerWalk) -> str:
     groups = int(walk.group_of_row.max()) + 1
-    whole = walk.problem.group_rows.size
+    whole = walk.problem.group_rows.size  # groups of all messages of the layer
     share = float(walk.beta[walk.group_of_row == 0].sum() / walk.beta.sum().clamp_min(1e-300))
     return (
         f"Sorted by β and cut into groups of {walk.settings.group_size}: {_count(groups, 'group')} in this message, "
@@ -237,8 +245,8 @@ def _say_groups(walk: AssignerWalk) -> str:
 
 
 def _say_cost(walk: AssignerWalk) -> str:
-    theta = float(walk.cost.theta_s_per_byte[walk.sender, walk.receiver])
-    gamma = float(walk.cost.gamma_s[walk.sender, walk.receiver])
+    theta = float(walk.cost.theta_s_per_byte[walk.sender, walk.receiver])  # seconds per byte
+    gamma = float(walk.cost.gamma_s[walk.sender, walk.receiver])  # seconds per message
     times = ", ".join(
         f"{walk.transfer_ms(walk.message, bits):.3g} ms in {human_bits(bits)}" for bits in walk.settings.bit_widths
     )
@@ -260,7 +268,7 @@ def _say_problem(walk: AssignerWalk) -> str:
 def _say_busiest(walk: AssignerWalk) -> str:
     if walk.busiest_end is None:
         return ""
-    what, worker = walk.busiest_end
+    what, worker = walk.busiest_end  # "sends" or "receives"
     return f" The bottleneck is what worker {worker} {what}."
 
 
@@ -271,7 +279,7 @@ def _say_widths(walk: AssignerWalk) -> str:
         for bits in walk.settings.bit_widths
         if (rows == bits).any()
     )
-    sent = sum(walk.row_bytes(int(bits)) for bits in rows)
+    sent = sum(walk.row_bytes(int(bits)) for bits in rows)  # bytes of all rows, with parameters
     return (
         f"Worker {walk.sender} sends worker {walk.receiver} the bit-widths of its rows: {words}; {sent:,} bytes per "
         f"pass instead of {4 * walk.message.columns * walk.message.num_rows:,}."
@@ -287,7 +295,7 @@ def _cost_frame(walk: AssignerWalk) -> DataFrame:
         gamma = float(walk.cost.gamma_s[message.sender, message.receiver])
         times = {f"ms in {human_bits(bits)}": walk.transfer_ms(message, bits) for bits in walk.settings.bit_widths}
         name = _name(message)
-        rows.append(
+        rows.append(  # s -> ns and ms
             {"message": name, "rows": message.num_rows, "θ (ns/byte)": 1e9 * theta, "γ (ms)": 1e3 * gamma, **times}
         )
     return pd.DataFrame(rows).set_index("message")
@@ -314,6 +322,7 @@ def _counts(walk: AssignerWalk) -> DataFrame:
     """Return the number of rows of each message by bit-width."""
     import pandas as pd
 
+    # rows by bit-width, one element per message
     counts = {bits: [int((rows == bits).sum()) for rows in walk.widths] for bits in walk.settings.bit_widths}
     return pd.DataFrame(counts, index=pd.Index([_name(message) for message in walk.messages], name="message"))
 
@@ -330,6 +339,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
+# The order of the dictionary is the order of the steps.
 ASSIGNER_STEPS: dict[str, Step] = {
     "trace": Step("Trace the ranges", _draw_trace, _columns("range"), _say_trace, legend_rows=0),
     "beta": Step("Weight β of each row", _draw_beta, _columns("use", "range", "beta"), _say_beta, legend_rows=0),

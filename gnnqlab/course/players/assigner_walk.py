@@ -32,13 +32,13 @@ __all__ = ["AssignerWalk", "trace_parts"]
 
 
 @dataclass(frozen=True)
-class _AsCut(Partitioner):
+class _ExistingCut(Partitioner):
     """Partitioner that returns an existing cut."""
 
-    standing: Cut
+    existing: Cut
 
     def cut(self, graph: Graph, workers: int) -> Cut:
-        return self.standing
+        return self.existing
 
 
 def trace_parts(
@@ -57,7 +57,7 @@ def trace_parts(
     from gnnqlab.systems.system import make_system
     from gnnqlab.train.config.run_config import TrainSettings
 
-    recipe = replace(make_system("vanilla"), partition=_AsCut(parts.cut))
+    recipe = replace(make_system("vanilla"), partition=_ExistingCut(parts.cut))  # no partitioner runs
     shape = ModelSettings(name=model, hidden=hidden, layers=layers)
     settings = TrainSettings(seed=seed)
     return trace(parts.graph, shape, recipe, workers=parts.workers, epochs=epochs, settings=settings, theorem=False)
@@ -79,7 +79,7 @@ class AssignerWalk:
     receiver: int
 
     @classmethod
-    def of(
+    def from_trace(
         cls,
         seen: Trace,
         wire: Wire,
@@ -109,21 +109,23 @@ class AssignerWalk:
             ValueError: if a setting is out of range, or no such message was traced.
         """
         settings = Assigned(lam=lam, group_size=group_size, bit_widths=tuple(bit_widths))
+        # a model of one layer has only layer 0
         chosen = max(place[0] for place in seen.places) and 1 if layer is None else layer
-        return cls(OfflineAssigner(seen), wire, settings, chosen, direction, sender, receiver)._checked()
+        return cls(OfflineAssigner(seen), wire, settings, chosen, direction, sender, receiver)._require_message()
 
-    def changed(self, **changes: Any) -> AssignerWalk:
+    def with_changes(self, **changes: Any) -> AssignerWalk:
         """Return a walk with other settings or another message, on the same trace.
 
         Raises:
-            ValueError: as :meth:`of`.
+            ValueError: as :meth:`from_trace`.
         """
+        # λ, group size and bit-widths are settings of the assigner; other changes are fields of the walk.
         bits: dict[str, Any] = {name: changes.pop(name) for name in ("lam", "group_size") if name in changes}
         if "bit_widths" in changes:
             bits["bit_widths"] = tuple(changes.pop("bit_widths"))
-        return replace(self, settings=replace(self.settings, **bits), **changes)._checked()
+        return replace(self, settings=replace(self.settings, **bits), **changes)._require_message()
 
-    def _checked(self) -> AssignerWalk:
+    def _require_message(self) -> AssignerWalk:
         pairs = [(message.sender, message.receiver) for message in self.messages]
         if (self.sender, self.receiver) not in pairs:
             raise ValueError(
@@ -163,7 +165,7 @@ class AssignerWalk:
     @property
     def beta(self) -> Tensor:
         """β of each row of the message, float64 ``(n,)``, in wire order."""
-        return self.desk.betas(self.index, self.place)[self.number]
+        return self.desk.betas(self.index, self.place)[self.number]  # same order as ``messages``
 
     @cached_property
     def group_of_row(self) -> NDArray[Any]:
@@ -192,8 +194,8 @@ class AssignerWalk:
         """Bit-widths of every row, one array per message, in the order of ``messages``."""
         import numpy as np
 
-        groups = self.desk.groups(self.index, self.settings.group_size)[self.place]
-        ends = np.cumsum([each.rows.size for each in groups])[:-1]
+        groups = self.desk.groups(self.index, self.settings.group_size)[self.place]  # per message: group of each row
+        ends = np.cumsum([each.rows.size for each in groups])[:-1]  # index of each message's first group, without 0
         # The solution has one bit-width per group, message after message; each row takes that of its group.
         return [part[each.group_of_row] for each, part in zip(groups, np.split(self.solution.widths, ends))]
 
@@ -202,10 +204,11 @@ class AssignerWalk:
         """``sends`` or ``receives``, and the worker that is the bottleneck there; ``None`` in ring rounds."""
         import torch
 
-        if self.wire.transport == "ring":
+        if self.wire.transport == "ring":  # in ring rounds a worker has one partner per round
             return None
-        chosen = {self.place: [torch.from_numpy(rows) for rows in self.widths]}
+        chosen = {self.place: [torch.from_numpy(rows) for rows in self.widths]}  # bit-widths of all messages as tensors
         seconds = self.cost.seconds(self.desk.sent_bytes(chosen)[self.place])  # (P, P), sender × receiver
+        # bytes leave and arrive at the same time, so take the larger sum
         ends = {what: seconds.sum(axis=axis) for what, axis in (("sends", 1), ("receives", 0))}
         what = max(ends, key=lambda name: float(ends[name].max()))
         return what, int(ends[what].argmax())
@@ -223,12 +226,14 @@ class AssignerWalk:
         """Return bytes of one row on the wire, including quantization parameters."""
         from gnnqlab.bits.row import row_bytes
 
+        # codes and two parameters
         return row_bytes(bits, self.message.columns, self.desk.codec_of("forward").param_bytes)
 
     def transfer_ms(self, message: TracedMessage, bits: int) -> float:
         """Return milliseconds that a message takes over the link if all its rows have one bit-width."""
         pair = message.sender, message.receiver
         theta, gamma = float(self.cost.theta_s_per_byte[pair]), float(self.cost.gamma_s[pair])
+        # affine cost model: γ + θ · bytes, seconds -> ms
         return 1e3 * (gamma + theta * message.num_rows * self.row_bytes(bits))
 
     def to_frame(self) -> DataFrame:

@@ -52,9 +52,9 @@ class ExplorerModel:
         self.graph = load(graph)
         if self.graph.num_nodes < 2:
             raise ValueError(f"a graph to partition must have at least 2 nodes, got {self.graph.num_nodes}")
-        self.most_parts = max(min(most_parts, self.graph.num_nodes), 2)
+        self.most_parts = max(min(most_parts, self.graph.num_nodes), 2)  # at most one part per node
         """Largest number of parts that can be chosen."""
-        self._lines: dict[tuple[str, int, int], DataFrame] = {}
+        self._lines: dict[tuple[str, int, int], DataFrame] = {}  # (partitioner, parts, hosts) -> line of the table
         self._metis_is_missing: str | None = None
         self.partitioner, self.number, self.hosts = partitioner, parts, hosts
         self.bits = bits if bits is not None else UniformRandom()
@@ -65,12 +65,12 @@ class ExplorerModel:
         """Worker that sends the highlighted rows."""
         self.receiver: int | None = None
         """Worker that receives them; without a sender, in the view ``halo``, the worker whose shard is drawn."""
-        self.around: int | None = None if self.graph.num_nodes <= LARGEST_WHOLE else 0
+        self.around: int | None = None if self.graph.num_nodes <= LARGEST_WHOLE else 0  # a small graph is drawn whole
         """Node whose neighbourhood is drawn, for a large graph."""
         self.choose()
 
     @property
-    def known(self) -> tuple[str, ...]:
+    def available_partitioners(self) -> tuple[str, ...]:
         """Partitioners available on this machine."""
         return tuple(name for name in PARTITIONERS if name != "METIS" or self._metis_is_missing is None)
 
@@ -97,6 +97,7 @@ class ExplorerModel:
             raise ValueError(f"parts must lie in [1, {self.most_parts}] for this graph, got {number}")
         if num_hosts < 1 or number % num_hosts:
             raise ValueError(f"parts must be a multiple of the hosts, got {number} part(s) on {num_hosts} host(s)")
+        # METIS is missing on some machines; remember the reason, and do not offer it again.
         try:
             cut = self._cut(name, number, num_hosts)
         except RuntimeError as error:
@@ -105,19 +106,20 @@ class ExplorerModel:
         self.partitioner, self.number, self.hosts = name, number, num_hosts
         self.parts = cut
         """Current partition, the one that a run would train on."""
-        if self.show not in self.views:
+        if self.show not in self.views:  # another kind of cut may lack the current view
             self.show = COLORINGS[0]
-        if max(self.sender or 0, self.receiver or 0) >= number:
+        if max(self.sender or 0, self.receiver or 0) >= number:  # that worker no longer exists
             self.sender = self.receiver = None
 
     @property
     def views(self) -> tuple[str, ...]:
         """Quantities that can be drawn: bit-widths need an edge-cut, rounding errors also dense features."""
         if self.parts.shards[0].cuts != "nodes":
+            # Vertex-cuts show owner and copies only.
             return COLORINGS[:2]
         return COLORINGS if hasattr(self.graph.features, "numpy") else COLORINGS[:3]
 
-    def look(
+    def set_view(
         self, show: str | None = None, *, sender: int | None = None, receiver: int | None = None,
         around: int | None = None,
     ) -> None:  # fmt: skip
@@ -137,13 +139,15 @@ class ExplorerModel:
         if around is not None and not 0 <= around < self.graph.num_nodes:
             raise ValueError(f"around must be a node, 0 to {self.graph.num_nodes - 1:,}, got {around:,}")
         self.show, self.sender, self.receiver = chosen, sender, receiver
-        if around is not None and self.around is not None:
+        if around is not None and self.around is not None:  # a small graph stays whole
             self.around = around
 
     def map(self, *, dark: bool = False) -> FigureData:
         """Draw the partitioned graph, see `gnnqlab.lab.figures.graph_map.draw`."""
         pair = None if self.sender is None or self.receiver is None else (self.sender, self.receiver)
+        # the shard of one worker, without a pair
         worker = self.receiver if pair is None and self.show == "halo" else None
+        # only views of messages need bit-widths
         bits = self.bits if self.views != COLORINGS[:2] and (self.show in COLORINGS[2:]) else None
         return draw(self.parts, self.show, worker=worker, pair=pair, bits=bits, around=self.around, dark=dark)
 
@@ -165,12 +169,15 @@ class ExplorerModel:
 
     def shares(self, *, dark: bool = False) -> FigureData:
         """Draw the costs of every available partitioner over the number of parts."""
-        return draw_shares({name: self._table(name) for name in self.known}, parts=self.number, dark=dark)
+        return draw_shares(
+            {name: self._table(name) for name in self.available_partitioners}, parts=self.number, dark=dark
+        )
 
     def _table(self, name: str) -> DataFrame:
         import pandas as pd
 
-        powers = (2**power for power in range(11) if 2**power <= self.most_parts)
+        powers = (2**power for power in range(11) if 2**power <= self.most_parts)  # 1, 2, 4, ... up to the limit
+        # equally many parts per host
         keys = [(name, number, self.hosts) for number in sorted({*powers, self.number}) if number % self.hosts == 0]
         for key in keys:
             if key not in self._lines:

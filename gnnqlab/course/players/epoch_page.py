@@ -69,13 +69,14 @@ def write_page(
     if path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"an epoch is exported as a page, so its name must end in .html, got {path.name!r}")
     path.parent.mkdir(parents=True, exist_ok=True)
+    # One radio button per way; names and labels are text of the caller, so they are escaped.
     chosen = "".join(
         f'<label><input type="radio" name="way" value="{html.escape(name)}"{" checked" * (name == first)}> '
         f"{html.escape(label)}</label>"
         for name, label in (labels or {}).items()
     )
     switch = f"<fieldset><legend hidden>Way to train</legend>{chosen}</fieldset>" if chosen else ""
-    pace = _PACE if any("times" in way for way in ways.values()) else ""
+    pace = _PACE if any("times" in way for way in ways.values()) else ""  # a choice of speed only if steps have times
     body = f"""<h1>{html.escape(title)}</h1>
 {switch}
 <div id="moves">
@@ -84,7 +85,7 @@ def write_page(
 </div>
 <p id="words" role="status"></p>
 <div id="figure" role="img"></div>"""
-    script = Path(__file__).with_name("epoch_page.js")
+    script = Path(__file__).with_name("epoch_page.js")  # the script is next to this module
     write_text(path, page(script, body, title="One epoch", style=_STYLE, name="epoch", values=ways))
     return path
 
@@ -93,21 +94,21 @@ def page_way(
     *,
     words: Sequence[str],
     titles: Sequence[str],
-    still: Callable[[bool], Figure],
-    moved: Callable[[bool], list[list[dict[str, Any]]]],
+    first_figure: Callable[[bool], Figure],
+    changes: Callable[[bool], list[list[dict[str, Any]]]],
 ) -> dict[str, Any]:
     """Return the page's data of an epoch in one way, for light and dark pages.
 
     Args:
         words, titles: description and title of every step.
-        still: returns the figure of the first step, for a light (False) or a dark page (True).
-        moved: returns the changes of the last traces, for every step.
+        first_figure: returns the figure of the first step, for a light (False) or a dark page (True).
+        changes: returns the changes of the last traces, for every step.
     """
     found: dict[str, Any] = {"words": list(words)}
-    frames = {dark: moved(dark) for dark in (False, True)}  # stored once if both pages share them
+    frames = {dark: changes(dark) for dark in (False, True)}  # stored once if both pages share them
     for name, dark in (("light", False), ("dark", True)):
-        figure = json.loads(still(dark).to_json())
+        figure = json.loads(first_figure(dark).to_json())  # through JSON, because figures hold arrays
         found[name] = {"data": figure["data"], "layout": figure["layout"], "titles": list(titles)}
-        if frames[False] != frames[True]:
+        if frames[False] != frames[True]:  # frames of each colour scheme only if they differ
             found[name]["frames"] = frames[dark]
     return found if frames[False] != frames[True] else {**found, "frames": frames[False]}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.course.players.epoch_page import page_way, write_page
-from gnnqlab.course.players.epoch_views import draw_epoch_step, draw_film, moving, title_of
+from gnnqlab.course.players.epoch_views import changed_traces, draw_epoch_step, draw_film, title_of
 from gnnqlab.course.players.epoch_walk import WAYS, EpochWalk
 from gnnqlab.course.players.epoch_words import say_step
 from gnnqlab.course.players.run_views import RunDrawing
@@ -35,7 +35,7 @@ class EpochModel(Stepped):
         >>> from gnnqlab import course
         >>> from gnnqlab.partition.parts import partition
         >>> model = EpochModel(partition(course.ten_nodes(), course.Halves(), workers=2), epochs=1)
-        >>> model.step, model.forward(), model.step
+        >>> model.step, model.next_step(), model.step
         ('start', True, 'encode, layer 1 forward')
     """
 
@@ -43,7 +43,7 @@ class EpochModel(Stepped):
 
     def __init__(self, parts: Parts, *, way: str = "vanilla", **settings: Any) -> None:
         self._parts, self._settings = parts, settings
-        self._walks: dict[str, EpochWalk] = {}
+        self._walks: dict[str, EpochWalk] = {}  # trained ways
         self.way = way
         """One of ``WAYS``."""
         super().__init__([step.name for step in self.walk.steps])
@@ -59,8 +59,9 @@ class EpochModel(Stepped):
         Raises:
             ValueError: if there is no such way.
         """
+        # Training takes seconds, so each way is trained once, when it is first shown.
         if way not in self._walks:
-            self._walks[way] = EpochWalk.of(self._parts, way, **self._settings)
+            self._walks[way] = EpochWalk.from_partition(self._parts, way, **self._settings)
         return self._walks[way]
 
     def change(self, way: str) -> None:
@@ -70,9 +71,9 @@ class EpochModel(Stepped):
             ValueError: if there is no such way.
         """
         walk = self.walk_of(way)
-        number = self.number
+        number = self.number  # the number is kept, because names differ between ways
         self.way, self.steps = way, tuple(step.name for step in walk.steps)
-        self.go(min(number, len(self.steps)))
+        self.go(min(number, len(self.steps)))  # another way may have fewer steps
 
     def say(self) -> str:
         """Describe the step in words."""
@@ -92,7 +93,7 @@ class EpochModel(Stepped):
 
     def write(self, path: str | Path) -> Path:
         """Write a page that plays the epoch in every way."""
-        ways = {way: _page_way(self.walk_of(way)) for way in WAYS}
+        ways = {way: _page_way(self.walk_of(way)) for way in WAYS}  # trains the ways that were not shown
         return write_page(ways, path, first=self.way, labels={name: way.label for name, way in WAYS.items()})
 
     def __repr__(self) -> str:
@@ -107,8 +108,8 @@ def _page_way(walk: EpochWalk) -> dict[str, Any]:
     return page_way(
         words=[say_step(walk, step) for step in walk.steps],
         titles=[title_of(step) for step in walk.steps],
-        still=lambda dark: draw_epoch_step(walk, walk.steps[0], dark=dark).figure,
-        moved=lambda dark: [moving(walk, step, dark=dark) for step in walk.steps],
+        first_figure=lambda dark: draw_epoch_step(walk, walk.steps[0], dark=dark).figure,
+        changes=lambda dark: [changed_traces(walk, step, dark=dark) for step in walk.steps],
     )
 
 
@@ -127,7 +128,7 @@ class RunModel(Stepped):
     order, step_ms = "workers act", 400
 
     def __init__(self, run: Run, *, epoch: int | None = None, around: int | None = None) -> None:
-        self.walk = RunWalk.of(run, epoch)
+        self.walk = RunWalk.from_run(run, epoch)
         """Recorded epoch."""
         self._drawing = RunDrawing(self.walk, around=around)
         super().__init__([step.name for step in self.walk.steps])
@@ -150,15 +151,16 @@ class RunModel(Stepped):
 
     def write(self, path: str | Path) -> Path:
         """Write a page that plays the epoch in its own time, slowed down."""
-        walk, steps, drawing = self.walk, self.walk.steps, self._drawing
+        walk, steps, drawing = self.walk, self.walk.steps, self._drawing  # the page needs no further data of the run
         way = page_way(
             words=[say_run_step(walk, step) for step in steps],
             titles=[run_title(walk, step) for step in steps],
-            still=lambda dark: drawing.still(dark=dark),
-            moved=lambda dark: [drawing.moving(step) for step in steps],
+            first_figure=lambda dark: drawing.first_figure(dark=dark),
+            changes=lambda dark: [drawing.changed_traces(step) for step in steps],
         )
-        way["times"] = [[round(step.start, 4), round(step.end, 4)] for step in steps]
+        way["times"] = [[round(step.start, 4), round(step.end, 4)] for step in steps]  # milliseconds, to 0.1 µs
         way["tracks"] = [
+            # times and positions of start and end
             [round(each, 4) for each in (track.message.start, track.message.end, *track.start, *track.end)]
             for track in drawing.tracks
         ]
@@ -187,8 +189,8 @@ class _EpochControls(StepControls):
         import ipywidgets as widgets
 
         self.model = model
-        if not isinstance(model, EpochModel):
-            self.stand(follows=[])
+        if not isinstance(model, EpochModel):  # a recorded run has one way only
+            self.lay_out(follows=[])
             return
         self.way = widgets.ToggleButtons(
             options=[(way.label, name) for name, way in WAYS.items()],
@@ -198,7 +200,7 @@ class _EpochControls(StepControls):
             layout=LABEL_LEFT,
             style={"button_width": "96px", "description_width": "40px"},
         )
-        self.stand(self.way, follows=[self.way])
+        self.lay_out(self.way, follows=[self.way])
 
     def apply(self) -> None:
         if isinstance(self.model, EpochModel):
@@ -251,7 +253,7 @@ class EpochPlayer(Player):
     ) -> None:
         source: Any = run_or_parts
         self.model: EpochModel | RunModel
-        if hasattr(source, "timeline"):
+        if hasattr(source, "timeline"):  # duck-typed, so that runs and partitions need not be imported
             extra = sorted({*settings, *(["way"] if way is not None else [])})
             if extra:
                 raise ValueError(

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
     from gnnqlab.course.players.epoch_walk import EpochPart, EpochWalk, Flight
 
-__all__ = ["draw_epoch_step", "draw_film", "lane_axis", "lane_names", "lanes_below", "make_film", "moving", "title_of"]
+__all__ = [
+    "draw_epoch_step",
+    "draw_film",
+    "lane_axis",
+    "lane_names",
+    "lanes_below",
+    "make_film",
+    "changed_traces",
+    "title_of",
+]
 
 _ASIDE = 0.11
 """Distance of a moving row from its edge, in units of the drawing; the opposite direction uses the other side."""
@@ -49,7 +58,7 @@ def draw_film(walk: EpochWalk, *, dark: bool = False) -> FigureData:
     figure, words = _figure(walk, walk.steps[0], dark=dark), [say_step(walk, step) for step in walk.steps]
     film = make_film(
         figure,
-        [moving(walk, step, dark=dark) for step in walk.steps],
+        [changed_traces(walk, step, dark=dark) for step in walk.steps],
         [
             {"title": {"text": title_of(step)}, "meta": {"caption": text}}
             for step, text in zip(walk.steps, words, strict=True)
@@ -89,6 +98,7 @@ def make_film(
     import pandas as pd
     import plotly.graph_objects as go
 
+    # the last traces change; all before them stay
     last = list(range(len(figure.data) - len(moved[0]), len(figure.data)))
     kinds = [figure.data[number].type for number in last]
     figure.frames = [
@@ -107,6 +117,7 @@ def make_film(
 
 def _add_play(figure: Figure, labels: Sequence[str], *, step_ms: int, below: float) -> None:
     """Add a play button and a slider below a figure whose frames are named by numbers from 0."""
+    # redraw: bars and annotations change as well
     plays = {"frame": {"duration": step_ms, "redraw": True}, "transition": {"duration": 0}}
     immediate = {"frame": {"duration": 0, "redraw": True}, "mode": "immediate", "transition": {"duration": 0}}
     marks = [
@@ -114,7 +125,7 @@ def _add_play(figure: Figure, labels: Sequence[str], *, step_ms: int, below: flo
     ]
     buttons = [
         {"label": "▶", "method": "animate", "args": [None, {**plays, "fromcurrent": True}]},
-        {"label": "❚❚", "method": "animate", "args": [[None], immediate]},
+        {"label": "❚❚", "method": "animate", "args": [[None], immediate]},  # [None] stops an animation
     ]
     menu = {"type": "buttons", "direction": "left", "x": 0, "y": -below - 0.03, "xanchor": "left", "yanchor": "top"}
     slider = {"x": 0.14, "len": 0.86, "y": -below, "yanchor": "top", "currentvalue": {"visible": False}}
@@ -124,16 +135,21 @@ def _add_play(figure: Figure, labels: Sequence[str], *, step_ms: int, below: flo
     )
 
 
-def moving(walk: EpochWalk, step: EpochPart, *, dark: bool = False) -> list[dict[str, Any]]:
+def changed_traces(walk: EpochWalk, step: EpochPart, *, dark: bool = False) -> list[dict[str, Any]]:
     """Return the traces that change from step to step, as dictionaries: nodes that compute, moving rows, cursor."""
-    places = places_of(walk.parts.graph)
+    places = places_of(walk.parts.graph)  # node -> position
     ink, lanes_of = "#e6e8ea" if dark else "#1f2328", lane_names(walk.parts.workers)
-    ring = [places[node] for node in _active(walk, step)]
-    dots = [spot for flight, fraction in walk.under_way(step.cursor) for spot in _spots(walk, flight, fraction)]
-    labels = [f"{bits}b" for flight, _ in walk.under_way(step.cursor) for bits in flight.rows.bits]
+    ring = [places[node] for node in _active(walk, step)]  # nodes that compute in this step
+    # (x, y) of every row in transit
+    dots = [
+        spot for flight, fraction in walk.messages_in_transit(step.cursor) for spot in _spots(walk, flight, fraction)
+    ]
+    # one label per row, "2b"
+    labels = [f"{bits}b" for flight, _ in walk.messages_in_transit(step.cursor) for bits in flight.rows.bits]
+    # Gradients are drawn as diamonds in another colour.
     back = [
         flight.rows.place.direction == "backward"
-        for flight, _ in walk.under_way(step.cursor)
+        for flight, _ in walk.messages_in_transit(step.cursor)
         for _ in flight.rows.nodes
     ]
     return [
@@ -154,7 +170,7 @@ def moving(walk: EpochWalk, step: EpochPart, *, dark: bool = False) -> list[dict
         },
         {
             "type": "scatter", "mode": "lines", "xaxis": "x2", "yaxis": "y2", "name": "now", "hoverinfo": "skip",
-            "x": [step.cursor, step.cursor], "y": [lanes_of[0], lanes_of[-1]],
+            "x": [step.cursor, step.cursor], "y": [lanes_of[0], lanes_of[-1]],  # vertical line across all lanes
             "line": {"width": 3, "color": ink}, "showlegend": False, "cliponaxis": False,
         },
     ]  # fmt: skip
@@ -167,25 +183,26 @@ def _figure(walk: EpochWalk, step: EpochPart, *, dark: bool) -> Figure:
     figure.update_traces(showlegend=False)
     lines = lane_names(walk.parts.workers)
     height = _GRAPH + _LANE * len(lines) + _ROOM
-    plot = _GRAPH + _LANE * len(lines) + 40
-    share = (_LANE * len(lines)) / plot
+    plot = _GRAPH + _LANE * len(lines) + 40  # height of graph and timelines in pixels
+    share = (_LANE * len(lines)) / plot  # the part of the height with the timelines
     most = len(walk.steps)
+    # all workers take the same steps
     parts = [(part, rank) for rank in range(walk.parts.workers) for part in walk.steps]
-    doings = pd.DataFrame({
-        "what": [part.what for part, _ in parts],
+    activities = pd.DataFrame({
+        "what": [part.activity for part, _ in parts],
         "lane": [f"worker {rank}" for _, rank in parts],
-        "start": [part.number for part, _ in parts],
+        "start": [part.number for part, _ in parts],  # every step has length 1
         "end": [part.number + 1.0 for part, _ in parts],
         "said": [_took(part, rank) for part, rank in parts],
     })  # fmt: skip
     flights = pd.DataFrame({
         "lane": [f"to worker {each.rows.receiver}" for each in walk.flights],
-        "start": [max(each.start, 0.0) for each in walk.flights],
-        "end": [min(each.end, most) for each in walk.flights],
+        "start": [max(each.start, 0.0) for each in walk.flights],  # sent in the epoch before: cut off at the left edge
+        "end": [min(each.end, most) for each in walk.flights],  # arrives in the next epoch: cut off at the right edge
         "said": [f"{each.rows.num_bytes} bytes" for each in walk.flights],
     })  # fmt: skip
-    figure.add_traces(lanes_below(doings, flights, ground="#14171a" if dark else "#ffffff", hover="%{customdata}"))
-    figure.add_traces(moving(walk, step, dark=dark))
+    figure.add_traces(lanes_below(activities, flights, ground="#14171a" if dark else "#ffffff", hover="%{customdata}"))
+    figure.add_traces(changed_traces(walk, step, dark=dark))
     caption = say_step(walk, step)
     finish(figure, title=title_of(step), caption=caption, dark=dark, height=height)
     figure.update_layout(
@@ -199,11 +216,11 @@ def _figure(walk: EpochWalk, step: EpochPart, *, dark: bool) -> Figure:
     return figure
 
 
-def lanes_below(doings: DataFrame, flights: DataFrame, *, ground: str, hover: str) -> list[Any]:
+def lanes_below(activities: DataFrame, flights: DataFrame, *, ground: str, hover: str) -> list[Any]:
     """Return bars of the workers' activities and of messages in transit, on the second axes of a figure.
 
     Args:
-        doings: ``what``, ``lane``, ``start``, ``end`` and the hover text ``said`` of each activity.
+        activities: ``what``, ``lane``, ``start``, ``end`` and the hover text ``said`` of each activity.
         flights: the same columns for messages, without ``what``.
         ground: colour between bars.
         hover: Plotly's hover template.
@@ -216,10 +233,10 @@ def lanes_below(doings: DataFrame, flights: DataFrame, *, ground: str, hover: st
         "details": "said",
         "hover": hover,
     }
-    figure = lanes(doings, names=ACTIVITY_NAMES, styles=ACTIVITY_STYLES, **spans)
+    figure = lanes(activities, names=ACTIVITY_NAMES, styles=ACTIVITY_STYLES, **spans)
     figure.update_traces(marker_line={"width": 0.4, "color": ground})
     lanes(flights.assign(what="bytes under way"), styles=["grey"], width=0.4, opacity=0.6, figure=figure, **spans)
-    return list(figure.update_traces(xaxis="x2", yaxis="y2").data)
+    return list(figure.update_traces(xaxis="x2", yaxis="y2").data)  # second axes of the figure
 
 
 def lane_names(workers: int) -> list[str]:
@@ -238,7 +255,7 @@ def lane_axis(lines: Sequence[str], share: float) -> dict[str, Any]:
 def title_of(step: EpochPart) -> str:
     """Return a step's number and title."""
     where = "" if step.place is None else f" · layer {step.place.layer + 1}, {step.place.direction}"
-    return f"{step.number + 1} · {TITLES[step.what]}{where}"
+    return f"{step.number + 1} · {TITLES[step.activity]}{where}"
 
 
 def _took(part: EpochPart, rank: int) -> str:
@@ -249,13 +266,14 @@ def _active(walk: EpochWalk, step: EpochPart) -> list[int]:
     """Return the nodes that compute in a step."""
     workers = range(walk.parts.workers)
     # Backward, "central" computes the gradients of all owned rows, "marginal" those of the halo rows to be sent back.
-    if step.what in ("central", "marginal") and step.place is not None and step.place.direction == "forward":
-        return [node for rank in workers for node in walk.nodes(rank, step.what)]
-    if step.what in ("central", "update", "reduce"):
-        return list(range(walk.parts.graph.num_nodes))
-    if step.what == "marginal":
+    if step.activity in ("central", "marginal") and step.place is not None and step.place.direction == "forward":
+        return [node for rank in workers for node in walk.nodes(rank, step.activity)]
+    if step.activity in ("central", "update", "reduce"):
+        return list(range(walk.parts.graph.num_nodes))  # all nodes: gradients of own rows, or weights
+    if step.activity == "marginal":
+        # halo copies, whose gradients are sent back
         return sorted({node for rank in workers for node in walk.nodes(rank, "halo")})
-    if step.what == "loss":
+    if step.activity == "loss":
         return sorted(walk.parts.graph.train_mask.nonzero().flatten().tolist())
     return []
 
@@ -271,13 +289,14 @@ def _spots(walk: EpochWalk, flight: Flight, gone: float) -> list[tuple[float, fl
     used: list[int] = []
     found = []
     for node in rows.nodes:
-        near = [
+        near = [  # neighbours of the node on the other worker
             a + b - node for a, b in neighbours(walk.parts.graph) if node in (a, b) and owner[a + b - node] == other
         ]
-        there = min(near, key=used.count)
+        there = min(near, key=used.count)  # the least used of them
         used.append(there)
         (x, y), (to_x, to_y) = (places[node], places[there]) if forward else (places[there], places[node])
         across, along = to_x - x, to_y - y
-        aside = _ASIDE / (math.hypot(across, along) or 1.0)
+        aside = _ASIDE / (math.hypot(across, along) or 1.0)  # distance to the side, for an edge of any length
+        # a fraction of the way, shifted to one side of the edge
         found.append((x + gone * across - aside * along, y + gone * along + aside * across))
     return found

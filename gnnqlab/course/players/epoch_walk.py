@@ -33,6 +33,7 @@ class _Way:
     about: str
 
 
+# Name -> label of the switch, system, and sentence that explains it.
 WAYS: dict[str, _Way] = {
     "vanilla": _Way("Vanilla", vanilla(), "Rows are sent in 32 bits, and nothing is computed meanwhile."),
     "two bits": _Way("2 bits", fixed_bits(bits=2), "Rows are sent in 2 bits per element, plus two floats per row."),
@@ -53,7 +54,7 @@ WAYS: dict[str, _Way] = {
 class EpochPart:
     """Step of the epoch, with the same number on all workers."""
 
-    what: str
+    activity: str
     """``start``, one of ``timeline.WHATS``, ``loss``, ``reduce`` or ``update``."""
     place: ExchangeKey | None
     """Key of the exchange: layer, direction, round."""
@@ -65,7 +66,11 @@ class EpochPart:
     @property
     def name(self) -> str:
         """Unique name of the step."""
-        return self.what if self.place is None else f"{self.what}, layer {self.place.layer + 1} {self.place.direction}"
+        return (
+            self.activity
+            if self.place is None
+            else f"{self.activity}, layer {self.place.layer + 1} {self.place.direction}"
+        )
 
     @property
     def cursor(self) -> float:
@@ -80,9 +85,9 @@ class Flight:
     start: float
     end: float
 
-    def share(self, at: float) -> float | None:
+    def progress(self, position: float) -> float | None:
         """Return the fraction of its way covered at a position, in (0, 1); ``None`` if it is not in transit."""
-        fraction = (at - self.start) / (self.end - self.start)
+        fraction = (position - self.start) / (self.end - self.start)
         return fraction if 0 < fraction < 1 else None
 
 
@@ -95,7 +100,7 @@ class EpochWalk:
     facts: OneEpoch
 
     @classmethod
-    def of(cls, parts: Parts, way: str = "vanilla", **settings: Any) -> EpochWalk:
+    def from_partition(cls, parts: Parts, way: str = "vanilla", **settings: Any) -> EpochWalk:
         """Train a few epochs in this process; the walk shows the last one.
 
         Args:
@@ -110,7 +115,7 @@ class EpochWalk:
             >>> from gnnqlab import course
             >>> from gnnqlab.partition.parts import partition
             >>> parts = partition(course.ten_nodes(), course.Halves(), workers=2)
-            >>> [step.name for step in EpochWalk.of(parts, epochs=1).steps][:3]
+            >>> [step.name for step in EpochWalk.from_partition(parts, epochs=1).steps][:3]
             ['start', 'encode, layer 1 forward', 'post, layer 1 forward']
         """
         if way not in WAYS:
@@ -127,15 +132,18 @@ class EpochWalk:
     def steps(self) -> tuple[EpochPart, ...]:
         """All steps in their order; consecutive parts of the same kind and exchange are merged."""
         found: list[tuple[str, ExchangeKey | None, tuple[float, ...]]] = [("start", None, ())]
-        ranks = [_merged(spans, self.facts.reduced[rank]) for rank, spans in enumerate(self.facts.spans)]
+        # per worker: (kind, exchange) and milliseconds
+        ranks = [_merge_spans(spans, self.facts.gradients_ready_s[rank]) for rank, spans in enumerate(self.facts.spans)]
         if any([key for key, _ in rank] != [key for key, _ in ranks[0]] for rank in ranks):
             raise ValueError(
                 "all workers must take the same steps to be played together, got different ones; use another partition"
             )
         for index, ((what, place), _) in enumerate(ranks[0]):
+            # the loss lies between forward and backward
             back = what == "reduce" or (place is not None and place.direction == "backward")
             if back and all(name != "loss" for name, _, _ in found):  # the loss is not on the timeline
                 found.append(("loss", None, ()))
+            # the all-reduce has no measured time here
             found.append((what, place, () if what == "reduce" else tuple(rank[index][1] for rank in ranks)))
         found.append(("update", None, ()))
         return tuple(EpochPart(what, place, number, ms) for number, (what, place, ms) in enumerate(found))
@@ -143,43 +151,44 @@ class EpochWalk:
     @cached_property
     def flights(self) -> tuple[Flight, ...]:
         """All messages; one used in the next epoch occurs twice: as sent now, and as received from the epoch before."""
-        at = {(step.what, step.place): step.number for step in self.steps}
+        at = {(step.activity, step.place): step.number for step in self.steps}
         found = []
-        for rows in self.facts.sent:
-            if not rows.nodes:
+        for rows in self.facts.messages:
+            if not rows.nodes:  # a cache skipped every row
                 continue
             start, end = at["post", rows.place] + _LEAVES, at["wait", rows.place] + _COMES
-            if start < end:
+            if start < end:  # sent and used in this epoch
                 found.append(Flight(rows, start, end))
             else:
+                # Used before it was sent: the rows in use are those of the epoch before.
                 length = len(self.steps)
-                found += [Flight(rows, start - length, end), Flight(rows, start, end + length)]
+                found += [Flight(rows, start - length, end), Flight(rows, start, end + length)]  # arrives now; sent now
         return tuple(found)
 
-    def is_old(self, place: ExchangeKey) -> bool:
+    def is_stale(self, place: ExchangeKey) -> bool:
         """Return True if the rows used in an exchange were sent in the epoch before."""
-        at = {(step.what, step.place): step.number for step in self.steps}
-        return at["post", place] > at["wait", place]
+        at = {(step.activity, step.place): step.number for step in self.steps}
+        return at["post", place] > at["wait", place]  # rows in use were sent one epoch before
 
-    def sent(self, place: ExchangeKey) -> list[SentRows]:
+    def messages_of(self, place: ExchangeKey) -> list[SentRows]:
         """Return the messages of an exchange."""
-        return [rows for rows in self.facts.sent if rows.place == place]
+        return [rows for rows in self.facts.messages if rows.place == place]
 
-    def under_way(self, at: float) -> list[tuple[Flight, float]]:
+    def messages_in_transit(self, position: float) -> list[tuple[Flight, float]]:
         """Return the messages in transit at a position, with the fraction of the way that each has covered."""
-        return [(flight, fraction) for flight in self.flights if (fraction := flight.share(at)) is not None]
+        return [(flight, fraction) for flight in self.flights if (fraction := flight.progress(position)) is not None]
 
     def nodes(self, rank: int, kind: str) -> list[int]:
         """Return a worker's ``central``, ``marginal`` or ``halo`` nodes, ascending."""
         shard = self.parts.shards[rank]
-        cut = shard.num_central
+        cut = shard.num_central  # owned nodes: central first, then marginal
         some = {"central": shard.owned[:cut], "marginal": shard.owned[cut:], "halo": shard.halo}[kind]
         return sorted(some.tolist())
 
     @property
     def num_bytes(self) -> int:
         """Bytes of all rows sent in the epoch."""
-        return sum(rows.num_bytes for rows in self.facts.sent)
+        return sum(rows.num_bytes for rows in self.facts.messages)
 
     def to_frame(self, step: EpochPart) -> DataFrame:
         """Return one line per worker: rows sent in the step's exchange, and its duration of the step."""
@@ -187,7 +196,7 @@ class EpochWalk:
 
         lines = []
         for rank in range(self.parts.workers):
-            mine = [rows for rows in self.facts.sent if rows.sender == rank and rows.place == step.place]
+            mine = [rows for rows in self.facts.messages if rows.sender == rank and rows.place == step.place]
             lines.append(
                 {
                     "sends rows of nodes": ", ".join(str(node) for rows in mine for node in rows.nodes) or "–",
@@ -202,18 +211,18 @@ class EpochWalk:
 _Key = tuple[str, ExchangeKey | None]
 
 
-def _merged(spans: Sequence[Span], reduced: float) -> list[tuple[_Key, float]]:
+def _merge_spans(spans: Sequence[Span], reduced: float) -> list[tuple[_Key, float]]:
     """Return a worker's parts and their milliseconds, with ``reduce`` when its weight gradients were ready."""
     found: list[tuple[_Key, float]] = []
     done = False
     for span in spans:
-        if not done and span.start > reduced:
+        if not done and span.start > reduced:  # the first part after the gradients were ready
             found.append((("reduce", None), 0.0))
             done = True
         key = (span.what, ExchangeKey(span.layer, span.direction, span.round))
-        ms = 1e3 * (span.end - span.start)
+        ms = 1e3 * (span.end - span.start)  # seconds -> ms
         if found and found[-1][0] == key:
             found[-1] = key, found[-1][1] + ms
         else:
-            found.append((key, ms))
+            found.append((key, ms))  # a part that is interrupted becomes two
     return found if done else [*found, (("reduce", None), 0.0)]

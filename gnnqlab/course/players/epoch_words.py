@@ -28,11 +28,16 @@ TITLES = {
 def say_step(walk: EpochWalk, step: EpochPart) -> str:
     """Describe a step in words, with the numbers of the epoch."""
     if step.place is None:
-        return _WITHOUT_PLACE[step.what](walk)
-    words = _WITH_PLACE[step.what](walk, step.place)
-    way = [flight for flight, _ in walk.under_way(step.cursor)] if step.what in ("central", "marginal") else []
+        return _WITHOUT_PLACE[step.activity](walk)
+    words = _WITH_PLACE[step.activity](walk, step.place)
+    # messages in transit while the worker computes
+    way = (
+        [flight for flight, _ in walk.messages_in_transit(step.cursor)]
+        if step.activity in ("central", "marginal")
+        else []
+    )
     if way:
-        old = any(walk.is_old(flight.rows.place) for flight in way)
+        old = any(walk.is_stale(flight.rows.place) for flight in way)  # stale rows are used one epoch later
         where = "of messages are in transit, for the next epoch" if old else "are in transit"
         words += f" Meanwhile {_bytes(sum(flight.rows.num_bytes for flight in way))} {where}."
     return f"Layer {step.place.layer + 1}, {step.place.direction}. {words}"
@@ -40,7 +45,7 @@ def say_step(walk: EpochWalk, step: EpochPart) -> str:
 
 def _start(walk: EpochWalk) -> str:
     facts, parts = walk.facts, walk.parts
-    rows = sum(shard.halo.numel() for shard in parts.shards)
+    rows = sum(shard.halo.numel() for shard in parts.shards)  # halo rows of all workers
     return (
         f"{parts.graph.num_nodes} nodes on {parts.workers} workers, epoch {facts.epoch}: every worker has the same "
         f"{facts.num_parameters} weights, and {rows} halo rows must be received in every layer. "
@@ -51,7 +56,8 @@ def _start(walk: EpochWalk) -> str:
 def _encode(walk: EpochWalk, place: ExchangeKey) -> str:
     noun = "rows" if place.direction == "forward" else "gradients of the halo copies"
     clauses = []
-    for rows in walk.sent(place):
+    # A message may be empty if a cache skips all of its rows.
+    for rows in walk.messages_of(place):
         if not rows.nodes:
             clauses.append(f"worker {rows.sender} sends nothing: none of its {rows.offered} rows has changed enough")
             continue
@@ -65,28 +71,30 @@ def _encode(walk: EpochWalk, place: ExchangeKey) -> str:
 
 
 def _post(walk: EpochWalk, place: ExchangeKey) -> str:
-    total = sum(rows.num_bytes for rows in walk.sent(place))
+    total = sum(rows.num_bytes for rows in walk.messages_of(place))  # bytes of all messages of the exchange
     if not total:
         return "Nothing is sent."
-    if walk.is_old(place):
+    if walk.is_stale(place):
         return f"{_bytes(total)} are sent, to be used in the next epoch."
     return f"{_bytes(total)} are sent along the cut edges, each row once per receiver, for any number of edges."
 
 
 def _wait(walk: EpochWalk, place: ExchangeKey) -> str:
-    if walk.is_old(place):
+    if walk.is_stale(place):
         return "The rows needed now were sent in the epoch before and have arrived: no worker waits."
-    if not any(rows.nodes for rows in walk.sent(place)):
+    if not any(rows.nodes for rows in walk.messages_of(place)):
         return "Nothing is sent, and no worker waits."
     meanwhile = walk.way == "overlapped"
     return "Workers wait for the messages still in transit." if meanwhile else "Workers are idle until messages arrive."
 
 
 def _decode(walk: EpochWalk, place: ExchangeKey) -> str:
-    age = " They are one epoch old." if walk.is_old(place) else ""
+    age = " They are one epoch old." if walk.is_stale(place) else ""
     if place.direction == "backward":
         return f"The gradients are back at their owners: each is added to that of its node.{age}"
-    cached = " Skipped rows keep the cached copy." if any(r.offered > len(r.nodes) for r in walk.sent(place)) else ""
+    cached = (
+        " Skipped rows keep the cached copy." if any(r.offered > len(r.nodes) for r in walk.messages_of(place)) else ""
+    )
     return f"The halo copies are filled with the decoded rows.{cached}{age}"
 
 
@@ -104,6 +112,7 @@ def _marginal(walk: EpochWalk, place: ExchangeKey) -> str:
 
 
 def _loss(walk: EpochWalk) -> str:
+    # shares of the loss add up
     shares = " + ".join(f"{share:.4f} of worker {rank}" for rank, share in enumerate(walk.facts.losses))
     return f"Each worker compares its training nodes with their labels: loss {walk.facts.loss:.4f} = {shares}."
 
@@ -113,6 +122,7 @@ def _reduce(walk: EpochWalk) -> str:
     lengths = " and ".join(f"{length:.4f}" for length in facts.gradients)
     return (
         f"Every worker has a gradient for each of the {facts.num_parameters} weights "
+        # float32: four bytes per weight
         f"({_bytes(4 * facts.num_parameters)}, always in 32 bits), of norms {lengths}. An all-reduce sums "
         f"them: the sum has norm {facts.gradient:.4f}."
     )
@@ -121,11 +131,13 @@ def _reduce(walk: EpochWalk) -> str:
 def _update(walk: EpochWalk) -> str:
     facts = walk.facts
     return (
-        f"Adam updates the weights by a step of norm {facts.moved:.4f}, identical on every worker. The next epoch's "
-        f"loss is {facts.next_loss:.4f}, this one's was {facts.loss:.4f}; {_bytes(walk.num_bytes)} of rows were sent."
+        f"Adam updates the weights by a step of norm {facts.update_norm:.4f}, identical on every worker. The next "
+        f"epoch's loss is {facts.next_loss:.4f}, this one's was {facts.loss:.4f}; {_bytes(walk.num_bytes)} of "
+        "rows were sent."
     )
 
 
+# Steps of the whole epoch, and steps of one exchange.
 _WITHOUT_PLACE: dict[str, Callable[[EpochWalk], str]] = {
     "start": _start, "loss": _loss, "reduce": _reduce, "update": _update,
 }  # fmt: skip

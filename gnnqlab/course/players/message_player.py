@@ -28,12 +28,12 @@ class PlayerModel(WalkModel):
         >>> import torch
         >>> message = RealMessage(torch.tensor([[0.0, 1.0, 3.0]]), torch.tensor([7]), 0, 1, layer=1, epoch=0, seed=0)
         >>> player = PlayerModel(message, bits=2)
-        >>> player.step, player.forward(), player.step
+        >>> player.step, player.next_step(), player.step
         ('row', True, 'ruler')
     """
 
     def __init__(self, message: RealMessage, *, bits: int = 2, node: int | None = None) -> None:
-        super().__init__(STEPS, MessageWalk.of(message, bits=bits, node=node))
+        super().__init__(STEPS, MessageWalk.from_message(message, bits=bits, node=node))
         self.message = message
 
     def change(self, *, bits: int | None = None, node: int | None = None) -> None:
@@ -43,14 +43,16 @@ class PlayerModel(WalkModel):
             ValueError: if there is no such row or bit-width.
         """
         walk = self.walk
+        # Other rows and bit-widths reuse the number of the noise, so only the changed setting has an effect.
         chosen = walk.bits if bits is None else bits
         row = walk.node if node is None else node
-        self.walk = MessageWalk.of(self.message, bits=chosen, node=row, draw=walk.draw)
+        self.walk = MessageWalk.from_message(self.message, bits=chosen, node=row, draw=walk.draw)
 
     def draw_again(self) -> None:
         """Send the message again, with the noise of the next epoch."""
         walk = self.walk
-        self.walk = MessageWalk.of(self.message, bits=walk.bits, node=walk.node, draw=walk.draw + 1)
+        # the next epoch's noise key
+        self.walk = MessageWalk.from_message(self.message, bits=walk.bits, node=walk.node, draw=walk.draw + 1)
 
 
 class _MessageControls(StepControls):
@@ -80,8 +82,10 @@ class _MessageControls(StepControls):
             description="New noise", icon="random", tooltip="Send the message again, with the noise of the next epoch"
         )
         self.again.on_click(self._draw_again)
-        choices = widgets.HBox([self.bits, row_with_tip(self.row), self.again], layout=KNOBS)
-        self.stand(choices, follows=[self.bits, self.row])
+        choices = widgets.HBox(
+            [self.bits, row_with_tip(self.row), self.again], layout=KNOBS
+        )  # the button redraws by itself
+        self.lay_out(choices, follows=[self.bits, self.row])
 
     def apply(self) -> None:
         self.model.change(bits=self.bits.value, node=self.row.value)
@@ -109,7 +113,7 @@ class MessagePlayer(Player):
     controls = _MessageControls
 
     def __init__(self, source: RealMessage | Parts, *, bits: int = 2, node: int | None = None, **settings: Any) -> None:
-        if isinstance(source, RealMessage):
+        if isinstance(source, RealMessage):  # a message has been trained already
             if settings:
                 raise ValueError(f"a ready message takes no settings, got {sorted(settings)}; pass a partition instead")
             message = source

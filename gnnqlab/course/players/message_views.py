@@ -33,7 +33,7 @@ _FEW_ROWS = 40
 def _draw_row(walk: MessageWalk, panel: bool) -> Figure:
     """Draw the values of the row."""
     rows = _elements(walk)
-    figure = bars(
+    figure = bars(  # position in steps, and noise u
         rows.assign(label=[f"{value:.2f}" for value in rows["value"]]),
         x="element",
         y="value",
@@ -69,7 +69,7 @@ def _draw_round(walk: MessageWalk, panel: bool) -> Figure:
         hover="element %{x}, %{customdata}, code %{text}",
         figure=figure,
     )
-    above = rows["value"] > rows["decoded"]
+    above = rows["value"] > rows["decoded"]  # label on the side away from the value
     figure.data[-1].update(cliponaxis=False, textposition=["bottom center" if up else "top center" for up in above])
     return _name_axes(figure, walk, panel)
 
@@ -80,12 +80,13 @@ def _draw_pack(walk: MessageWalk, panel: bool) -> Figure:
 
     payload = walk.payload[: 2 * SHOWN].tolist()
     codes = walk.codes.tolist()
-    per_byte = 8 // walk.bits
+    per_byte = 8 // walk.bits  # codes in a byte
     tint, text, hover = [], [], []
     for byte, value in enumerate(payload):
         bits = range(7, -1, -1)
-        elements = [byte * per_byte + bit // walk.bits for bit in bits]
+        elements = [byte * per_byte + bit // walk.bits for bit in bits]  # the first element is in the lowest bits
         inside = [element < len(codes) for element in elements]
+        # one of four tints per element
         tint.append([element % 4 if known else None for element, known in zip(elements, inside)])
         text.append([str(value >> bit & 1) for bit in bits])
         hover.append(
@@ -142,13 +143,15 @@ def _draw_wire(walk: MessageWalk, panel: bool) -> Figure:
     import pandas as pd
 
     mixed, few = len(set(walk.widths)) > 1, len(walk.widths) <= _FEW_ROWS
+    # bytes of the followed row; bytes of a row in float32
     own, row_bytes = [run for run in walk.wire if run.node == walk.node], 4 * walk.row.numel()
+    # the same rows in float32, one run per row
     rows = [(place * row_bytes, row_bytes) for place in range(len(walk.widths))]
     runs = {
         kind: [(run.first, run.size) for run in walk.wire if run.kind == kind and run.node != walk.node]
         for kind in ("parameters", "payload")
     } | {"rows": rows}
-    if not few:
+    if not few:  # merged runs: thousands of bars would be slow
         runs = {kind: _joined(each) for kind, each in runs.items()}
     names = {
         "parameters": "scales and zero-points of other rows", "payload": "payload of other rows",
@@ -220,8 +223,8 @@ def _marks(walk: MessageWalk) -> Figure:
     """Draw the quantization levels: one line per code, or every n-th if there are many, numbered if they are few."""
     import pandas as pd
 
-    levels = 2**walk.bits
-    every = max(levels // 16, 1)
+    levels = 2**walk.bits  # number of codes
+    every = max(levels // 16, 1)  # at most 16 lines
     end = min(SHOWN, walk.row.numel()) - 0.4
     heights = [walk.zero + code * walk.scale for code in range(levels)]
     ends = [(at, height) for height in heights[::every] for at in (-0.6, end, None)]
@@ -282,7 +285,7 @@ def _name_axes(figure: Figure, walk: MessageWalk, panel: bool) -> Figure:
     ends = [-0.7, min(count, SHOWN) - 0.1]
     figure.update_xaxes(title_text=title, dtick=5 if panel else 1, range=ends, showgrid=False)
     shown = walk.row[:SHOWN]
-    low, high = min(float(shown.min()), walk.zero), float(shown.max())
+    low, high = min(float(shown.min()), walk.zero), float(shown.max())  # space for the labels of codes
     room = 0.14 * max(high - low, 1e-30)  # for the codes' labels below and above their levels
     return figure.update_yaxes(title_text="value", range=[low - room, high + room], showgrid=False)
 
@@ -309,7 +312,7 @@ def _say_row(walk: MessageWalk) -> str:
 
 
 def _say_ruler(walk: MessageWalk) -> str:
-    steps = 2**walk.bits - 1
+    steps = 2**walk.bits - 1  # number of steps between levels
     return (
         f"{walk.width} give {steps + 1} codes, so there are {steps + 1} quantization levels, the marks of a ruler: "
         f"the lowest at the smallest value, Z = {walk.zero:.4g}, the highest at the largest, with a step of "
@@ -332,6 +335,7 @@ def _say_round(walk: MessageWalk) -> str:
 def _say_pack(walk: MessageWalk) -> str:
     per_byte = 8 // walk.bits
     inside = [int(code) for code in walk.codes[:per_byte]]
+    # value of the byte as a sum of shifted codes
     sum_of = " + ".join(f"{code}·{1 << place * walk.bits}" for place, code in enumerate(inside))
     return (
         f"{per_byte} code{'s' if per_byte > 1 else ''} of {walk.width} per byte, the first element in the lowest "
@@ -352,7 +356,7 @@ def _say_wire(walk: MessageWalk) -> str:
 
 
 def _say_unpack(walk: MessageWalk) -> str:
-    squared = float(((walk.decoded - walk.row).double() ** 2).sum())
+    squared = float(((walk.decoded - walk.row).double() ** 2).sum())  # float64: the sum of small squares
     variance = walk.variance
     return (
         f"The receiver computes q S + Z. Squared error of this draw {squared:.3g}; over all draws "

@@ -50,7 +50,7 @@ class MessageWalk:
     """Type of zero-point and scale on the wire."""
 
     @classmethod
-    def of(
+    def from_message(
         cls,
         message: RealMessage,
         *,
@@ -68,7 +68,7 @@ class MessageWalk:
             >>> import torch
             >>> from gnnqlab.course.experiments.real_message import RealMessage
             >>> rows, ids = torch.tensor([[0.0, 1.0, 3.0]]), torch.tensor([7])
-            >>> walk = MessageWalk.of(RealMessage(rows, ids, 0, 1, layer=1, epoch=0, seed=0), bits=2)
+            >>> walk = MessageWalk.from_message(RealMessage(rows, ids, 0, 1, layer=1, epoch=0, seed=0), bits=2)
             >>> walk.codes.tolist(), walk.scale, walk.payload.tolist() == [0 + (1 << 2) + (3 << 4)]
             ([0, 1, 3], 1.0, True)
         """
@@ -76,10 +76,11 @@ class MessageWalk:
 
         ids = message.ids.tolist()
         if node is None:
+            # most distinct values: rows after ReLU have many zeros
             node = ids[max(range(len(ids)), key=lambda place: message.rows[place].unique().numel())]
         if node not in ids:
             raise ValueError(f"node must be one whose row is in the message, {ids[:8]} ..., got {node}")
-        widths = (bits,) * len(ids) if isinstance(bits, int) else tuple(bits.tolist())
+        widths = (bits,) * len(ids) if isinstance(bits, int) else tuple(bits.tolist())  # one bit-width per row
         if not set(widths) <= set(WIDTHS):
             raise ValueError(f"bits must be among {WIDTHS}, got {sorted(set(widths))}")
         if len(widths) != len(ids):
@@ -115,7 +116,7 @@ class MessageWalk:
         """Positions of all rows in the message."""
         import torch
 
-        uniform = len(set(self.widths)) == 1
+        uniform = len(set(self.widths)) == 1  # one bit-width for all rows has a simpler layout
         widths = self.widths[0] if uniform else torch.tensor(self.widths, dtype=torch.uint8)
         return self._codec.layout(widths, *self.message.rows.shape)
 
@@ -125,7 +126,7 @@ class MessageWalk:
         import torch
 
         message, layout = self.message, self.layout
-        rows = layout.to_wire_order(torch.arange(message.ids.numel()))
+        rows = layout.to_wire_order(torch.arange(message.ids.numel()))  # wire order: rows sorted by bit-width
         segment = torch.empty(layout.num_bytes, dtype=torch.uint8)
         self._codec.encode(message.rows, rows, layout.to_wire_order(message.ids), layout, segment, self._noise)
         return segment
@@ -148,7 +149,7 @@ class MessageWalk:
     @property
     def zero(self) -> float:
         """Zero-point Z on the wire: the row's smallest value."""
-        return float(self._sent_parameters[0])
+        return float(self._sent_parameters[0])  # (Z, S)
 
     @property
     def scale(self) -> float:
@@ -166,13 +167,13 @@ class MessageWalk:
         """Codes in those bytes, uint8 ``(D,)``."""
         from gnnqlab.kernels.reference.codec import unpack
 
-        return unpack(self.payload[None], self.bits, self.row.numel())[0]
+        return unpack(self.payload[None], self.bits, self.row.numel())[0]  # (1, bytes) -> (D,)
 
     @property
     def marks(self) -> Tensor:
         """Position of each value on the levels, ``(x - Z) / S``, float64 ``(D,)``, to 1/65536 step as in the codec."""
         if self.scale == 0:
-            return self.row.double() * 0
+            return self.row.double() * 0  # a constant row: all codes are 0
         # The codec computes in fixed point: 16 fractional bits, so that noise is an integer and codes are reproducible.
         steps = (self.row - self._sent_parameters[0]) * (65536.0 / self._sent_parameters[1])
         return (steps.round().clamp(0, (2**self.bits - 1) << 16) / 65536).double()
@@ -184,8 +185,9 @@ class MessageWalk:
 
         key = self._noise
         ids = self.message.ids[self.position : self.position + 1]
+        # 16-bit integers, (1, D)
         drawn = uniform16(ids, self.row.numel(), seed=key.seed, epoch=key.epoch, stream=key.stream)
-        return drawn[0].double() / 65536
+        return drawn[0].double() / 65536  # -> [0, 1)
 
     @property
     def wire(self) -> tuple[WireSegment, ...]:
@@ -193,11 +195,12 @@ class MessageWalk:
         from gnnqlab.kernels.codec.rows import row_bytes
 
         order = self.layout.order
-        places = range(len(self.widths)) if order is None else order.tolist()
-        per_row = self.layout.param_bytes // len(self.widths)
+        places = range(len(self.widths)) if order is None else order.tolist()  # without an order, rows stay as they are
+        per_row = self.layout.param_bytes // len(self.widths)  # bytes of Z and S of one row
         runs, first = [], 0
         for kind in ("parameters", "payload"):
             for place in places:
+                # bytes of the codes of one row
                 size = per_row if kind == "parameters" else int(row_bytes(self.row.numel(), self.widths[place]))
                 runs.append(WireSegment(kind, int(self.message.ids[place]), self.widths[place], first, size))
                 first += size
@@ -208,7 +211,7 @@ class MessageWalk:
         """``E||decoded - row||^2`` of this row by Theorem 1: ``exact``, ``average`` and ``worst``."""
         from gnnqlab.theory.variance import decoded_moments
 
-        moments = decoded_moments(self.row[None], self.bits)
+        moments = decoded_moments(self.row[None], self.bits)  # (1, D)
         return {name: float(getattr(moments, name)) for name in ("exact", "average", "worst")}
 
     def to_frame(self) -> DataFrame:
@@ -235,6 +238,7 @@ class MessageWalk:
 
         payload = self.payload.tolist()
         codes, per_byte = self.codes.tolist(), 8 // self.bits
+        # codes of each byte, the first in the lowest bits
         inside = [codes[number * per_byte : (number + 1) * per_byte] for number in range(len(payload))]
         return pd.DataFrame(
             {
@@ -263,6 +267,7 @@ class MessageWalk:
         from gnnqlab.kernels.noise import stream
         from gnnqlab.message.codecs.codec import Noise
 
+        # stream of the direction and layer
         return Noise(self.message.seed, self.epoch, stream("forward", self.message.layer))
 
     @cached_property
@@ -271,5 +276,5 @@ class MessageWalk:
         import torch
 
         own = next(run for run in self.wire if run.node == self.node and run.kind == "parameters")
-        kind = torch.float32 if self.parameters == "float32" else torch.bfloat16
+        kind = torch.float32 if self.parameters == "float32" else torch.bfloat16  # type of Z and S on the wire
         return self.segment[own.first : own.first + own.size].clone().view(kind).float()

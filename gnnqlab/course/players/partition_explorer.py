@@ -48,7 +48,9 @@ _SHOWS = {
     "bits": "bit-width in which each row is sent",
     "error": "squared error of each decoded feature row",
 }
+# Offered numbers of hosts.
 _HOSTS = (1, 2, 4)
+# Label of the choice without a worker.
 _ALL = "all"
 
 
@@ -59,7 +61,7 @@ class CutControls:
         import ipywidgets as widgets
 
         self.model = model
-        self._quiet = False
+        self._quiet = False  # True while values are set by code, not by the user
         label = {"description_width": "72px"}
         self.number = widgets.IntSlider(
             model.number, 1, model.most_parts, description="Parts", continuous_update=False, readout=False, style=label,
@@ -72,9 +74,10 @@ class CutControls:
             tooltip=f"Number of workers as text: 1 to {model.most_parts}",
         )  # fmt: skip
         self.partitioner = widgets.ToggleButtons(
-            options=model.known, value=model.partitioner, description="Cut by",
+            options=model.available_partitioners, value=model.partitioner, description="Cut by",
             layout=LABEL_LEFT,
-            style={**label, "button_width": "auto"}, tooltips=[_TOOLTIPS[name] for name in model.known],
+            style={**label, "button_width": "auto"},
+            tooltips=[_TOOLTIPS[name] for name in model.available_partitioners],
         )  # fmt: skip
         self.hosts = widgets.ToggleButtons(
             options=[count for count in _HOSTS if count <= model.most_parts or count == model.hosts], value=model.hosts,
@@ -98,9 +101,9 @@ class CutControls:
             tooltip="Node whose neighbourhood is drawn, in a large graph",
         )  # fmt: skip
         if model.around is None:
-            self.around.layout.display = "none"
-        self._fit(model.hosts)
-        self.words, self.refused, self.said, self.table = (widgets.HTML() for _ in range(4))
+            self.around.layout.display = "none"  # not needed for a small graph
+        self._limit_slider(model.hosts)  # before observers exist, so that nothing is redrawn
+        self.words, self.error_text, self.map_text, self.table = (widgets.HTML() for _ in range(4))
         self.table.add_class(TABLE)
         self.sharing, self.map, self.shares = (FigureView(width=WIDTH) for _ in range(3))
         self.access = make_access()
@@ -111,48 +114,50 @@ class CutControls:
         scrolling = widgets.Box([self.table], layout={"max_height": "220px", "overflow": "auto"})
         self.box = widgets.VBox(
             [
-                above, self.refused, below, self.words, self.sharing.widget, seen, self.said, self.map.widget,
+                above, self.error_text, below, self.words, self.sharing.widget, seen, self.map_text, self.map.widget,
                 self.shares.widget, scrolling, self.access,
             ]
         )  # fmt: skip
-        self.number.observe(self._changed, names="value")
-        self.box_number.observe(self._typed, names="value")
-        self.hosts.observe(self._changed_hosts, names="value")
-        self.partitioner.observe(self._changed, names="value")
+        self.number.observe(self._on_change, names="value")
+        self.box_number.observe(self._on_number_typed, names="value")
+        self.hosts.observe(self._on_hosts_change, names="value")
+        self.partitioner.observe(self._on_change, names="value")
         for control in (self.show, self.sender, self.receiver, self.around):
-            control.observe(self._looked, names="value")
-        self.sharing.on_click(self._clicked)
-        self.access.observe(lambda change: self._draw(), names="dark")
+            control.observe(self._on_view_change, names="value")
+        self.sharing.on_click(self._on_click)
+        self.access.observe(lambda change: self._draw(), names="dark")  # redraw for a dark or light page
         self._draw()
 
-    def _changed(self, change: Any) -> None:
+    def _on_change(self, change: Any) -> None:
+        # A change that this class made itself is drawn by its caller.
         if self._quiet:
             return
-        self._refuse("")
+        self._show_error("")
         self._show_number(self.number.value)
         self.model.choose(partitioner=self.partitioner.value, parts=self.number.value, hosts=self.hosts.value)
         self._draw()
 
-    def _typed(self, change: Any) -> None:
+    def _on_number_typed(self, change: Any) -> None:
         if self._quiet:
             return
         try:
             self.model.choose(parts=self.box_number.value)
         except ValueError as error:
-            return self._refuse(str(error))
-        self._refuse("")
+            return self._show_error(str(error))
+        self._show_error("")
         self._show_number(self.box_number.value)
         self._draw()
 
-    def _changed_hosts(self, change: Any) -> None:
+    def _on_hosts_change(self, change: Any) -> None:
         before = self.number.value
-        self._fit(self.hosts.value)
-        if self.number.value == before:
-            self._changed(change)
+        self._limit_slider(self.hosts.value)
+        if self.number.value == before:  # otherwise the slider's observer redraws
+            self._on_change(change)
 
-    def _fit(self, hosts: int) -> None:
+    def _limit_slider(self, hosts: int) -> None:
         """Restrict the slider to multiples of the number of hosts."""
         most = self.model.most_parts - self.model.most_parts % hosts
+        # next multiple of the hosts, within the limits
         number = min(max(hosts, -(-self.number.value // hosts) * hosts), most)
         self.number.min, self.number.max = 1, self.model.most_parts  # wide bounds first: a bound would clamp the value
         self.number.value = number
@@ -166,29 +171,30 @@ class CutControls:
         finally:
             self._quiet = False
 
-    def _refuse(self, reason: str) -> None:
+    def _show_error(self, reason: str) -> None:
         """Display the reason that the typed number is invalid and mark its box; an empty reason clears both."""
-        self.refused.value = alert(reason)
+        self.error_text.value = alert(reason)
         self._marked.layout.border = f"2px solid {MARK}" if reason else "2px solid transparent"
 
-    def _looked(self, change: Any) -> None:
+    def _on_view_change(self, change: Any) -> None:
         if not self._quiet:
-            self._look(self.show.value, self.sender.value, self.receiver.value)
+            self._set_view(self.show.value, self.sender.value, self.receiver.value)
 
-    def _clicked(self, trace: int, x: Any, y: Any) -> None:
+    def _on_click(self, trace: int, x: Any, y: Any) -> None:
         """Select the pair of the clicked cell of the heat map, or deselect it; ignore clicks on bars."""
         if self.sharing.data[trace]["type"] != "heatmap":
             return
-        pair = (int(y), int(x))
-        chosen = (None, None) if (self.sender.value, self.receiver.value) == pair else pair
-        self._look(self.show.value, *chosen)
+        pair = (int(y), int(x))  # lines are senders, columns receivers
+        chosen = (None, None) if (self.sender.value, self.receiver.value) == pair else pair  # a second click deselects
+        self._set_view(self.show.value, *chosen)
 
-    def _look(self, show: str, sender: int | None, receiver: int | None) -> None:
+    def _set_view(self, show: str, sender: int | None, receiver: int | None) -> None:
         around = None if self.model.around is None else self.around.value
+        # An invalid node or pair leaves the map as it is.
         try:
-            self.model.look(show, sender=sender, receiver=receiver, around=around)
+            self.model.set_view(show, sender=sender, receiver=receiver, around=around)
         except ValueError as error:
-            self.said.value = alert(str(error))
+            self.map_text.value = alert(str(error))
             return
         self._draw_map()
 
@@ -196,6 +202,7 @@ class CutControls:
         """Offer the workers and views of the current partition in the controls of the map."""
         model = self.model
         workers = [(_ALL, None), *((f"worker {rank}", rank) for rank in range(model.number))]
+        # Setting options triggers observers, so they are switched off meanwhile.
         self._quiet = True
         try:
             for control, value in ((self.sender, model.sender), (self.receiver, model.receiver)):
@@ -227,12 +234,12 @@ class CutControls:
         self._update_choices()
         bundle = model.map(dark=self.access.dark)
         sentences = [bundle.figure.layout.meta["caption"]]
-        whole_shard = model.show == "halo" and model.receiver is not None
+        whole_shard = model.show == "halo" and model.receiver is not None  # the receiver's shard needs no sender
         if (model.sender is None) != (model.receiver is None) and not whole_shard:
             sentences.append("Choose sender and receiver, or a cell of the heat map, to see the rows that are sent.")
         if len(model.views) == 2:
             sentences.append("Bit-widths and errors can be drawn for edge-cuts only.")
-        self.said.value = (
+        self.map_text.value = (
             f'<p role="status" style="max-width:70em;line-height:1.5">{html.escape(" ".join(sentences))} '
             "Hover over a node to see which rows it needs; click a cell of the heat map for the rows of that pair.</p>"
         )

@@ -31,6 +31,7 @@ def pair_table(parts: Parts) -> DataFrame:
     import pandas as pd
 
     names = [f"worker {rank}" for rank in range(parts.workers)]
+    # (P, P), sender x receiver
     return pd.DataFrame(parts.quality.halo_rows.tolist(), index=pd.Index(names, name="sender"), columns=names)
 
 
@@ -43,6 +44,7 @@ def worker_table(parts: Parts) -> DataFrame:
     import pandas as pd
 
     names = pd.Index([f"worker {rank}" for rank in range(parts.workers)], name="worker")
+    # one column per kind
     return pd.DataFrame({kind: rows.tolist() for kind, rows in parts.quality.rows_by_kind.items()}, index=names)
 
 
@@ -66,7 +68,7 @@ def share_table(several: Iterable[Parts]) -> DataFrame:
     for parts in several:
         quality = parts.quality
         lines[parts.workers] = {
-            "central": 1 - quality.marginal_share,
+            "central": 1 - quality.marginal_share,  # share of nodes without remote neighbours
             "marginal": quality.marginal_share,
             "remote ratio": quality.remote_ratio,
             "edge cut": quality.edge_cut_share,
@@ -89,7 +91,7 @@ def draw_pairs(parts: Parts, *, largest: float | None = None, dark: bool = False
 
     table = pair_table(parts)
     figure = go.Figure()
-    _add_pairs(figure, parts, largest, colorbar={"title": {"text": "rows"}, "thickness": 12})
+    _add_pairs(figure, parts, largest, colorbar={"title": {"text": "rows"}, "thickness": 12})  # a scale of its own
     figure.update_xaxes(title_text="receiver", constrain="domain", showgrid=False)
     figure.update_yaxes(title_text="sender", autorange="reversed", showgrid=False)
     caption = _say_pairs(parts)
@@ -116,7 +118,7 @@ def draw_shares(tables: Mapping[str, DataFrame], *, parts: int | None = None, da
             "a figure needs the table of at least one partitioner, got none; pass {'METIS': share_table(…)}"
         )
     shown = pd.concat(dict(tables), names=["partitioner", "parts"])
-    rows = shown.assign(marginal=100 * shown["marginal"]).reset_index()
+    rows = shown.assign(marginal=100 * shown["marginal"]).reset_index()  # share -> percent
     ticks = {"title_text": "number of parts", **value_ticks(rows["parts"])}
     charts = [
         lines(rows, x="parts", y=column, by="partitioner", x_axis=ticks, y_axis=axis, zero="y")
@@ -163,6 +165,7 @@ def draw_sharing(parts: Parts, *, dark: bool = False) -> FigureData:
             row=1,
             col=1,
         )
+    # heat map in the second column
     _add_pairs(figure, parts, None, colorbar={"title": {"text": "rows"}, "thickness": 12}, at=(1, 2))
     _part_hosts(figure, parts, row=1, col=2)
     figure.update_layout(barmode="stack", bargap=0.25)
@@ -190,11 +193,13 @@ def _add_pairs(
 ) -> None:  # fmt: skip
     """Add the heat map; the diagonal has no cells, because a worker sends itself nothing."""
     rows = [[float(value) for value in line] for line in parts.quality.halo_rows.tolist()]
-    top = largest or max(max(map(max, rows)), 1.0)
+    top = largest or max(max(map(max, rows)), 1.0)  # an empty table would have no scale
+    # no cell on the diagonal
     holes = [[None if i == j else value for j, value in enumerate(line)] for i, line in enumerate(rows)]
     names = (
         [f"worker {rank}" for rank in range(parts.workers)] if at is None else [str(r) for r in range(parts.workers)]
     )
+    # width in pixels of the numbers in a line of cells
     across = parts.workers * (_DIGIT * len(f"{max(map(max, rows)):.0f}") + 4)
     numbered = parts.workers <= _NUMBERED if at is None else across <= _PANEL
     figure.add_heatmap(
@@ -217,6 +222,7 @@ def _add_pairs(
 
 def _part_hosts(figure: Figure, parts: Parts, *, row: int, col: int) -> None:
     """Add lines between the hosts to a heat map with workers at integer coordinates."""
+    # the first worker of every further host
     for first in range(parts.per_host, parts.workers, parts.per_host) if parts.per_host > 1 else ():
         line = {"color": OKABE_ITO["vermillion"], "width": 2, "dash": "dash"}
         figure.add_vline(x=first - 0.5, line=line, row=row, col=col)
@@ -240,6 +246,7 @@ def _say_pairs(parts: Parts) -> str:
     rows = parts.quality.halo_rows
     if parts.workers == 1:
         return "A single worker sends nothing."
+    # all ordered pairs
     others = [int(rows[i, j]) for i in range(parts.workers) for j in range(parts.workers) if i != j]
     between = f", {parts.quality.outer:,} of them between hosts" if parts.hosts > 1 else ""
     return (

@@ -54,10 +54,10 @@ class Track:
     start: tuple[float, float]
     end: tuple[float, float]
 
-    def at(self, gone: float) -> tuple[float, float]:
+    def position(self, progress: float) -> tuple[float, float]:
         """Return the position after a fraction of the path."""
-        (x, y), (to_x, to_y) = self.start, self.end
-        return x + gone * (to_x - x), y + gone * (to_y - y)
+        (x, y), (to_x, to_y) = self.start, self.end  # linear interpolation between both ends
+        return x + progress * (to_x - x), y + progress * (to_y - y)
 
 
 class RunDrawing:
@@ -80,15 +80,16 @@ class RunDrawing:
             )
         self.walk, self.around = walk, around
         nodes = None if around is None else neighbourhood(graph, around)
-        self.grid: Grid = places_on_grid(graph, nodes)
+        self.grid: Grid = places_on_grid(graph, nodes)  # a grid with one cell per node
         self.found: Dependencies = dependencies_of(walk.parts, self.grid.nodes)
-        self._still: dict[bool, Figure] = {}
+        self._still: dict[bool, Figure] = {}  # figures of the first step, light and dark
 
     @cached_property
     def kinds(self) -> dict[Kind, list[int]]:
         """Kind -> indices of its nodes in the grid."""
         kinds: dict[Kind, list[int]] = defaultdict(list)
         for number, (node, owner) in enumerate(self.found.owner.items()):
+            # kind of node, from owner, neighbours and copies
             kinds[owner, not self.found.central[node], bool(self.found.copies.get(node))].append(number)
         return dict(sorted(kinds.items()))
 
@@ -96,11 +97,13 @@ class RunDrawing:
     def centres(self) -> list[tuple[float, float]]:
         """Position of each worker: the centre of its nodes, or a point on a ring if two centres are too close."""
         grid, workers = self.grid, self.walk.parts.workers
-        owner = np.array(list(self.found.owner.values()))
+        owner = np.array(list(self.found.owner.values()))  # in the order of the grid's nodes
+        # mean cell of each worker with drawn nodes
         middles = [grid.cells[owner == rank].mean(axis=0) for rank in range(workers) if (owner == rank).any()]
         distances = [math.dist(one, other) for at, one in enumerate(middles) for other in middles[:at]]
         if len(middles) == workers and min(distances, default=math.inf) >= _NEAR * grid.columns:
             return [(float(x), float(y)) for x, y in middles]
+        # half a turn first: worker 0 is on the left
         turns = [math.pi * (1 + 2 * rank / workers) for rank in range(workers)]
         x, y = (grid.columns - 1) / 2, (grid.lines - 1) / 2
         return [(x + 0.7 * x * math.cos(turn), y - 0.7 * y * math.sin(turn)) for turn in turns]
@@ -111,23 +114,23 @@ class RunDrawing:
         busy: dict[tuple[int, int], list[float]] = defaultdict(list)
         found: list[Track] = []
         for message in self.walk.messages:
-            if message.end <= 0:
+            if message.end <= 0:  # received before this epoch
                 continue
             # Concurrent messages of a pair use parallel lines: take the first line that is free again.
             until = busy[message.sender, message.receiver]
             free = next((number for number, end in enumerate(until) if end <= message.start), len(until))
-            until[free : free + 1] = [message.end]
+            until[free : free + 1] = [message.end]  # occupied until its arrival
             found += self._tracks(message, line=free)
         return tuple(found)
 
-    def lit(self, moment: Moment) -> set[Kind]:
+    def highlighted_kinds(self, moment: Moment) -> set[Kind]:
         """Return the kinds of nodes that a worker processes at a moment."""
         lit = set()
         for rank in range(self.walk.parts.workers):
-            doing = self.walk.doing(rank, moment.middle)
-            if doing is None or doing.what == "wait":
+            activity = self.walk.activity(rank, moment.middle)
+            if activity is None or activity.kind == "wait":  # waiting workers highlight no nodes
                 continue
-            back = doing.place is not None and doing.place.direction == "backward"
+            back = activity.place is not None and activity.place.direction == "backward"
             for kind in self.kinds:
                 _, waits, copied = kind
                 # Forward, copied nodes are sent and marginal nodes use what is received; backward, the reverse.
@@ -137,23 +140,25 @@ class RunDrawing:
                     "decode": copied if back else waits,
                     "central": back or not waits,
                     "marginal": waits,
-                }.get(doing.what, True)
+                }.get(activity.kind, True)
                 if kind[0] == rank and chosen:
                     lit.add(kind)
         return lit
 
-    def moving(self, moment: Moment) -> list[dict[str, Any]]:
+    def changed_traces(self, moment: Moment) -> list[dict[str, Any]]:
         """Return the changes of the last traces in a step: veils, positions of messages, cursor."""
-        lit, at = self.lit(moment), moment.middle
+        lit, at = self.highlighted_kinds(moment), moment.middle
+        # a veil of opacity 0 highlights its nodes
         veils = [{"opacity": 0.0 if kind in lit else _VEIL} for kind in self.kinds]
         spots = [
-            track.at(fraction) if (fraction := track.message.gone(at)) is not None else None for track in self.tracks
-        ]
+            track.position(fraction) if (fraction := track.message.progress(at)) is not None else None
+            for track in self.tracks
+        ]  # None hides a marker
         xs = [None if spot is None else round(spot[0], 2) for spot in spots]
         ys = [None if spot is None else round(spot[1], 2) for spot in spots]
         return [*veils, {"x": xs, "y": ys}, {"x": [round(at, 4)] * 2}]
 
-    def still(self, *, dark: bool = False) -> Figure:
+    def first_figure(self, *, dark: bool = False) -> Figure:
         """Return the figure of the first step; it is cached, so do not modify it."""
         if dark not in self._still:
             self._still[dark] = self._figure(dark)
@@ -163,8 +168,9 @@ class RunDrawing:
         """Draw one step."""
         import plotly.graph_objects as go
 
-        figure = go.Figure(self.still(dark=dark))
-        moved = self.moving(moment)
+        figure = go.Figure(self.first_figure(dark=dark))  # a copy: the cached figure must not change
+        moved = self.changed_traces(moment)
+        # the last traces, in the order of `moving`
         for trace, values in zip(figure.data[-len(moved) :], moved, strict=True):
             trace.update(values)
         words = say_run_step(self.walk, moment)
@@ -175,10 +181,10 @@ class RunDrawing:
         """Draw the epoch as an animated figure that needs no kernel, one frame per step."""
         import plotly.graph_objects as go
 
-        figure, steps = go.Figure(self.still(dark=dark)), self.walk.steps
+        figure, steps = go.Figure(self.first_figure(dark=dark)), self.walk.steps
         film = make_film(
             figure,
-            [self.moving(step) for step in steps],
+            [self.changed_traces(step) for step in steps],
             [{"title": {"text": run_title(self.walk, step)}} for step in steps],
             words={step.name: say_run_step(self.walk, step) for step in steps},
             labels=[f"{step.start:.1f}" for step in steps],
@@ -190,29 +196,31 @@ class RunDrawing:
 
     def _tracks(self, message: Message, *, line: int) -> Iterator[Track]:
         forward = message.place.direction == "forward"
-        nodes = self._rows(message)
+        nodes = self._rows(message)  # paths of single rows, for few rows
         for row in nodes:
             yield Track(message, *(row if forward else row[::-1]))
         if nodes:
             return
         start, end = self.centres[message.sender], self.centres[message.receiver]
         across, along = end[0] - start[0], end[1] - start[1]
+        # parallel lines of concurrent messages
         aside = (_ASIDE + _FURTHER * line) * self.grid.columns / (math.hypot(across, along) or 1.0)
         x, y = start[0] - aside * along, start[1] + aside * across
+        # without the ends, where names are
         yield Track(message, *((x + share * across, y + share * along) for share in (_OUT, _IN)))
 
     def _rows(self, message: Message) -> list[tuple[tuple[float, float], tuple[float, float]]]:
         """Return the cells of each row's node and of a node that needs it; empty unless all are drawn and few."""
         owner, holder = message.sender, message.receiver
-        if message.place.direction == "backward":
+        if message.place.direction == "backward":  # gradients go from holder to owner
             owner, holder = holder, owner
         many = message.num_rows > _ONE_BY_ONE or len(self.grid.nodes) > _SMALL
         if many or self.walk.parts.shards[0].cuts != "nodes":
             return []
-        nodes = self.walk.parts.shards[holder].plan("forward").from_peer(owner).ids.tolist()
+        nodes = self.walk.parts.shards[holder].plan("forward").from_peer(owner).ids.tolist()  # rows in plan order
         waits: dict[int, list[int]] = defaultdict(list)
         for node, rows in self.found.rows.items():
-            if self.found.owner[node] == holder:
+            if self.found.owner[node] == holder:  # nodes of the holder that need a row of the owner
                 for source in rows.get(owner, []):
                     waits[source].append(node)
         if len(nodes) != message.num_rows or any(node not in waits or node not in self._cell for node in nodes):
@@ -235,6 +243,7 @@ class RunDrawing:
         walk, parts = self.walk, self.walk.parts
         ink, ground = ("#e6e8ea", "#14171a") if dark else ("#1f2328", "#ffffff")
         drawn = draw(parts, around=self.around, dark=dark).figure
+        # without traces of edges
         figure = go.Figure([trace for trace in drawn.data if trace.type != "scatter" or trace.x[0] is not None])
         figure.update_traces(showlegend=False, selector={"type": "scatter"})
         colors = {trace.name: trace.marker.color for trace in drawn.data if trace.type == "scatter"}
@@ -256,7 +265,7 @@ class RunDrawing:
                 x=x, y=y, text=f"worker {rank}", showarrow=False, bgcolor=ground, opacity=0.85, borderpad=3,
                 font={"color": ink, "size": 12}, bordercolor=colors.get(f"worker {rank}", ink), borderwidth=2,
             )  # fmt: skip
-        share = lanes / (_MAP + lanes + 50)
+        share = lanes / (_MAP + lanes + 50)  # share of the height with the timelines
         first = walk.steps[0]
         finish(
             figure, title=run_title(walk, first), caption=say_run_step(walk, first), dark=dark,
@@ -283,17 +292,18 @@ class RunDrawing:
         import pandas as pd
 
         last = self.walk.milliseconds
-        doings = [
-            (one.what, f"worker {one.rank}", one.start, one.end, f", {place_words(one.place)}" if one.place else "")
-            for one in self.walk.doings
+        activities = [
+            (one.kind, f"worker {one.rank}", one.start, one.end, f", {place_words(one.place)}" if one.place else "")
+            for one in self.walk.activities
         ]
         flights = [
+            # cut off at the edges of the epoch
             (f"to worker {one.receiver}", max(one.start, 0.0), min(one.end, last), f" {_describe(one)}")
             for one in self.walk.messages
             if one.end > 0
         ]
         columns = ["what", "lane", "start", "end", "said"]
-        tables = (pd.DataFrame(doings, columns=columns), pd.DataFrame(flights, columns=columns[1:]))
+        tables = (pd.DataFrame(activities, columns=columns), pd.DataFrame(flights, columns=columns[1:]))
         return lanes_below(
             *(table.round({"start": 4, "end": 4}) for table in tables), ground=ground,
             hover="%{x:.2f} ms from %{base:.2f} ms%{customdata}",
@@ -301,14 +311,15 @@ class RunDrawing:
 
     def _veil(self, numbers: list[int], ground: str) -> str:
         """Return an image of one pixel per cell that covers some nodes in the colour of the page."""
-        sheet = np.zeros((self.grid.lines, self.grid.columns), np.uint8)
+        sheet = np.zeros((self.grid.lines, self.grid.columns), np.uint8)  # 0: transparent, 1: colour of the page
         cells = self.grid.cells[numbers]
         sheet[cells[:, 1], cells[:, 0]] = 1
-        red, green, blue = (int(ground[at : at + 2], 16) for at in (1, 3, 5))
+        red, green, blue = (int(ground[at : at + 2], 16) for at in (1, 3, 5))  # "#rrggbb"
         return data_address(write_png(sheet, [(0, 0, 0, 0), (red, green, blue, 255)]))
 
     def _add_marks(self, figure: Figure, ink: str) -> None:
         tracks = self.tracks
+        # sizes are relative to the largest message
         most = max((track.message.num_bytes for track in tracks), default=1)
         each = [track.message for track in tracks]
         one_by_one = [bool(self._rows(message)) for message in each]

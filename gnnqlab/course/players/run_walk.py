@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gnnqlab.partition.parts import Parts
     from gnnqlab.run.run import Run
 
-__all__ = ["Doing", "Message", "Moment", "RunWalk", "place_words"]
+__all__ = ["Activity", "Message", "Moment", "RunWalk", "place_words"]
 
 _SHORT_MS = 2e-3
 """Times closer than this are merged: clocks are read one after another."""
@@ -28,11 +28,11 @@ _MOST_MOMENTS = 400
 """Largest number of steps of the player; more are merged."""
 
 
-class Doing(NamedTuple):
+class Activity(NamedTuple):
     """Activity of a worker over a span of time; consecutive parts of one kind and exchange are merged."""
 
     rank: int
-    what: str
+    kind: str
     """One of ``timeline.WHATS``, ``between``, ``loss``, ``reduce`` or ``optimizer``."""
     place: ExchangeKey | None
     start: float
@@ -53,16 +53,16 @@ class Message:
     """Payload and quantization parameters."""
     start: float
     end: float
-    when: str
+    timing: str
     """``now``: sent and received in this epoch; ``before``: sent one epoch ago; ``after``: received in the next one."""
 
     @property
     def num_rows(self) -> int:
         return sum(count for _, count in self.rows)
 
-    def gone(self, at: float) -> float | None:
+    def progress(self, time: float) -> float | None:
         """Return the fraction of its way covered at a time, in (0, 1); ``None`` if it is not in transit."""
-        share = (at - self.start) / max(self.end - self.start, _SHORT_MS)
+        share = (time - self.start) / max(self.end - self.start, _SHORT_MS)
         return share if 0 < share < 1 else None
 
 
@@ -103,7 +103,7 @@ class RunWalk:
     system: str
     parts: Parts
     epoch: int
-    doings: tuple[Doing, ...]
+    activities: tuple[Activity, ...]
     """Activities by worker, then by time."""
     messages: tuple[Message, ...]
     """Messages in the order of sending."""
@@ -111,7 +111,7 @@ class RunWalk:
     """``loss`` of the epoch, and ``gradients``, bytes of weight gradients that one worker sends."""
 
     @classmethod
-    def of(cls, run: Run, epoch: int | None = None) -> RunWalk:
+    def from_run(cls, run: Run, epoch: int | None = None) -> RunWalk:
         """Read an epoch of a run.
 
         Args:
@@ -130,59 +130,64 @@ class RunWalk:
             )
         timeline = run.timeline
         epoch = recorded_epoch(timeline, epoch)
-        some = timeline[timeline["epoch"] == epoch]
-        some = some.assign(round=some["round"] if "round" in some.columns else 0)
-        own = some[some["what"] != "transfer"]
+        some = timeline[timeline["epoch"] == epoch]  # activities and transfers of the epoch
+        some = some.assign(round=some["round"] if "round" in some.columns else 0)  # older runs have no rounds
+        own = some[some["what"] != "transfer"]  # activities only
         records = run.records
+        # record of each worker in this epoch
         of_rank = records[records["epoch"] == epoch].set_index("rank").to_dict("index")
-        begin = own["start_s"].min()
-        doings = [
-            list(_whole(_merged(_doings(own[own["rank"] == rank], begin)), of_rank.get(rank, {})))
+        begin = own["start_s"].min()  # milliseconds count from here
+        activities = [
+            list(_fill_gaps(_merge_activities(_activities(own[own["rank"] == rank], begin)), of_rank.get(rank, {})))
             for rank in range(workers)
         ]
+        # the next epoch has the bytes of rows sent now
         messages = _messages(some, run.read_traffic(epochs=[epoch, epoch + 1]), epoch, begin)
         parts = run.parts()
-        _check_rows(parts, messages, run)
+        _check_rows(parts, messages, run)  # the cut may have changed since the run
         first = of_rank.get(0, {})
         facts = {"loss": first.get("loss", float("nan")), "gradients": first.get("bytes_gradients", float("nan"))}
         name = str(run.summary.get("system", ""))
-        return cls(run.id, name, parts, epoch, tuple(itertools.chain(*doings)), messages, facts)
+        return cls(run.id, name, parts, epoch, tuple(itertools.chain(*activities)), messages, facts)
 
     @property
     def milliseconds(self) -> float:
+        # Activities are sorted by worker, so the last one of the tuple need not be the latest.
         """Time from the first recorded activity to the last worker's weight update."""
-        return max(doing.end for doing in self.doings)
+        return max(activity.end for activity in self.activities)
 
     @cached_property
     def steps(self) -> tuple[Moment, ...]:
         """Steps between changes: an activity begins, or a message is sent or arrives."""
         last = self.milliseconds
-        times = {doing.start for doing in self.doings}
+        times = {activity.start for activity in self.activities}  # an activity begins
+        # a message is sent or arrives
         times |= {time for message in self.messages for time in (message.start, message.end) if 0 < time < last}
         distance = _SHORT_MS
         while len(bounds := _spaced(sorted(times), distance, last)) > _MOST_MOMENTS:
             distance *= 2  # merge more changes until the player has few enough steps
         return tuple(Moment(number, *both) for number, both in enumerate(itertools.pairwise([*bounds, last])))
 
-    def doing(self, rank: int, at: float) -> Doing | None:
+    def activity(self, rank: int, time: float) -> Activity | None:
         """Return the activity of a worker at a time; ``None`` before its first and after its last."""
-        mine = [doing for doing in self.doings if doing.rank == rank]
-        begun = [doing for doing in mine if doing.start <= at]
-        return begun[-1] if begun and at < mine[-1].end else None
+        mine = [activity for activity in self.activities if activity.rank == rank]
+        begun = [activity for activity in mine if activity.start <= time]  # started by then
+        return begun[-1] if begun and time < mine[-1].end else None
 
-    def under_way(self, at: float) -> list[tuple[Message, float]]:
+    def messages_in_transit(self, time: float) -> list[tuple[Message, float]]:
         """Return the messages in transit at a time, with the fraction of the way that each has covered."""
-        return [(message, fraction) for message in self.messages if (fraction := message.gone(at)) is not None]
+        return [(message, fraction) for message in self.messages if (fraction := message.progress(time)) is not None]
 
-    def awaited(self, doing: Doing) -> list[Message]:
+    def awaited_messages(self, activity: Activity) -> list[Message]:
         """Return the messages that a worker receives in an exchange."""
-        mine = [one for one in self.messages if one.receiver == doing.rank and one.place == doing.place]
-        return [one for one in mine if one.when != "after"]
+        # Messages of the next epoch are sent here, but not awaited.
+        mine = [one for one in self.messages if one.receiver == activity.rank and one.place == activity.place]
+        return [one for one in mine if one.timing != "after"]
 
     @property
     def num_bytes(self) -> int:
         """Bytes of all rows that workers used in the epoch."""
-        return sum(message.num_bytes for message in self.messages if message.when != "after")
+        return sum(message.num_bytes for message in self.messages if message.timing != "after")
 
     def to_frame(self, step: Moment) -> DataFrame:
         """Return one line per worker: its activity, start and end, and the messages in transit to it."""
@@ -190,14 +195,14 @@ class RunWalk:
 
         lines = []
         for rank in range(self.parts.workers):
-            doing = self.doing(rank, step.middle)
-            coming = [message for message, _ in self.under_way(step.middle) if message.receiver == rank]
+            activity = self.activity(rank, step.middle)
+            coming = [message for message, _ in self.messages_in_transit(step.middle) if message.receiver == rank]
             lines.append(
                 {
-                    "does": doing.what if doing else "–",
-                    "exchange": place_words(doing.place) if doing and doing.place else "–",
-                    "since (ms)": doing.start if doing else float("nan"),
-                    "until (ms)": doing.end if doing else float("nan"),
+                    "does": activity.kind if activity else "–",
+                    "exchange": place_words(activity.place) if activity and activity.place else "–",
+                    "since (ms)": activity.start if activity else float("nan"),
+                    "until (ms)": activity.end if activity else float("nan"),
                     "rows under way to it": sum(message.num_rows for message in coming),
                     "bytes": sum(message.num_bytes for message in coming),
                 }
@@ -205,64 +210,65 @@ class RunWalk:
         return pd.DataFrame(lines, index=pd.Index([f"worker {rank}" for rank in range(len(lines))], name=step.name))
 
 
-def _doings(own: DataFrame, begin: float) -> Iterator[Doing]:
+def _activities(own: DataFrame, begin: float) -> Iterator[Activity]:
     for row in own.sort_values(["start_s", "end_s"], kind="stable").to_dict("records"):
-        yield Doing(int(row["rank"]), row["what"], _place(row), *_times(row, begin))
+        yield Activity(int(row["rank"]), row["what"], _place(row), *_times(row, begin))
 
 
-def _merged(doings: Iterable[Doing]) -> list[Doing]:
-    found: list[Doing] = []
-    for doing in doings:
-        if found and (found[-1].what, found[-1].place) == (doing.what, doing.place):
-            found[-1] = found[-1]._replace(end=doing.end)
+def _merge_activities(activities: Iterable[Activity]) -> list[Activity]:
+    found: list[Activity] = []
+    for activity in activities:
+        if found and (found[-1].kind, found[-1].place) == (activity.kind, activity.place):  # same kind and exchange
+            found[-1] = found[-1]._replace(end=activity.end)
         else:
-            found.append(doing)
+            found.append(activity)
     return found
 
 
-def _whole(doings: Sequence[Doing], record: Mapping[str, Any]) -> Iterator[Doing]:
+def _fill_gaps(activities: Sequence[Activity], record: Mapping[str, Any]) -> Iterator[Activity]:
     """Yield a worker's activities, those in the gaps between them, and at the end those with a known duration only.
 
     The gradient all-reduce comes after the last activity, or before messages that were postponed until then.
     """
-    held = _held_back(doings)
-    for number, doing in enumerate(doings):
-        yield doing
-        if number + 1 == len(doings):
+    held = _first_postponed(activities)  # index of the first postponed message
+    for number, activity in enumerate(activities):
+        yield activity
+        if number + 1 == len(activities):
             break
-        later = doings[number + 1]
-        if later.start - doing.end > _GAP_MS:
+        later = activities[number + 1]
+        if later.start - activity.end > _GAP_MS:
             # Unrecorded time between forward and backward is the loss, elsewhere dense layers.
-            turn = (doing.place and doing.place.direction, later.place and later.place.direction)
+            turn = (activity.place and activity.place.direction, later.place and later.place.direction)
             what = "reduce" if number + 1 == held else "loss" if turn == ("forward", "backward") else UNRECORDED
-            yield Doing(doing.rank, what, None, doing.end, later.start)
-    end = doings[-1].end if doings else 0.0
-    for what in ("reduce", "optimizer") if held is None else ("optimizer",):
-        ms = 1e3 * record.get(f"{what}_s", 0.0)
+            yield Activity(activity.rank, what, None, activity.end, later.start)
+    end = activities[-1].end if activities else 0.0
+    for what in ("reduce", "optimizer") if held is None else ("optimizer",):  # durations without a recorded start
+        ms = 1e3 * record.get(f"{what}_s", 0.0)  # seconds -> ms
         if ms > 0:
-            yield Doing(doings[-1].rank, what, None, end, end + ms)
+            yield Activity(activities[-1].rank, what, None, end, end + ms)
             end += ms
 
 
-def _held_back(doings: Sequence[Doing]) -> int | None:
+def _first_postponed(activities: Sequence[Activity]) -> int | None:
     """Return the index of the first activity after which rows are only encoded and posted; ``None`` if none is."""
-    computed = [number for number, doing in enumerate(doings) if doing.what not in ("encode", "post")]
+    # indices of all other activities
+    computed = [number for number, activity in enumerate(activities) if activity.kind not in ("encode", "post")]
     first = computed[-1] + 1 if computed else 0
-    return first if first < len(doings) else None
+    return first if first < len(activities) else None
 
 
 def _messages(some: DataFrame, traffic: DataFrame, epoch: int, begin: float) -> tuple[Message, ...]:
     """Join the recorded traffic with the times of posts and arrivals on the timeline."""
-    arrivals = {
+    arrivals = {  # (receiver, sender, exchange) -> start and end of the transfer
         (int(row["rank"]), int(row["peer"]), _place(row)): _times(row, begin)
         for row in some[some["what"] == "transfer"].to_dict("records")
     }
-    posts = {
+    posts = {  # (sender, exchange) -> time of the post
         (int(row["rank"]), _place(row)): _times(row, begin)[0]
         for row in some[some["what"] == "post"].to_dict("records")
     }
     found, sent_now = [], set()
-    for message in _recorded(traffic[traffic["epoch"] == epoch]):
+    for message in _recorded_messages(traffic[traffic["epoch"] == epoch]):
         receiver, sender, place = message.receiver, message.sender, message.place
         # On a GPU the timeline has only the last arrival of an exchange, without its sender (peer -1).
         times = arrivals.get((receiver, sender, place), arrivals.get((receiver, -1, place)))
@@ -273,22 +279,22 @@ def _messages(some: DataFrame, traffic: DataFrame, epoch: int, begin: float) -> 
             found.append(replace(message, start=posted, end=times[1]))
             sent_now.add((sender, place))
         else:  # posted after this arrival: the rows that arrived were sent in the epoch before
-            found.append(replace(message, start=times[0], end=times[1], when="before"))
-    for message in _recorded(traffic[traffic["epoch"] == epoch + 1]):
+            found.append(replace(message, start=times[0], end=times[1], timing="before"))
+    for message in _recorded_messages(traffic[traffic["epoch"] == epoch + 1]):
         key = (message.sender, message.place)
         if key in posts and key not in sent_now:
             duration = message.end  # milliseconds, from the records of the next epoch
-            found.append(replace(message, start=posts[key], end=posts[key] + duration, when="after"))
+            found.append(replace(message, start=posts[key], end=posts[key] + duration, timing="after"))
     return tuple(sorted(found, key=lambda message: (message.start, message.sender, message.receiver)))
 
 
-def _recorded(traffic: DataFrame) -> Iterator[Message]:
+def _recorded_messages(traffic: DataFrame) -> Iterator[Message]:
     """Yield the messages of an epoch with rows and bytes; ``start`` is 0 and ``end`` the duration."""
     columns = ["layer", "direction", "round", "sender", "receiver"]
     for (layer, direction, number, sender, receiver), rows in traffic.groupby(columns, sort=False):
-        kinds = rows.groupby("bits")["rows"].sum()
+        kinds = rows.groupby("bits")["rows"].sum()  # rows by bit-width
         counts = tuple((int(bits), int(count)) for bits, count in kinds.items() if count)
-        size = int(rows["payload_bytes"].sum() + rows["param_bytes"].sum())
+        size = int(rows["payload_bytes"].sum() + rows["param_bytes"].sum())  # bytes on the wire without the header
         if counts:
             place, duration = ExchangeKey(int(layer), direction, int(number)), 1e3 * float(rows["seconds"].max())
             yield Message(place, int(sender), int(receiver), counts, size, 0.0, duration, "now")
@@ -299,15 +305,16 @@ def _place(row: Mapping[Any, Any]) -> ExchangeKey:
 
 
 def _times(row: Mapping[Any, Any], begin: float) -> tuple[float, float]:
-    return float(1e3 * (row["start_s"] - begin)), float(1e3 * (row["end_s"] - begin))
+    return float(1e3 * (row["start_s"] - begin)), float(1e3 * (row["end_s"] - begin))  # seconds -> ms
 
 
 def _check_rows(parts: Parts, messages: Iterable[Message], run: Run) -> None:
     """Raise ValueError if a message has more rows than the partition's plan: then the run used another partition."""
-    routes = {
+    routes = {  # rows of each pair in the forward pass
         (route.peer, shard.rank): route.num_rows for shard in parts.shards for route in shard.plan("forward").receive
     }
     for message in messages:
+        # Backward, the same rows are sent in the opposite direction.
         pair = (message.sender, message.receiver)
         most = max(routes.get(pair, 0), routes.get(pair[::-1], 0))
         if message.num_rows > most:

@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from gnnqlab.bits.in_words import human_bits
-from gnnqlab.course.players.run_walk import Doing, Message, Moment, RunWalk, place_words
+from gnnqlab.course.players.run_walk import Activity, Message, Moment, RunWalk, place_words
 from gnnqlab.lab.figures.frames import human_bytes
 
 __all__ = ["run_title", "say_message", "say_run_step"]
 
+# Kind of activity -> words, in the forward and in the backward pass.
 _FORWARD = {
     "post": "sending rows",
     "central": "aggregating central nodes, which need no message",
@@ -21,6 +22,7 @@ _BACKWARD = {
     "central": "computing gradients of own rows",
     "marginal": "computing gradients of halo copies, which must be sent",
 }
+# Activities without an exchange.
 _WITHOUT_PLACE = {
     "between": "between two exchanges, in dense layers",
     "loss": "computing the loss, and starting the backward pass",
@@ -32,10 +34,11 @@ _NAMED = 4
 
 def run_title(walk: RunWalk, step: Moment) -> str:
     """Return a step's number, time and exchanges."""
-    doings = [walk.doing(rank, step.middle) for rank in range(walk.parts.workers)]
-    places = list(dict.fromkeys(place_words(each.place) for each in doings if each and each.place))
+    activities = [walk.activity(rank, step.middle) for rank in range(walk.parts.workers)]
+    # distinct exchanges in the order of workers
+    places = list(dict.fromkeys(place_words(each.place) for each in activities if each and each.place))
     if not places:
-        where = sorted({each.what for each in doings if each and each.place is None})
+        where = sorted({each.kind for each in activities if each and each.place is None})
         places = [_TITLES.get(what, what) for what in where]
     return f"{step.number + 1} · {step.start:.2f} ms · {' | '.join(places[:2])}"
 
@@ -46,14 +49,14 @@ _TITLES = {"between": "dense layers", "loss": "the loss", "reduce": "all-reduce 
 def say_run_step(walk: RunWalk, step: Moment) -> str:
     """Describe a step in words, with the numbers of the run."""
     at = step.middle
-    ranks_by_words: dict[str, list[int]] = defaultdict(list)
+    ranks_by_words: dict[str, list[int]] = defaultdict(list)  # workers with the same activity share a sentence
     for rank in range(walk.parts.workers):
-        doing = walk.doing(rank, at)
-        ranks_by_words[_say(walk, doing, rank, at)].append(rank)
+        activity = walk.activity(rank, at)
+        ranks_by_words[_say(walk, activity, rank, at)].append(rank)
     sentences = [
         f"{_workers(ranks)} {'is' if len(ranks) == 1 else 'are'} {words}." for words, ranks in ranks_by_words.items()
     ]
-    way = walk.under_way(at)
+    way = walk.messages_in_transit(at)
     if way:
         size = human_bytes(sum(message.num_bytes for message, _ in way))
         named = "; ".join(say_message(message) for message, _ in way[:_NAMED])
@@ -69,42 +72,42 @@ def say_message(message: Message) -> str:
     noun = "row" if message.place.direction == "forward" else "gradient"
     rows = f"{message.num_rows:,} {noun}{'s' * (message.num_rows > 1)}"
     detail = f"{rows} in {kinds[0].partition(' in ')[2]}" if len(kinds) == 1 else f"{rows} ({', '.join(kinds)})"
-    when = {"before": ", sent an epoch ago", "after": ", for the next epoch", "now": ""}[message.when]
+    when = {"before": ", sent an epoch ago", "after": ", for the next epoch", "now": ""}[message.timing]
     return f"{detail}, layer {message.place.layer + 1}, from {message.sender} to {message.receiver}{when}"
 
 
-def _say(walk: RunWalk, doing: Doing | None, rank: int, at: float) -> str:
-    if doing is None:
+def _say(walk: RunWalk, activity: Activity | None, rank: int, at: float) -> str:
+    if activity is None:
         return "before its first exchange" if at < walk.milliseconds / 2 else "done"
-    if doing.place is None:
-        if doing.what == "reduce":
+    if activity.place is None:
+        if activity.kind == "reduce":
             size = walk.facts["gradients"]
-            much = f" ({human_bytes(size)})" if size == size else ""
+            much = f" ({human_bytes(size)})" if size == size else ""  # NaN if the bytes were not recorded
             return f"summing weight gradients with all others{much}"
-        return _WITHOUT_PLACE.get(doing.what, doing.what)
-    forward = doing.place.direction == "forward"
+        return _WITHOUT_PLACE.get(activity.kind, activity.kind)
+    forward = activity.place.direction == "forward"
     rows = "rows" if forward else "gradients"
-    if doing.what == "encode":
-        sent = sum(
-            m.num_rows for m in walk.messages if (m.sender, m.place) == (rank, doing.place) and m.when != "before"
+    if activity.kind == "encode":
+        sent = sum(  # messages of the epoch before are received, not sent
+            m.num_rows for m in walk.messages if (m.sender, m.place) == (rank, activity.place) and m.timing != "before"
         )
         words = f"encoding {sent:,} {rows} {'that others need' if forward else 'of halo copies'}"
-    elif doing.what == "decode":
-        received = sum(message.num_rows for message in walk.awaited(doing))
+    elif activity.kind == "decode":
+        received = sum(message.num_rows for message in walk.awaited_messages(activity))
         words = f"decoding {received:,} halo rows" if forward else f"adding {received:,} received gradients"
-    elif doing.what == "wait":
-        words = _say_wait(walk.awaited(doing), rows, at)
+    elif activity.kind == "wait":
+        words = _say_wait(walk.awaited_messages(activity), rows, at)
     else:
-        words = (_FORWARD if forward else _BACKWARD).get(doing.what, doing.what)
-    return f"{words} ({place_words(doing.place)})"
+        words = (_FORWARD if forward else _BACKWARD).get(activity.kind, activity.kind)
+    return f"{words} ({place_words(activity.place)})"
 
 
 def _say_wait(awaited: Sequence[Message], rows: str, at: float) -> str:
-    late = [message for message in awaited if message.end > at]
+    late = [message for message in awaited if message.end > at]  # not yet arrived
     if late:
         senders = sorted({message.sender for message in late})
         return f"waiting for {sum(message.num_rows for message in late):,} {rows} of {_workers(senders).lower()}"
-    if any(message.when == "before" for message in awaited):
+    if any(message.timing == "before" for message in awaited):
         return f"not waiting: the {rows} were sent an epoch ago and have arrived"
     return f"at the end of its wait: all {rows} have arrived"
 

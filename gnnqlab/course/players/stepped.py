@@ -51,6 +51,7 @@ def draw_step(steps: Mapping[str, Step], walk: Any, name: str, *, dark: bool = F
     if name not in steps:
         raise ValueError(f"a step must be one of {tuple(steps)}, got {name!r}")
     step = steps[name]
+    # the only chart, not one of several panels
     ((title, figure),) = titled_charts(steps, walk, [name], panel=False).items()
     words, height = step.say(walk), step.height(walk)
     finish(figure, title=title, caption=words, dark=dark, height=height, legend_rows=step.legend_rows)
@@ -61,6 +62,7 @@ def titled_charts(
     steps: Mapping[str, Step], walk: Any, names: Iterable[str], *, panel: bool = True
 ) -> dict[str, Figure]:
     """Return the charts of some steps, keyed by number and title."""
+    # numbers are those of all steps, even if only some are drawn
     numbers = {name: number for number, name in enumerate(steps, start=1)}
     return {f"{numbers[name]} · {steps[name].title}": steps[name].draw(walk, panel) for name in names}
 
@@ -70,7 +72,7 @@ class Stepped:
 
     Example:
         >>> steps = Stepped(["encode", "send", "decode"])
-        >>> steps.forward(), steps.step, steps.number
+        >>> steps.next_step(), steps.step, steps.number
         (True, 'send', 2)
     """
 
@@ -95,11 +97,11 @@ class Stepped:
             raise ValueError(f"steps are numbered from 1 to {len(self.steps)}, got {number}")
         self.step = self.steps[number - 1]
 
-    def forward(self) -> bool:
+    def next_step(self) -> bool:
         """Show the next step; return False if there is none."""
         return self._move(1)
 
-    def back(self) -> bool:
+    def previous_step(self) -> bool:
         """Show the previous step; return False if there is none."""
         return self._move(-1)
 
@@ -129,7 +131,7 @@ class WalkModel(Stepped):
 
     def __init__(self, kinds: Mapping[str, Step], walk: Any) -> None:
         super().__init__(list(kinds))
-        self._kinds = kinds
+        self._kinds = kinds  # steps by name
         self.walk = walk
         """Object with the numbers shown."""
 
@@ -147,7 +149,7 @@ class WalkModel(Stepped):
 class StepControls:
     """Controls of a model; every change redraws in one place.
 
-    A subclass adds its own controls, overrides :meth:`apply`, and calls :meth:`stand` at the end of its constructor.
+    A subclass adds its own controls, overrides :meth:`apply`, and calls :meth:`lay_out` at the end of its constructor.
 
     Args:
         model: the model shown.
@@ -158,7 +160,7 @@ class StepControls:
     def __init__(self, model: Stepped, *, order: str, play_ms: int | None = None) -> None:
         import ipywidgets as widgets
 
-        self.shown, count = model, len(model.steps)
+        self.shown, count = model, len(model.steps)  # `shown`, because subclasses have a `model` of their own type
         self.step = widgets.IntSlider(
             model.number, 1, count, description="Step", tooltip=f"1 to {count}, the order in which {order}"
         )
@@ -170,21 +172,23 @@ class StepControls:
         self.play: Any = None
         if play_ms is not None:
             self.play = widgets.Play(value=1, min=1, max=count, interval=play_ms, show_repeat=False)
+            # playing moves the slider
             widgets.link((self.play, "value"), (self.step, "value"))
         self.access.observe(lambda change: self.draw(), names="dark")
+        # stays at the first step
         self.back.on_click(lambda button: setattr(self.step, "value", max(self.step.value - 1, 1)))
         self.next.on_click(lambda button: setattr(self.step, "value", min(self.step.value + 1, count)))
 
-    def stand(self, *rows: Any, follows: Sequence[Any]) -> None:
+    def lay_out(self, *rows: Any, follows: Sequence[Any]) -> None:
         """Lay out rows of controls between steps and figure, and redraw when a control in ``follows`` changes."""
         import ipywidgets as widgets
 
-        for control in (self.step, *follows):
-            control.observe(self._changed, names="value")
+        for control in (self.step, *follows):  # one observer for the step and all further controls
+            control.observe(self._on_change, names="value")
         moves = widgets.HBox([*([self.play] if self.play else []), self.back, self.step, self.next])
         scrolling = widgets.Box([self.table], layout={"max_height": "240px", "overflow": "auto"})
         self.box = widgets.VBox([moves, *rows, self.words, self.figure.widget, scrolling, self.access])
-        self.draw()
+        self.draw()  # draw once the box exists
 
     def apply(self) -> None:
         """Set the model from the player's own controls."""
@@ -195,10 +199,12 @@ class StepControls:
         bundle = model.bundle(dark=self.access.dark)
         self.words.value = f'<p role="status" style="max-width:70em;line-height:1.5">{html.escape(model.say())}</p>'
         self.table.value = table_html(bundle.frame, caption=f"The\u00a0numbers\u00a0of\u00a0step\u00a0{model.number}")
+        # no step before the first and after the last
         self.back.disabled, self.next.disabled = model.number == 1, model.number == len(model.steps)
         self.figure.show(bundle.figure)
 
-    def _changed(self, change: Any) -> None:
+    def _on_change(self, change: Any) -> None:
+        # The step first, because a subclass may change the walk, and with it the number of steps.
         self.shown.go(self.step.value)
         self.apply()
         self.draw()
@@ -228,7 +234,7 @@ class Player:
     @cached_property
     def widget(self) -> Any:
         """Player as an ipywidgets box."""
-        return type(self).controls(self.model).box
+        return type(self).controls(self.model).box  # created when first shown
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         if shows_static():

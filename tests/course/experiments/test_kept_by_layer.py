@@ -7,8 +7,8 @@ from functools import cache
 import pytest
 
 from gnnqlab.compute.float32 import PLAIN
-from gnnqlab.course.experiments.kept_by_layer import KINDS, kept_by_layer
-from gnnqlab.course.experiments.kept_bytes import by_purpose
+from gnnqlab.course.experiments.kept_by_layer import KINDS, saved_bytes_by_layer
+from gnnqlab.course.experiments.kept_bytes import saved_bytes_by_purpose
 from gnnqlab.graph.generate import sbm
 from gnnqlab.nn import ModelSettings
 from tests.cases import each
@@ -23,7 +23,7 @@ STATS = NODES * 2 * 4
 @cache
 def kept(model: str, keep: str = "none", workers: int = 1) -> dict[tuple[int, str], int]:
     shape = ModelSettings(name=model, layers=3, hidden=HIDDEN)
-    found = kept_by_layer(GRAPH, shape, keep, workers=workers)
+    found = saved_bytes_by_layer(GRAPH, shape, keep, workers=workers)
     return {place: count for place, count in found.items() if place[1] != "loss"}
 
 
@@ -49,7 +49,7 @@ def test_products_and_norms_add_up_to_what_autograd_holds(model):
     """Counted another way: along the nodes of autograd's graph, by the kind of node, from the loss back; so rows that
     both an activation and a product keep are there those of the product."""
     shape = ModelSettings(name=model, layers=3, hidden=HIDDEN)
-    held = by_purpose(GRAPH, shape, PLAIN)
+    held = saved_bytes_by_purpose(GRAPH, shape, PLAIN)
     of_kind = {kind: sum(count for (_, of), count in kept(model).items() if of == kind) for kind in KINDS}
     assert sum(of_kind.values()) == held["inputs of products"] + held["norms"] > 0
     assert of_kind["attention"] == of_kind["others"] == 0

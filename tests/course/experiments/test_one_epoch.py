@@ -25,22 +25,22 @@ def test_shares_add_up_to_what_one_process_has(small, exact: OneEpoch) -> None:
     before = one.parameters.values.clone()
     assert exact.loss == pytest.approx(one.epoch(2), rel=1e-5)
     assert exact.gradient == pytest.approx(float(one.parameters.gradients.norm()), rel=1e-5)
-    assert exact.moved == pytest.approx(float((one.parameters.values - before).norm()), rel=1e-4)
+    assert exact.update_norm == pytest.approx(float((one.parameters.values - before).norm()), rel=1e-4)
     assert exact.next_loss == pytest.approx(one.gradients(3), rel=1e-5)
     assert exact.num_parameters == one.parameters.values.numel()
 
 
 def test_rows_are_those_of_the_plan_and_bytes_those_of_the_layout(exact: OneEpoch) -> None:
     expected = {("forward", 0): (3, 4), ("forward", 1): (5, 7), ("backward", 0): (5, 7), ("backward", 1): (3, 4)}
-    assert len(exact.sent) == 8
-    for rows in exact.sent:
+    assert len(exact.messages) == 8
+    for rows in exact.messages:
         assert rows.nodes == expected[rows.place.direction, rows.sender] and rows.receiver == 1 - rows.sender
         assert rows.bits == (32, 32) and rows.offered == 2
         assert rows.num_bytes == 2 * 4 * rows.columns and rows.columns == (8, 2)[rows.place.layer]
 
 
 def test_two_bits_take_their_bytes_and_their_parameters(small) -> None:
-    for rows in train_one_epoch(small, fixed_bits(bits=2), epochs=1).sent:
+    for rows in train_one_epoch(small, fixed_bits(bits=2), epochs=1).messages:
         assert rows.bits == (2, 2) and rows.num_bytes == 2 * (8 + -(-rows.columns * 2 // 8))
 
 
@@ -53,7 +53,7 @@ def test_the_order_of_a_schedule_changes_no_sum(small, exact: OneEpoch) -> None:
 
 
 def test_a_cache_leaves_rows_at_home(small) -> None:
-    found = train_one_epoch(small, replace(vanilla(), cache=gq.caches.Unchanged(tolerance=0.1)), epochs=3).sent
+    found = train_one_epoch(small, replace(vanilla(), cache=gq.caches.Unchanged(tolerance=0.1)), epochs=3).messages
     assert len(found) == 8 and all(rows.offered == 2 for rows in found)
     assert 0 < sum(len(rows.nodes) for rows in found) < 16
     for rows in found:

@@ -6,7 +6,13 @@ import pandas as pd
 import pytest
 import torch
 
-from gnnqlab.course.experiments.sampled_rows import draw_shares, draw_sums, left_out, sampled_sums, variance_by_share
+from gnnqlab.course.experiments.sampled_rows import (
+    draw_shares,
+    draw_sums,
+    sampled_sums,
+    unsampled_nodes,
+    variance_by_share,
+)
 from gnnqlab.lab.figures.graph_drawing import draw_shards
 from gnnqlab.message.samplers import BoundarySampling
 
@@ -14,7 +20,7 @@ ROWS = torch.arange(1.0, 11.0)
 
 
 def test_rows_left_out_are_drawn_as_such(small) -> None:
-    gone = left_out(small, BoundarySampling(p=0.5), epoch=1)
+    gone = unsampled_nodes(small, BoundarySampling(p=0.5), epoch=1)
     assert any(gone.values()) and any(len(nodes) < 2 for nodes in gone.values())
     frame = draw_shards(small, left_out=gone).frame
     drawn = frame[frame["kind"] == "left out"]

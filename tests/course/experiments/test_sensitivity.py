@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from gnnqlab.course.experiments.sensitivity import repeated, sensitivity_chart, sweep_table
-from gnnqlab.course.paper_figures import REPORTED, beside
+from gnnqlab.course.experiments.sensitivity import launch_seeds, sensitivity_chart, sweep_table
+from gnnqlab.course.paper_figures import REPORTED, compare_with_papers
 from gnnqlab.theory.intervals import interval
 from tests.cases import each
 
@@ -82,13 +82,13 @@ def test_repeated_trains_once_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     start = importlib.import_module("gnnqlab.launch.start")
     asked: list[dict[str, Any]] = []
     monkeypatch.setattr(start, "launch", lambda graph, **settings: asked.append({"graph": graph, **settings}))
-    repeated("digits", seeds=(3, 4), system="adaqp", lam=0.2)
+    launch_seeds("digits", seeds=(3, 4), system="adaqp", lam=0.2)
     assert [one["seed"] for one in asked] == [3, 4] and all(one["wait"] and one["lam"] == 0.2 for one in asked)
 
 
 @each("topic", list(REPORTED))
 def test_every_reported_figure_says_where_it_stands(topic: str) -> None:
-    shown = beside(topic, {"digits": 3.0}, link="20mbit")
+    shown = compare_with_papers(topic, {"digits": 3.0}, link="20mbit")
     assert all(each.low <= each.high and each.source.startswith(("AdaQP, ", "SYLVIE, ")) for each in REPORTED[topic])
     assert set(shown.frame["reported or measured"]) == {"paper", "here"}
     assert "20mbit" in shown.frame["source"].iloc[-1] and "20mbit" in shown.figure.layout.meta["caption"]
@@ -168,7 +168,7 @@ def test_quotients_are_what_the_papers_text_says() -> None:
 
 
 def test_paper_and_here_are_told_apart_without_colour() -> None:
-    paper, here = beside("speed-up", {"digits": [1.0, 2.0, 3.0]}).figure.data
+    paper, here = compare_with_papers("speed-up", {"digits": [1.0, 2.0, 3.0]}).figure.data
     assert paper.marker.symbol != here.marker.symbol and paper.name != here.name
     assert all(line.endswith("(paper)") for line in paper.y) and all(line.endswith("(here)") for line in here.y)
     assert here.x[0] == pytest.approx(2.0) and here.error_x.array[0] == pytest.approx(4.303 / 3**0.5, rel=1e-4)
@@ -176,6 +176,6 @@ def test_paper_and_here_are_told_apart_without_colour() -> None:
 
 def test_unknown_topics_and_empty_measurements_are_refused() -> None:
     with pytest.raises(ValueError, match="a topic must be one of"):
-        beside("beauty", {"digits": 1.0})
+        compare_with_papers("beauty", {"digits": 1.0})
     with pytest.raises(ValueError, match="got nothing measured"):
-        beside("speed-up", {})
+        compare_with_papers("speed-up", {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from gnnqlab.course.experiments.smoothing import draw_smoothing, smoothed
+from gnnqlab.course.experiments.smoothing import add_smoothing, draw_smoothing
 from gnnqlab.systems import pipegcn
 from tests.cases import each
 from tests.course.records import training_records
@@ -18,13 +18,13 @@ def _records(end: float) -> pd.DataFrame:
 
 @each(("what", "rows", "gradients"), [("features", 0.9, 0), ("gradients", 0, 0.9), ("both", 0.9, 0.9)])
 def test_what_is_smoothed(what: str, rows: float, gradients: float) -> None:
-    schedule = smoothed(pipegcn(), what, 0.9).schedule
+    schedule = add_smoothing(pipegcn(), what, 0.9).schedule
     assert (schedule.feature_smoothing, schedule.gradient_smoothing) == (rows, gradients)
 
 
 def test_other_things_cannot_be_smoothed() -> None:
     with pytest.raises(ValueError, match="must be one of .'features', 'gradients', 'both'., got 'weights'"):
-        smoothed(pipegcn(), "weights", 0.5)
+        add_smoothing(pipegcn(), "weights", 0.5)
 
 
 def test_a_panel_for_each_kind_and_the_unsmoothed_run_in_all() -> None:

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from gnnqlab import course
-from gnnqlab.course.experiments.staleness import ages, draw_epoch, draw_old_rows, old_rows
+from gnnqlab.course.experiments.staleness import draw_epoch, draw_stale_row_errors, stale_row_errors, staleness_by_epoch
 from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.schedules.schedule import Overlapped
 from gnnqlab.partition.parts import partition
@@ -15,18 +15,18 @@ FALLING = [10.0 - epoch for epoch in range(9)]
 
 
 def test_ages_follow_the_schedule() -> None:
-    assert ages(Overlapped(), FALLING)["age"].tolist() == [0] * 9
-    assert ages(Pipelined(), FALLING)["age"].tolist() == [0] + [1] * 8
+    assert staleness_by_epoch(Overlapped(), FALLING)["age"].tolist() == [0] * 9
+    assert staleness_by_epoch(Pipelined(), FALLING)["age"].tolist() == [0] + [1] * 8
 
 
 def test_no_more_stale_epochs_in_a_row_than_allowed() -> None:
-    table = ages(AdaptivePipeline(bound=2), FALLING)
+    table = staleness_by_epoch(AdaptivePipeline(bound=2), FALLING)
     assert "1, 1, 1" not in str(table["age"].tolist())
     assert table["why"][3] == "fresh rows: 2 stale epochs in a row, 2 are allowed"
 
 
 def test_an_older_row_is_further_away(small) -> None:
-    frame = old_rows(small, ages=(1, 3), smoothing=(0.0, 0.9), bits=(1, 8), hidden=8, epochs=20)
+    frame = stale_row_errors(small, ages=(1, 3), smoothing=(0.0, 0.9), bits=(1, 8), hidden=8, epochs=20)
     assert (frame["3 epochs old"] > frame["1 epoch old"]).iloc[5:].all()
     assert (frame["fresh, 1 bit"] > frame["fresh, 8 bits"]).all()
     pd.testing.assert_series_equal(frame["γ = 0"], frame["1 epoch old"], check_names=False)
@@ -34,28 +34,28 @@ def test_an_older_row_is_further_away(small) -> None:
 
 
 def test_weights_that_stand_still_age_nothing(small) -> None:
-    frame = old_rows(small, ages=(1,), lr=1e-12, epochs=4)
+    frame = stale_row_errors(small, ages=(1,), lr=1e-12, epochs=4)
     assert frame["1 epoch old"].iloc[1:].max() < 1e-6
 
 
 def test_a_mask_of_the_receiver_ages_nothing_and_one_of_the_owner_all(small) -> None:
     """Frozen weights: rows before dropout stay what they are; with a mask of their own, half of each is new."""
     settings = {"ages": (1,), "lr": 1e-12, "epochs": 8, "hidden": 64, "dropout": 0.5}
-    assert old_rows(small, **settings)["1 epoch old"].iloc[1:].max() < 1e-6
+    assert stale_row_errors(small, **settings)["1 epoch old"].iloc[1:].max() < 1e-6
     # Elements double or vanish, each time anew: the expected squared distance is 2 |h|², that of a row itself 2 |h|².
-    assert 0.7 < old_rows(small, dropped_by="owner", **settings)["1 epoch old"].iloc[1:].mean() < 1.3
+    assert 0.7 < stale_row_errors(small, dropped_by="owner", **settings)["1 epoch old"].iloc[1:].mean() < 1.3
     with pytest.raises(ValueError, match="dropped_by must be 'receiver' or 'owner', got 'nobody'"):
-        old_rows(small, dropped_by="nobody")
+        stale_row_errors(small, dropped_by="nobody")
 
 
 def test_rows_must_travel() -> None:
     with pytest.raises(ValueError, match="stale rows need a cut edge"):
-        old_rows(partition(course.ten_nodes(), course.Halves(), workers=1))
+        stale_row_errors(partition(course.ten_nodes(), course.Halves(), workers=1))
 
 
 def test_a_panel_for_every_frame(small) -> None:
-    frame = old_rows(small, hidden=4, epochs=12)
-    figure = draw_old_rows({"one": frame, "two": frame}).figure.to_dict()
+    frame = stale_row_errors(small, hidden=4, epochs=12)
+    figure = draw_stale_row_errors({"one": frame, "two": frame}).figure.to_dict()
     assert len(figure["data"]) == 2 * len(frame.columns)
 
 

@@ -7,8 +7,8 @@ import gnnqlab as gq
 from gnnqlab.bits.assigner.problem import Problem
 from gnnqlab.course.experiments.sensitivity import group_size_table
 from gnnqlab.course.experiments.time_and_variance import (
+    assign_at_equal_bytes,
     assignments_chart,
-    at_equal_bytes,
     pareto_chart,
     solvers_table,
     variance_at_equal_bytes,
@@ -78,12 +78,12 @@ def test_solvers_agree(problem: Problem) -> None:
 
 def test_at_equal_bytes_keeps_to_the_limit(probe: Probe) -> None:
     chance = probe.forecast(system="random-bits").bytes_sent
-    found = at_equal_bytes(probe, group_size=5)
+    found = assign_at_equal_bytes(probe, group_size=5)
     assert found.bytes_sent <= chance
     finer = [each for each in probe.front(np.linspace(0, 1, 41), group_size=5) if each.bytes_sent <= chance]
     assert found.total_variance == min(each.total_variance for each in finer)
     with pytest.raises(ValueError, match="no λ sends at most 10 bytes"):
-        at_equal_bytes(probe, most_bytes=10)
+        assign_at_equal_bytes(probe, most_bytes=10)
 
 
 def test_assigned_widths_have_less_variance_than_random_ones(probe: Probe) -> None:

@@ -18,10 +18,10 @@ from gnnqlab.course.experiments.code_products import (
 )
 from gnnqlab.course.experiments.training_in_codes import (
     compare_precisions,
-    draw_kept,
     draw_losses,
+    draw_saved_bytes,
     draw_times,
-    kept_table,
+    saved_bytes_table,
 )
 
 
@@ -47,8 +47,8 @@ def test_bars_are_what_was_measured() -> None:
     times = pd.DataFrame({"float32": [4.0], "codes": [1.0], "quantize": [1.0]}, index=["GEMM"])
     drawn = draw_times(times).figure
     assert "GEMM: 50%" in drawn.layout.meta["caption"] and list(drawn.data[2].base) == [1.0]
-    kept = kept_table({"float32": {"rows": 2**21, "none": 0}, "8 bits": {"rows": 2**19, "none": 0}})
-    assert [trace.name for trace in draw_kept(kept).figure.data] == ["rows"]
+    kept = saved_bytes_table({"float32": {"rows": 2**21, "none": 0}, "8 bits": {"rows": 2**19, "none": 0}})
+    assert [trace.name for trace in draw_saved_bytes(kept).figure.data] == ["rows"]
     assert kept["times less"].tolist() == [1.0, 4.0]
 
 

@@ -14,7 +14,7 @@ from gnnqlab.bits.policy import Rows
 from gnnqlab.course.experiments.width_decisions import (
     MASKS,
     PURPOSES,
-    MovedWidths,
+    PermutedWidths,
     draw_importance_ablation,
     draw_overhead,
     draw_plan,
@@ -52,7 +52,7 @@ def shards():
 
 
 def test_every_message_keeps_its_widths(shards):
-    policies = [MovedWidths(shards, "symmetric", mask) for mask in MASKS]
+    policies = [PermutedWidths(shards, "symmetric", mask) for mask in MASKS]
     for rows in messages(shards):
         first, *others = (policy.widths(rows, 0).sort().values.tolist() for policy in policies)
         assert len(set(first)) > 1 and all(each == first for each in others)
@@ -60,7 +60,7 @@ def test_every_message_keeps_its_widths(shards):
 
 def test_who_gets_the_wide_rows(shards):
     """Held against importance and Σα², found here from global degrees and from the receiver's edges."""
-    of = {mask: MovedWidths(shards, "symmetric", mask) for mask in MASKS}
+    of = {mask: PermutedWidths(shards, "symmetric", mask) for mask in MASKS}
     for rows in messages(shards):
         holder = shards[rows.receiver if rows.direction == "forward" else rows.sender]
         at = torch.tensor([int((holder.halo == node).nonzero()) for node in rows.ids]) + holder.num_owned
@@ -79,7 +79,7 @@ def test_bytes_are_equal_on_the_wire():
     cut = recipe.partition.cut(graph, WORKERS)
     sent = set()
     for mask in MASKS:
-        policy = MovedWidths([cut.shard(graph, rank) for rank in range(WORKERS)], "mean", mask)
+        policy = PermutedWidths([cut.shard(graph, rank) for rank in range(WORKERS)], "mean", mask)
         shape = replace(MODEL, name="graphsage", dropout=0.0)
         threads = ThreadedWorkers(graph, cut, recipe, shape, TrainSettings(), bits=policy)
         threads.gradients(0)
@@ -129,7 +129,7 @@ def test_real_graphs_have_a_figure_each(name):
 
 def test_mistakes_are_refused(shards):
     with pytest.raises(ValueError, match=r"mask must be one of \('importance', 'shuffled', 'reversed', 'Σα²'\), got"):
-        MovedWidths(shards, "mean", "random")
+        PermutedWidths(shards, "mean", "random")
     with pytest.raises(ValueError, match="model must be one of .* got 'gat'"):
         importance_ablation(random_graph(), ModelSettings(name="gat"))
     with pytest.raises(ValueError, match="base must be below 8 for rows to differ in bit-width, got 8"):

@@ -28,7 +28,7 @@ def player(parts: Parts) -> AssignerPlayer:
 
 @pytest.fixture
 def walk(player: AssignerPlayer) -> AssignerWalk:
-    return player.walk.changed(lam=0.5)
+    return player.walk.with_changes(lam=0.5)
 
 
 def test_beta_is_what_the_equation_says(walk: AssignerWalk, parts: Parts) -> None:
@@ -63,7 +63,7 @@ def test_nodes_are_named_where_names_have_room(walk: AssignerWalk) -> None:
 
 @each("lam", [0.0, 0.3, 0.5, 0.8, 1.0])
 def test_widths_are_the_best_there_are(walk: AssignerWalk, lam: float) -> None:
-    there = walk.changed(lam=lam)
+    there = walk.with_changes(lam=lam)
     assert there.solution.objective == pytest.approx(brute_force(there.problem).objective, abs=1e-12)
     assert set(np.concatenate(there.widths).tolist()) <= {2, 4, 8}
     if lam in (0.0, 1.0):
@@ -74,7 +74,7 @@ def test_the_bit_map_takes_the_widths(walk: AssignerWalk, parts: Parts) -> None:
     widths = walk.widths_by_row()
     assert sorted(widths) == [(0, 5), (0, 7), (1, 3), (1, 4)]
     assert draw_bits(parts, widths).frame["bits"].tolist() == [widths[0, 5], widths[0, 7], widths[1, 3], widths[1, 4]]
-    back = walk.changed(direction="backward").widths_by_row()
+    back = walk.with_changes(direction="backward").widths_by_row()
     assert sorted(back) == sorted(widths), "gradients go home from where the copies are"
 
 
@@ -98,9 +98,9 @@ def test_step_four_shows_what_the_link_takes(walk: AssignerWalk) -> None:
 
 def test_wrong_values_are_refused(player: AssignerPlayer, parts: Parts) -> None:
     with pytest.raises(ValueError, match="lam must lie in"):
-        player.walk.changed(lam=2.0)
+        player.walk.with_changes(lam=2.0)
     with pytest.raises(ValueError, match="a message must be one that was traced"):
-        player.walk.changed(sender=1, receiver=1)
+        player.walk.with_changes(sender=1, receiver=1)
     with pytest.raises(ValueError, match="a step must be one of"):
         player["pack"]
     probe = gq.probe("sbm:60,3,6", hidden=8, layers=2, launched=False, epochs=4, link="1mbit", hosts=2, theorem=False)

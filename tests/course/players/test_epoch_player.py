@@ -11,7 +11,7 @@ import pytest
 import gnnqlab as gq
 from gnnqlab import course
 from gnnqlab.course.players.epoch_player import EpochModel, EpochPlayer, _EpochControls
-from gnnqlab.course.players.epoch_views import draw_epoch_step, draw_film, moving
+from gnnqlab.course.players.epoch_views import changed_traces, draw_epoch_step, draw_film
 from gnnqlab.course.players.epoch_walk import WAYS, EpochWalk
 from gnnqlab.course.players.epoch_words import say_step
 
@@ -28,7 +28,7 @@ def walk(player: EpochPlayer, way: str) -> EpochWalk:
 def order(walk: EpochWalk, layer: int = 0, direction: str = "forward") -> list[str]:
     places = [step.place for step in walk.steps]
     return [
-        step.what
+        step.activity
         for step, place in zip(walk.steps, places)
         if place is not None and (place.layer, place.direction) == (layer, direction)
     ]
@@ -39,10 +39,10 @@ def test_each_schedule_has_its_own_order(player: EpochPlayer) -> None:
     assert order(walk(player, "overlapped")) == ["encode", "post", "central", "wait", "decode", "marginal"]
     assert order(walk(player, "stale")) == ["central", "wait", "decode", "encode", "post", "marginal"]
     for way in WAYS:
-        names = [step.what for step in walk(player, way).steps]
+        names = [step.activity for step in walk(player, way).steps]
         assert names[0] == "start" and names[-1] == "update" and names.count("loss") == names.count("reduce") == 1
         assert names.index("loss") < names.index("reduce")
-    stale = [step.what for step in walk(player, "stale").steps]
+    stale = [step.activity for step in walk(player, "stale").steps]
     assert stale[stale.index("reduce") + 1 :] == ["encode", "post"] * 2 + ["update"], (
         "held back until weights are summed"
     )
@@ -54,7 +54,7 @@ def test_rows_set_out_and_come(player: EpochPlayer) -> None:
         at = {step.name: step for step in found.steps}
         post, wait = at["post, layer 1 forward"], at["wait, layer 1 forward"]
         shares = [
-            [gone for flight, gone in found.under_way(step.cursor) if flight.rows.place == post.place]
+            [gone for flight, gone in found.messages_in_transit(step.cursor) if flight.rows.place == post.place]
             for step in found.steps
         ]
         between = shares[post.number : wait.number + 1]
@@ -65,9 +65,12 @@ def test_rows_set_out_and_come(player: EpochPlayer) -> None:
 
 def test_old_rows_are_under_way_from_epoch_to_epoch(player: EpochPlayer) -> None:
     found = walk(player, "stale")
-    assert len(found.flights) == 2 * len(found.facts.sent)
-    ends = [{flight.rows for flight, _ in found.under_way(step.cursor)} for step in (found.steps[0], found.steps[-1])]
-    assert ends[0] == ends[1] == set(found.facts.sent)
+    assert len(found.flights) == 2 * len(found.facts.messages)
+    ends = [
+        {flight.rows for flight, _ in found.messages_in_transit(step.cursor)}
+        for step in (found.steps[0], found.steps[-1])
+    ]
+    assert ends[0] == ends[1] == set(found.facts.messages)
     at = {step.name: step for step in found.steps}
     assert "sent in the epoch before" in say_step(found, at["wait, layer 2 forward"])
 
@@ -89,15 +92,15 @@ def test_words_have_the_numbers_of_the_epoch(player: EpochPlayer) -> None:
 def test_dots_carry_their_bits_along_cut_edges(player: EpochPlayer) -> None:
     found = walk(player, "two bits")
     at = {step.name: step for step in found.steps}
-    _, forward, cursor = moving(found, at["post, layer 1 forward"])
+    _, forward, cursor = changed_traces(found, at["post, layer 1 forward"])
     assert forward["text"] == ["2b"] * 4 and set(forward["marker"]["symbol"]) == {"circle"}
     assert cursor["x"] == [at["post, layer 1 forward"].cursor] * 2
     # From 3 at (2.2, 1.8) to 5 at (4.0, 1.4): a sixth of the way, and beside the edge.
     assert forward["x"][0] == pytest.approx(2.2 + 1.8 / 6, abs=0.12)
-    _, backward, _ = moving(found, at["post, layer 2 backward"])
+    _, backward, _ = changed_traces(found, at["post, layer 2 backward"])
     assert set(backward["marker"]["symbol"]) == {"diamond"}
     assert backward["x"][0] == pytest.approx(2.2 + 1.8 / 6, abs=0.12), "the copy of 5 is used at 3, and goes home"
-    ring, nothing, _ = moving(found, at["central, layer 1 forward"])
+    ring, nothing, _ = changed_traces(found, at["central, layer 1 forward"])
     assert len(ring["x"]) == 6 and nothing["x"] == []
 
 
@@ -106,7 +109,7 @@ def test_lanes_have_every_part_of_every_worker(player: EpochPlayer) -> None:
     shown = draw_epoch_step(found, found.steps[2], dark=True)
     bars = {trace.name: trace for trace in shown.figure.data if trace.type == "bar"}
     for what, label in (("wait", "wait"), ("central", "central rows"), ("reduce", "sum gradients")):
-        numbers = [step.number for step in found.steps if step.what == what]
+        numbers = [step.number for step in found.steps if step.activity == what]
         assert list(bars[label].base) == numbers * 2 and set(bars[label].y) == {"worker 0", "worker 1"}
     assert len(bars["bytes under way"].x) == len(found.flights)
     assert shown.frame["bytes"].tolist() == [64, 64] and (shown.frame["took here (ms)"] > 0).all()

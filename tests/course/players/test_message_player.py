@@ -23,10 +23,10 @@ def message() -> RealMessage:
 def test_steps_go_forward_and_back_and_end(message: RealMessage) -> None:
     model = PlayerModel(message)
     seen = [model.step]
-    while model.forward():
+    while model.next_step():
         seen.append(model.step)
-    assert seen == list(STEPS) and not model.forward()
-    assert model.back() and model.step == seen[-2]
+    assert seen == list(STEPS) and not model.next_step()
+    assert model.previous_step() and model.step == seen[-2]
     with pytest.raises(ValueError, match="steps are numbered from 1 to 6, got 7"):
         model.go(7)
 
@@ -44,7 +44,7 @@ def test_a_change_keeps_the_noise_and_a_draw_keeps_the_choice(message: RealMessa
 def test_what_is_shown_is_what_the_codec_made(message: RealMessage) -> None:
     model = PlayerModel(message, bits=2, node=5)
     model.go(6)
-    expected = MessageWalk.of(message, bits=2, node=5).decoded
+    expected = MessageWalk.from_message(message, bits=2, node=5).decoded
     assert model.bundle().frame["decoded"].tolist() == expected.tolist()
 
 

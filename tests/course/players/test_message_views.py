@@ -19,7 +19,7 @@ def _message(rows: int = 6, columns: int = 11) -> RealMessage:
 @each("bits", [1, 2, 4, 8])
 @each("name", STEPS)
 def test_every_step_is_drawn_and_said(name: str, bits: int) -> None:
-    walk = MessageWalk.of(_message(), bits=bits, node=14)
+    walk = MessageWalk.from_message(_message(), bits=bits, node=14)
     shown = draw_step(STEPS, walk, name)
     layout = shown.figure.to_dict()["layout"]
     number = list(STEPS).index(name) + 1
@@ -30,7 +30,7 @@ def test_every_step_is_drawn_and_said(name: str, bits: int) -> None:
 
 @each("bits", [1, 2, 4, 8])
 def test_the_bits_in_the_picture_are_the_bytes(bits: int) -> None:
-    walk = MessageWalk.of(_message(), bits=bits)
+    walk = MessageWalk.from_message(_message(), bits=bits)
     shown = draw_step(STEPS, walk, "pack")
     drawn = [int("".join(line), 2) for line in shown.figure.to_dict()["data"][0]["text"]]
     assert drawn == walk.payload.tolist()
@@ -40,14 +40,14 @@ def test_the_bits_in_the_picture_are_the_bytes(bits: int) -> None:
 
 
 def test_the_first_byte_is_worked_out_in_words() -> None:
-    walk = MessageWalk.of(_message(), bits=2)
+    walk = MessageWalk.from_message(_message(), bits=2)
     words = STEPS["pack"].say(walk)
     terms = words.split("byte 0 is ")[1].split(" = ")
     assert eval(terms[0].replace("·", "*")) == int(terms[1].split(".")[0]) == walk.payload[0]
 
 
 def test_marks_arrive_where_the_codes_say() -> None:
-    walk = MessageWalk.of(_message(), bits=2)
+    walk = MessageWalk.from_message(_message(), bits=2)
     rounded = next(trace for trace in draw_step(STEPS, walk, "round").figure.data if trace.name == "code, at its level")
     assert [int(code) for code in rounded.text] == walk.codes.tolist()
     assert list(rounded.y) == pytest.approx([walk.zero + code * walk.scale for code in walk.codes.tolist()], rel=1e-5)
@@ -56,7 +56,7 @@ def test_marks_arrive_where_the_codes_say() -> None:
 @each("rows", [6, 60])
 def test_the_wire_is_drawn_to_the_byte(rows: int) -> None:
     widths = torch.tensor([(2, 4, 8)[place % 3] for place in range(rows)], dtype=torch.uint8)
-    walk = MessageWalk.of(_message(rows), bits=widths)
+    walk = MessageWalk.from_message(_message(rows), bits=widths)
     bars = [trace for trace in draw_step(STEPS, walk, "wire").figure.data if trace.y[0] == 0]
     assert sum(sum(bar.x) for bar in bars) == walk.layout.num_bytes == walk.segment.numel()
     own = next(bar for bar in bars if bar.name == f"row {walk.node}")
@@ -67,14 +67,14 @@ def test_the_wire_is_drawn_to_the_byte(rows: int) -> None:
 
 
 def test_a_wide_row_shows_its_beginning_and_says_so() -> None:
-    walk = MessageWalk.of(_message(columns=100), bits=4)
+    walk = MessageWalk.from_message(_message(columns=100), bits=4)
     figure = draw_step(STEPS, walk, "unpack").figure
     assert f"the first {SHOWN} of 100" in figure.layout.xaxis.title.text
     assert max(len(trace.x) for trace in figure.data if trace.mode == "markers") == SHOWN
 
 
 def test_the_whole_walk_stands_in_one_picture() -> None:
-    shown = draw_walk(MessageWalk.of(_message(), bits=2), dark=True)
+    shown = draw_walk(MessageWalk.from_message(_message(), bits=2), dark=True)
     titles = [note.text for note in shown.figure.layout.annotations]
     for name in ("Stochastic rounding", "Pack codes into bytes", "The message on the wire", "Unpack"):
         assert any(name in title for title in titles)
@@ -82,11 +82,13 @@ def test_the_whole_walk_stands_in_one_picture() -> None:
 
 
 def test_a_constant_row_is_drawn_too() -> None:
-    walk = MessageWalk.of(RealMessage(torch.ones(1, 4), torch.tensor([0]), 0, 1, layer=1, epoch=0, seed=0), bits=2)
+    walk = MessageWalk.from_message(
+        RealMessage(torch.ones(1, 4), torch.tensor([0]), 0, 1, layer=1, epoch=0, seed=0), bits=2
+    )
     for name in STEPS:
         draw_step(STEPS, walk, name)
 
 
 def test_an_unknown_step_is_refused() -> None:
     with pytest.raises(ValueError, match=r"a step must be one of \('row', .*got 'fly'"):
-        draw_step(STEPS, MessageWalk.of(_message()), "fly")
+        draw_step(STEPS, MessageWalk.from_message(_message()), "fly")

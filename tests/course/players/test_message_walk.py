@@ -31,7 +31,7 @@ def message(parts) -> RealMessage:
 @each("parameters", ["float32", "bfloat16"])
 def test_the_bytes_are_the_kernels(message: RealMessage, bits: int, parameters: str) -> None:
     """A call of the kernel for this row alone gives the same payload, parameters and decoded row."""
-    walk = MessageWalk.of(message, bits=bits, node=int(message.ids[3]), draw=2, parameters=parameters)
+    walk = MessageWalk.from_message(message, bits=bits, node=int(message.ids[3]), draw=2, parameters=parameters)
     payload = torch.zeros(row_bytes(13, bits), dtype=torch.uint8)
     params = torch.zeros(1, 2, dtype=getattr(torch, parameters))
     encode_rows(
@@ -48,7 +48,7 @@ def test_the_bytes_are_the_kernels(message: RealMessage, bits: int, parameters: 
 @each("bits", WIDTHS)
 def test_a_reader_can_work_out_every_code(message: RealMessage, bits: int) -> None:
     for node in message.ids.tolist():
-        walk = MessageWalk.of(message, bits=bits, node=node)
+        walk = MessageWalk.from_message(message, bits=bits, node=node)
         expected = (walk.marks + walk.noise).floor()
         assert torch.equal(walk.codes.double(), expected)
         exact = (walk.row.double() - walk.zero) / walk.scale
@@ -59,14 +59,14 @@ def test_a_reader_can_work_out_every_code(message: RealMessage, bits: int) -> No
 
 def test_the_wire_holds_every_byte_once(message: RealMessage) -> None:
     widths = torch.tensor([WIDTHS[place % 4] for place in range(message.ids.numel())], dtype=torch.uint8)
-    walk = MessageWalk.of(message, bits=widths)
+    walk = MessageWalk.from_message(message, bits=widths)
     ends = [run.first + run.size for run in walk.wire]
     assert [run.first for run in walk.wire] == [0, *ends[:-1]] and ends[-1] == walk.segment.numel()
     payloads = [run.bits for run in walk.wire if run.kind == "payload"]
     assert payloads == sorted(payloads, reverse=True), "widest first"
     for node, width in zip(message.ids.tolist(), widths.tolist()):
-        alone = MessageWalk.of(message, bits=width, node=node)
-        mixed = MessageWalk.of(message, bits=widths, node=node)
+        alone = MessageWalk.from_message(message, bits=width, node=node)
+        mixed = MessageWalk.from_message(message, bits=widths, node=node)
         assert torch.equal(mixed.payload, alone.payload), "a row's bytes do not depend on the others"
         assert torch.equal(mixed.decoded, alone.decoded)
 
@@ -97,11 +97,11 @@ def test_the_message_is_what_a_channel_sends(parts, message: RealMessage) -> Non
     ]
     for one in pending:
         one.decode()
-    assert torch.equal(out[1], MessageWalk.of(message, bits=2).received)
+    assert torch.equal(out[1], MessageWalk.from_message(message, bits=2).received)
 
 
 def test_theorem_one_is_that_of_the_row(message: RealMessage) -> None:
-    walk = MessageWalk.of(message, bits=2)
+    walk = MessageWalk.from_message(message, bits=2)
     sigma = torch.tensor(walk.to_frame()["fraction σ"].to_numpy())
     assert walk.variance["exact"] == pytest.approx(walk.scale**2 * float((sigma * (1 - sigma)).sum()), rel=1e-5)
     assert walk.variance["average"] == pytest.approx(13 * walk.scale**2 / 6, rel=1e-6)
@@ -109,13 +109,13 @@ def test_theorem_one_is_that_of_the_row(message: RealMessage) -> None:
 
 
 def test_another_draw_is_other_noise_and_the_same_row(message: RealMessage) -> None:
-    first, second = MessageWalk.of(message, bits=1), MessageWalk.of(message, bits=1, draw=1)
+    first, second = MessageWalk.from_message(message, bits=1), MessageWalk.from_message(message, bits=1, draw=1)
     assert not torch.equal(first.noise, second.noise) and torch.equal(first.row, second.row)
 
 
 def test_a_constant_row_takes_no_step() -> None:
     message = RealMessage(torch.full((1, 5), 2.5), torch.tensor([4]), 0, 1, layer=1, epoch=0, seed=0)
-    walk = MessageWalk.of(message, bits=4)
+    walk = MessageWalk.from_message(message, bits=4)
     assert walk.scale == 0 and walk.codes.tolist() == [0] * 5 and torch.equal(walk.decoded, walk.row)
     assert walk.marks.tolist() == [0] * 5 and walk.variance["exact"] == 0
 
@@ -142,7 +142,7 @@ def test_trained_rows_are_the_same_whoever_owns_them() -> None:
 )
 def test_what_cannot_be_walked_is_refused(message: RealMessage, settings: dict[str, object], error: str) -> None:
     with pytest.raises(ValueError, match=error):
-        MessageWalk.of(message, **settings)
+        MessageWalk.from_message(message, **settings)
 
 
 @each(

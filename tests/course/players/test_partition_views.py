@@ -96,7 +96,11 @@ def test_without_metis_the_cut_is_random_and_says_why(monkeypatch: pytest.Monkey
 
     monkeypatch.setitem(partition_explorer.PARTITIONERS, "METIS", Missing)
     model = ExplorerModel(GRAPH, parts=7)
-    assert model.partitioner == "random" and "METIS" not in model.known and "needs pymetis or DGL" in model.note
+    assert (
+        model.partitioner == "random"
+        and "METIS" not in model.available_partitioners
+        and "needs pymetis or DGL" in model.note
+    )
     assert model.shares().figure.data
 
 
@@ -186,9 +190,9 @@ def test_only_parts_that_the_hosts_share_can_be_chosen(controls) -> None:
     assert "workers=4, hosts=2" in view.words.value
     view.box_number.value = 5
     assert view.number.value == view.model.number == 4 and view.box_number.value == 5, "what stands there is refused"
-    assert "parts must be a multiple of the hosts, got 5 part(s) on 2 host(s)" in view.refused.value
+    assert "parts must be a multiple of the hosts, got 5 part(s) on 2 host(s)" in view.error_text.value
     view.box_number.value = 6
-    assert view.number.value == view.model.number == 6 and not view.refused.value
+    assert view.number.value == view.model.number == 6 and not view.error_text.value
     view.hosts.value = 4
     assert (view.number.value, view.number.max) == (4, 4) and "4 workers of 4 hosts" in view.sharing.layout["title"][
         "text"
@@ -227,11 +231,11 @@ def test_dragging_the_slider_changes_both_figures(controls) -> None:
 def test_a_number_out_of_range_is_refused_where_it_was_typed(controls) -> None:
     view = controls(parts=2)
     view.box_number.value = 5000
-    assert "parts must lie in [1, 16] for this graph, got 5000" in view.refused.value
+    assert "parts must lie in [1, 16] for this graph, got 5000" in view.error_text.value
     assert view.box_number.value == 5000 and view.number.value == view.model.number == 2
     assert MARK in view._marked.layout.border
     view.number.value = 3
-    assert view.box_number.value == 3 and not view.refused.value and MARK not in view._marked.layout.border
+    assert view.box_number.value == 3 and not view.error_text.value and MARK not in view._marked.layout.border
 
 
 def test_a_cell_of_the_heat_map_shows_the_rows_of_its_pair(controls) -> None:
@@ -241,11 +245,11 @@ def test_a_cell_of_the_heat_map_shows_the_rows_of_its_pair(controls) -> None:
     assert (view.sender.value, view.receiver.value) == (view.model.sender, view.model.receiver) == (1, 2)
     rows = int(view.model.parts.quality.halo_rows[1, 2])
     assert view.map.layout["title"]["text"].endswith("rows from worker 1 to worker 2")
-    assert f"Worker 1 sends worker 2 {rows} rows" in view.said.value
+    assert f"Worker 1 sends worker 2 {rows} rows" in view.map_text.value
     view.sharing._source.clicked = {"trace": 0, "x": 7, "y": "worker 1", "number": 2}
     assert view.model.sender == 1, "a bar is no cell"
     view.receiver.value = 1
-    assert "a worker sends itself nothing" in view.said.value and view.model.receiver == 2
+    assert "a worker sends itself nothing" in view.map_text.value and view.model.receiver == 2
     view.receiver.value = 2
     view.sharing._source.clicked = {"trace": cells, "x": "2", "y": "1", "number": 3}
     assert view.sender.value is None and "owner of each node" in view.map.layout["title"]["text"]
@@ -260,20 +264,20 @@ def test_a_cell_of_the_heat_map_shows_the_rows_of_its_pair(controls) -> None:
 def test_views_are_those_that_the_cut_has(controls) -> None:
     view = controls(parts=2, bits=gq.bits.Fixed(bits=4))
     view.show.value = "bits"
-    assert "4 bits 110, not sent 10" in view.said.value
+    assert "4 bits 110, not sent 10" in view.map_text.value
     view.show.value = "error"
     assert "squared error" in view.map.layout["title"]["text"]
     view.partitioner.value = "EBV"
     assert view.show.options == ("owner", "halo") and view.show.value == view.model.show == "owner"
-    assert "Bit-widths and errors can be drawn for edge-cuts only." in view.said.value
+    assert "Bit-widths and errors can be drawn for edge-cuts only." in view.map_text.value
 
 
 def test_a_large_graph_is_explored_round_a_node() -> None:
     model = ExplorerModel(gq.load("sbm:2400,4,6"), partitioner="random", parts=2)
-    model.look(around=9)
+    model.set_view(around=9)
     assert "around node 9" in model.map().figure.layout.meta["caption"]
     with pytest.raises(ValueError, match="around must be a node, 0 to 2,399, got 2,400"):
-        model.look(around=2400)
+        model.set_view(around=2400)
 
 
 @each("workers", [4, 16])

@@ -46,21 +46,21 @@ def mean(values: list[tuple[float, float]]) -> tuple[float, float]:
 
 
 def flying(walk: RunWalk) -> Moment:
-    return next(step for step in walk.steps if walk.under_way(step.middle))
+    return next(step for step in walk.steps if walk.messages_in_transit(step.middle))
 
 
 def test_bytes_are_those_of_the_records_and_rows_those_of_the_shards(run: gq.Run, walk: RunWalk) -> None:
     records = run.records.query("epoch == 2")
     assert walk.num_bytes == records[["bytes_payload", "bytes_params"]].to_numpy().sum()
-    assert {m.when for m in walk.messages} == {"now"} and len(walk.messages) == 4 * 6
+    assert {m.timing for m in walk.messages} == {"now"} and len(walk.messages) == 4 * 6
     for message in walk.messages:
         plan = walk.parts.shards[message.receiver].plan(message.place.direction)
         assert message.rows == ((2, plan.from_peer(message.sender).num_rows),)
     for shard in walk.parts.shards:
-        seconds = {doing.what: 0.0 for doing in walk.doings}
-        for doing in walk.doings:
-            if doing.rank == shard.rank:
-                seconds[doing.what] += doing.end - doing.start
+        seconds = {activity.kind: 0.0 for activity in walk.activities}
+        for activity in walk.activities:
+            if activity.rank == shard.rank:
+                seconds[activity.kind] += activity.end - activity.start
         own = records[records["rank"] == shard.rank].iloc[0]
         for what in ("reduce", "optimizer"):
             assert seconds[what] == pytest.approx(1e3 * own[f"{what}_s"], rel=1e-6)
@@ -74,10 +74,10 @@ def test_marks_pass_from_sender_to_receiver(player: EpochPlayer, walk: RunWalk) 
         assert math.dist(track.start, sender) < math.dist(track.start, receiver)
         assert math.dist(track.end, receiver) < math.dist(track.end, sender)
     step = flying(walk)
-    *_, marks, cursor = drawing.moving(step)
-    way = walk.under_way(step.middle)
+    *_, marks, cursor = drawing.changed_traces(step)
+    way = walk.messages_in_transit(step.middle)
     assert sum(x is not None for x in marks["x"]) >= len(way) and cursor["x"] == [round(step.middle, 4)] * 2
-    hidden = [x for x, track in zip(marks["x"], drawing.tracks) if track.message.gone(step.middle) is None]
+    hidden = [x for x, track in zip(marks["x"], drawing.tracks) if track.message.progress(step.middle) is None]
     assert hidden == [None] * len(hidden)
 
 
@@ -96,20 +96,22 @@ def test_few_rows_pass_one_by_one_from_their_nodes(run: gq.Run, walk: RunWalk, m
 def test_nodes_are_bright_where_a_worker_is_at_work(player: EpochPlayer, walk: RunWalk) -> None:
     drawing = model(player)._drawing
     assert sum(map(len, drawing.kinds.values())) == 90
-    for doing in walk.doings:
-        moment = Moment(0, (doing.start + doing.end) / 2, (doing.start + doing.end) / 2)
-        mine = {kind for kind in drawing.lit(moment) if kind[0] == doing.rank}
-        if doing.what == "wait":
+    for activity in walk.activities:
+        moment = Moment(0, (activity.start + activity.end) / 2, (activity.start + activity.end) / 2)
+        mine = {kind for kind in drawing.highlighted_kinds(moment) if kind[0] == activity.rank}
+        if activity.kind == "wait":
             assert not mine
-        elif doing.what == "marginal":
+        elif activity.kind == "marginal":
             assert mine and all(waits for _, waits, _ in mine)
-        elif doing.what == "central" and doing.place and doing.place.direction == "forward":
+        elif activity.kind == "central" and activity.place and activity.place.direction == "forward":
             assert all(not waits for _, waits, _ in mine)
-        elif doing.what in ("between", "loss", "reduce"):
-            assert mine == {kind for kind in drawing.kinds if kind[0] == doing.rank}
+        elif activity.kind in ("between", "loss", "reduce"):
+            assert mine == {kind for kind in drawing.kinds if kind[0] == activity.rank}
     step = flying(walk)
-    veils = drawing.moving(step)[: len(drawing.kinds)]
-    assert [kind for kind, veil in zip(drawing.kinds, veils) if veil["opacity"] == 0] == sorted(drawing.lit(step))
+    veils = drawing.changed_traces(step)[: len(drawing.kinds)]
+    assert [kind for kind, veil in zip(drawing.kinds, veils) if veil["opacity"] == 0] == sorted(
+        drawing.highlighted_kinds(step)
+    )
 
 
 def test_workers_whose_nodes_are_everywhere_stand_on_a_ring(run: gq.Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,7 @@ def sent(epoch: int = 2) -> list[tuple[Any, ...]]:
 
 @pytest.fixture(scope="module")
 def walk() -> RunWalk:
-    return RunWalk.of(Recorded(spans(), sent()))  # type: ignore[arg-type]
+    return RunWalk.from_run(Recorded(spans(), sent()))  # type: ignore[arg-type]
 
 
 def at(walk: RunWalk, time: float) -> Moment:
@@ -90,7 +90,11 @@ def at(walk: RunWalk, time: float) -> Moment:
 
 
 def test_parts_stand_in_the_order_in_which_they_began(walk: RunWalk) -> None:
-    mine = [(doing.what, round(doing.start, 3), round(doing.end, 3)) for doing in walk.doings if doing.rank == 0]
+    mine = [
+        (activity.kind, round(activity.start, 3), round(activity.end, 3))
+        for activity in walk.activities
+        if activity.rank == 0
+    ]
     assert mine == [
         ("encode", 0, 1), ("post", 1, 2), ("wait", 2, 8), ("central", 8, 12), ("marginal", 12, 14), ("loss", 14, 20),
         ("marginal", 20, 21), ("encode", 21, 22), ("post", 22, 23), ("wait", 23, 28), ("decode", 28, 29),
@@ -103,14 +107,14 @@ def test_parts_stand_in_the_order_in_which_they_began(walk: RunWalk) -> None:
 
 
 def test_messages_are_under_way_from_the_senders_post_until_they_come(walk: RunWalk) -> None:
-    found = {(m.place, m.sender): (round(m.start, 3), round(m.end, 3), m.when) for m in walk.messages}
+    found = {(m.place, m.sender): (round(m.start, 3), round(m.end, 3), m.timing) for m in walk.messages}
     assert found == {
         (FORWARD, 0): (1, 5, "now"), (FORWARD, 1): (3, 8, "now"),
         (BACKWARD, 0): (22, 27, "now"), (BACKWARD, 1): (24, 28, "now"),
     }  # fmt: skip
     assert [(m.rows, m.num_rows, m.num_bytes) for m in walk.messages] == [(((2, 1), (8, 1)), 2, 18)] * 4
     assert walk.num_bytes == 72
-    [(message, gone)] = walk.under_way(2.0)
+    [(message, gone)] = walk.messages_in_transit(2.0)
     assert message.sender == 0 and gone == pytest.approx(0.25)
 
 
@@ -133,13 +137,13 @@ def test_old_rows_come_from_the_epoch_before_and_leave_for_the_next() -> None:
         ("backward", (("marginal", 6, 7), ("wait", 7, 7.1), ("decode", 7.1, 8), ("encode", 12, 13), ("post", 13, 14))),
     )
     came = ((0, "forward", -5, 1), (1, "forward", -4, -1), (0, "backward", -1, 2), (1, "backward", -1, 2))
-    found = RunWalk.of(Recorded(spans(late, came), [*sent(2), *sent(3)]))  # type: ignore[arg-type]
-    before = [m for m in found.messages if m.when == "before"]
-    after = [m for m in found.messages if m.when == "after"]
+    found = RunWalk.from_run(Recorded(spans(late, came), [*sent(2), *sent(3)]))  # type: ignore[arg-type]
+    before = [m for m in found.messages if m.timing == "before"]
+    after = [m for m in found.messages if m.timing == "after"]
     assert len(before) == len(after) == 4
     assert [(round(m.start, 3), round(m.end, 3)) for m in before if m.receiver == 0 and m.place == FORWARD] == [(-5, 1)]
     assert [(round(m.start, 3), round(m.end, 3)) for m in after if m.sender == 1 and m.place == FORWARD] == [(5, 9)]
-    mine = [doing.what for doing in found.doings if doing.rank == 0]
+    mine = [activity.kind for activity in found.activities if activity.rank == 0]
     assert mine[-4:] == ["reduce", "encode", "post", "optimizer"], "messages were held back until the sum"
     assert "not waiting: the rows were sent an epoch ago" in say_run_step(found, at(found, 2.05))
     assert found.num_bytes == 72, "what this epoch used"
@@ -147,17 +151,17 @@ def test_old_rows_come_from_the_epoch_before_and_leave_for_the_next() -> None:
 
 def test_a_gpu_knows_no_sender_and_all_messages_come_together() -> None:
     came = [(*span[:5], -1, *span[6:]) if span[4] == "transfer" else span for span in spans()]
-    found = RunWalk.of(Recorded(came, sent()))  # type: ignore[arg-type]
+    found = RunWalk.from_run(Recorded(came, sent()))  # type: ignore[arg-type]
     assert {(m.sender, round(m.end)) for m in found.messages if m.place == FORWARD} == {(0, 5), (1, 8)}
 
 
 def test_what_is_missing_is_said() -> None:
     with pytest.raises(ValueError, match=r"got run run on 1 worker\(s\); launch one with workers=2"):
-        RunWalk.of(Recorded([], [], workers=1))  # type: ignore[arg-type]
+        RunWalk.from_run(Recorded([], [], workers=1))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="must be recorded to be shown, got none; launch with timeline_every=5"):
-        RunWalk.of(Recorded([], []))  # type: ignore[arg-type]
+        RunWalk.from_run(Recorded([], []))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"one that was recorded, \[2\], got 3"):
-        RunWalk.of(Recorded(spans(), sent()), 3)  # type: ignore[arg-type]
+        RunWalk.from_run(Recorded(spans(), sent()), 3)  # type: ignore[arg-type]
     many = [(*row[:6], 5, *row[7:]) for row in sent()]
     with pytest.raises(ValueError, match="got 10 from worker 0 to worker 1 and 2 in its cut; launch the run again"):
-        RunWalk.of(Recorded(spans(), many))  # type: ignore[arg-type]
+        RunWalk.from_run(Recorded(spans(), many))  # type: ignore[arg-type]

@@ -198,8 +198,8 @@ FAULTS = (
     Fault(
         name="a worker that waits looks at work",
         file="course/players/run_views.py",
-        before='if doing is None or doing.what == "wait":',
-        after="if doing is None:",
+        before='if activity is None or activity.kind == "wait":',
+        after="if activity is None:",
         test="course/players/test_run_player.py::test_nodes_are_bright_where_a_worker_is_at_work",
         why="what quantization makes shorter would be seen nowhere",
     ),
