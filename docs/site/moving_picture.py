@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import gnnqlab as gq
 from docs.site.gather import ROOT
 from gnnqlab.course.experiments.one_epoch import train_one_epoch
-from gnnqlab.course.players.epoch_views import moving
+from gnnqlab.course.players.epoch_views import changed_traces
 from gnnqlab.course.players.epoch_walk import EpochPart, EpochWalk
 from gnnqlab.course.ten_nodes import Halves, ten_nodes
 from gnnqlab.lab.figures.graph_places import neighbours, places_of
@@ -168,7 +168,7 @@ def _graph(walk: EpochWalk) -> Iterator[str]:
 
 def _computing(walk: EpochWalk, step: EpochPart) -> Iterator[tuple[float, float]]:
     """Yield the nodes that compute in a step, as the player draws them."""
-    ring = moving(walk, step)[0]
+    ring = changed_traces(walk, step)[0]
     yield from zip(ring["x"], ring["y"], strict=True)
 
 
@@ -194,7 +194,7 @@ def _rows_at(walk: EpochWalk, at: float) -> list[tuple[float, float, str, str]]:
     The player draws a step at the moment ``number + 0.5``; the first step, which computes nothing, is moved there.
     """
     moment: dict[str, Any] = {"number": at - 0.5}
-    dots = moving(walk, replace(walk.steps[0], **moment))[1]
+    dots = changed_traces(walk, replace(walk.steps[0], **moment))[1]
     labels = [label.removesuffix("b") for label in dots["text"]]
     return list(zip(dots["x"], dots["y"], labels, dots["marker"]["color"], strict=True))
 
@@ -204,7 +204,7 @@ def _lanes(film: _Film, walk: EpochWalk) -> Iterator[str]:
     for row, name in enumerate(("workers", "messages")):
         yield f'<text class="lane" x="{_LEFT - 8}" y="{_LANES + 13 + 22 * row}">{name}</text>'
     for step in walk.steps:
-        fill = ACTIVITY_STYLES.get(step.what, "#c8ccd0 ").split()[0]
+        fill = ACTIVITY_STYLES.get(step.activity, "#c8ccd0 ").split()[0]
         yield (
             f'<rect x="{_LEFT + step_px * step.number:.1f}" y="{_LANES}" width="{step_px:.1f}" height="17"'
             f' fill="{fill}" stroke="var(--ground)" stroke-width="0.6"/>'
@@ -220,13 +220,13 @@ def _lanes(film: _Film, walk: EpochWalk) -> Iterator[str]:
 def _captions(film: _Film, walk: EpochWalk) -> Iterator[str]:
     sent, since = 0, 0
     for step in walk.steps:
-        fill = ACTIVITY_STYLES.get(step.what, "#c8ccd0 ").split()[0]
+        fill = ACTIVITY_STYLES.get(step.activity, "#c8ccd0 ").split()[0]
         square = f'<rect x="{_TEXT - 18}" y="{_LANES + 53}" width="11" height="11" fill="{fill}"/>'
         words = f'<text x="{_TEXT}" y="{_LANES + 63}">{html.escape(_caption(walk, step))}</text>'
         yield f"<g {film.shown(step.number, step.number + 1)}>{square}{words}</g>"
-        if step.what == "post" and step.place is not None:
+        if step.activity == "post" and step.place is not None:
             yield _sent(film, sent, since, step.number)
-            sent, since = sent + sum(rows.num_bytes for rows in walk.sent(step.place)), step.number
+            sent, since = sent + sum(rows.num_bytes for rows in walk.messages_of(step.place)), step.number
     yield _sent(film, sent, since, len(walk.steps))
 
 
@@ -242,16 +242,16 @@ def _caption(walk: EpochWalk, step: EpochPart) -> str:
             "loss": "compute the loss of the training nodes",
             "reduce": "all-reduce the weight gradients",
             "update": "update the weights",
-        }[step.what]
+        }[step.activity]
     forward = step.place.direction == "forward"
     words = {
         "encode": "encode boundary embeddings" if forward else "encode gradients of halo nodes",
-        "post": f"send {_bytes(sum(rows.num_bytes for rows in walk.sent(step.place)))}",
+        "post": f"send {_bytes(sum(rows.num_bytes for rows in walk.messages_of(step.place)))}",
         "wait": "wait for messages",
         "decode": "decode into halo embeddings" if forward else "decode, add to the owners' gradients",
         "central": "aggregate central nodes" if forward else "compute gradients of owned nodes",
         "marginal": "aggregate marginal nodes" if forward else "compute gradients of halo nodes",
-    }[step.what]
+    }[step.activity]
     return f"layer {step.place.layer + 1}, {step.place.direction}: {words}"
 
 

@@ -112,7 +112,7 @@ def test_where_no_kernel_runs_it_is_a_bundle(make: Callable[..., Folder], monkey
     assert isinstance(view.show(), FigureData) and "panel" not in view.__dict__
 
 
-@pytest.mark.parametrize(("state", "evaluation_note"), [("finished", "finished"), ("failed", "worker 1 is gone")])
+@pytest.mark.parametrize(("state", "said"), [("finished", "finished"), ("failed", "worker 1 is gone")])
 def test_a_notebook_saved_with_pictures_has_the_run_to_its_end(
     state: str, said: str, make: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,7 +172,7 @@ def test_the_first_drawings_come_every_second_then_the_share_is_kept() -> None:
     begun, spent, waits = clock.now, 0.0, []
     for _ in range(200):
         spent += 0.03
-        waits.append(pace.after(0.03))
+        waits.append(pace.delay_s(0.03))
         clock.now += waits[-1]
     assert waits[:3] == [1.0, 1.0, 1.0]
     assert spent <= 0.1 + 0.005 * (clock.now - begun) + 1e-9
@@ -182,19 +182,19 @@ def test_the_first_drawings_come_every_second_then_the_share_is_kept() -> None:
 def test_no_drawing_waits_longer_than_the_most() -> None:
     clock = Clock()
     pace = _pace(clock)
-    assert pace.after(3.0) == 10.0, "a slow drawing, as of a long run that was just opened"
+    assert pace.delay_s(3.0) == 10.0, "a slow drawing, as of a long run that was just opened"
     clock.now += 10.0
-    assert pace.after(0.02) == 4.0, "the next ones are not billed for it"
+    assert pace.delay_s(0.02) == 4.0, "the next ones are not billed for it"
     clock.now += 4.0
-    assert pace.after(3.0) == 10.0
+    assert pace.delay_s(3.0) == 10.0
 
 
 def test_a_page_just_opened_moves_at_once() -> None:
     clock = Clock()
     pace = _pace(clock)
-    pace.after(3.0)
+    pace.delay_s(3.0)
     pace.refill()
-    assert pace.after(0.03) == 1.0
+    assert pace.delay_s(0.03) == 1.0
     clock.now += 1e6
-    pace.after(0.09)
-    assert pace.after(0.09) == 10.0, "no more than the credit is saved"
+    pace.delay_s(0.09)
+    assert pace.delay_s(0.09) == 10.0, "no more than the credit is saved"

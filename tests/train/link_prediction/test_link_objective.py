@@ -21,7 +21,7 @@ NODES, SEED = 60, 2
 
 
 def objective_of(**settings):
-    task = TaskSettings(task="links", ranked=20, pool=30, **settings)
+    task = TaskSettings(task="links", num_candidates=20, negative_pool=30, **settings)
     split = split_links(random_graph(seed=1), val=task.val_share, test=task.test_share, seed=SEED)
     share = share_links(split, torch.zeros(NODES, dtype=torch.int64), 1)[0]
     owned = torch.arange(NODES)
