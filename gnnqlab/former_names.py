@@ -15,8 +15,7 @@ from gnnqlab.settings import Setting, parameters_of, settings_in
 __all__ = [
     "FormerMember",
     "accepts_former_names",
-    "former_attribute",
-    "former_method",
+    "former_functions",
     "with_former_names",
     "with_present_names",
 ]
@@ -124,40 +123,28 @@ def accepts_former_names(target: Target) -> Target:
     return cast(Target, _translating(target, lambda: parameters_of(target)))
 
 
-def former_method(former: str, name: str) -> Callable[..., Any]:
-    """Return a method that calls the method ``name``, with a warning; a class assigns it to the former name.
+def former_functions(module: str, present: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return a ``__getattr__`` for a module that finds its functions by former names, with a warning.
+
+    Args:
+        module: ``__name__`` of the module.
+        present: former name -> present name.
 
     Example:
-        >>> class Norm:
-        ...     def evaluate(self, x):
-        ...         return abs(x)
-        ...
-        ...     of = former_method("of", "evaluate")
+        >>> find = former_functions("math", {"root": "sqrt"})
         >>> with warnings.catch_warnings(record=True):
-        ...     Norm().of(-2)
-        2
+        ...     find("root")(4.0)
+        2.0
     """
 
-    def call(self: Any, *arguments: Any, **named: Any) -> Any:
-        _warn_of_member(self, former, name)
-        return getattr(self, name)(*arguments, **named)
+    def find(name: str) -> Any:
+        if name not in present:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        text = f"{module}.{name} is {module}.{present[name]} now; the former name is accepted until version 1.0"
+        warnings.warn(text, DeprecationWarning, _frames_inside())
+        return getattr(sys.modules[module], present[name])
 
-    return call
-
-
-def former_attribute(former: str, name: str) -> Any:
-    """Return a property that reads the attribute ``name``, with a warning; a class assigns it to the former name."""
-
-    def read(self: Any) -> Any:
-        _warn_of_member(self, former, name)
-        return getattr(self, name)
-
-    return property(read)
-
-
-def _warn_of_member(instance: Any, former: str, name: str) -> None:
-    text = f"{type(instance).__name__}.{former} is called {name} now; the former name works until version 1.0"
-    warnings.warn(text, DeprecationWarning, _frames_inside())
+    return find
 
 
 def _translating(function: Callable[..., Any], settings: Callable[[], list[Setting]]) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnqlab.bits.row import EXACT
-from gnnqlab.former_names import former_method
+from gnnqlab.former_names import FormerMember
 
 __all__ = ["SPREADS", "RowVariance", "Weighed", "min_max", "min_max_share"]
 
@@ -86,8 +86,8 @@ class RowVariance:
         """Return the variance of each row, float64 ``(n,)``, at one bit-width or one per row."""
         return self.evaluate_betas(self.betas(torch.ones(len(spreads)), spreads), bits)
 
-    of = former_method("of", "evaluate")
-    at = former_method("at", "evaluate_betas")
+    of = FormerMember("evaluate")
+    at = FormerMember("evaluate_betas")
 
     def evaluate_betas(self, betas_Kn: Tensor, bits: int | Tensor) -> Tensor:
         """Return ``Σ_j β_j share_j(b)`` of each row, float64 ``(n,)``."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from gnnqlab.former_names import former_attribute
+from gnnqlab.former_names import FormerMember
 from gnnqlab.kernels import native
 from gnnqlab.kernels.dense.code_rows import PAIRED_WIDTHS, PairedRows, QuantizedRows, pack_pairs
 from gnnqlab.kernels.noise import stream
@@ -63,9 +63,9 @@ class Quantized:
     num_requantized: int = 0
     """Elements of halo rows that were quantized again after a codec had rounded them."""
 
-    used = former_attribute("used", "num_used")
-    made = former_attribute("made", "num_quantized")
-    twice = former_attribute("twice", "num_requantized")
+    used = FormerMember("num_used")
+    made = FormerMember("num_quantized")
+    twice = FormerMember("num_requantized")
 
     @property
     def avoided(self) -> int:

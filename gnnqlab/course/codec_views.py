@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.row import row_bytes
-from gnnqlab.course.former_functions import former_functions
+from gnnqlab.former_names import former_functions
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import add_slider, lines, panels, scatter
 from gnnqlab.lab.figures.log_ticks import value_ticks

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from gnnqlab.bits.in_words import human_bits
-from gnnqlab.course.former_functions import former_functions
 from gnnqlab.course.players.message_walk import MessageWalk
+from gnnqlab.former_names import former_functions
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, panels, scatter
 from gnnqlab.lab.figures.log_ticks import value_ticks

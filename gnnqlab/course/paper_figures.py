@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gnnqlab.course.former_functions import former_functions
+from gnnqlab.former_names import former_functions
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import scatter
 from gnnqlab.theory.intervals import interval

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.course.former_functions import former_functions
+from gnnqlab.former_names import former_functions
 from gnnqlab.lab.figures.bundle import FigureData, table_html
 from gnnqlab.lab.figures.byte_axis import log_byte_ticks
 from gnnqlab.lab.figures.charts import lines, panels, scatter

@@ -41,7 +41,7 @@ from gnnqlab.compute.edge_products import EdgeAdd, EdgeDot, EdgeSum, WeightedSum
 from gnnqlab.compute.gradients import Linear, LinearByType
 from gnnqlab.compute.int8 import Int8Products, QuantizedProducts
 from gnnqlab.compute.products import PassRows
-from gnnqlab.former_names import former_attribute
+from gnnqlab.former_names import FormerMember
 from gnnqlab.kernels.sparse.head_sums import WAYS
 from gnnqlab.nn.dgl_edges import edges_of
 
@@ -108,8 +108,8 @@ class Tango:
     _paused: int = 0
     _open: bool = False
 
-    taken = former_attribute("taken", "quantized_products")
-    left = former_attribute("left", "unchanged_products")
+    taken = FormerMember("quantized_products")
+    left = FormerMember("unchanged_products")
 
     @property
     def quantized(self) -> Quantized:

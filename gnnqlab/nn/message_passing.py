@@ -25,7 +25,7 @@ from gnnqlab.compute.recompute import RecomputeContext
 from gnnqlab.exchange.aggregation_context import AggregationContext, Drop
 from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.exchange.whole import LocalExchange, convolve_in_steps
-from gnnqlab.former_names import former_method
+from gnnqlab.former_names import FormerMember
 from gnnqlab.graph.edge_data import refuse_attention
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.graph.graph import Graph
@@ -102,7 +102,7 @@ class ModelGraph(ABC):
         kind = _ReportingPass if observers.operation_started or observers.operation_ended else GraphPass
         return kind(self, epoch, training, clock, remakes, observers)
 
-    at = former_method("at", "open_pass")
+    at = FormerMember("open_pass")
 
     def adjacency(self, alpha: str) -> Adjacency:
         """Return the aggregation matrix with weights α, cached for each kind of α."""

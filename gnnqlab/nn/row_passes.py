@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from gnnqlab.compute import Products
 from gnnqlab.compute.recompute import RecomputeContext
 from gnnqlab.exchange.aggregation_context import Drop, PrecomputedDropout
-from gnnqlab.former_names import former_method
+from gnnqlab.former_names import FormerMember
 from gnnqlab.kernels.rowwise.nodewise import Mask, Norm
 from gnnqlab.nn.pass_clock import PassClock, run_in_phase
 from gnnqlab.observe import Observers
@@ -137,7 +137,7 @@ class RowPasses(ABC):
         """Return the dropout that an aggregation must still apply after :meth:`activate` with this probability."""
         return dropout if self._keeps_rows else 0.0
 
-    left = former_method("left", "remaining_dropout")
+    left = FormerMember("remaining_dropout")
 
     def _drop_ahead(self, p: float) -> Drop | None:
         """Return the mask of the next aggregation if it may be applied now: rows are cached, nothing is recomputed."""

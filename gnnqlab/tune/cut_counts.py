@@ -5,15 +5,14 @@ Letters: n nodes, E edges, P workers.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnqlab.former_names import FormerMember
+from gnnqlab.former_names import FormerMember, former_functions
 from gnnqlab.graph.graph import Graph
 from gnnqlab.partition.cut import Cut, Partitioner
 from gnnqlab.partition.parts import cut_graph
@@ -159,9 +158,4 @@ def count_by_workers(
     return pd.DataFrame(rows).set_index("workers")
 
 
-def __getattr__(name: str) -> Any:
-    if name == "counted_by_workers":
-        text = "gnnqlab.tune.cut_counts.counted_by_workers is count_by_workers now"
-        warnings.warn(text, DeprecationWarning, stacklevel=2)
-        return count_by_workers
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = former_functions(__name__, {"counted_by_workers": "count_by_workers"})

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from gnnqlab.compute import Float32Products
 from gnnqlab.compute.recompute import LEVELS, RecomputeContext
-from gnnqlab.course.former_functions import former_functions
+from gnnqlab.former_names import former_functions
 from gnnqlab.nn import LocalGraph, build_model
 from gnnqlab.observe import Observer, Observers, OperationEnded, OperationStarted
 from gnnqlab.partition.parts import cut_graph

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.course.former_functions import former_functions
 from gnnqlab.exchange.schedules.pipeline import Pipelined
+from gnnqlab.former_names import former_functions
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, panels
 from gnnqlab.lab.figures.frames import by_epoch

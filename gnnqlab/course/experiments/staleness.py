@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnnqlab.adaptive import Training
 from gnnqlab.bits.in_words import human_bits
-from gnnqlab.course.former_functions import former_functions
+from gnnqlab.former_names import former_functions
 from gnnqlab.graph.graph import Graph
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lanes, lines, panels

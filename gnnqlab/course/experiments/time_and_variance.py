@@ -13,7 +13,7 @@ from gnnqlab.bits.assigner.pareto import front_over_lam
 from gnnqlab.bits.assigner.reference import brute_force, solve_reference
 from gnnqlab.bits.assigner.solver import solve
 from gnnqlab.bits.policy import BitPolicy, Fixed, UniformRandom
-from gnnqlab.course.former_functions import former_functions
+from gnnqlab.former_names import former_functions
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lines, scatter
 from gnnqlab.simulation.gradient_noise import gradient_noise

@@ -12,7 +12,7 @@ import torch
 
 from gnnqlab.compute import Int8Products
 from gnnqlab.compute.products import Compute
-from gnnqlab.course.former_functions import former_functions
+from gnnqlab.former_names import former_functions
 from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.codec.quantize import quantize
 from gnnqlab.kernels.sparse.int8_edges import int8_sddmm_dot, int8_weighted_sum

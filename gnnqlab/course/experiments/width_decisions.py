@@ -20,7 +20,7 @@ from gnnqlab.bits.assigner.groups import use_of_halo
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.orchestrator import HALVES, Orchestrated, by_importance
 from gnnqlab.bits.policy import BitPolicy, Rows
-from gnnqlab.course.former_functions import former_functions
+from gnnqlab.former_names import former_functions
 from gnnqlab.graph.graph import Graph
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import bars, lines, panels, scatter

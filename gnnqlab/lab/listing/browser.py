@@ -8,11 +8,11 @@ from __future__ import annotations
 import dataclasses
 import html
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from gnnqlab.former_names import FormerMember
 from gnnqlab.lab.figures.bundle import FigureData, caption_of, fallback_for, table_html
 from gnnqlab.lab.figures.controls import PAGE, TABLE, alert, make_access, shows_static
 from gnnqlab.lab.figures.figure_view import FigureView
@@ -326,10 +326,7 @@ class RunBrowser:
         """
         return draw_importance(self.sweep(names), dark=dark)
 
-    def mattered(self, names: Sequence[str] = (), *, dark: bool = False) -> FigureData:
-        """Call :meth:`importance`, the present name, with a warning."""
-        warnings.warn("RunBrowser.mattered is RunBrowser.importance now", DeprecationWarning, stacklevel=2)
-        return self.importance(names, dark=dark)
+    mattered = FormerMember("importance")
 
     def forget(self, name: str) -> None:
         """Remove a run from the list, but not its folder."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from gnnqlab.former_names import FormerMember
 from gnnqlab.lab.figures.bundle import FigureData, name_links, table_html
 from gnnqlab.lab.figures.frames import (
     by_epoch,
@@ -159,10 +159,7 @@ class Comparison:
         """
         return draw_importance(self.sweep())
 
-    def mattered(self) -> FigureData:
-        """Call :meth:`importance`, the present name, with a warning."""
-        warnings.warn("Comparison.mattered is Comparison.importance now", DeprecationWarning, stacklevel=2)
-        return self.importance()
+    mattered = FormerMember("importance")
 
     def report(self, path: str | Path) -> Path:
         """Write the comparison as one HTML page that works without a network; return its path."""

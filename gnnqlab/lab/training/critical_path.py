@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from gnnqlab.former_names import FormerMember
 from gnnqlab.lab.figures.theme import UNRECORDED
 from gnnqlab.lab.training.critical_view import WORDS, draw_path, draw_path_pair
 from gnnqlab.lab.training.snapshot import labels, take
@@ -100,13 +100,8 @@ class PathComparison:
                 "numbers of workers"
             )
 
-    def __getattr__(self, name: str) -> Side:
-        if name not in ("one", "other"):
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        present = "first" if name == "one" else "baseline"
-        warnings.warn(f"{name} of two critical paths is {present} now", DeprecationWarning, stacklevel=2)
-        side: Side = getattr(self, present)
-        return side
+    one = FormerMember("first")
+    other = FormerMember("baseline")
 
     def by_phase(self) -> DataFrame:
         """Return milliseconds of each worker's phases in both epochs, and their differences.
