@@ -35,7 +35,8 @@ class FormerMember:
         ...     at = FormerMember("loss_at")
         ...     def loss_at(self, age):
         ...         return age / 2
-        >>> with warnings.catch_warnings(record=True):
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
         ...     Curve().at(4)
         2.0
     """
@@ -113,7 +114,8 @@ def accepts_former_names(target: Target) -> Target:
 
     Example:
         >>> from gnnqlab.bits import UniformRandom
-        >>> with warnings.catch_warnings(record=True):
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
         ...     UniformRandom(among=(8,))
         UniformRandom(bit_widths=(8,), period=50)
     """
@@ -132,7 +134,8 @@ def former_functions(module: str, present: Mapping[str, str]) -> Callable[[str],
 
     Example:
         >>> find = former_functions("math", {"root": "sqrt"})
-        >>> with warnings.catch_warnings(record=True):
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
         ...     find("root")(4.0)
         2.0
     """
