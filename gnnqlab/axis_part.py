@@ -102,11 +102,11 @@ def missing(part: Any, base: type[AxisPart]) -> tuple[str, ...]:
 
     Example:
         >>> class Policy(AxisPart):
-        ...     required = (("round", "widths"),)
+        ...     required = (("version", "widths"),)
         >>> class Even(Policy):
         ...     widths = (2, 4)
         >>> missing(Even(), Policy)
-        ('round',)
+        ('version',)
     """
     kind: type = base  # arguments of a cached function must be hashable; mypy does not infer that of type[AxisPart]
     defaults = _defaults(kind)

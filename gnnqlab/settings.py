@@ -169,34 +169,34 @@ class Setting:
                     way = did_you_mean(value, map(str, rule.choices)) if isinstance(value, str) else ""
                 raise ValueError(f"{self.name} must {rule.rule}, got {value!r}{way}")
 
-    def read(self, text: str, *, said: str | None = None, between: str = ",") -> Any:
+    def read(self, text: str, *, label: str | None = None, between: str = ",") -> Any:
         """Return the value of a text; ``between`` separates the elements of a tuple.
 
         Raises:
-            ValueError: if it does not have the setting's type; ``said`` is the setting's name in the error.
+            ValueError: if it does not have the setting's type; ``label`` is the setting's name in the error.
 
         Example:
             >>> Setting(name="among", kind=tuple[int, ...]).read("2,8"), Setting(name="lam", kind=float).read("0.5")
             ((2, 8), 0.5)
         """
-        said = said or self.name
+        label = label or self.name
         if self.many:
             kind, pieces = typing.get_args(self.kind)[0], text.split(between)
             try:
                 return tuple(kind(piece) for piece in pieces)
             except ValueError:
-                rule = f"{said} must be numbers separated by {_MARKS.get(between, between)}, got {text!r}"
+                rule = f"{label} must be numbers separated by {_MARKS.get(between, between)}, got {text!r}"
                 raise ValueError(f"{rule}; write {between.join('248')}") from None
         if self.kind is bool:
             if text.lower() not in ("true", "false"):
-                raise ValueError(f"{said} must be {_KINDS[bool]}, got {text!r}")
+                raise ValueError(f"{label} must be {_KINDS[bool]}, got {text!r}")
             return text.lower() == "true"
         if self.kind == _NUMBER_OR_WORD:
             return int(text) if text.lstrip("-").isdigit() else text
         try:
             return self.kind(text)
         except ValueError:
-            raise ValueError(f"{said} must be {_KINDS.get(self.kind, self.kind)}, got {text!r}") from None
+            raise ValueError(f"{label} must be {_KINDS.get(self.kind, self.kind)}, got {text!r}") from None
 
     def write(self, value: Any, *, between: str = ",") -> str:
         """Return the text of a value, from which :meth:`read` restores it."""

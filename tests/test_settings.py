@@ -106,7 +106,7 @@ def test_words_are_read_as_they_are_written():
     assert found["bit_widths"].words((2, 1)) == ["--numbers", "2,1"]
     assert found["lined"].words(True) == ["--lined"] and found["lined"].words(False) == ["--no-lined"]
     with pytest.raises(ValueError, match="--numbers must be numbers separated by commas, got '1;2'; write 2,4,8"):
-        found["bit_widths"].read("1;2", said="--numbers")
+        found["bit_widths"].read("1;2", label="--numbers")
     with pytest.raises(ValueError, match="lined must be true or false, got 'yes'"):
         found["lined"].read("yes")
 

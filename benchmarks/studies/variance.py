@@ -51,20 +51,20 @@ def _rows(name: str, path: str, epochs: int, repeats: int) -> list[dict[str, Any
 
     graph, model = load(path), ModelSettings(dropout=0.0)
     weights = trained_weights(graph, model, epochs)
-    desk = OfflineAssigner(trace(graph, model, workers=2, epochs=epochs, theorem=False))
-    index = len(desk.trace.epochs) - 1
+    assigner = OfflineAssigner(trace(graph, model, workers=2, epochs=epochs, theorem=False))
+    index = len(assigner.trace.epochs) - 1
     cost = Wire(workers=2, theta_s_per_byte=1e-8).cost()  # 100 MB/s
 
     def total(widths: Widths) -> float:
-        return float(sum(sent.sum() for sent in desk.sent_bytes(widths).values()))
+        return float(sum(sent.sum() for sent in assigner.sent_bytes(widths).values()))
 
     def assigned(lam: float, size: int) -> Widths:
-        return desk.assign(Assigned(lam=lam, group_size=size), cost, index=index, transport="direct")
+        return assigner.assign(Assigned(lam=lam, group_size=size), cost, index=index, transport="direct")
 
     def measured(bits: BitPolicy) -> float:
         return gradient_noise(graph, bits, model, repeats=repeats, weights=weights).relative
 
-    budget = total(desk.choose(UniformRandom()))
+    budget = total(assigner.choose(UniformRandom()))
     chance, four = measured(UniformRandom()), measured(Fixed(bits=4))
     found = []
     for size in GROUP_SIZES:
@@ -72,15 +72,15 @@ def _rows(name: str, path: str, epochs: int, repeats: int) -> list[dict[str, Any
             [(lam, assigned(lam, size)) for lam in LAMS],
             budget,
             bytes_sent=lambda each: total(each[1]),
-            variance=lambda each: sum(desk.variance(each[1], index).values()),
+            variance=lambda each: sum(assigner.variance(each[1], index).values()),
         )
-        ours = measured(desk.build_policy(widths))
+        ours = measured(assigner.build_policy(widths))
         share = total(widths) / budget
         case = f"{name}, 2 workers, groups of {size}, λ = {lam:g}"
         metric, detail = "gradient variance / ||gradient||²", f", {share:.0%} of the bytes of random widths"
         random_rival = ("widths drawn from 2, 4, 8", chance, chance / ours, GOAL)
         found.append(row(case, metric, ours, "1", *random_rival, detail=detail))
-        same = total(desk.choose(Fixed(bits=4))) / budget
+        same = total(assigner.choose(Fixed(bits=4))) / budget
         rival = f"4 bits everywhere, {same:.0%} of the bytes"
         found.append(row(case, metric, ours, "1", rival, four, four / ours, detail=detail))
     return found

@@ -136,9 +136,9 @@ class ExactAt(Bits):
         whole = self.since == 0 and set(DIRECTIONS) <= set(self.points)
         return (EXACT,) if whole else tuple(sorted({*self.inner.choices, EXACT}))
 
-    def round(self, epoch: int) -> int:
+    def version(self, epoch: int) -> int:
         # Versions of the inner policy take the even numbers, so that the start of float32 changes the number too.
-        return 2 * self.inner.round(epoch) + (epoch >= self.since)
+        return 2 * self.inner.version(epoch) + (epoch >= self.since)
 
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
         if self.exact(rows.direction, rows.layer, epoch):
@@ -218,8 +218,8 @@ class ExactFrom(BitPolicy):
     def by_settings(self) -> bool:
         return self.other.by_settings
 
-    def round(self, epoch: int) -> int:
-        return 2 * self.other.round(epoch) + (epoch >= self.settings.since)  # as in ExactAt.round
+    def version(self, epoch: int) -> int:
+        return 2 * self.other.version(epoch) + (epoch >= self.settings.since)  # as in ExactAt.version
 
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
         self.points.add((rows.direction, rows.layer))  # for require_points

@@ -52,11 +52,11 @@ class Growing(Bits):
     def choices(self) -> tuple[int, ...]:
         return tuple(dict.fromkeys(self.bit_widths))  # without repetitions, still ascending
 
-    def round(self, epoch: int) -> int:
+    def version(self, epoch: int) -> int:
         return min(epoch // self.period, len(self.bit_widths) - 1)  # after the plan, its last bit-width
 
     def widths(self, rows: Rows, epoch: int) -> int:
-        return self.bit_widths[self.round(epoch)]
+        return self.bit_widths[self.version(epoch)]
 
     def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
         """Predict the bit-width of an epoch; by default of epoch 0, the smallest of the plan."""

@@ -88,7 +88,7 @@ class Orchestrated(Bits):
         # Eq. 5 with both readings of its sign (erratum SY-1).
         return rate > earlier if self.formula == "printed" else rate < earlier
 
-    def round(self, epoch: int) -> int:
+    def version(self, epoch: int) -> int:
         return 0
 
     def widths(self, rows: Rows, epoch: int) -> int:
@@ -125,7 +125,7 @@ class _AtBase(BitPolicy):
     def choices(self) -> tuple[int, ...]:
         return self.settings.choices
 
-    def round(self, epoch: int) -> int:
+    def version(self, epoch: int) -> int:
         return 0
 
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
@@ -175,7 +175,7 @@ class OrchestratedWidths(BitPolicy):
     """
 
     def __init__(self, settings: Orchestrated, ids: Tensor, p: Tensor) -> None:
-        self.settings, self.version = settings, 0
+        self.settings, self.settings_version = settings, 0
         self.base = settings.bit_widths[0]
         self._steered = 0
         self._ids, order = ids.cpu().sort()  # sorted, for searchsorted
@@ -194,7 +194,7 @@ class OrchestratedWidths(BitPolicy):
     def choices(self) -> tuple[int, ...]:
         return self.settings.choices
 
-    def round(self, epoch: int) -> int:
+    def version(self, epoch: int) -> int:
         """Return a number for the current settings and base; a base that returns gets the same number again."""
         return self._steered * len(_WIDTHS) + self.settings.bit_widths.index(self.base)
 
@@ -225,7 +225,7 @@ class OrchestratedWidths(BitPolicy):
 
     def steer(self, settings: Orchestrated, *, version: int = 0) -> None:
         """Apply new settings; all workers must do so between the same two epochs."""
-        self.settings, self.version = settings, version
+        self.settings, self.settings_version = settings, version
         self._steered += 1  # a new number of the policy, even with an equal base
         self._widths_of.clear()
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.adaptive import Adaptive, Follower, Training
-from gnnqlab.axis_part import AxisPart, Running, complete, not_predicted
+from gnnqlab.axis_part import AxisPart, RenamedMembers, Running, complete, not_predicted
 from gnnqlab.bits.policy_preview import PolicyPreview, PreviewedWidths
 from gnnqlab.former_names import accepts_former_names
 from gnnqlab.kernels.noise import stream, uniform16
@@ -78,8 +78,10 @@ def check_subset(known: Sequence[int], chosen: Any, *, to: str = "choose") -> tu
     return widths
 
 
-class BitPolicy(Running, ABC):
+class BitPolicy(Running, RenamedMembers, ABC):
     """Base class of bit policies on one worker; sender and receiver of a message get the same bit-widths."""
+
+    renamed: ClassVar[dict[str, str]] = {"round": "version"}
 
     @property
     def by_settings(self) -> bool:
@@ -92,7 +94,7 @@ class BitPolicy(Running, ABC):
         """All bit-widths that may be chosen, so that a system can be checked when it is made."""
 
     @abstractmethod
-    def round(self, epoch: int) -> int:
+    def version(self, epoch: int) -> int:
         """Return the number of the current assignment: bit-widths change only when this number does."""
 
     @abstractmethod
@@ -106,7 +108,7 @@ class BitPolicy(Running, ABC):
 class Bits(AxisPart, BitPolicy):
     """Base class of recipe parts of the axis; its own bit-widths are those at the start of a training."""
 
-    required: ClassVar[tuple[tuple[str, ...], ...]] = (("choices", "round", "widths"),)
+    required: ClassVar[tuple[tuple[str, ...], ...]] = (("choices", "version", "widths"),)
 
     @property
     def needs_every_row(self) -> str:
@@ -164,9 +166,9 @@ class Steered(BitPolicy):
 
     Example:
         >>> policy = Steered(Fixed(bits=8))
-        >>> before = policy.round(epoch=3)
+        >>> before = policy.version(epoch=3)
         >>> policy.steer(Fixed(bits=2))
-        >>> policy.choices, policy.round(epoch=3) == before
+        >>> policy.choices, policy.version(epoch=3) == before
         ((2,), False)
     """
 
@@ -174,7 +176,7 @@ class Steered(BitPolicy):
 
     def __init__(self, settings: BitPolicy) -> None:
         self.settings = settings
-        self.version = 0
+        self.settings_version = 0
         """Version of the settings; 0: those at launch."""
         self._changes = 0
 
@@ -185,15 +187,15 @@ class Steered(BitPolicy):
     def choices(self) -> tuple[int, ...]:
         return self.settings.choices
 
-    def round(self, epoch: int) -> int:
-        return self._changes * _ROUNDS + self.settings.round(epoch)  # unique, as epochs are below _ROUNDS
+    def version(self, epoch: int) -> int:
+        return self._changes * _ROUNDS + self.settings.version(epoch)  # unique, as epochs are below _ROUNDS
 
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
         return self.settings.widths(rows, epoch)
 
     def steer(self, settings: BitPolicy, *, version: int = 0) -> None:
         """Replace the settings; both ends of every message must do so between the same two epochs."""
-        self.settings, self.version = settings, version
+        self.settings, self.settings_version = settings, version
         self._changes += 1
 
 
@@ -218,7 +220,7 @@ class Fixed(Bits):
     def choices(self) -> tuple[int, ...]:
         return (self.bits,)
 
-    def round(self, epoch: int) -> int:
+    def version(self, epoch: int) -> int:
         return 0
 
     def widths(self, rows: Rows, epoch: int) -> int:
@@ -257,14 +259,14 @@ class UniformRandom(Bits):
     def choices(self) -> tuple[int, ...]:
         return self.bit_widths
 
-    def round(self, epoch: int) -> int:
+    def version(self, epoch: int) -> int:
         return epoch // self.period
 
     def widths(self, rows: Rows, epoch: int) -> Tensor:
         backward = rows.direction == "backward"
         # Forward rows of a node have one sender, its owner; gradients of a halo node come from several workers.
         key = stream("bits", 2 * rows.layer + backward, rows.sender + 1 if backward else 0, rows.round)
-        draw = uniform16(rows.ids, 1, seed=rows.seed, epoch=self.round(epoch), stream=key).flatten()  # (n,), 16 bits
+        draw = uniform16(rows.ids, 1, seed=rows.seed, epoch=self.version(epoch), stream=key).flatten()  # (n,), 16 bits
         table = torch.tensor(self.bit_widths, dtype=torch.uint8, device=rows.ids.device)  # (k,)
         # Scale the 16-bit draw to an index in [0, len(among)) in integers, identical on CPU and GPU.
         return table[(draw.long() * len(self.bit_widths)) >> 16]  # (k,)[(n,)] -> uint8 (n,)

@@ -22,7 +22,7 @@ class OptionHelp:
     """One setting as help shows it: plain data, which can be stored in a file."""
 
     help: str
-    taker: str = ""
+    owner: str = ""
     """Model or system that has the setting; empty for all."""
     metavar: str | None = None
     """Placeholder of the value; ``None`` for a switch."""
@@ -32,17 +32,17 @@ class OptionHelp:
     """True for a switch that is on by default."""
 
 
-def help_of(takers: list[tuple[str, Setting]]) -> list[OptionHelp]:
+def help_of(settings: list[tuple[str, Setting]]) -> list[OptionHelp]:
     """Return the settings of an option as help shows them, one for each model or system that has it."""
     return [
         OptionHelp(
-            taker=taker,
+            owner=owner,
             metavar=None if setting.kind is bool else _metavar(setting),
             help=" ".join(setting.help.replace("``", "").split()),
             default=setting.write(setting.default) if _has_default(setting) else "",
             on=setting.default is True,
         )
-        for taker, setting in takers
+        for owner, setting in settings
     ]
 
 
@@ -76,14 +76,14 @@ def help_text(shown: Collection[OptionHelp]) -> str:
         groups.setdefault(each.help, []).append(each)  # equal texts are listed once
     lines = []
     for text, group in groups.items():
-        names = ", ".join(each.taker for each in group)
+        names = ", ".join(each.owner for each in group)
         lines.append(f"{names}: {text}{_default(group)}" if names else text + _default(group))
     return "\n".join(lines).replace("%", "%%")  # argparse formats help with %
 
 
 def _default(group: list[OptionHelp]) -> str:
     """Return the default in parentheses, and all that differ from the first one."""
-    defaults = {each.taker: each.default for each in group if each.default}
+    defaults = {each.owner: each.default for each in group if each.default}
     if not defaults:
         return ""
     first = next(iter(defaults.values()))

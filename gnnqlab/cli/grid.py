@@ -118,7 +118,7 @@ def _value(system: str, setting: str, text: str) -> Any:
     known = {each.name: each for each in settings_of(SYSTEMS[system])}
     if setting not in known:
         make_system(system, **{setting: text})  # raises and lists the known settings
-    return known[setting].read(text, said=f"{setting} of {system}", between="+")
+    return known[setting].read(text, label=f"{setting} of {system}", between="+")
 
 
 def _value_text(value: Any) -> str:

@@ -22,7 +22,9 @@ def live_sections() -> dict[str, dict[str, list[OptionHelp]]]:
     from gnnqlab.cli.sections import SECTIONS, options_of_section
 
     return {
-        section: {option: help_of(takers) for option, takers in options_of_section(section).items()}
+        section: {
+            option: help_of(settings_of_section) for option, settings_of_section in options_of_section(section).items()
+        }
         for section in SECTIONS
     }
 

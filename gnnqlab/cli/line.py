@@ -21,7 +21,7 @@ from gnnqlab.cli.compare import Compare
 from gnnqlab.cli.completion import completion_script
 from gnnqlab.cli.lists import Doctor, Graphs, Models, Runs, Systems
 from gnnqlab.cli.notebooks import Notebooks
-from gnnqlab.cli.parser import BadWords, parse
+from gnnqlab.cli.parser import UsageError, parse
 from gnnqlab.cli.trace import ExportTrace
 from gnnqlab.cli.train import Train
 
@@ -90,7 +90,7 @@ def _run(arguments: Sequence[str] | None) -> None:
             warnings.showwarning = _warn
             command = _parse(words)
             result = command.run()
-    except BadWords as error:
+    except UsageError as error:
         see = f"gnnqlab {words[0]} --help" if words[0] in _COMMANDS else "gnnqlab --help"
         raise SystemExit(_complain(f"{error}; see {see}", 2, as_json)) from None
     # Wrong usage exits with 2, a failed run with 1, an interrupt with 130 (128 + SIGINT).
@@ -111,7 +111,7 @@ def _run(arguments: Sequence[str] | None) -> None:
 def _parse(words: list[str]) -> Any:
     name, *others = words
     if name not in _COMMANDS:
-        raise BadWords(f"command must be one of {', '.join(_COMMANDS)}, got {name!r}{did_you_mean(name, _COMMANDS)}")
+        raise UsageError(f"command must be one of {', '.join(_COMMANDS)}, got {name!r}{did_you_mean(name, _COMMANDS)}")
     return parse(name, _COMMANDS[name], others)
 
 

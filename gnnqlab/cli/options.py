@@ -111,9 +111,9 @@ class Options:
             if setting.option in self.option_texts and setting.option not in others
         }
 
-    def _values(self, takers: Iterable[Setting]) -> dict[str, Any]:
+    def _values(self, settings: Iterable[Setting]) -> dict[str, Any]:
         return {
-            setting.name: setting.read(self.option_texts[setting.option], said=setting.option)
-            for setting in takers
+            setting.name: setting.read(self.option_texts[setting.option], label=setting.option)
+            for setting in settings
             if setting.option in self.option_texts
         }

@@ -14,14 +14,14 @@ from gnnqlab.cli.kept_help import live_sections, stored_sections
 from gnnqlab.cli.options import Options, add_working_folder
 from gnnqlab.settings import Setting, nearest, settings_in
 
-__all__ = ["BadWords", "parse", "parser_of"]
+__all__ = ["UsageError", "parse", "parser_of"]
 
 _HELP_ALL = "--help-all"
 _EPILOG = "Options of model {models} and system {systems}. --model NAME --system NAME --help shows those of others, \
 --help-all those of all."
 
 
-class BadWords(Exception):
+class UsageError(Exception):
     """Error of an invalid command line, with the reason."""
 
 
@@ -29,7 +29,7 @@ def parse(name: str, command: type[Any], words: Sequence[str]) -> Any:
     """Return a command with the options after its name.
 
     Raises:
-        BadWords: if a word is not an option of the command.
+        UsageError: if a word is not an option of the command.
         ValueError: if a value does not have its option's type, or a model is unknown.
     """
     own = {setting.name: setting for setting in settings_in(command)}
@@ -43,10 +43,10 @@ def parse(name: str, command: type[Any], words: Sequence[str]) -> Any:
     if unknown:
         near = nearest(unknown[0].partition("=")[0].lstrip("-").replace("-", "_"), known)
         hint = next((f"; did you mean --{each.option}" for each in known if each.name == near), "")
-        raise BadWords(f"{' '.join(unknown)} is no option of gnnqlab {name}{hint}")
+        raise UsageError(f"{' '.join(unknown)} is no option of gnnqlab {name}{hint}")
     texts: dict[str, str] = vars(namespace)
     values: dict[str, Any] = {
-        each: own[each].read(texts.pop(each), said=_display_name(own[each])) for each in own & texts.keys()
+        each: own[each].read(texts.pop(each), label=_display_name(own[each])) for each in own & texts.keys()
     }
     return command(**values, **({"option_texts": texts} if issubclass(command, Options) else {}))
 
@@ -125,7 +125,7 @@ def parser_of(
         if not stored:
             from gnnqlab.cli.sections import SECTIONS, options_of_section
 
-            known += [takers[0][1] for section in SECTIONS for takers in options_of_section(section).values()]
+            known += [settings[0][1] for section in SECTIONS for settings in options_of_section(section).values()]
     return parser, known
 
 
@@ -133,8 +133,8 @@ def _filter_by_name(shown: Sequence[OptionHelp], names: Sequence[str] | None) ->
     """Return the settings of some models or systems; a name is left out of the text where there is only one."""
     if names is None:
         return list(shown)
-    found = [each for each in shown if each.taker in ("", *names)]
-    return [dataclasses.replace(each, taker="") for each in found] if len(names) == 1 else found
+    found = [each for each in shown if each.owner in ("", *names)]
+    return [dataclasses.replace(each, owner="") for each in found] if len(names) == 1 else found
 
 
 def _add(group: Any, arguments: Arguments) -> None:
@@ -174,7 +174,7 @@ def _present_options(words: list[str], known: list[Setting]) -> list[str]:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise BadWords(message.replace("argument ", "", 1))
+        raise UsageError(message.replace("argument ", "", 1))
 
 
 class _Help(argparse.HelpFormatter):

@@ -9,7 +9,7 @@ from gnnqlab.nn.models.registry import settings_class
 from gnnqlab.settings import Setting, settings_in
 from gnnqlab.systems import SYSTEMS
 from gnnqlab.systems.settings import settings_of
-from gnnqlab.train.config.keywords import SECTIONS, takers
+from gnnqlab.train.config.keywords import SECTIONS, settings_of_section
 from gnnqlab.train.config.run_config import LaunchSettings, TrainSettings
 from gnnqlab.train.link_prediction.settings import TaskSettings
 
@@ -41,9 +41,9 @@ def system_options(system: str | None = None) -> list[Setting]:
 def options_of_section(section: str) -> SectionOptions:
     """Return the options of a section, with the models or systems that have them."""
     by_option: SectionOptions = {}
-    for taker, setting in takers(section):
+    for owner, setting in settings_of_section(section):
         if setting.option is not None:
-            by_option.setdefault(setting.option, []).append((taker, setting))
+            by_option.setdefault(setting.option, []).append((owner, setting))
     return by_option
 
 

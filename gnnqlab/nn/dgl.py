@@ -158,7 +158,6 @@ class Tango:
             self._leave("dense")
             return None
         self._take("dense")
-        # (..., D) -> (M, D), since products take matrices.
         product: Tensor = Linear.apply(x if x.dim() == 2 else x.reshape(-1, x.shape[-1]), weight, self.products)
         return product.view(*x.shape[:-1], weight.shape[1])  # (M, O) -> (..., O)
 

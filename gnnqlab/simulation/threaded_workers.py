@@ -142,7 +142,7 @@ class FrozenBits(BitPolicy):
     def choices(self) -> tuple[int, ...]:
         return self.policy.choices
 
-    def round(self, epoch: int) -> int:
+    def version(self, epoch: int) -> int:
         return 0
 
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:

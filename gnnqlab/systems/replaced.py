@@ -112,7 +112,7 @@ def _part(axis: str, text: str) -> Any:
             raise ValueError(
                 f"{axis} {name} takes {takes}, written NAME=VALUE, got {word!r}{did_you_mean(setting, known)}"
             )
-        values[setting] = readable[setting].read(value, said=f"{setting} of {name}", between="+")
+        values[setting] = readable[setting].read(value, label=f"{setting} of {name}", between="+")
     return kind(**values)
 
 

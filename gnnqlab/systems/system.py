@@ -261,7 +261,8 @@ def _with_recipe_call(system: System, name: str, settings: dict[str, Any]) -> Sy
 def _codec_of(widths: set[int]) -> str:
     """Return the first codec that supports these bit-widths, as text."""
     kinds = (kind.__name__ for kind in PARTS["codec"].values() if widths <= set(kind().widths))
-    return f"codec {next(kinds)}()"
+    name = next(kinds, None)
+    return f"codec {name}()" if name else "other bit-widths"
 
 
 def _names(recipe: Recipe) -> list[str]:

@@ -104,7 +104,7 @@ class _Baseline:
     """Counts of the probe's cut."""
 
     def __post_init__(self) -> None:
-        trace, rows = self.prediction.desk.trace, self.counts.rows
+        trace, rows = self.prediction.assigner.trace, self.counts.rows
         for place in trace.places:
             sent = np.zeros_like(rows)
             for message in trace.messages_at(place):
@@ -120,7 +120,7 @@ class _Baseline:
     @property
     def columns(self) -> dict[Place, int]:
         """D of each layer and direction."""
-        trace = self.prediction.desk.trace
+        trace = self.prediction.assigner.trace
         return {place: trace.messages_at(place)[0].columns for place in trace.places}
 
     @property

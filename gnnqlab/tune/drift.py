@@ -75,22 +75,22 @@ class Drift:
         return pd.DataFrame({"age": self.ages, "loss": self.loss})
 
 
-def drift(desk: OfflineAssigner, settings: Assigned, cost: LinkCost, *, transport: str) -> Drift:
+def drift(assigner: OfflineAssigner, settings: Assigned, cost: LinkCost, *, transport: str) -> Drift:
     """Evaluate the assignment of every traced epoch on the ranges of all later ones.
 
     Args:
-        desk: offline assigner of the trace.
+        assigner: offline assigner of the trace.
         settings: λ, group size and bit-widths.
         cost: θ and γ of every pair.
         transport: ``direct`` or ``ring``.
     """
-    epochs = desk.trace.epochs
-    assignments = [desk.assign(settings, cost, index=index, transport=transport) for index in range(len(epochs))]
+    epochs = assigner.trace.epochs
+    assignments = [assigner.assign(settings, cost, index=index, transport=transport) for index in range(len(epochs))]
     excess: dict[int, list[float]] = {}
     # Both assignments are evaluated on the later ranges, so that only their age differs.
     for early, late in itertools.combinations(range(len(epochs)), 2):
-        stale = _objective(desk, settings, cost, assignments[early], late, transport)
-        fresh = _objective(desk, settings, cost, assignments[late], late, transport)
+        stale = _objective(assigner, settings, cost, assignments[early], late, transport)
+        fresh = _objective(assigner, settings, cost, assignments[late], late, transport)
         excess.setdefault(epochs[late] - epochs[early], []).append(stale / fresh - 1 if fresh > 0 else 0.0)
     ages = tuple(sorted(excess))
     # Assignments are optimal up to their gap, so a mean excess may be a little below 0.
@@ -98,12 +98,12 @@ def drift(desk: OfflineAssigner, settings: Assigned, cost: LinkCost, *, transpor
 
 
 def _objective(
-    desk: OfflineAssigner, settings: Assigned, cost: LinkCost, widths: Widths, index: int, transport: str
+    assigner: OfflineAssigner, settings: Assigned, cost: LinkCost, widths: Widths, index: int, transport: str
 ) -> float:
     """Return the normalised objective of bit-widths at a traced epoch, summed over layers and directions."""
-    variance, sent = desk.variance(widths, index), desk.sent_bytes(widths)
+    variance, sent = assigner.variance(widths, index), assigner.sent_bytes(widths)
     total = 0.0
-    for place, problem in desk.problems(settings, cost, index=index, transport=transport).items():
+    for place, problem in assigner.problems(settings, cost, index=index, transport=transport).items():
         seconds = exchange_s(cost, sent[place], transport="ring" if transport == "ring" else "direct")
         total += problem.objective(variance[place], seconds)  # in [0, 1] per problem: equal weights
     return total

@@ -47,10 +47,10 @@ def estimate_timing(config: RunConfig, seen: Trace) -> Timing:
     phases["reduce"] = phases.get("reduce", 0.0) + _GAMMA_S + theta * wire.reduce_bytes(gradient_bytes)
     # The trace quantizes; a float32 run only copies rows to and from its buffers.
     copied = {name: (_COPY if name in ("encode", "decode") else 1.0) * value for name, value in phases.items()}
-    desk = OfflineAssigner(seen)
+    assigner = OfflineAssigner(seen)
 
     def epoch_time(bits: int, each: dict[str, float]) -> EpochTime:
-        sent = desk.sent_bytes(desk.choose(Fixed(bits=bits)))  # (P, P) per layer and direction
+        sent = assigner.sent_bytes(assigner.choose(Fixed(bits=bits)))  # (P, P) per layer and direction
         volume = sum(wire.busiest_bytes(amount) for amount in sent.values())
         whole = sum(each.values()) + len(sent) * _GAMMA_S + theta * volume
         return EpochTime(epoch_s=whole, phases=each, busiest_bytes=volume, exchanges=len(sent))

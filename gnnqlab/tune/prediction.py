@@ -37,12 +37,12 @@ _ON_THE_LINK = "reduce"
 
 
 def preview_widths(
-    desk: OfflineAssigner, wire: Wire, system: System, *, epoch: int | None = None, base: int | None = None
+    assigner: OfflineAssigner, wire: Wire, system: System, *, epoch: int | None = None, base: int | None = None
 ) -> PreviewedWidths:
     """Predict the bit-widths of a system's policy.
 
     Args:
-        desk: offline assigner of the trace.
+        assigner: offline assigner of the trace.
         wire: the link.
         system: with the policy.
         epoch: ``None``: a typical one.
@@ -52,7 +52,7 @@ def preview_widths(
         ValueError: if the policy cannot be predicted, or has no base.
     """
     outlook = TracePreview(
-        desk=desk.with_codec(system.codec), cost=wire.cost(), transport=wire.transport, epoch=epoch, base=base
+        assigner=assigner.with_codec(system.codec), cost=wire.cost(), transport=wire.transport, epoch=epoch, base=base
     )
     parts = [of_direction(system.bits, direction) for direction in ("forward", "backward")]
     answers = [part.foresee(outlook) for part in dict.fromkeys(parts)]  # one, if both directions share a policy
@@ -81,7 +81,7 @@ def _join(forward: PreviewedWidths, backward: PreviewedWidths) -> PreviewedWidth
 class Prediction:
     """Prediction of one system from a trace, a timing and a link."""
 
-    desk: OfflineAssigner
+    assigner: OfflineAssigner
     timing: Timing
     wire: Wire
     system: System
@@ -92,11 +92,11 @@ class Prediction:
 
     @cached_property
     def previewed_widths(self) -> PreviewedWidths:
-        return preview_widths(self.desk, self.wire, self.system, epoch=self.epoch, base=self.base)
+        return preview_widths(self.assigner, self.wire, self.system, epoch=self.epoch, base=self.base)
 
     @cached_property
     def volume(self) -> Volume:
-        return volume(self.desk, self.system, self.previewed_widths.widths, self.epoch)
+        return volume(self.assigner, self.system, self.previewed_widths.widths, self.epoch)
 
     @cached_property
     def wire_s(self) -> dict[Place, float]:
@@ -119,7 +119,7 @@ class Prediction:
         phases = _interpolate(self.timing.quantized, self.timing.exact, self.volume.exact)
         # Rows that a sampler or a cache skips are neither encoded nor decoded, and fewer edges need them.
         if self.volume.share != 1.0:
-            sent, marginal = self.volume.share, _marginal_share(self.desk.trace, self.volume.share)
+            sent, marginal = self.volume.share, _marginal_share(self.assigner.trace, self.volume.share)
             for name, share in (("encode", sent), ("decode", sent), ("marginal", marginal)):
                 phases[name] = share * phases.get(name, 0.0)
         if self.wire.theta_s_per_byte != self.timing.wire.theta_s_per_byte:
@@ -131,7 +131,7 @@ class Prediction:
 
     def _exposed(self, phases: dict[str, float]) -> float:
         # Overlap hides the exchange of a layer behind the central work of the same layer, so split the phase by layer.
-        work = _central_work(self.desk.trace)
+        work = _central_work(self.assigner.trace)
         whole = sum(work.values()) or 1.0
         central_s = [phases.get("central", 0.0) * work[place] / whole for place in self.wire_s]
         computing = sum(seconds for name, seconds in phases.items() if name != _ON_THE_LINK)
@@ -147,11 +147,11 @@ class Prediction:
         bits: Any = self.system.bits
         settings = {each.name: getattr(bits, each.name) for each in dataclasses.fields(bits)}
         sent, preview = self.volume, self.previewed_widths
-        desk, wrong = self.desk.with_codec(self.system.codec), biased(self.system)
-        unknown = _untraced_reason(desk, preview.widths)
+        assigner, wrong = self.assigner.with_codec(self.system.codec), biased(self.system)
+        unknown = _untraced_reason(assigner, preview.widths)
         known = not wrong and not unknown  # Theorems 1 and 3 apply
-        bounds, share = _bounds(desk, preview.widths) if known else ({}, None)
-        variances = desk.variance(preview.widths, desk.trace.index(preview.epoch)) if known else {}
+        bounds, share = _bounds(assigner, preview.widths) if known else ({}, None)
+        variances = assigner.variance(preview.widths, assigner.trace.index(preview.epoch)) if known else {}
         assumed = self.system.schedule.assumes
         payload, params = round(sent.payload_bytes), round(sent.param_bytes)
         return Forecast(
@@ -175,7 +175,7 @@ class Prediction:
             noise_share=share,
             rows={width: round(count) for width, count in sent.rows.items()},
             tiers=self.tiers,
-            pair_bits=_pair_bits(self.desk, preview.widths),
+            pair_bits=_pair_bits(self.assigner, preview.widths),
             link=self.wire.name,
             error=error,
             assumes=(*preview.assumes, *sent.assumes, *([assumed] if assumed else [])),
@@ -213,35 +213,35 @@ def _marginal_share(trace: Trace, share: float) -> float:
     return remaining / whole if whole else 1.0
 
 
-def _untraced_reason(desk: OfflineAssigner, widths: Widths) -> str:
+def _untraced_reason(assigner: OfflineAssigner, widths: Widths) -> str:
     """Return the reason why a trace does not give the variance of rows; rows of 32 bits have none in any codec."""
     for place, parts in widths.items():
         if any(bool((rows != EXACT).any()) for rows in parts):
-            reason = untraced_reason(desk.variance_of(place[1], desk.messages(place)[0].columns).spreads)
+            reason = untraced_reason(assigner.variance_of(place[1], assigner.messages(place)[0].columns).spreads)
             if reason:
                 return reason
     return ""
 
 
-def _bounds(desk: OfflineAssigner, widths: Widths) -> tuple[dict[str, float], float | None]:
+def _bounds(assigner: OfflineAssigner, widths: Widths) -> tuple[dict[str, float], float | None]:
     """Return Theorem 3's bounds at the last traced epoch, and their sum relative to the squared gradient."""
-    trace, theorem = desk.trace, desk.trace.theorem
+    trace, theorem = assigner.trace, assigner.trace.theorem
     if theorem is None:
         return {}, None
     # Messages concatenated in the order of `Reach`: (n,) each -> (rows,).
     joined = {place: torch.cat([rows.long() for rows in parts]) for place, parts in widths.items()}
-    noise = trace.noise(joined, len(trace.epochs) - 1, desk.variance_of)
+    noise = trace.noise(joined, len(trace.epochs) - 1, assigner.variance_of)
     bounds = {f"{each.layer}.{each.name}": each.bound(noise, AVERAGE).total for each in theorem.terms}
     squared = theorem.squared_gradient
     return bounds, sum(bounds.values()) / squared if squared > 0 else None
 
 
-def _pair_bits(desk: OfflineAssigner, widths: Widths) -> NDArray[np.float64]:
-    workers = desk.trace.workers
+def _pair_bits(assigner: OfflineAssigner, widths: Widths) -> NDArray[np.float64]:
+    workers = assigner.trace.workers
     # Bits of all elements and their number, from sender to receiver, (P, P).
     bits, elements = np.zeros((workers, workers)), np.zeros((workers, workers))
     for place, parts in widths.items():
-        for message, rows in zip(desk.messages(place), parts, strict=True):
+        for message, rows in zip(assigner.messages(place), parts, strict=True):
             bits[message.sender, message.receiver] += float(rows.double().sum()) * message.columns
             elements[message.sender, message.receiver] += message.num_rows * message.columns
     return np.divide(bits, elements, out=np.full_like(bits, np.nan), where=elements > 0)

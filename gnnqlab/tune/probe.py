@@ -57,15 +57,15 @@ class Probe:
     """Link to predict for: the probed one, or another one from `with_link`."""
     error: float | None = None
     """Median relative error of predictions for finished runs."""
-    _desk: OfflineAssigner = field(init=False, repr=False)
-    _aggregate_first_desk: OfflineAssigner = field(init=False, repr=False)
+    _assigner: OfflineAssigner = field(init=False, repr=False)
+    _aggregate_first_assigner: OfflineAssigner = field(init=False, repr=False)
     """Offline assigner for systems that aggregate rows with dropout before they project them."""
     _cache: dict[Any, Any] = field(init=False, repr=False, default_factory=dict)
     """Forecasts by system, epoch and base; drifts by settings."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_desk", OfflineAssigner(self.trace))  # the dataclass is frozen
-        object.__setattr__(self, "_aggregate_first_desk", OfflineAssigner(self.trace.aggregate_first))
+        object.__setattr__(self, "_assigner", OfflineAssigner(self.trace))  # the dataclass is frozen
+        object.__setattr__(self, "_aggregate_first_assigner", OfflineAssigner(self.trace.aggregate_first))
 
     @accepts_former_names
     def forecast(
@@ -158,19 +158,19 @@ class Probe:
         settings = Assigned(lam=lam, group_size=group_size, bit_widths=tuple(bit_widths))
         key = ("drift", settings)
         if key not in self._cache:
-            self._cache[key] = drift(self._desk, settings, self.wire.cost(), transport=self.wire.transport)
+            self._cache[key] = drift(self._assigner, settings, self.wire.cost(), transport=self.wire.transport)
         found: Drift = self._cache[key]
         return found
 
     def widths(self, forecast: Forecast | None = None, **settings: Any) -> Widths:
         """Return the bit-width of every row of a setting; see :meth:`forecast` for the settings."""
         chosen = forecast or self.forecast(**settings)
-        desk = self._desk_of(chosen.recipe)
-        return preview_widths(desk, self.wire, chosen.recipe, epoch=chosen.epoch, base=chosen.base).widths
+        assigner = self._assigner_of(chosen.recipe)
+        return preview_widths(assigner, self.wire, chosen.recipe, epoch=chosen.epoch, base=chosen.base).widths
 
     def build_policy(self, forecast: Forecast) -> AssignedWidths:
         """Return a policy with the bit-widths of a forecast installed, for measurements."""
-        return self._desk.build_policy(self.widths(forecast))
+        return self._assigner_of(forecast.recipe).build_policy(self.widths(forecast))
 
     def prediction(self, forecast: Forecast) -> Prediction:
         """Return the prediction behind a forecast: bytes of every message, seconds by phase, the wire."""
@@ -247,12 +247,12 @@ class Probe:
         return sum(self._prediction(self.config.system).phases.values())
 
     def _prediction(self, recipe: System, epoch: int | None = None, base: int | None = None) -> Prediction:
-        desk = self._desk_of(recipe)
-        return Prediction(desk=desk, timing=self.timing, wire=self.wire, system=recipe, epoch=epoch, base=base)
+        assigner = self._assigner_of(recipe)
+        return Prediction(assigner=assigner, timing=self.timing, wire=self.wire, system=recipe, epoch=epoch, base=base)
 
-    def _desk_of(self, recipe: System) -> OfflineAssigner:
+    def _assigner_of(self, recipe: System) -> OfflineAssigner:
         # The order of aggregation and projection decides the columns of every message.
-        return self._aggregate_first_desk if recipe.aggregates_before_projection else self._desk
+        return self._aggregate_first_assigner if recipe.aggregates_before_projection else self._assigner
 
 
 def probe(

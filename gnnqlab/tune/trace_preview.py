@@ -21,7 +21,7 @@ __all__ = ["TracePreview"]
 class TracePreview:
     """Implementation of :class:`gnnqlab.bits.policy_preview.PolicyPreview` over the messages of one trace."""
 
-    desk: OfflineAssigner
+    assigner: OfflineAssigner
     cost: LinkCost
     """θ and γ of every pair."""
     transport: str
@@ -30,18 +30,18 @@ class TracePreview:
     base: int | None = None
 
     def ask(self, policy: BitPolicy, epoch: int) -> Widths:
-        return self.desk.choose(policy, epoch)
+        return self.assigner.choose(policy, epoch)
 
     def assign(self, settings: Assigned, epoch: int) -> Widths:
-        index = self.desk.trace.index(epoch)
-        return self.desk.assign(settings, self.cost, index=index, transport=self.transport)
+        index = self.assigner.trace.index(epoch)
+        return self.assigner.assign(settings, self.cost, index=index, transport=self.transport)
 
     def importance(self, ids: Tensor) -> Tensor:
         return self._importance[ids]
 
     @cached_property
     def _importance(self) -> Tensor:
-        shards = self.desk.trace.shards
+        shards = self.assigner.trace.shards
         found = torch.zeros(shards[0].num_global_nodes)  # (V,)
         for shard in shards:
             found[shard.owned] = shard.importance[: shard.num_owned]  # each node has one owner, so all are set

@@ -59,11 +59,11 @@ class Volume:
         return float(sum(sent.sum() for sent in self.params.values()))
 
 
-def volume(desk: OfflineAssigner, system: System, widths: Widths, epoch: int | None) -> Volume:
+def volume(assigner: OfflineAssigner, system: System, widths: Widths, epoch: int | None) -> Volume:
     """Return the volume of all messages in one epoch.
 
     Args:
-        desk: offline assigner of the trace with the messages.
+        assigner: offline assigner of the trace with the messages.
         system: its sampler chooses rows, its cache gives the expected share of changed rows, its codec their bytes.
         widths: bit-width of every row, sent or not.
         epoch: for the sample; ``None``: the expected share of the rows.
@@ -72,22 +72,22 @@ def volume(desk: OfflineAssigner, system: System, widths: Widths, epoch: int | N
         ValueError: if the cache has no expected share.
     """
     cached = {way: cached_share(system.cache, way, epoch) for way in ("forward", "backward")}
-    workers = desk.trace.workers
+    workers = assigner.trace.workers
     payload = {place: np.zeros((workers, workers)) for place in widths}
     params = {place: np.zeros((workers, workers)) for place in widths}
     rounds: dict[Place, dict[int, Array]] = {place: {0: np.zeros((workers, workers))} for place in widths}
     rows: dict[int, float] = {}
     sent_rows = whole = elements = exact = 0.0
     for place, parts in widths.items():
-        for message, bits in zip(desk.messages(place), parts, strict=True):
-            sample, share = _sample(system.sampler, message, bits, desk.trace.seed, epoch)
+        for message, bits in zip(assigner.messages(place), parts, strict=True):
+            sample, share = _sample(system.sampler, message, bits, assigner.trace.seed, epoch)
             share *= 1.0 if message.exact else cached[message.direction]  # exact rows are never cached
             # Bytes from the layout of the sampled rows, times the expected share that a cache sends.
             codec = Float32() if message.exact else of_direction(system.codec, message.direction)
             layout = codec.layout(to_codec_bits(sample), sample.numel(), message.columns)
             ends = message.sender, message.receiver
             # Sequential attention sends the same rows more than once: that adds bytes, but no further rows.
-            row_share, share = share, share * _fetches(system, message, desk.trace.attention_layers)
+            row_share, share = share, share * _fetches(system, message, assigner.trace.attention_layers)
             payload[place][ends] += share * layout.payload_bytes
             params[place][ends] += share * layout.param_bytes
             sent = rounds[place].setdefault(message.round, np.zeros((workers, workers)))

@@ -37,7 +37,7 @@ def assigned(rank, workers, graph, owner, settings):
     losses, rounds = [], []
     for epoch in range(EPOCHS):
         losses.append(trainer.epoch(epoch))
-        rounds.append(assigner_of(trainer).widths.round(epoch))
+        rounds.append(assigner_of(trainer).widths.version(epoch))
     seen = {}
     for channel in trainer.exchange.channels:
         for side, routes in (("sent", channel.plan.send), ("received", channel.plan.receive)):

@@ -103,7 +103,7 @@ def test_a_round_is_new_whenever_widths_are(epoch):
     plain = (1, 2, 4)[min(epoch // 5, 2)]
     exact = 32 if epoch >= 7 else plain
     assert [policy.widths(rows(*place), epoch) for place in places] == [plain, exact, plain, plain, exact]
-    rounds = [policy.round(each) for each in range(15)]
+    rounds = [policy.version(each) for each in range(15)]
     changes = [each for each in range(1, 15) if rounds[each] != rounds[each - 1]]
     assert changes == [5, 7, 10]
 

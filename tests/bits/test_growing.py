@@ -25,7 +25,7 @@ def test_the_plan_is_followed_and_its_last_width_stays():
     assert widths == sorted(widths)
     assert plan.choices == (1, 2, 32)
     changes = [epoch for epoch in range(1, 14) if widths[epoch] != widths[epoch - 1]]
-    assert all(plan.round(epoch) != plan.round(epoch - 1) for epoch in changes)
+    assert all(plan.version(epoch) != plan.version(epoch - 1) for epoch in changes)
 
 
 def test_a_plan_of_float32_alone_is_vanilla():

@@ -67,16 +67,16 @@ def test_the_base_moves_one_width_at_a_time_and_stops_at_the_ends():
     while widths.move(wider=True):
         seen.append(widths.base)
     assert seen == [1, 2, 4, 8] and widths.widths(rows([7]), epoch=0) == 8
-    assert widths.round(0) == 3  # one for each change, so that messages are laid out anew
+    assert widths.version(0) == 3  # one for each change, so that messages are laid out anew
 
 
 def test_a_base_that_returns_has_its_widths_and_its_number_again():
     widths, asked = policy(), rows([9, 7, 5, 3])
-    before, number = widths.widths(asked, epoch=0), widths.round(0)
+    before, number = widths.widths(asked, epoch=0), widths.version(0)
     widths.move(wider=True)
-    assert widths.round(1) != number and widths.widths(asked, epoch=1).tolist() == [8, 2, 8, 4]
+    assert widths.version(1) != number and widths.widths(asked, epoch=1).tolist() == [8, 2, 8, 4]
     widths.move(wider=False)
-    assert widths.round(2) == number and widths.widths(asked, epoch=2) is before  # so layouts are found again, too
+    assert widths.version(2) == number and widths.widths(asked, epoch=2) is before  # so layouts are found again, too
 
 
 def test_a_message_that_is_gone_is_forgotten_and_another_in_its_place_has_its_own_widths():
@@ -93,9 +93,9 @@ def test_a_message_that_is_gone_is_forgotten_and_another_in_its_place_has_its_ow
 
 def test_other_settings_have_other_numbers():
     widths = policy()
-    number = widths.round(0)
+    number = widths.version(0)
     widths.steer(Orchestrated(delta=2), version=1)
-    assert widths.round(1) != number and widths.widths(rows([9, 7]), epoch=1).tolist() == [4, 1]
+    assert widths.version(1) != number and widths.widths(rows([9, 7]), epoch=1).tolist() == [4, 1]
 
 
 @each(

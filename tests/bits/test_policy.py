@@ -30,7 +30,7 @@ def test_random_widths_change_with_the_period_only():
     first = policy.widths(rows(), 0)
     assert torch.equal(first, policy.widths(rows(), 9))
     assert not torch.equal(first, policy.widths(rows(), 10))
-    assert policy.round(9) == 0 and policy.round(10) == 1
+    assert policy.version(9) == 0 and policy.version(10) == 1
 
 
 def test_forward_width_belongs_to_the_row_backward_to_row_and_sender():

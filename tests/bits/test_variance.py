@@ -105,8 +105,8 @@ def test_the_variance_of_traced_messages_is_the_measured_one():
     assert checked
 
 
-def desk_of(rows: torch.Tensor, codec: Codec) -> OfflineAssigner:
-    """A desk of one message."""
+def assigner_of_trace(rows: torch.Tensor, codec: Codec) -> OfflineAssigner:
+    """Offline assigner of one message."""
     found = torch.empty(1, len(rows), NOTED)
     row_errors(rows, torch.arange(len(rows)), found[0])
     use = torch.ones(len(rows), dtype=torch.float64)
@@ -131,19 +131,19 @@ def test_spikes_get_the_bits_that_the_codec_needs_for_them():
     settings = Assigned(bit_widths=(2, 4), start=4, group_size=200, lam=0.5)
     chosen, found = {}, {}
     for name, codec in (("min-max", gq.codecs.Stochastic()), ("rotated", Rotated())):
-        desk = desk_of(rows, codec)
-        chosen[name] = desk.assign(settings, cost, index=0, transport="ring")
+        assigner = assigner_of_trace(rows, codec)
+        chosen[name] = assigner.assign(settings, cost, index=0, transport="ring")
         found[name] = measured(Rotated(), rows, chosen[name][place][0])
     spikes, others = slice(0, None, 2), slice(1, None, 2)
     for name, wide, narrow in (("min-max", spikes, others), ("rotated", others, spikes)):
         widths = chosen[name][place][0]
         assert (widths[wide] == 4).all() and (widths[narrow] == 2).all(), name
     assert found["rotated"] < 0.7 * found["min-max"], "in the same bytes"
-    desk = desk_of(rows, Rotated())
+    assigner = assigner_of_trace(rows, Rotated())
     for name in found:
-        assert desk.variance(chosen[name], 0)[place] == pytest.approx(found[name], rel=0.04)
+        assert assigner.variance(chosen[name], 0)[place] == pytest.approx(found[name], rel=0.04)
     assert (
-        desk.with_codec(gq.codecs.Stochastic())
+        assigner.with_codec(gq.codecs.Stochastic())
         .assign(settings, cost, index=0, transport="ring")[place][0]
         .equal(chosen["min-max"][place][0])
     ), "what was sorted for one codec is not taken for another"
@@ -151,18 +151,18 @@ def test_spikes_get_the_bits_that_the_codec_needs_for_them():
 
 def test_a_trace_tells_of_rows_what_the_codec_that_chooses_notes_of_them():
     rows, codec = torch.cat(list(kinds_of_rows(LONG).values())), LeastVariance()
-    desk, spreads = desk_of(rows, codec), noted(codec, rows)
+    assigner, spreads = assigner_of_trace(rows, codec), noted(codec, rows)
     variance = codec.row_variance(LONG)
-    assert torch.equal(desk.messages((0, "forward"))[0].spreads(0, variance.spreads), spreads)
+    assert torch.equal(assigner.messages((0, "forward"))[0].spreads(0, variance.spreads), spreads)
     widths = {(0, "forward"): [torch.tensor([1, 2, 4, 8], dtype=torch.uint8).repeat(len(rows) // 4)]}
     expected = float(variance.evaluate(spreads, widths[0, "forward"][0]).sum())
-    assert desk.variance(widths, 0)[0, "forward"] == pytest.approx(expected)
+    assert assigner.variance(widths, 0)[0, "forward"] == pytest.approx(expected)
     between, rotated = (
-        desk.with_codec(other).variance(widths, 0)[0, "forward"] for other in (gq.codecs.Stochastic(), Rotated())
+        assigner.with_codec(other).variance(widths, 0)[0, "forward"] for other in (gq.codecs.Stochastic(), Rotated())
     )
     assert expected < 0.8 * min(between, rotated)
     with pytest.raises(ValueError, match=r"a trace has .* got a codec that needs rest"):
-        desk.with_codec(gq.codecs.Spikes()).variance(widths, 0)
+        assigner.with_codec(gq.codecs.Spikes()).variance(widths, 0)
 
 
 def test_a_problem_of_rows_alike_has_their_variance_at_every_width():

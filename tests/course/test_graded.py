@@ -26,7 +26,7 @@ class _CheapLast:
 
     choices: ClassVar[tuple[int, ...]] = (1, 2, 4)
 
-    def round(self, epoch: int) -> int:
+    def version(self, epoch: int) -> int:
         return 0
 
     def widths(self, rows: gq.bits.Rows, epoch: int) -> int | torch.Tensor:

@@ -22,7 +22,7 @@ class Switching:
     """Two bits first, eight bits later."""
     switch: int = 1
     choices = (2, 8)
-    def round(self, epoch): return int(epoch >= self.switch)
+    def version(self, epoch): return int(epoch >= self.switch)
     def widths(self, rows, epoch): return 8 if epoch >= self.switch else 2
 '''
 MODEL = '''

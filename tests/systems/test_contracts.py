@@ -91,7 +91,7 @@ class EightBits:
 
     choices = (8,)
 
-    def round(self, epoch):
+    def version(self, epoch):
         return 0
 
     def widths(self, rows, epoch):

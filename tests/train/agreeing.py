@@ -26,7 +26,7 @@ class Agreeing:
     def build(self, worker):
         return AgreedWidth(self, worker)
 
-    def round(self, epoch):
+    def version(self, epoch):
         return 0
 
     def widths(self, rows, epoch):
@@ -46,7 +46,7 @@ class AgreedWidth:
     def choices(self):
         return self.settings.choices
 
-    def round(self, epoch):
+    def version(self, epoch):
         return self.bits
 
     def widths(self, rows, epoch):

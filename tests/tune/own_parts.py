@@ -85,7 +85,7 @@ class Unforeseen:
     def build(self, worker: WorkerContext) -> Steered:
         return Steered(self)
 
-    def round(self, epoch: int) -> int:
+    def version(self, epoch: int) -> int:
         return 0
 
     def widths(self, rows: Rows, epoch: int) -> int:

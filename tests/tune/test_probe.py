@@ -107,12 +107,12 @@ def test_settings_that_do_not_fit_are_refused():
 
 def test_an_assignment_is_never_worse_than_chance_of_the_same_bytes():
     """V at the bytes that λ = 0.5 spends lies below that of rows drawn at random."""
-    desk = OfflineAssigner(seen())
+    assigner = OfflineAssigner(seen())
     probe = written_down()
     adaptive = probe.forecast(lam=0.5, group_size=1)
     chance = probe.forecast(system="random-bits")
     assert adaptive.bytes_sent <= chance.bytes_sent and adaptive.total_variance < chance.total_variance
-    assert desk.variance(desk.choose(Fixed(bits=32)), 0) == dict.fromkeys(seen().places, 0.0)
+    assert assigner.variance(assigner.choose(Fixed(bits=32)), 0) == dict.fromkeys(seen().places, 0.0)
 
 
 def test_drift_grows_with_age_and_decides_the_period():

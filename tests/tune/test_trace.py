@@ -40,11 +40,11 @@ def test_messages_hold_the_rows_of_the_shards(workers):
 
 def test_noise_of_a_place_adds_up_to_its_variance():
     """Σ_v Σ_k α² D S² / 6 is the sum of β / (2^b - 1)²: the same messages, by node and by row."""
-    found, desk = seen(3), OfflineAssigner(seen(3))
-    widths = desk.choose(Fixed(bits=2))
+    found, assigner = seen(3), OfflineAssigner(seen(3))
+    widths = assigner.choose(Fixed(bits=2))
     joined = {place: torch.cat(parts) for place, parts in widths.items()}
     noise = found.noise(joined, 1)
-    for (layer, direction), variance in desk.variance(widths, 1).items():
+    for (layer, direction), variance in assigner.variance(widths, 1).items():
         assert float(noise[direction, layer].sum()) * AVERAGE == pytest.approx(variance, rel=1e-6)
 
 

@@ -74,7 +74,7 @@ class Assigned(Bits):
     def choices(self) -> tuple[int, ...]:
         return tuple(sorted({*self.bit_widths, self.start}))
 
-    def round(self, epoch: int) -> int:
+    def version(self, epoch: int) -> int:
         return 0
 
     def widths(self, rows: Rows, epoch: int) -> int:
@@ -111,7 +111,7 @@ class AssignedWidths(BitPolicy):
         self.settings = settings
         self.due = False
         """True if settings have changed since the last assignment: the next one is due at once."""
-        self.version = 0
+        self.settings_version = 0
         """Version of the settings; 0: those at launch."""
         self._table: dict[Key, Tensor] = {}
         self._installed = 0
@@ -125,7 +125,7 @@ class AssignedWidths(BitPolicy):
     def choices(self) -> tuple[int, ...]:
         return self.settings.choices
 
-    def round(self, epoch: int) -> int:
+    def version(self, epoch: int) -> int:
         return self._installed
 
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
@@ -142,7 +142,7 @@ class AssignedWidths(BitPolicy):
 
         Current bit-widths remain until the assignment that is now due.
         """
-        self.settings, self.version, self.due = settings, version, True
+        self.settings, self.settings_version, self.due = settings, version, True
 
     def assigns_after(self, epoch: int) -> bool:
         """Return True if the statistics of this epoch are used: by the calendar, or after a change of settings."""
@@ -234,9 +234,9 @@ class Assigner(Adaptive):
 
     def tables(self) -> dict[str, dict[str, Tensor]]:
         """Return the bit-widths of the rows that this worker sends; their senders write those of received rows."""
-        if self._last_written == self.widths.round(0):
+        if self._last_written == self.widths.version(0):
             return {}
-        self._last_written = self.widths.round(0)
+        self._last_written = self.widths.version(0)
         table = self.widths.table.items()
         return {
             self._named("assigned"): {
@@ -247,7 +247,7 @@ class Assigner(Adaptive):
     def state(self) -> State:
         """Return the state for a checkpoint, after an assignment in progress has finished."""
         pending, entry = ({}, None) if self._pending is None else self._pending.result()
-        facts = {"asked": self.widths.due, "installed": self.widths.round(0), "pending": entry}
+        facts = {"asked": self.widths.due, "installed": self.widths.version(0), "pending": entry}
         cost = self.joint.cost
         priced = {} if cost is None else {f"cost/{name}": torch.from_numpy(getattr(cost, name)) for name in _COST}
         # Only the sender of a message saves its bit-widths; its receiver restores them from there.
@@ -296,7 +296,7 @@ class Assigner(Adaptive):
         if self.joint.cost is None:
             with self._phases("wait"):
                 self.joint.price(self._time_links(self.joint.largest_bytes(self.widths.settings.start)))
-        settings, version = self.widths.settings, self.widths.version
+        settings, version = self.widths.settings, self.widths.settings_version
         header = {
             "epoch": epoch,
             "version": version,

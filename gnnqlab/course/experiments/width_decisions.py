@@ -79,7 +79,7 @@ class PermutedWidths(BitPolicy):
     def choices(self) -> tuple[int, ...]:
         return Orchestrated().bit_widths
 
-    def round(self, epoch: int) -> int:
+    def version(self, epoch: int) -> int:
         return 0  # constant: the bit-widths never change
 
     def widths(self, rows: Rows, epoch: int) -> Tensor:

@@ -48,7 +48,7 @@ class AssignerModel(WalkModel):
         """Messages that can be followed: (layer, direction, sender, receiver)."""
         return [
             (message.layer, message.direction, message.sender, message.receiver)
-            for message in self.walk.desk.trace.messages
+            for message in self.walk.assigner.trace.messages
         ]
 
     def change(self, **changes: Any) -> None:

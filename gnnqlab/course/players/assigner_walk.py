@@ -67,7 +67,7 @@ def trace_parts(
 class AssignerWalk:
     """Assignment of one layer and direction, with one of its messages to follow."""
 
-    desk: OfflineAssigner = field(repr=False)
+    assigner: OfflineAssigner = field(repr=False)
     wire: Wire
     settings: Assigned
     """λ, group size and the bit-widths to choose from."""
@@ -141,7 +141,7 @@ class AssignerWalk:
     @property
     def messages(self) -> list[TracedMessage]:
         """All messages of this layer and direction; their bit-widths are assigned together."""
-        return self.desk.messages(self.place)
+        return self.assigner.messages(self.place)
 
     @property
     def number(self) -> int:
@@ -156,21 +156,21 @@ class AssignerWalk:
     @property
     def index(self) -> int:
         """Index of the traced epoch used: that of a run's first assignment."""
-        return self.desk.trace.index(self.settings.first)
+        return self.assigner.trace.index(self.settings.first)
 
     @property
     def epoch(self) -> int:
-        return self.desk.trace.epochs[self.index]
+        return self.assigner.trace.epochs[self.index]
 
     @property
     def beta(self) -> Tensor:
         """β of each row of the message, float64 ``(n,)``, in wire order."""
-        return self.desk.betas(self.index, self.place)[self.number]  # same order as ``messages``
+        return self.assigner.betas(self.index, self.place)[self.number]  # same order as ``messages``
 
     @cached_property
     def group_of_row(self) -> NDArray[Any]:
         """Group of each row of the message, from 0 (largest β), int64 ``(n,)``."""
-        groups = self.desk.groups(self.index, self.settings.group_size)[self.place]
+        groups = self.assigner.groups(self.index, self.settings.group_size)[self.place]
         return groups[self.number].group_of_row
 
     @cached_property
@@ -180,7 +180,7 @@ class AssignerWalk:
 
     @cached_property
     def problem(self) -> Problem:
-        found = self.desk.problems(self.settings, self.cost, index=self.index, transport=self.wire.transport)
+        found = self.assigner.problems(self.settings, self.cost, index=self.index, transport=self.wire.transport)
         return found[self.place]
 
     @cached_property
@@ -194,7 +194,9 @@ class AssignerWalk:
         """Bit-widths of every row, one array per message, in the order of ``messages``."""
         import numpy as np
 
-        groups = self.desk.groups(self.index, self.settings.group_size)[self.place]  # per message: group of each row
+        groups = self.assigner.groups(self.index, self.settings.group_size)[
+            self.place
+        ]  # per message: group of each row
         ends = np.cumsum([each.rows.size for each in groups])[:-1]  # index of each message's first group, without 0
         # The solution has one bit-width per group, message after message; each row takes that of its group.
         return [part[each.group_of_row] for each, part in zip(groups, np.split(self.solution.widths, ends))]
@@ -207,7 +209,7 @@ class AssignerWalk:
         if self.wire.transport == "ring":  # in ring rounds a worker has one partner per round
             return None
         chosen = {self.place: [torch.from_numpy(rows) for rows in self.widths]}  # bit-widths of all messages as tensors
-        seconds = self.cost.seconds(self.desk.sent_bytes(chosen)[self.place])  # (P, P), sender × receiver
+        seconds = self.cost.seconds(self.assigner.sent_bytes(chosen)[self.place])  # (P, P), sender × receiver
         # bytes leave and arrive at the same time, so take the larger sum
         ends = {what: seconds.sum(axis=axis) for what, axis in (("sends", 1), ("receives", 0))}
         what = max(ends, key=lambda name: float(ends[name].max()))
@@ -227,7 +229,7 @@ class AssignerWalk:
         from gnnqlab.bits.row import row_bytes
 
         # codes and two parameters
-        return row_bytes(bits, self.message.columns, self.desk.codec_of("forward").param_bytes)
+        return row_bytes(bits, self.message.columns, self.assigner.codec_of("forward").param_bytes)
 
     def transfer_ms(self, message: TracedMessage, bits: int) -> float:
         """Return milliseconds that a message takes over the link if all its rows have one bit-width."""

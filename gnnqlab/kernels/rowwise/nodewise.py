@@ -164,7 +164,6 @@ def step_by_step(
         return rounded if dropped is h else dropped.bfloat16(), rounded
     h = x if norm is None else functional.layer_norm(x, x.shape[1:], norm.weight, norm.bias, norm.eps)
     if activation == "relu":
-        # The result of a norm is new memory, and its backward pass reads its input only.
         h = functional.relu(h, inplace=inplace or norm is not None)
     elif activation != "none":
         h = functional.elu(h) if activation == "elu" else functional.gelu(h, approximate=_APPROXIMATE[activation])
@@ -332,7 +331,6 @@ def _keep(inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor, Tensor]) -> tu
             activation = reference.ELU_OUTPUT
         elif not both:  # ReLU's output is 0 where dropped, so it contains the mask
             threshold = 0
-    # Without a mask to generate again, no ids are saved.
     return [saved_rows, ids if threshold else ids[:0], weight, bias, stats], [activation, threshold, factor, *place]
 
 

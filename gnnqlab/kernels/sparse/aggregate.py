@@ -261,6 +261,8 @@ def _check_sources(matrix: Adjacency, source: _Source, halo_source: _Source | No
     halo, halo_scales, halo_columns = halo_source
     if halo.dtype != x.dtype or halo.dim() != 2 or halo_columns != columns or (scales is None) != (halo_scales is None):
         raise ValueError(f"halo must be like x, {describe(x)}, got {describe(halo)}")
+    if halo.device != x.device:  # kernels get raw pointers
+        raise ValueError(f"halo must be on the device of x, {x.device}, got {halo.device}; use halo.to(x.device)")
     if x.shape[0] + halo.shape[0] != matrix.num_columns:
         raise ValueError(
             f"x and halo together must have {matrix.num_columns} rows, one per column, "
@@ -272,3 +274,5 @@ def _check_out(out: Tensor, source: _Source, num_rows: int) -> None:
     dtype = torch.float64 if source.rows.dtype == torch.float64 else torch.float32
     if out.dtype != dtype or out.shape != (num_rows, source.columns):
         raise ValueError(f"out must be {dtype} of shape ({num_rows}, {source.columns}), got {describe(out)}")
+    if out.device != source.rows.device:
+        raise ValueError(f"out must be on the device of x, {source.rows.device}, got {out.device}")

@@ -233,9 +233,9 @@ class TunerSettings:
             {'p': 0.5, 'attention': 'weights'}
         """
         system = changes.get("system", self.system)
-        if system in SYSTEMS:  # an unknown one is refused by knobs_of below
-            changes = with_present_names(changes, settings_of(SYSTEMS[system]))
         knobs = knobs_of(system)
+        if system in SYSTEMS and not set(changes) <= {*knobs, *PLACE, "system"}:  # perhaps former names
+            changes = with_present_names(changes, settings_of(SYSTEMS[system]))
         place = {name: value for name, value in changes.items() if name in PLACE}
         names = {**{knob.setting: knob.setting for knob in knobs.values()}, **{n: k.setting for n, k in knobs.items()}}
         unknown = sorted(set(changes) - set(names) - set(PLACE) - {"system"})

@@ -223,7 +223,7 @@ class Channel:
         if message_layouts is None or self._run is None:
             return False
         nowhere, plan = torch.empty(0, message_layouts.columns), self.plan
-        is_valid = message_layouts.fit(plan, message_layouts.columns, self._bits.round(epoch))
+        is_valid = message_layouts.fit(plan, message_layouts.columns, self._bits.version(epoch))
         # A codec that receives directly into the output cannot prepost: the output does not exist yet.
         if not is_valid or not (plan.accumulate or self._codec.receive_view(nowhere) is None):
             return False
@@ -367,7 +367,7 @@ class Channel:
         return NonFiniteMessage(rank=self.plan.rank, layer=self.layer, direction=self.direction, node=node)
 
     def _lay_out(self, plan: Plan, columns: int, epoch: int) -> MessageLayouts:
-        message_layouts, version = self._message_layouts, self._bits.round(epoch)
+        message_layouts, version = self._message_layouts, self._bits.version(epoch)
         if message_layouts is not None and message_layouts.fit(plan, columns, version):
             return message_layouts
         # Time the set-up of new bit-widths as its own phase, but only for policies that choose between several.

@@ -26,12 +26,12 @@ from gnnqlab.train.link_prediction.settings import TaskSettings
 __all__ = [
     "BESIDE",
     "SECTIONS",
+    "OwnedSetting",
     "STUB",
-    "Taker",
     "keywords",
+    "settings_of_section",
     "settings_text",
     "stub_text",
-    "takers",
     "with_settings",
     "write_stub",
 ]
@@ -39,7 +39,7 @@ __all__ = [
 _KINDS: dict[str, type] = {"training": TrainSettings, "task": TaskSettings, "launch": LaunchSettings}
 SECTIONS = ("training", "task", "model", "launch", "system")
 STUB = Path(__file__).with_name("launch_keywords.pyi")
-Taker = tuple[str, Setting]
+OwnedSetting = tuple[str, Setting]
 """Model or system that has a setting, empty for all, and the setting."""
 BESIDE = {
     "workers_per_host": ("int | None", "Alternative to ``workers``: number of workers on each of ``hosts``."),
@@ -58,7 +58,7 @@ class _VaryingDefault:
         return " or ".join(dict.fromkeys(map(repr, self._defaults.values())))
 
 
-def takers(section: str) -> Iterator[Taker]:
+def settings_of_section(section: str) -> Iterator[OwnedSetting]:
     """Yield the settings of a section, each with the model or system that has it."""
     if section in _KINDS:
         yield from (("", setting) for setting in settings_in(_KINDS[section]))
@@ -72,15 +72,15 @@ def takers(section: str) -> Iterator[Taker]:
         yield from ((name, setting) for name, setting in own if setting.name not in known)
 
 
-def keywords() -> dict[str, list[Taker]]:
+def keywords() -> dict[str, list[OwnedSetting]]:
     """Return the settings that ``gq.launch`` takes in addition to its own parameters, by name."""
     own = (setting for setting in parameters_of(configure) if setting.name in BESIDE)
-    found: dict[str, list[Taker]] = {
+    found: dict[str, list[OwnedSetting]] = {
         setting.name: [("", dataclasses.replace(setting, help=BESIDE[setting.name][1]))] for setting in own
     }
     for section in SECTIONS:
-        for taker, setting in takers(section):
-            found.setdefault(setting.name, []).append((taker, setting))
+        for owner, setting in settings_of_section(section):
+            found.setdefault(setting.name, []).append((owner, setting))
     return found
 
 
@@ -103,25 +103,25 @@ def settings_text() -> str:
     """Return one paragraph for each section: names of the settings, their models or systems, and their help."""
     blocks = []
     for section in SECTIONS:
-        by_name: dict[str, list[Taker]] = {}
-        for taker, setting in takers(section):
-            by_name.setdefault(setting.name, []).append((taker, setting))
+        by_name: dict[str, list[OwnedSetting]] = {}
+        for owner, setting in settings_of_section(section):
+            by_name.setdefault(setting.name, []).append((owner, setting))
         lines = [line for name, users in by_name.items() for line in _format_setting(name, users)]
         blocks.append("\n".join([f"Settings, {section}:", *lines]))
     return "\n\n".join(blocks)
 
 
-def _format_setting(name: str, users: list[Taker]) -> Iterator[str]:
+def _format_setting(name: str, users: list[OwnedSetting]) -> Iterator[str]:
     by_help: dict[str, list[str]] = {}
-    for taker, setting in users:
-        by_help.setdefault(" ".join(setting.help.split()), []).append(taker)
+    for owner, setting in users:
+        by_help.setdefault(" ".join(setting.help.split()), []).append(owner)
     for text, names in by_help.items():
         of = f" ({', '.join(names)})" if names != [""] else ""
         yield textwrap.fill(f"{name}{of}: {text}", 100, initial_indent="    ", subsequent_indent="        ")
 
 
-def _default(users: list[Taker]) -> Any:
-    defaults = {taker: setting.default for taker, setting in users}
+def _default(users: list[OwnedSetting]) -> Any:
+    defaults = {owner: setting.default for owner, setting in users}
     first = next(iter(defaults.values()))
     return first if all(value == first for value in defaults.values()) else _VaryingDefault(defaults)
 

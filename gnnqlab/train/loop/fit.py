@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable
@@ -212,7 +213,7 @@ def _is_evaluated(epoch: int, epochs: int, every: int) -> bool:
 
 
 def _check_finite(loss: float, epoch: int) -> None:
-    if not torch.isfinite(torch.tensor(loss)):
+    if not math.isfinite(loss):
         # The loss is summed over workers, so all of them raise, or none.
         raise RuntimeError(f"the loss must be finite, got {loss} in epoch {epoch}; lower the learning rate (--lr)")
 
