@@ -63,7 +63,7 @@ def test_everything_is_read_from_the_field():
         ({"warmth": 0}, ValueError, "warmth must be positive, got 0"),
         ({"warmth": float("nan")}, ValueError, "warmth must be positive, got nan"),
         ({"shape": "flat"}, ValueError, r"shape must be one of \('round',\), got 'flat'"),
-        ({"bit_widths": (1, 3)}, ValueError, r"among must be one of \(1, 2\), got \(1, 3\)"),
+        ({"bit_widths": (1, 3)}, ValueError, r"bit_widths must be one of \(1, 2\), got \(1, 3\)"),
     ],
 )
 def test_what_breaks_a_rule_is_refused(given, kind, text):
