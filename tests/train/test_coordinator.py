@@ -217,7 +217,7 @@ def test_seconds_of_an_epoch_that_is_not_like_the_others_are_not_told():
     graph = random_graph()
     for known in run_ranks(told_of, 2, graph, Random(seed=1).assign(graph, 2), ((), (2, 6), range(8))):
         assert known[0] == [False] + [True] * 7
-        assert known[1] == [False, True, True, False, True, True, True, False]
+        assert known[1] == [False, True, True, False, True, True, True, False]  # not the epochs after an evaluation
         assert known[2] == [False, False] + [True] * 6  # every epoch follows one, so all count
 
 
