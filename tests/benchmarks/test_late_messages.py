@@ -25,7 +25,7 @@ def test_rows_are_the_same_ones_in_the_last_epochs():
             "equal but for the order of the two threads"
         )
         change = (rows[1:] - rows[:-1]).norm() / rows[1:].norm()
-        assert 0 < change < 0.9, f"{place}: rows of a node differ less between epochs than between nodes"
+        assert 0 < change < 0.9, f"{place}: rows of a node change by less than their norm"
     with pytest.raises(ValueError, match="last must lie between 2 and the 6 epochs"):
         late_rows(graph, shape, 6, last=7, system=recipe)
 
