@@ -59,7 +59,7 @@ def test_smooth_models_lie_under_the_bound(model, bits):
 @each("model", MODELS)
 @each("bits", (1, 2, 4))
 def test_own_messages_lie_under_the_bound_with_relu(model, bits):
-    """With quantized messages of one matrix alone, it holds for ReLU too; at 8 bits kinks may exceed the bound."""
+    """The bound holds for ReLU too if only the messages of one matrix are quantized; at 8 bits kinks may exceed it."""
     frame = measured(model, bits, False)
     assert (frame["own"] <= frame["shared"] * (1 + 1e-9)).all()
     assert frame["own"].iloc[-1] <= frame["bound"].iloc[-1]
