@@ -12,5 +12,5 @@ FIELDS = {
 
 
 def here(measure: Callable) -> Callable:
-    """Return a measurement that runs with the threads of the caller's process, not in one for each number of them."""
+    """Return a measurement with the threads of the caller's process, not in a process for each number of them."""
     return inspect.unwrap(measure)

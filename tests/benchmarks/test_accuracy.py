@@ -1,4 +1,4 @@
-"""The table of accuracies: its arithmetic on made-up scores, what it refuses, and once for real."""
+"""The table of accuracies: its arithmetic on made-up scores, its refusals, and one real measurement."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_order_of_the_papers_tables_is_asked_of_means_and_chance_is_named() 
     assert adaptive["points"] == pytest.approx(2.0)
     assert "within chance" not in adaptive["figure"]  # the same two points with every seed
     assert stale["rival"] == "adaptive-bits-pipelined"
-    assert stale["reached"] is True  # 89.3 against 86.7 on average
+    assert stale["reached"] is True  # 89.3 compared with 86.7 on average
     assert stale["figure"].endswith("within chance")
     found["adaptive-bits"] = trainings(0.87, 0.87, 0.87)
     worse = [row for row in table("made up", found) if row["rival"] == "1-bit"]
@@ -94,7 +94,7 @@ def decided(schedule: Any, *entries: tuple[int, str], epochs: int = 10) -> Any:
 def test_stale_epochs_are_counted_from_decisions() -> None:
     assert stale_share(decided(Overlapped())) == 0.0
     assert stale_share(decided(Pipelined())) == pytest.approx(0.9)  # all but the first of ten
-    # Stale in 1, 2, 3 and 6, 7, 8; fresh in 0, 4, 5 and 9.
+    # Stale in 1, 2, 3 and 6, 7, 8; synchronous in 0, 4, 5 and 9.
     switches = [(4, "fresh rows"), (5, "base width 2"), (6, "rows of the epoch before"), (9, "fresh rows")]
     assert stale_share(decided(AdaptivePipeline(), *switches)) == pytest.approx(0.6)
 
@@ -103,14 +103,14 @@ def test_stale_epochs_are_counted_from_decisions() -> None:
 def test_systems_train_and_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked: dict[str, Any] = {"graph": "digits", "models": ("gcn",), "systems": ("sylvie", "1-bit"), "seeds": 2}
     rows = accuracy(**asked, epochs=9, trainings=str(tmp_path))
-    # Ablations have GraphSAGE, which is not asked for; so nothing is trained with one bit.
+    # Ablations use GraphSAGE, which is not selected here, so no training has one bit.
     assert [row["case"] for row in rows] == ["digits, gcn 3 x 16, 9 epochs, 2 workers, 2 seed(s)"] * 3
     score, bits, stale = rows
     assert score["rival"] == "vanilla"
     assert 10 < score["value"] < 100  # ten digits; chance is 10 %
     assert score["half_interval"] < float("inf")
     assert 1.0 < bits["value"] < 8.0  # base width 1 until the first rates are compared, and wider ones for many nodes
-    # With δ = 5 the first comparison is after epoch 6: epochs 1 to 6 of 9 use rows of the epoch before.
+    # With δ = 5 the first comparison is after epoch 6: epochs 1 to 6 of 9 use rows of the previous epoch.
     assert 100 * 6 / 9 - 0.1 <= stale["value"] <= 100 * 8 / 9 + 0.1
     said = capsys.readouterr().err
     assert "4 of 4: digits, gcn, 2 workers, seed 1, sylvie" in said

@@ -1,4 +1,4 @@
-"""The table of broadcasts: its lines, what it holds against what, and one short training of each kind."""
+"""The table of broadcasts: its lines, its comparisons, and one short training of each kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of caches: its arithmetic on made-up trainings, what it refuses, and once for real."""
+"""The table of caches: its arithmetic on made-up trainings, its refusals, and one real measurement."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def test_shares_points_and_the_fewest_bytes() -> None:
     fixed = rows[0]
     assert (fixed["value"], fixed["reached"], fixed["points"]) == (pytest.approx(70.0), True, 0.0)
     assert rows[1]["ratio"] == pytest.approx(8 / 3)
-    assert rows[2]["points"] == pytest.approx(-10.0) and rows[2]["ratio"] == 0.0, "beside the same codec without"
+    assert rows[2]["points"] == pytest.approx(-10.0) and rows[2]["ratio"] == 0.0, (
+        "relative to the same codec without a cache"
+    )
     assert rows[-1]["figure"].endswith("metis / linear-4 / none"), "fewest bytes, but not at ten points"
     worse = dict(found) | {"metis / float32 / fixed": trainings(0.89, 0.90, 0.91, kept=0.7, sent=3e6)}
     assert compare_lines("made up", worse)[0]["reached"] is False

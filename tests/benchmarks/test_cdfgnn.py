@@ -1,4 +1,4 @@
-"""The breakdown and accuracies of CDFGNN: the arithmetic on made-up outcomes, and once for real."""
+"""The breakdown and accuracies of CDFGNN: the arithmetic on made-up outcomes, and one real measurement."""
 
 from __future__ import annotations
 

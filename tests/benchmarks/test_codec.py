@@ -1,4 +1,4 @@
-"""The codec benchmark answers in the agreed form; its figures are its own business."""
+"""The codec benchmark has the common format; its figures are not checked here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_rows_have_the_agreed_form(monkeypatch):
     named = {f"{word}_{step} (nearest)" for word in ("2bit", "4bit", "byte") for step in ("prepack", "unpack")}
     assert {row["rival"] for row in rows} == {"memcpy", "index_select", "torch", "torch dropout", "clone"} | named
     for row in rows:
-        if "(nearest)" in row["rival"]:  # as many bits as ours, and the step that ours is beside
+        if "(nearest)" in row["rival"]:  # as many bits as our codec, and the same step as in our case
             bits = {"2bit": "2 bit", "4bit": "4 bit", "byte": "8 bit"}[row["rival"].split("_")[0]]
             assert row["figure"].startswith(bits) and ("unpack" in row["rival"]) == row["case"].startswith("decode")
     assert all((row["reached"] is None) == (row["goal"] is None) for row in rows)
@@ -38,5 +38,5 @@ def test_prepack_rounds_to_the_nearest_of_as_many_levels():
     for bits in codec.PREPACK:
         values = codec._quantized_op(bits, "unpack")(codec._quantized_op(bits, "prepack")(x))
         step = (x.amax(1, keepdim=True) - x.amin(1, keepdim=True)) / (2**bits - 1)
-        # Half a step, and what a scale and a zero-point of 16 bits, both below one, move: 2**-11 each.
+        # Half a step, and the rounding error of a scale and a zero-point in 16 bits, both below one: 2**-11 each.
         assert ((values - x).abs() <= step / 2 + 2 * 2**-11).all() and (values - x).abs().max() > step.min() / 4

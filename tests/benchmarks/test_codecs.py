@@ -1,4 +1,4 @@
-"""The tables of codecs: which is chosen and what is asked, trainings made up and for real, and what is refused."""
+"""The tables of codecs: choices, measurements, made-up and real trainings, and refusals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gnnqlab.study import RunResult
 
 
 def training(score: float, at: int | None = 2) -> RunResult:
-    """One that reaches its best validation score after so many epochs of 1 MB, or never."""
+    """Make a training that has its best validation score after so many epochs of 1 MB, or never."""
     curve = ((1, 1.0, 0.1), *(((at, 2.0, 0.8),) if at else ()))
     return RunResult(score=score, bits=1.0, curve=curve, epochs=4, epochs_bytes=(1e6,) * 4)
 
@@ -98,7 +98,7 @@ def test_the_best_codec_of_a_direction_takes_no_more_bytes_and_has_no_bias() -> 
 
 
 def test_rows_of_a_graph_can_be_joined_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The variance of gradient rows has the goal, rows forward are asked not to be worse."""
+    """The variance of gradient rows has the goal; forward rows must only not be worse."""
     monkeypatch.setattr(bench, "GOALS", {1: 10.0, 8: 1.0})
     monkeypatch.setattr(bench, "_stateful_rows", lambda *of: [])
     rows = codecs(2, graph="digits", models=("gcn",), epochs=2)
@@ -120,4 +120,4 @@ def test_rows_of_a_graph_can_be_joined_again(monkeypatch: pytest.MonkeyPatch, tm
     path = join("codecs", rows, command="once", folder=tmp_path)
     before = path.read_text()
     join("codecs", rows, command="again", folder=tmp_path)
-    assert path.read_text().count('"case"') == before.count('"case"') == len(rows), "each takes its own place"
+    assert path.read_text().count('"case"') == before.count('"case"') == len(rows), "each replaces its own line"

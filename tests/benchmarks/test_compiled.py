@@ -1,4 +1,4 @@
-"""Kernels by name, and no table where no compiler is."""
+"""Kernels by name, and no table without a compiler."""
 
 from __future__ import annotations
 

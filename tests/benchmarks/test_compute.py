@@ -1,4 +1,4 @@
-"""The measurement of compute precisions: what it refuses, and once for real on a small graph."""
+"""The measurement of compute precisions: its refusals, and one real measurement on a small graph."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tests.benchmarks.answers import here
 
 
 def test_one_model_has_time_memory_and_scores(monkeypatch) -> None:
-    monkeypatch.setattr(bench, "measure_products", lambda repeats: [])  # below
+    monkeypatch.setattr(bench, "measure_products", lambda repeats: [])  # tested below
     found = measure("compute", repeats=2, graph="sbm:300,3,10", models=("gcn",), epochs=3, seeds=2)
     epoch, kept, score = found["rows"]
     assert epoch["unit"] == "s" and epoch["value"] > 0 and "bfloat16" in epoch["case"]
-    assert kept["unit"] == "B" and kept["ratio"] > 1.0, "the backward pass of bfloat16 rows keeps no less"
+    assert kept["unit"] == "B" and kept["ratio"] > 1.0, "saved activations of bfloat16 rows take no fewer bytes"
     assert score["unit"] == "%" and 0 < score["rival_value"] <= 100
     assert all(row["rival"] == "float32" for row in found["rows"])
 

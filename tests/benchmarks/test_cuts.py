@@ -1,4 +1,4 @@
-"""The measurement of vertex-cuts answers in the common form, and its goals are the paper's figures."""
+"""The measurement of vertex-cuts has the common format, and its goals are the paper's figures."""
 
 from __future__ import annotations
 

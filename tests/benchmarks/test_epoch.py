@@ -1,4 +1,4 @@
-"""Whole epochs: like is compared with like, and what no phase explains is not explained."""
+"""Whole epochs: comparable epochs are compared, and time outside all phases is not attributed to one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measurement of EXACT: once for real on a small graph."""
+"""The measurement of EXACT: one real measurement on a small graph."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_one_graph_has_bytes_by_purpose_peak_time_and_scores(tmp_path: Path, mon
     assert set(kept) == {"inputs of products", "norms", "activations", "others"}
     assert whole["value"] == sum(row["value"] for row in kept.values())
     assert whole["rival_value"] == sum(row["rival_value"] for row in kept.values())
-    assert kept["inputs of products"]["ratio"] > 14, "two bits for 32, and four bytes a row"
+    assert kept["inputs of products"]["ratio"] > 14, "two bits instead of 32, and four bytes per row"
     assert [row["unit"] for row in rows[-3:]] == ["B", "s", "%"] and all(row["rival"] == "float32" for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""Sampled neighbours beside the whole graph: the arithmetic on made-up scores, and once for real."""
+"""Sampled neighbours compared with the whole graph: the arithmetic on made-up scores, and one real measurement."""
 
 from __future__ import annotations
 

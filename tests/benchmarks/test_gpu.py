@@ -1,4 +1,4 @@
-"""The GPU benchmark refuses without a GPU, and what it computes is tested on the CPU with another clock."""
+"""The GPU benchmark refuses to run without a GPU; its computations are tested on the CPU with another clock."""
 
 from __future__ import annotations
 
@@ -62,6 +62,6 @@ def test_products_of_codes(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.gpu
 def test_events_measure_the_device() -> None:
     x = torch.randn(1024, device="cuda")
-    cycles, most_hz = 20_000_000, 4e9  # no device's clock is quicker, and the host returns at once from such a call
+    cycles, most_hz = 20_000_000, 4e9  # no device has a faster clock, and such a call returns to the host at once
     seconds = gpu.event_seconds({"sleep": lambda: torch.cuda._sleep(cycles), "sine": lambda: x.sin()}, 5)
     assert min(seconds["sleep"]) > cycles / most_hz and min(seconds["sine"]) > 0

@@ -1,4 +1,4 @@
-"""The training part of the GPU pass, tried on the CPU: its cases, its rows, and what hides behind what."""
+"""The training part of the GPU pass, run on the CPU: its cases, its rows, and its overlap."""
 
 from __future__ import annotations
 

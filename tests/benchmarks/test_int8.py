@@ -1,4 +1,4 @@
-"""The measurement of integer products: what it refuses, and once for real on small sizes."""
+"""The measurement of integer products: its refusals, and one real measurement with small sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that depend on those before, on rows of a training: the rows are those of consecutive epochs."""
+"""Messages that depend on earlier ones, on rows of a training: the rows are those of consecutive epochs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ def test_rows_are_the_same_ones_in_the_last_epochs():
     again = late_rows(graph, shape, 6, last=2, most=20, system=recipe)
     for place, rows in found.items():
         assert rows.shape[:2] == (4, 20)
-        assert torch.allclose(rows[2:], again[place], rtol=1e-4, atol=1e-6), "two threads, in whatever order"
+        assert torch.allclose(rows[2:], again[place], rtol=1e-4, atol=1e-6), (
+            "equal but for the order of the two threads"
+        )
         change = (rows[1:] - rows[:-1]).norm() / rows[1:].norm()
-        assert 0 < change < 0.9, f"{place}: rows of a node are told from those of others"
+        assert 0 < change < 0.9, f"{place}: rows of a node change by less than their norm"
     with pytest.raises(ValueError, match="last must lie between 2 and the 6 epochs"):
         late_rows(graph, shape, 6, last=7, system=recipe)
 
 
 def test_errors_are_of_one_message_and_of_all():
-    """Rows that stay: a difference loses a step of its own range in each epoch, and feedback the bias of the mean."""
+    """Constant rows: a difference reduces its own range by a step in each epoch, and feedback the bias of the mean."""
     rows = torch.randn(30, 16, generator=torch.Generator().manual_seed(0)).expand(10, 30, 16)
     plain, late = (late_error(cache, Stochastic(), rows, 2) for cache in (NoCache(), Difference()))
     assert plain.squared > 0.05 and late.squared < 1e-3 * plain.squared

@@ -1,4 +1,4 @@
-"""The table of an epoch beside its limits: its arithmetic, what it refuses, and once for real."""
+"""The table of an epoch and its limits: its arithmetic, its refusals, and one real measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of systems over a link: its arithmetic on made-up runs, and once for real."""
+"""The table of systems over a link: its arithmetic on made-up runs, and one real measurement."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_wire_time_is_compared_with_bytes_by_rate_between_hosts() -> None:
 
 
 def test_the_wire_itself_is_timed_where_a_receiver_was_there() -> None:
-    # Rank 1 posts 0.3 s late: what it sends takes 0.52 s; what it gets may have been there before.
+    # Rank 1 posts 0.3 s late: its message takes 0.52 s; the message to it may have arrived before.
     place = {"layer": 0, "direction": "forward", "round": 0}
     sizes = [
         place
@@ -98,7 +98,7 @@ def test_two_workers_of_a_host_share_its_link_and_need_none_between_them() -> No
         if sender != receiver
     ]
     first = [{**row, "epoch": 0} for row in rows]
-    # Four messages of 10 000 bytes leave each host at 100 000 bytes a second.
+    # Each host sends four messages of 10 000 bytes at 100 000 bytes per second.
     assert wire_share(pd.DataFrame(first + rows), 1e5, workers=4, hosts=2) == pytest.approx(1.0)
 
 
@@ -116,4 +116,4 @@ def test_all_systems_are_measured_over_one_link() -> None:
     assert "200mbit" in rows[0]["case"]
     assert {row["figure"].split(":")[0] for row in rows[1:]} == set(names)
     fewer = {row["figure"]: row["ratio"] for row in rows}
-    assert fewer["adaqp in bfloat16: bytes an epoch"] > 2  # 8 bits of 32 at most, and two parameters a row
+    assert fewer["adaqp in bfloat16: bytes an epoch"] > 2  # 8 bits instead of 32 at most, and two parameters per row

@@ -1,4 +1,4 @@
-"""What a live view costs the run it watches, measured for a moment."""
+"""The overhead of a live view on its run, measured briefly."""
 
 import time
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ def test_both_kinds_of_blocks_are_measured_in_one_run(monkeypatch: pytest.Monkey
         return runs[-1]
 
     def sleep(seconds: float) -> None:
-        """Let a block last as many epochs as it needs, not seconds, in which a busy machine may train none."""
+        """Let a block last for a number of epochs, not seconds, in which a busy machine may train none."""
         if seconds == bench.BLOCK_S:
             (run,) = runs
             end = run.epoch + 4

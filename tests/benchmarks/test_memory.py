@@ -1,4 +1,4 @@
-"""What SAR saves and what it takes is read off the runs: the worst worker's bytes, the slowest worker's epochs."""
+"""Memory saved by SAR and its extra time, computed from runs: the worst worker's bytes, the slowest worker's epochs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_runs_take_turns_and_the_least_of_each_counts(monkeypatch: pytest.Monkey
 
 
 def test_parts_are_measured_one_by_one_and_join_the_kept_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What is foreseen may be too much or too little: both count against it."""
+    """An estimate may be too high or too low: both count as an error."""
     found = {"vanilla": (8.0, 10.0), "cagnet": (10.0, 9.5), "sar": (9.5, 10.0)}
     monkeypatch.setattr(memory, "_run", lambda system, model, graph, epochs, look, **_: found[system.name])
     folder = tmp_path / "kept"

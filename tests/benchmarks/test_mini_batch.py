@@ -1,4 +1,4 @@
-"""Mini-batches: with every neighbour in one batch they are full-graph training; what cannot be is refused."""
+"""Mini-batches: with every neighbour in one batch they equal full-graph training; impossible settings are refused."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_sampled_sum_keeps_its_mean():
             sums.append(torch.zeros_like(exact).index_copy_(0, seeds, rows))
     chosen = graph.train_mask
     off = torch.stack(sums)[:, chosen] - exact[chosen]
-    # 5.5 standard errors: beyond them by chance in one of 10^5 runs of these 10 x 12 means
+    # 5.5 standard errors: 10 x 12 means exceed them by chance in one of 10^5 runs
     assert (off.mean(0).abs() <= 5.5 * off.std(0) / len(sums) ** 0.5 + 1e-5).all()
 
 

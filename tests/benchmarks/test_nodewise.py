@@ -1,4 +1,4 @@
-"""The pass between convolutions, measured: every line is there, each beside its rival."""
+"""The pass between convolutions, measured: every line is present, each with its rival."""
 
 from __future__ import annotations
 

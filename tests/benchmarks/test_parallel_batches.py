@@ -1,4 +1,4 @@
-"""The loop on several workers beside DGL's: steps of DGL's, the arithmetic of the table, and once for real."""
+"""The loop on several workers compared with DGL's: DGL's steps, the table's arithmetic, and one real measurement."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALL = MiniBatchSettings(fanouts=(1000, 1000), batch_size=8)
 
 
 def dgl_weights(rank, workers, graph):
-    """Train with DGL's loop, with every neighbour and no dropout: nothing is drawn but the order."""
+    """Train with DGL's loop, with every neighbour and no dropout: only the order is random."""
     from benchmarks.kernels.dgl_batches import DglLoop
     from gnnqlab.message.channels.remote_rows import RemoteRows
     from gnnqlab.message.codecs.codec import Float32
@@ -141,7 +141,8 @@ def test_launched_workers_have_their_link():
         ("float32", 3, None, 2), ("int8", 3, None, 2),
     ]  # fmt: skip
     for one in several:
-        # A worker sends half of the bytes; a quarter for gradients, which go ahead of the pace where they are few.
+        # A worker sends half of the bytes; a quarter is subtracted for gradients, which exceed the pace if they are
+        # few.
         assert one.link == "5mbit paced, 2 hosts" and one.epoch_s > 0.75 * one.sent_bytes / 2 / (5e6 / 8)
 
 

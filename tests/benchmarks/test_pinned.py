@@ -1,4 +1,4 @@
-"""Fair timing: one process for each number of threads, rows put together, failures told."""
+"""Fair timing: one process for each number of threads, merged rows, and reported failures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.kernels.pinned import Pair, by_threads, compare, run_each, run_p
 
 
 def bound(label: str) -> list[dict[str, object]]:
-    """What a measurement sees of its process: its threads and where they may run."""
+    """Return a row with the number of threads of this process and their places."""
     return [{"label": label, "threads": os.environ["OMP_NUM_THREADS"], "places": os.environ["OMP_PLACES"]}]
 
 

@@ -1,4 +1,4 @@
-"""Messages beside products: the lines, their arithmetic on made-up trainings, what is refused, and once for real."""
+"""Precision of messages compared with precision of products: lines, made-up trainings, refusals, and a real one."""
 
 from __future__ import annotations
 

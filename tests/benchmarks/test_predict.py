@@ -1,4 +1,4 @@
-"""Errors of predictions are told as their median and their worst, beside what the machine itself varies by."""
+"""Errors of predictions: their median and their maximum, with the variation of the machine itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_errors_are_sizes():
 
 
 def test_a_place_is_probed_once_and_its_settings_are_run(monkeypatch):
-    """Everything but the runs themselves: what was measured is what was predicted, a tenth longer."""
+    """Replace everything but the runs: each measured value is the predicted one, a tenth longer."""
     asked = []
 
     class Forecast:
@@ -39,14 +39,14 @@ def test_a_place_is_probed_once_and_its_settings_are_run(monkeypatch):
     monkeypatch.setattr("gnnqlab.launch.emulated.available", lambda: "not tried")
     rows = predict.predict(epochs=6)
     random, systems = predict.PLACES * predict.SETTINGS, len(SYSTEMS)
-    numbers = sorted({workers for workers, _ in predict.SHAPES})  # without links, hosts tell no places apart
+    numbers = sorted({workers for workers, _ in predict.SHAPES})  # without links, places do not differ by their hosts
     assert numbers == [2, 3, 4]
     assert len(rows) == random + len(numbers) * (systems + 2) + 2
     assert len(asked) == random + len(numbers) * 3 * systems
     assert {"system", "lam", "group_size"} == set(asked[0])
     assert [each["case"].split(":")[0] for each in rows[random : random + systems]] == sorted(SYSTEMS)
     assert asked[random:][:3] == [{"system": "adaqp", "epoch": epoch} for epoch in (3, 4, 5)]
-    assert {"system": "sylvie", "epoch": 3, "delta": 6} in asked, "its base is held where it starts"
+    assert {"system": "sylvie", "epoch": 3, "delta": 6} in asked, "its base width stays at the first value"
     assert rows[random]["value"] == 1.0 and rows[random]["rival_value"] == 1.1
     assert [each["figure"] for each in rows[-4:-2]] == ["median relative error", "worst relative error"]
     assert [each["value"] for each in rows[-4:-2]] == pytest.approx([1 - 1 / 1.1] * 2)
@@ -55,7 +55,7 @@ def test_a_place_is_probed_once_and_its_settings_are_run(monkeypatch):
 
 
 def test_systems_are_predicted_on_as_many_hosts_as_workers_and_on_two_tiers(monkeypatch):
-    """And one that cannot be predicted is refused by its name, with the reason, and is not run."""
+    """A system without a prediction is refused by its name, with the reason, and is not run."""
     placed, ran = [], []
 
     def probed(place, epochs):

@@ -1,4 +1,4 @@
-"""Every measurement has a name, and refuses wrong options before anything is trained or timed."""
+"""Every measurement has a name, and refuses wrong options before any training or timing."""
 
 from __future__ import annotations
 

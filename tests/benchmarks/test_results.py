@@ -1,4 +1,4 @@
-"""Stored tables: what is written is what is read, as JSON and for reading."""
+"""Stored tables: they are read as they were written, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_rows_join_a_table_and_take_the_place_of_those_they_repeat(tmp_path):
     ]  # fmt: skip
     assert table["command"] == "second; first" and "epoch (2.9 to 3.1 s)" in path.with_suffix(".md").read_text()
     assert bench_results(tmp_path)["command"].tolist() == ["second", "first", "second"]
-    # Seeds, widths and other rivals tell measurements apart, the spread of a figure does not.
+    # Seeds, bit-widths and other rivals make measurements different; the spread of a figure does not.
     others = [line("a", 5.0, contestant="8-bit"), line("a", 6.0, rival="dgl.nn")]
     join("epoch", others, command="third", folder=tmp_path)
     assert len(load(tmp_path)["epoch"]["rows"]) == 5

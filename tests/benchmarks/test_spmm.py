@@ -1,4 +1,4 @@
-"""The benchmarks of sums and of attention answer in the agreed form, and their graph is what it says."""
+"""The benchmarks of aggregation and of attention have the common format, and their graph has the stated degrees."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_graph_falls_by_a_power_law() -> None:
     assert spmm.power_law(2000, 40_000).indices.equal(adj.indices)
 
 
-@pytest.mark.filterwarnings("ignore")  # the frameworks' own
+@pytest.mark.filterwarnings("ignore")  # warnings of the frameworks
 def test_sums_beside_their_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
     small = (300, 3000)
     monkeypatch.setattr(spmm, "LARGE", small)

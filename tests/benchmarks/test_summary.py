@@ -1,4 +1,4 @@
-"""Lines of the page of results: the number, goal and source of a kept row; charts are the same bytes every time."""
+"""Lines of the page of results: the number, goal and source of a stored row; charts have the same bytes every time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of all systems: its arithmetic on made-up trainings, what is kept, what is refused, and once for real."""
+"""The table of all systems: its arithmetic on made-up trainings, stored rows, refusals, and one real measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of many rows, measured: every line is there, each beside the framework's."""
+"""Products of many rows, measured: every line is present, each with the framework's."""
 
 from __future__ import annotations
 

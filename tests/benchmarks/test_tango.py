@@ -1,4 +1,4 @@
-"""Whole trainings with codes beside the rest: the arithmetic on made-up trainings, DGL's trainer, and once for real."""
+"""Whole trainings in codes, compared: the arithmetic on made-up trainings, DGL's trainer, and one real measurement."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _training(train_s: float, score: float, *curve: tuple[int, float, float]) ->
 
 
 def test_seconds_to_accuracy_are_those_of_seeds_with_which_both_got_there() -> None:
-    target = 0.9  # float32's best, 0.905, less half a point
+    target = 0.9  # float32's best, 0.905, minus half a point
     reference = (2, 8.0, 0.905)
     found = {
         FLOAT32: [_training(8.0, 0.90, reference), _training(8.0, 0.80, reference)],
@@ -52,7 +52,7 @@ def test_dgl_trains_as_ours_do() -> None:
     ours, theirs = bench.make_trainer(graph, "gcn", None, 0), bench.make_dgl(graph, "gcn", 0)
     state = torch.random.get_rng_state()
     losses = [theirs.epoch(epoch) for epoch in range(30)]
-    assert torch.equal(torch.random.get_rng_state(), state)  # nobody else's noise changes
+    assert torch.equal(torch.random.get_rng_state(), state)  # the global generator is unchanged
     assert losses[-1] < losses[0] / 2
     again = bench.make_dgl(graph, "gcn", 0)
     assert [again.epoch(epoch) for epoch in range(3)] == losses[:3]

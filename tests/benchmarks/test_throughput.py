@@ -1,4 +1,4 @@
-"""The table of every system over a slow link: its arithmetic on made-up runs, what it refuses, and once for real."""
+"""The table of every system over a slow link: its arithmetic on made-up runs, its refusals, and a real measurement."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_system_that_is_held_to_its_bound_says_where_its_epoch_goes() -> None:
 
 
 def test_a_system_that_decides_is_held_to_the_bound_of_each_epoch() -> None:
-    # Half of its epochs send next to nothing, half take the link 3 s: medians would say 2 s of 2 s.
+    # Half of its epochs send almost nothing, half need 3 s of the link: medians would give 2 s of 2 s.
     got = table("sylvie+", epoch_s=2.0, link_s=2.0, epochs_s=(1.2, 3.2, 1.2, 3.2), links_s=(0.1, 3.0, 0.1, 3.0))
     assert got["sylvie+: epoch, mean / bound: the larger of computation and bytes, epoch by epoch"] == (0.91, True)
     assert got["sylvie+: epoch, mean / vanilla"] == (7.27, None)
@@ -81,15 +81,15 @@ def test_contestants_of_every_kind_train() -> None:
     names = [row["figure"].partition(": epoch")[0] for row in rows if row["rival"] == "vanilla"]
     assert {name for name in names if "bytes" not in name} == set(asked)
     ratio = {row["figure"]: row["ratio"] for row in rows if "bytes an epoch" in row["figure"]}
-    # 256 columns: 36 B of 1024 B a row; layer 0 has 64 and the last 10 columns, which cost relatively more
+    # 256 columns: 36 B of 1024 B per row; layer 0 has 64 and the last 10 columns, which cost relatively more
     assert ratio["1-bit: bytes an epoch"] > 15
-    # Rows that receivers keep travel before dropout, which a row of the last layer cannot once it is projected.
+    # Stored rows of receivers are sent before dropout, which is impossible for a projected row of the last layer.
     vanilla, before_dropout = (64 + 256 + 10) + (256 + 10), (64 + 256 + 256) + (256 + 256)
     assert ratio["pipegcn: bytes an epoch"] == pytest.approx(vanilla / before_dropout)
 
 
 def test_a_system_that_decides_is_told_by_the_trainings_that_were_timed() -> None:
-    """Quick first epochs and slow later ones, and a score that came from both."""
+    """Fast first epochs and slow later ones, and a score that both contributed to."""
     quick_then_slow = RunResult(
         score=0.88, bits=5.0, stale=0.4, epochs=8, epochs_s=(1.0,) * 4 + (3.0,) * 4,
         curve=((4, 4.0, 0.80), (8, 16.0, 0.90)), train_s=16.0,

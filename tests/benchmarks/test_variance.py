@@ -1,4 +1,4 @@
-"""The measurement of adaptive bit-widths answers in the common form, and adaptive ones are better at equal bytes."""
+"""The measurement of adaptive bit-widths has the common format, and they are better at equal bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This package beside another one of it: each runs in its own Python, and what it says is what it did."""
+"""Two versions of this package compared: each runs in its own Python, and reports its own measurements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def launch(graph, *, out, **settings):
         "loss": [0.5] * len(epochs),
     }))
 """
-"""Another version, whose slower worker takes two thousand seconds an epoch: more than ours on any machine."""
+"""Another version, whose slower worker takes two thousand seconds per epoch: more than ours on any machine."""
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def other(tmp_path: Path) -> str:
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(_OTHER)
     python = tmp_path / "python"
-    # It is found ahead of an editable installation, which answers before the search path does.
+    # It comes before an editable installation, which is found before the search path.
     ahead = "import sys; sys.meta_path[:] = [f for f in sys.meta_path if 'editable' not in type(f).__module__]; "
     ahead += f"sys.path.insert(0, {str(package.parent)!r}); "
     python.write_text(f'#!/bin/sh\nshift\ncode="$1"\nshift\nexec {sys.executable} -c "{ahead}\n$code" "$@"\n')

@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def screenshots(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where pictures of the screen are kept."""
+    """Return the folder of the screenshots."""
     asked = os.environ.get("GNNQLAB_SCREENSHOTS")
     folder = Path(asked).absolute() if asked else tmp_path_factory.mktemp("screenshots")
     folder.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ def screenshots(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """Address and folder of a JupyterLab of our own."""
+    """Yield address and folder of a JupyterLab that the tests start."""
     home = tmp_path_factory.mktemp("jupyter")
     folder = home / "notebooks"
     folder.mkdir()
@@ -89,7 +89,7 @@ def _address(runtime: Path, process: subprocess.Popen[bytes], log: Path) -> str:
             try:
                 return str(json.loads(path.read_text())["url"])
             except ValueError:
-                continue  # half written yet
+                continue  # not complete yet
         time.sleep(0.1)
     raise AssertionError(f"JupyterLab did not start:\n{log.read_text()[-3000:]}")
 

@@ -1,4 +1,4 @@
-"""One notebook open in JupyterLab, with what its page asked for and complained about."""
+"""One open notebook in JupyterLab, with the page's requests and errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _READY = f"""() => {{
   const context = {_PANEL}?.sessionContext;
   return Boolean(context?.isReady && context.session?.kernel?.status === "idle");
 }}"""
-# Notes when Plotly has finished a drawing, the λ of its chosen point, and its width.
+# Records when Plotly has finished a drawing, the λ of its chosen point, and its width.
 _LISTEN = """() => {
   const graph = document.querySelector(".js-plotly-plot");
   window.drawn = [];
@@ -28,28 +28,30 @@ _LISTEN = """() => {
 
 
 GIVEN_UP = "[anywidget] Failed to initialize model."
-"""What anywidget says where a page took more than 2 s to take a module in, as on a busy machine. Such a model hears no
-more messages; ours need none, since what changes stands in models of Jupyter's own."""
+"""Message of anywidget if a page took more than 2 s to import a module, as on a busy machine.
+
+Such a model receives no more messages; ours need none, since changes are stored in models of Jupyter itself.
+"""
 
 
 @dataclass(eq=False)
 class LabPage:
-    """A page of JupyterLab and what happened on it."""
+    """A page of JupyterLab, with its errors, its requests and its times."""
 
     page: Any
     address: str
     errors: list[str] = field(default_factory=list)
     """Errors on the browser's console, and of scripts."""
     elsewhere: list[str] = field(default_factory=list)
-    """Requests that left 127.0.0.1."""
+    """Requests to other addresses than 127.0.0.1."""
     loaded_s: float = 0.0
     """Seconds from the start of the cell to the end of its imports."""
     seen_s: float = 0.0
-    """The same to the first control on the screen."""
+    """Seconds from the start of the cell to the first control on the screen."""
     drawn_s: float = 0.0
-    """The same to the first figure."""
+    """Seconds from the start of the cell to the first figure."""
     whole_s: float = 0.0
-    """The same to all that the figure shows."""
+    """Seconds from the start of the cell to the complete figure."""
 
     @classmethod
     def of(cls, page: Any, address: str, path: Path, cells: list[str]) -> LabPage:
@@ -69,11 +71,11 @@ class LabPage:
         return found
 
     def wait_for_kernel(self) -> None:
-        """Return when the notebook is open and its kernel is idle."""
+        """Wait until the notebook is open and its kernel is idle."""
         self.page.wait_for_function(_READY, polling=200)
 
     def run_all(self) -> None:
-        """Run every cell; returns at once."""
+        """Start all cells; return at once."""
         self.page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
 
     def command(self, name: str, **arguments: Any) -> None:
@@ -81,7 +83,7 @@ class LabPage:
         self.page.evaluate("([name, given]) => window.jupyterapp.commands.execute(name, given)", [name, arguments])
 
     def python(self, source: str) -> str:
-        """What the notebook's kernel prints for some lines, run beside its cells."""
+        """Return the output of some lines, run in the notebook's kernel outside its cells."""
         return str(
             self.page.evaluate(
                 "async (code) => { const panel = " + _PANEL + ";"
@@ -100,7 +102,7 @@ class LabPage:
         )
 
     def run_cell(self, index: int, source: str) -> None:
-        """Put other lines into a cell, run it alone with all outputs cleared; returns at once."""
+        """Replace the source of a cell and start it with all outputs cleared; return at once."""
         self.page.evaluate(
             """([index, source]) => {
               const book = """
@@ -115,12 +117,12 @@ class LabPage:
         )
 
     def restart(self) -> None:
-        """Start the kernel anew, as the button does, and wait for it."""
+        """Restart the kernel, as the button does, and wait for it."""
         self.page.evaluate("async () => { await " + _PANEL + "?.sessionContext.session.kernel.restart(); }")
         self.wait_for_kernel()
 
     def listen(self) -> None:
-        """Note from now on when keys go down and when the figure has been drawn."""
+        """Record from now on when keys are pressed and when the figure has been drawn."""
         self.page.evaluate(_LISTEN)
 
     def close(self) -> None:
@@ -133,7 +135,7 @@ class LabPage:
         self.page.evaluate(f"async () => {{ await {_PANEL}.context.save(); }}")
 
     def reload(self) -> None:
-        """Save the notebook and load the page anew, as a person does; the kernel stays."""
+        """Save the notebook and reload the page, as a user does; the kernel stays."""
         self.save()
         self.page.reload()
         self.wait_for_kernel()

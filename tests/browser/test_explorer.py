@@ -1,4 +1,4 @@
-"""The partition explorer's drawn graph in a real JupyterLab: what a node says, and its heat map."""
+"""The partition explorer's drawn graph in a real JupyterLab: a node's label, and its heat map."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lab(open_notebook: Any) -> Iterator[LabPage]:
 
 
 def _middle(lab: LabPage, figure: int, x: float, y: float) -> tuple[float, float]:
-    """Where a point of a figure's axes stands on the screen: of its last axes, on which maps are."""
+    """Return the position of a figure's point on the screen, by the last axes, which those of a map are."""
     found = lab.page.evaluate(
         """([number, x, y]) => {
           const graph = document.querySelectorAll('.js-plotly-plot')[number];

@@ -1,4 +1,4 @@
-"""What views leave in a notebook that is saved by hand: figures and tables for whoever has no kernel."""
+"""Outputs of views in a notebook that is saved by hand: figures and tables for readers without a kernel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CELLS = [
     'gq.runs("left")',
     'tuner = gq.Tuner("sbm:300,4,8", workers=2, measure=False)\ntuner',
 ]
-"""All show a figure, but the sixth a table; the last one is probed after its cell."""
+"""All show a figure, except for the sixth, a table; the last one is probed after its cell."""
 RUNS = 5
 OUTPUTS = "[...document.querySelectorAll('.jp-OutputArea-output')]"
 GRAPHS = f"{OUTPUTS}.map((each) => each.querySelectorAll('.main-svg, img').length)"
@@ -39,7 +39,7 @@ PICTURES = f"{KEPT}.filter((each) => each.picture).length"
 @pytest.fixture(scope="module")
 def lab(open_notebook: Any) -> Iterator[LabPage]:
     lab: LabPage = open_notebook("left", CELLS)
-    lab.page.set_viewport_size({"width": 1320, "height": 9000})  # JupyterLab draws what is near
+    lab.page.set_viewport_size({"width": 1320, "height": 9000})  # JupyterLab draws only cells near the screen
     lab.run_all()
     lab.page.wait_for_function(f"() => {SHOWN}")
     lab.page.wait_for_function("() => document.querySelector('.gnnqlab-runs tbody tr')")
@@ -49,7 +49,7 @@ def lab(open_notebook: Any) -> Iterator[LabPage]:
 
 
 def _saved(server: tuple[str, Path]) -> list[dict[str, Any]]:
-    """Outputs that show something, of every cell the last."""
+    """Return the last output of every cell."""
     cells = json.loads((server[1] / "left.ipynb").read_text())["cells"]
     return [cell["outputs"][-1] for cell in cells]
 
@@ -61,10 +61,10 @@ def test_the_file_has_figures_and_tables_and_no_view(lab: LabPage, server: tuple
     assert [sorted(output["data"]) for output in saved if VIEW in output["data"]] == []
     assert [FIGURE in output["data"] for output in saved] == [place != RUNS for place in range(len(CELLS))]
     pictures = [output["data"].get("image/svg+xml", "") for output in saved]
-    assert ["".join(picture)[:4] for picture in pictures].count("<svg") == len(CELLS) - 1, "what GitHub shows"
+    assert ["".join(picture)[:4] for picture in pictures].count("<svg") == len(CELLS) - 1, "GitHub shows the picture"
     assert "<table>" in "".join(saved[RUNS]["data"]["text/html"])
     lab.page.screenshot(path=screenshots / "left-live.png")
-    assert lab.page.evaluate(f"() => {SHOWN}"), "on the page all stays as it was"
+    assert lab.page.evaluate(f"() => {SHOWN}"), "the page itself is unchanged"
     lab.page.get_by_role("button", name="Next").first.click()
     lab.page.wait_for_function(f"() => {OUTPUTS}[0].querySelector('.js-plotly-plot').layout.title.text[0] === '2'")
 
@@ -86,7 +86,7 @@ def test_without_its_kernel_every_view_is_a_figure_or_a_table(
     lab.page.reload()
     lab.page.wait_for_function(f"() => {SHOWN}")
     lab.wait_for_kernel()
-    assert lab.page.evaluate(SEARCHED) == 0, "an output with a view's name is searched for, and given up after 2 s"
+    assert lab.page.evaluate(SEARCHED) == 0, "JupyterLab would search 2 s for an output with a view's name"
     lab.page.screenshot(path=screenshots / "left-alone.png")
     assert lab.page.get_by_text("model not found").count() == lab.page.get_by_text("Loading widget").count() == 0
     assert lab.page.locator(".jp-OutputArea-output table caption").get_by_text("1 run,").is_visible()

@@ -1,4 +1,4 @@
-"""The live view in a real JupyterLab: points arrive, a kernel restart, a worker that dies, Stop."""
+"""The live view in a real JupyterLab: new points, a kernel restart, a worker that dies, Stop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AGAIN = "import gnnqlab as gq\nview = gq.runs()[-1].live()\nview"
 GRAPH = "document.querySelector('.js-plotly-plot')"
 DRAWN = "document.querySelectorAll('.js-plotly-plot .scatterlayer path').length > 0"
 EPOCHS = f"({GRAPH}?.data?.[0]?.x?.at(-1) ?? -1)"
-STOP_NAME = re.compile(r"(^|\W)Stop$")  # an icon goes before it
+STOP_NAME = re.compile(r"(^|\W)Stop$")  # an icon precedes it
 STOP = "import gnnqlab as gq\nfor run in gq.runs(): run.stop()"
 
 
@@ -100,7 +100,7 @@ def test_a_page_loaded_again_shows_the_view_and_goes_on(lab: LabPage, screenshot
     _wait_for(lab, f"{EPOCHS} > {some}")
     _wait_for(lab, "/· running · epoch/.test(document.body.innerText)")
     lab.page.screenshot(path=screenshots / "live-reloaded.png")
-    # What was chosen before the page was loaded again is chosen still, and can be changed.
+    # The selection from before the reload is still there, and can be changed.
     box = lab.page.get_by_role("combobox", name="Epochs of", exact=True)
     assert box.input_value() == "worker 0"
     one = lab.page.evaluate(f"() => {GRAPH}.data[4].y.join()")
@@ -109,7 +109,7 @@ def test_a_page_loaded_again_shows_the_view_and_goes_on(lab: LabPage, screenshot
 
 
 def test_nothing_complained(lab: LabPage) -> None:
-    # Before the restart: JupyterLab itself complains about widgets whose kernel is gone.
+    # This precedes the restart: after it, JupyterLab itself logs errors of widgets without a kernel.
     assert lab.errors == [] and lab.elsewhere == []
 
 

@@ -1,4 +1,4 @@
-"""What the live view of a long run takes in the browser: 10 000 epochs of 8 workers, and growing."""
+"""Memory of the browser for the live view of a long run: 10 000 epochs of 8 workers, and growing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.slow_down import in_time
 
 EPOCHS, WORKERS = 10_000, 8
 MORE, TIMES = 200, 2
-"""Epochs that are added at a time, and how often."""
+"""Number of epochs that are added at a time, and number of additions."""
 GOAL_MB, GOAL_S = 150, 2.0
 GRAPH = "document.querySelector('.js-plotly-plot')"
 LAST = f"({GRAPH}?.data?.[0]?.x?.at(-1) ?? -1)"
@@ -29,13 +29,13 @@ view"""
 def folder(tmp_path: Path) -> Folder:
     folder = Folder(tmp_path, system="adaqp", workers=WORKERS, epochs=2 * EPOCHS, noise=0.1)
     folder.write(range(EPOCHS), traffic=False)
-    for begin in range(0, EPOCHS, 500):  # of messages, a part is enough: no more of them is ever read
+    for begin in range(0, EPOCHS, 500):  # a part of the messages is enough: no more of them is ever read
         folder.write(range(begin, begin + 50), records=False)
     return folder
 
 
 class Heap:
-    """What a page holds, by the tools that Chromium gives developers."""
+    """Measures a page's memory with Chromium's developer tools."""
 
     def __init__(self, page: Any) -> None:
         self._session = page.context.new_cdp_session(page)
@@ -43,8 +43,8 @@ class Heap:
         self._session.send("Performance.enable")
 
     def used_mb(self) -> float:
-        """Megabytes that scripts of the page hold after all that nobody needs was thrown away."""
-        for _ in range(3):  # what one collection lets go, the next may free
+        """Collect garbage, and return the megabytes that scripts of the page still hold."""
+        for _ in range(3):  # memory freed by one collection may allow the next one to free more
             self._session.send("HeapProfiler.collectGarbage")
         metrics = {each["name"]: each["value"] for each in self._session.send("Performance.getMetrics")["metrics"]}
         return float(metrics["JSHeapUsedSize"]) / 1e6

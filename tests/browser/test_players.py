@@ -17,7 +17,7 @@ CELLS = [
 ]
 IMPATIENT = """const usual = AbortSignal.timeout.bind(AbortSignal);
 AbortSignal.timeout = (ms) => usual(ms === 2000 ? 0 : ms);"""
-"""anywidget gives a module up that is not there after 2 s, as on a busy machine; here at once."""
+"""anywidget stops waiting for a module after 2 s, as on a busy machine; here at once."""
 TITLES = "Array.from(document.querySelectorAll('.js-plotly-plot'), (each) => each.layout.title?.text ?? '')"
 DRAWN = "Array.from(document.querySelectorAll('.js-plotly-plot')).every((each) => each.querySelector('.main-svg'))"
 
@@ -51,7 +51,8 @@ def test_arrow_keys_turn_a_list_and_stay_in_it(lab: LabPage) -> None:
 
 
 def test_arrow_keys_reach_a_slider_where_the_page_takes_them_first(lab: LabPage) -> None:
-    # As Notebook 7: shortcuts are looked up before the page's elements see a key, unless an element asks to be spared.
+    # As in Notebook 7: shortcuts handle a key before the page's elements, unless an element has an attribute against
+    # it.
     lab.page.evaluate("""() => document.addEventListener("keydown", (event) => {
       if (window.spared || event.target.closest("[data-lm-suppress-shortcuts]")) return;
       event.preventDefault(); event.stopPropagation();
@@ -82,12 +83,12 @@ def test_notebook_7_shows_views_whole(lab: LabPage) -> None:
       return [kept, whole];
     }"""
     kept, whole = lab.page.evaluate(height)
-    assert kept != "none", "in JupyterLab only who asks for it gets a box that scrolls"
+    assert kept != "none", "in JupyterLab only an output with this setting gets a box that scrolls"
     assert whole == "none"
 
 
 def test_labels_stand_beside_their_toggles(lab: LabPage) -> None:
-    # Both places in one look: a page may move between two, where a figure is drawn anew above.
+    # Both positions in one call: between two calls a page may move, if a figure above is drawn again.
     places = """(label) => {
       const rows = [...document.querySelectorAll(".widget-toggle-buttons")];
       const row = rows.find((each) => each.innerText.includes(label));
@@ -145,7 +146,7 @@ def test_a_figure_follows_though_anywidget_gave_its_module_up(open_notebook: Any
     lab.page.on("pageerror", lambda error: said.append(str(error)))
     lab.run_all()
     lab.page.wait_for_function(f"() => {TITLES}[0]?.startsWith('1 · ') && {DRAWN}")
-    assert any(GIVEN_UP in text for text in said), "or this test shows nothing"
+    assert any(GIVEN_UP in text for text in said), "otherwise this test proves nothing"
     lab.page.get_by_role("slider", name="Step", exact=True).focus()
     lab.page.keyboard.press("ArrowRight")
     lab.page.wait_for_function(f"() => {TITLES}[0].startsWith('2 · ')")

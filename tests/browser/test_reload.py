@@ -1,6 +1,6 @@
-"""A page that is loaded again while a run trains gets its live view back, on a busy machine and on a slow page too.
+"""A page that is reloaded while a run trains gets its live view back, on a busy machine and on a slow page too.
 
-``GNNQLAB_RELOADS=50`` loads the page so often, beside ``GNNQLAB_BUSY=4`` loops that keep processors busy.
+``GNNQLAB_RELOADS=50`` reloads the page so often, with ``GNNQLAB_BUSY=4`` loops that keep processors busy.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ EPOCHS = f"({GRAPH}?.data?.[0]?.x?.at(-1) ?? -1)"
 DRAWN = "document.querySelectorAll('.js-plotly-plot .scatterlayer path').length > 0"
 BOXES = "document.querySelectorAll('.jp-OutputArea-output .js-plotly-plot').length"
 NOT_FOUND = "widget model not found"
-# On a slow page pauses end late. Here those of 100 ms, from the first on that a search makes, end in their order, and
-# some seconds after the answer with all models has come.
+# On a slow page timeouts end late. Here those of 100 ms, from the first one of a search on, end in their order, and
+# some seconds after the answer with all models has arrived.
 LATE = """() => {
   const begin = window.setTimeout;
   const held = [];
@@ -50,9 +50,9 @@ LATE = """() => {
     }
   };
 }"""
-# A page that gives an output up, in one order on any machine: JupyterLab searches a model for an output; then the reply
-# with all models comes; when all are made, the clock shows that the 2 s of the search are over, and pauses end in the
-# order in which they began.
+# A page that stops the search for an output's model, in one order on any machine: JupyterLab searches for the model;
+# then the reply with all models arrives; when all are made, the clock shows that the 2 s of the search are over, and
+# timeouts end in the order in which they began.
 GIVES_UP = """() => {
   const [begin, now] = [window.setTimeout, Date.now];
   const [held, messages] = [[], []];
@@ -115,7 +115,7 @@ def busy() -> Iterator[None]:
 
 
 def _reload(lab: LabPage) -> float:
-    """Load the page again; returns after how many seconds the view was back, with all epochs, once and growing."""
+    """Reload the page; return the seconds until the view was back, with all epochs, once and growing."""
     before, began = lab.page.evaluate(f"() => {EPOCHS}"), time.monotonic()
     lab.reload()
     lab.page.wait_for_function(f"() => {EPOCHS} >= {before} && {DRAWN}")
@@ -136,7 +136,7 @@ def test_a_view_is_back_after_every_reload_beside_busy_loops(lab: LabPage, busy:
     print(f"{RELOADS} reloads beside {BUSY} loops: back after {min(took):.1f} to {max(took):.1f} s")
 
 
-# As files have it that another page saved: the view alone.
+# Simulates a file that another page saved: it has the view alone.
 NAMELESS = """() => {
   const book = [...window.jupyterapp.shell.widgets("main")].find((each) => each.sessionContext && each.content);
   for (const { outputs } of book.content.model.cells)
@@ -146,7 +146,7 @@ NAMELESS = """() => {
 
 
 def _slow(lab: LabPage, way: str) -> None:
-    """Choose how the page is slow once it is loaded again."""
+    """Select in which way the page is slow once it is reloaded."""
     lab.page.evaluate("(way) => { sessionStorage.slow = way; }", way)
 
 
@@ -154,7 +154,9 @@ def test_a_view_is_back_on_a_page_whose_models_come_late(lab: LabPage, screensho
     lab.errors.clear()
     _slow(lab, "late")
     _reload(lab)
-    assert not any(NOT_FOUND in text for text in lab.errors), "the file names the view, and has none to search for"
+    assert not any(NOT_FOUND in text for text in lab.errors), (
+        "the file has no view for JupyterLab to search, only its name"
+    )
     assert lab.page.get_by_text("model not found").count() == 0
 
 
@@ -164,6 +166,6 @@ def test_an_output_that_was_given_up_is_drawn_once_its_model_is_there(lab: LabPa
     _slow(lab, "gives_up")
     _reload(lab)
     lab.page.screenshot(path=screenshots / "reload-slow.png")
-    assert any(NOT_FOUND in text for text in lab.errors), "or this test shows nothing"
+    assert any(NOT_FOUND in text for text in lab.errors), "otherwise this test proves nothing"
     assert lab.page.get_by_text("model not found").count() == 0
     assert lab.elsewhere == []

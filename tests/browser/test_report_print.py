@@ -1,4 +1,4 @@
-"""A report on paper: small, no figure cut, no heading alone."""
+"""A printed report: small, no figure cut, no heading alone."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_every_figure_fits_on_a_sheet_in_light_colours(page: Any, screenshots: P
     )
     assert (ground, ink) == ("rgb(255, 255, 255)", "rgb(31, 35, 40)")
     letters = page.evaluate("() => getComputedStyle(document.querySelector('.xtick text')).fill")
-    assert letters == "rgb(31, 35, 40)", "dark letters on paper, whatever the screen was"
+    assert letters == "rgb(31, 35, 40)", "dark letters on paper, whatever the screen's theme"
 
 
 def test_what_is_printed_is_small(page: Any, screenshots: Path) -> None:

@@ -26,7 +26,7 @@ GO = """(number) => {
 FRAMES = """async () => {
   for (let drawn = 0; drawn < 20; drawn += 1) await new Promise((done) => requestAnimationFrame(done));
 }"""
-"""Lets the page draw as often as an epoch that plays would have moved on."""
+"""Waits for as many frames as would have moved a playing epoch on."""
 COVERED = ".js-plotly-plot .imagelayer image"
 
 
@@ -53,7 +53,7 @@ def walk_and_page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def _pace(page: Any, seconds: int) -> None:
-    """Choose in how many seconds an epoch plays, and leave the list to the page's own keys."""
+    """Select in how many seconds an epoch plays, and take the focus from the list, so that the page receives keys."""
     page.get_by_label("An epoch in").select_option(str(seconds))
     page.evaluate("() => document.activeElement.blur()")
 
@@ -66,7 +66,7 @@ def test_it_steps_and_plays_in_a_notebook(lab: LabPage, screenshots: Path) -> No
         lab.page.wait_for_function(f"(before) => {TITLE} !== before", arg=titles[-1])
         titles.append(lab.page.evaluate(f"() => {TITLE}"))
     assert [title.partition(" ")[0] for title in titles] == ["1", "2", "3", "4"]
-    assert lab.page.locator("button", has_text="2 bits").count() == 0, "it is what was run"
+    assert lab.page.locator("button", has_text="2 bits").count() == 0, "the run has one system"
     lab.page.screenshot(path=screenshots / "run-player-step.png")
     lab.page.locator(".widget-play button").first.click()
     lab.page.wait_for_function(f"() => Number({TITLE}.split(' ')[0]) > 8")
@@ -104,11 +104,11 @@ def test_a_page_plays_in_the_time_of_the_run(walk_and_page: tuple[RunWalk, Any],
     assert page.locator("#play").text_content() == "Play"
     page.evaluate(FRAMES)
     at, number = page.evaluate(f"() => [{CURSOR}, {STEP}]")
-    assert walk.steps[number].start - 0.01 <= at <= walk.steps[number].end + 0.01, "the words are of that time"
+    assert walk.steps[number].start - 0.01 <= at <= walk.steps[number].end + 0.01, "the text is of that time"
     marks = page.evaluate("() => document.querySelector('.js-plotly-plot').data.at(-2).x.filter((x) => x !== null)")
     assert len(marks) >= len(walk.messages_in_transit(at)) and at >= flying.start
     page.evaluate(FRAMES)
-    assert page.evaluate(f"() => {CURSOR}") == at, "it stands still"
+    assert page.evaluate(f"() => {CURSOR}") == at, "it has stopped"
     page.set_viewport_size({"width": 1600, "height": 1000})
     page.emulate_media(color_scheme="dark")
     page.wait_for_function("() => document.querySelector('.js-plotly-plot').layout.paper_bgcolor === '#14171a'")

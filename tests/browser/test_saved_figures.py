@@ -1,4 +1,4 @@
-"""Every figure that a notebook keeps, as wide as a small page: nothing overlaps, is cut off, or too small to read."""
+"""Every stored figure of a notebook on a narrow page: nothing overlaps, is cut off, or is too small to read."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ PLOTLY = "application/vnd.plotly.v1+json"
 WIDTH = 720
 """Pixels that JupyterLab leaves on a page of 900."""
 SMALLEST = 10.0
-"""Pixels of a letter's size."""
+"""Size of the smallest letters in pixels."""
 LINE_GAP = 3.0
-"""Pixels by which boxes of two lines may overlap: a box is as high as its tallest letter could be."""
+"""Pixels by which boxes of two lines may overlap: a box is as high as the tallest possible letter."""
 _MEASURE = """([figure, width]) => {
   const place = document.getElementById("place");
   Plotly.newPlot(place, figure.data, { ...figure.layout, width }, { staticPlot: true });
@@ -41,7 +41,7 @@ _MEASURE = """([figure, width]) => {
 
 
 def saved_figures() -> Iterator[tuple[str, Any]]:
-    """Notebook and cell, and the figure; the drawn ten nodes, which many notebooks have, once."""
+    """Yield notebook and cell, and the figure; a figure that many notebooks have, once."""
     known = set()
     for path in sorted(FOLDER.glob("*.ipynb")):
         for number, cell in enumerate(nbformat.read(path, as_version=4).cells):
@@ -53,7 +53,7 @@ def saved_figures() -> Iterator[tuple[str, Any]]:
 
 
 def flaws(drawn: dict[str, Any]) -> list[str]:
-    """Return what is wrong with the words of a drawn figure, one line each."""
+    """Return the flaws in the text of a drawn figure, one line each."""
     found, texts = [], drawn["texts"]
     for text in texts:
         words = repr(text["words"])

@@ -1,4 +1,4 @@
-"""Which pages are dark, as JupyterLab, VS Code and Colab mark them: the views' script, in a page that does so."""
+"""Dark pages of JupyterLab, VS Code and Colab are detected by their marks: the views' script in a marked page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PAGES = {
     '<html><body data-vscode-theme-kind="vscode-high-contrast">': True,
     '<html theme="dark"><body>': True,
     '<html theme=""><body>': False,
-    "<html><body>": True,  # what the screen prefers
+    "<html><body>": True,  # the preference of the screen
 }
 _DRAW = """async (script) => {
   const { default: make } = await import("data:text/javascript;charset=utf-8," + encodeURIComponent(script));

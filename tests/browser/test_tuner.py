@@ -55,12 +55,12 @@ def _lam(lab: LabPage) -> float:
 
 
 def _button(lab: LabPage, name: str) -> Any:
-    """By its name, before which an icon stands."""
+    """Find a button by its name, which follows an icon."""
     return lab.page.get_by_role("button", name=re.compile(rf"(^|\W){name}$"))
 
 
 def _press(lab: LabPage, key: str) -> float:
-    """Press a key on the focused control; milliseconds until the figure shows another λ."""
+    """Press a key on the focused control; return the milliseconds until the figure shows another λ."""
     before = _lam(lab)
     lab.page.evaluate("() => { window.drawn.length = 0; window.pressed.length = 0; }")
     lab.page.keyboard.press(key)
@@ -113,7 +113,7 @@ def test_no_control_says_null_on_hover(lab: LabPage) -> None:
 
 def test_no_words_lie_on_the_bar_of_colours(lab: LabPage) -> None:
     room = "document.querySelector('.gnnqlab-room').clientWidth - 8"
-    # Of all ends of the bar 1 and 8 stand beside it; its own box has room besides.
+    # The bar's end labels 1 and 8 are next to it; the box of the bar has more space than its labels need.
     places = """() => [
       [...document.querySelectorAll(".colorbar .cbaxis text")].map((each) => each.getBoundingClientRect().right),
       document.querySelector(".y3title").getBoundingClientRect().left,

@@ -36,7 +36,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     last = next(number for number, cell in enumerate(book.cells) if "gq.Tuner(" in cell.source)
     book.cells = book.cells[: last + 1]
     for cell in book.cells:
-        # No launched timing while this machine has a browser to run.
+        # No launched timing while a browser runs on this machine.
         cell.source = cell.source.replace("epochs=40", "epochs=40, hidden=32, measure=False")
     nbformat.write(book, home / "tuner.ipynb")
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -45,7 +45,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     environment.pop("GNNQLAB_STATIC", None)
     environment["PYTHONPATH"] = os.pathsep.join([str(NOTEBOOK.parent.parent), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-m", "voila", "--no-browser", f"--port={port}", "--Voila.ip=127.0.0.1", "tuner.ipynb"]
-    # Voilà's own template asks a content network for icons; the settings beside the notebooks keep pages at home.
+    # Voilà's own template loads icons from the internet; the settings in the notebooks' folder prevent that.
     shutil.copy(NOTEBOOK.parent.parent / "voila.json", home)
     with open(home / "voila.log", "w") as log:
         process = subprocess.Popen(

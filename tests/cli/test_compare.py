@@ -1,4 +1,4 @@
-"""``gnnqlab compare`` over a grid: a row for each combination, a target for each graph and model, failures in between.
+"""``gnnqlab compare`` over a grid: a row for each combination, a target for each graph and model, and failed runs.
 
 The trainings are made up; ``test_line.py`` has a real one.
 """
@@ -26,7 +26,7 @@ _BEST = {"gcn": 0.9, "sgc": 0.8}
 
 @dataclass
 class MadeUp:
-    """A run that ended well as soon as it began."""
+    """A run that has already ended, without a failure."""
 
     config: RunConfig
 
@@ -45,7 +45,7 @@ class MadeUp:
 
 @pytest.fixture(autouse=True)
 def made_up(monkeypatch):
-    """No run is launched; one of ``adaqp-p`` fails."""
+    """Replace launches by finished runs; one of ``adaqp-p`` fails."""
 
     def launch(config: RunConfig, **more: Any) -> MadeUp:
         if config.system.name == "adaqp-p":
@@ -115,7 +115,7 @@ def test_one_that_fails_is_a_line_and_the_others_go_on(capsys, tmp_path):
     assert "gnnqlab: adaqp-p, gcn on digits: rank 1 died in epoch 2 its log says more\n" in progress
     assert progress.rstrip().endswith("gnnqlab: 1 of 3 trainings failed")
     assert {"target", "report"} <= set(result) and "comparisons" not in result
-    # Where nothing is left there is nothing to compare.
+    # If all runs have failed, there is nothing to compare.
     with pytest.raises(SystemExit) as end:
         cli.main(["compare", "--systems", "adaqp-p", "--out", str(tmp_path)])
     assert end.value.code == 1 and "failed" in capsys.readouterr().out
@@ -149,7 +149,7 @@ def test_a_mistake_anywhere_in_the_grid_shows_before_anything_is_trained(capsys,
 def test_the_table_of_a_grid_compares_within_a_graph_and_model():
     def summary(epoch_s, to_target_s):
         return {
-            "epoch_s": 7.0,  # nobody's headline
+            "epoch_s": 7.0,  # not in the table
             "train_s": 10 * epoch_s,
             "test_accuracy": 0.9,
             "to_target_s": to_target_s,

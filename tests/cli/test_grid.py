@@ -1,4 +1,4 @@
-"""What a line names: systems with settings of their own, models, graphs."""
+"""Names on a command line: systems with settings of their own, models, graphs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_systems_of_a_grid():
     ]
     for choice in choices:
         assert make_system(choice.name, **choice.settings).name == choice.name
-        assert systems_in(str(choice)) == [choice]  # what progress shows can be typed again
+        assert systems_in(str(choice)) == [choice]  # a name in the progress output is valid input
 
 
 @each(

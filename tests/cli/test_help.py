@@ -59,7 +59,7 @@ def test_help_lists_the_options_of_the_chosen_model_and_system(
     shown = capsys.readouterr().out
     assert end.value.code == 0
     assert [option for option in (*listed, *left_out) if f"  {option} " in shown] == listed
-    assert ("gat: " in shown) == (words == ["--help-all"]), "a name is needed only among several"
+    assert ("gat: " in shown) == (words == ["--help-all"]), "a name is needed only for several models"
 
 
 def test_every_variable_that_is_read_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The command line as its contract says: exit codes, one-line reasons, one JSON object."""
+"""The command line keeps its contract: exit codes, one-line reasons, one JSON object."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_help_and_version_need_no_torch():
 
 
 def test_a_reader_that_has_enough_is_no_mistake():
-    """``gnnqlab graphs | head -0``: no traceback, no complaint."""
+    """``gnnqlab graphs | head -0``: no traceback, no error."""
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run([sys.executable, "-m", "gnnqlab", "graphs"], stdout=writing, stderr=subprocess.PIPE)

@@ -1,4 +1,4 @@
-"""The listing of runs names what it cannot read and goes on."""
+"""The list of runs names unreadable folders and continues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODULE = "gnnqlab_test_bits_elsewhere"
 
 
 def with_own_part(place: Path) -> Run:
-    """A run whose widths come from a module that is nowhere."""
+    """Make a run whose bit-widths come from a module that does not exist."""
     folder = Folder(place)
     folder.write(range(6))
     folder.state("finished")
@@ -32,7 +32,7 @@ def with_own_part(place: Path) -> Run:
 
 
 def neighbours(place: Path) -> None:
-    """Folders that no run has left whole."""
+    """Make folders with damaged files of runs."""
     for name, text in (
         ("1-torn", '{"graph": "dig'),
         ("2-empty", "{}"),
@@ -67,7 +67,7 @@ def test_reading_a_run_imports_nothing_of_the_users(tmp_path: Path, monkeypatch:
     (tmp_path / f"{MODULE}.py").write_text("raise AssertionError('imported')\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert len(run.records) == 12 and run.summary["system"] == "growing" and run.status == "finished"
-    # Its schedule is not there to be asked how old rows are: the run has said it.
+    # Its schedule cannot be loaded to compute the age of rows: the run has recorded it.
     assert run.records.groupby("epoch")["after_evaluation"].max().tolist() == [0, 1, 1, 1, 1, 1]
     assert run.settings["system"]["bits"] == {"name": f"{MODULE}:Growing", "switch": 30}
     assert list(gq.compare([run, run]).to_frame()["epochs"]) == [6, 6]

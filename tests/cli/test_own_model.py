@@ -1,4 +1,4 @@
-"""A model of one's own on a command line: ``--model module:function``."""
+"""A user's own model on a command line: ``--model module:function``."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def plain(settings, in_features, num_classes, seed, factor=1):
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The name of a module in the folder that a line is typed in, which nothing has imported."""
+    """Yield the name of a module in the current folder that has not been imported."""
     name = f"own_{tmp_path.name.replace('-', '_')}"
     (tmp_path / f"{name}.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
@@ -93,7 +93,8 @@ def test_the_line_that_repeats_a_run_says_where_it_is(own: str, made_by: MadeBy)
 def test_there_is_no_line_for_what_only_this_process_knows(own: str) -> None:
     sys.path.insert(0, os.getcwd())
     module = __import__(own)
-    gq.models.register_model(norms=("none",))(module.plain)  # by hand: elsewhere its default would be another norm
+    # by hand: in another process its default would be another norm
+    gq.models.register_model(norms=("none",))(module.plain)
     assert word_for("plain") is None and command_of(gq.configure("digits", model="plain")) is None
 
     @gq.models.register_model

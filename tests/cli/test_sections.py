@@ -1,4 +1,4 @@
-"""A new setting of a recipe or a model is said in one place and found everywhere."""
+"""A new setting of a recipe or a model is declared in one place and found everywhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gnnqlab.train.config.run_config import RunConfig
 
 
 def coarse_start(*, coarse: Annotated[int, Range(1, 16), Option("coarse-bits"), "How coarse."] = 2) -> System:
-    """Coarse messages."""
+    """Start with coarse messages."""
     return replace(gq.systems.vanilla(), codec=gq.codecs.Stochastic(), bits=gq.bits.Fixed(bits=coarse))
 
 
@@ -32,11 +32,11 @@ class WideSettings(ModelSettings):
     widening: Annotated[int, Range(1)] = 1
     """Factor of the width."""
     biased: bool = True
-    """Whether there is a bias."""
+    """Add a bias."""
 
 
 def wide(settings: WideSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
-    """Wider than asked."""
+    """A model of a multiple of the hidden width."""
     shape = replace(settings, hidden=settings.hidden * settings.widening)
     return ConvolutionStack(GraphConvolution, shape, in_features, num_classes, seed)
 
@@ -44,7 +44,7 @@ def wide(settings: WideSettings, in_features: int, num_classes: int, seed: int) 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
     gq.systems.register_system(coarse_start)
-    with monkeypatch.context() as defining:  # as a decorator does, before its module has the function
+    with monkeypatch.context() as defining:  # as in a decorator, before its module has the function
         builder = wide
         defining.delattr(f"{__name__}.wide")
         gq.models.register_model(settings=WideSettings)(builder)

@@ -1,4 +1,4 @@
-"""What is drawn is what was counted, predicted and measured; gains and what lies beyond by hand."""
+"""Views of the last notebook: counted, predicted and measured values are drawn; gains are computed by hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PARTS = ("computing_s", "coding_s", "wire_s", "reduce_s", "uneven_s")
 
 
 def _found(**seconds: tuple[float, float]) -> pd.DataFrame:
-    """Two numbers of workers a system; a tenth of the epoch is the sum of gradients, half the wire."""
+    """Make results for two numbers of workers per system; a tenth of the epoch sums gradients, half is the wire."""
     rows = []
     for system, epochs in seconds.items():
         for workers, epoch in zip((2, 8), epochs):
@@ -34,7 +34,8 @@ def _run(workers: int, epoch_s: float) -> Any:
     records = records.assign(
         epoch_s=epoch_s, assign_s=0.0, central_s=0.01, wait_s=0.0, bytes_payload=90, bytes_params=5
     )
-    records.loc[records["epoch"] < 4, "epoch_s"] = 9.0  # the first three are left out, and half of one counts little
+    # the first three are left out, and half of one has little weight
+    records.loc[records["epoch"] < 4, "epoch_s"] = 9.0
     return SimpleNamespace(records=records)
 
 
@@ -96,17 +97,17 @@ def test_beyond_what_was_counted_the_ring_alone_grows():
 
 
 def test_beyond_claims_hold_with_written_down_seconds():
-    """The notebook prints these of a machine's own seconds, so that it cannot promise them."""
+    """The notebook prints these claims for this machine's own seconds, so it cannot guarantee them."""
     probe, names = written_down(2), {name: name for name in ("vanilla", "fixed-bits", "adaqp")}
     links, cluster = ("1mbit", "10mbit", "100mbit", "1gbit"), {"speed": 30.0, "gamma_s": 0.01, "latency_s": 0.001}
     by_link = {link: at_scale(probe, names, workers=(4, 8, 16, 32), link=link, **cluster) for link in links}
     parts = by_link["1mbit"].assign(share=lambda found: found["reduce_s"] / found["epoch_s"])
     share = parts.pivot(index="workers", columns="system", values="share")
     assert (share.diff().iloc[1:] > 0).all(axis=None), "the sum of gradients takes a growing share"
-    assert (share["fixed-bits"] > share["vanilla"]).all(), "what else is shortened, it is not"
+    assert (share["fixed-bits"] > share["vanilla"]).all(), "other parts get shorter, this one does not"
     gain = views.gains(by_link).pivot(index="bits_per_s", columns=["system", "workers"], values="gain")
     assert (gain.diff().iloc[1:] < 0).all(axis=None), "few bits gain less over a faster link"
     for workers in (2, 3):
         bits = written_down(workers).forecast(system="adaqp").bytes_sent
         found = at_scale(probe, {"adaqp": "adaqp"}, workers=(workers,))["bytes"].item()
-        assert found == pytest.approx(bits, rel=0.2), "assigned widths are scaled with their mean"
+        assert found == pytest.approx(bits, rel=0.2), "assigned bit-widths are scaled with their mean"

@@ -1,4 +1,4 @@
-"""The cache's pictures show what was recorded; the table's intervals are of paired differences."""
+"""The cache's pictures show the recorded values; the table's intervals are of paired differences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_slider_moves_the_mark_to_each_epsilon() -> None:
     assert [step.label for step in slider.steps] == ["0", "0.1"]
     assert slider.steps[1].args[0] == {"x": [[0.1], [0.1]], "y": [[40.0], [80.0]]}
     layers = {OKABE_ITO["blue"], OKABE_ITO["vermillion"]}
-    assert not {trace.line.color for trace in figure.data} & layers, "those are layers in the other figure"
+    assert not {trace.line.color for trace in figure.data} & layers, "these colours are for layers in the other figure"
 
 
 def test_the_bound_says_whether_it_held() -> None:

@@ -1,4 +1,4 @@
-"""Charts of codecs and of chosen codes show what was measured."""
+"""Charts of codecs and of chosen codes show the measurements."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gnnqlab.simulation.gradient_noise import trained_weights
 
 
 def _choices() -> pd.DataFrame:
-    """A made table: backward every row is rotated, forward one of two, at 4 bits none."""
+    """Make a table in which every row backward is rotated, one of two forward, and none at 4 bits."""
     lines = []
     for epoch in (0, 7):
         for direction, layer in (("forward", 0), ("forward", 1), ("backward", 1)):
@@ -101,7 +101,7 @@ CODECS: dict[str, Codec] = {"min-max": gq.codecs.Stochastic(), "rotated": gq.cod
 
 
 def _frame() -> pd.DataFrame:
-    """A made table: rotated is better backward, min-max forward."""
+    """Make a table in which rotated is better backward, min-max forward."""
     lines = []
     for epoch in (0, 7):
         for direction, layer, parts in (("forward", 0, (1, 4)), ("forward", 1, (1, 4)), ("backward", 1, (4, 1))):
@@ -161,7 +161,7 @@ def test_the_cheapest_fits_the_bytes_of_what_it_is_held_against() -> None:
     }  # fmt: skip
     assert (
         cheapest_codec(one, bits=1)["backward", 1] == "rotated in 1"
-    )  # two rotated bits are 36 bytes, the room is 27.6
+    )  # two rotated bits are 36 bytes, the budget is 27.6
     with pytest.raises(ValueError, match="must be in the frame, got 'min-max' and 5"):
         cheapest_codec(one, bits=5)
 
@@ -173,7 +173,7 @@ RECIPE = replace(gq.systems.vanilla(), partition=gq.partitioners.Random())
 def test_lines_are_the_errors_of_that_epochs_rows() -> None:
     codecs: dict[str, Codec] = {"min-max": gq.codecs.Stochastic(), "eight": gq.codecs.MXFP8()}
     found = codecs_over_epochs(GRAPH, codecs, model=SHAPE, epochs=(0, 3), bits=(1, 8), system=RECIPE, rows=50)
-    assert set(found[found["codec"] == "eight"]["bits"]) == {8}  # a width that it has not got has no line
+    assert set(found[found["codec"] == "eight"]["bits"]) == {8}  # a bit-width that the table lacks has no line
     sent = trained_rows(GRAPH, SHAPE, trained_weights(GRAPH, SHAPE, 3), most=50, system=RECIPE)
     for place, rows in sent.items():
         at = (found["direction"] == place.direction) & (found["layer"] == place.layer) & (found["bits"] == 1)

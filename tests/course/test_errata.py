@@ -121,7 +121,7 @@ def test_factors_are_those_that_were_measured() -> None:
     assert set(found.index) == set(views.FACTORS) <= {entry.id for entry in ERRATA} & set(MEASUREMENTS)
     drift = MEASUREMENTS["CD-2"]().figures
     assert found.loc["CD-2", "factor"] == drift["own"] / drift["decoded"] > 2
-    assert (found["factor"] > 1).all(), "each is told so that it is how many times something is off"
+    assert (found["factor"] > 1).all(), "each effect is stated as a factor above one"
 
 
 def test_every_paper_has_a_colour_and_each_slip_its_place() -> None:

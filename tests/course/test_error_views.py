@@ -1,4 +1,4 @@
-"""Rounding errors of rows: charts show what was measured, and each rounding rule keeps its promise."""
+"""Rounding errors of rows: charts show the measurements, and each rounding rule satisfies its bound."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def table(message: RealMessage):
 
 
 def test_the_measured_variance_is_the_exact_one(table) -> None:
-    # Two standard errors hold 95 %; of four widths with shared noise five hold them all.
+    # Two standard errors contain 95 %; of four bit-widths with shared noise, 2.5 times that contain all.
     assert ((table["measured"] - table["exact"]).abs() < 2.5 * table["± two"]).all()
     assert table["average"].tolist() == pytest.approx([1 / 6] * 4) and table["worst"].tolist() == pytest.approx(
         [1 / 4] * 4
@@ -35,12 +35,12 @@ def test_the_measured_variance_is_the_exact_one(table) -> None:
 
 
 def test_zeros_make_it_smaller_than_the_average(table) -> None:
-    """Half the elements of a ReLU row are zeros, which stand on a mark."""
+    """Half the elements of a ReLU row are zeros, which lie on a mark and have no rounding error."""
     assert (table["exact"] < 0.65 * table["average"]).all()
 
 
 def test_there_is_no_bias(table, message: RealMessage) -> None:
-    # One element's error is at most a step, so its deviation is at most half; 200 draws of 30 x 24 of them.
+    # One element's error is at most a step, so its deviation is at most half; 200 draws of 30 x 24 elements.
     assert (table["bias"].abs() < 5 * 0.5 / (200 * 30 * 24) ** 0.5).all()
 
 

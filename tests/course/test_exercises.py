@@ -1,4 +1,4 @@
-"""The answers of the course, worked out by the library itself."""
+"""The answers of the course, computed by the library itself."""
 
 import pytest
 import torch

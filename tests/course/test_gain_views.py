@@ -1,4 +1,4 @@
-"""What a block gains is told of the trainings that ran."""
+"""The reported gain of a block is that of the trainings that ran."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ GRAPH = "sbm:120,3,6"
 
 @dataclass(frozen=True)
 class _CheapLast:
-    """The answer of notebook 20: four bits where rows are short, one or two for gradients."""
+    """The answer of notebook 20: four bits if rows are short, one or two for gradients."""
 
     choices: ClassVar[tuple[int, ...]] = (1, 2, 4)
 
@@ -144,7 +144,7 @@ def test_other_rounding_hears_why_not(wrong: Callable[..., Any], why: str, capsy
 
 
 def _ends(row: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
-    """The smallest value or the largest: right on average, and as wrong as can be."""
+    """Decode each element to the smallest value or to the largest: without bias, with the largest error."""
     span = (row.max() - row.min()).clamp(min=1e-30)
     return 3.0 * (u < (row - row.min()) / span)
 

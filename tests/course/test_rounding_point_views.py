@@ -1,4 +1,4 @@
-"""What notebook 27 draws: rows at a point, shares of variance, gains, and runs that go on exactly."""
+"""Figures of notebook 27: rows at a point, shares of variance, gains, and runs that continue exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Systems compared: the kept table, and charts by the number of workers."""
+"""Compared systems: the stored table, and charts by the number of workers."""
 
 from __future__ import annotations
 

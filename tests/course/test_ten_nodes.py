@@ -1,4 +1,4 @@
-"""The course's ten nodes: what a reader counts by hand is what the library counts."""
+"""The course's ten nodes: counts by hand equal the counts of the library."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def test_the_rows_that_travel_are_those_of_the_drawing(small) -> None:
 
 
 def test_metis_cuts_about_as_few_edges_as_the_halves() -> None:
-    # On so small a graph METIS finds the two groups at most calls, not at all of them.
+    # On so small a graph METIS finds the two groups in most calls, not in all of them.
     quality = gq.partition(course.ten_nodes(), gq.partitioners.METIS(), workers=2).quality
     assert quality.edge_cut <= 10, "five edges, both ways"
 

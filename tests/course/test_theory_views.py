@@ -1,4 +1,4 @@
-"""Figures of the theorems: what they draw is what was found."""
+"""Figures of the theorems draw the computed values."""
 
 import pandas as pd
 import pytest
@@ -53,7 +53,7 @@ def test_by_width_the_widths_stand_in_order() -> None:
     assert shown.frame.index.tolist() == [2, 8]
     assert shown.frame["measured"].tolist() == [1.0, 0.01]
     assert shown.frame["share of the squared gradient"].tolist() == [0.25, 0.0025]
-    assert list(shown.figure.data[2].y) == [4.0, 4.0], "the squared gradient, as far as to compare with"
+    assert list(shown.figure.data[2].y) == [4.0, 4.0], "the squared gradient, as a line to compare with"
     with pytest.raises(ValueError, match="at least one check"):
         bounds_by_width({})
 

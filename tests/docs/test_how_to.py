@@ -34,7 +34,7 @@ EPOCHS = 2
 
 @dataclass
 class Trained:
-    """What stands for a run: the configuration that workers would read, and losses."""
+    """A stand-in for a run: the configuration that workers would read, and losses."""
 
     config: RunConfig
     graph: gq.Graph
@@ -49,7 +49,7 @@ class Trained:
 
 @dataclass
 class Read:
-    """What a page left behind."""
+    """Names, runs and graphs that a page's code has made."""
 
     names: dict[str, Any]
     runs: list[Trained]
@@ -58,7 +58,7 @@ class Read:
 
 @pytest.fixture
 def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Read]]:
-    """Runs a page: a block that begins with the name of a file is a module beside the others, which are the script."""
+    """Runs a page: blocks that begin with a file name are modules in the same folder, the others form the script."""
     for variable in ("GNNQLAB_CACHE", "GNNQLAB_RUNS"):
         monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
     monkeypatch.chdir(tmp_path)
@@ -69,7 +69,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     on_machines = gq.launch.on_machines
 
     def launch(graph: Any, **settings: Any) -> Trained:
-        # Workers have the configuration as text only.
+        # Workers receive the configuration as text only.
         config = RunConfig.from_json(json.loads(json.dumps(gq.configure(graph, **settings).to_json())))
         loaded = gq.load(graph)
         loaded.check_trainable()
@@ -188,7 +188,7 @@ def test_your_own_model(read: Callable[[str], Read], capsys: pytest.CaptureFixtu
     said = capsys.readouterr().out.splitlines()[-1]
     assert said.startswith("2 the loss of epoch 0 0.") and float(said.split()[-1]) > 1e-4
     assert (run.config.model.name, run.config.model.epsilon, run.config.model.norm) == ("gin", 0.1, "none")
-    # The law, dropout included: three workers with float32 messages are one process.
+    # The law, dropout included: three workers with float32 messages equal one process.
     settings = TrainSettings(seed=3)
     cut = gq.partitioners.Random(seed=1).cut(run.graph, 3)
     workers = ThreadedWorkers(run.graph, cut, gq.systems.vanilla(), run.config.model, settings)

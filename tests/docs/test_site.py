@@ -1,4 +1,4 @@
-"""The site: everything public is in it, and nothing of it lies elsewhere."""
+"""The site: it contains everything public, and loads nothing from another server."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tests.slow_down import HANG_S
 LACKS = [name for name in ("sphinx", "myst_nb", "furo") if importlib.util.find_spec(name) is None]
 needs_site = pytest.mark.skipif(bool(LACKS), reason=f"the site needs {', '.join(LACKS)}; make docs installs it")
 LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "object": "data", "embed": "src"}
-"""What a browser fetches by itself: element -> attribute. A link is fetched too; an anchor when it is followed."""
+"""Attributes, by element, that a browser loads by itself. A link is loaded too; an anchor only when it is clicked."""
 
 
 class Page(HTMLParser):
-    """What a page loads, what it leads to, and the names of its places."""
+    """Reads the loaded files, the links and the anchors of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Page(HTMLParser):
 
 
 def in_style(text: str) -> list[str]:
-    """Addresses that a style loads."""
+    """Return the addresses that a style loads."""
     return [a or b for a, b in re.findall(r"url\(\s*['\"]?([^'\")]+)|@import\s+['\"]([^'\"]+)", text)]
 
 
@@ -74,7 +74,7 @@ def test_every_public_name_and_erratum_has_its_place() -> None:
     named = set(re.findall(r"^\.\. (?:py:)?\w+:: gq\.(\w+)$|^## `gq\.(\w+)`$", "\n".join(pages.values()), re.M))
     assert {a or b for a, b in named} == set(gq.__all__)
     assert "Range" in str(gq.codecs.Spikes.__annotations__["count"]), (
-        "listing names must leave the checks of settings as they are"
+        "listing names must not change the checks of settings"
     )
     assert set(re.findall(r"^### (\S+)$", errata_page(measure=False), re.M)) == {entry.id for entry in ERRATA}
     assert reference.reference_of("gnnqlab.graph.graph.Graph") == "gq.Graph"
@@ -148,14 +148,14 @@ def test_figures_and_formulas_are_drawn_without_a_network(site: Path, browser: A
         page.on("pageerror", lambda error: failed.append(str(error)))
         page.goto((site / "notebooks" / "04_messages_in_few_bits.html").as_uri())
         title = "document.querySelector('.plotly-figure .gtitle')"
-        # A picture stands in place of a figure until all of it is drawn.
+        # A picture takes the place of a figure until it is completely drawn.
         page.wait_for_function(f"{title} && !{title}.closest('.plotly-figure').querySelector('img')")
         page.wait_for_selector("div.math mjx-container svg")
         ink = f"getComputedStyle({title}).fill"
         assert page.evaluate(ink) == "rgb(230, 232, 234)"
         page.evaluate("document.body.dataset.theme = 'light'")
         page.wait_for_function(f"{ink} === 'rgb(31, 35, 40)'")
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page moves sideways"
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
     assert failed == []
     assert [url[:80] for url in asked if urlsplit(url).scheme not in ("file", "data", "blob")] == []
 
@@ -163,7 +163,7 @@ def test_figures_and_formulas_are_drawn_without_a_network(site: Path, browser: A
 @pytest.mark.slow
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_on_a_phone_no_legend_lies_on_a_title(tmp_path: Path, browser: Any) -> None:
-    """Figures that lack room are moved sideways; others are as wide as the page."""
+    """Figures without enough space scroll sideways; others are as wide as the page."""
     from gnnqlab.lab.figures.theme import template
 
     book = json.loads(notebooks.drawn((ROOT / "notebooks" / "01_first_run.ipynb").read_text(encoding="utf-8")))
@@ -187,4 +187,4 @@ def test_on_a_phone_no_legend_lies_on_a_title(tmp_path: Path, browser: Any) -> N
         assert page.evaluate(bars) and not any(page.evaluate(bars)), "a legend is cut"
         wide = page.evaluate("[...document.querySelectorAll('.plotly-figure')].map(it => it.scrollWidth > 400)")
         assert any(wide) and not all(wide)
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page moves sideways"
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"

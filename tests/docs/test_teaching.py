@@ -1,4 +1,4 @@
-"""The plan of the course: all notebooks, links that lead somewhere, minutes that add up, exercises that are there."""
+"""The plan of the course: all notebooks, working links, minutes that add up, existing exercises."""
 
 from __future__ import annotations
 

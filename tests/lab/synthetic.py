@@ -1,4 +1,4 @@
-"""Runs that nobody trained: frames with the columns of real ones and numbers that can be checked by hand."""
+"""Synthetic runs: frames with the columns of real ones and numbers that can be checked by hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PHASES = {
 
 @dataclass
 class SyntheticRun:
-    """Stands in for a launched run."""
+    """A stand-in for a launched run."""
 
     records: pd.DataFrame
     traffic: pd.DataFrame
@@ -29,7 +29,8 @@ class SyntheticRun:
 def make_run(
     system: str = "vanilla", *, workers: int = 2, epochs: int = 40, bits: int = 32, seed: int = 0, every: int = 2
 ) -> SyntheticRun:
-    """A run whose every pair of workers sends 1000 rows of 64 elements in each of 2 layers, there and back."""
+    """Make a run in which every pair of workers exchanges 1000 rows of 64 elements in each of 2 layers and directions.
+    """
     rng = np.random.default_rng(seed)
     payload = 1000 * 64 * bits // 8
     parameters = 0 if bits == 32 else 1000 * 8
@@ -86,7 +87,7 @@ def make_run(
 
 
 def make_timeline(*, overlapped: bool, wire: float = 0.010, central: float = 0.004) -> pd.DataFrame:
-    """Layer 1's exchange in three epochs on two workers, the second a millisecond behind; in turn or overlapped."""
+    """Make layer 1's exchange in 3 epochs on 2 workers, the second a millisecond late; sequential or overlapped."""
     rows = []
     for epoch in (2, 4, 6):
         for rank in (0, 1):

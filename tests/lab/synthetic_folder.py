@@ -1,4 +1,4 @@
-"""The folder of a run that nobody trains, which grows as a test says."""
+"""The folder of a synthetic run, to which a test adds epochs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from gnnqlab.train.config.configure import configure
 __all__ = ["PHASE_S", "Folder"]
 
 PHASE_S = 0.004
-"""Seconds of every phase in the records of rank 0; of rank r, r + 1 times that."""
+"""Seconds of every phase in the records of rank 0; those of rank r are r + 1 times as many."""
 
 
 class Folder:
-    """A run folder that nobody trains in: this process stands for its guard.
+    """A run folder without a training: this process stands for its guard.
 
     Args:
-        place: where the folder is made.
-        system: in its configuration.
-        workers: how many.
-        epochs: it is said to train.
-        noise: share by which times and losses wander; 0 for numbers that can be checked by hand.
+        place: folder in which it is made.
+        system: name of the system in its configuration.
+        workers: number of workers.
+        epochs: number of epochs in its configuration.
+        noise: share by which times and losses vary; 0 for numbers that can be checked by hand.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Launched runs of a fake training, and a check after each test that nothing of them is left."""
+"""Launched runs of a fake training, and a check after each test that all their processes and files are gone."""
 
 import functools
 import os
@@ -20,7 +20,7 @@ from tests.slow_down import HANG_S, wait_until
 REPOSITORY = Path(__file__).parents[2]
 FAKE = "tests.launch.fakes:fit"
 GONE_S = 5.0
-"""What is promised: so soon after its end nothing of a run is left, however it ended."""
+"""The promised limit: within these seconds after its end, nothing of a run is left, however it ended."""
 
 
 def config(workers: int = 3, **launch_settings: object) -> RunConfig:
@@ -34,7 +34,7 @@ def config(workers: int = 3, **launch_settings: object) -> RunConfig:
 
 
 class Bench:
-    """What a test needs to launch runs and to see their processes."""
+    """Helpers of a test that launches runs and observes their processes."""
 
     def __init__(self, root: Path, environment: pytest.MonkeyPatch) -> None:
         self.root, self._environment = root, environment
@@ -52,20 +52,20 @@ class Bench:
             self._environment.setenv(name, str(value))
 
     def launch(self, workers: int = 3, **launch_settings: object) -> Run:
-        """Launch a run; one that is stopped is given the time that its guard needs on a busy machine."""
+        """Launch a run; a stopped run gets the time that its guard needs on a busy machine."""
         run = launch(config(workers, **launch_settings), root=self.root / "runs", fit=self.fit)
         run.stop = functools.partial(run.stop, HANG_S)  # type: ignore[method-assign]
         return run
 
     def running(self, run: Run) -> Run:
-        """The run once it trains; imports are slow on a busy machine."""
+        """Wait until the run trains, and return it; imports are slow on a busy machine."""
         wait_until(lambda: run.epoch >= 1 and run.status != "starting", what="the first epoch")
         assert run.status == "running", run.errors
-        self.processes()  # a look at what they share
+        self.processes()  # records their shared memory
         return run
 
     def processes(self) -> list[int]:
-        """All processes of the launched runs, by a mark in their environment, wherever they hide."""
+        """Return all processes of the launched runs, found by a mark in their environment."""
         found = []
         for name in os.listdir("/proc"):
             if not name.isdigit() or int(name) == os.getpid():
@@ -80,7 +80,7 @@ class Bench:
         return found
 
     def shared_memory(self) -> list[Path]:
-        """What is left of the shared memory that processes of the launched runs were seen with."""
+        """Return the shared memory of the launched runs' processes that still exists."""
         return sorted(path for path in self._shared if path.exists())
 
     def guard(self, run: Run) -> int:
@@ -93,7 +93,7 @@ class Bench:
 
 
 def _shared_memory(pid: int) -> set[Path]:
-    """Files under ``/dev/shm`` that a process has mapped; those with a name."""
+    """Return the named files under ``/dev/shm`` that a process has mapped."""
     try:
         lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
     except OSError:
@@ -104,13 +104,13 @@ def _shared_memory(pid: int) -> set[Path]:
 
 @pytest.fixture(autouse=True)
 def _cold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start each run as a user's is, from nothing: see `tests/warm.py`."""
+    """Start each run as a user's run starts, from nothing: see `tests/warm.py`."""
     monkeypatch.delenv(STARTER, raising=False)
 
 
 @pytest.fixture(scope="session")
 def possible() -> None:
-    """Skip the tests where this machine cannot emulate hosts."""
+    """Skip the tests if this machine cannot emulate hosts."""
     reason = available()
     if reason is not None:
         pytest.skip(f"no emulated hosts: {reason}")

@@ -13,8 +13,8 @@ from tests.slow_down import HANG_S
 def fit(config: Any, folder: Path, rank: int, workers: int, heartbeat: Heartbeat) -> None:
     """A ring of messages, an all-reduce and a short computation per epoch; FAKE_EPOCHS and FAKE_EPOCH_S set it.
 
-    With FAKE_UNTIL, "slow recovered", the last rank computes in epoch 2 until the guard has told of the first event,
-    and in epoch 3 until it has told of the second.
+    With FAKE_UNTIL, "slow recovered", the last rank computes in epoch 2 until the guard has reported the first event,
+    and in epoch 3 until it has reported the second.
     """
     import torch
     import torch.distributed as dist
@@ -45,7 +45,7 @@ def fit(config: Any, folder: Path, rank: int, workers: int, heartbeat: Heartbeat
 
 
 def _work_until(events: Path, name: str) -> None:
-    """Keep the processor busy until the guard has told of an event."""
+    """Keep the processor busy until the guard has reported an event."""
     until = time.monotonic() + HANG_S
     while f'"event": "{name}"' not in events.read_text():
         if time.monotonic() > until:

@@ -21,7 +21,7 @@ from gnnqlab.train.link import parse_link
 
 
 class Machine:
-    """Computes for 100 ms; sends 3 MB at a part of the rate, and waits 5 ms whatever the rate."""
+    """Computes for 100 ms; sends 3 MB at a part of the rate, and waits 5 ms at any rate."""
 
     def __init__(self, *, compute_s: float = 0.1, num_bytes: float = 3e6, goodput: float = 0.9) -> None:
         self.compute_s, self.num_bytes, self.goodput = compute_s, num_bytes, goodput
@@ -50,9 +50,10 @@ def test_on_a_wire_without_losses_the_first_guess_is_right() -> None:
 
 
 def test_what_a_host_sends_is_its_share_of_the_messages_and_a_ring_of_gradients() -> None:
-    # Two workers on two hosts: each sends half of all messages, and the gradients once in two turns of a ring.
+    # Two workers on two hosts: each sends half of all messages, and the gradients once in the two passes of a ring.
     assert estimate_host_bytes(600.0, 0.0, 2, 2) == 300.0 and estimate_host_bytes(0.0, 100.0, 2, 2) == 100.0
-    # Four workers on two hosts: of three peers two live elsewhere; a ring of four carries 2 · 3/4 of the gradients.
+    # Four workers on two hosts: two of three peers are on the other host; a ring of four sends 2 · 3/4 of the
+    # gradients.
     assert estimate_host_bytes(600.0, 100.0, 4, 2) == pytest.approx(600 * 2 / 3 / 2 + 150)
 
 

@@ -1,4 +1,4 @@
-"""What is printed for several machines really runs: on this machine twice, and in two network namespaces."""
+"""The printed commands for several machines run: on this machine twice, and in two network namespaces."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ from tests.slow_down import HANG_S, in_time
 
 
 def free_port() -> int:
-    """A port that nobody has, below those that the system gives away: it stays free until torchrun takes it."""
+    """Return an unused port below the ephemeral ones: it stays free until torchrun takes it."""
     least = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     for port in random.SystemRandom().sample(range(2048, max(least, 32768)), 100):
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -54,7 +54,7 @@ def state(bench: Bench, node: int) -> dict[str, object]:
 
 @contextlib.contextmanager
 def machines(commands: list[list[str]]) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Each command as if on a machine of its own; ended at the end of the block."""
+    """Run each command as if on a machine of its own; end it at the end of the block."""
     started = [subprocess.Popen(command, stdin=subprocess.DEVNULL) for command in commands]
     try:
         yield started
@@ -70,7 +70,7 @@ def test_a_fault_on_one_machine_ends_both(bench: Bench) -> None:
     with machines([["bash", "-c", line] for line in lines(bench)]) as started:
         assert [machine.wait(timeout=HANG_S) for machine in started] == [1, 1]
     causes = sorted(str(state(bench, node)["cause"]) for node in range(2))
-    # The rendezvous deals out the ranks, so either line may have started rank 1.
+    # The rendezvous assigns the ranks, so either command may have started rank 1.
     assert re.match(r"rank 0 lost its connection to another worker, .*may be on another machine$", causes[0])
     assert causes[1] == "rank 1 was killed (signal 9, SIGKILL) in epoch 3 while waiting for boundary messages"
 
@@ -97,7 +97,7 @@ def test_what_is_printed_says_that_a_folder_is_shared(capsys: pytest.CaptureFixt
 def test_the_slurm_script_with_stand_ins_for_slurm(bench: Bench, tmp_path: Path) -> None:
     commands = tmp_path / "commands"
     commands.mkdir()
-    # A long list, in two writes: whoever reads its first line alone must not break the pipe.
+    # A long list, in two writes: a reader of its first line alone must not break the pipe.
     (commands / "scontrol").write_text("#!/bin/bash\necho node-a\nseq -f node-%g 20000\n")
     (commands / "srun").write_text(
         '#!/bin/bash\nnodes=1\nwhile [[ $1 == --* ]]; do [[ $1 == --nodes=* ]] && nodes="${1#--nodes=}"; shift; done\n'
@@ -121,7 +121,7 @@ def test_the_slurm_script_with_stand_ins_for_slurm(bench: Bench, tmp_path: Path)
 
 @pytest.fixture
 def namespaces() -> Iterator[tuple[str, str]]:
-    """Two network namespaces joined by a wire, 10.99.7.1 and 10.99.7.2; gone afterwards."""
+    """Two network namespaces joined by a virtual cable, 10.99.7.1 and 10.99.7.2; removed afterwards."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         pytest.skip("network namespaces need root and the ip command")
     names = (f"gnnq{os.getpid()}a", f"gnnq{os.getpid()}b")

@@ -1,4 +1,4 @@
-"""Emulated hosts: what they make, what they leave behind (nothing), and rows that cross their wire."""
+"""Emulated hosts: what they create, that nothing of it is left, and rows that cross their wire."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ needs_hosts = pytest.mark.usefixtures("possible")
 
 
 def namespaces(pid: int) -> list[str]:
-    """The namespaces that a process owns."""
+    """Return the namespaces that a process owns."""
     return sorted(path.name for path in Path("/run/netns").glob(f"gnnq-{pid}-*"))
 
 
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
-    """Links of the machine and processes of this test are afterwards what they were."""
+    """Check that network links of the machine and processes of this test are the same after the test."""
     links, own = set(os.listdir("/sys/class/net")), os.getpid()
     before = {process.pid for process in processes.tree(own)}
     yield
     assert namespaces(own) == []
-    # Another's link may come and go; one of ours would stay.
+    # A link of another process may appear and disappear; one of ours would stay.
     wait_until(
         lambda: set(os.listdir("/sys/class/net")) <= links, promised_s=GONE_S, what="no new link of this machine"
     )
@@ -59,7 +59,7 @@ def test_settings_that_make_no_sense_are_refused() -> None:
 def test_a_frame_is_short_and_the_bucket_holds_little_more(link: str) -> None:
     hosts = EmulatedHosts(2, link)
     assert 1500 <= hosts.frame_bytes <= 60_000
-    # A longer frame than 1500 bytes takes at most half a millisecond; the bucket adds what a late timer costs.
+    # A frame above 1500 bytes takes at most half a millisecond; the bucket adds the lateness of a timer.
     assert hosts.frame_bytes == 1500 or hosts.frame_bytes <= hosts.rate / 8 * 0.5e-3
     assert hosts.frame_bytes < hosts.burst_bytes <= hosts.frame_bytes + 64 + hosts.rate / 8 * 0.1e-3
 
@@ -75,7 +75,7 @@ create_server = socket.create_server
 
 
 class Late:
-    """A listening socket that is answered once all bytes have been sent, as on a busy machine."""
+    """A listening socket that accepts after all bytes have been sent, as on a busy machine."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.server = create_server(address)
@@ -102,7 +102,7 @@ def test_what_lay_in_the_socket_when_the_clock_started_is_not_counted(monkeypatc
     monkeypatch.setattr(ends.socket, "create_server", Late)
     monkeypatch.setattr(ends, "_PIECE", 1 << 14)
     counted, took_s = ends.receive("127.0.0.1", 5.0)
-    assert counted == 0 and took_s >= 0.0  # it was 90 kB in some microseconds
+    assert counted == 0 and took_s >= 0.0  # otherwise 90 kB in some microseconds
 
 
 @pytest.mark.parametrize(("counted", "attempts"), [((10, 60_000_000), [1, 2]), ((10, 20, 30, 40, 50), None)])
@@ -155,7 +155,7 @@ def test_the_rate_is_held_and_can_be_changed(nothing_left: None) -> None:
 
 
 def kernel_rates(hosts: EmulatedHosts) -> list[int]:
-    """Return the bytes a second that the kernel lets through at each end of the wire."""
+    """Return the bytes per second that the kernel lets through at each end of the wire."""
     found = []
     for host in range(hosts.hosts):
         command = hosts.command(host, ["tc", "-json", "qdisc", "show", "dev", hosts.interface(host)])
@@ -181,7 +181,7 @@ _ENDS = {
 
 
 def owner(end: str) -> subprocess.Popen[str]:
-    """A process that makes three hosts and a switch, and then ends as told."""
+    """Start a process that makes three hosts and a switch, and then ends in the given way."""
     process = subprocess.Popen(
         [sys.executable, "-c", _OWNER.format(end=end)],
         stdout=subprocess.PIPE,
@@ -220,7 +220,7 @@ def test_what_even_the_janitor_left_is_removed_by_the_next(nothing_left: None) -
             process.wait()
         left = namespaces(process.pid)
         if set(left) <= set(leftovers()) and len(left) == 4:
-            break  # else hosts that somebody else just made have removed some already
+            break  # else hosts of another process, made at this moment, have removed some already
     else:
         raise AssertionError(f"four namespaces must be left, got {left}")
     with EmulatedHosts(2, "1gbit") as hosts:
@@ -248,13 +248,13 @@ def test_two_ranks_exchange_rows_across_the_wire(tmp_path: Path, nothing_left: N
     answers = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2)]
     for answer in answers:
         assert answer["exact"]
-        assert answer["worst_step"] <= 1.0 + 1e-5  # rounding to float32 on both ways
-        # 300 rows of 64 float32, and of 16 bytes with two parameters: they went over this interface.
+        assert answer["worst_step"] <= 1.0 + 1e-5  # rounding to float32 in both directions
+        # 300 rows of 64 float32, and of 16 bytes with two parameters: they crossed this interface.
         assert answer["sent"] >= 300 * 64 * 4 + 300 * (16 + 8)
 
 
 def exchange_rows(folder: Path, rank: int) -> None:
-    """Send rows 0, 2, 4 ... of this rank to the other, as float32 and in 2 bits; write what came."""
+    """Send rows 0, 2, 4 ... of this rank to the other, as float32 and in 2 bits; write the received rows."""
     import torch
     import torch.distributed as dist
 

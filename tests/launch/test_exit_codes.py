@@ -1,4 +1,4 @@
-"""How workers ended is told in the moment in which they are collected."""
+"""Exit statuses of workers are reported in the moment in which the processes are collected."""
 
 import os
 import signal

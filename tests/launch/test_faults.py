@@ -1,4 +1,4 @@
-"""Every way a run can go wrong: who did it, where, how soon it is said, and that nothing is left."""
+"""Every fault of a run: its rank, its place, the seconds until its report, and that nothing is left."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tests.slow_down import HANG_S, in_time
 def failed(bench: Bench, fault: dict[str, object], workers: int = 3, **settings: object) -> tuple[Run, float, str]:
     """A run with a fault, the seconds until it was reported, and the message of ``wait``.
 
-    How soon a fault is reported is promised: held to for one fault of each way in which the guard learns of it.
+    The promised seconds are checked for one fault of each way in which the guard detects it.
     """
     bench.set(FAKE_EPOCHS=100_000, GNNQLAB_FAULT=json.dumps({"rank": 1, **fault}))
     run = bench.launch(workers, **settings)
@@ -92,7 +92,7 @@ def test_a_stopped_rank_with_the_rules_as_they_are(bench: Bench) -> None:
     assert message.startswith("rank 1 was stopped (SIGSTOP) and has not moved for ")
     assert "in epoch 3 while summing gradients" in message
     assert run.errors[0].signal == signal.SIGSTOP
-    assert in_time(seconds, 5.0)  # 10 s is the promise
+    assert in_time(seconds, 5.0)  # 10 s are promised
     whole_s = (run.events[-1]["monotonic_ns"] - run.events[-2]["monotonic_ns"]) / 1e9 + seconds
     print(f"ended after {whole_s:.2f} s")
     assert in_time(whole_s, 10.0)
@@ -102,7 +102,7 @@ def test_a_hung_rank_shows_where(bench: Bench) -> None:
     fault: dict[str, object] = {"kind": "sleep", "phase": "compute", "epoch": 3}
     run, _, message = failed(bench, fault, stall_report_s=1.0, stall_stop_s=2.5)
     assert message.startswith("rank 1 hangs: it has slept for") and "in epoch 3 while computing" in message
-    assert "in _act" in run.errors[0].traceback  # the line it hangs in
+    assert "in _act" in run.errors[0].traceback  # the line in which it hangs
 
 
 def test_a_slow_rank_is_no_failure(bench: Bench) -> None:
@@ -125,7 +125,7 @@ def test_the_launching_process_is_killed(bench: Bench) -> None:
         "import time; from tests.launch.conftest import FAKE, config; from gnnqlab.launch import launch; "
         f"run = launch(config(3), root={str(bench.root / 'runs')!r}, fit=FAKE)\n"
         "import os\n"
-        "if os.fork() == 0:\n"  # a child that lives on and has inherited the pipe to the guard
+        "if os.fork() == 0:\n"  # a child that survives and has inherited the pipe to the guard
         "    time.sleep(1000)\n"
         "time.sleep(1000)"
     )
@@ -159,7 +159,7 @@ def test_the_guard_is_killed(bench: Bench) -> None:
         run.wait(timeout=HANG_S)
     assert run.status == "failed"
     wait_until(lambda: not bench.processes(), promised_s=GONE_S, what="the end of all processes")
-    run.stop()  # tidies up what the guard no longer can
+    run.stop()  # removes the files that the guard no longer can
     assert not (run.folder / "tmp").exists()
 
 

@@ -1,4 +1,4 @@
-"""What the guard concludes from evidence that is not complete yet."""
+"""Conclusions of the guard from incomplete evidence."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from tests.launch.conftest import config
 
 @pytest.fixture
 def guard(tmp_path: Path) -> Iterator[Guard]:
-    """A guard whose torchrun has been killed but cannot be collected, and whose rank 1 went with it."""
+    """A guard whose torchrun has been killed but cannot be collected yet, and whose rank 1 was killed with it."""
     folder, launch = files.create(tmp_path, "run"), config(2).to_json()["launch"]
     guard = Guard(folder, ["true"], local_workers=2, rules=Rules(), link=RunLink(folder, launch))
     agent = subprocess.Popen(["sleep", "100"])
@@ -35,7 +35,7 @@ def guard(tmp_path: Path) -> Iterator[Guard]:
 
 def test_a_rank_that_was_killed_with_torchrun_is_no_cause(guard: Guard) -> None:
     guard._judge_trouble(100.0)
-    guard._judge_trouble(100.5)  # its other threads are still ending
+    guard._judge_trouble(100.5)  # its other threads have not ended yet
     assert guard.state == "running"
     guard._witness.ended[guard.agent_pid] = signal.SIGKILL
     guard._judge_trouble(100.55)

@@ -97,7 +97,7 @@ def test_the_last_position_outlives_a_killed_process(tmp_path: Path) -> None:
 
 
 def test_a_phase_costs_microseconds(tmp_path: Path) -> None:
-    """It reads the clock and writes to memory, and asks the kernel for nothing."""
+    """A heartbeat reads the clock and writes to memory; it makes no system call."""
     heartbeat, called = Heartbeat(tmp_path / "rank0"), []
 
     def calls(frame: FrameType, event: str, argument: Any) -> None:
@@ -119,7 +119,7 @@ def test_a_fault_meets_only_its_own_rank_phase_and_epoch(monkeypatch: pytest.Mon
     heartbeat.phase("compute", epoch=1)
     with pytest.raises(ArithmeticError, match="on purpose in phase encode"):
         heartbeat.phase("encode")
-    heartbeat.phase("encode")  # it strikes once
+    heartbeat.phase("encode")  # the fault occurs once
 
 
 def test_an_unknown_fault_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Runs over emulated hosts: the same results, bytes that really cross the wire, and nothing left however they end."""
+"""Runs over emulated hosts: the same results, bytes that really cross the wire, and nothing left after any end."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from tests.slow_down import HANG_S
 
 
 def namespaces(run: Run) -> list[Path]:
-    """Those of the run's hosts that are there."""
+    """Return the existing hosts of the run."""
     names = Link.from_folder(run.folder, 2).namespaces
     assert len(names) == 2
     return [path for name in names if (path := Path("/run/netns", name)).exists()]
 
 
 def gone(run: Run) -> bool:
-    """Whether neither hosts nor guard are left."""
+    """Return True if no host and no guard is left."""
     return not namespaces(run) and not any(processes.is_alive(pid, start) for pid, start in run._guards())
 
 
@@ -61,8 +61,8 @@ def test_a_run_over_two_hosts_gives_the_results_of_a_loopback(tmp_path: Path) ->
     assert together.summary["link"] == "loopback"
     assert summary["link_bytes_per_s"] == 12.5e6
     assert 0 < summary["goodput_bytes_per_s"] / 12.5e6 < 1.05  # however busy the machine is
-    # Everything crossed the wire: messages, and the gradients, which two workers exchange once each way.
-    # A busy machine may count bytes in the epoch after their own, and those of the last of four epochs nowhere.
+    # Everything crossed the wire: messages, and the gradients, which two workers exchange once in each direction. A
+    # busy machine may count bytes in the next epoch, and those of the last of four epochs not at all.
     counted = apart.records[["bytes_payload", "bytes_params", "bytes_gradients"]].sum().sum()
     assert 0.75 < apart.records["bytes_wire"].sum() / counted < 1.1
     assert [event["event"] for event in apart.events if "link" in event["event"]] == ["emulated link"]
@@ -75,13 +75,13 @@ def test_a_paced_run_gives_the_results_of_a_loopback_and_says_what_it_is(tmp_pat
     assert paced.records["loss"].tolist() == together.records["loss"].tolist()
     assert paced.summary["link"] == "50mbit paced, 2 hosts"
     assert Link.from_folder(paced.folder, 2).reason == "requested by the setting wire"
-    # Four messages an epoch and worker, 250 kB in all, at 6.25 MB/s.
+    # Four messages per epoch and worker, 250 kB in all, at 6.25 MB/s.
     sent = paced.records.query("epoch > 0 and rank == 0")["bytes_payload"].median()
     assert paced.records.query("epoch > 0")["wire_s"].median() > 0.95 * sent / 6.25e6
 
 
 def pipelined(root: Path, **settings: object) -> Run:
-    """PipeGCN over a link on which its messages take longer than its computation."""
+    """Train PipeGCN over a link on which its messages take longer than its computation."""
     system = replace(gq.systems.pipegcn(), partition=gq.partitioners.Random())
     launch = {"system": system, "workers": 2, "epochs": 16, "hidden": 64, "link": "50mbit", "out": root}
     return gq.launch("digits", **launch, **settings, wait=True)  # type: ignore[arg-type]
@@ -91,14 +91,14 @@ def pipelined(root: Path, **settings: object) -> Run:
 def test_a_pipelined_epoch_is_not_shorter_than_its_bytes(
     wire: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Over an emulated link it was, by a fifth, where every epoch followed an evaluation."""
+    """Over an emulated link it was shorter, by a fifth, if every epoch followed an evaluation."""
     if wire == "emulated":
         request.getfixturevalue("possible")
     run = pipelined(tmp_path / "runs", wire=wire)
     summary = run.summary
     assert summary["evaluate_every"] == 10
-    # Half of the bytes are one worker's, which alone has a host's 6.25 MB/s: 0.12 s. The 2 % are bursts that a shaper
-    # lets through ahead of their time.
+    # Half of the bytes are from one worker, which has a host's 6.25 MB/s alone: 0.12 s. The 2 % are bursts that a
+    # shaper lets through early.
     wire_s = summary["bytes_sent"] / 2 / 6.25e6
     assert summary["epoch_s"] > 0.98 * wire_s
     records = run.records
@@ -106,7 +106,8 @@ def test_a_pipelined_epoch_is_not_shorter_than_its_bytes(
     by_itself = records.groupby("epoch")["epoch_s"].max()
     others = by_itself.drop([0, 1, 11])
     assert summary["epoch_s"] == others.median()
-    # Time to accuracy counts each as its neighbours, the epoch that sets things up aside.
+    # Time to accuracy counts each such epoch as the mean of its neighbours, except for the first, which includes the
+    # setup.
     whole = by_itself[0] + others.sum() + others[2] + (others[10] + others[12]) / 2
     assert by_epoch(records)["train_s"].iloc[-1] == pytest.approx(whole)
 

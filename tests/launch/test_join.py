@@ -1,4 +1,4 @@
-"""A worker leaves the joining of the process group when everybody is in it, not before."""
+"""A worker ends the step of joining the process group when all workers have joined, not before."""
 
 import datetime
 import time
@@ -17,7 +17,7 @@ LATE_S = 0.3
 
 
 def _joining(rank: int, workers: int, folder: Path) -> list[str]:
-    """Return who was connected when this rank went on; the last rank is slow between the two."""
+    """Return the ranks that were connected when this rank went on; the last rank is slow between the two steps."""
     dist.barrier()  # a rank that is still connecting must find the others
     dist.destroy_process_group()
     connect, last = dist.init_process_group, workers - 1
@@ -26,7 +26,7 @@ def _joining(rank: int, workers: int, folder: Path) -> list[str]:
         connect(*args, **kwargs)
         if rank == last:
             wait_until(lambda: len(list(folder.glob("rank*"))) == last, what="the connections of all others")
-            time.sleep(LATE_S)  # who waits for nobody has gone on by then
+            time.sleep(LATE_S)  # a rank that does not wait has gone on by then
         (folder / f"rank{rank}").touch()
 
     how = {"init_method": f"file://{folder / 'store'}", "rank": rank, "world_size": workers}

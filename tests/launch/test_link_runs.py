@@ -1,4 +1,4 @@
-"""Runs that predict links: their systems, bytes, records, what is shown of them and what they say of pairs of nodes."""
+"""Runs that predict links: their systems, bytes, records, displays, and predictions for pairs of nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SYSTEMS = {
 
 
 def made(root: Path, name: str, graph: gq.Graph, **settings: object) -> gq.Run:
-    """The folder of a run that nothing has trained yet."""
+    """Make the folder of a run that has not been trained."""
     shape = {"layers": 2, "hidden": HIDDEN, "epochs": EPOCHS, "lr": 0.05, "seed": 3, "workers": WORKERS}
     task = {"task": "links", "val_share": 0.15, "test_share": 0.2, "pool": POOL, "ranked": 10}
     config = gq.configure(graph, partition="random", **{**shape, **task, **settings})
@@ -49,7 +49,7 @@ def train_all(rank: int, workers: int, root: str, names: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def graph() -> gq.Graph:
-    """Without labels or a split: links need neither."""
+    """Remove labels and split: link prediction needs neither."""
     whole = random_graph(nodes=80, edges=150, seed=6)
     blank = torch.zeros(80, dtype=torch.bool)
     return replace(
@@ -68,7 +68,7 @@ def runs(graph: gq.Graph, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 
 def objective_rows(run: gq.Run, epoch: int) -> tuple[int, int]:
-    """Rows that travel for the loss of an epoch, each way: in every epoch, and in all; worked out pair by pair."""
+    """Count the rows sent for the loss, in each direction: in every epoch, and in all; worked out pair by pair."""
     split = run.link_split()
     owner = run.config.system_on_hosts.partition.cut(split.graph, WORKERS).owner
     pool = draw_pool(split.graph.num_nodes, POOL, seed=3, epoch=epoch)
@@ -83,7 +83,8 @@ def objective_rows(run: gq.Run, epoch: int) -> tuple[int, int]:
 
 
 def test_the_bytes_of_the_loss_are_counted_and_exact_in_every_system(runs: dict[str, gq.Run]) -> None:
-    rows_of = [objective_rows(runs["vanilla"], epoch) for epoch in range(EPOCHS)]  # one split, cut and seed for all
+    # one split, partition and seed for all
+    rows_of = [objective_rows(runs["vanilla"], epoch) for epoch in range(EPOCHS)]
     for name, run in runs.items():
         columns = 5 if name == "mlp" else HIDDEN
         traffic = run.traffic
@@ -97,7 +98,7 @@ def test_the_bytes_of_the_loss_are_counted_and_exact_in_every_system(runs: dict[
             assert set(last["direction"]) == {"forward", "backward"}
         records = run.records
         sent = records["bytes_payload"].sum(), records["bytes_params"].sum()
-        if run.config.system.schedule.lag == 0:  # else the rows of the last epoch are never waited for
+        if run.config.system.schedule.lag == 0:  # otherwise no worker waits for the rows of the last epoch
             assert sent == (traffic["payload_bytes"].sum(), traffic["param_bytes"].sum()), name
 
 
@@ -109,7 +110,7 @@ def test_links_in_few_bits_cost_what_the_formula_says(runs: dict[str, gq.Run]) -
         assert 0 < ends < rows
         for _, part in last[last["epoch"] == epoch].groupby("direction"):
             sums = part.groupby("bits")[["rows", "payload_bytes", "param_bytes"]].sum()
-            assert sums.loc[2].tolist() == [ends, ends * 2 * HIDDEN // 8, ends * 8]  # a scale and a zero-point a row
+            assert sums.loc[2].tolist() == [ends, ends * 2 * HIDDEN // 8, ends * 8]  # a scale and a zero-point per row
             assert sums.loc[32].tolist() == [rows - ends, (rows - ends) * 4 * HIDDEN, 0]
     records = runs["coded"].records
     assert records["bytes_payload"].sum() == traffic["payload_bytes"].sum()
@@ -140,7 +141,7 @@ def test_what_a_run_says_of_pairs_is_what_it_was_scored_by(runs: dict[str, gq.Ru
         w = pool[against(pool, u, v, numbers, count=1, seed=3, epoch=0, use=FIXED).flatten()]
         area = area_under_curve(run.link_scores(u, v), run.link_scores(u, w))
         assert area == pytest.approx(run.records["test_score"].iloc[-1], abs=1e-6)
-        # With the edges that were held back in sight, rows are others.
+        # With the held-out edges in the graph, embeddings differ.
         assert not torch.equal(run.predict(graph), run.predict())
     nodes = gq.Run(runs["vanilla"].folder)
     assert set(dict(runs["mlp"].model().named_parameters())) >= {"link_decoder.layers.0.weight"}

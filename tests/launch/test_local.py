@@ -1,4 +1,4 @@
-"""The life of a launched run that nothing goes wrong with, and what is refused before it starts."""
+"""A launched run without faults, from start to end, and refusals before the start."""
 
 import importlib
 import os
@@ -23,7 +23,7 @@ from tests.slow_down import HANG_S, in_time
 
 
 def test_a_run_from_launch_to_its_end(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    bench.set(FAKE_UNTIL="running")  # the guard may look first when all epochs have passed
+    bench.set(FAKE_UNTIL="running")  # otherwise the guard's first check may come after all epochs
     began = time.monotonic()
     run = bench.launch(workers=2)
     returned_s = time.monotonic() - began
@@ -50,7 +50,7 @@ def test_workers_have_default_signals_their_own_cores_and_no_compiler(bench: Ben
     assert all(fact["default_signals"] and fact["parent_death"] == signal.SIGKILL for fact in facts)
     assert all(fact["temporary"] == str(run.folder / "tmp") for fact in facts)
     assert all(fact["threads"] == max(1, cores // 2) for fact in facts)
-    assert not any(fact["dynamo"] for fact in facts)  # importing torch._dynamo would cost 2 s a worker
+    assert not any(fact["dynamo"] for fact in facts)  # importing torch._dynamo would cost 2 s per worker
     if cores >= 2:
         assert not set(facts[0]["cores"]) & set(facts[1]["cores"])
     assert "a line for the log" in run.log(1) and "a line for the log" not in run.log(0)
@@ -80,7 +80,7 @@ def test_stopping_at_the_end_of_a_block_and_two_runs_at_once(bench: Bench) -> No
 def test_an_interrupt_while_waiting_stops_the_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.set(FAKE_EPOCHS=100_000)
     run = bench.running(bench.launch(workers=1))
-    # Where tests run in the background, an interrupt is ignored from the start.
+    # Tests that run in the background ignore an interrupt from the start.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with monkeypatch.context() as patch:
@@ -159,7 +159,7 @@ def test_slow_kernels_that_nobody_asked_for_are_said(monkeypatch: pytest.MonkeyP
     assert local._slow_kernels("cpu") == local._slow_kernels("cuda") == ""
     monkeypatch.setattr(native, "status", lambda: missing)
     monkeypatch.setenv("GNNQLAB_KERNELS", "reference")
-    assert local._slow_kernels("cpu") == "", "who turned them off is not told that they are off"
+    assert local._slow_kernels("cpu") == "", "no message that the kernels are off if the user turned them off"
 
 
 def test_kernels_and_gpus_that_are_not_there_are_refused_before_anything_starts(

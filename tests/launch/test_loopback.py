@@ -1,4 +1,4 @@
-"""Nothing of a run on one machine can be reached from another one."""
+"""No port of a run on one machine can be reached from another machine."""
 
 import ipaddress
 import re
@@ -16,7 +16,7 @@ _LISTENS = "0A"
 
 
 def listening(pid: int) -> set[str]:
-    """Addresses at which a process waits for connections, from ``/proc``."""
+    """Return the addresses at which a process waits for connections, from ``/proc``."""
     own = set()
     for link in Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -33,7 +33,7 @@ def listening(pid: int) -> set[str]:
 
 
 def address(text: str) -> str:
-    """The address that ``/proc/net/tcp`` writes as hexadecimal words of the machine's own byte order.
+    """Return the address that ``/proc/net/tcp`` writes as hexadecimal words of the machine's own byte order.
 
     >>> address("0100007F"), address("00000000000000000000000000000000")
     ('127.0.0.1', '::')

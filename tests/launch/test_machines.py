@@ -1,4 +1,4 @@
-"""Lines for several machines from Python: the same as on the command line, refused alike, and a run that they start."""
+"""Commands for several machines, printed from Python: as on the command line, with the same errors, and a run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_graph_in_memory_lies_on_the_shared_disk_and_the_run_is_found(tmp_path
 
 
 def started(lines: MachineLines, place: Path) -> Run:
-    """The run once all its lines have ended, each started as on a machine of its own."""
+    """Return the run once all its commands have ended, each started as on a machine of its own."""
     shell = {"shell": True, "cwd": place, "stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     env = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
     machines = [subprocess.Popen(line, env=env, executable="/bin/bash", **shell) for line in lines.commands]
@@ -79,14 +79,14 @@ def test_a_run_goes_on_over_several_machines(tmp_path: Path) -> None:
     old = gq.launch("sbm:60,3,6", epochs=4, checkpoint_every=2, **shape, out=tmp_path, wait=True)
     where = {"address": "127.0.0.1", "interface": "lo", "port": free_port()}
     lines = gq.launch.resume_on_machines(old, nnodes=2, epochs=6, **where)
-    assert lines.folder.parent == tmp_path and not lines.folder.exists(), "nothing is copied before a line is started"
+    assert lines.folder.parent == tmp_path and not lines.folder.exists(), "nothing is copied before the start"
     run = started(lines, tmp_path)
     assert run.status == "finished" and list(run.records["epoch"].unique()) == [0, 1, 2, 3, 4, 5]
     [resumed] = [event for event in run.events if event["event"] == "resumed"]
     assert (resumed["of"], resumed["epoch"]) == (old.id, 4)
     assert (run.records.groupby("epoch")["loss"].first() == whole.records.groupby("epoch")["loss"].first()).all()
     again = started(lines, tmp_path)
-    assert list(again.records["epoch"].unique()) == [0, 1, 2, 3, 4, 5], "its own past, not once more the old one's"
+    assert list(again.records["epoch"].unique()) == [0, 1, 2, 3, 4, 5], "its own history, not the old run's again"
     assert [event["event"] for event in again.events].count("resumed") == 1
     with pytest.raises(ValueError, match="has trained 4 epochs already, got epochs 4"):
         gq.launch.resume_on_machines(old, nnodes=2, **where)

@@ -1,4 +1,4 @@
-"""Launches from graphs of other libraries: trained, called by their names, or refused before anything starts."""
+"""Launches with graphs of other libraries: trained, listed by their names, or refused before anything starts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_graph_of_dgl_trains_as_the_graph_it_is(bench: Bench) -> None:
     assert one.status == other.status == "finished", (one.errors, other.errors)
     losses = [run.records.groupby("epoch")["loss"].first().tolist() for run in (one, other)]
     assert len(losses[0]) == 3 and losses[0] == losses[1]
-    # Of one content, each by its own name: in the run's summary, in tables, and in what is kept.
+    # Of one content, each by its own name: in the run's summary, in tables, and in stored files.
     assert [Path(run.summary["graph"]).name for run in (one, other)] == ["dgl", "sbm"]
     assert {Path(run.summary["graph"]).parent.name for run in (one, other)} == {whole().content_hash}
     disk_usage.prune_cache(folder)

@@ -1,4 +1,4 @@
-"""Parts and models of the user's reach the workers, from wherever the launching process has them."""
+"""A user's own components and models reach the workers, from any folder in which the launching process found them."""
 
 import json
 import os
@@ -93,7 +93,7 @@ def test_workers_look_where_the_launching_process_does_and_in_its_order(monkeypa
     assert json.loads(said[VARIABLE]) == [os.getcwd(), f"{os.getcwd()}/mods", "/usr/lib/python3", "/late"]
     monkeypatch.setattr(sys, "path", ["/other", "/late", "/usr/lib/python3"])
     apply_search_path()
-    assert sys.path == ["/other", "/late", "/usr/lib/python3"]  # nobody has told
+    assert sys.path == ["/other", "/late", "/usr/lib/python3"]  # the variable is not set yet
     monkeypatch.setenv(VARIABLE, said[VARIABLE])
     apply_search_path(), apply_search_path()
     assert sys.path == [os.getcwd(), f"{os.getcwd()}/mods", "/usr/lib/python3", "/late", "/other"]

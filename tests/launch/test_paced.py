@@ -18,16 +18,16 @@ RATE = 10e6
 def test_the_kernel_slows_down_what_no_transport_carries() -> None:
     answers = run_ranks(all_reduce, 4)
     for slowed, rates, _ in answers:
-        assert slowed == 2  # of three connections two lead to the other host
+        assert slowed == 2  # two of three connections lead to the other host
         # Half of the 10 MB/s for one of two workers, half of that for one of two connections.
         assert rates == [RATE / 4] * 2
     # A ring of four sends 3/4 of 4 MB twice over each of its wires: 2.4 s, of which a burst on each connection is free.
-    # Who began to wait last saw less of it.
+    # The last rank that began to wait measured less of it.
     assert max(slow_s for _, _, slow_s in answers) > 1.8
 
 
 def all_reduce(rank: int, workers: int) -> tuple[int, list[int], float]:
-    """Return how many connections are slow, the rates that the kernel knows of, and the seconds of an all-reduce."""
+    """Return the number of slow connections, the rates that the kernel reports, and the seconds of an all-reduce."""
     import torch.distributed as dist
 
     values = torch.ones(1_000_000)
@@ -44,7 +44,7 @@ def all_reduce(rank: int, workers: int) -> tuple[int, list[int], float]:
 
 
 def kernel_rates() -> list[int]:
-    """Return the rate of each slowed connection of this process, in bytes a second."""
+    """Return the rate of each slowed connection of this process, in bytes per second."""
     rates = []
     for _, _, descriptor in paced._connections():
         with socket.socket(fileno=os.dup(descriptor)) as connection:

@@ -1,4 +1,4 @@
-"""What the guard concludes where torchrun was faster than it."""
+"""Conclusions of the guard if torchrun acted before it."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from gnnqlab.train.heartbeat import Heartbeat
 
 
 class Clock:
-    """Time that only the waiting of a witness moves; what is planned happens while it waits."""
+    """A clock that advances only while the rank monitor waits; planned actions happen during the wait."""
 
     def __init__(self) -> None:
         self.seconds, self._planned = 0.0, list[tuple[float, Callable[[], object]]]()
@@ -50,7 +50,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def dead_rank(folder: Path, rank: int) -> int:
-    """A heartbeat whose process has been collected by somebody else; its pid."""
+    """Write a heartbeat whose process has already been collected by its parent; return its pid."""
     code = (
         "import sys; from pathlib import Path; from gnnqlab.train.heartbeat import Heartbeat; "
         f"Heartbeat(Path(sys.argv[1]), {rank}).phase('wait', epoch=2)"
@@ -119,14 +119,14 @@ def test_a_plain_torchrun_names_the_cause_in_its_log(tmp_path: Path, clock: Cloc
     seeing.poll()
     assert seeing.errors[1].signal == signal.SIGKILL and not seeing.errors[1].consequence
     assert seeing.errors[0].consequence and "was ended with the others" in seeing.errors[2].cause
-    assert clock.seconds < 0.51, "of the others nobody says anything, and nobody waits for it"
+    assert clock.seconds < 0.51, "the others have no report, and the monitor does not wait for one"
 
 
 def test_a_rank_of_which_nobody_knows_how_it_ended(tmp_path: Path, clock: Clock) -> None:
     folder = files.create(tmp_path, "run")
     dead_rank(folder, 0)
     seeing = witness(folder, 1)
-    seeing.ended[123] = 1 << 8  # torchrun, without a word
+    seeing.ended[123] = 1 << 8  # torchrun, without a message
     seeing.poll()
     assert clock.seconds < 0.01
     assert seeing.errors[0].cause == "rank 0 died in epoch 2 while waiting for boundary messages"

@@ -1,4 +1,4 @@
-"""The rules of the guard, on a clock of their own."""
+"""The rules of the guard, with a simulated clock."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from tests.cases import each
 
 @dataclasses.dataclass
 class Rank:
-    """A rank as the tests move it."""
+    """A rank that the tests advance."""
 
     number: int
     phase: str = "compute"
@@ -27,7 +27,7 @@ class Rank:
 
 
 class World:
-    """Ranks, a clock that ticks every 50 ms, and a watch that looks on."""
+    """Ranks, a clock that ticks every 50 ms, and a stall watch that observes them."""
 
     def __init__(self, *ranks: Rank, rules: Rules | None = None) -> None:
         self.ranks, self.now_s = ranks, 0.0
@@ -55,7 +55,7 @@ class World:
         return self.watch.observe(self.now_s, pulses)
 
     def until(self, *, fatal: bool, at_most_s: float = 700.0) -> tuple[float, Stall]:
-        """Seconds until the first silence that is told, or that ends the run."""
+        """Return the seconds until the first stall that is reported, or that ends the run."""
         began = self.now_s
         while self.now_s - began < at_most_s:
             stall = self.tick()
@@ -138,7 +138,8 @@ def test_a_working_rank_is_slow_and_has_ten_minutes() -> None:
 def test_a_rank_that_waits_in_a_phase_of_its_own_does_not_hang_while_another_works() -> None:
     world = World(Rank(0), Rank(1))
     for rank in world.ranks:
-        world.beat(rank, "evaluate", 0)  # the first evaluation of a large graph, before any epoch is known
+        # the first evaluation of a large graph, before the length of any epoch is known
+        world.beat(rank, "evaluate", 0)
     world.ranks[1].state = "R"
     for _ in range(2000):
         stall = world.tick()
@@ -150,7 +151,7 @@ def test_the_odd_wake_up_is_no_work() -> None:
     world.train(5, 0.2)
     kinds = set()
     for tick in range(140):
-        world.ranks[0].cpu += 0.01 if tick % 20 == 0 else 0.0  # one clock tick a second
+        world.ranks[0].cpu += 0.01 if tick % 20 == 0 else 0.0  # one clock tick per second
         world.ranks[1].cpu += 0.01 if tick % 20 == 0 else 0.0
         stall = world.tick()
         kinds |= {stall.kind} if stall else set()
@@ -161,7 +162,7 @@ def test_ranks_wait_in_peace_while_bytes_come_over_a_slow_wire() -> None:
     world = World(Rank(0), Rank(1), rules=Rules(slow_wire=True))
     for rank in world.ranks:
         world.beat(rank, "wait", 0)
-    for tick in range(1600):  # one message of 80 s, which only rank 1 gets, at 100 kbit/s
+    for tick in range(1600):  # one message of 80 s, which only rank 1 receives, at 100 kbit/s
         world.received[1] = 625 * tick
         assert world.tick() is None
     seconds, stall = world.until(fatal=False)
@@ -174,7 +175,7 @@ def test_small_talk_of_idle_connections_is_no_message() -> None:
     for rank in world.ranks:
         world.beat(rank, "wait")
     for tick in range(70):
-        world.received[0] = world.received[1] = 60 * tick  # an acknowledgement each 50 ms
+        world.received[0] = world.received[1] = 60 * tick  # an acknowledgement every 50 ms
         stall = world.tick()
     assert stall is not None and stall.kind == "waiting"
 

@@ -1,4 +1,4 @@
-"""Trainings that start at the same moment on a cold cache, on one machine and on two.
+"""Trainings that start at the same moment with a cold cache, on one machine and on two.
 
 ``GNNQLAB_STARTS=50`` starts as many pairs of launches, and as many runs over two machines.
 """
@@ -22,19 +22,19 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(LIMIT_S * (1 + STARTS))]
 
 
 def short() -> RunConfig:
-    """Two workers, two epochs; METIS does not cut a graph alike twice, so that workers of different cuts would show."""
+    """Two workers, two epochs; METIS cuts a graph differently each time, so that a mix of two cuts would be visible."""
     return configure(GRAPH, workers=2, epochs=2, layers=2, hidden=8)
 
 
 def cold(bench: Bench, number: int) -> Path:
-    """Runs and cache of one start, where nobody has been before."""
+    """Set an empty folder for runs and an empty cache for one start; return the folder."""
     place = bench.root / str(number)
     bench.set(GNNQLAB_CACHE=place / "cache")
     return place
 
 
 def whole(run: Run) -> None:
-    """Fail, with what the workers said, if a run is not as it should be."""
+    """Fail, with the workers' output, if a run is not as it should be."""
     said = {path.name: path.read_text() for path in (run.folder / "logs").iterdir()}
     assert run.status == "finished", (run.cause, said)
     assert sorted(set(run.records["rank"])) == [0, 1] and run.summary["epochs"] == 2

@@ -1,4 +1,4 @@
-"""Which function the workers call is said by whoever launches, not by the environment."""
+"""The launching process, not the environment, determines the function that the workers call."""
 
 import warnings
 from pathlib import Path
@@ -25,7 +25,7 @@ def test_the_environment_of_whoever_launches_does_not_choose_it(bench: Bench, mo
 
 
 def test_the_agent_does_not_warn_of_the_fork_that_it_is_there_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Python 3.12 and later word it, beside torchrun's threads; any other warning comes through."""
+    """Hide the warning of Python 3.12 and later about forks while torchrun's threads run, and no other one."""
     from torch.distributed import run as torchrun
 
     from gnnqlab.launch import agent

@@ -1,4 +1,4 @@
-"""Waits of nbval, which runs the notebooks, last on a busy machine too."""
+"""Timeouts of nbval, which runs the notebooks, are long enough for a busy machine."""
 
 from __future__ import annotations
 

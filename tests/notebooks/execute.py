@@ -1,6 +1,6 @@
-"""`make notebooks`: run every notebook in place and keep what a reader without a kernel can see.
+"""`make notebooks`: run every notebook in place and store the outputs for readers without a kernel.
 
-What is kept is the same after every run as far as it can be: no run times, no widget state, no counters.
+The stored file is the same after every run as far as possible: no run times, no widget state, no counters.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
 def execute(path: Path) -> None:
-    """Run one notebook from a fresh kernel and write it back."""
+    """Run one notebook in a new kernel and write it back."""
     book = nbformat.read(path, as_version=4)
     client = NotebookClient(
         book,
@@ -36,7 +36,7 @@ def execute(path: Path) -> None:
 
 
 def clean(book: nbformat.NotebookNode) -> None:
-    """Leave out what says when and where the notebook ran."""
+    """Remove the time and the machine of the notebook's execution."""
     book.metadata = nbformat.from_dict({"kernelspec": KERNEL, "language_info": {"name": "python"}})
     count = 0
     for cell in book.cells:
@@ -45,7 +45,7 @@ def clean(book: nbformat.NotebookNode) -> None:
             continue
         count += 1
         cell.execution_count = count
-        # What went to standard error is about this machine (warnings, progress), not part of the lesson.
+        # Standard error is about this machine (warnings, progress), not part of the lesson.
         cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
         for output in cell.outputs:
             if "execution_count" in output:

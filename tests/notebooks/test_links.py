@@ -1,4 +1,4 @@
-"""Links between notebooks lead to files that exist, and the index knows every notebook."""
+"""Links between notebooks lead to files that exist, and the index lists every notebook."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_index_lists_it(path: Path) -> None:
 
 
 def _next_of(path: Path) -> Path | None:
-    """The first notebook that the last section leads to."""
+    """Return the first notebook that the last section links to."""
     section = nbformat.read(path, as_version=4).cells[-1].source.partition("## What next?")[2]
     found = [link for link in LINK.findall(section) if link.endswith(".ipynb")]
     return FOLDER / found[0] if found else None

@@ -1,6 +1,6 @@
 """Every notebook as it is committed: small, without state, and with outputs that a reader without a kernel can see.
 
-That they run, and that marked cells still print what is stored, is nbval's part (see run_all.py).
+nbval checks that notebooks run, and that marked cells print the stored output (see run_all.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ SEEN_WITHOUT_SCRIPTS = {*PICTURES, "text/html"}
 each_notebook = each("path", NOTEBOOKS)
 
 COLUMNS = 85
-"""Characters of a line of code that JupyterLab shows in a window of 900 px, in its font, beside prompt and bars."""
+"""Characters in a line of code that JupyterLab shows in a window of 900 px, in its font, with prompt and scroll bars.
+"""
 
 
 def _read(path: Path) -> nbformat.NotebookNode:
@@ -40,7 +41,7 @@ def _code(path: Path) -> list[nbformat.NotebookNode]:
 @each_notebook
 def test_small_and_without_state(path: Path) -> None:
     assert path.stat().st_size < 1_000_000
-    assert set(_read(path).metadata) == {"kernelspec", "language_info"}, "make notebooks leaves nothing else"
+    assert set(_read(path).metadata) == {"kernelspec", "language_info"}, "make notebooks leaves no other metadata"
 
 
 @each_notebook
@@ -53,7 +54,7 @@ def test_numbered_and_titled(path: Path) -> None:
 
 @each_notebook
 def test_a_marked_cell_has_stored_output(path: Path) -> None:
-    """nbval passes a marked cell without one."""
+    """nbval passes a marked cell without stored output."""
     for cell in _code(path):
         if "NBVAL_CHECK_OUTPUT" in cell.source:
             assert cell.outputs, f"marked, but without stored output:\n{cell.source}"
@@ -91,7 +92,7 @@ def test_cells_are_thin(path: Path) -> None:
         if cell.source.startswith("%%writefile "):  # a file of the reader's own
             assert len(lines) <= 40 and path.stem.startswith("20_"), f"a file that is longer:\n{cell.source}"
             continue
-        assert len(lines) <= 12, f"move code that is longer to the library:\n{cell.source}"
+        assert len(lines) <= 12, f"move longer code to the library:\n{cell.source}"
         tree = ast.parse(cell.source)
         classes = any(isinstance(node, ast.ClassDef) for node in ast.walk(tree))
         assert not (classes and launches), "workers cannot import a cell"
@@ -109,7 +110,7 @@ def test_executing_keeps_no_path_of_the_machine(path: Path) -> None:
 
     book = _read(path)
     clean(book)
-    assert book == _read(path), "a committed notebook is what make notebooks wrote"
+    assert book == _read(path), "a committed notebook must equal the output of make notebooks"
 
 
 @pytest.mark.core

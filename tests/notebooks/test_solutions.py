@@ -1,4 +1,4 @@
-"""Solutions that a notebook hides are run: whoever opens one gets an answer that is right."""
+"""Hidden solutions of the notebooks are run: each of them gives a right answer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _cells(number: str) -> list[nbformat.NotebookNode]:
 
 
 def _written(text: str, folder: Path) -> str | None:
-    """What is to be run; a file that a reader would write is written."""
+    """Return the code to run, or write the file that a reader would write."""
     if not text.startswith("%%writefile "):
         return text
     head, body = text.split("\n", 1)

@@ -1,7 +1,7 @@
-"""`make wheel`: an sdist, a wheel made of it alone, its platform's tag, and whether both are whole.
+"""`make wheel`: build an sdist and a wheel made of it alone, set its platform's tag, and check both.
 
-The tools (the group ``release`` of pyproject.toml) go into an environment of their own. The CPU kernels are built for
-all instruction sets; CUDA kernels where ``--cuda`` asks for them.
+The tools (the group ``release`` of pyproject.toml) are installed in an environment of their own. The CPU kernels are
+built for all instruction sets; the CUDA kernels with ``--cuda``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.release.whole import problems_of_sdist, problems_of_wheel
 
 ROOT = Path(__file__).parents[2]
-# PyTorch brings it, and two runtimes in a process would fight over the cores.
+# PyTorch includes it, and two runtimes in a process would compete for the cores.
 OPENMP = "libgomp.so.1"
 
 
@@ -69,12 +69,12 @@ def environment() -> Path:
 
 
 def starts(wheel: Path) -> list[str]:
-    """Return what goes wrong where the wheel is installed alone, outside of the checkout."""
+    """Return the errors of the wheel when it is installed alone, outside of the checkout."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         run(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder, wheel)
         program = (
-            # Without the finder of an editable installation, which would come before any folder.
+            # Without the finder of an editable installation, which would precede any folder.
             "import sys; from importlib.machinery import PathFinder\n"
             "sys.meta_path[:] = [finder for finder in sys.meta_path if isinstance(finder, type)]\n"
             f"assert PathFinder in sys.meta_path; sys.path.insert(0, {str(folder)!r}); from gnnqlab import cli\n"
@@ -88,7 +88,7 @@ def starts(wheel: Path) -> list[str]:
 
 
 def run(*words: str | Path) -> None:
-    """Run a program; what it says goes to standard error."""
+    """Run a program; its output is written to standard error."""
     path = f"{Path(words[0]).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     subprocess.run(list(map(str, words)), check=True, stdout=sys.stderr, env={**os.environ, "PATH": path})
 

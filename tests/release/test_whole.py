@@ -1,4 +1,4 @@
-"""What `make wheel` finds wrong; building one takes minutes and is no test."""
+"""Problems that `make wheel` finds in an sdist or a wheel; building one takes minutes and is no test."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""`make try-wheel`: the built wheel, installed for every Python that is here, runs the how-to pages as they stand.
+"""`make try-wheel`: the built wheel, installed for every Python on this machine, runs the how-to pages unchanged.
 
 Each interpreter gets an environment of its own in an empty folder outside the checkout: the pinned torch, then the
-wheel and what it asks for. A page is a folder of its own: its modules, and the rest as one script, which launches real
-workers. ``halo_exchange`` finds what it takes as loaded, a mesh of the sphere, and is started by ``torchrun``, as it
-says. A page that needs what this machine lacks is told, not run.
+wheel and its requirements. A page is a folder of its own: its modules, and the rest as one script, which launches real
+workers. ``halo_exchange`` reads its inputs from a mesh of the sphere, and is started by ``torchrun``, as the page says.
+A page that needs something that this machine lacks is listed, not run.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tests.pages import ROOT, blocks
 from tests.slow_down import HANG_S
 
 NEEDED = {"own_graph": ["networkx", "pyarrow"]}
-"""What a page imports beside the package."""
+"""Packages that a page imports in addition to the package."""
 LIMIT_S = HANG_S
-"""A page that takes longer hangs, on however busy a machine."""
+"""Seconds after which a page hangs, however busy the machine is."""
 MESH = """
 import os
 
@@ -36,12 +36,12 @@ owner = nodes[:, 2].argsort().argsort() * int(os.environ["WORLD_SIZE"]) // len(n
 inputs = nodes[:, :1].float()
 target = nodes[:, 1:2].float()
 """
-"""What the page about the exchange takes as loaded."""
+"""The inputs that the page about the exchange expects to be loaded."""
 
 
 @dataclass
 class Tried:
-    """One page with one Python: ``ran``, ``skipped`` or ``FAILED``, and what is to be said of it."""
+    """One page with one Python: ``ran``, ``skipped`` or ``FAILED``, and its message."""
 
     python: str
     page: str
@@ -84,7 +84,7 @@ def main() -> int:
 
 
 def environment(interpreter: str, wheel: Path, room: Path, names: list[str]) -> Path | Tried:
-    """Return the Python of a new environment with the wheel in it, or why there is none."""
+    """Return the Python of a new environment with the wheel in it, or the reason why there is none."""
     found = shutil.which(interpreter)
     version = found and subprocess.run([found, "--version"], capture_output=True, text=True).stdout.split()[-1:]
     if not version:
@@ -104,7 +104,7 @@ def environment(interpreter: str, wheel: Path, room: Path, names: list[str]) -> 
 
 
 def run_page(python: Path, page: Path, room: Path) -> Tried:
-    """Run a page's code as it stands, in an empty folder."""
+    """Run a page's code unchanged, in an empty folder."""
     version = subprocess.run([python, "--version"], capture_output=True, text=True).stdout.split()[-1]
     if page.stem == "gpu" and not cuda(python):
         return Tried(version, page.stem, "skipped", said="this machine has no CUDA device")

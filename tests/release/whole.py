@@ -1,4 +1,4 @@
-"""Whether an sdist and a wheel hold what they must, and nothing else."""
+"""Checks that an sdist and a wheel contain all files that they must, and nothing else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PARTS_OF_A_CHECKOUT = ("Makefile", "tests/", "CONTRIBUTING.md", "constraints.tx
 
 
 def wanted() -> set[str]:
-    """Return the files of the package as a wheel has them, without what is compiled."""
+    """Return the files of the package as a wheel has them, without compiled ones."""
     package = (ROOT / "gnnqlab").rglob("*")
     files = {str(file.relative_to(ROOT)) for file in package if file.is_file() and "__pycache__" not in file.parts}
     books = {f"gnnqlab/notebooks/{book.name}" for book in (ROOT / "notebooks").glob("*.ipynb")}
@@ -25,7 +25,7 @@ def wanted() -> set[str]:
 
 
 def problems_of_sdist(file: Path) -> list[str]:
-    """Return what is wrong with an sdist: what its wheel needs is missing, or what only a checkout can use is there."""
+    """Return the problems of an sdist: missing files that its wheel needs, or files that only a checkout can use."""
     with tarfile.open(file) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     needed = {re.sub("^gnnqlab/notebooks/", "notebooks/", name) for name in wanted()}
@@ -36,7 +36,7 @@ def problems_of_sdist(file: Path) -> list[str]:
 
 
 def problems_of_wheel(file: Path, *, cuda: bool) -> list[str]:
-    """Return what is wrong with a wheel: files, tag, instruction sets."""
+    """Return the problems of a wheel: files, tag, instruction sets."""
     with zipfile.ZipFile(file) as archive:
         names = {name for name in archive.namelist() if not name.endswith("/") and ".dist-info/" not in name}
         libraries = {f"gnnqlab/kernels/_lib/libgnnqlab_{kind}.so" for kind in ("cpu", *(["cuda"] if cuda else []))}

@@ -1,4 +1,4 @@
-"""Runs for tests: folders that nothing has trained yet, and the wait for a run that trains."""
+"""Runs for tests: folders without a training, and a wait for a run that trains."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["run_folder", "wait_for"]
 
 
 def run_folder(root: Path, name: str, config: RunConfig, **status: object) -> Run:
-    """Make the folder of a run: its configuration, and the status of a run that has finished unless it is given."""
+    """Make the folder of a run: its configuration and its status, by default that of a finished run."""
     folder = files.create(root, name)
     finished = {"state": "finished", "epoch": config.train.epochs - 1, "errors": []}
     files.write_json(folder / "config.json", config.to_json())
@@ -23,7 +23,7 @@ def run_folder(root: Path, name: str, config: RunConfig, **status: object) -> Ru
 
 
 def wait_for(run: Run, condition: Callable[[], object], *, what: str) -> None:
-    """Wait until a condition holds of a launched run; a run that ends before is an error."""
+    """Wait until a condition holds for a launched run; a run that ends before is an error."""
 
     def holds() -> object:
         assert run.status in ("starting", "running"), run.errors

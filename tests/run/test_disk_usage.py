@@ -1,4 +1,4 @@
-"""Runs and the cache are measured and removed; nothing that is in use, or cannot be made again, goes."""
+"""Sizes and removal of runs and of the cache; files in use, or that cannot be computed again, stay."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_run_is_deleted_by_name_and_its_size_told(tmp_path: Path, capsys: pyte
 
 
 def test_a_folder_that_vanishes_meanwhile_counts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that ends just then: its guard removes what was temporary."""
+    """A run that ends at this moment: its guard removes temporary files."""
     (tmp_path / "run" / "tmp" / "attempt").mkdir(parents=True)
     (tmp_path / "run" / "records").write_text("four")
     scandir = os.scandir

@@ -1,4 +1,4 @@
-"""The partition of a run, found again: the shards that were kept, the same cut without them, and what is refused."""
+"""The partition of a run: from stored shards, from the same cut without them, and refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def shared(run: gq.Run) -> Path:
-    """Do what the first worker does: share the graph out, and note where."""
+    """Do the first worker's part: cut the graph, and record the folder of the shards."""
     config = run.config
     folder = store_shards(load(config.graph), config.system_on_hosts.partition, config.workers)
     (run.folder / "shards.json").write_text(json.dumps({"folder": str(folder), "links": None}))
@@ -40,7 +40,7 @@ def test_it_is_the_one_that_was_shared_out(tmp_path: Path, cache: Path, partitio
     assert torch.equal(before.owner, asked.owner) and before.graph.content_hash == graph.content_hash
     assert before.quality.halo_rows.tolist() == asked.quality.halo_rows.tolist()
     shutil.rmtree(kept)
-    assert torch.equal(run.parts().owner, before.owner), "cut again"
+    assert torch.equal(run.parts().owner, before.owner), "computed again"
 
 
 def test_kept_shards_say_it_and_nothing_is_cut_again(

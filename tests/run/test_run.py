@@ -1,4 +1,4 @@
-"""The handle of a run, by what its folder says of guards, machines and records."""
+"""The handle of a run: its status from the folder's files about guards, machines and records."""
 
 import signal
 import subprocess
@@ -25,7 +25,7 @@ def test_a_handle_needs_a_run_folder(tmp_path: Path) -> None:
 
 
 def made(root: Path, **status: object) -> Run:
-    """A run folder without processes."""
+    """Make a run folder without processes."""
     return run_folder(root, "20260101-000000-made-0000", config(2), **{"state": "running", "epoch": 3, **status})
 
 
@@ -54,7 +54,7 @@ def test_a_run_of_another_machine_is_believed(tmp_path: Path) -> None:
 
 def test_a_run_without_the_records_of_a_rank_is_not_finished(tmp_path: Path) -> None:
     run = made(tmp_path, state="finished")
-    assert run.status == "finished"  # nothing that trains has written there
+    assert run.status == "finished"  # no training has written to this folder
     (run.folder / "facts.json").write_text("{}")
     assert run.status == "failed" and "got none of rank(s) 0, 1" in run.cause
     (run.folder / "records-rank0.jsonl").write_text('{"epoch":0,"rank":0,"loss":1.0}\n')
@@ -91,7 +91,7 @@ def test_cleanup_ends_strays_and_only_them(tmp_path: Path) -> None:
     try:
         guard = {
             "place": processes.place(),
-            "guard": [stray.pid, 1],  # a number that somebody else has now
+            "guard": [stray.pid, 1],  # a process id that another process has now
             "agent": [stray.pid, processes.start_time(stray.pid)],
             "workers": {"0": [stranger.pid, processes.start_time(stranger.pid) - 1]},
         }

@@ -1,4 +1,4 @@
-"""The result of a run: its model, what it predicts, and what is said where there is none."""
+"""The result of a run: its model, its predictions, and the errors where there is none."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ CASES = {
 
 
 def made(root: Path, name: str, graph: gq.Graph | str, **settings: object) -> gq.Run:
-    """The folder of a run that nothing has trained yet."""
+    """Make the folder of a run that has not been trained."""
     config = gq.configure(graph, **{"partition": "random", **SHAPE, **settings})
     return run_folder(root, name, config)
 
 
 def train(run: gq.Run, rank: int = 0) -> None:
-    """What a launched worker does."""
+    """Train as a launched worker does."""
     fit(run.config, run.folder, rank, run.config.workers, Heartbeat(None))
 
 
@@ -49,7 +49,7 @@ def train_all(rank: int, workers: int, root: str) -> None:
 
 
 def score(logits: torch.Tensor, graph: gq.Graph, mask: torch.Tensor) -> float:
-    """Accuracy, or micro-F1, of the nodes of a mask."""
+    """Compute accuracy, or micro-F1, of the nodes of a mask."""
     labels, chosen = graph.labels[mask], logits[mask]
     if not graph.multi_label:
         return float((chosen.argmax(1) == labels).double().mean())
@@ -80,7 +80,7 @@ def test_predictions_have_the_last_recorded_scores_in_the_order_of_the_graph(tmp
 
 
 def assert_is_a_gcn(run: gq.Run, graph: gq.Graph) -> None:
-    """Logits and rows are those of a dense GCN in float64 with the weights under their names."""
+    """Logits and embeddings are those of a dense GCN in float64 with the weights under their names."""
     adjacency = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
     src, dst = graph.edge_list()
     adjacency[dst.long(), src.long()] = 1.0
@@ -109,7 +109,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_has_the_model_of_one_that_was_not_
 
 
 class Plain(nn.Module):
-    """A model of torch's own modules, whose dropout goes by the mode of the module."""
+    """A model of torch's own modules, whose dropout depends on the mode of the module."""
 
     def __init__(self, in_features: int, num_classes: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The error that a cache leaves in the gradient, tracked beside its bound."""
+"""The error of a cache in the gradient, compared with its bound."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_the_bound_holds_over_a_descent_in_which_rows_stay_home_and_epsilon_move
     frame = found.frame
     assert (frame["mean_square"] <= frame["bound"]).all() and (frame["printed"] < frame["bound"])[1:].all()
     assert frame["sent"].iloc[0] == 1 and frame["sent"][1:].mean() < 0.9
-    assert frame["error_square"].iloc[0] < 1e-10 < frame["error_square"][1:].max(), "at first nothing is held"
+    assert frame["error_square"].iloc[0] < 1e-10 < frame["error_square"][1:].max(), "the cache is empty at first"
     assert frame["epsilon"].nunique() > 1 and frame["loss"].iloc[-1] < frame["loss"].iloc[0]
 
 

@@ -1,4 +1,4 @@
-"""Errors of codecs on rows of a real training: what is taken, and that bias and noise are told apart."""
+"""Errors of codecs on rows of a real training: the rows, and the separation of bias and noise."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def spiky(count: int) -> torch.Tensor:
 
 
 def test_bias_is_told_from_noise():
-    """One rotation of two spikes is deterministic but for signs: all of its error is across, and half of the norm."""
+    """One rotation of two spikes is random in its signs only: all of its error is orthogonal, half of the norm."""
     once, twice = (codec_error(gq.codecs.Rotated(rotations=turns), spiky(60), 1, draws=40) for turns in (1, 2))
     assert once.bias == pytest.approx(0.5, abs=0.03) and once.squared == pytest.approx(0.25, abs=0.03)
     assert twice.bias < 0.06 and twice.squared == pytest.approx(0.57, abs=0.05)
@@ -39,7 +39,9 @@ def test_rows_are_those_that_travel_and_gradients_take_the_codec():
     found = trained_rows(graph, shape, weights, system=recipe, most=20)
     assert set(found) == {(direction, layer) for direction in ("forward", "backward") for layer in (0, 1)}
     for layer in (0, 1):
-        assert found["forward", layer].shape[1] == found["backward", layer].shape[1], "a gradient is of what was sent"
+        assert found["forward", layer].shape[1] == found["backward", layer].shape[1], (
+            "a gradient has the columns of the sent row"
+        )
     assert all(0 < rows.shape[0] <= 20 and (rows.abs().amax(1) > 0).all() for rows in found.values())
     noise = {"system": recipe, "weights": weights, "repeats": 4}
     exact = gradient_noise(graph, Fixed(bits=32), shape, codec=gq.codecs.Rotated(), **noise)

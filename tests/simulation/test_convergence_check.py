@@ -29,7 +29,7 @@ def test_gradients_lie_under_the_bound(model, bits, smooth):
     frame = found.frame
     assert (frame["mean_square"] <= frame["bound"]).all()
     assert frame["loss"].iloc[-1] < frame["loss"].iloc[0]
-    # The first term is 1/T of a constant, the second does not move.
+    # The first term is 1/T of a constant, the second is constant.
     assert frame["descent"].iloc[-1] * 16 == pytest.approx(frame["descent"].iloc[0])
     assert frame["noise"].nunique() == 1
 

@@ -1,4 +1,4 @@
-"""The light measurement agrees with the one that also looks at every layer."""
+"""The fast measurement of noise agrees with the one that also records every layer."""
 
 from __future__ import annotations
 

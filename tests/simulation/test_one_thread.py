@@ -26,7 +26,7 @@ def test_measuring_in_a_thread_and_in_a_cell_at_once_leaves_the_number_of_thread
         seen: list[int] = []
 
         def widget() -> None:
-            inside.wait(HANG_S)  # the cell is in it
+            inside.wait(HANG_S)  # the cell has entered it
             with one_thread():
                 seen.append(torch.get_num_threads())
                 done.wait(HANG_S)

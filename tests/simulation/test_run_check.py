@@ -1,4 +1,4 @@
-"""``gq.theory.check``: a run is enough, also one that assigned its widths."""
+"""``gq.theory.check`` needs only a run, also one with assigned bit-widths."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_trained_weights_have_other_gradients():
 
 def test_a_run_that_assigned_is_checked_with_its_last_assignment(tmp_path):
     settings = config(
-        # At a written-down price of bytes some rows become narrow; what a link takes depends on the machine's load.
+        # With a fixed price of bytes some rows become narrow; a measured price would depend on the machine's load.
         replace(adaqp(), bits=Priced(lam=0.5, group_size=10, period=4)),
         train=TrainSettings(epochs=7, evaluate_every=0, checkpoint_every=3),
         launch=LaunchSettings(threads_per_worker=1),
@@ -72,7 +72,7 @@ def test_a_run_that_assigned_is_checked_with_its_last_assignment(tmp_path):
     assert check(settings, repeats=2).widths == "start bit-width, 8 bits"
     run = local.launch(settings, root=tmp_path, wait=True)
     installed = load_widths(run.folder, settings.system.bits)
-    # Every message of the model, both ways.
+    # Every message of the model, in both directions.
     assert {key[:2] for key in installed.table} == {
         (layer, direction) for layer in (0, 1) for direction in ("forward", "backward")
     }  # both layers project first
@@ -84,7 +84,7 @@ def test_a_run_that_assigned_is_checked_with_its_last_assignment(tmp_path):
         assert {bits: sent[*key, bits] for bits in values.tolist()} == dict(zip(values.tolist(), counts.tolist()))
     found = gq.theory.check(gq.Run(run.folder), repeats=6)
     assert found.widths == "last assignment, λ = 0.5"
-    assert found.trained == 7  # a run that keeps checkpoints also keeps its end
+    assert found.trained == 7  # a run with checkpoints also has its last state
     eight, two = (check(gq.Run(run.folder), bits=Fixed(bits=bits), repeats=6) for bits in (8, 2))
     assert eight.widths == two.widths == "bit-widths as given"
     assert eight.bound["all"] < found.bound["all"] <= two.bound["all"]

@@ -1,4 +1,4 @@
-"""Theorem 3 on real passes: what lies under its bound, what does not, and why."""
+"""Theorem 3 on real passes: gradients below its bound, others above it, and the reasons."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def shape(model, **changes):
 
 @cache
 def measured(model, bits, smooth):
-    """The frame of a small graph, two workers; the first layer aggregates (12 < 16), the second projects first."""
+    """Measure the frame of a small graph on two workers; layer 1 aggregates first (12 < 16), layer 2 projects first."""
     graph = random_graph(nodes=120, edges=480)
     return gradient_variance(graph, system(bits), shape(model), workers=2, repeats=32, smooth=smooth)
 
@@ -51,7 +51,7 @@ def measured(model, bits, smooth):
 def test_smooth_models_lie_under_the_bound(model, bits):
     whole = measured(model, bits, True).iloc[-1]
     assert 0 < whole["measured"] <= whole["bound"]
-    assert whole["own"] <= whole["measured"] * 1.5  # part of the noise makes part of the variance
+    assert whole["own"] <= whole["measured"] * 1.5  # part of the noise causes part of the variance
     assert whole["bound"] <= whole["printed"]
     assert whole["bound"] <= whole["worst"] <= whole["shared"] * (1 + 1e-9)
 
@@ -59,7 +59,7 @@ def test_smooth_models_lie_under_the_bound(model, bits):
 @each("model", MODELS)
 @each("bits", (1, 2, 4))
 def test_own_messages_lie_under_the_bound_with_relu(model, bits):
-    """Quantizing only what the theorem counts for a matrix, it holds for ReLU too; at 8 bits kinks may pass it."""
+    """The bound holds for ReLU too if only the messages of one matrix are quantized; at 8 bits kinks may exceed it."""
     frame = measured(model, bits, False)
     assert (frame["own"] <= frame["shared"] * (1 + 1e-9)).all()
     assert frame["own"].iloc[-1] <= frame["bound"].iloc[-1]
@@ -67,10 +67,10 @@ def test_own_messages_lie_under_the_bound_with_relu(model, bits):
 
 @each("model", MODELS)
 def test_variance_falls_with_the_square_of_the_step(model):
-    """(2^b - 1)^2: 25-fold from 2 to 4 bits, 289-fold from 4 to 8; near 16-fold for two more bits of many."""
+    """(2^b - 1)^2: 25-fold from 2 to 4 bits, 289-fold from 4 to 8; close to 16-fold for two more bits of many."""
     found = {bits: measured(model, bits, True)["measured"].iloc[-1] for bits in WIDTHS}
-    # 32 gradients of some hundred elements: two sample variances, each good to about a tenth; higher orders add to 1
-    # and 2 bits.
+    # 32 gradients of some hundred elements: two sample variances, each with an error of about a tenth; higher orders
+    # add to 1 and 2 bits.
     assert found[2] / found[4] == pytest.approx(25, rel=0.4)
     assert found[4] / found[8] == pytest.approx(289, rel=0.4)
 
@@ -85,7 +85,7 @@ def test_smooth_gradients_show_no_bias(model):
 
 
 def test_relu_is_not_the_theorem():
-    """ERRATA AQ-18: kinks make variance fall slower than the square of the step, and pass the bound at 8 bits."""
+    """ERRATA AQ-18: kinks make variance fall slower than the square of the step, and exceed the bound at 8 bits."""
     graph = load("sbm:200,4,8")
     ratios = {}
     for smooth in (False, True):
@@ -96,7 +96,7 @@ def test_relu_is_not_the_theorem():
 
 @each("bits", [1, 2])
 def test_gradient_messages_alone_are_unbiased_and_bounded(bits):
-    """The backward pass is linear in its messages, whatever the activation: Theorem 3 is rigorous there."""
+    """The backward pass is linear in its messages for any activation: there Theorem 3 is rigorous."""
     graph = random_graph(nodes=80, edges=320)
     only = {("backward", layer) for layer in range(3)}
     frame = gradient_variance(graph, system(bits), shape("gcn", layers=3), workers=3, repeats=48, only=only)
@@ -129,7 +129,7 @@ def test_mixed_widths_and_sage_layers_are_named():
     ],
 )
 def test_biased_messages_are_none_of_theorem_3(changes, reason):
-    """Theorem 1 begins with E[decoded row] = row; a bound on variance says nothing of a gradient that is off."""
+    """Theorem 1 begins with E[decoded row] = row; a bound on variance does not cover a biased gradient."""
     biased = replace(system(2), **changes)
     with pytest.raises(ValueError, match=rf"Theorem 3's bound holds for unbiased messages .* in this system {reason}"):
         gradient_variance(random_graph(), biased, shape("gcn"), workers=2, repeats=2)
@@ -179,7 +179,7 @@ def test_threads_give_the_gradients_of_real_ranks():
     threads = ThreadedWorkers(graph, recipe.partition.cut(graph, 3), recipe, model, TrainSettings())
     loss, gradient = threads.gradients(3)
     for rank_loss, rank_gradient in run_ranks(on_rank, 3, threads.shards, recipe, model):
-        # The same codes; only the sum over workers may run in another order.
+        # The same codes; only the sum over workers may be in another order.
         assert rank_loss == pytest.approx(loss, rel=1e-6)
         assert torch.allclose(rank_gradient, gradient, rtol=1e-5, atol=1e-7)
 
@@ -193,7 +193,7 @@ def test_a_worker_that_fails_is_the_one_named():
 
 
 def test_mail_makes_no_queue_while_threads_use_it(monkeypatch):
-    """A thread may be held up while it makes a queue; the other would make a second one, and both would wait."""
+    """A thread may pause while it makes a queue; the other thread would make a second one, and both would wait."""
     made = []
 
     class Counted(queue.SimpleQueue):

@@ -1,4 +1,4 @@
-"""Models that a user might write: one that keeps the law, and five that break it, each in a way of its own."""
+"""Models as a user might write them: one that satisfies the law, and five that violate it, each in its own way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["drops_by_chance", "forgets_halos", "infinite", "keeps_the_law", "sta
 
 
 class _Two(nn.Module):
-    """Two layers; what a subclass does between them is the point."""
+    """Two layers; subclasses differ in the step between them."""
 
     def __init__(self, settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> None:
         super().__init__()
@@ -30,25 +30,25 @@ class _Two(nn.Module):
 
 
 class keeps_the_law(_Two):
-    """Looks, drops, looks again."""
+    """Aggregates, applies dropout, aggregates again."""
 
 
 class standardised(_Two):
-    """Sums over a worker's rows."""
+    """Sums over the rows of one worker."""
 
     def between(self, g: GraphPass, h: torch.Tensor) -> torch.Tensor:
         return (h - h.mean(0)) / (h.std(0) + 1e-3)
 
 
 class drops_by_chance(_Two):
-    """A mask from the global generator."""
+    """Draws a mask from the global generator."""
 
     def between(self, g: GraphPass, h: torch.Tensor) -> torch.Tensor:
         return functional.dropout(h, 0.3, training=self.training)
 
 
 class forgets_halos(_Two):
-    """Sees halo rows, but sends them no gradient: losses are right."""
+    """Uses halo rows without a gradient for them: losses are right."""
 
     def between(self, g: GraphPass, h: torch.Tensor) -> torch.Tensor:
         rows = g.extend(h)
@@ -57,14 +57,14 @@ class forgets_halos(_Two):
 
 
 class infinite(_Two):
-    """NaN, everywhere alike."""
+    """Returns NaN everywhere."""
 
     def between(self, g: GraphPass, h: torch.Tensor) -> torch.Tensor:
         return h * torch.nan
 
 
 class starts_by_chance(_Two):
-    """Weights from the global generator."""
+    """Draws weights from the global generator."""
 
     def __init__(self, settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> None:
         super().__init__(settings, in_features, num_classes, seed)

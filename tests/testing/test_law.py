@@ -1,4 +1,4 @@
-"""The test kit for one's own models: what keeps the law passes, what breaks it is named."""
+"""The test kit for a user's own models: right models pass, and violations of the law are named."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OWN = "tests.testing.own_models"
 
 
 def broken_by(name: str, **settings) -> gq.testing.LawBroken | None:
-    """Return what the check says of a model that should not pass."""
+    """Return the violation that the check finds in a model, or None."""
     try:
         gq.testing.check_law(f"{OWN}:{name}", **settings)
     except gq.testing.LawBroken as broken:

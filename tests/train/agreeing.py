@@ -1,4 +1,4 @@
-"""A part of one's own that adapts: a width that all workers agree on, in a module that only its owner has."""
+"""A user's own adaptive component: all workers agree on a bit-width, in a module that only its owner has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gnnqlab.adaptive import DECISIONS, Adaptive, Sharing, State
 
 @dataclass(frozen=True, kw_only=True)
 class Agreeing:
-    """Rows in 2 bits until the workers' ranks, each plus ``step`` an epoch, have summed up to ``until``; then in 8."""
+    """Send rows in 2 bits until the sum of the ranks, each plus ``step`` an epoch, reaches ``until``; then in 8."""
 
     steerable: ClassVar[tuple[str, ...]] = ("step",)
     step: int = 1
@@ -34,7 +34,7 @@ class Agreeing:
 
 
 class AgreedWidth:
-    """The width in force on one worker."""
+    """The bit-width in force on one worker."""
 
     def __init__(self, settings, worker):
         self.settings, self.worker, self.bits = settings, worker, 2
@@ -54,7 +54,7 @@ class AgreedWidth:
 
 
 class Sum(Adaptive):
-    """Sums what the workers say, and remembers what each of them has said."""
+    """Sum the values of all workers, and store each of them."""
 
     name = "agreed"
     reductions: Mapping[str, Sharing] = {"said": "sum", "latest": "max"}

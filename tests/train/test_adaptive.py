@@ -1,4 +1,4 @@
-"""What adapts between epochs: a part of one's own is summed, kept, resumed and steered like the package's."""
+"""Callbacks between epochs: a user's own callback is summed, saved, resumed and controlled like the package's own."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def checkpoint(run, epoch):
 
 
 def test_a_part_of_ones_own_adapts_in_a_launched_run_and_goes_on_from_a_checkpoint(tmp_path):
-    # The workers say 1 and 2 in each epoch: 21 >= 20 after epoch 6, so 8 bits from epoch 7 on.
+    # The workers contribute 1 and 2 in each epoch: 21 >= 20 after epoch 6, so 8 bits from epoch 7 on.
     straight = gq.launch("digits", system=system(), epochs=10, checkpoint_every=4, **SETTINGS, out=tmp_path, wait=True)
     assert straight.status == "finished", straight.errors
     assert straight.decisions[["epoch", "what", "why"]].values.tolist() == [
@@ -84,7 +84,7 @@ def test_a_part_of_ones_own_is_steered(tmp_path):
         wait_for(run, lambda: not run.decisions.empty, what="a decision")
         run.stop(timeout=HANG_S)
     told = next(event for event in run.events if event["event"] == "control")
-    # In force from the epoch that is told: each of two workers then says a million and its rank.
+    # In force from the next epoch on, in which each of the two workers contributes a million and its rank.
     assert run.decisions.epoch.tolist() == [told["epoch"] + 1]
     assert run.decisions.why[0].endswith("at most 1e+06 at once")
 
@@ -105,7 +105,7 @@ def trained(name, transport):
 def test_one_worker_needs_no_process_group(transport):
     assert not dist.is_initialized()
     for name in SYSTEMS:
-        # Nothing travels, so all systems are one; only staleness and widths would tell them apart.
+        # One worker sends nothing, so only staleness or bit-widths could make a system differ from the others.
         assert trained(name, transport) == trained("vanilla", "direct"), name
 
 
@@ -149,7 +149,7 @@ class Offers:
 
 
 class Quiet:
-    """Runs, and adapts nothing."""
+    """Takes part in training and adapts nothing."""
 
 
 def test_names_are_taken_once():
@@ -197,7 +197,7 @@ def test_settings_of_any_axis_are_steered_and_only_by_whom_they_concern(tmp_path
     )
     control.adopt(1, {"bits": 4})
     control.adopt(2, {"bits": 4, "patience": 2})
-    control.adopt(3, {"bits": 4, "patience": 2})  # said again: all are told again
+    control.adopt(3, {"bits": 4, "patience": 2})  # set again: every receiver gets it again
     assert bits.taken == [(Fixed(bits=4), 1), (Fixed(bits=4), 3)]
     assert schedule.taken == [(Hesitant(patience=2), 2), (Hesitant(patience=2), 3)]
     with pytest.raises(ValueError, match="needs a callback with a method steer, got none for 'patience' of the axis"):

@@ -1,4 +1,4 @@
-"""What a cache kept home stands in the run's records: the sums are what the channels counted."""
+"""A cache's rows in the records of a run: the sums equal the counts of the channels."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def trained(cache: object | None, folder: Path) -> DataFrame:
 
 def test_rows_by_layer_and_epsilon_are_recorded(tmp_path: Path) -> None:
     frame = trained(gq.caches.AdaptiveCache(epsilon=0.1), tmp_path)
-    assert len(frame) == 6 * 2 * 4, "an epoch, a worker, two layers there and back"
+    assert len(frame) == 6 * 2 * 4, "one row for each epoch, worker, layer (of two) and direction"
     first = frame[frame["epoch"] == 0]
-    assert (first["rows_sent"] == first["rows_offered"]).all(), "nothing is held before the first epoch"
+    assert (first["rows_sent"] == first["rows_offered"]).all(), "the caches are empty before the first epoch"
     assert (frame["rows_sent"] <= frame["rows_offered"]).all()
     later = frame[frame["epoch"] > 0]
     assert 0 < later["rows_sent"].sum() < later["rows_offered"].sum()
 
     assert frame["epsilon"].iloc[0] == 0.1 and frame["epsilon"].nunique() > 1
-    assert frame.groupby("epoch")["epsilon"].nunique().eq(1).all(), "all places go by one threshold"
+    assert frame.groupby("epoch")["epsilon"].nunique().eq(1).all(), "all exchanges share one threshold"
 
 
 def test_another_cache_has_no_epsilon_and_none_has_no_rows(tmp_path: Path) -> None:

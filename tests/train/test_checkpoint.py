@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not there, refused when changed, and a training that goes on bit for bit."""
+"""Checkpoints: written completely or not at all, refused after a change, and resumed bit for bit."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_torn_and_changed_files_are_refused(tmp_path):
         except ValueError as error:
             rules = "be complete|be as gnnqlab wrote it|have the layout of safetensors|have the format of gnnqlab"
             assert re.match(f"a checkpoint must ({rules}), got", str(error))
-        else:  # a flipped bit in a name, or in the text of the facts, is no flaw of the tensors
+        else:  # a flipped bit in a name, or in the text of the facts, does not damage the tensors
             assert set(map(tuple, (t.shape for t in read.tensors.values()))) == {(7,), (), (3,), (0,), (2, 2)}
 
 
@@ -150,7 +150,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
 
 
 SETTINGS = {"epochs": 12, "hidden": 16, "layers": 2, "checkpoint_every": 4, "workers": 2}
-# One assignment early; later ones would be solved for times that are measured anew.
+# One early assignment; later ones would be solved with newly measured times.
 ADAQP = {"system": "adaqp", "period": 100, "group_size": 20}
 
 
@@ -169,7 +169,7 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path, monkeypatch):
     resumed = gq.resume(killed, wait=True)
     assert resumed.id != killed.id and resumed.status == "finished"
     told = next(event for event in resumed.events if event["event"] == "resumed")
-    # After 8 epochs, or after 4 if the last checkpoint was still being written.
+    # After 8 epochs, or after 4 if the last checkpoint was not yet complete.
     assert told["of"] == killed.id and told["epoch"] == newest_checkpoint(killed.folder).epoch in (4, 8)
     assert equal_but_time(final(straight), final(resumed))
     graph, logits = gq.load("digits"), resumed.predict()
@@ -188,8 +188,8 @@ def equal_but_time(one, other):
 
 
 def test_an_assignment_goes_on_too_also_one_that_was_under_way(tmp_path):
-    # Weighed after epoch 1, in force from epoch 3: after 2 epochs the assignment is under way.
-    # Not among 8 bits, with which it starts: what links are measured at may be worth them everywhere.
+    # Measured after epoch 1, in force from epoch 3: after 2 epochs the assignment is pending. 8 bits, the first
+    # bit-width, is left out: with the measured speed of the links it may be the best everywhere.
     settings = {**SETTINGS, **ADAQP, "bit_widths": (2, 4), "epochs": 2, "checkpoint_every": 2}
     first = gq.launch("digits", **settings, out=tmp_path, wait=True)
     before = read_checkpoint(first.folder / "checkpoints" / "epoch-000002.safetensors")
@@ -207,7 +207,7 @@ def test_an_assignment_goes_on_too_also_one_that_was_under_way(tmp_path):
 
 
 def test_decisions_go_on_too(tmp_path):
-    # Rates are by measured seconds: where few epochs may decide nothing, so many have decided often.
+    # Rates depend on measured seconds, so few epochs may lead to no decision; so many lead to several.
     settings = {**SETTINGS, "system": "sylvie", "delta": 1, "epochs": 40}
     first = gq.launch("digits", **settings, out=tmp_path, wait=True)
     kept = final(first, 40).facts["adaptives"]
@@ -223,7 +223,7 @@ def test_decisions_go_on_too(tmp_path):
     assert (resumed.decisions["epoch"].iloc[len(decided) :] > 40).all()
     base = [1, *(int(what.split()[-1]) for what in decided["what"] if what.startswith("base width"))][-1]
     assert kept["base-width"] == {"base": base}
-    # The epoch after the checkpoint has the widths that were decided before it.
+    # The epoch after the checkpoint has the bit-widths that were chosen before it.
     bits = resumed.traffic.groupby("epoch")["bits"].min()
     assert bits[40] == base
     after = final(resumed, 48).facts["adaptives"]["descent"]
@@ -243,7 +243,7 @@ def test_a_stopped_run_has_a_checkpoint_of_its_last_epoch(tmp_path):
 
 
 def ended(root, epoch=None, **settings):
-    """The folder of a run that has ended, without its training."""
+    """Return the folder of a run that has ended, without training it."""
     config = gq.configure("digits", epochs=2, hidden=16, workers=1, **settings)
     run = run_folder(root, files.new_id("made"), config)
     if epoch is not None:

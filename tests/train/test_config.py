@@ -1,4 +1,4 @@
-"""Configurations: refused when wrong, lossless through JSON, and repeatable from the command line."""
+"""Configurations: wrong ones are refused, JSON loses nothing, and the command line can repeat them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_how_often_is_settled_by_the_system_where_nobody_says():
         assert gq.configure("digits", system=system, evaluate_every=3).train.evaluate_every == 3
         assert "evaluate-every" not in (command_of(config) or "")
         assert "--evaluate-every 1" in (command_of(gq.configure("digits", system=system, evaluate_every=1)) or "")
-    # A file that does not say is no different, and one that does is left alone.
+    # A file without the setting gets the default; the value in a file stays unchanged.
     value = gq.configure("digits", system="pipegcn").to_json()
     assert RunConfig.from_json({**value, "train": {}}).train.evaluate_every == 10
     assert RunConfig.from_json({**value, "train": {"evaluate_every": 1}}).train.evaluate_every == 1
@@ -127,7 +127,7 @@ yelp             3  256  LayerNorm  Adam  0.01  0.1  1000  1000  0.5
 ogbn-products    3  256  LayerNorm  Adam  0.01  0.5  250   2000  0.5
 amazon-products  3  256  LayerNorm  Adam  0.01  0.5  1200  500   0.5
 """
-"""Layers, hidden, norm, optimizer, learning rate, dropout, epochs, rows of a group, λ, as AdaQP prints them."""
+"""Layers, hidden, norm, optimizer, learning rate, dropout, epochs, group size, λ, as AdaQP prints them."""
 
 
 def test_presets_are_those_of_table_8():
@@ -174,7 +174,8 @@ def test_presets_are_those_of_table_vi():
         model, train = gq.presets.preset(graph, model=name, paper="sylvie")
         assert (model.name, model.layers, model.hidden, model.dropout) == (name, layers, hidden, dropout)
         assert (getattr(model, "heads", 1), train.epochs) == (1, epochs)
-        # Not of the paper: rates of PipeGCN's scripts for three graphs, weight decay of two models' authors.
+        # Not from the paper: learning rates of PipeGCN's scripts for three graphs, weight decay of the authors of two
+        # models.
         scripts = {"reddit": 0.01, "yelp": 0.001, "ogbn-products": 0.003} if name in ("graphsage", "gcn", "gat") else {}
         assert train.lr == scripts.get(graph, 0.01)
         assert train.weight_decay == {"gcnii": 5e-4, "dagnn": 5e-3}.get(name, 0.0)
@@ -230,12 +231,12 @@ def test_a_run_keeps_what_its_recipe_was_told():
     assert again.system.partition == gq.partitioners.Random(seed=4)
     line = "--workers 2 --epochs 60 --seed 4 --lam 0.3 --bit-widths 2,8 --partition random"
     assert command_of(again).endswith(line)
-    # The function of the recipe says the same as its name, and replacing a part ends it.
+    # A recipe's function and its name give the same system; a system with a replaced component has no recipe.
     direct = gq.configure("digits", system=gq.systems.adaqp(lam=0.3, bit_widths=(2, 8)))
     assert direct.system.recipe == config.system.recipe
     changed = dataclasses.replace(direct.system, schedule=gq.schedules.Synchronous())
     assert gq.configure("digits", system=changed).to_json()["recipe"] is None
-    # What JSON cannot hold is not kept: there is no line for it either.
+    # A setting that JSON cannot represent is not stored, so there is no command line for it either.
     assert RecipeCall("own", {"codec": gq.codecs.Float32()}).to_json() is None
 
 
@@ -243,7 +244,8 @@ def test_a_file_from_before_recipes_were_kept_has_its_line():
     config = gq.configure("digits", system="sylvie", bound=3, model="gat", heads=2)
     value = json.loads(json.dumps(config.to_json()))
     del value["recipe"]
-    value["model"] |= {"initial_share": 0.1, "identity_decay": 0.5, "jump": "cat"}  # one record had everybody's
+    # one record had the settings of all models
+    value["model"] |= {"initial_share": 0.1, "identity_decay": 0.5, "jump": "cat"}
     again = RunConfig.from_json(value)
     assert again == config and "--stale-bound 3" in command_of(again) and "--heads 2" in command_of(again)
     with pytest.raises(ValueError, match=r"jump is a setting of \['jknet'\], got 'max' for 'gat'; leave it out"):

@@ -1,4 +1,4 @@
-"""Steering a run: refused or followed by all workers at once, and nothing else about the run changes."""
+"""Control of a running run: refused or applied by all workers at once, and nothing else about the run changes."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_checkpoint_can_be_asked_for(tmp_path):
 
 
 def steered_training(rank, workers, graph, owner, folder, name, changes, at):
-    """Train 8 epochs; before epoch ``at``, rank 0 changes settings. Return losses and bytes sent, epoch by epoch."""
+    """Train 8 epochs; before epoch ``at``, rank 0 changes settings. Return losses and sent bytes by epoch."""
     shard = build_shard(graph, owner, rank, workers)
     system = make_system(name)
     control = Control(folder, rank, system, distributed=True)
@@ -136,7 +136,7 @@ def test_all_ranks_change_a_fixed_width_at_the_same_epoch(tmp_path):
         assert losses[4:] != plain_losses[4:]
         assert losses == results[0][0]
         assert sent[:4] == plain_sent[:4]
-        assert sent[4:] == [4 * before for before in plain_sent[4:]]  # 8 bits for 2; 16 columns have no padding
+        assert sent[4:] == [4 * before for before in plain_sent[4:]]  # 8 bits instead of 2; 16 columns need no padding
 
 
 def told(run):
@@ -144,7 +144,7 @@ def told(run):
 
 
 def test_a_launched_run_is_steered_and_says_so(tmp_path):
-    # λ = 1 minds no seconds: until it is steered, rows that vary have 8 bits however slow the link is just now.
+    # λ = 1 gives time no weight: before the change, rows that vary have 8 bits, however slow the link is.
     settings = {"system": "adaqp", "lam": 1.0, "epochs": 20_000, "evaluate_every": 0, "hidden": 16}
     with gq.launch("digits", **settings, out=tmp_path) as run:
         wait_for(run, lambda: run.epoch >= 5, what="the fifth epoch")
@@ -158,7 +158,7 @@ def test_a_launched_run_is_steered_and_says_so(tmp_path):
     [change] = told(run)
     assert change["version"] == 1 and change["settings"] == {"lam": 0.0, "bit_widths": [2], "period": 1000}
     traffic = run.traffic
-    # weighed after the epoch before ``changed``, solved beside it, in force after it, on both workers
+    # measured after the epoch before ``changed``, solved during it, in force after it, on both workers
     after = traffic[(traffic.epoch > changed) & (traffic.epoch < changed + 4)]
     assert set(after.bits) == {2} and set(after.receiver) == {0, 1}
     before = traffic[traffic.epoch == changed]

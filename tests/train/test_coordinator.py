@@ -1,4 +1,4 @@
-"""SYLVIE's Coordinator: what it decides, and that all workers decide alike."""
+"""SYLVIE's Coordinator: its decisions, which are identical on all workers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.ranks import run_ranks
 
 
 class Coordinator:
-    """All three of SYLVIE's adaptives, as a trainer has them, without a training."""
+    """Return SYLVIE's three adaptive components, as a trainer has them, without a training."""
 
     def __init__(self, *, bound=100, **settings):
         self.settings = Orchestrated(**{"momentum": 0.0, "delta": 1, **settings})
@@ -96,15 +96,16 @@ def test_time_counts():
     made = Coordinator()
     for epoch, (loss, epoch_s) in enumerate([(10.0, 1.0), (8.0, 1.0), (6.0, 2.0)]):
         made.after_epoch(epoch, loss, epoch_s)
-    assert made.widths.base == 2  # the loss fell as much, in twice the time
+    assert made.widths.base == 2  # the loss fell by the same amount, in twice the time
 
 
 def test_staleness_is_bounded():
-    losses = [-(1.1**epoch) for epoch in range(30)]  # falls faster and faster: no other reason to wait
+    # falls faster in every epoch: there is no other reason to synchronize
+    losses = [-(1.1**epoch) for epoch in range(30)]
     made = Coordinator(bound=3)
     _, fresh = feed(made, losses)
     ages, age = [], 0
-    for before in [True, *fresh[:-1]]:  # epoch 0 has nothing stale to use
+    for before in [True, *fresh[:-1]]:  # epoch 0 has no stale rows to use
         age = 0 if before else age + 1
         ages.append(age)
     assert max(ages) == 3 and any(fresh)
@@ -172,7 +173,7 @@ def on_rank(rank, workers, graph, owner, model, gradients):
     for epoch in range(12):
         losses.append(trainer.epoch(epoch))
         if trainer._epoch_s is not None:
-            trainer._epoch_s += 0.25 * ((epoch + rank) % workers)  # each is the slowest in its turn
+            trainer._epoch_s += 0.25 * ((epoch + rank) % workers)  # each worker in turn is the slowest
         own.append(trainer._epoch_s)
     trainer.evaluate(12)
     trainer.close()
@@ -192,7 +193,8 @@ def test_all_workers_decide_alike(model, gradients):
     known, seconds = [result for result, _ in results], [own for _, own in results]
     assert all(one == known[0] for one in known)  # bit for bit
     assert known[0]["losses"][-1] < known[0]["losses"][0] and known[0]["decisions"]
-    # The first epoch's seconds are told by nobody; later ones come an epoch late, as float32, and the longest counts.
+    # No worker has sent the first epoch's seconds yet; later ones arrive an epoch late, as float32, and the maximum
+    # counts.
     longest = [max(epoch) for epoch in zip(*(own[1:-1] for own in seconds))]
     assert known[0]["told"] == [None, None, *torch.tensor(longest).tolist()]
 
@@ -215,8 +217,8 @@ def test_seconds_of_an_epoch_that_is_not_like_the_others_are_not_told():
     graph = random_graph()
     for known in run_ranks(told_of, 2, graph, Random(seed=1).assign(graph, 2), ((), (2, 6), range(8))):
         assert known[0] == [False] + [True] * 7
-        assert known[1] == [False, True, True, False, True, True, True, False]  # not those after an evaluation
-        assert known[2] == [False, False] + [True] * 6  # unless all are
+        assert known[1] == [False, True, True, False, True, True, True, False]  # not the epochs after an evaluation
+        assert known[2] == [False, False] + [True] * 6  # every epoch follows one, so all count
 
 
 def test_one_that_does_not_know_its_seconds_is_believed():

@@ -1,4 +1,4 @@
-"""Gradients summed as int8 codes: alike on all workers, unbiased, and as many bytes as are said."""
+"""Gradients summed as int8 codes: identical on all workers, unbiased, with the stated number of bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def own_gradient(rank):
 
 
 def sums(rank, workers):
-    """Return the sums of many steps, the loss, what is said of the bytes, and the bytes given to collectives."""
+    """Return the sums of many steps, the loss, the stated bytes, and the bytes passed to collectives."""
     parameters = FlatParameters(nn.Linear(700, 1))
     reduction = AsCodes(parameters, Slots(), seed=4)
     given = []
@@ -46,15 +46,15 @@ def found():
 def test_all_hold_the_same_bits(found):
     for draws, summed, *_ in found:
         assert torch.equal(draws, found[0][0])
-        assert summed.loss == 3.0 and not summed.flag  # facts are exact
+        assert summed.loss == 3.0 and not summed.flag  # loss and flag are sent without rounding
 
 
 def test_their_mean_is_the_sum(found):
     draws = found[0][0]
     off = draws - sum(own_gradient(rank) for rank in range(WORKERS))
-    # 5.5 standard errors: beyond them by chance in one of 10^4 runs of these 701 means; noise has 16 bits
+    # 5.5 standard errors: 701 means exceed them by chance in one of 10^4 runs; noise has 16 bits
     assert (off.mean(0).abs() <= 5.5 * off.std(0) / DRAWS**0.5 + 1e-4).all()
-    # Two roundings, each off by less than a step: that of each term, and that of their sum.
+    # Two roundings, each with an error below one step: that of each term, and that of their sum.
     steps = [own_gradient(rank).abs().max() / 127 for rank in range(WORKERS)]
     assert 0 < off.abs().max() < sum(steps) + (draws.abs().max() + sum(steps)) / 127
 
@@ -63,12 +63,12 @@ def test_bytes_are_those_that_travel(found):
     for _, _, said, (scattered, gathered) in found:
         # 701 gradients are three blocks of 256 codes and a scale, one for each worker.
         assert said == 3 * 260 + 8 and scattered == 3 * 260 and gathered == 260
-        # What stays here does not travel: 2 (P - 1) / P of what is put into the sum does.
+        # A worker does not send its own part: 2 (P - 1) / P of the summed bytes are sent.
         assert scattered * 2 // 3 + gathered * 2 == (said - 8) * 4 // 3
 
 
 def opposite_gradients(rank, workers):
-    """Return a hundred sums of gradients of which one worker has what the other one lacks, and a refusal."""
+    """Return a hundred sums of two opposite gradients, and the message of a refusal."""
     parameters = FlatParameters(nn.Linear(255, 1))
     reduction = AsCodes(parameters, Slots(), seed=4)
     found = []
@@ -99,7 +99,7 @@ def test_what_is_not_finite_is_refused(opposite):
 def test_errors_of_workers_are_independent(opposite):
     draws, _ = opposite[0]
     step = own_gradient(0)[:256].abs().max() / 127
-    # A term f of a step above its code errs by f (1 - f) squared steps, 1/6 on average, and two that err apart by 1/3.
-    # With the same noise the other one errs the same way: 2 min(f, 1 - f), 1/2 on average. The sum is within a step of
-    # zero, so rounding it is worth nothing.
+    # A term f of a step above its code has the squared error f (1 - f) of a step, 1/6 on average, and two with
+    # independent errors have 1/3. With the same noise the errors of both have the same sign: 2 min(f, 1 - f), 1/2 on
+    # average. The sum is within a step of zero, so the error of rounding it is negligible.
     assert draws.square().mean() / step**2 == pytest.approx(1 / 3, abs=0.04)

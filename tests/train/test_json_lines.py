@@ -1,4 +1,4 @@
-"""Lines of JSON as they grow, torn or whole, all of them or a few."""
+"""Files of JSON lines while they grow: complete or truncated, read as a whole or in part."""
 
 import itertools
 import json
@@ -22,7 +22,7 @@ def test_torn_lines_and_other_values_are_skipped() -> None:
     text = b'{"a":1}\n\n{"a":\n[2]\n7\n{"a":3}\n{"a'
     assert parse_lines(text) == [{"a": 1}, {"a": 3}]
     assert parse_lines(b"") == parse_lines(b"\n\n") == []
-    assert parse_lines(b'{"a":[1\n{"b":2}\n') == [{"b": 2}], "two lines never make one value"
+    assert parse_lines(b'{"a":[1\n{"b":2}\n') == [{"b": 2}], "two lines never form one value"
 
 
 def test_ends_of_lines_are_read_without_their_middle(tmp_path: Path) -> None:
@@ -46,14 +46,14 @@ def test_a_growing_file_is_read_on_from_its_last_whole_line(tmp_path: Path) -> N
         file.write(':3}\n{"a":4}\n')
     assert lines.poll() == [{"a": 3}, {"a": 4}]
     path.write_text('{"a":5}\n')
-    assert lines.poll() == [{"a": 5}], "a shorter file is another one"
+    assert lines.poll() == [{"a": 5}], "a shorter file is a new one"
 
 
 def test_only_the_newest_bytes_are_read_where_that_is_asked(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_text("".join(f'{{"a":{number:3}}}\n' for number in range(100)))
     lines = JsonLinesTail(path)
-    assert [line["a"] for line in lines.poll(35)] == [97, 98, 99], "35 bytes hold three whole lines of ten"
+    assert [line["a"] for line in lines.poll(35)] == [97, 98, 99], "35 bytes hold three complete lines of ten"
     assert lines.poll(35) == []
     with path.open("a") as file:
         file.write('{"a":100}\n')
@@ -97,7 +97,7 @@ def test_the_last_whole_line(tmp_path: Path) -> None:
     assert last_line(path) == {"a": 2}
     long = {"a": 3, "rows": [[0, "forward"]] * 5000}
     path.write_text('{"a":1}\n' + json.dumps(long) + "\n")
-    assert last_line(path) == long, "longer than what is read at first"
+    assert last_line(path) == long, "longer than the first read"
 
 
 def test_a_file_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

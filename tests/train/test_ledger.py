@@ -1,4 +1,4 @@
-"""Live bytes by purpose: what is made is counted once, where it belongs, until it is gone."""
+"""Live bytes by purpose: each tensor is counted once, under its purpose, until it is freed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_autograd_keeps_is_told_apart():
     with ledger, torch.autograd.graph.saved_tensors_hooks(saved, lambda kept: kept):
         rows = torch.ones(50, 8)
         product = (rows @ weight).exp()
-        assert ledger.live["kept"] == 2 * 1600, "rows for the weight's gradient, exp for its own"
+        assert ledger.live["kept"] == 2 * 1600, "rows for the weight's gradient, the result of exp for its own gradient"
         assert ledger.live["weights"] == 256
         product.sum().backward()
         del rows, product
@@ -75,8 +75,11 @@ CASES = [(model, name) for model in ("graphsage", "gat") for name in ("vanilla",
 
 
 def test_workers_say_how_many_halo_rows_they_held(tmp_path: Path):
-    """Vanilla holds the halos of all layers, attention those of all layers and their gradients; SAR those of one
-    worker, attention one worker's gradients on their way home beside them."""
+    """Compare the halo bytes of Vanilla, attention and SAR.
+
+    Vanilla holds the halos of all layers, attention those of all layers and their gradients. SAR holds the halo of one
+    worker; attention also the gradients that it returns to that worker.
+    """
     graph, workers = random_graph(240, 2400), 3
     run_ranks(counted, workers, graph, Random().assign(graph, workers), tmp_path)
     for model, at_least in (("graphsage", 2.5), ("gat", 2.5)):

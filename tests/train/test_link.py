@@ -1,4 +1,4 @@
-"""Names of links, and what a run folder says about the one it had."""
+"""Names of links, and the link that a run folder records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training takes of the machine's memory: as much in its last epochs as in its first."""
+"""Memory of a training process: as much in the last epochs as in the first."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def test_what_the_environment_says_stands() -> None:
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_epochs(tmp_path: Path) -> None:
-    # A few bits and 16-bit gradients leave small blocks among tensors of megabytes: a heap that cannot give the place
-    # of one such tensor to the next grew by 7 MB an epoch here.
+    # A few bits and 16-bit gradients leave small blocks between tensors of megabytes: a heap that could not reuse the
+    # memory of one such tensor for the next grew by 7 MB an epoch here.
     graph = sbm(5_000, 16, 50, features=256, name="five thousand")
     config = configure(
         graph, system="fixed-bits", bits=1, parameters="bfloat16", gradients="bfloat16", model="gcnii", layers=8,

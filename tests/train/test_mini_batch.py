@@ -43,7 +43,7 @@ def the_graph():
 
 
 def train(rank, workers, graph, owner, cases=tuple(CASES)):
-    """Train each case; of a peer's features a worker is told nothing but zeros."""
+    """Train each case; a worker has zeros in place of its peers' features."""
     rows = own_rows(graph, owner, rank)
     bare = replace(graph, features=torch.zeros_like(graph.features))
     found = {}
@@ -92,7 +92,7 @@ def test_codes_leave_all_workers_with_the_same_weights_near_those_of_float32(tra
 
 def test_bytes_are_those_of_the_formula(trained):
     graph, owner, _, together = trained
-    wanted = torch.zeros(3, 3, dtype=torch.int64)  # by who asks and who is asked
+    wanted = torch.zeros(3, 3, dtype=torch.int64)  # (receiver, sender)
     steps = 0
     for rank in range(3):
         batches = Batches(graph, USUAL, seed=SETTINGS.seed, rank=rank, workers=3)
@@ -137,7 +137,7 @@ def test_a_mask_is_new_in_every_step():
     for epoch in (0, 1, 0):
         ((batch, x),) = trainer._prepared(epoch)
         losses.append(trainer.gradients(batch, x))
-    # Nothing but the masks is drawn; the order in which nodes are summed is worth a rounding.
+    # Only the masks are drawn; nodes are summed in another order, which costs a rounding error.
     assert losses[0] == losses[2] and abs(losses[0] - losses[1]) > 1e-3
     trainer.close()
 

@@ -1,4 +1,4 @@
-"""The file of a trained model: what it says of itself, its names and types, and what is refused."""
+"""The file of a trained model: its metadata, names and types, and refused files."""
 
 from __future__ import annotations
 

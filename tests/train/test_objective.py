@@ -1,4 +1,4 @@
-"""Losses and scores, worked out by hand."""
+"""Losses and scores, compared with values worked out by hand."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ def test_micro_f1_sums_before_it_divides():
     objective = label_objective(graph(labels, train=(0, 1), val=(2,), test=(3,)))
     logits = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0], [-1.0, 1.0]])
     scores = objective.scores(logits, distributed=False)
-    assert scores.train == pytest.approx(2 * 2 / (2 * 2 + 1 + 1))  # 2 hits, 1 false alarm, 1 miss
-    assert math.isnan(scores.val)  # nothing to find and nothing claimed
+    # 2 true positives, 1 false positive, 1 false negative
+    assert scores.train == pytest.approx(2 * 2 / (2 * 2 + 1 + 1))
+    assert math.isnan(scores.val)  # no positive label and no positive prediction
     assert scores.test == 0.0
     flat = torch.zeros(4, 2)
     assert objective.loss(flat).item() == pytest.approx(2 * math.log(2))  # summed over classes, mean over nodes
@@ -55,7 +56,7 @@ def test_shares_of_workers_add_up_to_the_loss_and_their_splits_to_the_graphs():
     shards = [build_shard(graph, owner, rank, 3) for rank in range(3)]
     parts = [label_objective(shard) for shard in shards]
     whole = label_objective(graph)
-    assert len({part.train_rows.numel() for part in parts}) > 1  # as many for each, and a local mean would do too
+    assert len({part.train_rows.numel() for part in parts}) > 1  # with equal numbers a local mean would pass too
     shares = sum(part.loss(logits[shard.owned]) for part, shard in zip(parts, shards, strict=True))
     torch.testing.assert_close(shares, whole.loss(logits))
     for part, shard in zip(parts, shards, strict=True):

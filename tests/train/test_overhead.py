@@ -1,4 +1,4 @@
-"""What SYLVIE's own work costs: extraction kept with the shard, and its share of a run with coordination."""
+"""The cost of SYLVIE's own work: extraction is stored with the shard, and coordination has a share of the run."""
 
 from __future__ import annotations
 
@@ -46,6 +46,6 @@ def test_a_run_tells_its_share(tmp_path):
     summary, records = run.summary, run.records
     assert summary["extract_s"] is None or summary["extract_s"] > 0
     assert 0 < summary["coordination_share"] < 1
-    # Decisions begin after epoch 2; the first epoch has the first widths.
+    # Decisions begin after epoch 2; until then the first bit-width is in force.
     assert records.loc[records["epoch"].isin([0, 1, 2]), "assign_s"].gt(0).all()
     assert "coordination_share" not in gq.launch("digits", epochs=2, hidden=8, out=tmp_path, wait=True).summary

@@ -1,4 +1,4 @@
-"""Flat parameters and our Adam against PyTorch's."""
+"""Flat parameters and our Adam, compared with PyTorch's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_adam_equals_torch():
         other(x).square().mean().backward()
         theirs.step()
     for mine, reference in zip(model.parameters(), other.parameters(), strict=True):
-        # the same fused kernel on one buffer instead of six: vector tails may round differently
+        # the same fused kernel on one buffer instead of six: the ends of vectors may round differently
         torch.testing.assert_close(mine, reference, rtol=1e-6, atol=1e-7)
 
 

@@ -1,4 +1,4 @@
-"""Every named part of an epoch is found in its own column: a worker that naps there lengthens it and no other."""
+"""Every named phase of an epoch has its own column: a worker that sleeps in it lengthens this column and no other."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.ranks import run_ranks
 
 COLUMNS = sorted((set(PHASES) | set(PARTS["dense"])) - set(PARTS))
 BOTH_WAYS = ("central", "marginal", "encode", "decode", "wait", "products", "elementwise", "loss", "other")
-"""Phases of a training pass that are open forward and backward."""
+"""Phases of a training pass that occur forward and backward."""
 
 
 class Napping:
-    """Naps wherever it is asked to for one phase, and counts; its clock knows naps alone.
+    """Sleeps and counts in every part that belongs to one phase; its clock advances only while it sleeps.
 
-    Nothing else takes time, so that what one worker waits for another, or for a busy machine, is in no column.
+    Nothing else takes time, so that a wait for another worker, or for a busy machine, is in no column.
     """
 
     def __init__(self):
@@ -51,7 +51,7 @@ class Napping:
         return run
 
     def around(self, phase, x):
-        """Return x; nap now, and when its gradient comes."""
+        """Return x; sleep now, and again when its gradient is computed."""
         return _Nap.apply(x, self, phase)
 
 
@@ -69,7 +69,7 @@ class _Nap(torch.autograd.Function):
 
 
 class Plain(nn.Module):
-    """Has a projection, two looks at neighbours, something by rows, and something that it gives no name."""
+    """Has a projection, two aggregations, a computation by rows, and one without a named phase."""
 
     takes_sparse_input = False
 
@@ -139,7 +139,7 @@ def _projecting(napping):
 
 
 def _seconds_by_phase(rank, workers, graph, owner):
-    """Train an epoch for each phase, a nap in every place that belongs to it; return naps and seconds."""
+    """Train an epoch for each phase, with a sleep in every part of it; return the number of sleeps and the seconds."""
     torch.set_num_threads(1)
     napping, found = Napping(), {}
     trainer, patches = _napping_trainer(graph, owner, rank, workers, napping)
@@ -164,7 +164,7 @@ def test_a_nap_is_found_in_its_column_and_no_other():
         for phase in COLUMNS:
             naps, seconds = found[phase]
             assert naps >= (2 if phase in BOTH_WAYS else 1), phase
-            # Evaluation looks at neighbours too; what happens in it is all its own.
+            # Evaluation aggregates too; all of its time is in its own column.
             evaluated = seconds["evaluate"] if phase != "evaluate" else 0.0
             assert seconds[phase] >= (2 if phase in BOTH_WAYS else 1 if phase == "evaluate" else 0), phase
             assert seconds[phase] + evaluated == naps, phase

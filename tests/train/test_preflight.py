@@ -1,4 +1,4 @@
-"""A run that cannot fit is refused before it starts; what is counted is never more than what workers hold."""
+"""A run that cannot fit is refused before it starts; the estimate is never more than the workers' memory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_is_counted_is_less_than_what_workers_hold(model: str) -> None:
     for recipe in (make_system("vanilla"), rounded, *((exact, make_system("sar")) if model == "gcn" else ())):
         system = replace(recipe, partition=Random())
         least = preflight.min_memory(configure(SMALL, model=shape, system=system, workers=2))
-        held = sum(predict_memory(SMALL, shape, system, workers=2).values())  # of the worker with the most
+        held = sum(predict_memory(SMALL, shape, system, workers=2).values())  # of the worker with the largest share
         assert least is not None and 0 < sum(least.values()) <= 2 * held
 
 

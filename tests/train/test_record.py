@@ -1,4 +1,4 @@
-"""Records: cheap to append, readable while they grow, unharmed by a crash."""
+"""Records: cheap to append, readable while they grow, and intact after a crash."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_what_is_written_comes_back_in_order(tmp_path):
         write(tmp_path, rank, [record(epoch, rank) for epoch in range(3)])
     frame = read_records(tmp_path)
     assert list(frame.columns) == list(RECORD_COLUMNS)
-    assert not frame["after_evaluation"].any()  # of what nobody knows the system
+    assert not frame["after_evaluation"].any()  # the folder does not name the system
     assert frame[["epoch", "rank"]].to_numpy().tolist() == [[e, r] for e in range(3) for r in (0, 1)]
 
 
@@ -65,7 +65,8 @@ def test_a_summary_has_the_fields_of_the_contract(tmp_path):
             [record(e, rank, train_score=1.0, val_score=v, test_score=t) for e, (v, t) in enumerate(scores)],
         )
     summary = summarize(tmp_path)
-    assert summary["test_accuracy"] == 0.8 and summary["best_val"] == 0.9  # the test score of the best validation
+    # the test score of the epoch with the best validation score
+    assert summary["test_accuracy"] == 0.8 and summary["best_val"] == 0.9
     assert summary["epoch_s"] == 0.2  # the slowest worker
     assert summary["bytes_sent"] == 220 and summary["peak_memory_bytes"] == 6
     contract = "run system model graph workers epochs best_val epoch_s comm_s comp_s quant_s assign_s bytes_sent "
@@ -74,7 +75,7 @@ def test_a_summary_has_the_fields_of_the_contract(tmp_path):
 
 
 def test_seconds_of_a_summary_are_those_of_its_phases(tmp_path):
-    """Each phase has a power of two, so a sum tells which phases are in it; the first epoch sets things up."""
+    """Each phase takes a power of two, so that a sum identifies its phases; the first epoch includes the setup."""
     (tmp_path / "config.json").write_text(json.dumps(gq.configure("digits").to_json()))
     phases = ("wait", "reduce", "central", "marginal", "dense", "optimizer", "encode", "decode")
     seconds = {f"{phase}_s": 2.0**place for place, phase in enumerate(phases)}
@@ -148,7 +149,7 @@ def test_phases_of_a_launched_run_add_up(tmp_path):
     run = gq.launch("digits", system="adaqp", epochs=8, period=3, hidden=32, out=tmp_path, wait=True)
     frame = run.records
     spare = frame[[f"{phase}_s" for phase in PHASES]].sum(axis=1) - frame.epoch_s - frame.evaluate_s
-    assert (spare > -1e-5).all()  # bookkeeping between training parts
+    assert (spare > -1e-5).all()  # the time between parts of the training
     assert frame.assign_s[frame.epoch.isin([1, 2, 3, 5, 6])].gt(0).all()
     assert (frame.epoch_s < frame.time_s.groupby(frame["rank"]).diff().fillna(frame.time_s) + 1e-4).all()
     for name in ("central_s", "encode_s", "decode_s", "wire_s", "reduce_s", "optimizer_s", "other_s"):

@@ -1,4 +1,4 @@
-"""Summed gradients: float32 at once, by layer meanwhile, and flags that travel along."""
+"""Summed gradients: float32 in one message, by layer during the backward pass, and flags in the same messages."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def sums():
 def test_bfloat16_gradients_are_those_of_float32_but_for_rounding(sums):
     exact, rounded = sums["float32"][0]["gradients"], sums["bfloat16"][0]["gradients"]
     assert not torch.equal(exact, rounded)
-    # Three terms and two partial sums, each rounded by 2^-9 of its size at most; a term can exceed the sum, hence
-    # the largest gradient of all stands for the size of every term.
+    # Three terms and two partial sums, each rounded by 2^-9 of its size at most; a term can exceed the sum, hence the
+    # largest gradient of all is the bound for every term.
     assert (exact - rounded).abs().max() <= 5 * 2.0**-9 * exact.abs().max()
-    # The loss travels in float32; Gloo adds three terms in another order where a message has another length.
+    # The loss is sent in float32; Gloo adds three terms in another order if a message has another length.
     assert sums["bfloat16"][0]["losses"][0] == pytest.approx(sums["float32"][0]["losses"][0], rel=3 * 2.0**-23)
 
 
@@ -78,7 +78,7 @@ def test_every_worker_holds_the_same_sums(sums):
 def test_gradients_of_later_layers_are_under_way_before_the_backward_pass_ends(sums):
     assert not any(result["posted"] for result in sums["float32"])
     for result in [*sums["bfloat16"], *sums["float32-by-layer"]]:
-        # loss and flag, then the layers as they become whole: all but the last message at least
+        # loss and flag, then each layer once it is complete: all but the last message at least
         assert all(posted >= 3 for posted in result["posted"])
 
 

@@ -1,4 +1,4 @@
-"""Graphs and shards kept for workers, by several processes and machines at once."""
+"""Stored graphs and shards of workers, written by several processes and machines at once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, other: Callable[[], object]) -> None:
-    """Let another process's whole work happen where the first call of a function ends."""
+    """Run all of another process's work right after the first call of a function."""
     whole, seen = getattr(owner, name), []
 
     def called(*arguments: Any, **settings: Any) -> Any:
@@ -80,7 +80,7 @@ def test_a_kept_graph_is_called_by_its_name() -> None:
 
 
 class Counted(Random):
-    """Random shares; every cut leaves a line."""
+    """Cut at random; every cut adds a line to a file."""
 
     def cut(self, graph: Any, workers: int) -> Any:
         with open(Path(os.environ["GNNQLAB_CACHE"]).parent / "cuts", "a") as lines:
@@ -89,7 +89,8 @@ class Counted(Random):
 
 
 def _store(barrier: Any, cache: str) -> None:
-    os.environ["GNNQLAB_CACHE"] = cache  # the server that forks processes has the environment of whoever began it
+    # the server that forks processes has the environment of the process that started it
+    os.environ["GNNQLAB_CACHE"] = cache
     graph = random_graph()
     barrier.wait()
     store_shards(graph, Counted(), 2)
@@ -123,7 +124,7 @@ def test_machines_with_one_run_folder_have_each_its_own_cache(tmp_path: Path, mo
         monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path / f"cache{node}"))
         return own_shard("sbm:60,3,6", Random(), rank=rank, workers=4, run=tmp_path, heartbeat=Heartbeat(None))
 
-    # The second machine is ahead: its file is not what the first one's workers go by.
+    # The second machine is earlier: the workers of the first machine must not use its file.
     assert [shard(1, 0, 2).rank, shard(0, 0, 0).rank, shard(0, 1, 1).rank, shard(1, 1, 3).rank] == [2, 0, 1, 3]
     folders = [json.loads(path.read_text())["folder"] for path in sorted(tmp_path.glob("shards*.json"))]
     assert [Path(folder).parents[1].name for folder in folders] == ["cache1", "cache0"]
@@ -132,7 +133,7 @@ def test_machines_with_one_run_folder_have_each_its_own_cache(tmp_path: Path, mo
 
 @dataclass(frozen=True)
 class Told(Random):
-    """Learns how many hosts a run has."""
+    """Records the number of hosts of a run."""
 
     def on_hosts(self, hosts):
         raise RuntimeError(f"told of {hosts} hosts")
@@ -187,7 +188,7 @@ def test_links_are_held_back_before_the_cut_and_found_again(tmp_path: Path, monk
         assert torch.equal(links.owner[shard.owned].unique(), torch.tensor([shard.rank], dtype=torch.int32))
         assert torch.equal(links.kinds, split.kinds[links.numbers])
     assert not torch.equal(made(2, "other")[0][1].kinds, first[0][1].kinds)
-    monkeypatch.setattr("gnnqlab.train.shard_cache.load", None)  # what is there is not loaded again
+    monkeypatch.setattr("gnnqlab.train.shard_cache.load", None)  # a stored graph is not loaded again
     assert torch.equal(made(1, "again")[1][1].targets, first[1][1].targets)
 
 

@@ -1,4 +1,4 @@
-"""What a worker holds between epochs is all found, whoever holds it, and each memory has one purpose."""
+"""All memory that a worker holds between epochs is found, in any object, and each block has one purpose."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ OWN_CUTS = ("cdfgnn", "sancus-q", "cagnet")
 
 
 def memories() -> dict[int, torch.Tensor]:
-    """Return all tensors that the interpreter knows, one of each memory."""
+    """Return all tensors in the interpreter, one for each block of memory."""
     gc.collect()
     found = [each for each in gc.get_objects() if type(each) in (torch.Tensor, torch.nn.Parameter)]
     return {id(tensor.untyped_storage()): tensor for tensor in found}
 
 
 def missed(rank: int, workers: int, graph: Any, cuts: Any) -> dict[tuple[str, str], Any]:
-    """Return the sizes of what is there after some epochs, and which of it was not found."""
+    """Return the bytes that exist after some epochs by purpose, and the tensors that were not found."""
     found = {}
     for model, name in CASES:
         system, cut = cuts[name]
-        _ = graph.weighted_in_degrees, graph.weighted_out_degrees  # the whole graph's, which no worker has
+        _ = graph.weighted_in_degrees, graph.weighted_out_degrees  # of the whole graph, which no worker has
         before = memories()
         shape = ModelSettings(name=model, layers=3, hidden=16)
         trainer = worker_trainer(cut.shard(graph, rank), system, shape, TrainSettings())
@@ -71,7 +71,7 @@ def test_nothing_that_outlives_an_epoch_is_left_out() -> None:
         for case, (held, left) in result.items():
             assert not left, (case, left)
             assert set(held) == set(PURPOSES) - {"kept"} and (held["halo"] > 0) == (case != ("gat", "sar")), case
-        # two blocks of others and its own, 40 rows of 12, 16 and 4 columns; two places for each width to land in
+        # two blocks of others and its own, 40 rows of 12, 16 and 4 columns; two receive buffers for each width
         assert result["gcn", "sancus-q"][0]["halo"] >= 40 * (3 + 2) * (12 + 16 + 4)
 
 

@@ -1,4 +1,4 @@
-"""What of a training survives it: taken in the middle and put into a new one, all that follows is the same."""
+"""The state of a training: saved in the middle and loaded into a new training, it leads to the same results."""
 
 from __future__ import annotations
 

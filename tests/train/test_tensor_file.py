@@ -1,4 +1,4 @@
-"""Tensors in the layout of safetensors: every type comes back, and others read the file."""
+"""Tensors in the layout of safetensors: every type is restored, and other libraries read the file."""
 
 from __future__ import annotations
 

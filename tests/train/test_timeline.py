@@ -1,4 +1,4 @@
-"""The timeline on disk: written in the epochs asked for, read as one table on one clock."""
+"""The timeline on disk: written in the selected epochs, read as one table with one clock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gnnqlab.train.records.timeline import TIMELINE_COLUMNS, TimelineFile, read_
 
 
 class Exchange:
-    """All that a file needs of an exchange."""
+    """The attributes of an exchange that a timeline file needs."""
 
     def __init__(self):
         self.timeline = Timeline()

@@ -1,4 +1,4 @@
-"""Messages read back: all epochs, or some of them at the cost of those alone."""
+"""Recorded messages: all epochs, or a few of them at the cost of those alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _row(layer: int, sender: int, receiver: int, bits: int) -> list[object]:
 
 
 def _write(folder: Path, epochs: int, *, workers: int = 3) -> None:
-    """Every worker hears of the others in layers that change from epoch to epoch; the last is an epoch behind."""
+    """Write messages to every worker, in layers that change from epoch to epoch; the last epoch lags by one."""
     for rank in range(workers):
         lines = JsonLines(folder / f"traffic-rank{rank}.jsonl")
         for epoch in range(epochs - (rank == workers - 1)):
@@ -48,7 +48,7 @@ def test_rows_have_their_columns(tmp_path: Path) -> None:
 
 def test_types_are_those_of_a_table_made_of_all_rows(folder: Path) -> None:
     rows = [
-        [line["epoch"], *row, 0, float("nan")]  # written before rounds were, and entropies
+        [line["epoch"], *row, 0, float("nan")]  # written before rounds and entropies were recorded
         for path in sorted(folder.glob("traffic-rank*.jsonl"))
         for line in map(json.loads, path.read_text().splitlines())
         for row in line["rows"]
@@ -59,7 +59,7 @@ def test_types_are_those_of_a_table_made_of_all_rows(folder: Path) -> None:
 
 def test_messages_between_hosts_are_of_the_outer_tier(tmp_path: Path) -> None:
     _write(tmp_path, 4, workers=4)
-    assert set(read_traffic(tmp_path)["tier"]) == {"inner"}, "on one host, or without a configuration"
+    assert set(read_traffic(tmp_path)["tier"]) == {"inner"}, "for one host, or without a configuration"
     config = {"graph": "g", "workers": 4, "system": {"name": "s"}, "model": {"name": "m"}, "train": {}}
     (tmp_path / "config.json").write_text(json.dumps({**config, "launch": {"hosts": 2}}))
     found = read_traffic(tmp_path)
@@ -78,7 +78,7 @@ def test_some_epochs_are_those_of_all(folder: Path, epochs: list[int] | range) -
 
 
 def test_the_newest_epochs_are_those_that_all_workers_have_written(folder: Path) -> None:
-    assert set(read_traffic(folder, last=3)["epoch"]) == {997, 998}, "epoch 999 is not whole yet, 996 sent nothing"
+    assert set(read_traffic(folder, last=3)["epoch"]) == {997, 998}, "epoch 999 is incomplete, 996 has no messages"
     pd.testing.assert_frame_equal(read_traffic(folder, last=3), read_traffic(folder, epochs=range(996, 999)))
     assert set(read_traffic(folder, last=5000)["epoch"]) == set(read_traffic(folder)["epoch"]) - {999}
 
@@ -93,7 +93,7 @@ def test_other_epochs_are_not_parsed(folder: Path, monkeypatch: pytest.MonkeyPat
     parse = json_lines.parse_lines
     monkeypatch.setattr(json_lines, "parse_lines", lambda text: parsed.append(len(text)) or parse(text))
     read_traffic(folder, last=3)
-    # Three workers: the last 4 KiB of a file to see how far it goes, then three lines of less than 1 KiB.
+    # Three workers: the last 4 KiB of a file to find its last epoch, then three lines of less than 1 KiB.
     assert 0 < sum(parsed) < 3 * (4096 + 3 * 1024)
 
 
@@ -105,7 +105,7 @@ def test_a_torn_line_hides_nothing_but_itself(tmp_path: Path) -> None:
         lines[400:600] = [line[: 5 + number] + b"\n" for number, line in enumerate(lines[400:600])]
         path.write_bytes(b"".join(lines)[:-7])
     assert set(read_traffic(tmp_path, epochs=[399, 450, 602, 901])["epoch"]) == {399, 602, 901}
-    assert set(read_traffic(tmp_path, last=2)["epoch"]) == {997}, "998 is torn, and 996 sent nothing"
+    assert set(read_traffic(tmp_path, last=2)["epoch"]) == {997}, "998 is truncated, and 996 has no messages"
 
 
 def test_a_choice_that_cannot_be_is_refused(tmp_path: Path) -> None:

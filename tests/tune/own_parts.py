@@ -1,4 +1,4 @@
-"""Parts of a user's own for the axes that a prediction asks."""
+"""A user's own components for the axes on which a prediction depends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Even:
 
 @dataclass(frozen=True)
 class Half:
-    """Cache: half of the rows have changed, as far as anybody knows."""
+    """Cache: expects that half of the rows have changed."""
 
     def build(self) -> None:
         return None
@@ -44,7 +44,7 @@ class Half:
 
 @dataclass(frozen=True)
 class Silent:
-    """Cache that says nothing."""
+    """Cache without an expected share."""
 
     def build(self) -> None:
         return None
@@ -52,7 +52,7 @@ class Silent:
 
 @dataclass(frozen=True, kw_only=True)
 class Thick(Stochastic):
-    """Codec: one more parameter a row."""
+    """Codec: one more parameter per row."""
 
     def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
         return make_layout(widths, num_rows, columns, param_bytes=two_parameters(6))
@@ -60,7 +60,7 @@ class Thick(Stochastic):
 
 @dataclass(frozen=True)
 class HalfHidden(Overlapped):
-    """Schedule: half of an exchange is hidden, whatever is computed."""
+    """Schedule: half of an exchange is hidden, for any computation."""
 
     assumes: ClassVar[str] = "half of it"
 
@@ -70,7 +70,7 @@ class HalfHidden(Overlapped):
 
 @dataclass(frozen=True)
 class Mute(Schedule):
-    """Schedule that says nothing."""
+    """Schedule without a prediction."""
 
     def build(self) -> Synchronous:
         return Synchronous()
@@ -78,7 +78,7 @@ class Mute(Schedule):
 
 @dataclass(frozen=True)
 class Unforeseen:
-    """Policy that says nothing."""
+    """Policy without a prediction."""
 
     choices: ClassVar[tuple[int, ...]] = (8,)
 

@@ -1,4 +1,4 @@
-"""A probe of a small graph whose seconds are written down instead of measured."""
+"""A probe of a small graph with fixed instead of measured seconds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHAPE = {"layers": 2, "hidden": 16, "dropout": 0.5}
 MODEL = ModelSettings(**SHAPE)
 PHASES = {"central": 2.0, "marginal": 1.0, "encode": 0.5, "decode": 0.25, "dense": 4.0, "reduce": 1.0}
 RATE = 1000.0
-"""Bytes per second of the written-down link."""
+"""Bytes per second of the fixed link."""
 GAMMA = 0.125
 
 
@@ -33,7 +33,7 @@ def seen(workers: int = 2, model: str = "gcn") -> Trace:
 
 
 def timing(workers: int = 2) -> Timing:
-    """What a link of RATE bytes per second and GAMMA an exchange would have shown."""
+    """Make the timing that a link of RATE bytes per second and GAMMA per exchange would have."""
 
     def spent(volume: float) -> EpochTime:
         whole = sum(PHASES.values()) + 4 * GAMMA + volume / RATE

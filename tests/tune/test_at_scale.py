@@ -1,4 +1,4 @@
-"""At the probe's own place the prediction is the forecast; bytes are those of training; the rest by hand."""
+"""For the probe's own workers the prediction is the forecast; bytes are those of training; the rest by hand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.cases import each
 from tests.tune.probes import GAMMA, GRAPH, MODEL, PHASES, RATE, seen, sent_bytes, timing, written_down
 
 SYSTEMS = ("vanilla", "fixed-bits", "adaqp-p", "pipegcn", "bns-gcn", "varco", "sar")
-"""All rows of a layer have one width."""
+"""All rows of a layer have one bit-width."""
 
 
 def _named(*names: str) -> dict[str, str]:
@@ -42,7 +42,7 @@ def test_at_its_own_place_it_is_the_forecast(workers):
     for name in SYSTEMS:
         told, here = probe.forecast(system=name), _one(found, system=name)
         assert here["epoch_s"] == pytest.approx(told.epoch_s, rel=1e-12)
-        assert here["bytes"] == pytest.approx(told.bytes_sent, abs=1)  # a forecast tells whole bytes
+        assert here["bytes"] == pytest.approx(told.bytes_sent, abs=1)  # a forecast has whole bytes
         assert here["under_way_s"] == pytest.approx(told.wire_s) and here["uneven_s"] == 0
 
 
@@ -75,7 +75,7 @@ def test_every_part_by_hand():
     assert found["computing_s"] == pytest.approx(sum(seconds.mean() for seconds in each_s.values()))
     coding = (PHASES["encode"] + PHASES["decode"]) * (now.halo_rows / 5) / (before.halo_rows / 2)
     assert found["coding_s"] == pytest.approx(coding)
-    # The busiest worker's rows, either way: what leaves and what enters change places backward.
+    # The rows of the busiest worker, in either direction: backward, sent and received rows are exchanged.
     busiest = max(now.rows.sum(0).max(), now.rows.sum(1).max())
     assert found["wire_s"] == pytest.approx(sum(GAMMA + 4 * w * busiest / RATE for w in wide.values()))
     more = 2 * 4 / 5 * 1000 / RATE - 2 * 1 / 2 * 1000 / RATE

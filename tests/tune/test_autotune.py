@@ -1,4 +1,4 @@
-"""Targets pick what they say, and what is chosen was trained."""
+"""Targets select by their own criterion, and the selected settings were trained."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_what_is_chosen_was_predicted_and_measured(tmp_path):
     )
     assert tuned.best == tuned.trials[0] and tuned.vanilla.system == "vanilla"
     assert tuned.best.measured_s > 0 and tuned.best.measured_variance > 0
-    # Where only variance counts, the timed links, which differ on a busy machine, choose no widths.
+    # If only variance counts, bit-widths do not depend on the measured links, which vary on a busy machine.
     assert tuned.best.predicted_bytes == pytest.approx(tuned.best.measured_bytes, rel=0.02), tuned.best
     assert tuned.vanilla.predicted_bytes == tuned.vanilla.measured_bytes
     assert tuned.config.system.bits.lam == tuned.lam and tuned.config.system.bits.period == tuned.period
@@ -46,7 +46,7 @@ def test_what_is_chosen_was_predicted_and_measured(tmp_path):
     assert {"lam", "group_size", "period", "predicted", "measured", "trials"} <= set(words)
     assert tuned.to_frame()["system"].tolist() == ["vanilla", "adaqp"] and "λ" in repr(tuned)
     assert len(said) == 3
-    # The two runs are found again as evidence of how good predictions are.
+    # The two runs are found again as evidence of the accuracy of predictions.
     found = probe.compare_with_runs(tmp_path)
     assert sorted(found["system"]) == ["adaqp", "vanilla"]
     assert (found["error"] == found["predicted_s"] / found["measured_s"] - 1).all()

@@ -1,4 +1,4 @@
-"""Bytes by the number of workers are those of the cut that each system names; memory is tried where it is asked for."""
+"""Bytes by the number of workers are those of each system's own cut; memory is predicted by a trial on request."""
 
 from __future__ import annotations
 

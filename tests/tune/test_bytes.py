@@ -30,7 +30,7 @@ from tests.ranks import run_ranks
 from tests.tune.probes import GRAPH, MODEL, SHAPE, seen, sent_by_epoch, sent_bytes, written_down
 
 EPOCHS = 3
-"""So long AdaQP sends its first width and SYLVIE stands on its first base: all bytes are known beforehand."""
+"""So long AdaQP sends its first bit-width and SYLVIE its first base width: all bytes are known beforehand."""
 MORE = {
     "bns-gcn": [{"p": 0.3}, {"p": 0.9}],
     "fixed-bits": [{"bits": 16}, {"bits": 4, "parameters": "bfloat16"}, {"bits": 32}],
@@ -39,13 +39,13 @@ MORE = {
     "sylvie": [{"bit_widths": (4, 8)}, {"parameters": "float32"}],
     "adaqp": [{"parameters": "bfloat16"}, {"as_released": True}],
 }
-"""Settings that change the bytes, beside the recipes' own."""
+"""Settings that change the bytes, in addition to the recipes' own."""
 OF_NODES = [name for name in sorted(SYSTEMS) if make_system(name).exchange.takes_cuts_of == "nodes"]
 CASES = [(name, settings) for name in OF_NODES for settings in ({}, *MORE.get(name, []))]
 
 
 def _cases(workers: int) -> list[tuple[str, str, dict[str, Any]]]:
-    """Every case on two of the models: others for another number of workers, so that each meets its share."""
+    """Every case on two of the models: on others for another number of workers, so that all models are covered."""
     models = sorted(MODELS)
     return [
         (models[(number + workers + step) % len(models)], *case) for number, case in enumerate(CASES) for step in (0, 3)
@@ -87,7 +87,7 @@ def test_predicted_bytes_are_sent_bytes(workers: int) -> None:
 
 
 def _sent(workers: int, name: str, settings: dict[str, Any], bits: Any) -> int:
-    """Return what one epoch sends with widths that are put in force."""
+    """Return the bytes that one epoch sends with given bit-widths."""
     graph = load(GRAPH)
     threads = ThreadedWorkers(
         graph, Random().cut(graph, workers), _system(name, settings), MODEL, TrainSettings(), bits=bits
@@ -154,7 +154,7 @@ def test_three_bits_take_what_was_predicted(bits: Any) -> None:
 
 
 def test_records_hold_the_same(tmp_path: Any) -> None:
-    """A launched run writes down what was predicted; headers and gradients are told apart there."""
+    """A launched run records the predicted bytes; its records have separate columns for headers and gradients."""
     probe = gq.probe(GRAPH, layers=2, hidden=8, launched=False, epochs=3, theorem=False)
     settings: dict[str, Any] = {"bit_widths": (1, 4, 16), "period": 1, "parameters": "bfloat16"}
     run = gq.launch(GRAPH, system="random-bits", layers=2, hidden=8, epochs=3, out=tmp_path, wait=True, **settings)
@@ -175,7 +175,7 @@ def _replicas(name: str) -> gq.System:
 
 @pytest.mark.parametrize("workers", [2, 3])
 def test_predicted_bytes_are_sent_bytes_over_all_rounds(workers: int) -> None:
-    """Partial sums and totals: under a cut of edges a layer and direction has two rounds, both with bytes."""
+    """Partial sums and totals: under a vertex-cut a layer and direction has two rounds, both with bytes."""
     graph = load(GRAPH)
     cut = EdgesAtRandom().cut(graph, workers)
     for model in sorted(MODELS):
@@ -211,7 +211,7 @@ def test_every_round_takes_its_own_time() -> None:
 
 
 def test_tiers_are_those_of_the_records(tmp_path: Any) -> None:
-    """Two hosts of two workers: what is predicted to cross hosts is what is written down as having crossed them."""
+    """Two hosts of two workers: the predicted bytes between hosts are those in the records."""
     shape: dict[str, Any] = {"layers": 2, "hidden": 8, "workers": 4, "hosts": 2, "wire": "paced"}
     probe = gq.probe(GRAPH, launched=False, epochs=3, theorem=False, **shape)
     run = gq.launch(GRAPH, system="fixed-bits", bits=4, epochs=5, out=tmp_path, wait=True, **shape)
@@ -237,7 +237,7 @@ def _narrow_forward() -> gq.System:
 
 
 def test_second_fetches_are_foreseen() -> None:
-    """Attention that takes one worker's rows at a time fetches them twice, and its gradients travel once."""
+    """Attention that takes one worker's rows at a time fetches them twice, and its gradients are sent once."""
     found = replace(written_down(3), trace=seen(3, "gat")).forecast(system=_narrow_forward())
     assert sum(run_ranks(_fetch_twice, 3)) == found.bytes_payload
 
@@ -253,7 +253,7 @@ BLOCKS = {
 
 @pytest.mark.parametrize("model", ["gcn", "gat"])
 def test_predicted_bytes_are_sent_bytes_of_blocks(model: str) -> None:
-    """As many rounds as blocks, those that a plan keeps home left out."""
+    """As many rounds as blocks, without those that a plan skips."""
     shape, base, graph = ModelSettings(name=model, **SHAPE), cagnet(), load(GRAPH)
     config = replace(written_down(3).config, system=base, model=shape)
     probe = replace(written_down(3), config=config, trace=trace(graph, shape, base, workers=3, epochs=3))

@@ -1,4 +1,4 @@
-"""What is counted from owners alone is what the shards of the same cut have."""
+"""Counts from owners alone equal those of the shards of the same cut."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gnnqlab.tune.cut_counts import CutCounts, count_by_workers
 
 @st.composite
 def _cut_graphs(draw):
-    """A graph with edges one way, some nodes alone, and owners of whom some own nothing."""
+    """Draw a directed graph with some isolated nodes, and owners of which some own no node."""
     nodes, workers = draw(st.integers(1, 12)), draw(st.integers(1, 5))
     ends = st.lists(st.integers(0, nodes - 1), max_size=30)
     source = draw(ends)

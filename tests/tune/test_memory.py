@@ -1,4 +1,4 @@
-"""Memory by purpose, foreseen by a trial in this process, is what workers in processes of their own count."""
+"""Memory by purpose, predicted by a trial in this process, equals the counts of workers in separate processes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_what_is_foreseen_is_what_workers_hold(tmp_path: Path):
         memory = read_memory(tmp_path / model / name)
         most = memory.groupby("rank")["bytes"].sum().max()
         foreseen = sum(predict_memory(graph, shape(model), recipe(name), workers=WORKERS).values())
-        # workers also hold headers and what has been decided so far
+        # workers also hold headers and earlier decisions
         assert 0.97 * most <= foreseen <= 1.01 * most, (model, name, foreseen, most)
 
 

@@ -1,4 +1,4 @@
-"""Every part is asked for its share of a forecast, and one without an answer is refused by its name."""
+"""Every component contributes to a forecast, and one without a prediction is refused by its name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _custom(**parts: object) -> System:
 
 
 def on_the_cut_of(name: str) -> Probe:
-    """A probe with a system's cut and exchange; of those that halos serve, the usual one."""
+    """Return a probe with a system's cut and exchange; for systems with the default ones, the usual probe."""
     probe, system = written_down(3), make_system(name)
     if (system.partition, system.exchange) == (System().partition, System().exchange):
         return probe
@@ -73,7 +73,7 @@ def test_no_variance_is_forecast_of_biased_messages_but_all_else_is() -> None:
 
 
 def test_variance_is_that_of_the_systems_own_codec() -> None:
-    """Of every row what its codec has of it: rotated ones by norm, not by range; of spikes no trace tells."""
+    """Variance uses the codec's measure of a row: its range, or its norm if rotated; the trace has none for spikes."""
     probe = written_down()
     two = {"bits": gq.bits.Fixed(bits=2)}
     plain, rotated, least = (
@@ -99,7 +99,7 @@ def test_variance_is_that_of_the_systems_own_codec() -> None:
 def test_a_schedule_hides_what_it_says() -> None:
     probe = written_down()
     exact = probe.vanilla
-    # With masks of receivers rows travel before dropout, and the last layer's as wide as the hidden ones.
+    # With the receiver's dropout masks, rows are sent before dropout, and those of the last layer have hidden width.
     assert probe.forecast(system="pipegcn").bytes_sent > exact.bytes_sent
     pipelined = probe.forecast(system="pipegcn", dropped_by="owner")
     computing = sum(PHASES.values()) - PHASES["reduce"]
@@ -120,7 +120,7 @@ def test_plans_are_predicted_for_an_epoch() -> None:
     ]  # fmt: skip
     late = probe.forecast(system="varco", epoch=9, **plan)
     assert late.bytes_sent == probe.vanilla.bytes_sent and late.total_variance == 0.0
-    assert late.phases == probe.vanilla.phases, "float32 rows take what float32 rows take, whoever writes them"
+    assert late.phases == probe.vanilla.phases, "float32 rows take the same time from any codec"
     assert "the bit-width of epoch 0, 1, which grows to 32" in probe.forecast(system="varco", **plan).assumes
     assert not probe.forecast(system="varco", epoch=0, **plan).assumes
 
@@ -159,7 +159,7 @@ def test_parameters_cost_what_they_cost() -> None:
         assert [each.bytes_params for each in sizes] == [8 * rows, 4 * rows]
         assert sizes[0].bytes_payload == sizes[1].bytes_payload and sizes[0].total_variance > 0
     assert probe.forecast(system="fixed-bits", bits=32).bytes_params == 0
-    # A cheaper parameter makes narrow rows cheaper: the same λ may choose other widths, for fewer bytes.
+    # Parameters of fewer bytes make narrow rows cheaper: the same λ may choose other bit-widths, for fewer bytes.
     assert probe.forecast(lam=0.5, parameters="bfloat16").bytes_sent < probe.forecast(lam=0.5).bytes_sent
 
 

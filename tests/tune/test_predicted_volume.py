@@ -1,4 +1,4 @@
-"""Bytes by formula are bytes counted: every exchange, every model, every system of one width."""
+"""Bytes by formula are counted bytes: every exchange, every model, every system of one bit-width."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def test_replicated_blocks_move_what_the_formula_says():
 
 
 def test_the_formula_of_cagnet_is_written_down():
-    """BASELINES: (P - 1) n words of d_(l-1) forward and of d_l backward a layer, whatever the cut."""
+    """BASELINES: (P - 1) n words of d_(l-1) forward and of d_l backward per layer, for any cut."""
     shape, sizes = ModelSettings(layers=3, hidden=16, dropout=0.0), PartitionSizes(num_nodes=1000, workers=64)
-    widths = [8, 16, 16, 5]  # the last layer projects first, so 5 columns travel both ways
+    widths = [8, 16, 16, 5]  # the last layer projects first, so 5 columns are sent in both directions
     by_hand = 63 * 1000 * 4 * ((8 + 16) + (16 + 16) + (5 + 5))
     assert epoch_bytes(cagnet(), shape, sizes, features=widths[0], classes=widths[-1]) == by_hand
     words = (64 / 4 - 1 + 2 * 3) * 1000  # n (P / c) / c of broadcasts less the own block, and an all-reduce over c = 4

@@ -1,4 +1,4 @@
-"""Forecasts from seconds that are written down: every number can be worked out by hand."""
+"""Forecasts from fixed seconds: every number can be computed by hand."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_lambda_trades_time_for_variance():
     assert front[0].epoch_s <= front[1].epoch_s <= front[2].epoch_s
     assert front[0].total_variance >= front[1].total_variance >= front[2].total_variance
     assert front[0].total_bound >= front[1].total_bound >= front[2].total_bound > 0
-    assert front[2].rows[8] > 0.95 * sum(front[2].rows.values())  # a row that is constant has no variance to mind
+    assert front[2].rows[8] > 0.95 * sum(front[2].rows.values())  # a constant row has no variance
     assert front[1].speedup > 1 and "λ = 0.5" in repr(front[1]) and "seconds" in front[1]._repr_html_()
     assert list(probe.front_frame((0.0, 1.0))["lam"]) == [0.0, 1.0]
 
@@ -78,12 +78,12 @@ def test_another_link_changes_the_wire_and_the_sum_of_gradients():
     probe = written_down()
     slow = probe.with_link("1mbit", hosts=2)
     assert slow.vanilla.phases["dense"] == PHASES["dense"]
-    assert slow.wire.theta_s_per_byte < 1 / RATE  # the written-down link is slower still
+    assert slow.wire.theta_s_per_byte < 1 / RATE  # the fixed link is slower still
     assert slow.vanilla.phases["reduce"] < PHASES["reduce"]
     assert slow.vanilla.epoch_s < probe.vanilla.epoch_s
 
 
-@pytest.mark.parametrize("workers", [2, 3])  # with three a transfer queues at both of its ends: another problem
+@pytest.mark.parametrize("workers", [2, 3])  # with three, a transfer queues at both of its ends: another problem
 def test_forecast_solves_each_place_once_and_is_kept(workers, monkeypatch):
     solved = []
     monkeypatch.setattr(offline_assigner, "solve", lambda problem: (solved.append(problem), solve(problem))[1])
@@ -106,7 +106,7 @@ def test_settings_that_do_not_fit_are_refused():
 
 
 def test_an_assignment_is_never_worse_than_chance_of_the_same_bytes():
-    """V at the bytes that λ = 0.5 spends lies below that of rows drawn at random."""
+    """V for the bytes that λ = 0.5 uses is below that of randomly drawn bit-widths."""
     assigner = OfflineAssigner(seen())
     probe = written_down()
     adaptive = probe.forecast(lam=0.5, group_size=1)
@@ -126,7 +126,7 @@ def test_drift_grows_with_age_and_decides_the_period():
 
 
 def test_a_guess_needs_no_run(monkeypatch):
-    """The wire by arithmetic, computation from the traced epochs: there at once, and it says that it is a guess."""
+    """The wire by arithmetic, computation from the traced epochs: available at once, and marked as an estimate."""
     config = written_down().config
     slow = replace(config, launch=LaunchSettings(hosts=2, link="1mbit"))
     assert set(seen().phases) >= set(PHASES) - {"reduce"}

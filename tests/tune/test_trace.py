@@ -1,4 +1,4 @@
-"""What a trace keeps is what launched workers would send, and the noise it predicts is Theorem 3's."""
+"""A trace has the rows that launched workers would send, and the noise it predicts is Theorem 3's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_messages_hold_the_rows_of_the_shards(workers):
         assert torch.equal(message.ids, shard.halo.split(shard.halo_splits.tolist())[owner])
         assert message.ranges.shape == (4, message.num_rows) and bool((message.ranges >= 0).all())
         assert message.norms.shape == message.ranges.shape and bool((message.norms >= 0).all())
-        # What another worker computes with my row is more than nothing; what I send home is added as it is.
+        # The receiver uses every embedding with a positive weight, and adds every gradient unchanged.
         assert bool((message.use > 0).all()) and (forward or bool((message.use == 1).all()))
 
 
@@ -50,20 +50,20 @@ def test_noise_of_a_place_adds_up_to_its_variance():
 
 @each("model", ["gcn", "graphsage"])
 def test_bounds_are_those_of_the_check(model):
-    """At the same weights, the trace's bound and the one that `gradient_variance` finds from real passes."""
+    """With the same weights, the trace's bound is the one that `gradient_variance` computes from real passes."""
     shape = replace(MODEL, name=model, dropout=0.0)
     recipe = replace(vanilla(), partition=Random())
     graph = load(GRAPH)
     found = trace(graph, shape, recipe, workers=2, epochs=2)
     eight = {place: torch.cat(parts).long() for place, parts in OfflineAssigner(found).choose(Fixed(bits=8)).items()}
     bounds = [each.bound(found.noise(eight, 0), AVERAGE).total for each in found.theorem.terms]
-    # The trace looks at the weights of its last epoch, here those after epoch 0.
+    # The trace uses the weights of its last epoch, here those after epoch 0.
     system = replace(fixed_bits(bits=8), partition=Random())
     threads = ThreadedWorkers(graph, Random().cut(graph, 2), system, shape, TrainSettings())
     threads.step(0)
     weights = threads.trainers[0].parameters.values
     frame = gradient_variance(graph, system, shape, workers=2, repeats=2, weights=weights)
-    # Quantized passes against an exact one: rounding to 8 bits moves a range by a hundredth or so.
+    # Quantized passes compared with one in full precision: rounding to 8 bits moves a range by about a hundredth.
     assert bounds == pytest.approx(frame["bound"].tolist()[:-1], rel=0.05)
 
 

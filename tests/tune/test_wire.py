@@ -21,13 +21,13 @@ def test_a_loopback_is_the_cost_model_of_equal_links(transport):
 
 def test_workers_of_a_host_share_its_wire_and_reach_each_other_without_it():
     wire = Wire(workers=4, hosts=2, theta_s_per_byte=1.0, gamma_s=7.0)
-    # 0 and 1 send 20 + 1 + 10 + 2 = 33 to 2 and 3, who send 10 + 40 + 5 + 5 = 60 back.
+    # 0 and 1 send 20 + 1 + 10 + 2 = 33 to 2 and 3, which send 10 + 40 + 5 + 5 = 60 back.
     assert wire.busiest_bytes(SENT) == 60 and wire.exchange_s(SENT) == 67
     three = Wire(workers=3, hosts=3, theta_s_per_byte=1.0)
     into_one = np.array([[0, 9, 0], [0, 0, 0], [0, 9, 0]], dtype=float)
     assert three.busiest_bytes(into_one) == three.busiest_bytes(into_one.T) == 18  # each sends 9, one receives both
     assert Wire(workers=3, theta_s_per_byte=1.0).busiest_bytes(into_one) == 18
-    # Workers 2 and 3 share the wire of a host, in both directions; what 2 and 3 say to each other does not count.
+    # Workers 2 and 3 share the wire of a host, in both directions; messages between 2 and 3 do not count.
     tiers = np.zeros((4, 4))
     tiers[0, 2], tiers[1, 3], tiers[2, 3] = 5, 6, 100
     assert wire.busiest_bytes(tiers) == wire.busiest_bytes(tiers.T) == 11
@@ -36,7 +36,7 @@ def test_workers_of_a_host_share_its_wire_and_reach_each_other_without_it():
 def test_the_assigner_sees_what_ring_rounds_would_show():
     cost = Wire(workers=4, hosts=2, theta_s_per_byte=1.0).cost().theta_s_per_byte
     assert cost[0, 1] == cost[2, 3] < 1e-6 and (np.diag(cost) == 0).all()
-    # In round 2 both workers of a host send across, in rounds 1 and 3 one does.
+    # In round 2 both workers of a host send to the other host, in rounds 1 and 3 one does.
     assert cost[0, 2] == cost[1, 3] == cost[3, 1] == 2.0
     assert cost[1, 2] == cost[0, 3] == cost[3, 0] == 1.0
     loop = Wire(workers=3, theta_s_per_byte=0.5).cost().theta_s_per_byte

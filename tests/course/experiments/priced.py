@@ -1,4 +1,4 @@
-"""Assigned widths whose links have a written-down price: workers choose the same widths on every machine."""
+"""Assigned bit-widths with fixed link costs: workers choose the same bit-widths on every machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BYTES_PER_S = 250_000.0
 
 @dataclass(frozen=True, kw_only=True)
 class Priced(Assigned):
-    """The assigner's settings, with links of `BYTES_PER_S` that are never timed."""
+    """The assigner's settings, with links of `BYTES_PER_S` that are never measured."""
 
     def build(self, worker: WorkerContext) -> AssignedWidths:
         return _PricedWidths(self)

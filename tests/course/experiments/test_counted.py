@@ -1,4 +1,4 @@
-"""The work of a pass is what other ways of counting find: PyTorch's own FLOP counter, and loops over edges."""
+"""Counted work of a pass, compared with independent counts: PyTorch's own FLOP counter, and loops over edges."""
 
 from __future__ import annotations
 
@@ -65,8 +65,9 @@ def test_bytes_of_sums_are_those_of_a_loop_over_edges() -> None:
         assert 0 < central < owned
         edges = edges_of(shard)
         turned = [(column, row) for row, column in edges]
-        # Raw features of 5 columns are summed before they are projected to 9, the last rows after they were to 3; raw
-        # features need no gradient. Forward central and marginal rows are apart, backward halo and owned ones.
+        # Raw features of 5 columns are aggregated before the projection to 9 columns, the last rows after the
+        # projection to 3; raw features need no gradient. Forward, central and marginal rows are separate; backward,
+        # halo and owned rows.
         expected = sum(sum_bytes(edges, rows, wide) for rows in ((0, central), (central, owned)) for wide in (5, 9, 3))
         expected += sum(
             sum_bytes(turned, rows, wide) for rows in ((owned, owned + halo), (0, owned)) for wide in (9, 3)
@@ -75,7 +76,7 @@ def test_bytes_of_sums_are_those_of_a_loop_over_edges() -> None:
 
 
 def test_products_of_sparse_features_are_sums_of_the_rows_of_weights() -> None:
-    generator, wide = torch.Generator().manual_seed(0), 20  # more than hidden: projected before they are summed
+    generator, wide = torch.Generator().manual_seed(0), 20  # more than hidden: projected before they are aggregated
     dense = torch.randn(37, wide, generator=generator) * (torch.rand(37, wide, generator=generator) < 0.1)
     whole = graph()
     whole = replace(whole, features=SparseRows.from_dense(dense))
@@ -102,7 +103,7 @@ def test_rows_of_a_message_are_coded_at_both_ends() -> None:
     )
     threads.gradients(0)
     for own, other in itertools.permutations(threads.shards):
-        # One layer from 5 columns to 3: projected rows travel, and the gradients of what came go home.
+        # One layer from 5 columns to 3: projected rows are sent, and the gradients of received rows are returned.
         needed = [shard.halo.numel() for shard in (own, other)]
         expected = Counter(4 * CLASSES * rows for rows in needed)
         assert coded_bytes(threads.trainers[own.rank]) == Counter({size: 2 * n for size, n in expected.items()})
@@ -116,7 +117,7 @@ def edges_of(shard: Shard) -> list[Edge]:
 
 
 def sum_bytes(edges: Sequence[Edge], rows: Edge, columns: int) -> int:
-    """Every row of x that an edge names, every row made, 8 bytes an edge, and the place where each row begins."""
+    """Count every row of x that an edge reads, every output row, 8 bytes per edge, and the offset of each row."""
     first, last = rows
     here = [edge for edge in edges if first <= edge[0] < last]
     used, made = {column for _, column in here}, range(first, last)

@@ -1,4 +1,4 @@
-"""What is measured of a system on several hosts is measured on the cut that a run on them trains on."""
+"""Measurements of a system on several hosts use the same cut as a run on these hosts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.graphs import random_graph
 GRAPH = random_graph()
 SHAPE = ModelSettings(layers=2, hidden=8, norm="none", dropout=0.0)
 EDGES = replace(fixed_bits(bits=2), partition=gq.partitioners.EBV(), exchange=Replicas())
-"""EBV, told of two hosts, cuts otherwise for four workers than told of one."""
+"""EBV for two hosts cuts differently for four workers than EBV for one host."""
 
 
 def sent(system: System, **hosts: int) -> tuple[int, int]:
@@ -71,9 +71,9 @@ def test_a_configuration_tells_its_system_where_it_is() -> None:
     config = RunConfig(graph="digits", system=cdfgnn(), workers=4, launch=LaunchSettings(hosts=2))
     assert config.system_on_hosts.partition.hosts == 2 and config.system.partition.hosts is None  # type: ignore[attr-defined]
     halo = replace(config, system=fixed_bits())
-    assert halo.system_on_hosts is halo.system, "nothing in it asks for hosts"
+    assert halo.system_on_hosts is halo.system, "no component has a setting for hosts"
     own = replace(config, system=replace(cdfgnn(), partition=gq.partitioners.EBV(hosts=4)))
-    assert own.system_on_hosts is own.system, "it was told already"
+    assert own.system_on_hosts is own.system, "its hosts are already set"
 
 
 def test_what_speaks_of_rows_of_nodes_refuses_cuts_of_edges() -> None:

@@ -1,4 +1,4 @@
-"""What layers keep: by formula, in all what autograd's own graph holds, and no more than the ledger counts."""
+"""Saved bytes by layer: by formula, in total as many as autograd's graph holds, at most those of the memory tracker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def kept(model: str, keep: str = "none", workers: int = 1) -> dict[tuple[int, st
 
 
 def test_a_gcn_keeps_sums_and_what_its_norms_take():
-    """Its last layer projects to classes before it sums, so its weights' gradient takes rows."""
+    """Its last layer projects to classes before it aggregates, so its weights' gradient needs rows."""
     norms = MATRIX + STATS
     assert kept("gcn") == {
         (0, "sums"): MATRIX, (0, "norms"): norms, (1, "sums"): MATRIX, (1, "norms"): norms, (2, "rows"): MATRIX,
@@ -40,14 +40,16 @@ def test_a_gcn_keeps_sums_and_what_its_norms_take():
 
 
 def test_a_graphsage_keeps_its_own_rows_too():
-    """Those of the first layer are the features, which are there anyway."""
+    """The rows of the first layer are the features, which are in memory in any case."""
     assert kept("graphsage") == kept("gcn") | {(1, "rows"): MATRIX}
 
 
 @each("model", ["gcn", "gcnii", "graphsage", "jknet"])
 def test_products_and_norms_add_up_to_what_autograd_holds(model):
-    """Counted another way: along the nodes of autograd's graph, by the kind of node, from the loss back; so rows that
-    both an activation and a product keep are there those of the product."""
+    """Compare with an independent count along autograd's graph, by the kind of node, from the loss back.
+
+    Rows that both an activation and a product save are counted there as those of the product.
+    """
     shape = ModelSettings(name=model, layers=3, hidden=HIDDEN)
     held = saved_bytes_by_purpose(GRAPH, shape, PLAIN)
     of_kind = {kind: sum(count for (_, of), count in kept(model).items() if of == kind) for kind in KINDS}
@@ -56,7 +58,7 @@ def test_products_and_norms_add_up_to_what_autograd_holds(model):
 
 
 def test_attention_keeps_projected_rows_logits_and_sums():
-    """z and the attended rows, and of its one head two logits, the largest one and the sum."""
+    """Saved are z and the attended rows, and for its one head two logits, the largest one and the sum."""
     found, alone = kept("gat"), NODES * 4 * 4
     assert found[0, "attention"] == found[1, "attention"] == 2 * MATRIX + alone
     assert found[1, "rows"] == MATRIX

@@ -1,4 +1,4 @@
-"""Limits of an epoch: rates, least times, the table and its chart."""
+"""Limits of an epoch: rates, lower bounds of time, the table and its chart."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_part_without_work_is_none() -> None:
 
 
 class _Known(Rates):
-    """Reads 100, copies 10 bytes a second, multiplies 1000 times a second."""
+    """Reads 100, copies 10 bytes per second, multiplies 1000 times per second."""
 
     def read_bytes_per_s(self, num_bytes: int) -> float:
         return 100.0
@@ -75,7 +75,7 @@ def test_the_best_of_all_repeats_is_the_rate_and_is_measured_once() -> None:
     ticks = itertools.accumulate(itertools.chain.from_iterable((1.0, each) for each in took))  # begins, ends
     rates = Rates(repeats=3, timer=lambda: next(ticks))
     assert rates.read_bytes_per_s(8) == 4.0
-    assert rates.read_bytes_per_s(8) == 4.0  # asks no timer, which would have nothing left
+    assert rates.read_bytes_per_s(8) == 4.0  # from the cache: the timer has no values left
     with pytest.raises(StopIteration):
         rates.copied_bytes_per_s(8)
     with pytest.raises(ValueError, match="repeats must be at least 1, got 0"):
@@ -107,7 +107,7 @@ def test_bars_are_what_was_measured_beside_its_limit() -> None:
     measured, limit = bundle.figure.data
     assert list(measured.y) == ["neighbour sums", "products", "wire", "other"]
     assert list(measured.x) == pytest.approx([4, 5, 3, 1]) and list(measured.text) == ["8.0 ×", "1.2 ×", "0.5 ×", ""]
-    assert list(limit.y) == ["neighbour sums", "products", "wire"]  # what is left has no limit, and so no bar
+    assert list(limit.y) == ["neighbour sums", "products", "wire"]  # other time has no limit, and so no bar
     assert list(limit.x) == pytest.approx([0.5, 4, 6])
     assert measured.marker.color != limit.marker.color and limit.marker.pattern.shape == "/"
     assert "(ms)" in bundle.figure.layout.xaxis.title.text

@@ -1,4 +1,4 @@
-"""Moving bit-widths: what is replayed, decided and drawn."""
+"""Bit-widths that change during training: replayed, decided and drawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One epoch looked into: the same sums as one process, and every row that travelled."""
+"""One epoch in detail: the same sums as one process, and every row that was sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows at named points: what was sent, what receivers decode, and a run that is repeated to look at them."""
+"""Rows at named points: as sent, as receivers decode them, and in a run that is repeated to record them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one point's rounding costs: the gradient's variance, the loss of a training, and bytes."""
+"""The cost of rounding at one point: the gradient's variance, the loss of a training, and bytes."""
 
 from __future__ import annotations
 

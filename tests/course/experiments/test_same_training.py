@@ -1,4 +1,4 @@
-"""Shares of the gradient add up, and curves that lie on each other can all be seen."""
+"""Shares of the gradient add up, and curves that coincide are all visible."""
 
 import pytest
 

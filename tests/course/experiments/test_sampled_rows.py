@@ -29,7 +29,8 @@ def test_rows_left_out_are_drawn_as_such(small) -> None:
 
 
 def test_a_sum_by_hand(small) -> None:
-    # Node 4 (degree 5 with itself) has neighbours 2, 3, itself, and 5 and 7 elsewhere; weights are 1/sqrt(5 d_u).
+    # Node 4 (degree 5 with itself) has neighbours 2, 3, itself, and 5 and 7 on the other worker; weights are 1/sqrt(5
+    # d_u).
     frame = sampled_sums(small, 4, BoundarySampling(p=0.5), rows=ROWS, epochs=40)
     weight = {u: 1 / (5 * int(small.graph.in_degrees[u])) ** 0.5 for u in (2, 3, 4, 5, 7)}
     own = sum(weight[u] * float(ROWS[u]) for u in (2, 3, 4))
@@ -50,8 +51,8 @@ def test_with_all_rows_there_is_nothing_to_draw(small) -> None:
 def test_variance_is_that_of_the_formula(small) -> None:
     epochs = 2000
     table = variance_by_share(small, torch.eye(10), [0.25, 0.5], epochs=epochs)
-    # An epoch's squared distance is a sum over four halo rows that are drawn apart, each (1/p - 1)^2 or 1 times a
-    # constant; its standard deviation is below twice its mean, so five standard errors are 10 / sqrt(epochs).
+    # An epoch's squared distance is a sum over four halo rows that are drawn independently, each (1/p - 1)^2 or 1 times
+    # a constant; its standard deviation is below twice its mean, so five standard errors are 10 / sqrt(epochs).
     assert (table["measured"] / table["formula"] - 1).abs().max() < 10 / epochs**0.5
     assert table.loc[0.25, "formula"] == pytest.approx(3 * table.loc[0.5, "formula"], rel=1e-5)
 

@@ -1,4 +1,4 @@
-"""Settings with intervals, and figures of papers beside measured ones."""
+"""Sensitivity to settings with intervals, and figures of papers compared with measured ones."""
 
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -63,11 +63,13 @@ def test_means_intervals_and_every_run_are_drawn() -> None:
     assert set(line.y) == {95.5} and line.line.dash == "dash"
     assert shown.figure.layout.yaxis.title.text == "test accuracy (%)"
     assert shown.figure.layout.xaxis.title.text == "λ"
-    assert shown.figure.layout.yaxis.rangemode == "normal", "differences of accuracy are read, and it is never near 0"
+    assert shown.figure.layout.yaxis.rangemode == "normal", (
+        "accuracies are compared by difference, and are never near 0"
+    )
     assert shown.figure.layout.yaxis2.rangemode == "tozero", "a hundredth less is no trend"
     assert shown.figure.layout.yaxis2.tickformat is None
     small = sensitivity_chart(table.assign(variance=2e-4), knob="lam", values=("variance",)).figure
-    assert small.layout.yaxis.tickformat == "~e", "2e-4: not 200µ, and a power's exponent is too small to read"
+    assert small.layout.yaxis.tickformat == "~e", "2e-4: not 200µ, and an exponent in small print is too small to read"
     assert shown.frame.loc[1.0, "epoch (ms)"] == pytest.approx(20.0)
 
 
@@ -94,8 +96,8 @@ def test_every_reported_figure_says_where_it_stands(topic: str) -> None:
     assert "20mbit" in shown.frame["source"].iloc[-1] and "20mbit" in shown.figure.layout.meta["caption"]
 
 
-# SYLVIE Table VII, six models on Reddit, Yelp, ogbn-products and Amazon: throughput times DGL's, and accuracy against
-# DGL's in points. DAGNN was not trained on Yelp.
+# SYLVIE Table VII, six models on Reddit, Yelp, ogbn-products and Amazon: throughput relative to DGL's, and accuracy
+# minus DGL's in points. DAGNN was not trained on Yelp.
 SYLVIE_VII = {
     "GraphSAGE": ((14.64, 11.27, 15.74, 13.70), (96.87 - 97.10, 64.92 - 65.07, 78.85 - 79.19, 81.24 - 81.29)),
     "GCN": ((15.15, 13.13, 16.03, 14.61), (95.31 - 94.84, 47.62 - 47.50, 73.78 - 73.70, 56.07 - 56.59)),
@@ -115,9 +117,9 @@ def test_ranges_are_those_of_the_printed_figures() -> None:
                 assert (found[0].low, found[0].high) == pytest.approx((min(values), max(values)), abs=1e-6)
 
 
-# AdaQP Tables 5 and 9, seconds of a training: of Vanilla and of what is told beside it, on Reddit, Yelp, ogbn-products
-# and AmazonProducts, two machines. GraphSAGE under AdaQP is left out where the printed table has no line that can be
-# told apart.
+# AdaQP Tables 5 and 9, seconds of a training: of Vanilla and of the compared system, on Reddit, Yelp, ogbn-products and
+# AmazonProducts, two machines. GraphSAGE under AdaQP is left out where no line of the printed table can be assigned to
+# it.
 ADAQP_TOTALS = {
     "AdaQP, GCN": (
         (505.79, 237.24), (443.53, 218.14), (846.79, 332.37), (767.47, 281.77), (409.54, 162.53), (317.48, 124.67),
@@ -133,7 +135,7 @@ ADAQP_TOTALS = {
         (2874.77, 3782.44), (2057.70, 3880.68),
     ),
 }  # fmt: skip
-# SYLVIE Table IX, one server of eight GPUs: throughput times DGL's on Yelp, ogbn-products and Amazon.
+# SYLVIE Table IX, one server of eight GPUs: throughput relative to DGL's on Yelp, ogbn-products and Amazon.
 SYLVIE_IX = {
     "SAR": (0.99, 1.27, 1.12, 1.04, 1.32, 1.23),
     "PipeGCN": (1.08, 1.05, 0.97, 1.07, 1.06, 0.94),
@@ -150,7 +152,7 @@ def test_total_times_and_one_server_are_those_of_the_printed_tables() -> None:
         for name, values in table.items():
             (found,) = (each for each in REPORTED[topic] if each.setting.startswith(f"{name},"))
             assert (found.low, found.high) == pytest.approx((min(values), max(values)))
-    # What a training takes in all gains a little less than an epoch does: there is the assignment, too.
+    # The speed-up of a whole training is a little smaller than that of an epoch, because it includes the assignment.
     assert max(quotients["AdaQP, GCN"]) < REPORTED["speed-up by system"][0].high
 
 

@@ -12,7 +12,7 @@ from tests.course.records import training_records
 
 
 def _records(end: float) -> pd.DataFrame:
-    """Three epochs whose loss falls from 1 to ``end``."""
+    """Make three epochs whose loss falls from 1 to ``end``."""
     return training_records((1.0, (1 + end) / 2, end))
 
 

@@ -1,4 +1,4 @@
-"""Stale rows: ages by schedule, distances, one whole epoch."""
+"""Stale rows: ages by schedule, distances, and one whole epoch."""
 
 from __future__ import annotations
 
@@ -39,10 +39,11 @@ def test_weights_that_stand_still_age_nothing(small) -> None:
 
 
 def test_a_mask_of_the_receiver_ages_nothing_and_one_of_the_owner_all(small) -> None:
-    """Frozen weights: rows before dropout stay what they are; with a mask of their own, half of each is new."""
+    """Frozen weights: rows before dropout stay the same; with a new mask in each epoch, half of each row is new."""
     settings = {"ages": (1,), "lr": 1e-12, "epochs": 8, "hidden": 64, "dropout": 0.5}
     assert stale_row_errors(small, **settings)["1 epoch old"].iloc[1:].max() < 1e-6
-    # Elements double or vanish, each time anew: the expected squared distance is 2 |h|², that of a row itself 2 |h|².
+    # Elements double or vanish, drawn again each time: the expected squared distance is 2 |h|², that of a row itself 2
+    # |h|².
     assert 0.7 < stale_row_errors(small, dropped_by="owner", **settings)["1 epoch old"].iloc[1:].mean() < 1.3
     with pytest.raises(ValueError, match="dropped_by must be 'receiver' or 'owner', got 'nobody'"):
         stale_row_errors(small, dropped_by="nobody")
@@ -60,7 +61,7 @@ def test_a_panel_for_every_frame(small) -> None:
 
 
 def _timeline(lead_s: float) -> pd.DataFrame:
-    """Three epochs of two layers; bytes left ``lead_s`` before their layer began."""
+    """Make three epochs of two layers; transfers start ``lead_s`` before their layer."""
     lines = []
     for epoch in range(3):
         for layer in range(2):

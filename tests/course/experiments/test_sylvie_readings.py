@@ -1,4 +1,4 @@
-"""What each reading of SYLVIE decides, by the rule written out here, and what that makes of its tables."""
+"""Decisions of SYLVIE under each reading, by the rule written out here, and the effect on its tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEVELS_OFF = [0.2 + 0.97**epoch + 0.02 * (epoch % 3) for epoch in range(120)]
 
 
 def by_the_rule(losses, formula, delta, momentum, bound):
-    """Eq. 5 and the Pipeline Adaptor, written once more."""
+    """Compute Eq. 5 and the Pipeline Adaptor independently of the package."""
     running, falls, base, fresh, in_a_row = None, [], 1, True, 0
     bases, stale = [], []
     for epoch, loss in enumerate(losses):

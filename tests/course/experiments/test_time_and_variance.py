@@ -54,7 +54,7 @@ def test_all_assignments_and_those_that_a_lam_chooses(problem: Problem) -> None:
     shown = assignments_chart(problem)
     every, chosen = shown.figure.data
     assert len(every.x) == 8 and len(set(every.customdata)) == 8
-    # Alone on its link, the third group has time for 8 bits even while the first two take 2 each.
+    # The third group is alone on its link, so 8 bits cost no extra time even if the first two take 2 bits each.
     assert {widths.strip() for widths in chosen.text} == {"2 2 8", "8 2 8", "8 8 8"}
     index = problem.choice([8, 2, 8])
     assert shown.frame.loc["8 2 8"].tolist()[:2] == [1e3 * problem.seconds(index), problem.variance(index)]

@@ -1,4 +1,4 @@
-"""Products in codes: charts show what was measured, and the toy graph's numbers are those of the paper."""
+"""Products in codes: charts show the measurements, and the toy graph's numbers are those of the paper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions about bit-widths: importance at equal bytes, seconds by purpose, widths by a plan."""
+"""Decisions about bit-widths: importance at equal bytes, seconds by purpose, bit-widths by a plan."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_every_message_keeps_its_widths(shards):
 
 
 def test_who_gets_the_wide_rows(shards):
-    """Held against importance and Σα², found here from global degrees and from the receiver's edges."""
+    """Compare with importance and Σα², computed here from global degrees and from the receiver's edges."""
     of = {mask: PermutedWidths(shards, "symmetric", mask) for mask in MASKS}
     for rows in messages(shards):
         holder = shards[rows.receiver if rows.direction == "forward" else rows.sender]
@@ -69,7 +69,7 @@ def test_who_gets_the_wide_rows(shards):
         use = torch.stack([alpha[holder.indices == column].square().sum() for column in at])
         for mask, rank in (("importance", p), ("reversed", -p), ("Σα²", use)):
             widths = of[mask].widths(rows, 0).double()
-            for one in widths.unique():  # nobody below has a larger rank than anybody above
+            for one in widths.unique():  # no row of the lower bit-width has a larger rank than one of the higher
                 assert rank[widths <= one].max() <= rank[widths > one].min() if (widths > one).any() else True
         assert not torch.equal(of["shuffled"].widths(rows, 0), of["importance"].widths(rows, 0))
 
@@ -89,7 +89,7 @@ def test_bytes_are_equal_on_the_wire():
 
 
 def hub_graph():
-    """Twelve nodes that every other reads, and many that few read: importance is use here."""
+    """Make twelve nodes with edges to most others, and many nodes with few edges, so that importance equals use."""
     generator = torch.Generator().manual_seed(0)
     nodes, hubs = 240, 12
     source = torch.cat([torch.randint(hubs, (1600,), generator=generator), torch.arange(nodes)])

@@ -52,7 +52,7 @@ def test_nodes_are_named_where_names_have_room(walk: AssignerWalk) -> None:
     few = draw_assignment(walk).figure
     assert list(few.data[0].x) == ["3", "4"] and few.layout.xaxis.title.text == "node, in wire order"
     assert list(few.data[1].text) == [" node 3 ", " node 4 "]
-    assert list(few.data[1].textposition) == ["middle left", "middle right"], "row 3 spans more"
+    assert list(few.data[1].textposition) == ["middle left", "middle right"], "row 3 has the wider range"
     graph = gq.load("sbm:60,3,6")
     parts = gq.partition(graph, gq.partitioners.Random(), workers=2)
     more = AssignerPlayer(parts, hidden=8, layers=2, layer=0, group_size=10, link="1mbit").walk
@@ -75,7 +75,7 @@ def test_the_bit_map_takes_the_widths(walk: AssignerWalk, parts: Parts) -> None:
     assert sorted(widths) == [(0, 5), (0, 7), (1, 3), (1, 4)]
     assert draw_bits(parts, widths).frame["bits"].tolist() == [widths[0, 5], widths[0, 7], widths[1, 3], widths[1, 4]]
     back = walk.with_changes(direction="backward").widths_by_row()
-    assert sorted(back) == sorted(widths), "gradients go home from where the copies are"
+    assert sorted(back) == sorted(widths), "gradients return from the workers with the copies"
 
 
 def test_steps_are_in_their_order() -> None:

@@ -1,4 +1,4 @@
-"""An epoch played: steps in their order, rows where they are, words with the epoch's own numbers."""
+"""An epoch in steps: in their order, with rows at their positions, and text with the epoch's own numbers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_each_schedule_has_its_own_order(player: EpochPlayer) -> None:
         assert names.index("loss") < names.index("reduce")
     stale = [step.activity for step in walk(player, "stale").steps]
     assert stale[stale.index("reduce") + 1 :] == ["encode", "post"] * 2 + ["update"], (
-        "held back until weights are summed"
+        "deferred until weights are summed"
     )
 
 
@@ -60,7 +60,7 @@ def test_rows_set_out_and_come(player: EpochPlayer) -> None:
         between = shares[post.number : wait.number + 1]
         assert all(len(some) == 2 for some in between) and sum(map(len, shares)) == 2 * len(between)
         assert [some[0] for some in between] == sorted(some[0] for some in between)
-    assert len(between) == 3, "central rows pass in between"
+    assert len(between) == 3, "the step of the central rows lies in between"
 
 
 def test_old_rows_are_under_way_from_epoch_to_epoch(player: EpochPlayer) -> None:
@@ -95,11 +95,13 @@ def test_dots_carry_their_bits_along_cut_edges(player: EpochPlayer) -> None:
     _, forward, cursor = changed_traces(found, at["post, layer 1 forward"])
     assert forward["text"] == ["2b"] * 4 and set(forward["marker"]["symbol"]) == {"circle"}
     assert cursor["x"] == [at["post, layer 1 forward"].cursor] * 2
-    # From 3 at (2.2, 1.8) to 5 at (4.0, 1.4): a sixth of the way, and beside the edge.
+    # From 3 at (2.2, 1.8) to 5 at (4.0, 1.4): a sixth of the way, and next to the edge.
     assert forward["x"][0] == pytest.approx(2.2 + 1.8 / 6, abs=0.12)
     _, backward, _ = changed_traces(found, at["post, layer 2 backward"])
     assert set(backward["marker"]["symbol"]) == {"diamond"}
-    assert backward["x"][0] == pytest.approx(2.2 + 1.8 / 6, abs=0.12), "the copy of 5 is used at 3, and goes home"
+    assert backward["x"][0] == pytest.approx(2.2 + 1.8 / 6, abs=0.12), (
+        "the copy of 5 is used at 3, and its gradient returns to 5"
+    )
     ring, nothing, _ = changed_traces(found, at["central, layer 1 forward"])
     assert len(ring["x"]) == 6 and nothing["x"] == []
 

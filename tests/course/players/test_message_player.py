@@ -1,4 +1,4 @@
-"""The player: its model without a screen, its controls without a browser."""
+"""The message player: its model without a screen, its controls without a browser."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Every step of a message as a figure: its numbers are the walk's, and words say them again."""
+"""Every step of a message as a figure: its numbers are those of the walk, and its text repeats them."""
 
 import pytest
 import torch
@@ -62,7 +62,7 @@ def test_the_wire_is_drawn_to_the_byte(rows: int) -> None:
     own = next(bar for bar in bars if bar.name == f"row {walk.node}")
     assert list(own.x) == [8, len(walk.payload)]
     ticks = draw_step(STEPS, walk, "wire").figure.layout.xaxis.ticktext
-    assert ticks[0] == "0" and all(text.endswith("B") for text in ticks[1:]), "as the bytes beside the bars"
+    assert ticks[0] == "0" and all(text.endswith("B") for text in ticks[1:]), "bytes, like the labels of the bars"
     assert f"{walk.layout.num_bytes} in all instead of {44 * rows}" in STEPS["wire"].say(walk)
 
 

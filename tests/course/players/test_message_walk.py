@@ -1,4 +1,4 @@
-"""The walk shows what the codec does: its bytes are the codec's, and every code follows from the numbers beside it."""
+"""The walk shows the codec's work: its bytes are the codec's, and every code follows from the displayed numbers."""
 
 import pytest
 import torch
@@ -52,7 +52,7 @@ def test_a_reader_can_work_out_every_code(message: RealMessage, bits: int) -> No
         expected = (walk.marks + walk.noise).floor()
         assert torch.equal(walk.codes.double(), expected)
         exact = (walk.row.double() - walk.zero) / walk.scale
-        # Half of the last of 16 bits, and what two float32 operations round a mark of up to 2**bits.
+        # Half of the last of 16 bits, and the rounding error of two float32 operations on a mark of up to 2**bits.
         assert (walk.marks - exact).abs().max() <= 0.5 / 65536 + 2**bits * 2.0**-22
         assert torch.equal(walk.decoded, walk.codes.float() * walk.scale + walk.zero)
 
@@ -72,7 +72,7 @@ def test_the_wire_holds_every_byte_once(message: RealMessage) -> None:
 
 
 def test_the_message_is_what_a_channel_sends(parts, message: RealMessage) -> None:
-    """Two workers' real channels, joined by a queue: the halo rows that arrive are the walk's."""
+    """Two workers' real channels, joined by a queue: the received halo rows are those of the walk."""
     mail = Mailbox(len(parts.shards))
     exchanges = [
         HaloExchange(

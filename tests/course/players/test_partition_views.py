@@ -1,4 +1,4 @@
-"""Partitions as tables and figures, and the explorer that moves through them."""
+"""Partitions as tables and figures, and the explorer with its controls."""
 
 import pytest
 
@@ -49,7 +49,7 @@ def test_every_row_is_held_once_or_copied() -> None:
     table = worker_table(parts)
     assert table["central"].sum() + table["marginal"].sum() == 120
     assert table["halo"].sum() == pair_table(parts).to_numpy().sum()
-    assert table["halo"].tolist() == pair_table(parts).sum(axis=0).tolist(), "a worker copies what it receives"
+    assert table["halo"].tolist() == pair_table(parts).sum(axis=0).tolist(), "a worker copies the rows that it receives"
 
 
 @each("workers", [1, 2, 12])
@@ -57,13 +57,13 @@ def test_figures_show_the_tables(workers: int) -> None:
     parts = gq.partition(GRAPH, gq.partitioners.Random(), workers=workers)
     pairs = draw_pairs(parts)
     cells = pairs.figure.data[0].z
-    assert all(cells[i][i] is None for i in range(workers)), "nobody sends to itself"
+    assert all(cells[i][i] is None for i in range(workers)), "no worker sends to itself"
     assert sum(value or 0 for line in cells for value in line) == pairs.frame.to_numpy().sum()
     sharing = draw_sharing(parts, dark=True)
     bars = {trace.name: list(trace.x) for trace in sharing.figure.data if trace.type == "bar"}
     assert bars == {kind: sharing.frame[kind].tolist() for kind in ("central", "marginal", "halo")}
     patterns = [trace.marker.pattern.shape for trace in sharing.figure.data if trace.type == "bar"]
-    assert len(set(patterns)) == 3, "kinds are told apart without colour"
+    assert len(set(patterns)) == 3, "kinds are distinguishable without colour"
 
 
 def test_shares_are_drawn_for_every_partitioner() -> None:
@@ -116,7 +116,7 @@ def test_a_choice_out_of_range_is_refused(choice: dict[str, object], error: str)
     model = ExplorerModel(GRAPH, partitioner="random", parts=2)
     with pytest.raises(ValueError, match=error):
         model.choose(**choice)
-    assert (model.partitioner, model.number) == ("random", 2), "nothing changed"
+    assert (model.partitioner, model.number) == ("random", 2), "no change"
 
 
 def test_cuts_of_edges_are_drawn_too() -> None:
@@ -166,7 +166,7 @@ def test_a_cut_is_of_the_hosts_that_are_chosen() -> None:
     assert [(line.x0, line.y0) for line in figure.layout.shapes] == [(1.5, 0), (0, 1.5)], "after the second of four"
     with pytest.raises(ValueError, match=r"parts must be a multiple of the hosts, got 3 part\(s\) on 2 host\(s\)"):
         model.choose(parts=3)
-    assert (model.number, model.hosts) == (4, 2), "nothing changed"
+    assert (model.number, model.hosts) == (4, 2), "no change"
 
 
 def test_a_small_cut_shows_which_copies_are_on_several_hosts() -> None:
@@ -180,7 +180,7 @@ def test_a_small_cut_shows_which_copies_are_on_several_hosts() -> None:
     assert drawn.figure.layout.meta["caption"].endswith(f"On more than one of 2 hosts: {words}.")
     assert any(trace.name == "edges of worker 2, host 1" for trace in drawn.figure.data)
     alone = draw_vertex_cut(gq.partition(course.ten_nodes(), gq.partitioners.EBV(), hosts=2)).figure
-    assert not any(trace.marker.symbol == "square" or "host" in trace.name for trace in alone.data), "a worker each"
+    assert not any(trace.marker.symbol == "square" or "host" in trace.name for trace in alone.data), "one worker each"
 
 
 def test_only_parts_that_the_hosts_share_can_be_chosen(controls) -> None:
@@ -189,7 +189,7 @@ def test_only_parts_that_the_hosts_share_can_be_chosen(controls) -> None:
     assert (view.number.value, view.number.max, view.number.step) == (4, 6, 2)
     assert "workers=4, hosts=2" in view.words.value
     view.box_number.value = 5
-    assert view.number.value == view.model.number == 4 and view.box_number.value == 5, "what stands there is refused"
+    assert view.number.value == view.model.number == 4 and view.box_number.value == 5, "the typed value is refused"
     assert "parts must be a multiple of the hosts, got 5 part(s) on 2 host(s)" in view.error_text.value
     view.box_number.value = 6
     assert view.number.value == view.model.number == 6 and not view.error_text.value
@@ -258,7 +258,7 @@ def test_a_cell_of_the_heat_map_shows_the_rows_of_its_pair(controls) -> None:
     view.number.value = 2
     view.receiver.value = 1
     view.number.value = 1
-    assert view.model.receiver is None, "a worker that is gone"
+    assert view.model.receiver is None, "a worker that no longer exists"
 
 
 def test_views_are_those_that_the_cut_has(controls) -> None:

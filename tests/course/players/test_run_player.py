@@ -88,7 +88,7 @@ def test_few_rows_pass_one_by_one_from_their_nodes(run: gq.Run, walk: RunWalk, m
     message = next(m for m in walk.messages if m.place.direction == "backward")
     ways = [track for track in drawing.tracks if track.message == message]
     copies = walk.parts.shards[message.sender].plan("forward").from_peer(message.receiver).ids.tolist()
-    assert [track.end for track in ways] == [drawing._cell[node] for node in copies], "gradients go to the owner"
+    assert [track.end for track in ways] == [drawing._cell[node] for node in copies], "the owner receives gradients"
     owned = {drawing._cell[node] for node in walk.parts.shards[message.sender].owned.tolist()}
     assert {track.start for track in ways} <= owned
 
@@ -150,7 +150,7 @@ def test_the_page_holds_the_times_of_the_run(player: EpochPlayer, walk: RunWalk,
     assert way["times"][0][0] == 0 and way["times"][-1][1] == pytest.approx(walk.milliseconds, abs=1e-3)
     assert len(way["words"]) == len(way["frames"]) == len(way["times"]) == len(walk.steps)
     assert len(way["tracks"]) == len(way["frames"][0][-2]["x"])
-    assert 'id="pace"' in page and "Way to train" not in page, "it is what was run"
+    assert 'id="pace"' in page and "Way to train" not in page, "the run has one way to train"
     assert len(json.dumps(way)) < 1_000_000
 
 

@@ -1,4 +1,4 @@
-"""A recorded epoch read back: parts in order, messages from post to arrival, what lies between, old rows."""
+"""The walk through a recorded epoch: parts in order, messages from post to arrival, gaps, and stale rows."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.train.records.timeline import TIMELINE_COLUMNS
 
 FORWARD, BACKWARD = ExchangeKey(0, "forward"), ExchangeKey(0, "backward")
-# Milliseconds of worker 0; worker 1 is two later. Seconds in the timeline begin at another worker's transfer.
+# Milliseconds of worker 0; those of worker 1 are two later. Time 0 of the timeline is the start of an earlier transfer.
 PARTS = (
     ("forward", (("encode", 0, 1), ("post", 1, 2), ("wait", 2, 8), ("central", 8, 9), ("central", 9, 12),
                  ("marginal", 12, 14))),
     ("backward", (("marginal", 20, 21), ("encode", 21, 22), ("post", 22, 23), ("wait", 23, 28), ("decode", 28, 29))),
 )  # fmt: skip
-# Receiver's post until it had come: worker 1 posts at 3 and 24.
+# From the receiver's post to the arrival: worker 1 posts at 3 and 24.
 CAME = ((0, "forward", 1, 8), (1, "forward", 3, 5), (0, "backward", 22, 28), (1, "backward", 24, 27))
 
 
 @dataclass
 class Recorded:
-    """A run of two workers over ten nodes that nobody trained."""
+    """A synthetic run of two workers over ten nodes."""
 
     spans: list[tuple[Any, ...]]
     sent: list[tuple[Any, ...]]
@@ -103,7 +103,9 @@ def test_parts_stand_in_the_order_in_which_they_began(walk: RunWalk) -> None:
     assert walk.milliseconds == pytest.approx(35)
     starts = [step.start for step in walk.steps]
     assert starts == sorted(starts) and starts[0] == 0 and walk.steps[-1].end == walk.milliseconds
-    assert {3.0, 5.0, 8.0, 14.0} <= {round(start, 3) for start in starts}, "a begin, an arrival, a wait's end, a gap"
+    assert {3.0, 5.0, 8.0, 14.0} <= {round(start, 3) for start in starts}, (
+        "a start, an arrival, the end of a wait, a gap"
+    )
 
 
 def test_messages_are_under_way_from_the_senders_post_until_they_come(walk: RunWalk) -> None:
@@ -144,9 +146,9 @@ def test_old_rows_come_from_the_epoch_before_and_leave_for_the_next() -> None:
     assert [(round(m.start, 3), round(m.end, 3)) for m in before if m.receiver == 0 and m.place == FORWARD] == [(-5, 1)]
     assert [(round(m.start, 3), round(m.end, 3)) for m in after if m.sender == 1 and m.place == FORWARD] == [(5, 9)]
     mine = [activity.kind for activity in found.activities if activity.rank == 0]
-    assert mine[-4:] == ["reduce", "encode", "post", "optimizer"], "messages were held back until the sum"
+    assert mine[-4:] == ["reduce", "encode", "post", "optimizer"], "messages were deferred until the sum"
     assert "not waiting: the rows were sent an epoch ago" in say_run_step(found, at(found, 2.05))
-    assert found.num_bytes == 72, "what this epoch used"
+    assert found.num_bytes == 72, "bytes that this epoch used"
 
 
 def test_a_gpu_knows_no_sender_and_all_messages_come_together() -> None:

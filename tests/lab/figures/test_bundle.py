@@ -1,4 +1,4 @@
-"""A figure for every reader, in Colab too: live, a picture, or a table; and what a view leaves in a notebook."""
+"""A figure in every environment, Colab included: live, a picture, or a table; and the outputs that a notebook saves."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_without_a_browser_there_is_a_table() -> None:
 def test_with_a_browser_there_is_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundle, "svg_of", lambda figure: "<svg/>")
     outputs, metadata = bundle.show(convergence({"vanilla": RUN.records}), RUN.records)._repr_mimebundle_()
-    assert outputs["image/svg+xml"] == "<svg/>" and "image/png" not in outputs, "JupyterLab would show that instead"
+    assert outputs["image/svg+xml"] == "<svg/>" and "image/png" not in outputs, "JupyterLab would show the PNG instead"
     assert metadata["image/svg+xml"]["alt"].startswith("Validation accuracy by epoch")
 
 
@@ -92,7 +92,7 @@ def test_comparing_nothing_is_refused() -> None:
 
 @pytest.fixture
 def allowed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """How often its manager of widgets was turned on."""
+    """A stand-in for Colab; return one entry for each call that turns its widget manager on."""
     calls: list[str] = []
     output = types.ModuleType("google.colab.output")
     output.enable_custom_widget_manager = lambda: calls.append("on")  # type: ignore[attr-defined]
@@ -120,7 +120,7 @@ def test_figures_come_as_html_that_draws_itself(allowed: list[str]) -> None:
     outputs, _ = one_bar()._repr_mimebundle_()
     assert "Plotly.newPlot" in outputs["text/html"] and "<html" not in outputs["text/html"]
     assert outputs["text/plain"] == "One bar." and "image/svg+xml" not in outputs
-    assert len(outputs["text/html"]) < 20_000, "the script of Plotly is fetched by the page"
+    assert len(outputs["text/html"]) < 20_000, "the page loads the script of Plotly"
 
 
 def test_anywidget_turns_on_what_widgets_need(allowed: list[str]) -> None:
@@ -131,7 +131,7 @@ def test_anywidget_turns_on_what_widgets_need(allowed: list[str]) -> None:
 
 
 class _Widget:
-    """Stands for one of ipywidgets."""
+    """A stand-in for a widget of ipywidgets."""
 
     def _repr_mimebundle_(self) -> dict[str, object]:
         return {"text/plain": "VBox(children=...)", VIEW: {"model_id": "a"}}

@@ -1,4 +1,4 @@
-"""Charts show the table: its series, units and names, on axes and in panels; what has no logarithm is left out."""
+"""Charts show their table: series, units and names, on axes and in panels; values without a logarithm are left out."""
 
 from __future__ import annotations
 

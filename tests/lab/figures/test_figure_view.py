@@ -1,4 +1,4 @@
-"""A figure on a page: what is shown is held whole, once; Plotly's code is sent once for all figures."""
+"""A figure on a page: its state is complete and sent once; Plotly's code is sent once for all figures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_what_is_shown_is_what_pages_are_given() -> None:
 def test_a_change_leaves_the_rest_as_it_is() -> None:
     view = FigureView(figure(1, 2))
     view.change([{"y": np.array([4.0, float("nan")])}], caption="Now four.")
-    assert held(view)["data"] == [{"name": "one", "type": "scatter", "y": [4.0, None]}], "JSON knows no NaN"
+    assert held(view)["data"] == [{"name": "one", "type": "scatter", "y": [4.0, None]}], "JSON has no NaN"
     assert held(view)["layout"]["meta"] == {"caption": "Now four."} and held(view)["layout"]["height"] == 300
     view.change([{}], axes={"yaxis3": {"range": [0, 5]}})
     assert held(view)["layout"]["yaxis3"] == {"range": [0, 5]} and held(view)["layout"]["height"] == 300
@@ -63,11 +63,13 @@ def test_figures_share_plotlys_code() -> None:
     code = _instances[one.widget.plotly["id"]]
     assert code.code.startswith(b"/**\n* plotly.js v") and code._model_module == "@jupyter-widgets/base"
     code.close()
-    assert FigureView(figure(3)).widget.plotly["id"] != one.widget.plotly["id"], "made anew once closed"
+    assert FigureView(figure(3)).widget.plotly["id"] != one.widget.plotly["id"], (
+        "a new object after the old one was closed"
+    )
 
 
 class Sent:
-    """What a model tells the pages: a comm that keeps its messages."""
+    """Records the messages that a model sends to the pages."""
 
     def __init__(self, widget: Widget, monkeypatch: pytest.MonkeyPatch) -> None:
         self.messages: list[tuple[dict, list[bytes]]] = []
@@ -80,7 +82,7 @@ class Sent:
 def test_a_page_that_comes_late_is_given_little_and_the_code_when_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     view = FigureView(figure(1))
     names = (view.widget.model_id, view.widget.source, view.widget.plotly["id"])
-    states = {name: _instances[name].get_state() for name in names}  # what the answer with all models holds
+    states = {name: _instances[name].get_state() for name in names}  # contents of the answer with all models
     assert states[names[2]]["code"] is None
     assert len(json.dumps(states)) < 24_000
 
@@ -97,8 +99,8 @@ def test_code_is_sent_unasked_where_a_page_may_lack_it(monkeypatch: pytest.Monke
     code.tell()
     sent = Sent(code, monkeypatch)
     FigureView(figure(2))
-    assert not sent.messages, "all pages have it"
-    code.get_state()  # a page came and was told of all models
+    assert not sent.messages, "all pages have the code"
+    code.get_state()  # a new page received all models
     FigureView(figure(3))
     FigureView(figure(4))
     assert len(sent.messages) == 1

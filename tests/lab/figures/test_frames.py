@@ -1,4 +1,4 @@
-"""Frames: numbers that can be checked by hand."""
+"""Data frames with numbers that can be checked by hand."""
 
 import math
 
@@ -46,7 +46,7 @@ def test_a_tier_takes_as_long_as_its_slowest_messages() -> None:
     columns = "epoch layer direction round receiver tier rows payload_bytes param_bytes seconds".split()
     lines = [
         (epoch, layer, "forward", 0, receiver, tier, 5, 100, 10, seconds * epoch)
-        for epoch in (0, 1, 3)  # the first is not counted; the mean of the others is twice the seconds here
+        for epoch in (0, 1, 3)  # the first epoch is left out; the mean of the others is twice the seconds here
         for layer, receiver, tier, seconds in [
             (0, 0, "inner", 0.5), (0, 0, "outer", 1.0), (0, 0, "outer", 2.0),
             (1, 0, "outer", 4.0), (1, 1, "outer", 5.0),

@@ -1,4 +1,4 @@
-"""Drawn partitions: every node at its place, and its kind told by colour, shape and a word."""
+"""Drawn partitions: every node at its position, and its kind shown by colour, shape and a word."""
 
 import numpy as np
 import pytest
@@ -40,13 +40,13 @@ def test_owners_have_a_colour_each_and_a_copy_wears_its_owners(parts) -> None:
 
 
 def test_a_worker_sees_no_edge_between_two_copies(parts) -> None:
-    """Worker 1 holds copies of 3 and 4, which are neighbours; their edge is worker 0's business."""
+    """Worker 1 has copies of 3 and 4, which are neighbours; their edge belongs to worker 0."""
     x = KNOWN_PLACES["ten nodes"]
     stored = draw_shards(parts).figure.to_dict()["data"]
     on_second = [trace for trace in stored if trace["name"] == "edge to a copy" and trace["xaxis"] == "x2"]
     points = set(zip(on_second[0]["x"], on_second[0]["y"]))
     assert {x[3], x[4], x[5], x[7]} == points - {(None, None)}
-    assert len(on_second[0]["x"]) == 3 * 3, "three edges, each with a gap behind"
+    assert len(on_second[0]["x"]) == 3 * 3, "three edges, each followed by a gap"
 
 
 def test_the_table_behind_the_drawing_lists_every_row_of_every_worker(parts) -> None:
@@ -68,7 +68,7 @@ def test_bits_are_drawn_as_the_policy_gives_them(parts) -> None:
 
 
 def test_a_gradient_is_asked_for_by_the_worker_that_sends_it(parts) -> None:
-    """Forward a row's width may not depend on who gets it; backward it is the sender's own draw."""
+    """Forward, a row's bit-width may not depend on its receiver; backward, the sender draws it."""
     policy = UniformRandom(bit_widths=(1, 2, 4, 8))
     drawn = [message_widths(parts, policy, layer=0, direction="backward", seed=seed) for seed in range(20)]
     assert len({tuple(one.values()) for one in drawn}) > 5
@@ -87,7 +87,7 @@ def test_places_are_the_same_at_every_call_and_apart() -> None:
     distance = np.sqrt(((places[:, None] - places[None]) ** 2).sum(axis=2)) + np.eye(40)
     assert distance.min() > 0.05
     joined = np.mean([distance[a, b] for a, b in neighbours(graph)])
-    assert joined < distance.mean(), "neighbours stand nearer than others"
+    assert joined < distance.mean(), "neighbours are closer than other nodes"
 
 
 @each("workers", [1, 3, 4])

@@ -1,4 +1,4 @@
-"""A real graph drawn: what nodes say is what a search over all edges finds, and the picture stays small."""
+"""Maps of a real graph: the numbers of a node equal those of a search over all edges, and the picture stays small."""
 
 import json
 
@@ -78,13 +78,13 @@ def test_under_a_cut_of_edges_a_node_waits_for_its_own_sums() -> None:
 
 def test_places_do_not_depend_on_the_cut_and_no_two_nodes_share_one() -> None:
     grid = places_on_grid(GRAPH)
-    assert places_on_grid(GRAPH) is grid, "kept"
+    assert places_on_grid(GRAPH) is grid, "cached"
     cells = {tuple(cell) for cell in grid.cells.tolist()}
     assert len(cells) == 120 and all(0 <= x < grid.columns and 0 <= y < grid.lines for x, y in cells)
     place = grid.cells.astype(float)
     joined = np.mean([np.linalg.norm(place[a] - place[b]) for a, b in _edges(GRAPH) if a != b])
     everyone = np.linalg.norm(place[:, None] - place[None], axis=2).mean()
-    assert joined < 0.8 * everyone, "neighbours stand nearer than others"
+    assert joined < 0.8 * everyone, "neighbours are closer than other nodes"
 
 
 @each("nodes", [1, 2, 3, 5])
@@ -148,7 +148,7 @@ def test_a_pair_shows_its_rows_its_waiting_nodes_and_their_edges(parts) -> None:
 
 
 def test_errors_are_those_of_the_rows_that_arrive(parts) -> None:
-    """A step is the row's range over three; rounding errs by less than one, and a row of 8 bits by far less."""
+    """A step is a third of the row's range; the rounding error is below one step, and far less for a row of 8 bits."""
     widths = message_widths(parts, gq.bits.Fixed(bits=2), layer=0)
     found = coding_errors(parts, widths)
     assert set(found) == set(widths)

@@ -1,4 +1,4 @@
-"""Numbers along axes: of one size, few enough, in the units of tables."""
+"""Tick labels: of one size, few enough, in the units of tables."""
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -27,7 +27,7 @@ def test_a_logarithmic_axis_is_named_by_the_values_on_it() -> None:
 
 
 def test_ends_of_intervals_are_on_the_axis_too() -> None:
-    # Three times apart, but Plotly draws more than a decade, with small digits.
+    # A range of a factor of three; Plotly would draw more than a decade, with small digits.
     figure = go.Figure(go.Scatter(y=[0.3, None, 1.0], error_y={"type": "data", "array": [0.13, None, 0.8]}))
     name_powers(figure.update_yaxes(type="log"))
     assert list(_axis(figure)["ticktext"]) == ["0.1", "0.2", "0.5", "1", "2"]

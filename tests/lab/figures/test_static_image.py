@@ -1,4 +1,4 @@
-"""Pictures of figures: sharp, small, the same each time, as large as each other, in a table of colours."""
+"""Pictures of figures: sharp, small, identical each time, of equal size, with a colour table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RNG = np.random.default_rng(5)
 
 
 def _written_down(picture: np.ndarray) -> bytes:
-    """As Chromium writes it: each row less the one above."""
+    """Filter each row as Chromium does: its difference from the row above."""
     height, width, _ = picture.shape
     less = np.diff(picture, axis=0, prepend=np.zeros((1, width, 4), np.uint8))
     rows = np.concatenate([np.full((height, 1), 2, np.uint8), less.reshape(height, -1)], axis=1)
@@ -25,7 +25,7 @@ def _written_down(picture: np.ndarray) -> bytes:
 
 
 def read_indexed(png: bytes) -> np.ndarray:
-    """The format once more, by the chunks alone."""
+    """Decode an indexed PNG independently, from its chunks alone."""
     (width, height, depth, kind, *_), packed = _parts(png)
     assert (depth, kind) == (8, 3)
     chunks, at = {}, 8
@@ -85,7 +85,7 @@ PIXELS = _encode_rows(2, 1, 6, 0, b"\x00" + bytes([9, 9, 9, 255]) * 2)
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What a browser would draw, and the sizes it was asked for."""
+    """Replace the browser by one that returns fixed pictures and records the sizes of each call."""
     kaleido = pytest.importorskip("kaleido")
     drawing = '<svg id="defs-a1b2c3"><g clip="url(#clipa1b2c3xy)"/></svg>'
     known: dict[str, Any] = {"svg": drawing, "png": PIXELS, "asked": []}

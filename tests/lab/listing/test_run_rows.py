@@ -1,4 +1,4 @@
-"""Runs as rows, seeds as groups, the front, and the table: of launched runs, and of folders that are broken."""
+"""Runs as rows, seeds as groups, the front, and the table: of launched runs, and of broken folders."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.slow_down import HANG_S
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Two seeds of one setting, another setting, and a folder whose configuration is torn."""
+    """Two seeds of one setting, another setting, and a folder with a truncated configuration."""
     root = tmp_path_factory.mktemp("runs")
     shape = {"workers": 1, "layers": 2, "hidden": 8, "epochs": 6, "out": root, "wait": True}
     for asked in ({"seed": 0}, {"seed": 1}, {"system": "fixed-bits", "bits": 4, "workers": 2}):
@@ -81,9 +81,9 @@ def test_the_front_is_drawn_with_intervals(folder: Path) -> None:
     assert drawn["vanilla"].error_y.array[0] == pytest.approx(100 * groups.loc[0, "score_half"])
     assert drawn["fixed-bits"].error_y.array[0] == 0.0
     low, high = figure.layout.yaxis.range
-    assert low > -7 and high < 107, "two seeds say little; a score is in [0, 100]"
+    assert low > -7 and high < 107, "two seeds give a wide interval; a score is in [0, 100]"
     least, most = figure.layout.xaxis.range
-    assert least > -0.07 * most, "no seconds are below 0, whatever the interval of two"
+    assert least > -0.07 * most, "no seconds are below 0, however wide the interval"
     words = format_groups(groups)
     assert words.index.tolist() == ["vanilla", "fixed-bits (bits 4)"] and " ± " in words.loc["vanilla", "test (%)"]
     assert words["seeds"].tolist() == [2, 1] and "±" not in words["total (s)"].iloc[1]
@@ -137,7 +137,7 @@ def test_without_a_kernel_the_table_stays(folder: Path, monkeypatch) -> None:
     bundle = gq.runs(folder)._repr_mimebundle_()
     assert set(bundle) == {"text/plain", "text/html"} and bundle["text/html"].count("<tr>") == 5
     names = re.findall('<th scope="col">([^<]*)</th>', bundle["text/html"])
-    assert names.index("validation") == names.index("test") + 1, "a narrow page still has the curves"
+    assert names.index("validation") == names.index("test") + 1, "a narrow page still shows the curves"
     assert "fixed-bits (bits 4)" in bundle["text/html"] and bundle["text/html"].count("<svg") == 3
     assert isinstance(gq.runs(folder), list) and len(gq.runs(folder)[:2]) == 2
 

@@ -1,4 +1,4 @@
-"""A run folder that grows as its test says."""
+"""A run folder to which a test adds epochs."""
 
 from __future__ import annotations
 

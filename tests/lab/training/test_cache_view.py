@@ -1,4 +1,4 @@
-"""What a cache sent is drawn as it was recorded, alone, beside other runs and in reports."""
+"""The cache view shows the recorded rows of one run, of several runs, and in reports."""
 
 from __future__ import annotations
 

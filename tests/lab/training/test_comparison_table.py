@@ -1,4 +1,4 @@
-"""Runs side by side: none has more looks than another, and the time to accuracy counts what it should."""
+"""Compared runs: their scores are of the same epochs, and the time to accuracy counts the right epochs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.lab.synthetic import make_run
 
 
 def lucky(every, *, system="vanilla", epochs=40, peak=7):
-    """A run whose best score is in one epoch alone, which a run with fewer looks would have missed."""
+    """Make a run whose best score is in one epoch alone, which a run with fewer evaluations would have missed."""
     run = make_run(system, epochs=epochs, every=every)
     run.records["time_s"] = run.records["epoch"].astype(float)
     evaluated = run.records["val_score"].notna()
@@ -45,7 +45,7 @@ def test_a_run_keeps_the_looks_that_all_had():
     assert rarely is runs[1] and often.summary["looks"] == 9
     assert often.summary["best_val"] < 0.99 and often.summary["test_accuracy"] < 0.98
     assert often.summary["best_epoch"] == 39
-    assert (often.records["loss"] == runs[0].records["loss"]).all(), "nothing but scores changes"
+    assert (often.records["loss"] == runs[0].records["loss"]).all(), "only the scores change"
     assert match_evaluations([often, rarely])[0] is often
 
 
@@ -72,7 +72,7 @@ def test_comparison_and_report_say_so(tmp_path):
     assert words in repr(comparison) and words in comparison._repr_mimebundle_()["text/html"]
     assert words in comparison.report(tmp_path / "report.html").read_text()
     assert comparison.to_frame()["accuracy"].iloc[0] == comparison_frame(runs)["accuracy"].iloc[0] < 0.98
-    # The moment of the lucky look is no arrival either.
+    # The time to accuracy leaves this lucky evaluation out too.
     assert np.isnan(gq.compare(runs, target=0.985).to_frame()["to_target_s"]).all()
     assert words not in repr(gq.compare(runs[:1]))
 
@@ -100,7 +100,7 @@ def test_assignment_counts_and_evaluation_does_not():
     before = seconds_to(run.records, 0.2)
     run.records["evaluate_s"] += 100.0
     assert seconds_to(run.records, 0.2) == before
-    run.records["epoch_s"] += 0.5  # of which assignment, quantization and scheduling are parts
+    run.records["epoch_s"] += 0.5  # assignment, quantization and scheduling are parts of it
     epochs = by_epoch(run.records).query("val_score >= 0.2")["epoch"].iloc[0] + 1
     assert seconds_to(run.records, 0.2) == pytest.approx(before + 0.5 * epochs)
 
@@ -115,14 +115,14 @@ def test_an_epoch_that_an_evaluation_made_shorter_counts_as_its_neighbours():
     expected = seconds[0] + others[others.index <= 20].sum() + others[2] + (others[10] + others[12]) / 2
     score = by_epoch(plain).set_index("epoch")["val_score"][20]
     assert seconds_to(spoilt, score) == pytest.approx(expected)
-    # The phases of a mean epoch leave it out too.
+    # The phases of a mean epoch leave these epochs out too.
     spoilt.loc[spoilt["after_evaluation"] == 1, "wait_s"] = 0.0
     rest = plain.query("epoch > 0 and epoch % 10 != 1")
     assert phase_seconds(spoilt)["wait_s"].iloc[0] == pytest.approx(rest["wait_s"].mean())
 
 
 def test_a_rare_standstill_shows_in_what_a_reader_is_told_first(tmp_path):
-    """One epoch of many: no median has it, the whole training and the time to accuracy do."""
+    """One epoch of many: no median includes it; the whole training and the time to accuracy do."""
     reference = make_run(epochs=40)
     other = make_run("adaqp", bits=4, epochs=40)
     other.records["epoch_s"] = reference.records["epoch_s"].to_numpy() / 2

@@ -1,4 +1,4 @@
-"""The longest chain through work and messages, alone and beside another: two workers whose path is known by hand."""
+"""The critical path through computation and messages, of one run or two: two workers whose path is known by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COLUMNS = ["epoch", "layer", "direction", "rank", "what", "peer", "start_s", "en
 
 
 def timeline(*parts: tuple[int, str, float, float], layer: int = 0, peer: int | None = None) -> pd.DataFrame:
-    """A table of (worker, what, start, end) in milliseconds; a transfer comes from the other worker."""
+    """Make a table of (worker, what, start, end) in milliseconds; a transfer comes from the other worker."""
     rows = [
         (2, layer, "forward", rank, what, (1 - rank if peer is None else peer) if what == "transfer" else -1,
          1e-3 * start, 1e-3 * end, 0)
@@ -21,7 +21,7 @@ def timeline(*parts: tuple[int, str, float, float], layer: int = 0, peer: int | 
 
 
 def two_workers(*, arrives: float = 7.0, **settings: int) -> pd.DataFrame:
-    """Worker 1 is slow to encode; its message comes to worker 0 at a time, before or within its wait."""
+    """Worker 1 is slow to encode; its message arrives at worker 0 at a given time, before or during its wait."""
     return timeline(
         (0, "encode", 0, 1), (0, "post", 1, 2), (0, "central", 2, 6), (0, "wait", 6, max(6, arrives)),
         (0, "decode", max(6, arrives), max(6, arrives) + 1), (0, "marginal", max(6, arrives) + 1, max(6, arrives) + 2),
@@ -70,7 +70,9 @@ def test_a_message_of_an_epoch_before_begins_the_path() -> None:
     old = two_workers().query("not (rank == 1 and what in ('encode', 'post'))")
     late = timeline((1, "encode", 7, 7.5), (1, "post", 7.5, 8))
     path = critical_path(pd.concat([old, late]))
-    assert links(path.segments)[0] == (0, "message", 1, 5.0), "under way from 2 to 7, left before anything was recorded"
+    assert links(path.segments)[0] == (0, "message", 1, 5.0), (
+        "in transfer from 2 to 7, sent before the first recorded span"
+    )
     assert path.milliseconds == pytest.approx(7.0)
 
 

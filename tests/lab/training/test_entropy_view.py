@@ -1,4 +1,4 @@
-"""What codes say beside what was sent: from messages that were counted to the figure."""
+"""Entropy of codes compared with sent bits: from counted messages to the figure."""
 
 from __future__ import annotations
 

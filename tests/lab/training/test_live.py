@@ -62,7 +62,7 @@ def test_the_screen_follows_a_run_and_its_thread_ends_with_it(live_panel: tuple[
     _until(lambda: "finished" in panel.words.value and len(panel.figure.data[0]["x"]) == 7, "the end")
     assert panel.stop.disabled and 'role="alert"' not in panel.words.value
     held = json.loads(panel.figure.spec)
-    assert len(held["data"][0]["x"]) == 7, "a page that is loaded again finds them"
+    assert len(held["data"][0]["x"]) == 7, "a page that is loaded again has them"
     _until(lambda: not _drawing(), "the end of the thread")
 
 
@@ -73,7 +73,7 @@ def test_the_first_epoch_waits_for_no_drawing_of_the_words_before_it(
     panel = view.panel
     panel.access.shown = True
     _until(lambda: "epoch 0/100" in panel.words.value and not panel.updater.is_requested, "the words")
-    monkeypatch.setattr(panel._pace, "delay_s", lambda cost_s: 1000.0)  # as if drawing had used up what it may cost
+    monkeypatch.setattr(panel._pace, "delay_s", lambda cost_s: 1000.0)  # as if drawing had used up its share of time
     panel._due_s = time.monotonic() + 1000
     folder.write(range(1))
     _until(lambda: panel.figure.data and len(panel.figure.data[0]["x"]) == 1, "the first epoch")
@@ -182,9 +182,9 @@ def test_the_first_drawings_come_every_second_then_the_share_is_kept() -> None:
 def test_no_drawing_waits_longer_than_the_most() -> None:
     clock = Clock()
     pace = _pace(clock)
-    assert pace.delay_s(3.0) == 10.0, "a slow drawing, as of a long run that was just opened"
+    assert pace.delay_s(3.0) == 10.0, "a slow drawing, as of a long run at its first display"
     clock.now += 10.0
-    assert pace.delay_s(0.02) == 4.0, "the next ones are not billed for it"
+    assert pace.delay_s(0.02) == 4.0, "it does not delay the next ones"
     clock.now += 4.0
     assert pace.delay_s(3.0) == 10.0
 

@@ -1,4 +1,4 @@
-"""What the live view reads of a folder that grows."""
+"""The live model of a growing folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.lab.synthetic_folder import Folder
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """Give the live model a clock that a test moves."""
+    """Replace the clock of the live model by one that a test advances."""
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr(live_model, "time", SimpleNamespace(monotonic=lambda: clock.now))
     return clock
@@ -83,7 +83,7 @@ def test_a_dead_or_stalled_worker_is_told_at_the_next_look(make: Callable[..., F
     folder.state("failed", "rank 1 was killed by SIGKILL in epoch 3")
     assert model.poll_status() and not model.under_way
     assert model.sentence.endswith("rank 1 was killed by SIGKILL in epoch 3")
-    assert not model.poll_status(), "nothing new"
+    assert not model.poll_status(), "no change"
 
 
 def test_epochs_of_long_runs_are_passed_over_among_messages_only(make: Callable[..., Folder]) -> None:
@@ -116,7 +116,7 @@ def test_widths_are_summed_over_epochs_that_all_workers_have(make: Callable[...,
 def test_a_glance_at_a_long_run_is_followed_by_all_of_it(make: Callable[..., Folder]) -> None:
     folder = make(epochs=5000)
     folder.write(range(3000), traffic=False)
-    folder.write(range(3000, 3001), ranks=[0], traffic=False)  # rank 1 is still at it
+    folder.write(range(3000, 3001), ranks=[0], traffic=False)  # rank 1 still trains it
     model = folder.model
     model.preview()
     first, second = (growing["epoch"].tolist() for growing in model.records)

@@ -1,4 +1,4 @@
-"""Long runs in few points: extremes and ends stay, groups stay as epochs are added."""
+"""Long runs in few points: extremes and ends stay, and groups stay as epochs are added."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_thinning_keeps_extremes_and_ends() -> None:
     assert len(few_x) <= 202 and {4321, 8765, 0, 9999} <= set(few_x.astype(int)) and (np.diff(few_x) > 0).all()
     assert (few_y == y[few_x.astype(int)]).all()
     few_x, _ = thin(np.arange(4.0), np.array([1.0, np.nan, 2.0, np.nan]))
-    assert few_x.tolist() == [0, 2], "what is missing is no point"
+    assert few_x.tolist() == [0, 2], "a missing value is no point"
 
 
 @each(("count", "most"), [(1, 10), (10, 10), (11, 10), (1000, 48), (12345, 48)])

@@ -1,4 +1,4 @@
-"""What the live view draws of what was read."""
+"""The figures of the live view."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.lab.synthetic_folder import Folder
 def test_the_age_of_rows_is_shown_where_a_system_has_one(make: Callable[..., Folder], tmp_path: Path) -> None:
     folder = make(system="pipegcn")
     model = folder.read(range(5))
-    assert model.ages["staleness"][1].tolist() == [0, 1, 1, 1, 1], "the first epoch waits for its own rows"
+    assert model.ages["staleness"][1].tolist() == [0, 1, 1, 1, 1], "the first epoch has no stale rows to use"
     folder._append("decisions.jsonl", [{"epoch": 3, "what": "fresh rows", "why": ""}])
     folder._append("decisions.jsonl", [{"epoch": 4, "what": "rows of the epoch before", "why": ""}])
     model.poll()
@@ -83,8 +83,10 @@ def test_what_is_drawn_is_what_was_written(make: Callable[..., Folder]) -> None:
     assert list(loss.y) == pytest.approx([2.0 / (epoch + 1) for epoch in range(10)], rel=1e-4)
     assert list(val.x) == [0, 2, 4, 6, 8] and set(val.y) == {25} and set(train.y) == {50} and set(test.y) == {75}
     by_epoch, by_worker = figure.data[4 : 4 + len(PHASES)], figure.data[4 + len(PHASES) : 4 + 2 * len(PHASES)]
-    assert list(by_epoch[0].x) == list(range(1, 10)), "without the first epoch, which sets things up"
-    assert set(by_epoch[0].y) == {6.0} and list(by_worker[0].x) == [4.0, 8.0], "mean of 4 and 8 ms; each worker's own"
+    assert list(by_epoch[0].x) == list(range(1, 10)), "without the first epoch, which includes the setup"
+    assert set(by_epoch[0].y) == {6.0} and list(by_worker[0].x) == [4.0, 8.0], (
+        "mean of 4 and 8 ms; one value per worker"
+    )
     mean = {trace.name: list(trace.y) for trace in figure.data if trace.name in ("forward", "backward")}
     assert mean == {"forward": [4.0] * 10, "backward": [8.0] * 10}
     share = {trace.name: trace.y for trace in figure.data if str(trace.name).endswith("bits")}
@@ -128,7 +130,7 @@ def test_before_the_first_epoch_ends_words_stand_in_place_of_empty_axes(make: Ca
     assert model.remaining_s == pytest.approx(99 * model.records[0]["epoch_s"][0]), "known from the first epoch on"
     for heartbeat in heartbeats:
         heartbeat.phase("compute", epoch=1)
-    model._epoch_seen = (1, -math.inf)  # it takes long
+    model._epoch_seen = (1, -math.inf)  # the epoch takes long
     model.poll()
     assert re.search(r"epoch 2, (33|50) % done: computing", model.sentence)
     assert all(axis.title.text for axis in draw_live(model).select_xaxes())
@@ -144,7 +146,7 @@ def test_an_epoch_with_an_assignment_sets_no_scale_and_is_named(make: Callable[.
     assert usual < figure.layout.yaxis3.range[1] < 1.5 * usual < totals[0]
     named = [trace for trace in figure.data if "mode" in trace and trace.mode == "text"]
     assert [list(trace.x) for trace in named] == [[1, 8]] and re.fullmatch(r"↑ 20\d\d ms", named[0].text[0])
-    assert list(named[0].textposition) == ["bottom right", "bottom left"], "inside the panel at both of its ends"
+    assert list(named[0].textposition) == ["bottom right", "bottom left"], "inside the panel at both ends"
 
 
 def test_of_high_epochs_side_by_side_the_highest_is_named(make: Callable[..., Folder]) -> None:
@@ -152,7 +154,9 @@ def test_of_high_epochs_side_by_side_the_highest_is_named(make: Callable[..., Fo
     folder.write(range(40))
     change_epochs(folder, assign_s={5: 3.0, 7: 5.0, 18: 3.0, 22: 2.0, 38: 2.0})
     (named,) = [trace for trace in draw_live(folder.read()).data if "mode" in trace and trace.mode == "text"]
-    assert list(named.x) == [7, 18, 38], "5 lies under the words of 7, and 22 speaks to the left, where 18 speaks"
+    assert list(named.x) == [7, 18, 38], (
+        "5 would lie under the label of 7, and the label of 22, on its left, under that of 18"
+    )
 
 
 def test_no_legend_lies_on_a_panel(make: Callable[..., Folder]) -> None:
@@ -174,7 +178,7 @@ def test_nothing_recorded_is_an_empty_table(make: Callable[..., Folder]) -> None
 def test_figures_of_long_runs_stay_small(make: Callable[..., Folder]) -> None:
     folder = make(workers=4, epochs=10_000)
     folder.write(range(10_000), traffic=False)
-    for begin in range(0, 10_000, 500):  # every 20th epoch's messages are enough for these
+    for begin in range(0, 10_000, 500):  # every 20th epoch's messages are enough for these figures
         for rank in range(4):
             rows = [[1, "forward", (rank + 1) % 4, rank, width, 9, 90, 8, 0.1] for width in (2, 4, 8)]
             lines = [{"epoch": epoch, "rows": rows} for epoch in range(begin, begin + 500, 20)]

@@ -1,4 +1,4 @@
-"""Memory by purpose, drawn: the bars are the worst worker's bytes in megabytes."""
+"""Memory by purpose: the bars are the worst worker's bytes in megabytes."""
 
 import pandas as pd
 import pytest

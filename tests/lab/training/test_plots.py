@@ -1,4 +1,4 @@
-"""Figures: what they draw, on which axes, in which look."""
+"""Figures: their data, axes and style."""
 
 import re
 

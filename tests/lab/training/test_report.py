@@ -1,4 +1,4 @@
-"""The report: one page, complete, that fetches nothing."""
+"""The report: one complete page that loads nothing."""
 
 import base64
 import dataclasses
@@ -29,7 +29,7 @@ VOID = {"meta", "br", "img", "link", "input", "hr"}
 
 @dataclasses.dataclass(frozen=True)
 class EightBits(Fixed):
-    """A policy of one's own."""
+    """A user's own bit policy."""
 
     bits: int = 8
 
@@ -70,7 +70,7 @@ def report(folder: Path, *runs: Any) -> str:
 
 
 def drawn(page: _Page) -> dict[str, Any]:
-    """Return what the page draws, by the places of its figures."""
+    """Return the drawn figures by the ids of their elements."""
     figures: dict[str, Any] = json.loads(page.scripts[0])["figures"]
     return figures
 
@@ -129,7 +129,7 @@ def test_every_page_and_figure_says_which_link_it_was(link: str, noted: bool, tm
 
 
 def _with(config: RunConfig, folder: Path) -> str:
-    """The visible part of the report of a run with this configuration."""
+    """Return the visible part of the report of a run with this configuration."""
     run = dataclasses.replace(make_run(epochs=3), config=config.to_json())
     return report(folder, run).split("<script")[0]
 
@@ -192,7 +192,8 @@ def test_one_worker_one_run(tmp_path: Path) -> None:
 
 def test_a_recorded_timeline_is_shown_with_its_words(tmp_path: Path) -> None:
     runs = [make_run(epochs=3), make_run("adaqp", bits=4, epochs=3), make_run("fixed-bits", bits=2, epochs=3)]
-    # A worker waits for 10 ms, or for what 4 ms of central rows leave of them; the second ends 1 ms after the first.
+    # A worker waits for 10 ms, or for the rest of them after 4 ms of central rows; the second ends 1 ms after the
+    # first.
     runs[0].timeline, runs[1].timeline = make_timeline(overlapped=False), make_timeline(overlapped=True)
     page = _Page(text := report(tmp_path, *runs))
     caption = (
@@ -202,7 +203,9 @@ def test_a_recorded_timeline_is_shown_with_its_words(tmp_path: Path) -> None:
     assert f"<figcaption>{caption}</figcaption>" in text
     (place,) = [attributes["id"] for attributes in page.all("div") if attributes.get("aria-label") == caption]
     figure = drawn(page)[place]
-    assert [note["text"] for note in figure["layout"]["annotations"]] == ["vanilla", "adaqp"], "the third has none"
+    assert [note["text"] for note in figure["layout"]["annotations"]] == ["vanilla", "adaqp"], (
+        "the third has no timeline"
+    )
 
 
 def test_runs_without_the_same_layer_get_a_figure_each(tmp_path: Path) -> None:
@@ -236,7 +239,7 @@ def test_maps_side_by_side_have_one_scale(tmp_path: Path) -> None:
     few = make_run("fixed-bits", bits=2, epochs=3)
     page = _Page(report(tmp_path, make_run(epochs=3), few))
     maps = heat_maps(page)
-    # Two layers, both ways, of 1000 rows of 64 float32 elements.
+    # Two layers, two directions, 1000 rows of 64 float32 elements each.
     assert len(maps) == 2 and {each["zmax"] for each in maps} == {4 * 1000 * 64 * 4}
 
 
@@ -246,7 +249,7 @@ def test_live_figures_of_runs_have_one_scale(tmp_path: Path) -> None:
         folder.write(range(4), bits=bits)
     page = _Page(report(tmp_path, *(Run(folder.path) for folder in folders)))
     maps = heat_maps(page)
-    # A message in 8 bits holds 800 and 8 bytes one way, as many back.
+    # A message in 8 bits holds 800 and 8 bytes in each direction.
     assert len(maps) == 4 and {each["zmax"] for each in maps} == {1616.0}
 
 

@@ -1,4 +1,4 @@
-"""A run as it stood, its names, and where the numbers of a report come from."""
+"""A snapshot of a run, its names, and the sources of the numbers in a report."""
 
 from __future__ import annotations
 
@@ -104,4 +104,4 @@ def test_runs_are_told_apart_where_they_differ() -> None:
     runs = [take(make_run(epochs=2, seed=seed)) for seed in (0, 3)]
     page = origin_html(runs, ["first", "<second>"])
     assert "<dt>seed</dt><dd>first: 0</dd><dd>&lt;second&gt;: 3</dd>" in page
-    assert page.count("not recorded") == 5, "said once where all agree"
+    assert page.count("not recorded") == 5, "shown once if it is the same for all"

@@ -1,4 +1,4 @@
-"""Sweeps: settings that differ, which of them mattered with shares known by hand, refusals, lines through settings."""
+"""Sweeps: settings that differ, their importance with known shares, refusals, and lines through settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_systems_parts_are_told_with_it_and_its_own_setting_apart() -> None:
     runs = [of("vanilla"), of("fixed-bits", bits=1), of("fixed-bits", bits=8), of("adaqp", lam=0.9)]
     found = {one.name: one for one in find_factors(runs)}
     assert list(found) == ["system", "bits"]
-    assert {"codec", "schedule", "lam"} <= set(found["system"].dependent_names), "adaqp alone has them, with one value"
+    assert {"codec", "schedule", "lam"} <= set(found["system"].dependent_names), "only adaqp has them, with one value"
     assert found["bits"].words == ["1", "8", "32", ABSENT] and found["bits"].places == [2, 0, 1, 3]
     two = [*runs, of("adaqp", lam=0.1)]
     assert [one.name for one in find_factors(two)] == ["system", "bits", "lam"]
@@ -46,7 +46,7 @@ def test_numbers_stand_by_size_and_names_that_meet_are_longer() -> None:
 
 
 def sweep(*runs: tuple[int, str, float, float | None, float]) -> Sweep:
-    """Of (bits, model, score, seconds, bytes)."""
+    """Make runs from tuples (bits, model, score, seconds, bytes)."""
     settings = [{"system.bits.bits": bits, "model.name": model} for bits, model, *_ in runs]
     outcomes = [{"score": score, "train_s": seconds, "bytes_sent": sent} for _, _, score, seconds, sent in runs]
     return Sweep(settings, outcomes, [f"run {number}" for number in range(len(runs))])
@@ -128,7 +128,9 @@ def test_bars_stand_for_settings_and_say_what_chance_gives(six: Sweep) -> None:
 def test_a_line_a_run_goes_through_settings_and_outcomes(six: Sweep) -> None:
     shown = draw_parallel(six, dark=True)
     (lines,) = shown.figure.data
-    assert [axis.label for axis in lines.dimensions] == ["bits", "model", "sent (kB)", "test (%)"], "one has no time"
+    assert [axis.label for axis in lines.dimensions] == ["bits", "model", "sent (kB)", "test (%)"], (
+        "one run has no time"
+    )
     bits, model = lines.dimensions[:2]
     assert list(bits.ticktext) == ["2", "4", "8"] and list(bits["values"]) == [0, 0, 2, 2, 2, 1]
     assert list(model.ticktext) == ["gat", "gcn"] and list(lines.line.color) == pytest.approx([70, 72, 80, 82, 78, 75])

@@ -1,4 +1,4 @@
-"""The timeline of a layer: who waits, what is hidden."""
+"""The timeline of a layer: waits, and overlapped work."""
 
 import pytest
 from pandas import DataFrame
@@ -57,7 +57,7 @@ def test_a_panel_a_run_and_two_lines_a_worker() -> None:
     ]  # fmt: skip
     central = [trace for trace in shown.figure.data if trace.name == "central rows"]
     assert [trace.base[0] for trace in central] == pytest.approx([10.0, 0.0])
-    assert [trace.showlegend for trace in central] == [True, False], "an entry each in the legend, not two"
+    assert [trace.showlegend for trace in central] == [True, False], "one entry in the legend, not two"
     assert len({(trace.marker.color, trace.marker.pattern.shape) for trace in central}) == 1
     assert "a worker waits 6 ms" in shown.figure.layout.meta["caption"]
     assert set(shown.frame.index) == {"in turn", "overlapped"}
@@ -85,13 +85,13 @@ def test_the_table_of_workers() -> None:
 
 
 def _slow(timeline: DataFrame, epoch: int) -> DataFrame:
-    """One whose last rows took 50 ms longer in an epoch."""
+    """Return a timeline whose last rows took 50 ms longer in an epoch."""
     late = (timeline["what"] == "marginal") & (timeline["epoch"] == epoch)
     return timeline.assign(end_s=timeline["end_s"] + 0.05 * late)
 
 
 def test_runs_side_by_side_show_the_same_epoch_and_say_which() -> None:
-    # Alone, the median epoch of the first is 4 and that of the second 2. Beside their medians both together took
+    # Alone, the median epoch of the first is 4 and that of the second 2. Relative to their medians, the sum of both was
     # 2 in epoch 2, 2.8 in epoch 4 and 4.5 in epoch 6.
     first = _slow(make_timeline(overlapped=False), 6)
     second = _slow(_slow(make_timeline(overlapped=True), 2), 4)

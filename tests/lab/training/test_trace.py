@@ -1,4 +1,4 @@
-"""The timeline for other viewers: events as they are defined, nested, and with the seconds of the records."""
+"""The timeline for other viewers: events in their format, nested, and with the seconds of the records."""
 
 import json
 from collections import defaultdict
@@ -15,7 +15,7 @@ EPOCHS = (2, 4)
 
 
 def recorded(place: Path) -> Run:
-    """A finished run of two workers whose timeline takes as long, phase by phase, as its records say."""
+    """Make a finished run of two workers whose phases take as long in the timeline as in the records."""
     folder = Folder(place)
     folder.write(range(5))
     folder.state("finished")
@@ -31,7 +31,7 @@ def recorded(place: Path) -> Run:
                 ):  # fmt: skip
                     spans.append([layer, "forward", what, -1, now, now + seconds, 0])
                     now += seconds
-                # Under way for so long that the next layer's begins before it ends.
+                # The transfer takes so long that the next layer's begins before it ends.
                 spans.append([layer, "forward", "transfer", 1 - rank, posted, posted + 0.030, 0])
             lines.append(json.dumps({"epoch": epoch, "rank": rank, "clock": "here", "spans": spans}))
         (folder.path / f"timeline-rank{rank}.jsonl").write_text("\n".join(lines) + "\n")
@@ -79,7 +79,7 @@ def test_slices_of_a_thread_nest(events: list[dict[str, Any]]) -> None:
         for number, (start, end) in enumerate(spans):
             for other, until in spans[number + 1 :]:
                 apart = other >= end - 0.01 or until <= start + 0.01
-                assert apart or (start - 0.01 <= other and until <= end + 0.01), "beside each other or one in the other"
+                assert apart or (start - 0.01 <= other and until <= end + 0.01), "disjoint, or one inside the other"
     turns = [event["name"] for event in slices(events, pid=0, cat="turn")]
     assert turns == ["layer 1 forward", "layer 2 forward"] * len(EPOCHS)
 

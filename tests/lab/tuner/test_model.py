@@ -1,4 +1,4 @@
-"""The tuner without a screen: knobs, refusals, predictions from a probe, code that does the same."""
+"""The tuner without a screen: knobs, refusals, predictions from a probe, and code for the same run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.steps import steps
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory):
-    """No kept timing and no past run, so that every second is the same guess wherever the tests run."""
+    """Without stored timings or past runs, so that every second is the same estimate on every machine."""
     folder = tmp_path_factory.mktemp("tuner")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GNNQLAB_RUNS", str(folder / "runs"))
@@ -103,7 +103,7 @@ def test_tuner_model_probes_once_for_three_threads(home: Path, monkeypatch: pyte
     place, met = model._place, threading.local()
 
     def place_together(system: str | None = None) -> Any:
-        """Return the place; the first time in a thread, once all threads have begun to look."""
+        """Return the place; at the first call of each thread, wait until all threads have made theirs."""
         if not hasattr(met, "all"):
             met.all = together.wait(HANG_S)
         return place(system)
@@ -147,7 +147,7 @@ def test_presets_and_reset(model: TunerModel) -> None:
     for name, knobs in PRESETS.items():
         settings = model.preset(name)
         assert {key: getattr(settings, key) for key in knobs} == knobs
-        assert settings.workers == 2, "a preset leaves the place alone"
+        assert settings.workers == 2, "a preset keeps the number of workers"
     with pytest.raises(ValueError, match="preset must be one of"):
         model.preset("mine")
     assert model.reset() == model.initial
@@ -172,7 +172,7 @@ def test_the_front_runs_from_least_time_to_least_variance(model: TunerModel) -> 
     assert front[0].epoch_s <= front[-1].epoch_s and front[0].total_variance > front[-1].total_variance
     assert model.to_frame()["variance"].tolist() == [each.total_variance for each in front]
     model.choose(group_size=7)
-    assert not model.has_front, "another group size has a front of its own"
+    assert not model.has_front, "another group size has its own front"
 
 
 def test_an_error_of_past_runs_becomes_a_spread(model: TunerModel) -> None:

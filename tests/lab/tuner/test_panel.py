@@ -1,4 +1,4 @@
-"""The tuner's controls without a browser: turning, refusing, presets, code, one figure that follows."""
+"""The tuner's controls without a browser: changes, refusals, presets, code, and one figure that follows."""
 
 from __future__ import annotations
 
@@ -67,10 +67,12 @@ def test_a_bad_value_is_refused_beside_its_control(tuner: Tuner) -> None:
     assert "Period must lie in [1, 200], got 0" in period._note.value and 'role="alert"' in period._note.value
     assert period._note.layout.display is None and not lam._note.value
     assert tuner.model.settings.period == 50 and period.box.value == 0
-    assert tuner.panel.train.disabled and "Period" in tuner.panel.train.tooltip, "what is on the screen is no run"
+    assert tuner.panel.train.disabled and "Period" in tuner.panel.train.tooltip, (
+        "the settings on the screen are not those of a run"
+    )
     assert "#d55e00" in period._row.layout.border != lam._row.layout.border
     lam.slider.value = 0.4
-    assert not period._note.value and period.box.value == 50, "the next good move clears it"
+    assert not period._note.value and period.box.value == 50, "the next valid change removes the message"
     _until(lambda: not tuner.panel.train.disabled)
     for width in (2, 4, 8):
         tuner.panel.controls["bit_widths"].boxes[width].value = False
@@ -149,7 +151,7 @@ def test_the_code_is_shown_and_hidden(tuner: Tuner) -> None:
 
 
 def test_a_dark_page_gets_a_dark_figure_of_the_same_values(tuner: Tuner) -> None:
-    _until(lambda: _drawn(tuner) == tuner.model.settings.lam)  # figures follow, a moment after knobs are put back
+    _until(lambda: _drawn(tuner) == tuner.model.settings.lam)  # figures follow a moment after knobs are reset
     before, ground = _drawn(tuner), tuner.panel.figure.layout["paper_bgcolor"]
     tuner.panel.access.dark = True
     assert tuner.panel.figure.layout["paper_bgcolor"] != ground and _drawn(tuner) == before
@@ -174,7 +176,7 @@ def test_trouble_is_said_and_the_panel_lives_on(tuner: Tuner, monkeypatch: pytes
     monkeypatch.setattr(tuner.session, "train", refuse)
     tuner.panel.train.click()
     _until(lambda: "no room on the &lt;disk&gt;" in tuner.panel.status.value)
-    _until(lambda: not tuner.panel.train.disabled and tuner.panel.stop.disabled)  # after what is said
+    _until(lambda: not tuner.panel.train.disabled and tuner.panel.stop.disabled)  # after the message
     tuner.panel.controls["lam"].slider.value = 0.3
     _until(lambda: _drawn(tuner) == 0.3 and "no room" not in tuner.panel.status.value)
 
@@ -187,6 +189,6 @@ def test_several_numbers_are_typed_with_commas_between() -> None:
     control.box.value = "0.9, 0.95,0.99"
     assert asked == [("thresholds", (0.9, 0.95, 0.99))]
     control.box.value = "nine tenths"
-    assert asked[1:] == [("thresholds", "nine tenths")], "refused where all else is"
+    assert asked[1:] == [("thresholds", "nine tenths")], "refused like every other wrong value"
     control.show((0.1, 0.2))
     assert control.box.value == "0.1, 0.2" and len(asked) == 2

@@ -1,4 +1,4 @@
-"""What the tuner launches: words about a run, what is passed on to it, predicted beside measured."""
+"""Runs that the tuner launches: their status line, their settings, and predicted and measured values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.slow_down import HANG_S, wait_until
 
 
 class FakeRun:
-    """A run that trains as far as a test says."""
+    """A run that a test trains to a given epoch."""
 
     id = "20260101-000000-adaqp-abcd"
 
@@ -92,7 +92,7 @@ def test_only_what_a_run_can_follow_is_passed_on_and_once(session: TunerSession)
 
 def test_a_run_of_other_settings_stands_beside_no_prediction(session: TunerSession) -> None:
     run: Any = session.train()
-    assert "starting its workers" in session.sentence, "before the first epoch too something is said"
+    assert "starting its workers" in session.sentence, "there is a sentence before the first epoch too"
     run.train(4)
     session.model.choose(lam=0.1)
     assert session.measurement is not None, "a run that trains follows"
@@ -105,7 +105,7 @@ def test_a_run_of_other_settings_stands_beside_no_prediction(session: TunerSessi
     assert session.measurement is not None
     run.status = "running"
     session.model.choose(hidden=16)
-    assert session.measurement is None, "another place waits for the next run"
+    assert session.measurement is None, "another model applies from the next run on"
 
 
 def test_a_failure_is_named(session: TunerSession) -> None:
@@ -127,7 +127,7 @@ def test_records_are_read_on_and_half_lines_wait(tmp_path: Path) -> None:
     path.write_text("\n".join(lines) + "\n")
     assert growing.poll() and growing.epochs == [0, 1, 2, 3, 4] and growing.epoch_s[4] == 4.5
     assert not growing.poll() and growing.median_s() == 4.0 and growing.remaining_s(10) == 10.0
-    with open(path, "a") as file:  # a line torn by a full disk is passed over, those after it count
+    with open(path, "a") as file:  # a line truncated by a full disk is skipped, the lines after it count
         file.write('{"epoch":5,"epo\n' + lines[4].replace('"epoch": 4', '"epoch": 6') + "\n")
     assert growing.poll() and growing.epochs == [0, 1, 2, 3, 4, 6]
 

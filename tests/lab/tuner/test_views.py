@@ -1,4 +1,4 @@
-"""The tuner's figure as dictionaries: what it holds, that moves change values only, light and dark."""
+"""The tuner's figure as dictionaries: its contents, changes of values only, light and dark."""
 
 from __future__ import annotations
 

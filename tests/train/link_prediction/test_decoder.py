@@ -1,4 +1,4 @@
-"""Decoders: their values, gradients and symmetry."""
+"""Values, gradients and symmetry of the link decoders."""
 
 from __future__ import annotations
 

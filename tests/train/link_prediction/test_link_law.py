@@ -1,4 +1,4 @@
-"""The law of links: P workers give the losses, gradients and scores of one process, and of plain PyTorch in float64."""
+"""Link prediction is exact: P workers have the losses, gradients and scores of one process and of float64 PyTorch."""
 
 from __future__ import annotations
 
@@ -85,16 +85,17 @@ def test_workers_equal_one_process(workers, alone):
         for name, truth in alone.items():
             torch.testing.assert_close(found[name]["losses"], truth["losses"], rtol=1e-5, atol=0)
             for ours, right in zip(found[name]["gradients"], truth["gradients"], strict=True):
-                # A few float32 roundings of sums in another order: about 1e-6 of the largest.
+                # Sums in another order differ by a few float32 rounding errors: about 1e-6 of the largest.
                 torch.testing.assert_close(ours, right, rtol=0, atol=1e-5 * float(right.abs().max()))
             assert_same_scores(found[name]["scores"], truth["scores"], split_of(CASES[name][0], CASES[name][2]))
 
 
 def assert_same_scores(found: Scores, truth: Scores, split: LinkSplit) -> None:
-    """Scores count who is above whom: two that are a rounding apart, or the same, may fall either way."""
+    """Compare scores, which depend on an order: two values that are equal or a rounding error apart may swap places."""
     counts = {"train": int(split.scored.sum()), "val": split.count(VAL), "test": split.count(TEST)}
     for name, count in counts.items():
-        # Two such pairs of the count ** 2 that are compared, or a rank that is one half off at its first places.
+        # Two swapped pairs among the count ** 2 that are compared, or a reciprocal rank at the top that is off by one
+        # half.
         assert abs(getattr(found, name) - getattr(truth, name)) <= 2 / count**2
         mrr = f"{name}_mrr"
         assert (
@@ -103,7 +104,7 @@ def assert_same_scores(found: Scores, truth: Scores, split: LinkSplit) -> None:
 
 
 def written_out(split: LinkSplit, rows: torch.Tensor, score: Any, task: TaskSettings, epoch: int) -> torch.Tensor:
-    """The loss, link by link."""
+    """Compute the loss in a loop over the links."""
     nodes, total, terms = split.graph.num_nodes, rows.new_zeros(()), 0
     pool = draw_pool(nodes, min(task.negative_pool, nodes), seed=SEED, epoch=epoch)
     for number in (split.kinds == TRAIN).nonzero().flatten():
@@ -117,7 +118,7 @@ def written_out(split: LinkSplit, rows: torch.Tensor, score: Any, task: TaskSett
 
 
 def gcn_in_float64(split: LinkSplit, weights: list[torch.Tensor]) -> torch.Tensor:
-    """Two graph convolutions by dense matrices, dropout left out."""
+    """Apply two graph convolutions with dense matrices and without dropout."""
     graph = split.graph
     dense = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
     rows = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.in_degrees)
@@ -164,7 +165,7 @@ PARTS = ("0.weight", "0.bias", "2.weight", "2.bias")
 
 
 def scored(split: LinkSplit, rows: torch.Tensor, score: Any, task: TaskSettings, kind: int) -> tuple[float, float]:
-    """AUC and MRR, link by link."""
+    """Compute AUC and MRR in a loop over the links."""
     pool = draw_pool(split.graph.num_nodes, task.num_candidates, seed=SEED, epoch=0, use=FIXED)
     positives, negatives, reciprocal = [], [], []
     for number in (split.kinds == kind).nonzero().flatten():

@@ -1,4 +1,4 @@
-"""Scores of links worked out by hand, and what an objective says where there is nothing to score."""
+"""Scores of links, compared with values worked out by hand, and the objective of a graph without links to score."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def test_ties_count_as_half() -> None:
 
 
 def test_perfect_rows_have_perfect_scores() -> None:
-    # Scores are 1 for links and -1 for all else: rows that factor such a matrix, made positive by its diagonal.
+    # Scores are 1 for links and -1 for all other pairs: the embeddings factor such a matrix, which a larger diagonal
+    # makes positive definite.
     split, objective = objective_of(val_share=0.2, test_share=0.2)
     wanted = torch.full((NODES, NODES), -1.0, dtype=torch.float64)
     wanted[split.sources, split.targets] = wanted[split.targets, split.sources] = 1.0
@@ -51,7 +52,7 @@ def test_perfect_rows_have_perfect_scores() -> None:
     rows = torch.linalg.cholesky(wanted).float()
     found = objective.scores(rows, AggregationContext(2, 0, training=False), distributed=False)
     known = {frozenset(pair) for pair in zip(split.sources.tolist(), split.targets.tolist(), strict=True)}
-    # Negatives may be links by mistake, which tie; nothing else is as high.
+    # Negatives may be links by chance, which tie; no other pair scores as high.
     assert min(found.train, found.val, found.test) > 0.9 and len(known) == split.kinds.numel()
     assert objective.loss(rows, AggregationContext(2, 0, training=True)) < objective.loss(
         -rows.flip(0), AggregationContext(2, 0, training=True)

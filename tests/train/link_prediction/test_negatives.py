@@ -1,4 +1,4 @@
-"""Negatives: distinct pools, uniform draws, never an end, the same however links are shared out."""
+"""Negatives: distinct pools, uniform draws, never an end of the link, and independent of the number of workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_pools_are_distinct_and_every_node_is_as_likely() -> None:
         pool = draw_pool(50, 10, seed=3, epoch=epoch)
         assert pool.unique().numel() == 10
         counts[pool] += 1
-    # A node is in a fifth of the pools: 80 ± 8, and of fifty nodes none is five standard deviations off.
+    # A node is in a fifth of the pools: 80 ± 8; none of fifty nodes deviates by five standard deviations.
     assert float((counts - 80).abs().max()) < 40
     assert sorted(draw_pool(50, 50, seed=0, epoch=1).tolist()) == list(range(50))
     assert not torch.equal(draw_pool(50, 10, seed=3, epoch=0), draw_pool(50, 10, seed=3, epoch=0, use=FIXED))
@@ -28,7 +28,7 @@ def test_negatives_are_uniform_over_what_is_no_end() -> None:
     places = against(pool, sources, targets, torch.arange(6000), count=2, seed=1, epoch=4)
     counts = pool[places].flatten().bincount(minlength=10)
     assert counts[[0, 3, 5]].sum() == 12000
-    # Each a third of 12000 draws, 4000 ± 52.
+    # Each is a third of 12000 draws: 4000 ± 52.
     assert int((counts[[0, 3, 5]] - 4000).abs().max()) < 260
     absent = against(pool, torch.full((6000,), 1), torch.full((6000,), 2), torch.arange(6000), count=1, seed=1, epoch=4)
     assert int((absent.flatten().bincount(minlength=5) - 1200).abs().max()) < 5 * 31
