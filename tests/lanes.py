@@ -151,7 +151,7 @@ def pytest_configure(config: pytest.Config) -> None:
     lane = os.environ.get("PYTEST_XDIST_WORKER")
     if lane is None:
         config.pluginmanager.register(Progress(config.get_terminal_writer(), known_seconds(config)), "progress")
-    elif "GNNQLAB_RUNS" in os.environ:  # each lane has a folder of its own, so that a list of runs has those of one lane
+    elif "GNNQLAB_RUNS" in os.environ:  # one folder per lane: a list of runs has those of one lane
         os.environ["GNNQLAB_RUNS"] = str(Path(os.environ["GNNQLAB_RUNS"], lane))
 
 

@@ -171,7 +171,7 @@ def compile_kernels(state: State, sets: tuple[str, ...], *, cuda: bool) -> None:
 def install_package(state: State) -> None:
     """Install the package itself as editable; its kernels are there already.
 
-    An editable install lists the existing modules, so it is made again after a module was moved.
+    An editable install lists the existing modules, so it is repeated after a module was moved.
     """
     modules = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "gnnqlab").rglob("*.py"))
     inputs = checksum(ROOT / "pyproject.toml", *modules)

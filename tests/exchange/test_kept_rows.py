@@ -1,4 +1,4 @@
-"""Differences and error feedback in trainings of real workers: the law, both cuts, and on from a checkpoint."""
+"""Differences and error feedback in trainings of real workers: the law, both cuts, and continued checkpoints."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def trainer_of(rank, workers, graph, system):
 
 def train(trainer, first, epochs):
     losses = torch.tensor([trainer.epoch(epoch) for epoch in range(first, epochs)])
-    trainer.evaluate(epochs)  # leaves what is kept alone
+    trainer.evaluate(epochs)  # does not change the stored rows
     return losses
 
 
@@ -87,7 +87,7 @@ def test_exact_rows_obey_the_law_and_codes_go_on_bit_for_bit():
             before, (straight, resumed), weights, _ = result[name]
             assert straight[-1] < before[0], f"{name} learns nothing"
             assert torch.equal(before, results[0][name][0]) and torch.equal(straight, results[0][name][1][0])
-            if not system.schedule.lag:  # whose rows under way are in no checkpoint
+            if not system.schedule.lag:  # checkpoints have no rows under way
                 assert torch.equal(straight, resumed) and torch.equal(*weights), name
         kept = results[0][name][3]
         assert any(rows.abs().max() > 0 for rows in kept.values()), f"{name} keeps nothing in checkpoints"
