@@ -1,4 +1,4 @@
-"""Each row in the code with the smaller error: the choice, variance, constants, bytes, every width, both ends of a run."""
+"""Each row in the code with the smaller error: the choice, variance, constants, bytes, widths, both ends of a run."""
 
 from __future__ import annotations
 
