@@ -20,17 +20,17 @@ class Fault:
     """A small wrong edit of one file."""
 
     name: str
-    """What is wrong, in a few words; no two faults have the same."""
+    """The error in a few words; no two faults have the same."""
     file: str
     """In the package, for instance ``bits/assigner/groups.py``, or in ``benchmarks/``."""
     before: str
-    """Text of the file; it stands there exactly once."""
+    """Text of the file; it occurs there exactly once."""
     after: str
-    """What takes its place."""
+    """Text that replaces it."""
     test: str
     """``file::test`` in ``tests``; must fail by an assertion, in seconds."""
     why: str
-    """What would be believed if nobody noticed."""
+    """The wrong result or belief if no test failed."""
 
     @property
     def room(self) -> str:
@@ -47,7 +47,7 @@ class Fault:
 
 
 def wrong_with(fault: Fault, *, root: Path = ROOT) -> str:
-    """Say why a record cannot be planted: its text is gone or stands twice, its test is gone; empty if it can.
+    """Return the reason why a record cannot be planted: no or two places for its text, no test; empty if it can.
 
     Args:
         root: of another checkout.
