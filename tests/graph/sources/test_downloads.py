@@ -46,7 +46,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[st
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as running:
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)  # polls often for its shutdown
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)  # polls often
         thread.start()
         address = f"http://127.0.0.1:{running.server_port}/"
         monkeypatch.setenv("DGL_REPO", address)
