@@ -46,7 +46,7 @@ def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callab
                     test(*arguments, **own, **dict(zip(names, case, strict=True)))
 
         rest = [parameter for name, parameter in signature.parameters.items() if name not in names]
-        loop.__signature__ = signature.replace(parameters=rest)  # pytest looks here for the fixtures
+        loop.__signature__ = signature.replace(parameters=rest)  # pytest reads the fixtures from this signature
         return loop
 
     return decorate

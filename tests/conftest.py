@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-# One thread a process: the tests start several workers on few cores, and sums keep their order.
+# One thread per process: the tests start several workers on few cores, and sums run in a fixed order.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest

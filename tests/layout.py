@@ -14,7 +14,7 @@ __all__ = ["Mention", "Tree", "arrows_up", "circles", "computed_names"]
 
 @dataclass(frozen=True)
 class Mention:
-    """One place where a file names a module: by an import anywhere in it, or by a text that holds the module's name."""
+    """A line where a file names a module: by an import anywhere in it, or by a text that contains the module's name."""
 
     line: int
     module: str
@@ -56,9 +56,9 @@ class Tree:
 
     @cached_property
     def mentions(self) -> dict[Path, list[Mention]]:
-        """By file: every import, in functions and for types too, and every module of the package in its texts.
+        """Map files to their imports, in functions and for types too, and to modules of the package in their texts.
 
-        ``from a import b`` counts as ``a.b`` where that is a module. Docstrings name what they like.
+        ``from a import b`` counts as ``a.b`` where that is a module. Docstrings are ignored.
         """
         return {path: list(self._mentions(path)) for path in self.files}
 
@@ -73,7 +73,7 @@ class Tree:
                 assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
                 for alias in node.names:
                     inner = f"{node.module}.{alias.name}"
-                    if inner != f"{self.package.name}.__version__":  # a fact, there as soon as anything is
+                    if inner != f"{self.package.name}.__version__":  # defined before any import
                         yield Mention(node.lineno, inner if inner in self.modules else str(node.module), node in start)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in silent:
                 for text in re.findall(rf"\b{self.package.name}(?:\.\w+)+", node.value):
@@ -81,7 +81,7 @@ class Tree:
                         yield Mention(node.lineno, module, False)
 
     def _longest(self, text: str) -> str | None:
-        """The module that a dotted name begins with, if it is one below the package itself."""
+        """Return the module with which a dotted name begins, if it is one below the package itself."""
         while text not in self.modules and "." in text:
             text = text.rpartition(".")[0]
         return text if "." in text else None
@@ -165,7 +165,7 @@ def _at_start(tree: ast.Module) -> Iterator[ast.stmt]:
 
 
 def _docstrings(tree: ast.Module) -> Iterator[ast.expr]:
-    """Yield strings that stand as statements: docstrings of modules, classes, functions and fields."""
+    """Yield strings that are statements: docstrings of modules, classes, functions and fields."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             yield node.value

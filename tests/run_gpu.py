@@ -36,7 +36,7 @@ SYSTEMS_WITH_OVERLAP = ("adaqp", "adaqp-p", "adaqp-q", "vanilla")
 
 
 class OutOfTime(Exception):
-    """The budget of this call is spent; the next one goes on."""
+    """The budget of this call is spent; the next call continues."""
 
 
 class Pass:

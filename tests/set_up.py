@@ -51,7 +51,7 @@ UV_OPTIONS = {
     "constraint": "--constraint",
     "trusted-host": "--allow-insecure-host",
 }
-"""Option of uv for each setting of pip that says where packages come from."""
+"""Option of uv for each setting of pip that names package sources."""
 UV_VARIABLES = {"cert": "SSL_CERT_FILE", "client-cert": "SSL_CLIENT_CERT", "proxy": "HTTPS_PROXY"}
 
 
@@ -151,7 +151,7 @@ def compile_kernels(state: State, sets: tuple[str, ...], *, cuda: bool) -> None:
     built = {name for name in (*ALL_ISAS, "cuda") if state.done(f"kernels for {name}", inputs)}
     if wanted <= built and library.exists():
         return
-    sets = tuple(name for name in ALL_ISAS if name in {*sets, *built})  # the library is one file: keep what it has
+    sets = tuple(name for name in ALL_ISAS if name in {*sets, *built})  # one library file has all sets
     cuda = cuda or "cuda" in built
     build = ROOT / "build" / "kernels"
     with step(f"compile the kernels for {', '.join([*sets, *(['CUDA'] if cuda else [])])}"):
@@ -169,7 +169,7 @@ def compile_kernels(state: State, sets: tuple[str, ...], *, cuda: bool) -> None:
 
 
 def install_package(state: State) -> None:
-    """Install the package itself as editable; its kernels are there already.
+    """Install the package itself as editable; its kernels are compiled already.
 
     An editable install lists the existing modules, so it is repeated after a module was moved.
     """

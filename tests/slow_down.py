@@ -11,7 +11,7 @@ from collections.abc import Callable
 __all__ = ["HANG_S", "in_time", "slow_down", "wait_until"]
 
 HANG_S = 900.0
-"""Limit of every wait that only catches a hang: below that of pytest, far above what a step takes anywhere."""
+"""Limit of every wait that only catches a hang: below that of pytest, far above the time of a step on any machine."""
 _QUIET_S = 0.03
 """Seconds that `_work` takes on a quiet two-core server processor."""
 _HEADROOM = 3.0

@@ -52,7 +52,7 @@ class Node:
 
 
 def scheduler(files: dict[str, int]) -> tuple[lanes.FewLanesAKind, Node, Node]:
-    """Return a scheduler for two lanes that knows some files, each with a number of tests."""
+    """Return a scheduler for two lanes with some files, each with a number of tests."""
     config = SimpleNamespace(option=SimpleNamespace(loadscopereorder=False), getvalue=lambda _: ["popen"] * 2)
     found, nodes = lanes.FewLanesAKind(config), (Node(), Node())  # type: ignore[arg-type]
     for node in nodes:

@@ -123,7 +123,7 @@ def test_import_keeps_its_promise_of_half_a_second() -> None:
     assert any(in_time(_imported()[0], 0.5) for _ in range(3))
 
 
-# -- the map sees every way of naming a module: one wrong line of each kind, planted in a small house ------------------
+# -- the rules find every way of naming a module: one wrong line of each kind, in a small package ----------------------
 
 UP = {
     "at the start": "import house.attic.roof\n",

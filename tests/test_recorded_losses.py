@@ -86,7 +86,7 @@ def test_losses_are_what_they_were(graph: str, workers: int) -> None:
     for case, values in recorded.items():
         if exact:
             assert found[0][case] == values, f"{case}: the losses, or the weights after them, have changed"
-        else:  # sums in another order: 1e-6 was seen between AVX-512 and AVX2
+        else:  # sums in another order: differences of 1e-6 were measured between AVX-512 and AVX2
             before, now = ([float.fromhex(loss) for loss in each[:-1]] for each in (values, found[0][case]))
             assert now == pytest.approx(before, rel=1e-4), case
 

@@ -146,19 +146,19 @@ def _run(request: dict, streams: list[int]) -> int:
 
 
 def _kernel(arguments: list[str]) -> int:
-    """Run a notebook's kernel, which finds the modules that one started from nothing would find."""
+    """Run a notebook's kernel, which finds the same modules as one that is started in the ordinary way."""
     from ipykernel.kernelapp import IPKernelApp
 
     here = Path(__file__).parent
     others = [folder for folder in sys.path if folder not in (str(here), str(here.parent))]
-    sys.path[:] = [*others, str(here.parent)]  # last, as the editable installation has it
+    sys.path[:] = [*others, str(here.parent)]  # last, as in the editable installation
     sys.argv[1:] = arguments
     IPKernelApp.launch_instance()
     return 0
 
 
 def _agent(command: list[str], *, env: dict[str, str], pass_fds: list[int], preexec_fn, stdout, **streams: object):
-    """Stand in for ``subprocess.Popen`` of the agent: a fork of the guard, or a process of its own where it must be."""
+    """Replace ``subprocess.Popen`` for the agent: a fork of the guard, or a separate process if it must be one."""
     import subprocess
 
     if command[1:3] != ["-m", AGENT] or "--start-method=fork" not in command:

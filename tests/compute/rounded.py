@@ -9,7 +9,7 @@ from gnnqlab.compute.prepared import PreparedProducts
 
 
 class _Round(torch.autograd.Function):
-    """Rows that are bfloat16 between passes, and so are their gradients."""
+    """Round rows to bfloat16 in the forward pass, and their gradients in the backward pass."""
 
     @staticmethod
     def forward(ctx, x):

@@ -103,7 +103,7 @@ def test_gradients_of_products_are_unbiased(ratio: float) -> None:
         torch.testing.assert_close(inputs[1].grad, 0.7 * dy @ weight.t())
         found.append(inputs[2].grad.double())
     draws, exact = torch.stack(found), 0.7 * x.double().t() @ dy.double()
-    assert (draws.std(0) > 0).all(), "nothing was stored in codes"
+    assert (draws.std(0) > 0).all(), "nothing was saved in codes"
     assert ((draws.mean(0) - exact).abs() <= SIGMAS * draws.std(0) / DRAWS**0.5).all()
 
 

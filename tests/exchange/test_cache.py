@@ -62,7 +62,7 @@ def test_what_is_no_list_of_places_is_refused():
         decode_row_index(told, 6)
 
 
-# --- Against a dense training that skips the same rows ---
+# --- Compared with a dense training that skips the same rows ---
 
 
 class Held:

@@ -56,7 +56,7 @@ class FakeEvent:
 
 
 def overlapped(device, timeline, place=None):
-    """The parts of a forward step as an overlapped exchange opens them."""
+    """Run the parts of a forward step in the order of an overlapped exchange."""
     for what in ("encode", "post", "central", "wait", "decode", "marginal"):
         with timeline(what, place):
             device.launch(what)

@@ -33,7 +33,7 @@ EPOCHS, WORKERS, SEED = 6, 3, 3
 
 
 class ByHand:
-    """A GCN or GraphSAGE on the whole graph, in float64, whose edges between workers see rows of the epoch before."""
+    """A GCN or GraphSAGE on the whole graph, in float64, with rows of the epoch before for edges between workers."""
 
     def __init__(self, graph, owner, shape, *, smoothing=(0.0, 0.0), fresh=(), dropped_by="receiver"):
         network = build_model(shape, graph.num_features, graph.num_classes, seed=SEED)

@@ -70,10 +70,10 @@ def test_workers_equal_one_process(workers: int, system: System, part: ExactActi
         true_loss, truth = alone(graph, name, part)
         with disable_fusion():  # codes require separate steps between convolutions
             exact_loss, exact = alone(graph, name, Float32Products())
-        assert true_loss == exact_loss, f"{name}: codes are seen by the forward pass"
+        assert true_loss == exact_loss, f"{name}: codes change the forward pass"
         assert abs(loss - true_loss) <= TOLERANCE * true_loss, name
         assert all(torch.equal(other[name][1], gradients) for other in results), name
-        assert float((truth - exact).norm() / exact.norm()) > 0.1, f"{name}: nothing was kept in codes"
+        assert float((truth - exact).norm() / exact.norm()) > 0.1, f"{name}: nothing was saved in codes"
         assert float((gradients - truth).norm() / truth.norm()) <= TOLERANCE, name
 
 

@@ -32,9 +32,9 @@ def mesh(workers):
 class Trained(NamedTuple):
     losses: Tensor
     gradients: Tensor
-    """Of the last step, all weights."""
+    """Gradients of all weights in the last step."""
     predicted: Tensor
-    """By this rank's nodes, in float32."""
+    """Predictions of this rank's nodes, in float32."""
     sent_bytes: int
 
 

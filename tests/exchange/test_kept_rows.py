@@ -85,11 +85,11 @@ def test_exact_rows_obey_the_law_and_codes_go_on_bit_for_bit():
     for name, system in GOING_ON.items():
         for result in results:
             before, (straight, resumed), weights, _ = result[name]
-            assert straight[-1] < before[0], f"{name} learns nothing"
+            assert straight[-1] < before[0], f"the loss of {name} does not fall"
             assert torch.equal(before, results[0][name][0]) and torch.equal(straight, results[0][name][1][0])
             if not system.schedule.lag:  # checkpoints have no rows under way
                 assert torch.equal(straight, resumed) and torch.equal(*weights), name
         kept = results[0][name][3]
-        assert any(rows.abs().max() > 0 for rows in kept.values()), f"{name} keeps nothing in checkpoints"
+        assert any(rows.abs().max() > 0 for rows in kept.values()), f"{name} has no rows in checkpoints"
         ways = {"backward"} if name == "feedback backward" else {"forward", "backward"}
         assert {key.split("/")[2] for key in kept} == ways, name

@@ -176,7 +176,7 @@ def test_bits_and_schedules_go_with_it(name):
 
 
 def rows_by_place(rank, workers, graph, owner, sampler):
-    """Return for each layer, direction and peer how many rows were sent and received in one epoch."""
+    """Return the number of rows sent and received in one epoch, by layer, direction and peer."""
     shard = build_shard(graph, owner, rank, workers)
     trainer = worker_trainer(shard, replace(vanilla(), sampler=sampler), SHAPES["gcn"], TrainSettings(seed=3))
     trainer.epoch(5)

@@ -135,7 +135,7 @@ def test_what_stops_changing_becomes_exact_layer_by_layer(case):
 
 
 def ages_on_rank(rank, workers, graph, owner, shape, schedule, fresh):
-    """Return ``(direction, layer, epoch, epochs in the headers of what was used)`` of all exchanges of a training."""
+    """Return ``(direction, layer, epoch, epochs in the headers of the used rows)`` of all exchanges of a training."""
     shard = build_shard(graph, owner, rank, workers)
     settings = TrainSettings(seed=3, verify_messages="on")
     trainer = worker_trainer(shard, replace(vanilla(), schedule=schedule), shape, settings)
@@ -204,7 +204,7 @@ def rows_of(graph):
 
 
 def test_smoothing_by_nothing_is_no_smoothing():
-    """γ = 0 leaves the means out; a γ that float32 cannot distinguish from 0 computes them with the same result."""
+    """γ = 0 omits the means; a γ that float32 cannot distinguish from 0 computes them with the same result."""
     graph = random_graph()
     owner, shape = Random(seed=1).assign(graph, 3), ModelSettings(layers=3, hidden=16, dropout=0.3)
     plain = run_ranks(on_rank, 3, graph, owner, shape, Pipelined())

@@ -1,4 +1,4 @@
-"""The timeline: parts that follow or enclose each other as the schedule says, on a clock that workers share."""
+"""The timeline: parts follow or enclose each other as the schedule defines, on a clock that workers share."""
 
 from __future__ import annotations
 

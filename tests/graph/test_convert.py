@@ -1,4 +1,4 @@
-"""Graphs that come from DGL and PyTorch Geometric objects."""
+"""Conversion of DGL and PyTorch Geometric objects to graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edge lists to CSR, against sets and counters written out by hand."""
+"""Edge lists to CSR, compared with sets and counters computed by hand."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_random_calls_are_the_same_everywhere(backend):
 @pytest.mark.slow
 @pytest.mark.skipif(not AVAILABLE, reason="no compiled kernels to compare")
 def test_a_million_random_rows_are_the_same_everywhere():
-    """10**6 cases (a row with its own shape, width and values), every instruction set against the reference."""
+    """10**6 cases (a row with its own shape, width and values), every instruction set compared with the reference."""
     rows = seed = 0
     while rows < 1_000_000:
         seed += 1

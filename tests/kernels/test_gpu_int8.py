@@ -152,7 +152,7 @@ def test_a_sum_that_quantizes_on_its_way_is_that_of_the_codes(device: str, colum
 
 @each("sizes", PRODUCTS)
 def test_products_of_integers_are_exact(device: str, sizes: tuple[int, int, int]) -> None:
-    """Up to the sum, its scale, the bias and the base: four roundings of what is rounded."""
+    """Up to the sum, its scale, the bias and the base: four roundings of the rounded value."""
     m, k, n = sizes
     a, b, scales = codes_of(m, k, 1), codes_of(k, n, 2), random(m, seed=3).abs()
     bias, base = random(n, seed=4), random(m, n, seed=5)

@@ -18,7 +18,7 @@ def _codes(rows: int, columns: int, seed: int) -> torch.Tensor:
 
 
 def _of(found: torch.Tensor, exact: torch.Tensor, size: torch.Tensor) -> None:
-    """Integers are exact; to float32, times a scale, plus a base: four roundings of 2^-24 of what is rounded."""
+    """Integers are exact; to float32, times a scale, plus a base: four roundings of 2^-24 of the rounded value."""
     assert found.dtype == torch.float32
     assert ((found.double() - exact).abs() <= 4 * 2.0**-24 * size).all()
 

@@ -54,7 +54,7 @@ def test_both_ends_hold_the_same_and_receivers_use_it(codec, bits, direction):
 
 
 def test_the_first_message_holds_whole_rows_and_later_ones_differences():
-    """A sender whose peers have no rows codes from zero; the same rows again are a difference of the error."""
+    """A sender whose peers have no rows codes from zero; for the same rows again the difference is the error."""
     two, rows = Two(Difference(), Stochastic(), Fixed(bits=8)), walk(2, pace=0.0)
     plain = Two(NoCache(), Stochastic(), Fixed(bits=8))
     first, usual = two.epoch(rows(0), 0), plain.epoch(rows(0), 0)

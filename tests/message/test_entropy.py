@@ -79,7 +79,7 @@ def test_codes_of_every_codec_are_counted(codec, bits):
     [(width, entropy)] = code_entropies(layout, segment).items()
     assert width == bits and 0.5 * bits < entropy <= bits
     layout, segment = encoded(codec, torch.full((50, 64), 3.0), bits)
-    assert code_entropies(layout, segment)[bits] <= 1.0, "constant rows need no codes; a rotation may leave signs"
+    assert code_entropies(layout, segment)[bits] <= 1.0, "constant rows need no codes; of rotated rows signs may remain"
 
 
 @pytest.mark.parametrize("codec", [FP8(), MXFP8(rounding="stochastic")], ids=str)
@@ -92,7 +92,7 @@ def test_bytes_of_floats_are_counted_too(codec):
 
 
 def arrivals(counting, codec, bits, cache=None):
-    """Return the entropies that worker 1 records while both workers send in two epochs."""
+    """Return the arrivals at worker 1 while both workers send in two epochs."""
     mail, rows = Mailbox(2), torch.randn(100, COLUMNS, generator=torch.Generator().manual_seed(4))
     channels = []
     for rank in range(2):

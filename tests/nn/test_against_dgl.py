@@ -172,7 +172,7 @@ def same_gradients(ours, theirs, names):
 
 
 def same(graph, ours, theirs):
-    """Compare results and the gradients of the features; leave the gradients of parameters."""
+    """Compare results and the gradients of the features, and compute those of parameters."""
     x, y = (graph.features.clone().requires_grad_() for _ in range(2))
     mine, other = ours(LocalGraph(graph).open_pass(0, training=False), x), theirs(as_dgl(graph), y)
     torch.testing.assert_close(mine, other, **TOLERANCE)

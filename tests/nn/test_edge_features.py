@@ -300,7 +300,7 @@ def test_graphsage_trains_with_them_in_every_system_of_halo_rows(system):
 
 @each("cache", [Unchanged(tolerance=0.0), Difference()])
 def test_attention_keeps_rows_as_a_cache_has_them(cache):
-    """Rows that were received in an epoch before, or as differences, are complete where terms of edges are added."""
+    """Rows that were received in an epoch before, or as differences, are complete when terms of edges are added."""
     graph = featured(nodes=80, edges=400)
     losses = []
     for system in (HALO, replace(HALO, cache=cache)):

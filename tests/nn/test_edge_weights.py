@@ -184,7 +184,7 @@ def test_sampled_neighbours_have_their_weights():
     threads.run(summed)
     error = (sums.mean(0) - truth).abs()
     # Standard error of a mean over 200 epochs; six of them leave a chance of 2e-9 for each of 720 elements. A row
-    # whose neighbours are all here has no error but rounding.
+    # whose neighbours are all on this worker has only rounding error.
     assert (error <= 6 * sums.std(0) / len(sums) ** 0.5 + 1e-5).all()
     assert (sums.std(0) > 0).any()
 

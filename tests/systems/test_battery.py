@@ -219,7 +219,7 @@ def test_every_system_trains_stops_goes_on_and_is_compared(workers, tmp_path):
         straight, stopped, resumed = (gq.Run(tmp_path / f"{name}-{what}") for what in PARTINGS)
         losses = straight.records.pivot(index="epoch", columns="rank", values="loss")
         assert losses.shape == (EPOCHS, workers) and losses.eq(losses[0], axis=0).all().all(), name
-        assert losses[0].iloc[-1] < losses[0].iloc[0], f"{name} learns nothing: {losses[0].tolist()}"
+        assert losses[0].iloc[-1] < losses[0].iloc[0], f"the loss of {name} does not fall: {losses[0].tolist()}"
         assert (straight.records["bytes_payload"].sum() > 0) == (workers > 1), name
         assert not (stopped.folder / CHECKPOINT_NOW).exists() and len(stopped.records) == STOPPED * workers, name
         assert_same_end(name, straight, resumed)
@@ -245,7 +245,7 @@ def assert_same_end(name: str, straight: gq.Run, resumed: gq.Run) -> None:
     one, other = (read_checkpoint(path).tensors for path in folders)
     assert one.keys() == other.keys(), name
     differ = [key for key in one if "cost/" not in key and not torch.equal(one[key], other[key])]
-    assert not differ, f"{name} went on differently: {differ}"
+    assert not differ, f"{name} has another state after its resumption: {differ}"
 
 
 LAW = TrainSettings(seed=5, weight_decay=1e-3)

@@ -139,10 +139,10 @@ class _Steps:
         gq.schedules.Synchronous().run(step, place)
 
     def release(self):
-        """Nothing is held back."""
+        """Do nothing: no message is deferred."""
 
     def drain(self):
-        """Nothing is under way."""
+        """Do nothing: no message is under way."""
 
 
 @dataclass(frozen=True)
