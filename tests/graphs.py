@@ -23,7 +23,7 @@ def random_graph(
 ) -> Graph:
     """Return a random graph whose last ``isolated`` nodes have no edge except, perhaps, a self loop.
 
-    Weights of edges lie between about 0.05 and 20, and an undirected edge has one; features of edges are shared in the same way.
+    Weights of edges lie between about 0.05 and 20, and an undirected edge has one; features too.
     """
     generator = torch.Generator().manual_seed(seed)
     src = torch.randint(nodes - isolated, (edges,), generator=generator)
