@@ -1,4 +1,4 @@
-"""What workers found together, held against one process that trained the whole graph."""
+"""Comparison of the workers' results with one process that trained the whole graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TOLERANCE = 1e-5
 
 
 def assert_same_training(results: list[dict], truth: dict) -> None:
-    """Losses and gradients of every worker, and the logits of all rows together, are those of the whole graph."""
+    """Assert that losses and gradients of every worker, and the logits of all rows, equal those of the whole graph."""
     logits = torch.empty_like(truth["logits"])
     for result in results:
         logits[result["ids"]] = result["logits"]
@@ -21,7 +21,7 @@ def assert_same_training(results: list[dict], truth: dict) -> None:
 
 
 def what_came_out(trainer, epochs: int, losses: list, gradients: list) -> dict:
-    """Close a trainer after so many epochs and return what :func:`assert_same_training` compares."""
+    """Close a trainer after some epochs and return the values that :func:`assert_same_training` compares."""
     with torch.no_grad():
         logits = trainer.model(trainer.graph.open_pass(epochs, training=False), trainer.graph.features)
     trainer.close()

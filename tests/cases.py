@@ -16,9 +16,9 @@ _SHORT.maxstring = _SHORT.maxother = 80
 
 
 def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callable], Callable]:
-    """Call a test once for each case in turn; an error carries a note that says which case it was.
+    """Call a test once for each case in turn; an error carries a note with the name of its case.
 
-    Written where ``pytest.mark.parametrize`` would be, and stacked like it. Every case has a ``tmp_path``, a
+    Used in the place of ``pytest.mark.parametrize``, and stacked like it. Every case has a ``tmp_path``, a
     ``monkeypatch`` and a ``capsys`` to itself; other fixtures are shared.
 
     Args:
@@ -27,7 +27,7 @@ def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callab
 
     Raises:
         ValueError: if there is no case (such a test would check nothing), or the test takes no such argument.
-        AssertionError: if a case is skipped after others ran: nobody would see that the rest did not.
+        AssertionError: if a case is skipped after others ran: the report would not show that the rest did not run.
     """
     names, several = ((names,), False) if isinstance(names, str) else (tuple(names), True)
     cases = [tuple(case) if several else (case,) for case in cases]
@@ -46,7 +46,7 @@ def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callab
                     test(*arguments, **own, **dict(zip(names, case, strict=True)))
 
         rest = [parameter for name, parameter in signature.parameters.items() if name not in names]
-        loop.__signature__ = signature.replace(parameters=rest)  # pytest looks here for the fixtures
+        loop.__signature__ = signature.replace(parameters=rest)  # pytest reads the fixtures from this signature
         return loop
 
     return decorate
@@ -70,7 +70,7 @@ def _named(names: tuple[str, ...], case: tuple, number: int) -> Iterator[None]:
 
 @contextmanager
 def _own(fixtures: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
-    """What a test would have had anew if each case were a test."""
+    """Yield the fixtures with those replaced that each case needs for itself."""
     own = dict(fixtures)
     if "tmp_path" in own:
         own["tmp_path"] = own["tmp_path"] / str(number)

@@ -35,7 +35,7 @@ def missing() -> str | None:
 
 
 class Browser:
-    """A running browser whose pages wait until `HANG_S`: Playwright's own 30 s are short on a busy machine."""
+    """A running browser whose pages wait until `HANG_S`: Playwright's own 30 s are too short on a busy machine."""
 
     def __init__(self, running: Any) -> None:
         self._running = running

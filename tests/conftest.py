@@ -1,4 +1,4 @@
-"""What all tests share: the choice of tests, the devices, and noise-free property tests."""
+"""Settings for all tests: the choice of tests, the devices, and reproducible property tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-# One thread a process: the tests start several workers on few cores, and sums keep their order.
+# One thread per process: the tests start several workers on few cores, and sums run in a fixed order.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 settings.register_profile(
     "gnnqlab",
-    deadline=None,  # a first call may build tables; the suite's own timeout catches what hangs
-    derandomize=True,  # the same examples on every machine: a red run can be repeated
+    deadline=None,  # a first call may build tables; the suite's own timeout ends a test that hangs
+    derandomize=True,  # the same examples on every machine, so that a failed run can be repeated
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def made_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], RunConfig]:
-    """The configuration that a command line makes, found without a training."""
+    """Return the configuration that a command line makes, without training."""
     from gnnqlab.cli import main
     from gnnqlab.cli.train import Train
 
@@ -71,5 +71,5 @@ def made_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], RunConfig]:
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def device(request: pytest.FixtureRequest) -> str:
-    """Name of the device under test: one test body covers both."""
+    """Return the name of the device under test: one test body covers both."""
     return str(request.param)

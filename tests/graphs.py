@@ -1,4 +1,4 @@
-"""Small graphs for tests, with the awkward cases in them."""
+"""Small random graphs for tests, with awkward cases: isolated nodes, self loops, repeated edges."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def random_graph(
     weighted: bool = False,
     edge_features: int = 0,
 ) -> Graph:
-    """Return a random graph whose last ``isolated`` nodes have no edge but, perhaps, a self loop.
+    """Return a random graph whose last ``isolated`` nodes have no edge except, perhaps, a self loop.
 
-    Weights of edges lie between about 0.05 and 20, and an undirected edge has one; so it is with features of edges.
+    Weights of edges lie between about 0.05 and 20, and an undirected edge has one; features too.
     """
     generator = torch.Generator().manual_seed(seed)
     src = torch.randint(nodes - isolated, (edges,), generator=generator)

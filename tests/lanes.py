@@ -27,7 +27,7 @@ SHOWN_EVERY_S = 20.0
 
 
 def lanes(cores: int, load: float, quota: float | None = None) -> int:
-    """Return the number of lanes for a machine: one more than processors, fewer beside the load of others.
+    """Return the number of lanes for a machine: one more than processors, fewer when other processes use them.
 
     The summary shows how many processes wanted a processor at once: a test may keep several busy.
 
@@ -56,7 +56,7 @@ def machine_lanes() -> int:
 def load_of_others(stat: Path = Path("/proc/stat"), *, samples: int = 20, seconds: float = 1.0) -> float:
     """Return the mean number of processes of others that run or wait for a processor during a second.
 
-    The load average of a minute would count what has just ended, such as the compilation of the kernels.
+    The load average of a minute would include processes that have just ended, such as the compilation of kernels.
     """
     running = []
     for _ in range(samples):
@@ -94,7 +94,7 @@ def kind(scope: str) -> str | None:
 
 
 class FewLanesAKind(LoadScopeScheduling):
-    """Assign files to lanes, and of each kind only some at a time."""
+    """Assign files to lanes, and run only a few files of each kind at a time."""
 
     def _split_scope(self, nodeid: str) -> str:
         return nodeid.split("::")[0]
@@ -108,9 +108,8 @@ class FewLanesAKind(LoadScopeScheduling):
         )
         full = {"pages": running["pages"] >= 1, "workers": running["workers"] >= max(1, len(self.nodes) - 1)}
         free = next((scope for scope in self.workqueue if not full.get(kind(scope) or "", False)), None)
-        if (
-            free is not None
-        ):  # else only files of kinds that other lanes run are left: better one more than an idle lane
+        # Otherwise only files of kinds that other lanes run are left: one more of a kind is better than an idle lane.
+        if free is not None:
             self.workqueue.move_to_end(free, last=False)
         super()._assign_work_unit(node)
 
@@ -147,23 +146,23 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
         return (yield)
 
 
-@pytest.hookimpl(trylast=True)  # once the terminal's writer is there
+@pytest.hookimpl(trylast=True)  # the terminal's writer exists by now
 def pytest_configure(config: pytest.Config) -> None:
     lane = os.environ.get("PYTEST_XDIST_WORKER")
     if lane is None:
         config.pluginmanager.register(Progress(config.get_terminal_writer(), known_seconds(config)), "progress")
-    elif "GNNQLAB_RUNS" in os.environ:  # a list of runs shows those of one lane
+    elif "GNNQLAB_RUNS" in os.environ:  # one folder per lane: a list of runs has those of one lane
         os.environ["GNNQLAB_RUNS"] = str(Path(os.environ["GNNQLAB_RUNS"], lane))
 
 
 class Progress:
-    """Show how far the tests are, each failure as it happens, and the slowest files at the end."""
+    """Show the progress of the tests, each failure as it happens, and the slowest files at the end."""
 
     def __init__(self, out: Any, known: dict[str, float], clock: Callable[[], float] = time.monotonic) -> None:
         self._out, self._known, self._clock = out, known, clock
         self._began = self._shown = clock()
         self._total = 0
-        self._weights: Counter[str] = Counter()  # seconds of a test of each file, as far as they are known
+        self._weights: Counter[str] = Counter()  # seconds per test of each file, as far as they are known
         self._whole = self._spent = 0.0
         self._done = 0
         self._failed: set[str] = set()

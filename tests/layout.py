@@ -1,4 +1,4 @@
-"""The map of a package's imports: every way in which a file can name another one, and what is wrong with the map."""
+"""The imports of a package as a graph: every way in which a file can name another one, and the rules it breaks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["Mention", "Tree", "arrows_up", "circles", "computed_names"]
 
 @dataclass(frozen=True)
 class Mention:
-    """One place where a file names a module: by an import anywhere in it, or by a text that holds the module's name."""
+    """A line where a file names a module: by an import anywhere in it, or by a text that contains the module's name."""
 
     line: int
     module: str
     at_start: bool
-    """Whether it runs when the file is imported: not in a function, not for types only."""
+    """True if it runs when the file is imported: outside functions and type-checking blocks."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Tree:
 
     Args:
         package: its folder.
-        doors: packages that show what others hold; they may name everything, and nobody imports from them.
+        doors: packages that export names of others; they may name everything, and no module imports from them.
     """
 
     package: Path
@@ -43,7 +43,7 @@ class Tree:
         return {self.name(path): path for path in self.files}
 
     def name(self, path: Path) -> str:
-        """The module that a file is; a package for its ``__init__.py``."""
+        """Return the module of a file; the package for its ``__init__.py``."""
         parts = path.relative_to(self.package.parent).with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -56,9 +56,9 @@ class Tree:
 
     @cached_property
     def mentions(self) -> dict[Path, list[Mention]]:
-        """By file: every import, in functions and for types too, and every module of the package in its texts.
+        """Map files to their imports, in functions and for types too, and to modules of the package in their texts.
 
-        ``from a import b`` counts as ``a.b`` where that is a module. Docstrings name what they like.
+        ``from a import b`` counts as ``a.b`` where that is a module. Docstrings are ignored.
         """
         return {path: list(self._mentions(path)) for path in self.files}
 
@@ -73,7 +73,7 @@ class Tree:
                 assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
                 for alias in node.names:
                     inner = f"{node.module}.{alias.name}"
-                    if inner != f"{self.package.name}.__version__":  # a fact, there as soon as anything is
+                    if inner != f"{self.package.name}.__version__":  # defined before any import
                         yield Mention(node.lineno, inner if inner in self.modules else str(node.module), node in start)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in silent:
                 for text in re.findall(rf"\b{self.package.name}(?:\.\w+)+", node.value):
@@ -81,14 +81,14 @@ class Tree:
                         yield Mention(node.lineno, module, False)
 
     def _longest(self, text: str) -> str | None:
-        """The module that a dotted name begins with, if it is one below the package itself."""
+        """Return the module with which a dotted name begins, if it is one below the package itself."""
         while text not in self.modules and "." in text:
             text = text.rpartition(".")[0]
         return text if "." in text else None
 
 
 def arrows_up(tree: Tree, rooms: Sequence[str]) -> list[str]:
-    """Say where a room names one above it, or a door, or what lies in no room."""
+    """Report files that name a folder above their own or a package of ``doors``, or that lie in no folder."""
 
     def room_of(module: str) -> str | None:
         inner = module.partition(".")[2]
@@ -114,7 +114,7 @@ def arrows_up(tree: Tree, rooms: Sequence[str]) -> list[str]:
 
 
 def circles(tree: Tree) -> list[str]:
-    """Say which files name each other in a circle, whichever way they do it."""
+    """Report files that name each other in a circle, by any way of naming."""
     edges = {
         name: sorted({mention.module for mention in tree.mentions[path]} & set(tree.modules) - {name, *tree.doors})
         for name, path in tree.modules.items()
@@ -139,7 +139,7 @@ def _visit(
 
 
 def computed_names(tree: Tree, allowed: Collection[str]) -> list[str]:
-    """Say where a module is imported by a name that only running the program tells, other than in the files allowed."""
+    """Report modules that are imported by a computed name, except in the allowed files."""
     wrong = []
     for path in tree.files:
         for node in ast.walk(tree.trees[path]):
@@ -152,7 +152,7 @@ def computed_names(tree: Tree, allowed: Collection[str]) -> list[str]:
 
 
 def _at_start(tree: ast.Module) -> Iterator[ast.stmt]:
-    """What runs when the module is imported: not the bodies of functions, not imports for types only."""
+    """Yield the nodes that run when the module is imported: no bodies of functions, no imports for types only."""
     waiting: list[ast.stmt] = list(tree.body)
     while waiting:
         node = waiting.pop(0)
@@ -165,7 +165,7 @@ def _at_start(tree: ast.Module) -> Iterator[ast.stmt]:
 
 
 def _docstrings(tree: ast.Module) -> Iterator[ast.expr]:
-    """Texts that stand alone: docstrings of modules, classes, functions and fields."""
+    """Yield strings that are statements: docstrings of modules, classes, functions and fields."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             yield node.value

@@ -9,7 +9,7 @@ from torch import Tensor
 def icosphere(levels: int) -> tuple[Tensor, Tensor]:
     """Return nodes ``(10 · 4^levels + 2, 3)`` on the unit sphere and edges, both directions, ``(2, 60 · 4^levels)``.
 
-    An icosahedron whose triangles are cut into four, again and again.
+    An icosahedron whose triangles are divided into four repeatedly.
     """
     golden = (1 + 5**0.5) / 2
     corners = torch.tensor([[0.0, a, b * golden] for a in (-1, 1) for b in (-1, 1)])

@@ -1,4 +1,4 @@
-"""Pages whose code is run: the blocks of a page in Markdown, as they are written."""
+"""Pages whose code is run: the blocks of a page in Markdown."""
 
 from __future__ import annotations
 

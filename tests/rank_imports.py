@@ -1,4 +1,4 @@
-"""What ranks of tests import, for the process that forks them: imported once, and left alone by their collector."""
+"""Imports of the tests' ranks, for the process that forks them: loaded once and excluded from garbage collection."""
 
 import gc
 
@@ -10,4 +10,4 @@ import gnnqlab.systems
 import gnnqlab.train.loop.fit  # noqa: F401
 
 gc.collect()
-gc.freeze()  # a collection would write to every object, and so copy every page of it
+gc.freeze()  # A collection would write to every object, and so copy every page of memory.

@@ -1,4 +1,4 @@
-"""Runs a function on several real ranks over Gloo and brings back what each returned."""
+"""Run a function on several real ranks over Gloo and return the result of each."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run_ranks(function: Callable[..., Any], workers: int, *arguments: Any, timeo
         try:
             until = time.monotonic() + timeout_s
             while len(results) < workers:
-                # Codes first, answers second: an answer put before the end of its process is never missed.
+                # Exit codes first, answers second: an answer sent before its process ends is never missed.
                 codes = {rank: process.exitcode for rank, process in enumerate(processes)}
                 try:
                     rank, failure, result = answers.get(timeout=0.5)
@@ -81,7 +81,7 @@ def _rank(
         )
         result = function(rank, workers, *arguments)
         dist.barrier()
-        # Plain pickle, by value: tensors must not live in a shared memory that ends with this process.
+        # Plain pickle, by value: tensors must not live in shared memory that ends with this process.
         answers.put((rank, None, pickle.dumps(result)))
         dist.destroy_process_group()
     except BaseException:

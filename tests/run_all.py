@@ -38,9 +38,9 @@ def run_pytest(*arguments: str) -> int:
     """Run pytest on several lanes; its last line has the counts."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.lanes", f"-n{machine_lanes()}", *arguments]
-        # One thread a process: threads that wait for one another spin, and lanes beside them starve.
+        # One thread per process: threads that wait for one another spin, and take processor time from other lanes.
         environment = {"OMP_NUM_THREADS": "1", **os.environ, "GNNQLAB_RUNS": str(Path(folder, "runs"))}
-        # Bytecode is kept: each of a thousand processes would compile the package again.
+        # Bytecode is written: otherwise each of a thousand processes would compile the package again.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         address = str(Path(folder, "warm"))
         warm = [sys.executable, str(ROOT / "tests" / "warm.py"), "serve", address]

@@ -4,14 +4,14 @@
     make gpu ARGS="--part train --size 0.1"          one part, on graphs of a tenth of the size
     OUT=/somewhere make gpu ARGS="--part bench"      tables there instead of gnnqlab/results
 
-Parts: ``build`` the kernels with the nvcc at hand into gnnqlab/kernels/_lib; the ``tests`` marked gpu, and those of
-what the CUDA compiler reports; ``sanitize``: every kernel under compute-sanitizer's memcheck, racecheck and initcheck;
-``bench``: kernels beside their ceilings; ``train``: every system with 1, 2 and 4 workers, which share a GPU over Gloo
-and have one each over NCCL where there are so many; ``overlap``: the timeline of AdaQP's three stages. It needs
-PyTorch with CUDA, and pytest for the tests; no network, no DGL, no environment of its own.
+Parts: ``build`` compiles the kernels with the installed nvcc into gnnqlab/kernels/_lib; ``tests``: those marked gpu,
+and those of the CUDA compiler's report; ``sanitize``: every kernel under compute-sanitizer's memcheck, racecheck and
+initcheck; ``bench``: kernels relative to their upper bounds; ``train``: every system with 1, 2 and 4 workers, which
+share a GPU over Gloo and have one each over NCCL if there are so many; ``overlap``: the timeline of AdaQP's three
+stages. It needs PyTorch with CUDA, and pytest for the tests; no network, no DGL, no environment of its own.
 
-A part that has passed is not run again (--again runs it), and ``train`` goes on behind the rows it has. Exit code: 0 if
-all parts passed, 1 if one failed, 2 where there is no GPU, 3 if time ran out: call it again.
+A part that has passed is not run again (--again runs it), and ``train`` continues after its stored rows. Exit code:
+0 if all parts passed, 1 if one failed, 2 if there is no GPU, 3 if the time is over: call it again.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ SYSTEMS_WITH_OVERLAP = ("adaqp", "adaqp-p", "adaqp-q", "vanilla")
 
 
 class OutOfTime(Exception):
-    """The budget of this call is spent; the next one goes on."""
+    """The budget of this call is spent; the next call continues."""
 
 
 class Pass:
-    """One call: what was asked for, and what it has left to do."""
+    """State of one call: the requested parts, and those that are not done yet."""
 
     def __init__(self, given: argparse.Namespace) -> None:
         self.given = given
@@ -53,7 +53,7 @@ class Pass:
         return self.until - time.monotonic()
 
     def run(self, command: list[str], **environment: str) -> bool:
-        """Run a command within what is left of the budget; whether it succeeded."""
+        """Run a command within the rest of the budget; return True if it succeeded."""
         if self.left_s() < 5:
             raise OutOfTime
         print("$", shlex.join(command), flush=True)
@@ -213,7 +213,7 @@ def main() -> int:
         print(f"== {name}: {'passed' if passed else 'failed'} in {time.monotonic() - start:.0f} s", flush=True)
         if not passed:
             failed.append(name)
-        elif given.device == "cuda" and name != "train":  # which keeps its own rows
+        elif given.device == "cuda" and name != "train":  # `train` stores its own rows
             work.note(name)
     print(f"failed: {', '.join(failed)}" if failed else "all passed", flush=True)
     return int(bool(failed))

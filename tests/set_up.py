@@ -2,9 +2,9 @@
 
     python3.11 tests/set_up.py demo|lab|test|docs [--cuda AUTO|ON|OFF]
 
-Packages are installed by uv where the index has it and by pip where not. Kernels are compiled beside that: for the
-instruction set in use for ``demo``, for all sets of this processor otherwise; CUDA kernels where a GPU is found or
-``--cuda ON`` asks for them. `.venv/set_up.json` holds the checksum of what each step was made from. Only the standard
+Packages are installed by uv if the index has it, otherwise by pip. Kernels are compiled in the same run: for the
+instruction set in use for ``demo``, for all sets of this processor otherwise; CUDA kernels if a GPU is found or with
+``--cuda ON``. `.venv/set_up.json` holds the checksum of the inputs of each step. Only the standard
 library is used, since nothing is installed yet.
 """
 
@@ -37,11 +37,11 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "test": ("dgl", "solver", "lab", "dev"),
     "docs": ("dgl", "solver", "lab", "dev", "docs"),
 }
-"""Extras of pyproject.toml that a goal installs beside the package's own dependencies."""
+"""Extras of pyproject.toml that a goal installs in addition to the package's own dependencies."""
 TOOLS = ("uv", "cmake", "ninja", "scikit-build-core")
 """Programs that the set-up itself runs."""
 SLOW = ("rfc3987-syntax",)
-"""Packages that come with others and are removed: jsonschema imports this one where it is there, which costs two
+"""Packages that are installed as dependencies and then removed: jsonschema imports this one if it is there, which costs
 seconds of processor time in each start of Jupyter and of pytest, to check international addresses that nothing has."""
 AVX512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
 UV_OPTIONS = {
@@ -51,7 +51,7 @@ UV_OPTIONS = {
     "constraint": "--constraint",
     "trusted-host": "--allow-insecure-host",
 }
-"""Option of uv for each setting of pip that says where packages come from."""
+"""Option of uv for each setting of pip that names package sources."""
 UV_VARIABLES = {"cert": "SSL_CERT_FILE", "client-cert": "SSL_CLIENT_CERT", "proxy": "HTTPS_PROXY"}
 
 
@@ -140,7 +140,7 @@ def install_packages(state: State, extras: tuple[str, ...]) -> None:
 def compile_kernels(state: State, sets: tuple[str, ...], *, cuda: bool) -> None:
     """Compile the kernels for some instruction sets into gnnqlab/kernels/_lib, on all cores.
 
-    The libraries lie beside the sources, where they are found whichever way the package is imported. Without a C++
+    The libraries are written next to the sources, where they are found however the package is imported. Without a C++
     compiler nothing is built, and the reference kernels run.
     """
     library = ROOT / "gnnqlab" / "kernels" / "_lib"
@@ -151,7 +151,7 @@ def compile_kernels(state: State, sets: tuple[str, ...], *, cuda: bool) -> None:
     built = {name for name in (*ALL_ISAS, "cuda") if state.done(f"kernels for {name}", inputs)}
     if wanted <= built and library.exists():
         return
-    sets = tuple(name for name in ALL_ISAS if name in {*sets, *built})  # the library is one file: keep what it has
+    sets = tuple(name for name in ALL_ISAS if name in {*sets, *built})  # one library file has all sets
     cuda = cuda or "cuda" in built
     build = ROOT / "build" / "kernels"
     with step(f"compile the kernels for {', '.join([*sets, *(['CUDA'] if cuda else [])])}"):
@@ -169,9 +169,9 @@ def compile_kernels(state: State, sets: tuple[str, ...], *, cuda: bool) -> None:
 
 
 def install_package(state: State) -> None:
-    """Install the package itself as editable; its kernels are there already.
+    """Install the package itself as editable; its kernels are compiled already.
 
-    An editable install lists the modules that there are, so it is made anew where a module was moved.
+    An editable install lists the existing modules, so it is repeated after a module was moved.
     """
     modules = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "gnnqlab").rglob("*.py"))
     inputs = checksum(ROOT / "pyproject.toml", *modules)
@@ -199,7 +199,7 @@ def isas(goal: str) -> tuple[str, ...]:
 
 
 def wants_cuda(asked: str) -> bool:
-    """Return True if CUDA kernels were asked for, or a GPU and nvcc are on this machine."""
+    """Return True if CUDA kernels are requested, or a GPU and nvcc are on this machine."""
     if asked != "AUTO":
         return asked == "ON"
     found = shutil.which("nvidia-smi") and shutil.which("nvcc")

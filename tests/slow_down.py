@@ -1,4 +1,4 @@
-"""Bounds in seconds that hold on any machine: limits that only catch hangs, and promises scaled by the machine."""
+"""Time limits that hold on any machine: limits that only catch hangs, and limits scaled by the machine's speed."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from collections.abc import Callable
 __all__ = ["HANG_S", "in_time", "slow_down", "wait_until"]
 
 HANG_S = 900.0
-"""Limit of every wait that only catches a hang: below that of pytest, far above what a step takes anywhere."""
+"""Limit of every wait that only catches a hang: below that of pytest, far above the time of a step on any machine."""
 _QUIET_S = 0.03
 """Seconds that `_work` takes on a quiet two-core server processor."""
 _HEADROOM = 3.0
 
 
 def slow_down() -> float:
-    """Return how many times slower this machine is now than a quiet one, at least 1.
+    """Return the ratio of this machine's present run time to that of a quiet machine, at least 1.
 
-    The measured work starts a process and computes, so a slow processor and a busy one count alike.
+    The measured work starts a process and computes, so a slow processor and a busy one have the same effect.
     """
     began = time.perf_counter()
     _work()
@@ -32,7 +32,7 @@ def _work() -> None:
 
 
 def in_time(seconds: float, promised_s: float) -> bool:
-    """Return True if the seconds are within a promise in real time, allowing for the load of this machine.
+    """Return True if the seconds are within a limit in real time, scaled by the load of this machine.
 
     A test of such a promise is an exception: others assert no duration at all.
     """
@@ -42,7 +42,7 @@ def in_time(seconds: float, promised_s: float) -> bool:
 
 
 def _load() -> float:
-    """Return how many processes shared a processor during the last minute: the machine may be quiet by now."""
+    """Return the number of processes per processor during the last minute: the machine may be quiet by now."""
     return os.getloadavg()[0] / (os.cpu_count() or 1)
 
 

@@ -1,4 +1,4 @@
-"""Files that several processes write at once are whole, and work under a lock is done once."""
+"""Files that several processes write at once are complete, and work under a lock is done once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_error_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> N
 def test_the_first_of_two_stays_where_that_is_asked_for(tmp_path: Path) -> None:
     for text in ("first", "second"):
         with replacing(tmp_path / "a.npz", first=True) as partial:
-            assert partial.suffix == ".npz"  # some writers add the ending that they miss
+            assert partial.suffix == ".npz"  # some writers add the missing file name extension
             partial.write_text(text)
     assert (tmp_path / "a.npz").read_text() == "first" and os.listdir(tmp_path) == ["a.npz"]
 

@@ -1,4 +1,4 @@
-"""A loop over cases runs them all, says which one failed, and keeps them apart."""
+"""A loop over cases runs all of them, names the one that failed, and keeps their fixtures separate."""
 
 from __future__ import annotations
 

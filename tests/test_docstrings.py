@@ -1,4 +1,4 @@
-"""Examples in docstrings run and print what they show; a module is imported only when its examples run."""
+"""Examples in docstrings run and print the shown output; a module is imported only when its examples run."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Every item of the papers that is built has a home that cites it, a test, and a notebook that shows it.
+"""Every implemented item of the papers has a module that cites it, a test, and a notebook that shows it.
 
-The rows are those of the catalogue of the papers' items, and a few that it lacks; where it lies beside the repository
+The rows are those of the catalogue of the papers' items, and a few that it lacks; if it lies next to the repository
 (``../shared/papers``, or the folder that ``GNNQLAB_PAPERS`` names), the ids below are compared with its own.
 
-This is an index: it says where to look, and passes with any formula wrong. That the tests notice is what
-``tests/mutants`` is for.
+This is an index: it names modules and tests, and does not check any formula. ``tests/mutants`` checks that the
+tests notice errors.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Item:
     homes: str
     """``module:name`` in gnnqlab, or in benchmarks, several separated by blanks."""
     cites: str
-    """Words that stand in the file of one home."""
+    """Words that are in the file of one of these modules."""
     tests: str
     """``file::test`` in tests, several separated by blanks."""
     shown: tuple[tuple[str, str], ...]
     """Number of a notebook, and words in it."""
     missing: str = ""
-    """What of the row is not built yet, and with what it comes."""
+    """Parts of the row that are not implemented, and the reason."""
 
 
 ITEMS = {
@@ -616,7 +616,7 @@ def test_every_home_is_there_and_cites_its_item(name: str) -> None:
             assert found.__doc__, f"{home} has no docstring"
             file = Path(str(inspect.getsourcefile(inspect.unwrap(found))))
         texts.append(_in_one_line(file.read_text(encoding="utf-8")))
-    assert any(ITEMS[name].cites in text for text in texts), f"no home of {name} says {ITEMS[name].cites!r}"
+    assert any(ITEMS[name].cites in text for text in texts), f"no module of {name} contains {ITEMS[name].cites!r}"
 
 
 @each("name", ITEMS)
@@ -629,9 +629,9 @@ def test_every_test_is_there(name: str) -> None:
 @each("name", ITEMS)
 def test_every_notebook_shows_its_item(name: str) -> None:
     item = ITEMS[name]
-    assert item.shown or item.missing, f"{name} is shown nowhere, and nobody says why"
+    assert item.shown or item.missing, f"{name} is in no notebook, and no reason is given"
     for number, words in item.shown:
-        assert words in _notebook(number), f"{name}: notebook {number} no longer says {words!r}"
+        assert words in _notebook(number), f"{name}: notebook {number} no longer contains {words!r}"
 
 
 def test_rows_are_those_of_the_catalogue() -> None:

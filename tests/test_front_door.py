@@ -1,4 +1,4 @@
-"""What ``import gnnqlab as gq`` shows: names, signatures, help; the same for readers, completion and type checkers."""
+"""Contents of ``import gnnqlab as gq``: names, signatures, help; the same for readers, completion and type checkers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def typed_names() -> dict[str, str]:
     stub = ast.parse(SOURCE.with_suffix(".pyi").read_text())
     found = {}
     for node in stub.body:
-        if isinstance(node, ast.ImportFrom):  # only an import `as` the same name is an export of a stub
+        if isinstance(node, ast.ImportFrom):  # In a stub only an import `as` the same name is an export.
             module = str(node.module)
             found |= {
                 name.asname: f"{module}.{name.name}" if name.asname in gq._MODULES else module
@@ -70,7 +70,7 @@ def test_every_name_is_offered_typed_and_there() -> None:
 def test_completion_shows_every_part_of_an_axis(namespace: ModuleType, axis: str) -> None:
     parts = {kind.__name__ for kind in PARTS[axis].values()}
     assert parts | {BASES[axis].__name__} <= set(dir(namespace))
-    assert all(inspect.isclass(getattr(namespace, name)) for name in dir(namespace)), "and no module or helper"
+    assert all(inspect.isclass(getattr(namespace, name)) for name in dir(namespace)), "no module or helper is public"
 
 
 @pytest.mark.parametrize("former", [name for names in gq._FORMER.values() for name in names])

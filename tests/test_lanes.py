@@ -1,4 +1,4 @@
-"""`make test` and `make check`: which tests run side by side, and the lines that are shown as they run."""
+"""`make test` and `make check`: the choice of tests that run side by side, and the lines that are shown meanwhile."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Node:
 
 
 def scheduler(files: dict[str, int]) -> tuple[lanes.FewLanesAKind, Node, Node]:
-    """Return a scheduler for two lanes that knows some files, each with a number of tests."""
+    """Return a scheduler for two lanes with some files, each with a number of tests."""
     config = SimpleNamespace(option=SimpleNamespace(loadscopereorder=False), getvalue=lambda _: ["popen"] * 2)
     found, nodes = lanes.FewLanesAKind(config), (Node(), Node())  # type: ignore[arg-type]
     for node in nodes:
@@ -78,7 +78,7 @@ def test_files_of_a_kind_leave_a_lane_to_others() -> None:
     assert list(found.assigned_work[second]) == ["tests/bits/test_c.py", "tests/test_d.py"]
     for item in range(12, 16):
         found.mark_test_complete(second, item)
-    assert "tests/exchange/test_b.py" in found.assigned_work[second], "better two of a kind than an idle lane"
+    assert "tests/exchange/test_b.py" in found.assigned_work[second], "two files of a kind are better than an idle lane"
 
 
 def test_long_files_come_first_and_those_of_an_earlier_run_by_seconds() -> None:
@@ -112,7 +112,7 @@ def test_failures_and_the_time_left_are_shown_as_tests_run() -> None:
     )
     assert lines[-1] == "FAILED a.py::t0 (call): assert 1 == 2"
     now[0] = 20.0
-    report("a.py::t0", "teardown")  # a test of a.py is expected to take 10 s, and so is that of b.py
+    report("a.py::t0", "teardown")  # a test of a.py is expected to take 10 s, and so is one of b.py
     assert lines[-1] == "1 of 4 tests, 1 failed, 0:20 so far, about 1:00 left"
 
 

@@ -1,4 +1,4 @@
-"""The house keeps its shape: imports point down, files stay short, importing costs little."""
+"""The structure of the package: imports point downwards, files are short, and importing is fast."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ROOMS = (
     "nn", "systems", "train", "results", "run", "launch", "simulation", "testing", "study", "tune", "lab.figures",
     "lab.training", "lab.listing", "lab.tuner", "cli", "course",
 )  # fmt: skip
-# Doors open rooms by name; the others call what a user, a launcher or the front door names.
+# Some packages open folders by name; the others call functions that a user, a launcher or `gnnqlab` names.
 IMPORT_BY_NAME = (
     "__init__.py", "attached.py", "by_name.py", "callable_module.py", "cli/bench.py", "course/__init__.py",
     "lab/__init__.py", "launch/__init__.py", "launch/agent.py", "theory/__init__.py",
 )  # fmt: skip
-# Libraries that take long to import, or that a small installation has not got.
+# Libraries that take long to import, or that a small installation does not have.
 HEAVY = {
     "anywidget", "cvxpy", "dgl", "highspy", "IPython", "ipywidgets", "kaleido", "networkx", "pandas", "plotly",
     "pymetis", "scipy", "sklearn", "torch_geometric",
@@ -50,7 +50,7 @@ def test_the_product_needs_neither_the_course_nor_the_benchmarks() -> None:
         if mention.module.split(".")[0] == "benchmarks"
         or (mention.module.startswith("gnnqlab.course") and not TREE.place(path).startswith("course/"))
     ]
-    assert found == [], "only the front door may name them"
+    assert found == [], "only the top-level package may name them"
 
 
 def test_no_circles() -> None:
@@ -87,9 +87,9 @@ def test_only_few_files_need_dgl() -> None:
 def test_files_hold_one_idea() -> None:
     files = {tree.place(path): path for tree in (TREE, BENCHMARKS) for path in tree.files}
     lines = {place: len(path.read_text(encoding="utf-8").splitlines()) for place, path in files.items()}
-    assert {place: count for place, count in lines.items() if count > 400} == {}, "look for the second idea"
+    assert {place: count for place, count in lines.items() if count > 400} == {}, "split these files"
     vague = {"utils", "util", "helpers", "misc", "common"}
-    assert [place for place in lines if Path(place).stem in vague] == [], "name the idea"
+    assert [place for place in lines if Path(place).stem in vague] == [], "name the purpose"
 
 
 def _imported() -> tuple[float, list[str]]:
@@ -114,16 +114,16 @@ def test_import_loads_few_modules_and_no_library() -> None:
     own = [module for module in modules if module.split(".")[0] == "gnnqlab"]
     others = {module.split(".")[0] for module in modules if module not in own}
     assert others <= sys.stdlib_module_names, f"import gnnqlab loads {sorted(others - sys.stdlib_module_names)}"
-    # The front door, what it attaches, and names; beside them some thirty of the standard library.
+    # The package, the modules that it attaches, and names; in addition some thirty of the standard library.
     assert len(own) <= 5 and len(modules) <= 80, sorted(modules)
 
 
 def test_import_keeps_its_promise_of_half_a_second() -> None:
-    # It takes 0.01 s. The quickest of three: what else the machine does is not the import's cost.
+    # It takes 0.01 s. The fastest of three: other work of the machine is no cost of the import.
     assert any(in_time(_imported()[0], 0.5) for _ in range(3))
 
 
-# -- the map sees every way of naming a module: one wrong line of each kind, planted in a small house ------------------
+# -- the rules find every way of naming a module: one wrong line of each kind, in a small package ----------------------
 
 UP = {
     "at the start": "import house.attic.roof\n",

@@ -1,4 +1,4 @@
-"""Events say what a training did, change nothing of it, and cost nothing without an observer."""
+"""Events describe a training, change nothing of it, and cost nothing without an observer."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_aggregations_and_phases_are_reported() -> None:
 
 
 class Operations(gq.Observer):
-    """The operations of a pass, indented where one is inside another."""
+    """The operations of a pass, indented if one is inside another."""
 
     def __init__(self) -> None:
         self.started: list[str] = []
@@ -127,7 +127,7 @@ def test_operations_of_a_pass_are_reported_in_order() -> None:
     graph, seen = LocalGraph(random_graph(features=6, seed=3)), Operations()
     model = build_model(ModelSettings(layers=2, hidden=8, dropout=0.5), 6, 4, seed=0)
     model(graph.open_pass(0, training=True, observers=Observers([seen])), graph.features)
-    # The activation has dropped what layer 1 takes, so that `dropout` has nothing left to drop.
+    # The activation has already dropped the input of layer 1, so `dropout` has nothing to drop.
     layer_1 = ["dropout 1", "linear 1", "aggregate 1", "  prepare 1"]
     assert seen.started == ["convolve 0", "  prepare 0", "activate 1", *layer_1]
     assert seen.ended == ["prepare", "convolve", "activate", "dropout", "linear", "prepare", "aggregate"]
@@ -156,7 +156,7 @@ def test_memory_of_other_rows_is_reported_once_and_saved_tensors_in_each_epoch()
         for epochs in (1, 2)
     )
     for num_halo, (first,), (second,) in zip(halo, one.observers, two.observers, strict=True):
-        # Layer 0 has the raw features, which stay; the other layer's rows are as wide as there are classes.
+        # Layer 0 has the raw features, which stay in memory; the other layer's rows have one column per class.
         assert sorted(second.halo) == sorted(first.halo) == [(num_halo, 4), (num_halo, 6)]
         assert second.saved == 2 * first.saved > 0
 
@@ -187,7 +187,7 @@ def test_sums_over_neighbours_are_reported_with_their_gradients() -> None:
     found = gq.simulate(graph, "vanilla", observers=[Sums], **given)
     assert found.losses == pytest.approx(gq.simulate(graph, "vanilla", **given).losses, rel=1e-5)
     for (observer,) in found.observers:
-        # Layer 0 sums raw features, which learn nothing; layer 1 projects to the classes first.
+        # Layer 0 aggregates raw features, which need no gradient; layer 1 projects to the classes first.
         assert [each.shape[1] for each in observer.sums] == [6, graph.num_classes]
         assert [each.shape for each in observer.gradients] == [observer.sums[1].shape]
 

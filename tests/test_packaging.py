@@ -1,4 +1,4 @@
-"""Packaging: the pins agree with each other and with what is installed."""
+"""Packaging: the pinned versions agree with each other and with the installed packages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 DOCS = [Requirement(line) for line in EXTRAS["docs"]]
-"""What the documentation alone is built with, which `make docs` installs."""
+"""Packages that only the documentation needs, which `make docs` installs."""
 REQUIREMENTS = [
     Requirement(line)
     for group in [PROJECT["dependencies"], *(lines for name, lines in EXTRAS.items() if name != "docs")]
@@ -76,7 +76,7 @@ def test_what_is_installed_is_what_is_pinned() -> None:
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the pins are those of Python 3.11")
 @each(("requirements", "pins"), [(REQUIREMENTS, CONSTRAINTS), (DOCS, ALL_CONSTRAINTS)])
 def test_nothing_that_is_needed_is_left_unpinned(requirements: list[Requirement], pins: dict[str, str]) -> None:
-    """The pins are transitive: whatever a requirement brings along is pinned too."""
+    """Pins include the requirements of requirements."""
     waiting, seen = list(requirements), set()
     while waiting:
         requirement = waiting.pop()
@@ -85,7 +85,7 @@ def test_nothing_that_is_needed_is_left_unpinned(requirements: list[Requirement]
         if not any(requirement.marker is None or requirement.marker.evaluate({"extra": extra}) for extra in extras):
             continue
         if name in seen or name.startswith(("nvidia-", "cuda-")) or name in {"triton", "setuptools"}:
-            continue  # torch pins its CUDA libraries itself, and which ones depends on its build
+            continue  # torch pins its CUDA libraries itself, and the list depends on its build
         seen.add(name)
         assert name in pins, f"{name} is required but not pinned"
         try:

@@ -1,4 +1,4 @@
-"""The README: short, its code prints what it shows, and its links and those of the pages below it resolve."""
+"""The README is short, its code prints the shown output, and its links and those of the pages below it resolve."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_readme_names_the_bytes_of_its_picture() -> None:
 
 
 def span(values: Iterable[float]) -> str:
-    """Return the lowest and the highest of some ratios as the README writes them."""
+    """Return the lowest and the highest of some ratios in the form that the README uses."""
     low, *_, high = (f"{value:.2f}" for value in sorted(values))
     return f"{low} ×" if low == high else f"{low} to {high} ×"
 

@@ -1,8 +1,8 @@
-"""Every system's losses on every model stay bit for bit what they were: what changes structure changes no number.
+"""Losses of every system on every model stay the same bit for bit: a change of structure changes no number.
 
-Kept for each kind of processor in ``recorded/losses-*.json``: losses in hexadecimal, and a digest of the weights after
-them. Sums run in another order on another instruction set, so elsewhere losses are held to a tolerance and weights are
-not. ``python -m tests.test_recorded_losses`` writes the file of this machine anew, for a change that says why.
+Stored for each kind of processor in ``recorded/losses-*.json``: losses in hexadecimal, and a digest of the weights
+after them. Sums run in another order on another instruction set, so on others losses have a tolerance and weights are
+not compared. ``python -m tests.test_recorded_losses`` writes the file of this machine again after a justified change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.ranks import run_ranks
 
 FOLDER = Path(__file__).parent / "recorded"
 EPOCHS = 4
-"""Fewer than SYLVIE watches before it decides: its decisions depend on seconds."""
+"""Fewer than SYLVIE observes before it decides: its decisions depend on measured seconds."""
 GRAPHS = {
     "undirected": {"nodes": 60, "edges": 240, "features": 40, "seed": 3},
     "directed": {"nodes": 48, "edges": 160, "features": 12, "seed": 7, "directed": True, "multi_label": True},
@@ -34,7 +34,7 @@ GRAPHS = {
 CASES = (("undirected", 1), ("undirected", 3), ("directed", 2))
 """Graph and number of workers."""
 SETTINGS = {"adaqp": {"lam": 1.0, "when": "blocking"}, "adaqp-q": {"lam": 1.0, "when": "blocking"}}
-"""λ = 1 minds no seconds, and nobody knows after which epoch an assignment in the background is there."""
+"""λ = 1 ignores seconds, and the epoch in which an assignment computed in the background is ready is not known."""
 RECORDED_SYSTEMS = (
     "adaqp", "adaqp-p", "adaqp-q", "bns-gcn", "fixed-bits", "pipegcn", "random-bits", "sylvie", "vanilla", "varco",
 )  # fmt: skip
@@ -42,7 +42,7 @@ SHAPE = {"layers": 3, "hidden": 16, "dropout": 0.3, "input_dropout": 0.1}
 
 
 def processor() -> str:
-    """What the order of sums depends on: PyTorch, its instruction set, and which processor it is."""
+    """Return the facts that the order of sums depends on: PyTorch, its instruction set, and the processor."""
     told = Path("/proc/cpuinfo").read_text()
     facts = [re.search(rf"^{name}\s*:\s*(\S+)", told, re.MULTILINE) for name in ("vendor_id", "cpu family", "model")]
     kind = torch.backends.cpu.get_cpu_capability()
@@ -86,7 +86,7 @@ def test_losses_are_what_they_were(graph: str, workers: int) -> None:
     for case, values in recorded.items():
         if exact:
             assert found[0][case] == values, f"{case}: the losses, or the weights after them, have changed"
-        else:  # sums in another order: 1e-6 was seen between AVX-512 and AVX2
+        else:  # sums in another order: differences of 1e-6 were measured between AVX-512 and AVX2
             before, now = ([float.fromhex(loss) for loss in each[:-1]] for each in (values, found[0][case]))
             assert now == pytest.approx(before, rel=1e-4), case
 
@@ -99,7 +99,7 @@ def test_every_system_is_recorded() -> None:
 
 
 def record() -> None:
-    """Write the file of this machine anew."""
+    """Write the file of this machine again."""
     trained = {f"{graph}/{workers}": run_ranks(train_all, workers, graph)[0] for graph, workers in CASES}
     lines = ",\n".join(
         f" {json.dumps(place)}: {{\n"

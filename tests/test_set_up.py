@@ -1,4 +1,4 @@
-"""Set-up refuses early, installs nothing twice, and takes over where pip's configuration says packages are."""
+"""Set-up refuses early, installs nothing twice, and uses the package sources of pip's configuration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture
 def done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the list that each piece of work of a set-up in an empty checkout is added to."""
+    """Return the list to which each step of a set-up in an empty checkout is added."""
     work: list[str] = []
     for name in ("Makefile", "pyproject.toml", "constraints.txt", "docs/constraints.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -125,7 +125,7 @@ def test_another_python_gets_one_line_with_the_way_out(tmp_path: Path) -> None:
     other = tmp_path / "python3.9"
     other.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "Python 3.9.2" && exit 0\nexit 1\n')
     other.chmod(0o755)
-    # These tests may themselves run under make, whose flags and depth are no part of what a user types.
+    # These tests may themselves run under make, whose flags and depth no user types.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     command = ["make", "--no-print-directory", "demo", f"PYTHON={other}"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S, env=environment)

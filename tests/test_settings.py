@@ -1,4 +1,4 @@
-"""What is said beside a setting is what checks, reads and writes it."""
+"""The text of a setting agrees with the code that checks, reads and writes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KNOWN = {"round": 1}
 
 @dataclass(frozen=True, kw_only=True)
 class Base:
-    """Fields are inherited with what is said of them."""
+    """Fields are inherited together with their descriptions."""
 
     size: Annotated[int, Range(1, 2**16, open_high=True)] = 4
     """How large."""

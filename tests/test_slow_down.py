@@ -1,4 +1,4 @@
-"""Promises in seconds, allowed for by written-down loads."""
+"""Limits in seconds, scaled by recorded loads."""
 
 from __future__ import annotations
 

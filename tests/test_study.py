@@ -1,4 +1,4 @@
-"""Studies: the grid, what is trained again, failed and interrupted cells, pairing, tables, and one real launch."""
+"""Studies: the grid, repeated trainings, failed and interrupted cells, pairing, tables, and one real launch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECONDS = {"vanilla": 8.0, "fixed-bits": 2.0, "adaqp": 4.0}
 
 
 class Trainer:
-    """Stands for the launcher: seconds by system and scores by seed, and the cells that it was given."""
+    """Replaces the launcher: seconds by system and scores by seed, and the cells that it received."""
 
     def __init__(self, **failures: type[BaseException]) -> None:
         self.failures, self.cells = failures, []
@@ -50,7 +50,7 @@ def test_seeds_are_outside_and_everything_else_is_the_same_for_all_systems(tmp_p
         (2, 0, "vanilla"), (2, 0, "pipegcn"), (2, 1, "vanilla"), (2, 1, "pipegcn"), (4, 0, "vanilla"),
     ]  # fmt: skip
     for ours, theirs in zip(made.cells[::2], made.cells[1::2], strict=True):
-        assert ours.config.train == theirs.config.train, "evaluated as rarely as the system that needs it rarest"
+        assert ours.config.train == theirs.config.train, "the longest interval is used"
         assert (ours.config.launch, ours.config.model, ours.config.system.partition) == (
             theirs.config.launch, theirs.config.model, theirs.config.system.partition,
         )  # fmt: skip
@@ -106,7 +106,7 @@ def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         graph.save(tmp_path / name / "mine")
         study(tmp_path, train, seeds=[0], graphs=[str(tmp_path / name / "mine")]).run()
-    assert len(train.cells) == 2, "the same files elsewhere"
+    assert len(train.cells) == 2, "the same files in another folder"
     memory = study(tmp_path, train, seeds=[0], graphs=[graph])
     assert [cell.content for cell in memory.cells] == [graph.content_hash] * 2 and memory.cells[0].case.graph == GRAPH
 

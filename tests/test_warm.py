@@ -1,4 +1,4 @@
-"""Runs and kernels started from a process with PyTorch imported do as those started from nothing, and end as they."""
+"""Runs and kernels forked from a process with PyTorch imported behave and end as those started in the ordinary way."""
 
 from __future__ import annotations
 

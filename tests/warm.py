@@ -49,10 +49,10 @@ def specify_kernel(folder: Path, start: list[str]) -> None:
 
 
 def serve(address: str) -> None:
-    """Fork a process for each start that is asked for, until this process is ended."""
+    """Fork a process for each requested start, until this process is ended."""
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(address)
-    listening.listen(64)  # from now on starts may be asked for, and wait for the imports
+    listening.listen(64)  # from now on starts may be requested; they wait for the imports
     import ipykernel.kernelapp  # noqa: F401
     import pandas  # noqa: F401
     import torch.distributed.run  # noqa: F401
@@ -80,7 +80,7 @@ def serve(address: str) -> None:
                 poll.register(pidfd, select.POLLIN)
                 if KERNEL in command:
                     kernels[client.fileno()] = pid
-                    poll.register(client, 0)  # its end alone
+                    poll.register(client, 0)  # reports only its end
                 continue
             if descriptor in kernels:  # the client was killed: Jupyter ends a kernel so
                 os.kill(kernels.pop(descriptor), signal.SIGKILL)
@@ -104,7 +104,7 @@ def _send(client: socket.socket, number: int) -> None:
 
 
 def _fork(client: socket.socket) -> tuple[int, list[str]]:
-    """Read a request and run it in a new process; return the number of the process and the command."""
+    """Read a request and run it in a new process; return its process number and the command."""
     head, streams, _, _ = socket.recv_fds(client, 8, 3)
     left = struct.unpack("Q", head)[0]
     text = b""
@@ -146,19 +146,19 @@ def _run(request: dict, streams: list[int]) -> int:
 
 
 def _kernel(arguments: list[str]) -> int:
-    """Run a notebook's kernel, which finds the modules that one started from nothing would find."""
+    """Run a notebook's kernel, which finds the same modules as one that is started in the ordinary way."""
     from ipykernel.kernelapp import IPKernelApp
 
     here = Path(__file__).parent
     others = [folder for folder in sys.path if folder not in (str(here), str(here.parent))]
-    sys.path[:] = [*others, str(here.parent)]  # last, as the editable installation has it
+    sys.path[:] = [*others, str(here.parent)]  # last, as in the editable installation
     sys.argv[1:] = arguments
     IPKernelApp.launch_instance()
     return 0
 
 
 def _agent(command: list[str], *, env: dict[str, str], pass_fds: list[int], preexec_fn, stdout, **streams: object):
-    """Stand in for ``subprocess.Popen`` of the agent: a fork of the guard, or a process of its own where it must be."""
+    """Replace ``subprocess.Popen`` for the agent: a fork of the guard, or a separate process if it must be one."""
     import subprocess
 
     if command[1:3] != ["-m", AGENT] or "--start-method=fork" not in command:

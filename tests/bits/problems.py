@@ -1,4 +1,4 @@
-"""Random instances of the bit-width problem, regular as messages make them and irregular as nothing does."""
+"""Random instances of the bit-width problem: regular ones as of messages, and irregular ones."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def from_messages(
     transport: str = "ring",
     spread: float = 2.0,
 ) -> Problem:
-    """Every pair sends about ``groups`` groups of ``size`` rows, the last one shorter, β falling within a pair.
+    """Build messages of every pair with about ``groups`` groups of ``size`` rows, the last one shorter, β falling.
 
-    Transport ``senders``: all at once, and only what leaves a sender queues.
+    Transport ``senders``: all at once, and messages queue only at their senders.
     """
     generator = np.random.default_rng(seed)
     cost = LinkCost.uniform(workers, bytes_per_s=1e8)
@@ -59,7 +59,7 @@ def irregular(seed: int, *, most_groups: int = 8) -> Problem:
     rounds = int(generator.integers(1, links + 1))
 
     def onto(size: int, number: int) -> np.ndarray:
-        """A random map that leaves out none."""
+        """Return a random map onto all numbers."""
         return generator.permutation(np.append(np.arange(number), generator.integers(0, number, size - number)))
 
     known = np.array([1, 2, 4, 8, 16, 32])

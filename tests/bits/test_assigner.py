@@ -1,4 +1,4 @@
-"""The assigner on real ranks: both ends agree, λ's ends are the pure optima, and training goes on."""
+"""The assigner on real ranks: both ends agree, the extremes of λ are the pure optima, and training continues."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def assigned(rank, workers, graph, owner, settings):
     shard = build_shard(graph, owner, rank, workers)
     system = make_system("adaqp", group_size=4, period=4, **settings)
     trainer = worker_trainer(shard, system, ModelSettings(layers=3, hidden=16, dropout=0.0), TrainSettings())
-    # Timings of a busy machine can make a link look free, and then width costs nothing on it.
+    # Timings of a busy machine can make a link look free; then more bits cost nothing on it.
     assigner_of(trainer).joint.cost = LinkCost.uniform(workers, bytes_per_s=1e8, latency_s=1e-4)
     losses, rounds = [], []
     for epoch in range(EPOCHS):
@@ -76,7 +76,7 @@ def test_both_ends_of_every_message_hold_the_same_widths():
 
 
 def test_minding_only_variance_gives_eight_bits_everywhere():
-    # Forward; a gradient that is zero throughout has no variance to mind.
+    # Forward only: a gradient that is zero throughout has no variance to weigh.
     for result in train(lam=1.0):
         assert all(set(widths.tolist()) == {8} for key, widths in result["widths"].items() if key[2] == "forward")
 
@@ -84,7 +84,7 @@ def test_minding_only_variance_gives_eight_bits_everywhere():
 def test_minding_only_time_gives_two_bits_at_the_busiest_end():
     results = train(lam=0.0)
     for _, layer, direction, *_ in results[0]["widths"]:
-        # Who is not the busiest may widen for nothing: the exchange takes no longer for it.
+        # An end that is not the busiest may use more bits at no cost: the exchange takes no longer for it.
         narrow = [
             all(
                 set(widths.tolist()) == {2}
@@ -99,7 +99,7 @@ def test_minding_only_time_gives_two_bits_at_the_busiest_end():
 
 def test_background_installs_one_epoch_after_blocking():
     background, blocking = train(when="background")[0], train(when="blocking")[0]
-    # ranges of epochs 1, 3 and 7 are used; the last one would be installed after epoch 8
+    # ranges of epochs 1, 3 and 7 are used; the last assignment would be installed after epoch 8
     assert background["rounds"] == [0, 0, 1, 1, 2, 2, 2, 2]
     assert blocking["rounds"] == [0, 1, 1, 2, 2, 2, 2, 3]
 
@@ -124,7 +124,7 @@ def test_every_solution_is_certified_and_the_same_on_all_workers():
 
 
 def weighed(rank, workers, graph, owner, name):
-    """Variance of gradients in the first assignment by layer, and the sums of squares that it follows from."""
+    """Variance of gradients in the first assignment by layer, and the sums of squares from which it follows."""
     system = make_system(name, bit_widths=(2,), when="blocking")
     shape = ModelSettings(layers=3, hidden=24, dropout=0.0)
     trainer = worker_trainer(build_shard(graph, owner, rank, workers), system, shape, TrainSettings())
@@ -143,7 +143,7 @@ def weighed(rank, workers, graph, owner, name):
 
 
 def test_rows_are_weighed_by_the_variance_of_their_codec():
-    """Of codes between ends ``D range^2 / 6 / 9``; of those of the better kind what is noted of each row at 2 bits."""
+    """For codes between ends ``D range^2 / 6 / 9``; otherwise the recorded error of each row at 2 bits."""
     graph = random_graph(nodes=80, edges=300, seed=3)
     for name, factor in (
         ("adaqp", lambda columns: columns / 54),
@@ -176,7 +176,7 @@ def test_links_are_timed_before_the_first_assignment():
 
 
 def steered(rank, workers, graph, owner):
-    """Ask for 2 bits after epoch 2, in a period of 100; return the widths in force at each epoch."""
+    """Request 2 bits after epoch 2, in a period of 100; return the widths in force at each epoch."""
     shard = build_shard(graph, owner, rank, workers)
     system = make_system("adaqp", group_size=4, period=100, lam=1.0)
     trainer = worker_trainer(shard, system, ModelSettings(layers=2, hidden=16, dropout=0.0), TrainSettings())
@@ -202,7 +202,7 @@ def test_a_change_of_settings_starts_a_new_period():
 
 
 def refreshed(rank, workers, graph, owner):
-    """Let every message take 3e-6 s a byte and 2e-3 s; return what the cost model makes of it."""
+    """Let every message take 3e-6 s a byte and 2e-3 s; return the resulting cost model."""
     shard = build_shard(graph, owner, rank, workers)
     system = make_system("adaqp", group_size=4, period=6)
     trainer = worker_trainer(shard, system, ModelSettings(layers=2, hidden=64, dropout=0.0), TrainSettings())
@@ -225,7 +225,7 @@ def test_the_cost_model_follows_the_transfers_of_training():
     histories = run_ranks(refreshed, 2, graph, Random(seed=1).assign(graph, 2))
     assert [entry["links"] for entry in histories[0]] == [entry["links"] for entry in histories[1]]
     first, *_, last = histories[0]
-    # One transfer of a size is no sample; a few periods later the old line has all but lost its weight.
+    # One transfer of a size is no sample; after a few periods the old line has almost no weight.
     assert [round(link["theta_s_per_byte"], 9) for link in first["links"]] == [1e-6, 1e-6]
     for link in last["links"]:
         assert link["transfers"] == 6 * 3  # six epochs, two layers forward and one backward
@@ -275,6 +275,6 @@ def test_each_direction_adapts_by_its_own_policy():
     graph = random_graph(nodes=80, edges=300, seed=3)
     for names, seen, problems in run_ranks(paired, 2, graph, Random(seed=1).assign(graph, 2)):
         assert names == ["assignment-forward", "descent-backward", "base-width-backward", "freshness"]
-        # λ = 1 minds variance alone: 8 bits from epoch 2 on; a pipeline waits for the rows of an epoch in the next.
+        # λ = 1 weighs variance alone: 8 bits from epoch 2 on; a pipeline waits for the rows of an epoch in the next.
         assert seen[0]["forward"] == {2} and seen[3]["forward"] == {8} and seen[2]["backward"] == {4}
         assert set(problems) == {"forward"}

@@ -1,4 +1,4 @@
-"""Transfers that queue at both ends: held against every assignment there is, by arithmetic of its own."""
+"""Transfers that queue at both ends: compared with all assignments by independent arithmetic."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.bits.problems import from_messages
 from tests.cases import each
 
 FEASIBLE = 1e-5
-"""What HiGHS may be off by: it calls 1e-6 of a row feasible."""
+"""Largest error of HiGHS: it calls 1e-6 of a row feasible."""
 
 
 def drawn(workers: int, groups: int, seed: int, *, lam: float, widths=(2, 4, 8), dense: float = 1.0):
-    """Messages between some pairs, of few groups each, over links of uneven rate that differ by direction."""
+    """Return messages between some pairs, of few groups each, over links of uneven rate that differ by direction."""
     generator = np.random.default_rng(seed)
     theta = generator.uniform(0.2, 2.0, (workers, workers)) * (1 - np.eye(workers))
     gamma = generator.uniform(0, 30, (workers, workers)) * (1 - np.eye(workers))
@@ -42,7 +42,7 @@ def drawn(workers: int, groups: int, seed: int, *, lam: float, widths=(2, 4, 8),
 
 
 def every_objective(messages, cost, columns, lam, widths):
-    """Variance, seconds and objective of every assignment, from the messages alone; the busiest end of either side."""
+    """Return variance, seconds and objective of every assignment, from the messages alone, for the busiest end."""
     rows = [int(count) for message in messages for count in message.rows]
     beta = [float(value) for message in messages for value in message.beta]
     pair = [(message.sender, message.receiver) for message in messages for _ in message.rows]
@@ -72,12 +72,12 @@ def check(workers, groups, seed, lam, widths, dense):
     every, truth = every_objective(messages, cost, columns, lam, widths)
     best = truth.min()
     both = problem.pair_far_link is not None
-    # Few open groups are tried one and all; the integer program, which is there for many, must say the same.
+    # Few open groups are enumerated; the integer program, which is for many, must agree.
     for ours in (solve(problem), *([solve_full_duplex(problem, most_tried=0)] if both else [])):
         place = (every == np.searchsorted(widths, ours.widths)).all(axis=1).argmax()
-        assert ours.objective == pytest.approx(truth[place], abs=1e-9), "not the objective"
+        assert ours.objective == pytest.approx(truth[place], abs=1e-9), "differs from the objective"
         assert ours.objective <= best + FEASIBLE, (seed, ours.objective, best)
-        assert ours.bound <= best + 1e-12, "the certificate is wrong"
+        assert ours.bound <= best + 1e-12, "the bound is above the optimum"
         assert ours.gap <= 1e-4 or ours.objective - ours.bound <= FEASIBLE
     return both
 
@@ -97,14 +97,14 @@ def test_equals_every_assignment_of_four_workers(lam):
 
 @each("transposed", [False, True])
 def test_a_narrow_receiver_is_relieved_where_senders_alone_would_see_nothing(transposed):
-    """Two senders, one receiver: its link is busy twice as long as theirs. Backward it is one sender."""
+    """Two senders, one receiver: its link is busy twice as long as theirs. Backward there is one sender."""
     cost = LinkCost.uniform(3, bytes_per_s=1.0)
     pairs = [(0, 1), (2, 1), (1, 0)]
     messages = [Message(*(pair[::-1] if transposed else pair), [10] * 4, [8.0, 4.0, 2.0, 1.0]) for pair in pairs]
     problem = assemble(messages, cost, columns=64, lam=0.5)
     found = solve(problem)
     bits = found.widths.reshape(3, 4).astype(int)
-    assert (bits[2] == 8).all(), "whoever has time to spare spends it"
+    assert (bits[2] == 8).all(), "an end with spare time uses it"
     assert bits[:2].sum() < 2 * bits[2].sum()
     busiest = sum(10 * row_bytes(int(width), 64, two_parameters(4)) for width in bits[:2].ravel())
     assert found.seconds == busiest

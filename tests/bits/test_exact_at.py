@@ -1,4 +1,4 @@
-"""Points that are exact from an epoch on: Vanilla where all are, the other policy where none is, and no more."""
+"""Points that are exact from an epoch on: Vanilla if all are, the other policy if none is, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SEVERAL = {
 
 @pytest.fixture(scope="module")
 def found():
-    """What three workers came to with each of them, by name and rank."""
+    """Return the results of three workers with each policy, by name and rank."""
     owner = Random(seed=1).assign(GRAPH, 3)
     ranks = run_ranks(on_rank_in_turn, 3, GRAPH, owner, SHAPE, SETTINGS, list(SEVERAL.values()))
     return {name: [rank[number] for rank in ranks] for number, name in enumerate(SEVERAL)}
@@ -115,7 +115,7 @@ def worker():
 def test_a_point_that_is_none_ends_the_training_with_those_that_are():
     policy = in_force(ExactAt(inner=TWO, points=("backward 7", "forward")), worker())
     look = policy.adaptives(Training(worker=worker()))[-1]
-    look.observe([])  # alone nobody sends rows, so nothing is wrong
+    look.observe([])  # a single worker sends no rows, so no point is wrong
     policy = in_force(ExactAt(inner=TWO, points=("backward 7", "forward")), worker())
     look = policy.adaptives(Training(worker=worker()))[-1]
     for place in (("forward", 0), ("backward", 1), ("forward", 1)):

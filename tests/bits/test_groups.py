@@ -1,4 +1,4 @@
-"""β and groups: what noise on a row does to the sums that use it, and rows that are never lost or charged twice."""
+"""β and groups: the effect of noise on a row on the sums that use it; rows are neither lost nor counted twice."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_backward_noise_arrives_once(shards):
 
 
 def test_backward_beta_is_the_papers_where_one_neighbour_uses_the_row():
-    # 0 and 1 live on worker 0, 2 on worker 1; the only edge between them is 2 -> 0.
+    # 0 and 1 are on worker 0, 2 on worker 1; the only edge between them is 2 -> 0.
     graph = make_graph(3, torch.tensor([[1, 2, 0], [0, 0, 1]]))
     shard = build_shard(graph, torch.tensor([0, 0, 1]), 0, 2)
     alpha = shard.alpha("mean")

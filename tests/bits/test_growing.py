@@ -1,4 +1,4 @@
-"""Widths that grow by a plan: never smaller, and float32 in the end is Vanilla."""
+"""Bit-widths that grow by a plan: never smaller, and float32 in the end is Vanilla."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everybody who says a width says it in the same words: 1 bit, 2 bits."""
+"""Widths are written in the same words everywhere: 1 bit, 2 bits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import gnnqlab
 PACKAGE = Path(gnnqlab.__file__).parent
 NUMBER_OF_BITS = re.compile(r"\{([^{}\"]*)\}+ bits?\b")
 DECIMALS = re.compile(r":\.\d+f$")
-"""A number with decimals is bits in any case: 1.00 bits."""
+"""A number with decimals is always followed by bits: 1.00 bits."""
 
 
 def test_what_is_looked_at_never_says_1_bits() -> None:
@@ -21,4 +21,4 @@ def test_what_is_looked_at_never_says_1_bits() -> None:
         for field in NUMBER_OF_BITS.finditer(path.read_text(encoding="utf-8"))
         if not DECIMALS.search(field[1])
     ]
-    assert not said, "let human_bits say it"
+    assert not said, "use human_bits"

@@ -1,4 +1,4 @@
-"""SYLVIE's widths: by importance, on a base that moves."""
+"""SYLVIE's bit-widths: by importance, with a base that changes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_candidates_are_the_base_and_wider_ones():
 
 @each(("thresholds", "bits"), [(HALVES, 2.5), (QUARTERS, 1.4375), ((1 / 3, 2 / 3, 1.0), 7 / 3)])
 def test_thresholds_set_the_mean_width(thresholds, bits):
-    """Of evenly spread importance; a quarter, a sixteenth ... is as steep as SYLVIE's Table XII implies."""
+    """Importance is evenly distributed; a quarter, a sixteenth ... is as steep as SYLVIE's Table XII implies."""
     p = torch.arange(4800) / 4800
     assert by_importance(p, 1, (1, 2, 4, 8), thresholds).double().mean() == pytest.approx(bits, abs=1e-3)
     assert policy(thresholds=thresholds).widths(rows([7]), epoch=0).tolist() == [1]
@@ -67,7 +67,7 @@ def test_the_base_moves_one_width_at_a_time_and_stops_at_the_ends():
     while widths.move(wider=True):
         seen.append(widths.base)
     assert seen == [1, 2, 4, 8] and widths.widths(rows([7]), epoch=0) == 8
-    assert widths.version(0) == 3  # one for each change, so that messages are laid out anew
+    assert widths.version(0) == 3  # one for each change, so that messages have a new layout
 
 
 def test_a_base_that_returns_has_its_widths_and_its_number_again():
@@ -76,7 +76,7 @@ def test_a_base_that_returns_has_its_widths_and_its_number_again():
     widths.move(wider=True)
     assert widths.version(1) != number and widths.widths(asked, epoch=1).tolist() == [8, 2, 8, 4]
     widths.move(wider=False)
-    assert widths.version(2) == number and widths.widths(asked, epoch=2) is before  # so layouts are found again, too
+    assert widths.version(2) == number and widths.widths(asked, epoch=2) is before  # so cached layouts are found
 
 
 def test_a_message_that_is_gone_is_forgotten_and_another_in_its_place_has_its_own_widths():
@@ -86,7 +86,7 @@ def test_a_message_that_is_gone_is_forgotten_and_another_in_its_place_has_its_ow
     del ids
     gc.collect()
     assert gone() is None and not len(widths._widths_of) and not len(widths._p_of)
-    for _ in range(50):  # freed and made anew, often at the same address
+    for _ in range(50):  # freed and allocated again, often at the same address
         assert widths.widths(rows([3, 5]), epoch=0).tolist() == [2, 8]
         assert widths.widths(rows([9, 7]), epoch=0).tolist() == [4, 1]
 

@@ -1,4 +1,4 @@
-"""The bit-width problem: bytes as the wire carries them, both objectives by hand, normalised, and what is refused."""
+"""The bit-width problem: bytes as in messages, both objectives by hand, normalised, and refusals."""
 
 from __future__ import annotations
 

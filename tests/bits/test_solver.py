@@ -1,4 +1,4 @@
-"""The solver: equal to brute force where that is possible, never beyond its own bound, close to HiGHS and quicker."""
+"""The solver: equal to brute force where that is possible, never below its bound, close to HiGHS and faster."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from gnnqlab.bits.row import two_parameters
 from tests.bits.problems import from_messages, irregular
 from tests.cases import each
 
-# Objectives are sums of terms of at most 1; what is left of them is rounding.
+# Objectives are sums of terms of at most 1; the remaining difference is rounding.
 ROUNDING = 1e-11
 
 
 def unlisted(problem: Problem, tolerance: float) -> Solution:
-    """What the first pass alone finds and proves."""
+    """Return the solution and the bound of the first pass alone."""
     ups = upgrades(problem)
     relaxed = relax(problem, ups)
     return _assign(problem, ups, relaxed, dual_bound(problem, relaxed.multipliers), [], tolerance).solution(problem)
 
 
 def relaxed_objective(problem: Problem) -> tuple[float, float]:
-    """The relaxed optimum as its variance and seconds say, and as its multipliers prove."""
+    """Return the relaxed optimum by its variance and seconds, and by its multipliers."""
     ups = upgrades(problem)
     relaxed = relax(problem, ups)
     variance = ups.relaxed_variance(relaxed.seconds[problem.link_round]).sum() + problem.ends[0]
@@ -111,7 +111,7 @@ def test_pure_optima(transport):
     assert fast.seconds == pytest.approx(utopia_t, rel=1e-12) and fast.gap == 0
     assert fine.variance == pytest.approx(utopia_v, rel=1e-9) and fine.gap == 0
     assert set(fine.widths.tolist()) == {8}
-    # Of all assignments that take the least time, one that uses what time the faster links have left.
+    # Of all assignments that take the least time, one that uses the spare time of the faster links.
     assert fast.variance < 0.9 * nadir_v
 
 
@@ -163,14 +163,14 @@ def test_front_falls_in_variance_as_it_rises_in_time():
     problem = from_messages(4, 60, seed=3)
     front = front_over_lam(problem, np.linspace(0, 1, 11))
     seconds, variance = ([getattr(each, name) for each in front] for name in ("seconds", "variance"))
-    # Each is the best for its λ up to its gap, so neighbours can change places by no more than that.
+    # Each is the best for its λ up to its gap, so neighbours can be out of order by no more than that.
     assert (np.diff(seconds) >= -1e-3 * max(seconds)).all() and (np.diff(variance) <= 1e-3 * max(variance)).all()
 
 
 def test_hull_leaves_out_widths_that_cost_more_for_less():
     one = irregular(0)
     assert lower_hull(replace(one, widths=(2, 4, 8), columns=64)).tolist() == [0, 1, 2]
-    # One column: a byte of payload at each width, so only the finest is worth its byte.
+    # One column: a byte of payload at each width, so only the largest bit-width is worth its byte.
     assert lower_hull(replace(one, widths=(1, 2, 4, 8), columns=1)).tolist() == [3]
     # Exact rows carry no parameters; two columns of 32 bits are shorter than 8 bits and their parameters.
     assert lower_hull(replace(one, widths=(2, 8, 32), columns=2, param_bytes=two_parameters(4))).tolist() == [2]

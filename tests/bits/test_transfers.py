@@ -1,4 +1,4 @@
-"""What a transfer's seconds are: no waiting for a late sender, and a fair share of a link that several use."""
+"""Seconds of a transfer: without the wait for a late sender, and with a fair share of a link that several use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def arrival(sender, receiver, size, *, posted, came):
 
 
 def exchange(sizes, *, posted, theta, offsets=None):
-    """What all workers see of one exchange: each sender's messages share its link and end together."""
+    """Return the records of all workers for one exchange: each sender's messages share its link and end together."""
     workers = len(posted)
     offsets = offsets or [0.0] * workers
     seen = []
@@ -56,7 +56,7 @@ def test_shares_of_a_sender_add_up_to_what_its_link_was_busy_for():
         assert sum(seconds for _, seconds in shares) == pytest.approx(theta[sender] * sum(sizes[sender]))
         assert all(seconds == pytest.approx(theta[sender] * size) for size, seconds in shares)
     assert found[2, 0] == [] and len(found[0, 1]) == 5
-    # and so the cost model's own sum, over the busiest end, gives the time of the exchange back
+    # So the cost model's own sum, over the busiest end, equals the time of the exchange.
     busiest = max(rate * sum(row) for rate, row in zip(theta, sizes, strict=True))
     cost = LinkCost.uniform(3, bytes_per_s=1.0)
     exact = LinkCost(
@@ -69,7 +69,7 @@ def test_shares_of_a_sender_add_up_to_what_its_link_was_busy_for():
 
 
 def test_a_message_is_charged_at_the_end_that_others_keep_busy():
-    """Links are alike, a byte takes a microsecond at either end; what comes last came when its busier end was done."""
+    """Links are equal, a byte takes a microsecond at either end; the last message ends when its busier end is done."""
     sizes = np.array([[0, 3000, 0], [0, 0, 500], [0, 1000, 0]])
     done = {(0, 1): 4e-3, (2, 1): 4e-3, (1, 2): 5e-4}  # 0 and 2 send to 1, whose link is shared
     seen = []
@@ -139,7 +139,7 @@ def test_old_epochs_are_forgotten():
 
 
 def offsets_of(rank, workers):
-    """Compare written-down clocks: round trips take 3, 1 and then 5 s; rank 2 answers when its clock is 51 s ahead."""
+    """Compare recorded clocks: round trips take 3, 1 and then 5 s; rank 2 answers when its clock is 51 s ahead."""
     asks, trips = itertools.count(0.0, 100.0), itertools.chain((3.0, 1.0), itertools.repeat(5.0))
     here = itertools.chain.from_iterable((asked, asked + trip) for asked, trip in zip(asks, trips))
     there = itertools.count(51.0, 100.0)

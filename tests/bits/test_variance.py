@@ -1,4 +1,4 @@
-"""The variance of rows by codec: what is predicted from the spreads of rows is what decoding them shows."""
+"""The variance of rows by codec: predicted from the spreads of rows, and measured by decoding them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.cases import each
 
 DRAWS = 12
 LONG = 64
-"""Columns of rows whose rotation is as good as uniform."""
+"""Columns of rows whose rotation is almost uniform."""
 
 
 def noted(codec: Codec, rows: torch.Tensor, widths: int | torch.Tensor = 8) -> torch.Tensor:
-    """What encoding notes of rows, in their order."""
+    """Return the facts that encoding records of rows, in their order."""
     every, layout = torch.arange(len(rows)), codec.layout(widths, *rows.shape)
     order = layout.to_wire_order(every)
     segment = torch.empty(layout.num_bytes, dtype=torch.uint8)
@@ -89,7 +89,7 @@ def test_constant_rows_and_exact_ones_have_no_variance():
 
 
 def test_the_variance_of_traced_messages_is_the_measured_one():
-    """Rows of a training, seen at 8 bits as before the first assignment, sent in mixed widths."""
+    """Rows of a training, recorded at 8 bits as before the first assignment, sent in mixed widths."""
     graph, shape = load("sbm:120,3,6"), ModelSettings(layers=2, hidden=LONG)
     recipe = replace(gq.systems.vanilla(), partition=gq.partitioners.Random())
     found = trained_rows(graph, shape, trained_weights(graph, shape, 2), system=recipe)
@@ -106,7 +106,7 @@ def test_the_variance_of_traced_messages_is_the_measured_one():
 
 
 def assigner_of_trace(rows: torch.Tensor, codec: Codec) -> OfflineAssigner:
-    """Offline assigner of one message."""
+    """Return an offline assigner with one message."""
     found = torch.empty(1, len(rows), NOTED)
     row_errors(rows, torch.arange(len(rows)), found[0])
     use = torch.ones(len(rows), dtype=torch.float64)
@@ -123,7 +123,7 @@ def assigner_of_trace(rows: torch.Tensor, codec: Codec) -> OfflineAssigner:
 
 
 def test_spikes_get_the_bits_that_the_codec_needs_for_them():
-    """They reach farther than the others, with less in them: codes between ends need more bits, rotated ones fewer."""
+    """Spiky rows have a larger range and a smaller norm: codes between ends need more bits, rotated ones fewer."""
     rows = torch.rand(400, LONG, generator=torch.Generator().manual_seed(1)) * 0.8 - 0.4
     rows[::2] *= 0.05
     rows[::2, 5] = 1.0
@@ -146,7 +146,7 @@ def test_spikes_get_the_bits_that_the_codec_needs_for_them():
         assigner.with_codec(gq.codecs.Stochastic())
         .assign(settings, cost, index=0, transport="ring")[place][0]
         .equal(chosen["min-max"][place][0])
-    ), "what was sorted for one codec is not taken for another"
+    ), "an order sorted for one codec is not used for another"
 
 
 def test_a_trace_tells_of_rows_what_the_codec_that_chooses_notes_of_them():
@@ -166,7 +166,7 @@ def test_a_trace_tells_of_rows_what_the_codec_that_chooses_notes_of_them():
 
 
 def test_a_problem_of_rows_alike_has_their_variance_at_every_width():
-    """The share of a width is that of the rows together, also where it is of another spread than β."""
+    """The share of a width is the variance of the rows together, also if its spread differs from that of β."""
     rows = torch.randn(50, LONG, generator=torch.Generator().manual_seed(2))
     for codec in (Rotated(), LeastVariance()):
         variance, spreads = codec.row_variance(LONG), noted(codec, rows)

@@ -1,4 +1,4 @@
-"""A kind of products of a user's own: rows of int8 codes with a scale each, widened where no kernel takes them."""
+"""Products defined by a user: rows of int8 codes with a scale each, widened if no kernel takes them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gnnqlab.kernels.sparse.aggregate import QuantizedRows, quantize_rows
 
 @dataclass(frozen=True)
 class Int8Rows:
-    """Recipe part; its ``prepared`` counts for the tests."""
+    """Recipe part; tests count its ``prepared``."""
 
     def build(self, device="cpu"):
         return Int8Products()
 
 
 class Int8Products(PreparedProducts):
-    """Operands are int8; a matrix of attention has its heads side by side as one row."""
+    """Operands are int8; a matrix of attention has its heads next to each other as one row."""
 
     def __init__(self) -> None:
         super().__init__()

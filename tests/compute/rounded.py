@@ -1,4 +1,4 @@
-"""Products that round as bfloat16 ones do and run in float64: between them is the order of float32 sums alone."""
+"""Products that round as bfloat16 ones do and run in float64: they differ only by the order of float32 sums."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gnnqlab.compute.prepared import PreparedProducts
 
 
 class _Round(torch.autograd.Function):
-    """Rows that are bfloat16 between passes, and so are their gradients."""
+    """Round rows to bfloat16 in the forward pass, and their gradients in the backward pass."""
 
     @staticmethod
     def forward(ctx, x):
@@ -38,7 +38,7 @@ class RoundedInFloat64(PreparedProducts):
         return _Round.apply(PLAIN.nodewise(_Round.apply(x), norm, activation=activation, mask=mask))
 
     def nodewise_both(self, x, norm, *, activation, mask):
-        assert mask is None, "both are one"
+        assert mask is None, "the two results are one"
         h = self.nodewise(x, norm, activation=activation, mask=mask)
         return h, h
 

@@ -1,4 +1,4 @@
-"""The bits that a tensor needs: the error by hand, its range, and what a heavier tail asks for."""
+"""The bits that a tensor needs: the error by hand, its range, and the bits for a heavier tail."""
 
 from __future__ import annotations
 

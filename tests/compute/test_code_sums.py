@@ -1,4 +1,4 @@
-"""Sums over neighbours of codes of four bits: packed where it pays, with the same forward sums and gradients."""
+"""Sums over neighbours of codes of four bits: packed if it is faster, with the same forward sums and gradients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _products(**settings):
 
 
 def _trained(adjacency: Adjacency, packed: str, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """A sum and its gradient."""
+    """Return a sum and its gradient."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(NODES, COLUMNS, generator=generator, requires_grad=True)
     products = _products(bits=bits, packed=packed)
@@ -35,7 +35,7 @@ def _trained(adjacency: Adjacency, packed: str, bits: int) -> tuple[torch.Tensor
 
 @pytest.fixture
 def packings(monkeypatch) -> list[tuple[int, ...]]:
-    """Shapes of the rows that were packed."""
+    """Return the list of shapes of packed rows."""
     seen = []
     monkeypatch.setattr(codes, "pack_pairs", lambda rows: (seen.append(tuple(rows.shape)), pack_pairs(rows))[1])
     return seen
@@ -73,16 +73,16 @@ def test_packing_is_left_where_it_does_not_pay(backend: str, packings: list, mon
     with native.use("native", isa=backend), monkeypatch.context() as patch:
         patch.setattr(codes, "_LEAST_BYTES", NODES * COLUMNS + 1)
         _trained(many, "auto", 4)
-        assert packings == [], "rows that stay in a near cache"
+        assert packings == [], "rows that fit into a near cache"
         patch.setattr(codes, "_LEAST_BYTES", NODES * COLUMNS)
         _trained(few, "auto", 4)
         _trained(many, "auto", 5)
-        assert packings == [], "few edges a row, or more than four bits"
+        assert packings == [], "few edges per row, or more than four bits"
         _trained(many, "auto", 4)
         assert len(packings) == 2
         with native.use("reference"):
             _trained(many, "auto", 4)
-        assert len(packings) == 2, "nothing is gained without compiled kernels"
+        assert len(packings) == 2, "packing does not pay without compiled kernels"
 
 
 @each("settings", [{}, {"bits": 5}, {"bits": "auto"}])

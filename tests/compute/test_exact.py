@@ -1,4 +1,4 @@
-"""EXACT's codes: what they cost, that they err by chance alone, and that the forward pass never sees them."""
+"""EXACT's codes: their bytes, random errors only, and a forward pass that does not use them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gnnqlab.kernels.rowwise.signs import pack_positive, unpack_positive
 
 DRAWS = 400
 SIGMAS = 5.0
-"""Means of this many draws lie within that many of their standard deviations."""
+"""Means of this many draws are within that many of their standard deviations."""
 
 
 def _random(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -103,7 +103,7 @@ def test_gradients_of_products_are_unbiased(ratio: float) -> None:
         torch.testing.assert_close(inputs[1].grad, 0.7 * dy @ weight.t())
         found.append(inputs[2].grad.double())
     draws, exact = torch.stack(found), 0.7 * x.double().t() @ dy.double()
-    assert (draws.std(0) > 0).all(), "nothing was kept in codes"
+    assert (draws.std(0) > 0).all(), "nothing was saved in codes"
     assert ((draws.mean(0) - exact).abs() <= SIGMAS * draws.std(0) / DRAWS**0.5).all()
 
 
@@ -167,9 +167,9 @@ def test_what_is_shared_is_kept_once_and_raw_features_not_at_all() -> None:
     x.mul_(2.0)
     assert products.saved(x) is not first, "the rows have changed since"
     halo = products.saved(x[:2].clone(), torch.tensor([0, 1]), like=products.saved(x))
-    assert torch.equal(halo.dense(), products.saved(x).dense()[:2]), "the same row errs otherwise elsewhere"
+    assert torch.equal(halo.dense(), products.saved(x).dense()[:2]), "the same row has another error in a halo"
     _open(products, 6)
-    assert products.saved(x).counter == first.counter, "places of a pass are counted from its beginning"
+    assert products.saved(x).counter == first.counter, "positions of a pass are counted from its beginning"
 
 
 def test_what_is_kept_has_noise_of_its_own() -> None:

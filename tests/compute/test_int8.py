@@ -1,4 +1,4 @@
-"""Products of integer codes against float64 within their steps, what is quantized once, and what is refused."""
+"""Products of integer codes, compared with float64 to within their steps; single quantization, and refusals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _products(**settings) -> Products:
 
 
 def _step(x: torch.Tensor, bits: int, scale: str) -> torch.Tensor:
-    """What each element is off by at most."""
+    """Largest error of each element."""
     largest = x.abs().amax(1, keepdim=True) if scale == "row" else x.abs().amax()
     return largest.expand_as(x).double() / (2 ** (bits - 1) - 1) * (1 + ORDER)
 
@@ -68,7 +68,7 @@ def test_dense_products_and_their_gradients_stay_within_their_steps_of_float64(s
 
 @pytest.mark.parametrize("scale", ["row", "tensor"])
 def test_gradients_are_those_of_the_codes(scale: str) -> None:
-    """``dX = dy W^T``, ``dW = X^T dy`` of the operands as they were multiplied: no scale is missing or used twice."""
+    """``dX = dy W^T``, ``dW = X^T dy`` of the multiplied operands: no scale is missing or used twice."""
     products, x, weight = _products(scale=scale), _random(NODES, COLUMNS), _random(COLUMNS, OUT, seed=1)
     x.requires_grad_()
     y = products.linear(x, weight.requires_grad_())
@@ -240,7 +240,7 @@ def test_the_scale_of_what_a_product_made_is_told_by_the_product(monkeypatch) ->
     with torch.no_grad():
         z += 1
     products.operand(z)
-    assert looks.count((NODES, 12)) == 2, "what was written since has a scale of its own"
+    assert looks.count((NODES, 12)) == 2, "a tensor written since has a scale of its own"
     by_row = _products()
     looks.clear()
     by_row.operand(by_row.linear(x, weight))

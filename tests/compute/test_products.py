@@ -1,4 +1,4 @@
-"""Products in every precision against float64, operands that are made once, and what autograd keeps of them."""
+"""Products in every precision, compared with float64; operands that are made once, and tensors saved by autograd."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gnnqlab.kernels.sparse.aggregate import Adjacency
 from tests.compute.int8_rows import Int8Rows
 
 U = 2.0**-8
-"""What rounding to bfloat16 changes at most, relatively: eight significant bits, to nearest."""
+"""Largest relative change by rounding to bfloat16: eight significant bits, to nearest."""
 ORDER = 2.0**-18
 """Float32 sums of a few hundred terms in any order, and a float32 softmax."""
 NODES, EDGES, COLUMNS, HEADS, FEATURES = 50, 300, 24, 3, 8
@@ -33,7 +33,7 @@ def _random(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 def _with_gradients(function, *inputs: torch.Tensor, seed: int = 9) -> tuple[torch.Tensor, ...]:
-    """The result of a function of tensors, and their gradients under a fixed random one of the result."""
+    """Return the result of a function of tensors, and their gradients for a fixed random gradient of the result."""
     inputs = tuple(each.detach().requires_grad_() for each in inputs)
     out = function(*inputs)
     out.backward(_random(*out.shape, seed=seed).to(out.dtype))
@@ -82,7 +82,7 @@ def test_sums_over_edges_stay_within_one_rounding_of_float64(adjacency: Adjacenc
 def test_attention_stays_within_two_roundings_of_float64(adjacency: Adjacency) -> None:
     """Attention w comes from float32 logits, so values are rounded in ``w z``, and z and dy in the gradients.
 
-    ``dlogit = w (<dy, z> - <dy, out>)``: two roundings in each half. From there they go on into dz and both vectors.
+    ``dlogit = w (<dy, z> - <dy, out>)``: two roundings in each half. They enter dz and the gradients of both vectors.
     """
     products = BFloat16Rows().build()
     z, a_source, a_target = (

@@ -1,4 +1,4 @@
-"""What is made again in the backward pass is what was not kept: the same losses to the bit, no message more."""
+"""Tensors that are not saved are recomputed in the backward pass: the same losses to the bit, no more messages."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_what_was_written_over_is_refused_or_kept_as_it_is_now():
     with RecomputeContext("selective") as remakes:
         y = x @ w
         remakes.register(y, torch.mm, x, w)
-        loss = y.mul_(2).square().sum()  # squares what is there now, not what was made
+        loss = y.mul_(2).square().sum()  # squares the changed values, not the product
     loss.backward()
     assert w.grad is not None and w.grad[0].tolist() == [96.0] * 3
     with RecomputeContext("selective") as remakes:

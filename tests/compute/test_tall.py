@@ -1,4 +1,4 @@
-"""Float32 products of many rows with our own kernel: values, gradients, what remains the framework's, and the law."""
+"""Float32 products of many rows with our own kernel: values, gradients, use of the framework's kernel, and the law."""
 
 from __future__ import annotations
 

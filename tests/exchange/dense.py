@@ -1,4 +1,4 @@
-"""Dense references of an exchange: the whole matrix, and a product that sees rows of the epoch before."""
+"""Dense references of an exchange: the whole matrix, and a product with rows of the epoch before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def dense_of(adjacency):
 
 
 class Instead:
-    """The exchange of a whole graph with other sums over neighbours in the place of its own."""
+    """Use other sums over neighbours in place of the exchange of a whole graph."""
 
     def __init__(self, exchange, aggregate, attend=None, *, uses_stale_rows=False):
         self._exchange, self.aggregate = exchange, aggregate
@@ -32,7 +32,7 @@ class Instead:
 
 
 class StaleProduct(torch.autograd.Function):
-    """``inside m x + across m x'``, x' what edges between workers see; gradients that travel are one epoch old too.
+    """``inside m x + across m x'``, x' for edges between workers; gradients that are sent are one epoch old too.
 
     ``graph.before(kind, layer, now, epoch)`` takes this epoch's ``rows`` or ``gradients`` and returns those to use; m
     is this epoch's dropout mask.
@@ -47,6 +47,6 @@ class StaleProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy):
         inside, across, graph, context = ctx.saved
-        # What travels is m A_bd^T dy of the epoch before.
+        # The received gradient is m A_bd^T dy of the epoch before.
         home = graph.before("gradients", context.layer, context.own(across.T @ dy), context.epoch)
         return context.own(inside.T @ dy) + home, None, None, None, None

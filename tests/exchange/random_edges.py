@@ -1,4 +1,4 @@
-"""A cut of edges at random, for tests of what a worker does with one."""
+"""A random vertex-cut, for tests of workers that hold one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gnnqlab.partition.vertex_cut import VertexCut
 
 @dataclass(frozen=True, kw_only=True)
 class EdgesAtRandom:
-    """Each pair of nodes to a worker at random, its two directions together; masters as random, among the copies."""
+    """Assign each pair of nodes to a random worker, its two directions together; masters are random replicas."""
 
     cuts: ClassVar[str] = "edges"
 
     seed: int = 0
     idle: int = 0
-    """So many of the last workers get no edges."""
+    """Number of the last workers that get no edges."""
 
     def cut(self, graph: Graph, workers: int) -> VertexCut:
         generator = torch.Generator().manual_seed(self.seed)
@@ -32,6 +32,6 @@ class EdgesAtRandom:
         owner = torch.randint(workers - self.idle, (nodes,), generator=generator)
         proper = source != target
         for ends in (source, target):
-            owner[ends[proper]] = part[proper]  # the last copy named
+            owner[ends[proper]] = part[proper]  # the last replica that was named
         part[~proper] = owner[source[~proper]]
         return VertexCut(part=part.to(torch.int32), owner=owner, workers=workers)

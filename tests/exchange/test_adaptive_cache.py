@@ -1,4 +1,4 @@
-"""The adaptive cache at work: both ends hold the same, and it is the dense training that skips the same rows."""
+"""The adaptive cache in training: both ends hold the same, and it equals a dense training that skips the same rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CACHE = AdaptiveCache(epsilon=0.1, mu2=0.005)
 
 
 class Moved(Held):
-    """Holds rows by Algorithm 2, with what the dense training says of its own accuracy."""
+    """Holds rows by Algorithm 2, with the accuracy of the dense training."""
 
     def __init__(self, cache: AdaptiveCache) -> None:
         super().__init__(0.0)
@@ -96,7 +96,7 @@ def test_it_is_the_dense_training_that_skips_the_same_rows(rule):
     systems = [replace(vanilla(), cache=cache, schedule=schedule) for schedule in (Synchronous(), Overlapped())]
     results = run_ranks(on_rank, WORKERS, graph, owner, SHAPE, systems)
     losses, held = dense(graph, owner, SHAPE, cache)
-    assert (len(set(held.epsilons)) > 1) == (rule != "fixed"), "the sequence must try the rule"
+    assert (len(set(held.epsilons)) > 1) == (rule != "fixed"), "epsilon must change"
     for index in range(len(systems)):
         for result in results:
             assert (result[index]["losses"] - losses).abs().max() <= TOLERANCE * losses.abs().max()

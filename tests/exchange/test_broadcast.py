@@ -1,4 +1,4 @@
-"""Blocks broadcast in turn: the law, what travels, what stays home, and what is refused."""
+"""Blocks that are broadcast one after another: the law, sent blocks, skipped blocks, and refusals."""
 
 from __future__ import annotations
 
@@ -106,11 +106,11 @@ def drawn(*shape, seed):
 
 
 def one_look(rank, workers, graph, system):
-    """One sum and one convolution of this worker's rows, and what their gradients are."""
+    """Return one sum and one convolution of this worker's rows, and their gradients."""
     shard = system.partition.cut(graph, workers).shard(graph, rank)
     trainer = worker_trainer(shard, system, shape("gcn"), SETTINGS)
     adjacency, ids = trainer.graph.adjacency("symmetric"), shard.row_ids
-    mine = torch.isin(ids, shard.owned).float().unsqueeze(1)  # the loss counts at masters
+    mine = torch.isin(ids, shard.owned).float().unsqueeze(1)  # the loss counts masters only
     found = {"ids": ids}
     for layer, kind in enumerate(("aggregate", "convolve")):
         x = drawn(graph.num_nodes, 6, seed=1)[ids].requires_grad_()
@@ -148,7 +148,7 @@ def test_sums_and_gradients_are_those_of_the_dense_matrices(workers, system):
 
 
 def moved(epoch, nodes):
-    """Rows that change everywhere by 0.1 an epoch, of which those of the first half are ten times as long."""
+    """Return rows that change everywhere by 0.1 an epoch; those of the first half are ten times as long."""
     rows = drawn(nodes, 6, seed=1)
     rows[: nodes // 2] *= 10
     return rows + 0.1 * epoch
@@ -183,7 +183,7 @@ STALE = {
         [[0, 0, 0, 3, 3, 3, 6]] * 2,
     ),
 }
-"""Case -> system, and of each block, epoch by epoch, when what others use of it is from."""
+"""Case -> system, and for each block, by epoch, the epoch of the rows that other workers use."""
 
 
 def test_others_use_the_block_that_was_last_sent_and_its_owner_its_own():
@@ -228,7 +228,7 @@ def test_a_block_is_written_once_and_lands_in_two_buffers_that_take_turns(monkey
     for exchange in exchanges:
         blocks, widths = exchange.blocks, {12, 16, 4}
         assert {columns for _, columns in blocks._rows} == widths and len(blocks._rows) == 2 * len(widths)
-        block = 4 * 20  # bytes a column of 20 rows
+        block = 4 * 20  # bytes per column of 20 rows
         assert len(blocks._bytes) <= 3 and blocks.block_bytes <= block * (2 * sum(widths) + 3 * max(widths))
 
 
@@ -282,7 +282,7 @@ def test_raw_rows_may_travel_once():
 
 
 def test_bytes_are_those_of_the_blocks_that_were_not_skipped_on_all_workers_alike():
-    """Of (P - 1) n rows an epoch; a receiver that thought otherwise would wait, or take the next block for this one."""
+    """Of (P - 1) n rows an epoch; a receiver that disagreed would wait, or take the next block for this one."""
     workers, epochs = 3, 6
     exchanges = [trainer.exchange for trainer in trained(sancus(epsilon=0.2), epochs=epochs).trainers]
     by_place = [{tuple(one.place): one for one in exchange.channels} for exchange in exchanges]

@@ -1,4 +1,4 @@
-"""Memory of messages and halo rows: layers take it in turn, and rows that lie together are sent from there."""
+"""Memory of messages and halo rows: layers share it, and contiguous rows are sent without a copy."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def workers_of(schedule, shape=SHAPE) -> ThreadedWorkers:
 
 
 def test_two_workers_hold_what_one_does_and_one_exchange():
-    """Whatever the number of layers: halo rows of each width, and the bytes of the messages of one look."""
+    """For any number of layers: halo rows of each width, and the bytes of the messages of one aggregation."""
     graph, found = random_graph(nodes=120, edges=480, features=SHAPE.hidden), workers_of(Overlapped())
     found.step(0)
-    narrow = graph.num_classes / SHAPE.hidden  # the last layer looks at rows of classes
+    narrow = graph.num_classes / SHAPE.hidden  # the last layer aggregates rows of classes
     for trainer, alive in zip(
         found.trainers, found.run(lambda one: live_matrices_of_pass(one, SHAPE.hidden)), strict=True
     ):
@@ -73,7 +73,7 @@ def test_gradients_are_sent_from_where_they_lie_unless_they_outlive_their_step(s
 
 @each("model", ["gcn", "gat"])
 def test_what_is_sent_from_where_it_lies_is_the_same_training(model, monkeypatch):
-    """To the bit: the bytes are the same, only their copy is not made."""
+    """Equal to the bit: the bytes are the same, only the copy is not made."""
     shape, passes = replace(SHAPE, name=model), []
     for _ in range(2):
         found = workers_of(Overlapped(), shape)
@@ -89,7 +89,7 @@ def test_what_is_sent_from_where_it_lies_is_the_same_training(model, monkeypatch
 
 @each("model", ["gcn", "gat"])
 def test_copies_of_a_node_have_the_same_memory_for_messages_in_every_layer(model, monkeypatch):
-    """Bytes to and from the one peer, by direction, whatever the number of layers; the same training to the bit."""
+    """Bytes to and from the one peer, by direction, for any number of layers; the same training to the bit."""
     graph = random_graph(nodes=120, edges=480, features=SHAPE.hidden)
     system = replace(vanilla(), partition=EdgesAtRandom(), exchange=Replicas(), schedule=Overlapped())
     cut, shape, passes = EdgesAtRandom(seed=1).cut(graph, 2), replace(SHAPE, name=model), []
@@ -125,7 +125,7 @@ def test_a_gradient_that_is_no_number_is_refused_with_its_node():
 
 
 def test_rows_of_a_codec_that_encodes_otherwise_are_encoded():
-    """A class made of Float32 that changes or looks at rows as they leave would be passed by."""
+    """A subclass of Float32 that changes or reads rows while it encodes them must still be called."""
 
     class Doubled(Float32):
         def encode(self, x, rows, ids, layout, segment, noise):

@@ -1,4 +1,4 @@
-"""Rows that stay home: the seat of a cache, held against a dense training that skips the same rows."""
+"""Cached rows: the cache in an exchange, compared with a dense training that skips the same rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EPOCHS = 6
 WORKERS = 3
 
 
-# --- Places ---
+# --- Exchange keys ---
 
 
 def test_places_come_back_whatever_they_are():
@@ -62,17 +62,17 @@ def test_what_is_no_list_of_places_is_refused():
         decode_row_index(told, 6)
 
 
-# --- Against a dense training that skips the same rows ---
+# --- Compared with a dense training that skips the same rows ---
 
 
 class Held:
-    """What every worker's peers hold of its rows, in one process: (kind, layer, worker that uses, columns) -> rows."""
+    """Halo rows of the peers of every worker, in one process: (kind, layer, worker that uses, columns) -> rows."""
 
     def __init__(self, tolerance: float) -> None:
         self.tolerance, self.rows, self.sent, self.offered = tolerance, {}, 0, 0
 
     def after(self, key, offered, counts):
-        """Return what is held once the rows that moved have been sent; ``counts`` says which rows travel at all."""
+        """Return the held rows after the changed rows have been sent; ``counts`` selects the rows that may be sent."""
         held = self.rows.get(key)
         if held is None:
             moved = torch.ones(offered.shape[0], dtype=torch.bool)
@@ -86,10 +86,10 @@ class Held:
 
 
 class SkippingProduct(torch.autograd.Function):
-    """``A x`` where each worker multiplies with what it holds of the others' rows; gradients the same way home.
+    """``A x`` where each worker multiplies by the rows it holds of the others; gradients are cached in the same way.
 
-    Rows are held as they were ``before`` dropout, and have this epoch's mask in the product; gradients are held as they
-    are for dropped rows, so that the mask of this epoch is put on them once they are added up.
+    Held rows are those ``before`` dropout, and have this epoch's mask in the product; held gradients are those of
+    dropped rows, so the mask of this epoch is applied after they are summed.
     """
 
     @staticmethod
@@ -120,7 +120,7 @@ class SkippingProduct(torch.autograd.Function):
 
 
 def skipping(exchange, owner, held):
-    """The exchange of one process that pretends to be several workers with a cache."""
+    """Return the exchange of one process that computes as several workers with a cache."""
 
     def aggregate(adjacency, x, context):
         if not context.training:
@@ -136,7 +136,7 @@ def train(trainer, epochs=EPOCHS):
         losses.append(trainer.gradients(epoch))
         gradients.append(trainer.parameters.gradients.clone())
         trainer.optimizer.step()
-        trainer.evaluate(epoch)  # leaves what is held alone
+        trainer.evaluate(epoch)  # does not change the held rows
     return torch.tensor(losses), torch.stack(gradients)
 
 
@@ -193,7 +193,7 @@ def test_it_is_the_dense_training_that_skips_the_same_rows(directed, dropout):
 
 
 def test_the_rows_themselves_are_exact_where_none_may_move():
-    """Tolerance 0 changes nothing, and over float32 a row that did not change need not travel."""
+    """Tolerance 0 changes nothing, and with float32 a row that did not change need not be sent."""
     graph = random_graph(features=20)
     owner = Random(seed=1).assign(graph, WORKERS)
     systems = [vanilla(), replace(vanilla(), cache=Unchanged())]
@@ -225,11 +225,11 @@ def test_any_codec_and_transport_brings_as_many_bytes_as_were_sent(transport):
         for one in results:
             assert torch.equal(one[index]["losses"], results[0][index]["losses"])
             assert 0 < one[index]["sent"] < one[index]["offered"]
-        assert results[0][index]["losses"][-1] < 0.9 * truth[0], "it learns"
+        assert results[0][index]["losses"][-1] < 0.9 * truth[0], "the loss falls"
 
 
 def test_errors_of_rounding_do_not_add_up():
-    """Differences are to what the receiver has, so the last message's error is all there is."""
+    """Differences are relative to the receiver's rows, so only the error of the last message remains."""
     results = run_ranks(drift_on_rank, 2)
     assert all(worst <= step * (1 + 1e-5) for worst, step in results)
 
@@ -263,7 +263,7 @@ def test_nothing_is_held_where_there_is_no_cache():
     assert type(channel.selection) is AllRowsOfRoute
 
 
-# --- Company ---
+# --- Combinations ---
 
 
 def test_impossible_company_is_refused():

@@ -1,4 +1,4 @@
-"""The matrices of a sampled product: against the dense matrix with columns of zeros, and what they are made of."""
+"""The matrices of a sampled product, compared with the dense matrix with columns of zeros, and their reuse."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_kept_matrix_has_the_edges_of_its_columns_only():
     kept = select_columns(whole, shard.num_central, columns, 3.0)
     assert kept.num_edges == torch.isin(whole.indices, columns.int()).sum()
     assert set(kept.weights.tolist()) == {3.0}
-    again = Adjacency(*kept.csr, num_columns=kept.num_columns)  # the checks of any matrix, and its transpose made anew
+    again = Adjacency(*kept.csr, num_columns=kept.num_columns)  # the checks of any matrix, and its transpose
     for one, other in zip(kept.transposed.csr, again.transposed.csr, strict=True):
         assert torch.equal(one, other)
     own = first_columns(whole, shard.num_central, shard.num_owned)

@@ -1,4 +1,4 @@
-"""Workers under the axis ``compute``: what one process trains with the same products, and beside every other axis."""
+"""Workers with the ``compute`` axis train as one process with the same products, and with every other axis."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GRAPHS = {
 }
 SETTINGS = TrainSettings(seed=5)
 STEPS = {"bfloat16": 2.0**-8, "int8": 2.0**-6}
-"""Relative to a row's largest element, what one rounding that falls the other way changes at most (int8: 1 / 127)."""
+"""Largest change by one rounding in the other direction, relative to a row's largest element (int8: 1 / 127)."""
 PARTS = {"bfloat16": BFloat16Rows(), "int8": Int8Rows()}
 
 
@@ -45,7 +45,7 @@ def gradients_of(trainer: Trainer) -> tuple[float, torch.Tensor]:
 
 
 def on_rank(rank: int, workers: int, graph) -> dict:
-    """The first gradients of every model and precision."""
+    """Return the first gradients of every model and precision."""
     shard = build_shard(graph, Random(seed=1).cut(graph, workers).owner, rank, workers)
     return {
         (precision, name): gradients_of(worker_trainer(shard, replace(vanilla(), compute=part), _shape(name), SETTINGS))
@@ -58,10 +58,10 @@ def on_rank(rank: int, workers: int, graph) -> dict:
     ("workers", "which"), [(1, "projected first"), (2, "gathered first"), (3, "gathered first"), (3, "projected first")]
 )
 def test_workers_equal_one_process(workers: int, which: str) -> None:
-    """The same rows, weights and gradients are rounded, wherever they are; sums run in another order.
+    """The same rows, weights and gradients are rounded on every worker; sums run in another order.
 
-    A handful of the thousands of roundings falls the other way for that, and each moves one element of a matrix by one
-    step: far less than a step in the norm of all gradients, where two different roundings are some steps apart.
+    A handful of the thousands of roundings goes in the other direction for that, and each moves one element of a matrix
+    by one step: far less than a step in the norm of all gradients, where two different roundings are some steps apart.
     """
     graph = random_graph(**GRAPHS[which])
     results = run_ranks(on_rank, workers, graph)

@@ -1,4 +1,4 @@
-"""Streams of an exchange: who waits for whom, on recorded streams; and that staged bytes are the same bytes."""
+"""Streams of an exchange: the order of waits, on recorded streams; and staged messages have the same bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gnnqlab.message.exchange_key import ExchangeKey
 
 
 class Device:
-    """Streams that note what they are told, and a clock that an event reads."""
+    """Streams that record their calls, and a clock that an event reads."""
 
     def __init__(self):
         self.log: list[str] = []
@@ -56,7 +56,7 @@ class FakeEvent:
 
 
 def overlapped(device, timeline, place=None):
-    """The parts of a forward step as an overlapped exchange opens them."""
+    """Run the parts of a forward step in the order of an overlapped exchange."""
     for what in ("encode", "post", "central", "wait", "decode", "marginal"):
         with timeline(what, place):
             device.launch(what)
@@ -65,14 +65,14 @@ def overlapped(device, timeline, place=None):
 
 
 EXPECTED = [
-    "side waits for products",  # rows to encode are computed
+    "side waits for products",  # after the rows to encode are computed
     "side: encode",
-    "products waits for side",  # apart: no product beside encoding
+    "products waits for side",  # without overlap: no product runs during encoding
     "side: post",
     "products: central",
-    "host: sends",  # once the device is busy
+    "host: sends",  # the device has work by then
     "side: wait",
-    "side waits for products",  # apart: decoding begins behind central rows
+    "side waits for products",  # without overlap: decoding begins after central rows
     "side: decode",
     "products waits for side",
     "products: marginal",
@@ -93,7 +93,7 @@ def test_recorded_on_the_device_with_the_same_order():
     assert device.log == EXPECTED
     spans = {span.what: span for span in timeline.take()}
     assert [round(1e3 * (span.end - span.start), 6) for span in spans.values()] == [1.0] * 6 + [2.0]
-    transfer = spans["transfer"]  # from the end of post to the end of wait: over central rows
+    transfer = spans["transfer"]  # from the end of post to the end of wait: during central rows
     assert (transfer.start, transfer.end) == (spans["post"].end, spans["wait"].end)
     assert spans["central"].start == pytest.approx(spans["encode"].end + 1e-3)
 
@@ -102,7 +102,7 @@ def test_rows_of_another_epoch_are_no_transfer_of_this_one():
     device = Device()
     timeline = Timeline(stages=device.stages)
     timeline.begin()
-    for what in ("wait", "post"):  # pipelined: yesterday's rows are waited for before today's are posted
+    for what in ("wait", "post"):  # pipelined: the wait for rows of the last epoch precedes the post of this epoch's
         with timeline(what, ExchangeKey(0, "forward")):
             device.launch(what)
     assert [span.what for span in timeline.take()] == ["wait", "post"]
@@ -133,9 +133,9 @@ def test_streams_of_a_real_device():
     timeline.begin()
     for what in ("encode", "post", "central", "wait", "decode", "marginal"):
         with timeline(what, ExchangeKey(0, "forward")):
-            if what not in ("post", "wait"):  # those run beside central rows
+            if what not in ("post", "wait"):  # post and wait run during central rows
                 x += 1.0
     torch.cuda.synchronize()
-    assert bool((x[0] == 4.0) & (x == x[0]).all())  # each part behind the one before where it has to be
+    assert bool((x[0] == 4.0) & (x == x[0]).all())  # each part runs after the one before where the order matters
     spans = timeline.take()
     assert all(span.end >= span.start for span in spans) and len(spans) == 7

@@ -1,7 +1,7 @@
-"""Dropout of rows that are kept over epochs: the receiver's mask, against a training by hand in float64.
+"""Dropout of rows that are stored over epochs: the receiver's mask, compared with a training by hand in float64.
 
-The reference shares no formula with the exchange: rows of others are leaves of autograd, what a worker sends home is
-the gradient of such a leaf, and it comes into the next epoch as ``<row, gradient>`` added to the loss.
+The reference shares no formula with the exchange: rows of others are leaves of autograd, the gradient that a worker
+sends back is that of such a leaf, and it enters the next epoch as ``<row, gradient>`` added to the loss.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EPOCHS, WORKERS, SEED = 6, 3, 3
 
 
 class ByHand:
-    """A GCN or GraphSAGE on the whole graph, in float64, whose edges between workers see rows of the epoch before."""
+    """A GCN or GraphSAGE on the whole graph, in float64, with rows of the epoch before for edges between workers."""
 
     def __init__(self, graph, owner, shape, *, smoothing=(0.0, 0.0), fresh=(), dropped_by="receiver"):
         network = build_model(shape, graph.num_features, graph.num_classes, seed=SEED)
@@ -50,7 +50,7 @@ class ByHand:
         self.stored, self.means, self.seen = {}, {}, {}
 
     def mask(self, p, epoch, width):
-        """Return the mask of the next place in the model that drops anything, times 1 / (1 - p)."""
+        """Return the mask of the next dropout in the model, times 1 / (1 - p)."""
         if p == 0.0:
             return torch.ones((), dtype=torch.float64)
         threshold = round(65536 * p)
@@ -60,7 +60,7 @@ class ByHand:
         return (bits >= threshold).double() * 65536 / (65536 - threshold)
 
     def older(self, kind, layer):
-        """Return what came of the epoch before, or its running mean."""
+        """Return the rows or gradients of the epoch before, or their running mean."""
         came, gamma = self.stored[kind, layer], self.smoothing[kind]
         mean = self.means.get((kind, layer))
         self.means[kind, layer] = came if mean is None else gamma * mean + (1 - gamma) * came
@@ -89,7 +89,7 @@ class ByHand:
             weight = of["weight"] if of["weight"] is not None else of["weight_neighbour"]
             mask = self.mask(shape.dropout if layer else shape.input_dropout, epoch, h.shape[1])
             narrower = weight.shape[1] < h.shape[1]
-            if narrower and (layer == 0 or self.dropped_by == "owner" or shape.dropout == 0.0):  # projected rows travel
+            if narrower and (layer == 0 or self.dropped_by == "owner" or shape.dropout == 0.0):  # sends projected rows
                 y = self.sums(layer, (mask * h) @ weight, 1.0, epoch)
             else:
                 y = self.sums(layer, h, mask, epoch) @ weight
@@ -123,7 +123,7 @@ def train(rank, workers, graph, owner, shape, axes, fresh=(), epochs=EPOCHS):
         gradients.append(trainer.parameters.gradients.clone())
         trainer.optimizer.step()
         if epoch == 2:
-            trainer.evaluate(epoch)  # leaves what is under way, and what is held, alone
+            trainer.evaluate(epoch)  # does not change rows under way and held rows
     widths = {channel.place[:2]: channel.columns for channel in trainer.exchange.channels}
     trainer.close()
     return {"losses": torch.tensor(losses), "gradients": torch.stack(gradients), "columns": widths}
@@ -153,7 +153,7 @@ SAGE = ModelSettings(name="graphsage", layers=2, hidden=16, dropout=0.5)
 def test_older_rows_have_this_epochs_mask(shape, directed):
     results = check(shape, Pipelined(), directed=directed)
     last = shape.layers - 1
-    for one in results:  # rows of a mask's width travel, though 4 classes are narrower than 16
+    for one in results:  # rows of the mask's width are sent, although 4 classes are narrower than 16
         assert one["columns"][last, "forward"] == one["columns"][last, "backward"] == 16
 
 
@@ -229,7 +229,7 @@ def test_a_planted_fault_is_seen(fault):
         agree(results, [dense.epoch(epoch) for epoch in range(EPOCHS)])
 
 
-# --- Company: everybody whose rows are fresh, or who has nobody to exchange with ---
+# --- Combinations: exchanges with fresh rows, and workers without peers ---
 
 
 def every_system(rank, workers, graph, owner, systems, shape):
@@ -237,7 +237,7 @@ def every_system(rank, workers, graph, owner, systems, shape):
 
 
 def test_a_cache_that_lets_nothing_move_is_vanilla():
-    """Tolerance 0 holds rows that are the same before the mask; the owner puts it on the sum of gradients."""
+    """Tolerance 0 compares rows before the mask; the owner applies the mask to the sum of gradients."""
     graph = random_graph()
     owner = Random(seed=1).assign(graph, WORKERS)
     systems = [{}, {"cache": Unchanged()}, {"cache": Unchanged(), "schedule": Overlapped()}]
@@ -272,7 +272,7 @@ def test_the_mask_of_a_sample_is_that_of_its_nodes():
 
 
 def test_raw_features_may_travel_once_whatever_is_dropped_of_them():
-    """Their masks are made by who has them, so nothing of layer 0 has to travel again."""
+    """The worker that has them makes their masks, so no row of layer 0 has to be sent again."""
     graph = random_graph()
     owner = Random(seed=1).assign(graph, WORKERS)
     shape = replace(GCN, input_dropout=0.4)
@@ -291,11 +291,11 @@ def once_on_rank(rank, workers, graph, owner, shape):
     return found
 
 
-# --- The mask is put on in the pass that makes the rows ---
+# --- The mask is applied in the pass that makes the rows ---
 
 
 def losses_and_masks(rank, workers, graph, owner, shape, schedule, apart):
-    """Losses of a worker, and how many passes did nothing but put a mask on rows of its own."""
+    """Return the losses of a worker, and the number of passes that only apply a mask to its own rows."""
     trainer = worker_trainer(
         build_shard(graph, owner, rank, workers), replace(vanilla(), schedule=schedule), shape, TrainSettings(seed=SEED)
     )

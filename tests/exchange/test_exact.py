@@ -1,4 +1,4 @@
-"""Workers that keep activations in codes: what one process trains with the same codes, beside every other axis."""
+"""Workers that store activations as codes train as one process with the same codes, and with every other axis."""
 
 from __future__ import annotations
 
@@ -58,22 +58,22 @@ def alone(graph, name: str, part) -> tuple[float, torch.Tensor]:
     [(2, ON_NODES, TWO_BITS, 40), (3, ON_NODES, PROJECTED, 12), (2, ON_EDGES, TWO_BITS, 40)],
 )
 def test_workers_equal_one_process(workers: int, system: System, part: ExactActivations, features: int) -> None:
-    """Losses are float32's; a row has the same codes wherever it is kept, halo rows of attention among others.
+    """Losses are float32's; a row has the same codes on every worker, halo rows of attention among them.
 
-    Sums run in another order, and some 2^-22 of the roundings may fall the other way for that: none of the thousands
-    here.
+    Sums run in another order, and some 2^-22 of the roundings may go in the other direction for that: none of the
+    thousands here.
     """
     graph = random_graph(features=features, directed=features > 12, seed=2)
     system = replace(system, compute=part)
     results = run_ranks(on_rank, workers, graph, system.partition.cut(graph, workers), system)
     for name, (loss, gradients) in results[0].items():
         true_loss, truth = alone(graph, name, part)
-        with disable_fusion():  # codes keep the steps between convolutions one after another
+        with disable_fusion():  # codes require separate steps between convolutions
             exact_loss, exact = alone(graph, name, Float32Products())
-        assert true_loss == exact_loss, f"{name}: codes are seen by the forward pass"
+        assert true_loss == exact_loss, f"{name}: codes change the forward pass"
         assert abs(loss - true_loss) <= TOLERANCE * true_loss, name
         assert all(torch.equal(other[name][1], gradients) for other in results), name
-        assert float((truth - exact).norm() / exact.norm()) > 0.1, f"{name}: nothing was kept in codes"
+        assert float((truth - exact).norm() / exact.norm()) > 0.1, f"{name}: nothing was saved in codes"
         assert float((gradients - truth).norm() / truth.norm()) <= TOLERANCE, name
 
 

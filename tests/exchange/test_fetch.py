@@ -1,4 +1,4 @@
-"""Rows fetched from their owners: what comes, what goes home, and what it costs, by formula."""
+"""Rows fetched from their owners: received rows, returned gradients, and the bytes by formula."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from gnnqlab.simulation.threaded_workers import LoopbackTransport, Mailbox
 WORKERS, NODES, COLUMNS = 3, 20, 5
 OWNER = torch.tensor([0, 1, 2, 0, 1, 1, 0, 2, 2, 1, 0, 2, 1, 0, 0, 2, 1, 2, 0, 1], dtype=torch.int32)
 NEEDS = {0: [1, 2, 4], 1: [0, 17], 2: []}
-"""Which rows of others each worker needs every time."""
+"""Rows of others that each worker needs every time."""
 
 
 def owned(rank: int) -> torch.Tensor:
-    return (OWNER == rank).nonzero().flatten().flip(0)  # in no order that ids have
+    return (OWNER == rank).nonzero().flatten().flip(0)  # ids in no order
 
 
 def fetch_of(rank: int, mail: Mailbox, bits: int = 32) -> RowGather:
@@ -62,7 +62,7 @@ def test_rows_come_as_they_are_and_gradients_go_home_whole():
             home[owned(rank)] += rows.grad
         return home
 
-    # A row is used by its owner, by whoever needs it, and three times as one of a pool.
+    # A row is used by its owner, by every worker that needs it, and three times as one of a pool.
     times = torch.zeros(NODES)
     for pool in pools:
         times += 1
@@ -113,7 +113,7 @@ def test_where_wires_round_only_what_is_fetched_each_time_is_coded():
                 assert not torch.equal(found, table[needed])
             means += found.detach() / 200
             came.rows.sum().backward()
-        # Stochastic rounding to 4 levels errs by a step at most, and by nothing on average: 200 draws, five deviations.
+        # Stochastic rounding to 4 levels errs by a step at most, and is unbiased: 200 draws, five deviations.
         spread = (table[needed].amax(1) - table[needed].amin(1)) / 3
         assert bool(((means - table[needed]).abs() <= 5 * 0.5 * spread[:, None] / 200**0.5).all())
         sent = {(each.direction, each.round): (each.bytes_payload, each.bytes_params) for each in fetch.channels}

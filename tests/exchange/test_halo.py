@@ -1,4 +1,4 @@
-"""The halo exchange: extending rows, keeping static ones, and the order of the verbs."""
+"""The halo exchange: extending rows, caching static ones, and the order of the steps."""
 
 from __future__ import annotations
 
@@ -120,13 +120,13 @@ def test_rows_outside_training_take_the_transport_given_for_them():
     results = run_ranks(posted_by_kind, 3, graph, Random(seed=1).assign(graph, 3))
     whole = LocalGraph(graph).open_pass(0, training=True).aggregate(graph.features)
     for counts, owned, y in results:
-        # a training pass; an evaluation; static rows, which travel once; and rest afterwards
+        # a training pass; an evaluation; static rows, which are sent once; no more afterwards
         assert counts == [(1, 0), (1, 1), (1, 2), (1, 2)]
         assert torch.allclose(y, whole[owned], atol=1e-5)
 
 
 class Recorder:
-    """Writes down which verb ran."""
+    """Records the steps that run."""
 
     def __init__(self, rounds=1, chained=False):
         self.rounds, self.chained = rounds, chained
@@ -135,7 +135,7 @@ class Recorder:
     def __getattr__(self, verb):
         def note(*arguments):
             self.verbs.append(" ".join([verb, *(str(each) for each in arguments[:1])]))
-            return self  # what came
+            return self  # the received rows
 
         return note
 

@@ -20,7 +20,7 @@ def program():
 
 
 def mesh(workers):
-    """What the page takes as loaded: a field on the sphere, and how far a node is from the mean of its neighbours."""
+    """Return the data that the page loads: a field on the sphere, and each node's distance to its neighbours' mean."""
     nodes, edges = icosphere(LEVELS)
     field = (torch.sin(3 * nodes[:, :1]) * nodes[:, 1:2]).float()
     degrees = torch.bincount(edges[1], minlength=len(nodes))[:, None]
@@ -32,9 +32,9 @@ def mesh(workers):
 class Trained(NamedTuple):
     losses: Tensor
     gradients: Tensor
-    """Of the last step, all weights."""
+    """Gradients of all weights in the last step."""
     predicted: Tensor
-    """By this rank's nodes, in float32."""
+    """Predictions of this rank's nodes, in float32."""
     sent_bytes: int
 
 
@@ -71,11 +71,11 @@ def test_a_mesh_model_on_three_ranks_is_that_of_one_process_and_trains_in_4_bits
         torch.testing.assert_close(exact.gradients, alone.gradients, rtol=1e-5, atol=1e-5)
         predicted[own] = exact.predicted
         assert num_halo > 0
-        # A step sends rows of three layers, and their gradients home.
+        # A step sends rows of three layers, and returns their gradients.
         rows, gradients = 3 * num_sent, 3 * num_halo
         assert exact.sent_bytes == 3 * (128 * rows + 128 * gradients)
         assert coded.sent_bytes == STEPS * (24 * rows + 128 * gradients)
         assert both.sent_bytes == 24 * rows + (32 + 8) * gradients
-        assert coded.losses[-1] < 0.5 * coded.losses[0], "it trains"
-        assert abs(coded.losses[-1] / longer.losses[-1] - 1) < 0.2, "as float32 does"
+        assert coded.losses[-1] < 0.5 * coded.losses[0], "the loss falls"
+        assert abs(coded.losses[-1] / longer.losses[-1] - 1) < 0.2, "similar to float32"
     torch.testing.assert_close(predicted, alone.predicted, rtol=1e-5, atol=1e-5)

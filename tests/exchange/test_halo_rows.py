@@ -1,4 +1,4 @@
-"""The exchange alone, over real ranks: against index_select and index_add, in bits, in bytes, and its refusals."""
+"""The exchange alone, over real ranks: equal to index_select and index_add; bit-widths, bytes, and refusals."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rows_of(rank, columns, dtype=torch.float32):
 
 
 def places(receiver, workers):
-    """Where the rows of a receiver's halo are in the rows of all ranks, joined."""
+    """Return the positions of the rows of a receiver's halo in the joined rows of all ranks."""
     firsts = [sum(ROWS[:rank]) for rank in range(workers)]
     return torch.tensor(
         [firsts[sender] + row for sender in range(workers) for row in SEND.get((sender, receiver), [])],
@@ -69,7 +69,7 @@ def test_float32_is_index_select_and_its_gradient_index_add(workers, columns, dt
     for rank, (came, weight, _, ids) in enumerate(results):
         at = places(rank, workers)
         assert came.dtype == dtype and torch.equal(came, joined.float()[at].to(dtype))
-        assert torch.equal(ids, at), "rows are counted through, rank after rank"
+        assert torch.equal(ids, at), "rows are numbered consecutively over the ranks"
         gradient.index_add_(0, at, weight.float())
     assert torch.equal(torch.cat([grad for _, _, grad, _ in results]), gradient.to(dtype))
 
@@ -84,7 +84,7 @@ def halo_gradient(rank, num_halo):
 
 
 def drawn(rank, workers):
-    """Exchanges of many epochs forward and backward, and of other plans, layers and seeds."""
+    """Return exchanges of many epochs forward and backward, and of other plans, layers and seeds."""
     plan, x = plan_of(rank, workers, seed=3), rows_of(rank, 6).requires_grad_()
     rows, gradients = [], []
     for epoch in range(DRAWS):
@@ -114,7 +114,7 @@ def moments(x):
 
 
 def agrees(draws, exact, variance, cumulant):
-    """Mean and summed squared error within five standard errors; codes are drawn with 16 bits, so nearly exact ones."""
+    """Mean and summed squared error within five standard errors; codes are drawn with 16 bits, so almost exactly."""
     errors = draws.double() - exact.double()
     slack = 2.0**-12
     assert (errors.mean(0).abs() <= 5 * (variance / DRAWS).sqrt() + slack).all()
@@ -132,16 +132,16 @@ def test_codes_are_unbiased_with_the_codecs_variance_and_repeat():
         gradient = halo_gradient(rank, at.numel())
         for total, part in zip((home, variance, cumulant), (gradient.double(), *moments(gradient)), strict=True):
             total.index_add_(0, at, part)
-        assert same == [True, False, False, False], "noise is of seed, epoch, layer and id"
+        assert same == [True, False, False, False], "noise depends on seed, epoch, layer and id"
     agrees(torch.cat([gradients for _, gradients, _ in results], dim=1), home, variance, cumulant)
-    # Row 3 of rank 0 goes to both others, and errs at each by itself.
+    # Row 3 of rank 0 goes to both others, with independent errors.
     one, other = (results[1][0][:, 2] - joined[3], results[2][0][:, 0] - joined[3])
     spread = moments(joined[3:4])[0].square().sum()
     assert abs((one * other).mean(0).sum()) <= 5 * (spread / DRAWS).sqrt()
 
 
 class Counting:
-    """A transport that counts the bytes it is given."""
+    """A transport that counts the bytes that it receives from its caller."""
 
     def __init__(self, inner):
         self.inner, self.bytes = inner, 0
@@ -175,9 +175,9 @@ def test_bytes_are_those_of_the_layout(codec, bits, row, gradient):
     for rank, (forward, backward, told, headers, came) in enumerate(run_ranks(counted, 3, codec, bits)):
         at = places(rank, 3)
         assert (forward, backward) == (sent[rank] * row, at.numel() * gradient)
-        assert (came - joined[at]).norm() < 0.2 * joined[at].norm(), "codes of 4 bits mean the rows at their receiver"
+        assert (came - joined[at]).norm() < 0.2 * joined[at].norm(), "rows decoded from 4 bits are close to these"
         assert told == forward + backward
-        peers = [pair for pair in SEND if rank in pair]  # a header a message, there and back
+        peers = [pair for pair in SEND if rank in pair]  # one header per message in each direction
         assert headers == SIZE * len(peers)
 
 
@@ -191,11 +191,11 @@ def in_groups(rank, workers):
     for transport in ("direct", "ring", "all-to-all"):
         send = [NONE, torch.tensor([2, 0])] if rank == 1 else [torch.tensor([1]), NONE]
         plan = HaloPlan(send, [0, 1] if rank == 1 else [2, 0], group=group, transport=transport)
-        x = (torch.arange(12.0).view(4, 3) + 100 * rank).requires_grad_()  # more rows than the plan speaks of
+        x = (torch.arange(12.0).view(4, 3) + 100 * rank).requires_grad_()  # more rows than the plan has
         rows = exchange_rows(x, plan)
         rows.sum().backward()
         came.append((plan.rank, rows[:, 0].tolist(), x.grad[:, 0].tolist()))
-    send = [NONE, torch.tensor([3])] if rank == 1 else [NONE, NONE]  # one sends and gets nothing, one the reverse
+    send = [NONE, torch.tensor([3])] if rank == 1 else [NONE, NONE]  # one sends and gets nothing, the other the reverse
     plan, x = HaloPlan(send, [0, 0] if rank == 1 else [1, 0], group=group), x.detach().requires_grad_()
     torch.cat([x, exchange_rows(x, plan, bits=(4, 4))]).sum().backward()
     return came, x.grad[:, 0].tolist()
@@ -217,7 +217,7 @@ def test_one_process_has_no_peers():
 
 
 def wrong_plans():
-    """Lists of rank 0 and of rank 1, and what both are told."""
+    """Lists of rank 0 and of rank 1, and the message that both raise."""
     fine = ([NONE, torch.tensor([1])], [0, 1], {}), ([torch.tensor([0]), NONE], [1, 0], {})
     some = torch.tensor([1])
     for spoilt, text in [

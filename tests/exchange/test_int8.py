@@ -1,4 +1,4 @@
-"""Workers under ``compute="int8"``: with a scale a row they train what one process trains."""
+"""Workers under ``compute="int8"`` with a scale per row train as one process does."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ GRAPHS = {
 
 
 def _shape(name: str, part: str = "") -> ModelSettings:
-    """Several heads where logits are rounded: that of a single one would be its own scale."""
+    """Return a shape with several heads where logits are rounded: a single head would have a scale of its own."""
     more = {"heads": 4} if part == "logits" else {}
     return ModelSettings(name=name, layers=3, hidden=16, dropout=0.3, input_dropout=0.1, **more)
 
@@ -57,7 +57,7 @@ def gradients_of(trainer: Trainer) -> tuple[float, torch.Tensor]:
 
 
 def on_rank(rank: int, workers: int, graph) -> dict:
-    """The first gradients of every model and scale."""
+    """Return the first gradients of every model and scale."""
     shard = build_shard(graph, Random(seed=1).cut(graph, workers).owner, rank, workers)
     return {
         (part, name): gradients_of(worker_trainer(shard, SYSTEMS[part], _shape(name, part), SETTINGS))
@@ -68,10 +68,10 @@ def on_rank(rank: int, workers: int, graph) -> dict:
 @pytest.mark.parametrize("which", GRAPHS)
 @pytest.mark.parametrize("workers", [2, 3])
 def test_workers_equal_one_process(workers: int, which: str) -> None:
-    """With a scale a row, or one for all workers' rows, to 1e-5, but where one of some 10^4 codes falls the other way.
+    """With a scale per row, or one for the rows of all workers, to 1e-5, except for one of some 10^4 codes.
 
-    It does for another order of sums: a code has sixteen fractional bits, which that changes in about one of 10^5; it
-    moves one element by 1/127 of its row's largest. With a scale a tensor the steps are others: a rounding apart, some
+    Such a code depends on the order of sums: it has sixteen fractional bits, which change in about one of 10^5;
+    it moves one element by 1/127 of its row's largest. With a scale per tensor the steps differ: by a rounding, some
     steps in the norm.
     """
     graph = random_graph(**GRAPHS[which])
@@ -111,17 +111,17 @@ def on_rank_of_edges(rank: int, workers: int, graph) -> dict:
 
 
 def test_replicas_agree_on_a_scale_too() -> None:
-    """Copies of a node round parts of its gradient, so gradients are some roundings apart, and of one scale here."""
+    """Replicas of a node round parts of its gradient: gradients are some roundings apart, with one scale here."""
     graph = random_graph(**GRAPHS["projected first"])
     results, alone = run_ranks(on_rank_of_edges, 2, graph), on_rank_of_edges(0, 1, graph)
     for name, (loss, truth) in alone.items():
-        assert results[0][name][0] == pytest.approx(loss, rel=1e-3), name  # forward: what one process rounds
+        assert results[0][name][0] == pytest.approx(loss, rel=1e-3), name  # forward: the values that one process rounds
         assert torch.equal(results[0][name][1], results[1][name][1])
         assert float((results[0][name][1] - truth).norm() / truth.norm()) < 0.1, name
 
 
 def test_weights_move_by_less_than_a_code() -> None:
-    """A step of 1e-6 is none of 8 bits; weights that were codes would stay where they are, or jump."""
+    """A step of 1e-6 is less than one of 8 bits; weights stored as codes would not change, or jump."""
     graph = random_graph(**GRAPHS["gathered first"])
     shard = build_shard(graph, torch.zeros(graph.num_nodes, dtype=torch.int64), 0, 1)
     trainer = worker_trainer(shard, SYSTEMS["row"], _shape("gcn"), replace(SETTINGS, lr=1e-6))

@@ -1,4 +1,4 @@
-"""Bits that the rule chooses after the first epoch: the same on every worker as in one process, written down, kept."""
+"""Bit-widths that the rule chooses after the first epoch: the same on every worker as in one process, and recorded."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _overheard(choice: BitChoice) -> list[dict[str, float]]:
 
 
 def _chosen(rank: int, workers: int, graph) -> dict:
-    """Bits in each of two epochs, sums that this worker took, and what it says it decided."""
+    """Bit-widths in each of two epochs, sums of this worker, and its recorded decision."""
     found = {}
     for case in CASES:
         trainer = _trainer(rank, workers, graph, case)
@@ -63,7 +63,7 @@ def test_all_workers_choose_what_one_process_chooses(workers: int) -> None:
     graph = random_graph(nodes=120, edges=600, features=24, seed=4)
     results, alone = run_ranks(_chosen, workers, graph), _chosen(0, 1, graph)
     for case, (before, bits, sums, _) in alone.items():
-        assert before == 8 and 2 <= bits < 8, case  # a training on few normal features needs no eight bits
+        assert before == 8 and 2 <= bits < 8, case  # a training on few normal features does not need eight bits
         assert sums["elements"] == graph.num_nodes * 16
         for name, total in sums.items():
             parts = sum(each[case][2][name] for each in results)
@@ -92,7 +92,7 @@ def test_the_errors_are_those_of_the_first_output() -> None:
         error = relative_error(y, rows.codes * rows.scales.unsqueeze(1))
         assert taken[f"error at {bits} bits"] / taken["elements"] == pytest.approx(error)
     trainer.evaluate(0)
-    assert len(seen) == 1  # nobody chooses by an evaluation
+    assert len(seen) == 1  # an evaluation does not decide bit-widths
 
 
 class _Bits:

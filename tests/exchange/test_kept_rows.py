@@ -1,4 +1,4 @@
-"""Differences and error feedback in trainings of real workers: the law, both cuts, and on from a checkpoint."""
+"""Differences and error feedback in trainings of real workers: the law, both cuts, and continued checkpoints."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def trainer_of(rank, workers, graph, system):
 
 def train(trainer, first, epochs):
     losses = torch.tensor([trainer.epoch(epoch) for epoch in range(first, epochs)])
-    trainer.evaluate(epochs)  # leaves what is kept alone
+    trainer.evaluate(epochs)  # does not change the stored rows
     return losses
 
 
@@ -85,11 +85,11 @@ def test_exact_rows_obey_the_law_and_codes_go_on_bit_for_bit():
     for name, system in GOING_ON.items():
         for result in results:
             before, (straight, resumed), weights, _ = result[name]
-            assert straight[-1] < before[0], f"{name} learns nothing"
+            assert straight[-1] < before[0], f"the loss of {name} does not fall"
             assert torch.equal(before, results[0][name][0]) and torch.equal(straight, results[0][name][1][0])
-            if not system.schedule.lag:  # whose rows under way are in no checkpoint
+            if not system.schedule.lag:  # checkpoints have no rows under way
                 assert torch.equal(straight, resumed) and torch.equal(*weights), name
         kept = results[0][name][3]
-        assert any(rows.abs().max() > 0 for rows in kept.values()), f"{name} keeps nothing in checkpoints"
+        assert any(rows.abs().max() > 0 for rows in kept.values()), f"{name} has no rows in checkpoints"
         ways = {"backward"} if name == "feedback backward" else {"forward", "backward"}
         assert {key.split("/")[2] for key in kept} == ways, name

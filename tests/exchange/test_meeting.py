@@ -1,4 +1,4 @@
-"""Copies of a node that meet on their host: the law, equal copies, bytes of each tier, refusals."""
+"""Hierarchical aggregation of replicas on a host: the law, equal replicas, bytes of each tier, refusals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.tune.probes import GRAPH, MODEL, SHAPE, written_down
 SYSTEM = replace(vanilla(), partition=EdgesAtRandom(), exchange=Replicas(hierarchical=True, hosts=2))
 
 
-# --- Who stands for whom ---
+# --- Masters of hosts ---
 
 
 def test_representatives_hold_a_copy_on_their_host():
@@ -99,7 +99,7 @@ def on_rank(rank, workers, graph, cut, hosts, schedule):
 ])  # fmt: skip
 def test_workers_that_meet_equal_one_process(workers, hosts, idle, directed, features, schedule):
     graph = random_graph(edges=140, directed=directed, features=features, seed=workers, self_loops="remove")
-    # Masters anywhere, so that one may have no edge into its node where copies on both hosts have some.
+    # Masters are anywhere, so that one may have no edge into its node although replicas on both hosts have some.
     owner = torch.randint(workers - idle, (graph.num_nodes,), generator=torch.Generator().manual_seed(workers))
     cut = replace(EdgesAtRandom(seed=1, idle=idle).cut(graph, workers), owner=owner)
     results = run_ranks(on_rank, workers, graph, cut, hosts, schedule)

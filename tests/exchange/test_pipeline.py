@@ -1,4 +1,4 @@
-"""Yesterday's rows: against a dense training whose halo rows and halo gradients are those of the epoch before."""
+"""Stale rows, compared with a dense training with halo rows and halo gradients of the epoch before."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SHAPES = {
 
 
 class StaleGraph(LocalGraph):
-    """A whole graph of which edges between workers see the rows of the epoch before (PipeGCN's formulas, dense)."""
+    """A whole graph with rows of the epoch before for edges between workers (PipeGCN's formulas, dense)."""
 
     def __init__(self, graph, owner, *, seed, features=0.0, gradients=0.0, fresh=()):
         super().__init__(graph, seed=seed)
@@ -49,7 +49,7 @@ class StaleGraph(LocalGraph):
         return StaleProduct.apply(x, dense * ~across, dense * across, self, context)
 
     def before(self, kind, context, now, epoch):
-        """What edges between workers see, and keep what the next epoch sees."""
+        """Return the rows for edges between workers, and store those of the next epoch."""
         store, smoothing = (self.rows, self.smoothing[0]) if kind == "rows" else (self.gradients, self.smoothing[1])
         seen = now if context not in store or epoch in self.fresh else store[context]
         if smoothing and seen is not now:
@@ -68,7 +68,7 @@ def train(trainer, fresh=()):
         gradients.append(trainer.parameters.gradients.clone())
         trainer.optimizer.step()
         if epoch % 2:
-            trainer.evaluate(epoch)  # leaves what is under way alone
+            trainer.evaluate(epoch)  # does not change messages under way
     return what_came_out(trainer, EPOCHS, losses, gradients)
 
 
@@ -109,7 +109,7 @@ def test_smoothing():
 def test_fresh_epochs_between():
     truth = check(SHAPES["gcn"], AdaptivePipeline(dropped_by="receiver"), fresh=(2, 4))
     stale = check(SHAPES["gcn"], Pipelined())
-    assert not torch.equal(truth["losses"], stale["losses"])  # the test can tell them apart
+    assert not torch.equal(truth["losses"], stale["losses"])  # the test distinguishes them
 
 
 def test_always_fresh_is_the_law():
@@ -147,7 +147,7 @@ def test_mistakes_are_refused(make, text):
 
 
 class Said:
-    """A step that notes its verbs."""
+    """A step that records its calls."""
 
     rounds, chained = 1, False
 
@@ -157,7 +157,7 @@ class Said:
     def __getattr__(self, verb):
         def note(*_):
             self._log.append(f"{self._name} {verb}")
-            return self  # what came
+            return self  # the received rows
 
         return note
 

@@ -1,4 +1,4 @@
-"""Replicas that add their sums up: the law under cuts of edges, equal copies, noise and refusals."""
+"""Replicas that add up their sums: the law under vertex-cuts, equal replicas, noise and refusals."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_workers_equal_one_process(workers, idle, directed, features, schedule):
 
 
 def recorded(rank, workers, graph, cut, systems):
-    """Train; return the totals of every look, (case, epoch, layer, direction) -> rows, and the ids of the rows."""
+    """Train; return totals of each aggregation, (case, epoch, layer, direction) -> rows, and the ids of the rows."""
     shard, found, now, whole = cut.shard(graph, rank), {}, {}, Synchronised.dependent
 
     def dependent(step, round):
@@ -114,7 +114,7 @@ def test_copies_of_a_node_are_equal_bit_by_bit():
 
 
 def noises(rank, workers, graph, cut):
-    """What each worker's first layer gathers of the same partial sums, as they come to the masters."""
+    """Return the partial sums that each worker's first layer receives at its masters."""
     shard, came = cut.shard(graph, rank), {}
     exchange = worker_trainer(
         shard, replace(SYSTEM, codec=gq.codecs.Stochastic(), bits=gq.bits.Fixed(bits=1)), shape("gcn"), SETTINGS
@@ -146,7 +146,7 @@ def test_parts_of_one_sum_err_independently():
         assert both.numel() > 3
         for direction in ("forward", "backward"):
             rows = came[direction, "sum"][both]
-            assert ((rows - rows.round()).abs() < 1e-6).all() and (rows.round() == 1).any(), "all parts rounded alike"
+            assert ((rows - rows.round()).abs() < 1e-6).all() and (rows.round() == 1).any(), "parts err identically"
             first, second = (part for part in came[direction, "side by side"].split(splits.tolist()) if part.numel())
             places = [torch.searchsorted(nodes, both) for nodes in (one, other)]
             assert not torch.equal(first[places[0]], second[places[1]]), direction

@@ -1,4 +1,4 @@
-"""The rows of a sample, one by one: which travel, in both directions, how often, and how many bytes they are."""
+"""The rows of a sample, one by one: the sent rows in both directions, how often they are sent, and their bytes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.ranks import run_ranks
 
 
 def named_on_rank(rank, workers, graph, owner, sampler, epochs):
-    """Return by epoch which nodes came in which halo row forward, and which gradients were added where backward.
+    """Return by epoch the node of each received halo row forward, and the gradients that are added backward.
 
-    Nodes send their own number, and gradients of halo rows are the number of their node: so what comes names itself.
+    Nodes send their own number, and gradients of halo rows are the number of their node, so every value names its node.
     """
     shard, exchange, worker = worker_graph(rank, workers, graph, owner, sampler=sampler)
     found = []
@@ -43,7 +43,7 @@ def named_on_rank(rank, workers, graph, owner, sampler, epochs):
 def test_ids_that_come_are_ids_that_were_sent_in_both_directions():
     graph, workers, epochs = random_graph(200, 900), 3, 4
     owner = Random(seed=1).assign(graph, workers)
-    # 1/p is 4: a power of two, so that what was scaled up and down again is the same number.
+    # 1/p is 4: a power of two, so scaling up and down again gives the same number.
     results = run_ranks(named_on_rank, workers, graph, owner, BoundarySampling(p=0.25), epochs)
     for epoch in range(epochs):
         for rank, (owned, halo, found) in enumerate(results):
@@ -52,7 +52,7 @@ def test_ids_that_come_are_ids_that_were_sent_in_both_directions():
             assert torch.equal(came[kept], halo[kept] + 1.0)
             sent_here = [ids for other in range(workers) if other != rank for ids in results[other][2][epoch][1][rank]]
             assert sorted(halo[kept].tolist()) == sorted(sent_here)
-            # Gradients go home for the rows that came, and for no other.
+            # Gradients are returned for the received rows, and for no others.
             assert sorted(halo[kept].tolist()) == sorted(node for ids in back.values() for node in ids)
             copies = torch.zeros(owned.numel())
             for other in range(workers):
@@ -80,7 +80,7 @@ def pair_of_three() -> tuple[Graph, torch.Tensor]:
 
 
 def test_no_row_of_a_small_pair_stays_at_home_for_good():
-    """⌊0.1 · 3⌋ = 0 rows would never travel; drawn apart, each comes at times and most messages are empty."""
+    """⌊0.1 · 3⌋ = 0 rows would never be sent; sampled one by one, each is sent at times and most messages are empty."""
     (graph, owner), epochs, p = pair_of_three(), 200, 0.1
     results = run_ranks(named_on_rank, 2, graph, owner, BoundarySampling(p=p), epochs)
     for _, _, found in results:
@@ -128,4 +128,4 @@ def test_bytes_are_those_of_the_rows_that_were_drawn(small):
             forward = {(0, "forward", wide), (1, "forward", 16), (2, "forward", classes)}
             assert places == forward | {(1, "backward", 16), (2, "backward", classes)}
             totals.add(counted)
-    assert len(totals) > 1 and (0 in totals) == small  # drawn anew each epoch; empty messages are fine
+    assert len(totals) > 1 and (0 in totals) == small  # drawn again each epoch; empty messages are allowed

@@ -1,4 +1,4 @@
-"""Boundary sampling: against a dense training with the sampled matrix, and what a sample does on average."""
+"""Boundary sampling: compared with a dense training with the sampled matrix, and the mean over samples."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SHAPES = {
 
 
 class SampledGraph(LocalGraph):
-    """A whole graph of which edges between workers count 1/p or nothing, drawn anew each epoch; all of it dense."""
+    """A whole dense graph in which edges between workers count 1/p or nothing, drawn again each epoch."""
 
     def __init__(self, graph, owner, sampler, *, seed, stale=False, whole_input=False):
         super().__init__(graph, seed=seed)
@@ -47,7 +47,7 @@ class SampledGraph(LocalGraph):
         self.rows, self.gradients = {}, {}
 
     def factors(self, epoch):
-        """What u counts for v, ``(N, N)``."""
+        """Factor of u in the sum of v, ``(N, N)``."""
         kept = torch.zeros(self.ids.numel(), self.ids.numel())
         for holder in self.owner.unique().tolist():
             mine = self.owner == holder
@@ -79,7 +79,7 @@ class SampledGraph(LocalGraph):
         kept = (dense_of(adjacency) > 0) & (factors > 0)
         across = self.owner[:, None] != self.owner[None, :]
         if self.sampler.attention == "input":
-            seen = z[None] * torch.where(across, factors, 1.0)[:, :, None, None]  # what v sees of u
+            seen = z[None] * torch.where(across, factors, 1.0)[:, :, None, None]  # factor of u for v
         else:
             seen = z[None].expand(len(z), *z.shape)
         logits = functional.leaky_relu((z * a_target).sum(-1)[:, None] + (seen * a_source).sum(-1), slope)
@@ -176,7 +176,7 @@ def test_bits_and_schedules_go_with_it(name):
 
 
 def rows_by_place(rank, workers, graph, owner, sampler):
-    """Return for each layer, direction and peer how many rows were sent and received in one epoch."""
+    """Return the number of rows sent and received in one epoch, by layer, direction and peer."""
     shard = build_shard(graph, owner, rank, workers)
     trainer = worker_trainer(shard, replace(vanilla(), sampler=sampler), SHAPES["gcn"], TrainSettings(seed=3))
     trainer.epoch(5)
@@ -233,12 +233,12 @@ def test_sums_keep_their_mean_and_have_the_variance_of_the_formula():
             # 5.5 standard errors: beyond them by chance in one of 10^4 runs of these 60 x 4 x 3 x 2 means
             error = off.std(0) / epochs**0.5
             assert (off.mean(0).abs() <= 5.5 * error + 1e-5).all()
-            scatter = off.square().sum((1, 2))  # of one epoch, all rows: epochs are drawn apart
+            scatter = off.square().sum((1, 2))  # of one epoch, all rows: epochs are drawn independently
             assert abs(scatter.mean() - (1 - p) / p * squares.sum()) <= 5 * scatter.std() / epochs**0.5
 
 
 def test_numerator_and_denominator_of_attention_are_unbiased():
-    # Every sample of four halo neighbours, weighed by its probability: no chance is left in the mean.
+    # Every sample of four halo neighbours, weighted by its probability: the mean has no random part.
     generator = torch.Generator().manual_seed(0)
     z, halo = torch.randn(2, 1, 3, generator=generator), torch.randn(4, 1, 3, generator=generator)
     source, halo_source = torch.randn(2, 1, generator=generator), torch.randn(4, 1, generator=generator)

@@ -1,4 +1,4 @@
-"""SAR: the rows of one worker at a time give what all at once give, forward and backward, in less memory."""
+"""SAR: the rows of one worker at a time give the result of all at once, forward and backward, in less memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LAW = {
 
 
 def test_every_model_obeys_one_worker_at_a_time():
-    # With seed 7 an element of jknet lies within a rounding of its rectifier's corner: sums in another order flip it.
+    # With seed 7 an element of jknet is within a rounding of the ReLU's corner: sums in another order flip it.
     graph, settings = random_graph(directed=True, isolated=4), TrainSettings(seed=8)
     owner = Random(seed=3).assign(graph, 3)
     cases = {name: (graph, owner, shape, settings) for name, shape in LAW.items()}
@@ -56,7 +56,7 @@ QUANTIZED = {"codec": Stochastic(), "bits": Fixed(bits=4)}
 
 
 def sent(rank, workers, graph, owner, shape, axes) -> dict:
-    """Train; return what came out and the payload bytes of each place."""
+    """Train; return the results and the payload bytes of each exchange key."""
     trainer = worker_trainer(build_shard(graph, owner, rank, workers), replace(vanilla(), **axes), shape, SETTINGS)
     exchange = trainer.graph.exchange
     result = train(trainer)
@@ -66,15 +66,15 @@ def sent(rank, workers, graph, owner, shape, axes) -> dict:
 @each("model", ["graphsage", "gat"])
 @each("axes", [QUANTIZED, {"compute": BFloat16Rows()}])
 def test_messages_are_those_of_all_at_once(model, axes):
-    """The noise of a row is the same in a turn, so quantized training is the same training, and attention's second
-    fetch is the first one again."""
+    """Noise of a row is the same in a round, so quantized training is the same training; the second fetch of attention
+    is identical to the first."""
     graph, shape = random_graph(isolated=4), replace(LAW[model], dropout=0.0)
     owner = Random(seed=3).assign(graph, 3)
     whole, in_turn = (
         run_ranks(sent, 3, graph, owner, shape, {**axes, "schedule": schedule})
         for schedule in (Synchronous(), Sequential(depth=1))
     )
-    bound = 5e-2 if "compute" in axes else 1e-4  # a rounding of a sum moves codes by a step here and there
+    bound = 5e-2 if "compute" in axes else 1e-4  # a rounding of a sum changes a few codes by one step
     for one, other in zip(in_turn, whole, strict=True):
         scale = other["losses"].abs().max()
         assert (one["losses"] - other["losses"]).abs().max() <= bound * scale
@@ -84,12 +84,12 @@ def test_messages_are_those_of_all_at_once(model, axes):
 
 
 ASSIGNED = replace(adaqp(period=2, group_size=7).bits, bit_widths=(2, 8), lam=1.0, start=2, first=0, when="blocking")
-"""λ = 1 minds no seconds, so that what is chosen is the same in every run: 8 bits for every row that varies."""
+"""λ = 1 ignores seconds, so the chosen bit-widths are the same in every run: 8 bits for every row that varies."""
 ADAPTIVE = {"assigned": ASSIGNED, "orchestrated": Orchestrated(delta=1, momentum=0.0)}
 
 
 def adapted(rank, workers, graph, owner, shape, axes) -> dict:
-    """Train some epochs; return losses, what was decided, and the payload and the ranges of each place."""
+    """Train some epochs; return losses, decisions, and the payload and the ranges of each exchange key."""
     trainer = worker_trainer(build_shard(graph, owner, rank, workers), replace(vanilla(), **axes), shape, SETTINGS)
     exchange, found = trainer.graph.exchange, {"losses": [], "payload": [], "decided": []}
     for epoch in range(5):
@@ -103,7 +103,7 @@ def adapted(rank, workers, graph, owner, shape, axes) -> dict:
             for adaptive in trainer.adaptives.values()
             for name, line in adaptive.entries()
         ]
-        if epoch == 0:  # later ones are those of other weights: codes that fell a step beside have trained them
+        if epoch == 0:  # later weights differ: they were trained with codes that differ by a step
             ranges = {(*one.place, peer): seen for one in exchange.channels for peer, seen in one.spreads.items()}
             found["ranges"] = {key: seen.clone() for key, seen in ranges.items()}
     trainer.close()
@@ -113,18 +113,18 @@ def adapted(rank, workers, graph, owner, shape, axes) -> dict:
 @each("model", ["graphsage", "gat"])
 @each("name", ADAPTIVE)
 def test_widths_adapt_in_turns_as_they_do_all_at_once(name, model):
-    """Who chooses widths sees the ranges of all peers, not of the last turn alone, and decides the same."""
+    """A bit policy uses the ranges of all peers, not of the last round alone, and decides the same."""
     graph, shape = random_graph(isolated=4), replace(LAW[model], dropout=0.0)
     owner, axes = Random(seed=3).assign(graph, 3), {"codec": Stochastic(), "bits": ADAPTIVE[name]}
     whole, in_turn = (
         run_ranks(adapted, 3, graph, owner, shape, {**axes, "schedule": schedule})
         for schedule in (Synchronous(), Sequential(depth=1))
     )
-    assert whole[0]["decided"], "nothing was decided, so nothing was tested"
+    assert whole[0]["decided"], "no decision was tested"
     for one, other in zip(in_turn, whole, strict=True):
-        assert one["losses"] == pytest.approx(other["losses"], rel=1e-3)  # a code may fall a step beside it
+        assert one["losses"] == pytest.approx(other["losses"], rel=1e-3)  # a code may differ by one step
         assert one["decided"] == other["decided"]
-        assert any(sent != one["payload"][0] for sent in one["payload"]), "widths never changed"
+        assert any(sent != one["payload"][0] for sent in one["payload"]), "bit-widths never changed"
         for mine, theirs in zip(one["payload"], other["payload"], strict=True):
             for place, count in theirs.items():
                 assert mine[place] == (2 if model == "gat" and place[1] == "forward" else 1) * count, place
@@ -168,7 +168,7 @@ def test_no_more_turns_are_held_than_were_asked_for(model, depth):
 
 @each(("depth", "times"), [(0, 7.5), (1, 4.0)])
 def test_attention_holds_rows_or_their_gradients_not_both(depth, times):
-    """A turn's gradients take the memory of its rows: beside the rows of ``1 + depth`` workers lies one piece."""
+    """Gradients of a round use the memory of its rows: rows of ``1 + depth`` workers and one more piece are alive."""
     graph, shape = random_graph(nodes=160, edges=2400), ModelSettings(name="gat", layers=3, hidden=64)
     halo = {}
     for schedule in (Synchronous(), Sequential(depth=depth)):

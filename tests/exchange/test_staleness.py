@@ -1,4 +1,4 @@
-"""How old rows are: exactly one epoch, so that what stops changing becomes exact epoch by epoch (PipeGCN)."""
+"""Staleness of rows is exactly one epoch: rows that stop changing become exact epoch by epoch (PipeGCN)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.ranks import run_ranks
 
 EPOCHS = 6
 CHANGE = 2
-"""Epoch before which weights (and features) change once, and then stay."""
+"""Epoch before which weights (and features) change once; they are constant afterwards."""
 
 
 def train(trainer, fresh=()):
@@ -43,16 +43,16 @@ def on_rank(rank, workers, graph, owner, shape, schedule):
     return train(worker_trainer(shard, replace(vanilla(), schedule=schedule), shape, TrainSettings(seed=3)))
 
 
-# --- Frozen weights: when is what exact again? ---
+# --- Frozen weights: the epoch in which each value is exact again ---
 
 
 DEPTHS = (2, 3, 4)
 WRONG = 1e-3
-"""An error that comes of a stale row: a hundred times what another order of sums leaves."""
+"""Smallest error that is caused by a stale row: a hundred times the effect of another order of sums."""
 
 
 def fill(model, seed):
-    """Set parameters, not so large that the softmax has no gradient left."""
+    """Set parameters small enough that the softmax has a gradient."""
     with torch.no_grad():
         for index, values in enumerate(model.parameters()):
             draw = torch.Generator().manual_seed(100 * seed + index)
@@ -60,7 +60,7 @@ def fill(model, seed):
 
 
 def frozen(trainer, features, epochs):
-    """Return logits and gradients of epochs with frozen weights; these, and features, change before ``CHANGE``."""
+    """Return logits and gradients of epochs with frozen weights, which change, like features, before ``CHANGE``."""
     logits, gradients = [], []
     trainer.model.register_forward_hook(lambda model, arguments, result: logits.append(result.detach().clone()))
     fill(trainer.model, 0)
@@ -77,7 +77,7 @@ def frozen(trainer, features, epochs):
 def frozen_on_rank(rank, workers, graph, owner, shapes, settings, features):
     found = []
     for shape in shapes:
-        shard = build_shard(graph, owner, rank, workers)  # anew, with features that nobody has changed yet
+        shard = build_shard(graph, owner, rank, workers)  # a new shard, with unchanged features
         trainer = worker_trainer(shard, replace(vanilla(), schedule=Pipelined()), shape, settings)
         found.append(frozen(trainer, features, range(CHANGE + 2 * shape.layers + 2)))
     return found, shard.owned
@@ -135,7 +135,7 @@ def test_what_stops_changing_becomes_exact_layer_by_layer(case):
 
 
 def ages_on_rank(rank, workers, graph, owner, shape, schedule, fresh):
-    """Return ``(direction, layer, epoch, epochs in the headers of what was used)`` of all exchanges of a training."""
+    """Return ``(direction, layer, epoch, epochs in the headers of the used rows)`` of all exchanges of a training."""
     shard = build_shard(graph, owner, rank, workers)
     settings = TrainSettings(seed=3, verify_messages="on")
     trainer = worker_trainer(shard, replace(vanilla(), schedule=schedule), shape, settings)
@@ -171,7 +171,7 @@ def test_what_is_used_was_sent_exactly_one_epoch_before(name, schedule, fresh):
             assert sent == {epoch if epoch == 0 or epoch in fresh else epoch - 1}
 
 
-# --- Where staleness cannot show ---
+# --- Cases without visible staleness ---
 
 
 def test_without_remote_edges_it_is_vanilla():
@@ -194,7 +194,7 @@ def test_without_remote_edges_it_is_vanilla():
         stale = run_ranks(on_rank, 2, graph, owner, shape, Pipelined())
         fresh = run_ranks(on_rank, 2, graph, owner, shape, vanilla().schedule)
         for one, other in zip(stale, fresh, strict=True):
-            for name in one:  # rows that may be kept are dropped by who sums them, before they are projected
+            for name in one:  # stored rows are dropped by the worker that sums them, before projection
                 bound = TOLERANCE * other[name].abs().max() if dropout else 0.0
                 assert (one[name] - other[name]).abs().max() <= bound
 
@@ -204,7 +204,7 @@ def rows_of(graph):
 
 
 def test_smoothing_by_nothing_is_no_smoothing():
-    """γ = 0 leaves the means out; a γ that float32 cannot tell from 0 goes through them and finds the same."""
+    """γ = 0 omits the means; a γ that float32 cannot distinguish from 0 computes them with the same result."""
     graph = random_graph()
     owner, shape = Random(seed=1).assign(graph, 3), ModelSettings(layers=3, hidden=16, dropout=0.3)
     plain = run_ranks(on_rank, 3, graph, owner, shape, Pipelined())
@@ -215,7 +215,7 @@ def test_smoothing_by_nothing_is_no_smoothing():
     for one in plain:
         whole["logits"][one["ids"]] = one["logits"]
     tiny = Pipelined(feature_smoothing=1e-30, gradient_smoothing=1e-30)
-    # Gradients of several peers are summed apart before they are added: another order, so not bit for bit.
+    # Gradients of several peers are summed separately before they are added: another order, so not bit for bit.
     assert_same_training(run_ranks(on_rank, 3, graph, owner, shape, tiny), whole)
 
 
@@ -223,7 +223,7 @@ def test_smoothing_by_nothing_is_no_smoothing():
 
 
 class StaleAttention(LocalGraph):
-    """A whole graph whose nodes attend to rows of the epoch before where an edge joins two workers; all of it dense."""
+    """A whole dense graph whose nodes attend to rows of the epoch before along edges between workers."""
 
     def __init__(self, graph, owner, *, seed):
         super().__init__(graph, seed=seed)
@@ -246,7 +246,7 @@ class StaleAttention(LocalGraph):
 
 
 class _Far(torch.autograd.Function):
-    """Stale rows, whose gradients go home to ``z`` an epoch later."""
+    """Stale rows, whose gradients are added to ``z`` an epoch later."""
 
     @staticmethod
     def forward(ctx, z, far, graph, context):
@@ -270,4 +270,4 @@ def test_attention_sees_rows_of_the_epoch_before():
     assert_same_training(results, truth)
     network = build_model(shape, graph.num_features, graph.num_classes, seed=3)
     fresh = train(Trainer(LocalGraph(graph, seed=3), label_objective(graph), network, TrainSettings(seed=3)))
-    assert (truth["losses"] - fresh["losses"]).abs().max() > WRONG  # the test can tell them apart
+    assert (truth["losses"] - fresh["losses"]).abs().max() > WRONG  # the test distinguishes them

@@ -1,4 +1,4 @@
-"""The timeline: parts that follow or enclose each other as the schedule says, on a clock that workers share."""
+"""The timeline: parts follow or enclose each other as the schedule defines, on a clock that workers share."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def recorded(rank, workers, graph, owner, schedule):
     arrivals = [arrival for channel in trainer.exchange.channels for arrival in channel.arrivals]
     spans = trainer.exchange.timeline.take()
     trainer.epoch(2)
-    assert trainer.exchange.timeline.take() == []  # nothing is recorded unless asked for
+    assert trainer.exchange.timeline.take() == []  # nothing is recorded unless requested
     return began, spans + transfers(arrivals), time.perf_counter()
 
 
@@ -86,7 +86,7 @@ def test_parts_stand_as_the_schedule_says(schedule):
             assert all(began <= span.start <= span.end <= ended for span in part.values())
             assert part["transfer"].peer == 1 - rank
             assert all(span.peer == -1 for what, span in part.items() if what != "transfer")
-            # One after the other on this worker ...
+            # Parts of this worker run one after the other ...
             order = (
                 ["encode", "post", "wait", "central"] if schedule == Synchronous() else ["encode", "post", "central"]
             )
@@ -94,7 +94,7 @@ def test_parts_stand_as_the_schedule_says(schedule):
             for first, second in itertools.pairwise(order):
                 assert part[first].end <= part[second].start, (first, second)
             assert part["wait"].end <= part["decode"].start
-            # ... beside the transfer, which begins with the post and ends with the wait at the latest.
+            # ... during the transfer, which begins with the post and ends with the wait at the latest.
             assert part["post"].start <= part["transfer"].start <= part["post"].end
             assert part["transfer"].end <= part["wait"].end
             if rank == 0:
@@ -103,7 +103,7 @@ def test_parts_stand_as_the_schedule_says(schedule):
                 assert inside == (schedule == Overlapped())
             posted[rank, layer, direction] = part["post"]
             posted[rank, layer, direction, "transfer"] = part["transfer"]
-    # Workers share the clock: nothing arrives before the other has posted it.
+    # Workers share the clock: nothing is received before the other has posted it.
     for layer, direction in places:
         assert posted[0, layer, direction, "transfer"].end > posted[1, layer, direction].start + 0.9 * LATE_S
 

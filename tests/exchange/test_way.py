@@ -1,4 +1,4 @@
-"""The way of a message is short: from ``aggregate`` to the wire, and back out of it."""
+"""The path of a message is short: from ``aggregate`` to the transport, and from the transport to the sums."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_FRAMES, MOST_FILES = 8, 7
 MOST_FRAMES_TO_BYTES = 10
 """From the call of an exchange to the call of the codec's kernel, both ends counted."""
 MOST_CALLS, MOST_OWN_CALLS = 200, 122
-"""Calls of functions of gnnqlab in one aggregation: all, and those of the rooms `exchange` and `message`. Most others
+"""Calls of functions of gnnqlab in one aggregation: all, and those of the folders `exchange` and `message`. Most others
 are checks of arguments in the kernels of the two sums, of encoding and of decoding."""
 
 
@@ -63,7 +63,7 @@ def test_from_aggregate_to_the_wire(schedule):
 
 
 def costs_on_rank(rank, workers, graph, owner):
-    """Return calls by room in the second aggregation of an epoch, and frames at each call of a codec's kernel."""
+    """Return calls by folder in the second aggregation of an epoch, and frames at each call of a codec's kernel."""
     wires = {"codec": Stochastic(), "bits": Fixed(bits=2), "run": 1}
     shard, exchange, worker = worker_graph(rank, workers, graph, owner, **wires)
     x, adjacency, calls, ways = graph.features[shard.owned].clone().requires_grad_(), worker.adjacency("sum"), [], []

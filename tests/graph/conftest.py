@@ -1,4 +1,4 @@
-"""Where the real graphs lie, if they do: beside the repository, in shared/data."""
+"""Folder of the real graphs, if there is one: shared/data next to the repository."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 @pytest.fixture
 def shared() -> Path:
-    """The folder with the real graphs; the test is skipped where it is absent."""
+    """Return the folder of the real graphs; skip the test if it is absent."""
     if not SHARED.is_dir():
         pytest.skip("real graphs are not beside this repository (../shared/data)")
     return SHARED
@@ -19,6 +19,6 @@ def shared() -> Path:
 
 @pytest.fixture(autouse=True)
 def no_downloads_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test sees this machine's downloads."""
+    """Hide this machine's downloads from all tests."""
     monkeypatch.setenv("GNNQLAB_DATA", str(tmp_path / "downloads"))
     monkeypatch.setenv("DGL_DOWNLOAD_DIR", str(tmp_path / "dgl"))

@@ -1,4 +1,4 @@
-"""Graphs that come from DGL and PyTorch Geometric objects."""
+"""Conversion of DGL and PyTorch Geometric objects to graphs."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_pyg_refuses_other_things() -> None:
 def test_dgl_edge_values_are_not_dropped_in_silence(drop: bool) -> None:
     g = dgl_graph()
     g.edata["_ID"], g.edata["w"] = torch.arange(4), torch.ones(4, 1)
-    assert from_dgl(g).content_hash == expected().content_hash  # a 1 says nothing, nor what DGL notes for itself
+    assert from_dgl(g).content_hash == expected().content_hash  # weights of 1 and DGL's own data have no effect
     g.edata["w"] = torch.tensor([1.0, 1.0, 1.0, 0.5])
     if drop:
         assert from_dgl(g, drop_edge_data=True).content_hash == expected().content_hash

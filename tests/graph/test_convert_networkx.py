@@ -15,7 +15,7 @@ nx = pytest.importorskip("networkx", reason="networkx is not installed")
 
 
 def entries(graph: Graph) -> np.ndarray:
-    """How often each ``u -> v`` is stored, at row u and column v."""
+    """Return the number of stored edges ``u -> v`` at row u and column v."""
     counts = np.zeros((graph.num_nodes, graph.num_nodes), dtype=np.int64)
     src, dst = graph.edge_list()
     np.add.at(counts, (src.numpy(), dst.numpy()), 1)
@@ -23,7 +23,7 @@ def entries(graph: Graph) -> np.ndarray:
 
 
 def made(kind: Any) -> Any:
-    """Five nodes in an order of their own, one isolated, with a self loop and, where there can be, parallel edges."""
+    """Return five nodes in an unusual order, one isolated, with a self loop and, if allowed, parallel edges."""
     graph = kind()
     graph.add_nodes_from(["c", "a", "e", "b", "d"])
     graph.add_edges_from([("a", "b"), ("b", "c"), ("c", "a"), ("d", "d"), ("a", "b")])
@@ -41,7 +41,7 @@ def test_edges_as_they_are_and_as_the_papers_have_them(kind: Any) -> None:
     usual = ((given + given.T) > 0).astype(np.int64)
     np.fill_diagonal(usual, 1)
     assert (entries(from_networkx(graph)) == usual).all()
-    # An undirected graph has its edges both ways already: they do not count twice.
+    # An undirected graph has its edges in both directions already: they do not count twice.
     if not graph.is_directed():
         again = from_networkx(graph, symmetrize=True, deduplicate=False, self_loops="keep")
         assert again.content_hash == raw.content_hash
@@ -103,7 +103,7 @@ def test_values_of_edges_are_not_dropped_in_silence() -> None:
     graph = nx.Graph()
     graph.add_edge(0, 1, weight=1)
     graph.add_edge(1, 2, weight=1)
-    plain = from_networkx(graph)  # a weight of 1 says nothing
+    plain = from_networkx(graph)  # a weight of 1 has no effect
     graph[1][2]["weight"] = 3
     graph[0][1]["since"] = "May"
     with pytest.raises(ValueError, match="from_networkx takes one weight .*, got since; .*drop_edge"):

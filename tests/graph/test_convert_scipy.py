@@ -35,7 +35,7 @@ def test_features_labels_and_split_are_those_of_from_edges() -> None:
     assert found.content_hash == expected.content_hash
     random = from_scipy(sparse.csr_array(DENSE), **values, seed=3)
     assert [len(part) for part in (random.train_idx, random.val_idx, random.test_idx)] == [2, 1, 0]
-    assert not (random.train_mask | random.val_mask | random.test_mask)[3]  # it has no label
+    assert not (random.train_mask | random.val_mask | random.test_mask)[3]  # node 3 has no label
 
 
 def test_entries_are_weights_or_dropped_when_told() -> None:
@@ -53,7 +53,7 @@ def test_stored_zeros_are_no_edges_and_entries_stored_twice_are_parallel() -> No
     stored = sparse.coo_array(([0.0, 0.5, 2.0], ([0, 0, 0], [1, 2, 2])), shape=(3, 3))
     g = from_scipy(stored, symmetrize=False, self_loops="keep")
     assert (g.indices.tolist(), g.edge_weights.tolist()) == ([0], [2.5])  # as scipy adds them
-    assert stored.nnz == 3  # what was given is left alone
+    assert stored.nnz == 3  # the argument is unchanged
 
 
 @each(

@@ -1,4 +1,4 @@
-"""Edge lists to CSR, against sets and counters written out by hand."""
+"""Edge lists to CSR, compared with sets and counters computed by hand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def edge_lists(draw: st.DrawFn) -> tuple[int, list[tuple[int, int]]]:
 def brute_force(
     num_nodes: int, edges: list[tuple[int, int]], symmetrize: bool, deduplicate: bool, self_loops: str
 ) -> list[tuple[int, int]]:
-    """Every stored edge as (destination, source), sorted."""
+    """Return every stored edge as (destination, source), sorted."""
     count: Counter[tuple[int, int]] = Counter()
     for u, v in edges:
         if u == v:

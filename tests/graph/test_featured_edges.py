@@ -29,7 +29,7 @@ def expected(**rules: Any) -> Graph:
 
 
 def by_ends(graph: Graph) -> list[tuple[int, int, tuple[float, ...]]]:
-    """``(destination, source, features)`` of the stored edges, in their order."""
+    """Return ``(destination, source, features)`` of the stored edges, in their order."""
     assert graph.edge_features is not None
     src, dst = graph.edge_list()
     return [(v, u, tuple(row)) for v, u, row in zip(dst.tolist(), src.tolist(), graph.edge_features.tolist())]
@@ -37,7 +37,7 @@ def by_ends(graph: Graph) -> list[tuple[int, int, tuple[float, ...]]]:
 
 @st.composite
 def lists(draw: st.DrawFn) -> tuple[int, list[tuple[int, int]], dict[tuple[int, int], float], bool]:
-    """Nodes, edges with repetitions, a weight for each unordered pair, and whether weights are given."""
+    """Return nodes, edges with repetitions, a weight for each unordered pair, and True if weights are given."""
     num_nodes = draw(st.integers(1, 6))
     node = st.integers(0, num_nodes - 1)
     edges = draw(st.lists(st.tuples(node, node), max_size=14))
@@ -72,7 +72,7 @@ def test_directions_and_parallel_edges_keep_their_own() -> None:
         [0, 0, 0], [1, 1, 1], num_nodes=2, edge_features=[7, 5, 6], edge_weights=[2.0, 1.0, 2.0],
         symmetrize=False, deduplicate=False, self_loops="remove",
     )  # fmt: skip
-    assert by_ends(several) == [(1, 0, (5.0,)), (1, 0, (7.0,)), (1, 0, (6.0,))]  # by weight, then as given
+    assert by_ends(several) == [(1, 0, (5.0,)), (1, 0, (7.0,)), (1, 0, (6.0,))]  # by weight, then by the given order
     assert several.edge_weights is not None and several.edge_weights.tolist() == [1.0, 2.0, 2.0]
 
 

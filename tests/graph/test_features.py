@@ -1,4 +1,4 @@
-"""SparseRows against the dense matrix it stands for."""
+"""SparseRows compared with the equal dense matrix."""
 
 from __future__ import annotations
 

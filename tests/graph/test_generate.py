@@ -1,4 +1,4 @@
-"""Generated graphs have the statistics they promise, and are functions of the seed."""
+"""Generated graphs have the promised statistics, and are functions of the seed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def homophily(graph: Graph) -> float:
 
 
 def nearest_mean_accuracy(x: torch.Tensor, graph: Graph) -> float:
-    """Test accuracy of the simplest classifier: the nearest class mean of the training rows."""
+    """Return the test accuracy of the simplest classifier: the nearest class mean of the training rows."""
     mean = torch.stack([x[graph.train_mask & (graph.labels == c)].mean(0) for c in range(graph.num_classes)])
     guess = torch.cdist(x, mean).argmin(1)
     return float((guess == graph.labels)[graph.test_mask].float().mean())
@@ -45,7 +45,7 @@ def test_a_function_of_the_seed(generate: Callable[[int], Graph]) -> None:
 @each("generate", GENERATORS)
 def test_well_formed(generate: Callable[[int], Graph]) -> None:
     g = generate(0)
-    recounted = Graph(**{f: getattr(g, f) for f in g.__dataclass_fields__})  # checks everything, knows nothing
+    recounted = Graph(**{f: getattr(g, f) for f in g.__dataclass_fields__})  # checks all again
     assert recounted.is_symmetric and g.is_symmetric
     src, dst = g.edge_list()
     assert int((src == dst).sum()) == g.num_nodes  # one self loop each
@@ -70,13 +70,13 @@ def test_sbm_is_learnable_from_neighbours_not_from_rows() -> None:
     alone = nearest_mean_accuracy(g.features, g)
     together = nearest_mean_accuracy(neighbour_mean(g, g.features), g)
     assert 1 / 8 + 0.05 < alone < 0.6
-    assert alone + 0.2 < together < 0.95  # stray nodes keep it from being trivial
+    assert alone + 0.2 < together < 0.95  # stray nodes make it non-trivial
 
 
 def test_sbm_features_have_the_promised_signal() -> None:
     g = sbm(40_000, 2, 2, seed=0, features=16, signal=3.0)
     mean = g.features[g.labels == 0].mean(0)
-    # The mean of 20 000 unit normals in 16 columns has length sqrt(16 / 20 000) = 0.03 besides the signal.
+    # The mean of 20 000 unit normals in 16 columns has length sqrt(16 / 20 000) = 0.03 in addition to the signal.
     assert float(mean.norm()) == pytest.approx(3.0, abs=0.1)
 
 

@@ -1,4 +1,4 @@
-"""What ``load`` takes beside names and paths: told apart by what an object has, no library imported."""
+"""Objects that ``load`` takes in addition to names and paths: recognised by their attributes, without an import."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def expected() -> Graph:
 
 
 class FakeDGL:
-    """What the conversion touches of a ``dgl.DGLGraph``."""
+    """The attributes of a ``dgl.DGLGraph`` that the conversion uses."""
 
     is_homogeneous = True
 
@@ -43,7 +43,7 @@ class FakeDGL:
 
 
 class FakeNetworkx:
-    """What the conversion touches of a ``networkx.DiGraph``: nodes by name, attributes, edges with theirs."""
+    """The attributes of a ``networkx.DiGraph`` that the conversion uses: named nodes and edges with attributes."""
 
     name = ""
 
@@ -113,7 +113,7 @@ def test_real_graphs_of_dgl() -> None:
     made = dgl.graph((SRC, DST), num_nodes=4)
     made.ndata.update({"feat": X, "label": Y, **SPLIT})
     assert load(made).content_hash == expected().content_hash
-    # What DGL notes about a part of a graph is no value of its edges.
+    # DGL's records of a part of a graph are no features of its edges.
     assert load(dgl.node_subgraph(made, [0, 1, 2])).num_nodes == 3
     made.edata["length"] = torch.rand(4)
     with pytest.raises(ValueError, match="got length"):

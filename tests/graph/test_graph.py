@@ -1,4 +1,4 @@
-"""Graph: what it holds, what it refuses and in which words."""
+"""Graph: its contents, its refusals and their messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cases import each
 
 
 def small(**changes: Any) -> Graph:
-    """The path 0 - 1 - 2, two features, two classes."""
+    """Return the path 0 - 1 - 2, two features, two classes."""
     given: dict[str, Any] = {
         "num_nodes": 3,
         "features": [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]],
@@ -30,7 +30,7 @@ def fields(graph: Graph, **changes: Any) -> dict[str, Any]:
     return {**{field.name: getattr(graph, field.name) for field in dataclasses.fields(graph)}, **changes}
 
 
-# ---- what it holds ---------------------------------------------------------------------------
+# ---- contents -------------------------------------------------------------------------------
 
 
 def test_sizes_and_degrees() -> None:
@@ -117,7 +117,7 @@ def test_with_split_and_edge_rules_change_nothing_else() -> None:
 def test_content_hash_is_stable_and_sees_every_array() -> None:
     g = small()
     assert g.content_hash == small(name="another").content_hash
-    # Written down once: a graph saved by an earlier version keeps its identity.
+    # Recorded once: a graph saved by an earlier version has the same identity.
     assert g.content_hash == "9ec9419634da75c675d76caff9b799d7"
     different = [
         small(features=[[0.0, 1.0], [2.0, 3.0], [4.0, 5.5]]),
@@ -148,7 +148,7 @@ def test_frozen() -> None:
         small().name = "other"  # type: ignore[misc]
 
 
-# ---- what it refuses -------------------------------------------------------------------------
+# ---- refusals -------------------------------------------------------------------------------
 
 
 @each(

@@ -1,4 +1,4 @@
-"""Links that are held back: both directions of an edge, the same for every number of workers."""
+"""Held-back links: both directions of an edge, the same for every number of workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sampled neighbours: as many as asked for, each as likely as the others, and the same whoever asks."""
+"""Sampled neighbours: the requested number, uniformly distributed, and the same in every call."""
 
 from __future__ import annotations
 

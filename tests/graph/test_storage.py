@@ -1,4 +1,4 @@
-"""A saved graph comes back as it was; a damaged one is refused."""
+"""A saved graph is loaded unchanged; a damaged one is refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_round_trip(graph: Graph, mmap: bool | None, tmp_path: Path) -> None:
         assert torch.equal(again._arrays()[field], array)
     assert load(str(path)).content_hash == graph.content_hash
     assert load(path / "graph.json").content_hash == graph.content_hash
-    assert sorted(file.name for file in path.parent.iterdir()) == ["folder"]  # nothing left beside it
+    assert sorted(file.name for file in path.parent.iterdir()) == ["folder"]  # no other file is left
 
 
 def test_writes_to_a_mapped_graph_never_reach_the_file(tmp_path: Path) -> None:

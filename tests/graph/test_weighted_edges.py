@@ -21,7 +21,7 @@ DENSE = np.array([[0, 0.5, 0], [0, 0, 2.0], [0.25, 0, 0]])
 
 
 def dense(graph: Graph) -> np.ndarray:
-    """Entry (u, v): the weight of u -> v; parallel edges are added."""
+    """Return the matrix whose entry (u, v) is the weight of u -> v; parallel edges are added."""
     matrix = np.zeros((graph.num_nodes, graph.num_nodes))
     src, dst = graph.edge_list()
     weights = torch.ones(graph.num_edges) if graph.edge_weights is None else graph.edge_weights
@@ -35,7 +35,7 @@ def expected(**rules: Any) -> Graph:
 
 @st.composite
 def weighted_lists(draw: st.DrawFn) -> tuple[int, dict[tuple[int, int], float], list[int]]:
-    """Nodes, a weight for each unordered pair, and how often each is drawn, one way or the other."""
+    """Return nodes, a weight for each unordered pair, and the number of its edges in either direction."""
     num_nodes = draw(st.integers(1, 7))
     node = st.integers(0, num_nodes - 1)
     weight = st.sampled_from([0.0, 0.25, 1.0, 3.0])
@@ -60,7 +60,7 @@ def test_matches_brute_force(drawn: Any, symmetrize: bool, deduplicate: bool, se
     for (v, u), weight in zip(stored, found):
         added = u == v and self_loops == "add"
         assert weight == (1.0 if added else pairs[min(u, v), max(u, v)])
-    assert not symmetrize or Graph(**graph._fields()).is_symmetric  # asked anew
+    assert not symmetrize or Graph(**graph._fields()).is_symmetric  # checked again
 
 
 def test_weighted_degrees_are_sums() -> None:
@@ -82,7 +82,7 @@ def test_symmetry_is_about_weights_too() -> None:
     graph = Graph.from_edges([0, 0, 1, 1], [1, 1, 0, 0], edge_weights=[0.5, 2.0, 2.0, 0.5], **parallel)
     assert graph.is_symmetric
     swapped = Graph(**{**graph._fields(), "edge_weights": graph.edge_weights[[1, 0, 2, 3]].contiguous()})
-    assert swapped.is_symmetric  # the order of parallel edges says nothing
+    assert swapped.is_symmetric  # symmetry does not depend on the order of parallel edges
 
 
 def test_weights_of_one_are_none_and_weights_enter_the_hash() -> None:

@@ -1,4 +1,4 @@
-"""Random calls of the codec: shapes, strides, index types, widths and the values that hurt."""
+"""Random calls of the codec: shapes, strides, index types, widths and difficult values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VALUES = ("normal", "large", "small", "denormal", "zeros", "equal", "integers", 
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """Arguments of one encode call, and where decoding puts its rows."""
+    """Arguments of an encode call, and the rows into which it is decoded."""
 
     x: Tensor
     rows: Tensor
@@ -34,7 +34,7 @@ class Call:
 
 
 def encode(call: Call, device: torch.device | None = None) -> tuple[Tensor, Tensor, Tensor, int]:
-    """Payload, parameters, ranges and the position of the first bad row (or -1)."""
+    """Return payload, parameters, ranges and the position of the first bad row (or -1)."""
     count = call.rows.numel()
     size = call.payload_bytes
     if size is None:
@@ -54,12 +54,12 @@ def encode(call: Call, device: torch.device | None = None) -> tuple[Tensor, Tens
 
 
 def on(part, device: torch.device | None):
-    """The tensor on another device; anything else as it is."""
+    """Return a tensor on another device; any other value is unchanged."""
     return part.to(device) if isinstance(part, Tensor) and device is not None else part
 
 
 def decode(call: Call, *, accumulate: bool | None = None, device: torch.device | None = None) -> Tensor:
-    """The call's rows, decoded in reverse order into a wider matrix whose other elements must stay."""
+    """Decode the call's rows in reverse order into a wider matrix whose other elements must not change."""
     payload, params, _, _ = encode(call)
     count, columns = call.rows.numel(), call.x.shape[1]
     wide = torch.arange(count * (columns + call.pad), dtype=torch.float32).reshape(count, columns + call.pad)
@@ -72,7 +72,7 @@ def decode(call: Call, *, accumulate: bool | None = None, device: torch.device |
 
 
 def same(got: tuple[Tensor, Tensor, Tensor, int], expected: tuple[Tensor, Tensor, Tensor, int]) -> bool:
-    """Equal bytes; of a call with a bad row only its position is promised."""
+    """Compare bytes; of a call with a bad row only its position is defined."""
     if expected[3] >= 0:
         return got[3] == expected[3]
     return got[3] < 0 and all(torch.equal(a, b) for a, b in zip(got[:3], expected[:3], strict=True))
@@ -87,7 +87,7 @@ def random_call(
     params: torch.dtype | None = None,
     values: str | None = None,
 ) -> Call:
-    """A call that is a function of its seed, with the named parts fixed."""
+    """Return a call that is a function of its seed, with the named parts fixed."""
     choose, generator = random.Random(seed), torch.Generator().manual_seed(seed)
     columns = columns or choose.choice([1, 2, 3, 5, 7, 8, 9, 16, 17, 31, 33, 48, 64, 65, 100, 130, 200, 257])
     count = choose.randint(0, 30) if rows is None else rows
@@ -121,7 +121,7 @@ def random_call(
 
 
 def matrix(values: str, rows: int, columns: int, choose: random.Random, generator: torch.Generator) -> Tensor:
-    """Values of a kind, float32."""
+    """Return values of a kind, float32."""
     x = torch.randn(rows, columns, generator=generator)
     if values == "large":
         return x * 10.0 ** choose.uniform(0, 30)

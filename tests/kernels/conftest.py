@@ -1,4 +1,4 @@
-"""A backend that a test of kernels runs on, each in turn."""
+"""Each backend in turn, for tests of kernels."""
 
 from __future__ import annotations
 

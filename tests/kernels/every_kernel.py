@@ -1,6 +1,6 @@
-"""Runs every kernel once on small and odd shapes, for compute-sanitizer: `python every_kernel.py [cuda]`.
+"""Run every kernel once on small and odd shapes, for compute-sanitizer: `python every_kernel.py [cuda]`.
 
-What they compute is tested elsewhere; here every access counts, so shapes are odd, rows are empty, long and unaligned.
+Results are tested elsewhere; here every access counts, so shapes are odd, rows are empty, long and unaligned.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from gnnqlab.kernels.sparse.vertex_cut import Ends, choose_masters, empty_copies
 SETTINGS = {"seed": 7, "epoch": 1, "stream": 2}
 COLUMNS = (1, 9, 64, 130, 602, 1030)
 HEADS = ((1, 7), (2, 40), (4, 64), (1, 1030))
-"""And features of each."""
+"""Heads and features of each."""
 ROWS, OWNED, HALO, EDGES = 40, 30, 17, 3000
 
 
 def every_kernel(device: str) -> int:
-    """Run them; return how many calls were made."""
+    """Run all kernels; return the number of calls."""
     generator = torch.Generator().manual_seed(0)
 
     def random(*shape: int) -> torch.Tensor:
@@ -136,7 +136,7 @@ def every_kernel(device: str) -> int:
 
 
 def every_loop_of_vertex_cuts() -> int:
-    """Run the loops that share edges out, on one to 70 parts; return how many calls were made."""
+    """Run the loops of edge partitioners, for 1 to 70 parts; return the number of calls."""
     generator = torch.Generator().manual_seed(1)
     u, v = (torch.randint(0, ROWS, (500,), generator=generator, dtype=torch.int32).numpy() for _ in range(2))
     home = torch.randint(0, 2, (ROWS,), generator=generator, dtype=torch.int32).numpy()

@@ -1,4 +1,4 @@
-"""Weighted neighbour sums: native against float64, every instruction set, halo, row ranges, gradients, determinism."""
+"""Weighted neighbour sums: native compared with float64, instruction sets, halo, row ranges, gradients, determinism."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.kernels.backends import AVAILABLE
 def matrix(
     num_rows: int, num_columns: int, num_edges: int, *, seed: int, weighted: bool = True, hub: bool = False
 ) -> Adjacency:
-    """A random matrix; its last row has no edges, and with ``hub`` row 0 has half of all."""
+    """Return a random matrix; its last row has no edges, and with ``hub`` row 0 has half of all."""
     generator = torch.Generator().manual_seed(seed)
     if num_rows < 2 or num_columns == 0:
         num_edges = 0
@@ -32,7 +32,7 @@ def matrix(
 
 
 def dense(adj: Adjacency) -> Tensor:
-    """The same matrix in float64 (parallel edges add up)."""
+    """Return the same matrix in float64 (parallel edges add up)."""
     rows = torch.repeat_interleave(torch.arange(adj.num_rows), adj.indptr.diff())
     weights = torch.ones(adj.num_edges) if adj.weights is None else adj.weights
     full = torch.zeros(adj.num_rows, adj.num_columns, dtype=torch.float64)
@@ -42,7 +42,7 @@ def dense(adj: Adjacency) -> Tensor:
 def assert_summed(
     got: Tensor, adj: Adjacency, columns: Tensor, *, transposed: bool = False, slack: float = 1.0
 ) -> None:
-    """Each element within the error bound of a float32 sum of its terms: (terms + 2) eps sum|w x|."""
+    """Assert that each element is within the error bound of a float32 sum of its terms: (terms + 2) eps sum|w x|."""
     full = dense(adj).T if transposed else dense(adj)
     terms = full.shape[1] if full.numel() == 0 else max(1, int((full != 0).sum(1).max()), adj.num_edges)
     bound = (terms + 2) * 2.0**-24 * slack * (full.abs() @ columns.double().abs()) + 1e-30
@@ -93,7 +93,7 @@ def test_row_ranges_out_and_accumulate(backend: str) -> None:
     assert (wide[:, 21:] == 7.0).all()
     added = spmm(adj, x, out=torch.ones(30, 21), accumulate=True)
     assert torch.equal(added, whole + 1.0)
-    turned = torch.zeros(21, 30).T  # rows whose elements are not side by side
+    turned = torch.zeros(21, 30).T  # rows whose elements are not contiguous
     assert torch.equal(spmm(adj, x, out=turned), whole)
 
 
@@ -175,7 +175,7 @@ def test_same_bits_for_any_threads_and_repeats() -> None:
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("lines", [2, 1])
 def test_rows_beyond_the_cache_give_the_same_bits(backend: str, kind: str, weighted: bool, lines: int) -> None:
-    """Large products go a few lines at a time through a packed copy; columns and edges keep their order."""
+    """Large products process a few cache lines at a time in a packed copy; columns and edges have the same order."""
     if backend == "reference":
         pytest.skip("the reference has one way only")
     # Two lines of each row fit the 13 MB that packing may take, or one line only; no width is a multiple of a line.
@@ -245,7 +245,7 @@ def test_operator_passes_opcheck(backend: str, needs_grad: bool) -> None:
     torch.library.opcheck(torch.ops.gnnqlab.aggregate.default, (*adj.csr, *turned, x))
 
 
-@pytest.mark.filterwarnings("ignore")  # the compiler's own
+@pytest.mark.filterwarnings("ignore")  # warnings of the compiler
 def test_compiled_layer_equals_eager() -> None:
     adj = matrix(6, 6, 12, seed=9)
     assert adj.transposed.num_rows == 6

@@ -1,4 +1,4 @@
-"""Attention over edges: native against float64, every instruction set, halo, row and column ranges, determinism."""
+"""Attention over edges: native compared with float64, instruction sets, halo, row and column ranges, determinism."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class Case:
         return [tensor.to(dtype, copy=True).requires_grad_() for tensor in given]
 
     def attended(self, dtype: torch.dtype = torch.float32) -> list[Tensor]:
-        """Sums and the five gradients."""
+        """Return sums and the five gradients."""
         operands = self.operands(dtype)
         out = attend(self.adj, *operands)
         return [out.detach(), *torch.autograd.grad(out, operands, self.grad.to(dtype))]
 
     def by_parts(self, dtype: torch.dtype = torch.float32) -> list[Tensor]:
-        """Another attention from the parts, and all its gradients."""
+        """Compute another attention from the parts, and all its gradients."""
         values, source, target, halo_values, halo_source = self.operands(dtype)
         weights, y = (tensor.to(dtype, copy=True).requires_grad_() for tensor in (self.weights, self.grad))
         logits = sddmm_add(self.adj, source, target, halo_source) + 0.1 * sddmm_dot(self.adj, values, y, halo_values)
@@ -73,8 +73,8 @@ class Case:
 
 
 def assert_near(got: list[Tensor], exact: list[Tensor]) -> None:
-    """Within 1e-5 of the operands' scale: sums of up to 90 edges and 602 features of magnitude 1, each rounded at
-    2^-24, walk to about sqrt(602 * 90) * 6e-8 = 1.4e-5 of the largest element, which is itself above 1."""
+    """Compare to 1e-5 of the operands' scale: sums of up to 90 edges and 602 features of magnitude 1, rounded at
+    2^-24 each, err by about sqrt(602 * 90) * 6e-8 = 1.4e-5 of the largest element, which is itself above 1."""
     for ours, truth in zip(got, exact, strict=True):
         assert ours.dtype == torch.float32
         scale = max(1.0, float(truth.abs().max())) if truth.numel() else 1.0
@@ -147,7 +147,7 @@ def test_halo_equals_one_buffer(backend: str) -> None:
 
 
 def test_row_and_column_ranges_make_the_whole(backend: str) -> None:
-    """What a distributed caller does: rows in two steps, owned and halo gradients apart, target gradients last."""
+    """As in distributed training: rows in two steps, separate owned and halo gradients, target gradients last."""
     case = Case(2, 7)
     sources = (case.values, case.source, case.target, case.halo_values, case.halo_source)
     parts = [attend_rows(case.adj, *sources, rows=rows) for rows in ((0, 4), (4, 4), (4, 10))]
@@ -207,7 +207,7 @@ def test_operator_passes_opcheck(backend: str, halo: bool, needs_grad: bool) -> 
     torch.library.opcheck(torch.ops.gnnqlab.attend_backward.default, backward)
 
 
-@pytest.mark.filterwarnings("ignore")  # the compiler's own
+@pytest.mark.filterwarnings("ignore")  # warnings of the compiler
 @each("halo", [True, False])
 def test_compiled_attention_equals_eager(halo: bool) -> None:
     case = Case(2, 3, halo=5 if halo else 0)

@@ -1,4 +1,4 @@
-"""Two codes a byte: packed and back, quantized straight into pairs, and sums with the bits of unpacked codes."""
+"""Two codes a byte: packed and unpacked, quantized directly into pairs, and sums with the bits of unpacked codes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_nothing_is_packed_to_nothing(backend: str) -> None:
 @each("backend", EVERY)
 @each("columns", WIDTHS)
 def test_sums_have_the_bits_of_unpacked_codes(backend: str, columns: int) -> None:
-    """The last row has no edges; ranges, the halo's own buffer, the transpose and what is there already as well."""
+    """The last row has no edges; also ranges, a separate halo buffer, the transpose and accumulation."""
     for weighted in (True, False):
         adj = matrix(40, 50, 300, seed=2, weighted=weighted, hub=True)
         wide = _codes(50, columns)
@@ -83,13 +83,13 @@ def test_sums_have_the_bits_of_unpacked_codes(backend: str, columns: int) -> Non
             spmm(adj, pack_pairs(wide), out=room[:, :columns], accumulate=True)
             begun = torch.full((40, columns), 2.0)
             assert torch.equal(room[:, :columns], spmm(adj, wide, out=begun, accumulate=True))
-            assert (room[:, columns:] == 2.0).all(), "written behind a row"
+            assert (room[:, columns:] == 2.0).all(), "written beyond a row"
 
 
 @on_native
 @each("shape", [(27_000, 520), (45_000, 300), (45_000, 301)])
 def test_rows_beyond_the_cache_give_the_same_bits(backend: str, shape: tuple[int, int]) -> None:
-    """Two lines of a row at a time, one line, and an odd width, which goes the other way."""
+    """Two cache lines of a row at a time, one line, and an odd width, which takes the other path."""
     wide = _codes(*shape)
     adj = matrix(100, shape[0], 6 * shape[0], seed=3)
     with use(backend):

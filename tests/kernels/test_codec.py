@@ -47,7 +47,7 @@ def test_random_calls_are_the_same_everywhere(backend):
 @pytest.mark.slow
 @pytest.mark.skipif(not AVAILABLE, reason="no compiled kernels to compare")
 def test_a_million_random_rows_are_the_same_everywhere():
-    """10**6 cases (a row with its own shape, width and values), every instruction set against the reference."""
+    """10**6 cases (a row with its own shape, width and values), every instruction set compared with the reference."""
     rows = seed = 0
     while rows < 1_000_000:
         seed += 1
@@ -76,7 +76,7 @@ def test_pack_is_undone_by_unpack_and_has_the_promised_size(bits, columns):
 
 @each("backend", EVERY)
 def test_only_the_promised_bytes_are_written(backend):
-    # Rows of 5 columns at 2 bits are 2 bytes with 6 unused bits; the bytes between them must stay.
+    # Rows of 5 columns at 2 bits are 2 bytes with 6 unused bits; the bytes between them must not change.
     x, rows = torch.arange(15.0).reshape(3, 5), torch.arange(3)
     payload, params = torch.full((12,), 0xAA, dtype=torch.uint8), torch.zeros(3, 2)
     with use(backend):
@@ -122,7 +122,7 @@ def test_decoding_is_unbiased_with_the_variance_of_the_theory(backend, params, b
 
 
 def test_rounding_parameters_after_encoding_would_be_biased():
-    """Why 16-bit parameters are rounded before the codes are computed: the naive way is off by up to 1/2 ulp of Z."""
+    """16-bit parameters must be rounded before the codes are computed: otherwise errors are up to 1/2 ulp of Z."""
     copies = 4000
     x = 100.3 + torch.rand(1, 250, generator=torch.Generator().manual_seed(0))
     rows, ids = torch.zeros(copies, dtype=torch.int64), torch.arange(copies)
@@ -169,7 +169,7 @@ def test_ranges_are_those_of_the_row_even_with_rounded_parameters(backend):
 def test_bad_rows_are_reported_by_their_first_position(backend, bad, columns):
     x = torch.randn(6, columns)
     x[2, columns // 2] = bad
-    if bad == 3.4e38:  # finite, but the range overflows
+    if bad == 3.4e38:  # elements are finite, but the range overflows
         if columns == 1:
             return
         x[2, 0] = -3.4e38
@@ -193,7 +193,7 @@ def test_every_place_of_a_nan_is_seen(backend):
 
 @on_native
 def test_rows_that_nobody_asked_for_are_never_refused(backend):
-    # Rows are looked at several at once: whatever fills up the last ones must not be taken for a row of the call.
+    # Several rows are processed at once: the padding of the last ones must not be taken for a row of the call.
     x = torch.randn(40, 33, generator=torch.Generator().manual_seed(1))
     x[0], x[-1] = float("nan"), float("inf")
     for count in (*range(1, 10), 17, 38):
@@ -350,7 +350,7 @@ def test_codec_compiles():
 
 
 def test_refusals_noted_on_a_device_are_raised_when_asked_for():
-    device = torch.device("cpu")  # the note is a tensor like any other
+    device = torch.device("cpu")  # the record is an ordinary tensor
     codec.raise_refused(device)
     native.refused(device).fill_(7 * 8 + 1)
     with pytest.raises(NonFiniteRow, match="in row 7"):
@@ -387,4 +387,4 @@ def test_rows_noted_as_not_finite_are_raised_later():
     with pytest.raises(NonFiniteRow) as caught:
         codec.raise_refused(cpu)
     assert caught.value.position == 7
-    codec.raise_refused(cpu)  # told once
+    codec.raise_refused(cpu)  # raised once only

@@ -1,4 +1,4 @@
-"""What the CUDA compiler says of every kernel: no register spills, and enough warps at a time to hide memory.
+"""The CUDA compiler's report of every kernel: no register spills, and enough resident warps to hide memory latency.
 
 Needs nvcc but no GPU. Warps count against the 65 536 registers and 64 warps (Hopper, Ampere) of a multiprocessor.
 """
@@ -15,7 +15,7 @@ from benchmarks.kernels.compiled import FILES, Resources, kernels_of, parse
 from tests.cases import each
 
 ARCHITECTURES = os.environ.get("GNNQLAB_ARCHITECTURES", "90").split(",")
-"""H100; ``80,90,100`` are all that the library is built for. Without the report of a build each is compiled here."""
+"""H100; the library is built for ``80,90,100``. Without the report of a build each is compiled here."""
 LEAST_OCCUPANCY = 0.5
 
 
@@ -53,7 +53,7 @@ def test_what_the_build_told_is_read_and_not_compiled_again(tmp_path, monkeypatc
     told.write_text("# a.cu.o\n" + "".join(line.format(*kernel) for kernel in kernels) + "# b.cu.o\n")
     monkeypatch.setattr(compiled, "compile_file", lambda file, architecture: [f"{file} compiled for {architecture}"])
     assert kernels_of("a.cu", "90", report=told) == [Resources("_Za", 30, 0, 0)]
-    assert kernels_of("a.cu", "100", report=told) == ["a.cu compiled for 100"]  # not among those of the build
+    assert kernels_of("a.cu", "100", report=told) == ["a.cu compiled for 100"]  # not one of the build
     assert kernels_of("b.cu", "90", report=told) == ["b.cu compiled for 90"]
     os.utime(told, (0, 0))  # older than the sources
     assert kernels_of("a.cu", "90", report=told) == ["a.cu compiled for 90"]

@@ -1,7 +1,7 @@
 """The CUDA kernels' own sources, compiled for the host and run thread by thread: no GPU is needed.
 
-A header stands in for CUDA's; launches are rewritten to call it. So indices, shuffles, barriers and results are tested
-wherever there is a C++ compiler; what only a GPU can show (races, alignment faults, speed) is in `test_gpu.py`.
+A header replaces CUDA's; launches are rewritten to call it. So indices, shuffles, barriers and results are tested
+wherever there is a C++ compiler; properties that need a GPU (races, alignment faults, speed) are in `test_gpu.py`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ REFUSING = (
     "quantize_pairs",
     "quantized_sum",
 )
-"""Operators whose CUDA function notes refusals where the CPU's takes a number of threads."""
+"""Operators whose CUDA function records refusals where the CPU's takes a number of threads."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -98,7 +98,7 @@ def library(tmp_path_factory):
 
 @pytest.fixture
 def launched(library, monkeypatch):
-    """Calls of CPU kernels go to the CUDA kernels; their names are noted."""
+    """Redirect calls of CPU kernels to the CUDA kernels, and return the list of their names."""
     names = []
     cpu_call = native.Kernel.__call__
 
@@ -131,7 +131,7 @@ def test_codec_gives_the_bytes_of_the_reference(launched, bits, columns):
 
 @each(("columns", "rotations"), [(1, 2), (9, 1), (300, 2), (602, 1), (4099, 2)])
 def test_rotated_rows_are_the_bytes_of_the_reference(launched, columns, rotations):
-    """In each of the rooms that a block has for a row: 512, 2048 and 8192 columns."""
+    """In each size of the block's buffer for a row: 512, 2048 and 8192 columns."""
     one_case(test_gpu.test_rotated_rows_are_the_bytes_of_the_reference)("cpu", columns, rotations)
     assert set(launched) == {"encode_rotated", "decode_rotated"}
 

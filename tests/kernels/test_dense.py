@@ -1,4 +1,4 @@
-"""Products of bfloat16 matrices: exact values, float32 sums, every way a matrix may lie in memory."""
+"""Products of bfloat16 matrices: exact values, float32 sums, every memory layout of a matrix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIZES = ((1, 1, 1), (7, 5, 3), (64, 1, 9), (1, 200, 17), (130, 33, 65), (300, 25
 
 @pytest.fixture(params=("library", "widened"))
 def way(request, monkeypatch) -> str:
-    """The library's own product, and what runs where it has none."""
+    """The library's own product, and the fallback without it."""
     if request.param == "widened":
         monkeypatch.setattr(dense, "_gemm", lambda: None)
     elif dense._gemm() is None:

@@ -1,4 +1,4 @@
-"""What compute-sanitizer runs must run: the same calls on the CPU."""
+"""The calls of the compute-sanitizer runs, on the CPU."""
 
 from __future__ import annotations
 

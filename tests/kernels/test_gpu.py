@@ -1,4 +1,4 @@
-"""Every operator against the reference or float64: one body for CPU and CUDA, and what only CUDA can get wrong.
+"""Every operator compared with the reference or float64: one body for CPU and CUDA, and errors only CUDA can have.
 
 Tolerances: a float32 sum of n terms errs by at most (n + 2) eps times the sum of their sizes; the softmax adds the few
 roundings of its exponential, so attention gets 32 eps on top.
@@ -107,7 +107,7 @@ def attended(adj: Adjacency, operands: list[Tensor], grad: Tensor) -> list[Tenso
 
 
 def by_parts(adj: Adjacency, operands: list[Tensor], grad: Tensor) -> list[Tensor]:
-    """Another attention from the parts: dot-product logits, softmax, weighted sum, and its gradients."""
+    """Compute another attention from the parts: dot-product logits, softmax, weighted sum, and its gradients."""
     operands = [operand.detach().requires_grad_() for operand in operands]
     values, source, target, halo_values, halo_source = operands
     logits = sddmm_add(adj, source, target, halo_source) + 0.1 * sddmm_dot(adj, values, grad, halo_values)
@@ -125,7 +125,7 @@ def test_attention_and_its_gradients(device: str, way: Callable[..., list[Tensor
     exact = way(adj, [operand.double() for operand in operands], grad.double())
     sizes = way(adj, [operand.double() for operand in operands], grad.double().abs())
     got = way(adj.to(device), [operand.to(device) for operand in operands], grad.to(device))
-    # Gradients cancel, some to nothing: the error is measured against the largest element of all.
+    # Gradients cancel, some to nothing: the error is relative to the largest element of all.
     bound = (adj.num_edges + features + 32) * EPS * max(float(size.abs().max()) for size in [*sizes, *exact])
     for ours, true in zip(got, exact, strict=True):
         assert ((ours.cpu().double() - true).abs() <= bound).all()

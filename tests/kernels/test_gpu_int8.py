@@ -1,4 +1,4 @@
-"""Codes and their products: one body for CPU and CUDA, beside the reference or the exact integers.
+"""Codes and their products: one body for CPU and CUDA, compared with the reference or the exact integers.
 
 `test_cuda_on_host.py` calls the same bodies with the CUDA kernels' code run on the host.
 """
@@ -37,7 +37,7 @@ PRODUCTS = ((1, 1, 1), (7, 5, 3), (70, 66, 17), (13, 4, 64), (130, 257, 67), (65
 
 
 def rows_of(number: int, columns: int, seed: int) -> Tensor:
-    """Of sizes from 1e-3 to 1e3, with a row of zeros and a zero in each."""
+    """Return rows of sizes from 1e-3 to 1e3, with a row of zeros and a zero in each."""
     x = random(number, columns, seed=seed) * torch.logspace(-3, 3, number).unsqueeze(1)
     x[number // 2] = 0.0
     x[:, columns // 2] *= torch.arange(number) % 2
@@ -152,7 +152,7 @@ def test_a_sum_that_quantizes_on_its_way_is_that_of_the_codes(device: str, colum
 
 @each("sizes", PRODUCTS)
 def test_products_of_integers_are_exact(device: str, sizes: tuple[int, int, int]) -> None:
-    """Up to the sum, its scale, the bias and the base: four roundings of what is rounded."""
+    """Up to the sum, its scale, the bias and the base: four roundings of the rounded value."""
     m, k, n = sizes
     a, b, scales = codes_of(m, k, 1), codes_of(k, n, 2), random(m, seed=3).abs()
     bias, base = random(n, seed=4), random(m, n, seed=5)
@@ -171,7 +171,7 @@ def test_products_of_integers_are_exact(device: str, sizes: tuple[int, int, int]
     assert ((out.cpu() - (exact + bias + base.double())).abs() <= 2 * slack).all()
     assert (whole[0] == 7.0).all() and (whole[-1] == 7.0).all() and (whole[:, n + 1 :] == 7.0).all()
     padded = torch.full((m, -(-k // 16) * 16 + 16), 99, dtype=torch.int8, device=device)
-    padded[:, :k] = there[0]  # what lies behind a row is no term of it
+    padded[:, :k] = there[0]  # elements after the end of a row are no terms of it
     assert torch.equal(int8_mm(padded[:, :k], there[1], there[2], 0.25), int8_mm(*there[:3], 0.25))
     over = int8_mm_transposed(there[0].t().contiguous(), there[2], 0.25).cpu()
     exact = a.double() @ b.double() * 0.25
@@ -189,7 +189,7 @@ def test_sums_over_rows_of_different_scales(device: str, sizes: tuple[int, int, 
     there = [each.to(device) for each in (a, b, scales)]
     found = int8_mm_scaled(*there)
     assert ((found.cpu() - exact).abs() <= (6 * k + 40) * EPS * sizes_of).all()
-    assert torch.equal(int8_mm_scaled(*there), found)  # no addition depends on who came first
+    assert torch.equal(int8_mm_scaled(*there), found)  # no addition depends on the order of threads
     whole = torch.full((m + 2, n + 3), 7.0, device=device)
     out = whole[1:-1, 1 : n + 1]
     out.copy_(base)
@@ -208,7 +208,7 @@ def test_sums_of_packed_rows_have_the_bits_of_unpacked_ones(device: str, columns
     expected = spmm(adj, x, halo)
     assert torch.equal(spmm(adj, *packed), expected)
     apart = torch.full((200, -(-columns // 2) + 3), 255, dtype=torch.uint8, device=device)
-    apart[:, 1:-2] = packed[0].codes  # rows that lie apart and begin anywhere
+    apart[:, 1:-2] = packed[0].codes  # rows with gaps, at any offset
     read = PairedRows(apart[:, 1:-2], packed[0].scales, columns)
     out = torch.full((20, columns), 2.0, device=device)
     spmm(adj, read, packed[1], rows=(5, 25), out=out, accumulate=True)

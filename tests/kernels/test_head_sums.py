@@ -1,4 +1,4 @@
-"""Sums of heads: the same bits in one pass and in one for each head, and the faster is taken, once."""
+"""Sums of heads: the same bits in one pass and in one per head; the faster way is chosen once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _case(edges: int, heads: int, features: int):
 @pytest.mark.parametrize("backend", EVERY)
 @pytest.mark.parametrize(("heads", "features"), [(1, 5), (2, 7), (3, 16), (4, 33), (2, 257)])
 def test_both_ways_have_the_same_bits(backend: str, heads: int, features: int) -> None:
-    """Without compiled kernels, the order of float32 sums of some twenty terms is between them."""
+    """Without compiled kernels they differ by the order of float32 sums of some twenty terms."""
     adj, weights, x = _case(400, heads, features)
     with use(backend):
         together, apart = (head_sums(adj, weights, x, heads=heads, way=way) for way in ("together", "apart"))
@@ -65,7 +65,7 @@ def test_the_faster_way_is_measured_once_and_taken(monkeypatch: pytest.MonkeyPat
         for way in WAYS[1:]:
             taken.clear()
             head_sums(adj, weights, x, heads=2, way=way)
-            assert taken == (["apart"] if way == "apart" else []), "a way that is asked for is taken"
+            assert taken == (["apart"] if way == "apart" else []), "a requested way is used"
 
 
 def test_faster_names_the_way_with_the_shortest_call(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Room for large results: a plain tensor, whatever its pages."""
+"""Memory for large results: an ordinary tensor, for pages of any size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_large_results_ask_for_large_pages_and_small_and_huge_ones_do_not(backen
             empty_in_huge_pages(torch.ones(1), 3, 5),
             empty_in_huge_pages(torch.ones(1), 1 << 12, 1 << 12, dtype=torch.bfloat16),
         )
-        empty_in_huge_pages(torch.ones(1), 1 << 14, 1 << 13)  # 512 MB, of which nobody writes a byte
+        empty_in_huge_pages(torch.ones(1), 1 << 14, 1 << 13)  # 512 MB, to which no byte is written
     assert small.shape == (3, 5) and large.dtype == torch.bfloat16 and large.is_contiguous()
     assert asked == [large.nbytes]
     large.fill_(3.0)

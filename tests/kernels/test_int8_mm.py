@@ -1,4 +1,4 @@
-"""Dense products of codes: integers are exact, odd sizes, every way that codes may lie, sums that reach 32 bits."""
+"""Dense products of codes: integers are exact, odd sizes, every layout of codes, sums that reach 32 bits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _codes(rows: int, columns: int, seed: int) -> torch.Tensor:
 
 
 def _of(found: torch.Tensor, exact: torch.Tensor, size: torch.Tensor) -> None:
-    """Integers are exact; to float32, times a scale, plus a base: four roundings of 2^-24 of what is rounded."""
+    """Integers are exact; to float32, times a scale, plus a base: four roundings of 2^-24 of the rounded value."""
     assert found.dtype == torch.float32
     assert ((found.double() - exact).abs() <= 4 * 2.0**-24 * size).all()
 
@@ -38,7 +38,7 @@ def test_a_product_tells_its_largest_magnitude(backend: str, sizes: tuple[int, i
         if m and n:
             scales[m // 2] = torch.nan
             int8_mm(a, scales, b, 0.25, largest=largest)
-            assert largest.isnan()  # whoever quantizes looks for the row
+            assert largest.isnan()  # the caller that quantizes finds the row
 
 
 @pytest.mark.parametrize("backend", EVERY)
@@ -97,7 +97,7 @@ def test_sums_over_rows_of_different_scales(backend: str, sizes: tuple[int, int,
 
 @pytest.mark.parametrize("backend", EVERY)
 def test_the_largest_sums_do_not_overflow(backend: str) -> None:
-    """Of codes of 127 as many terms as 32 bits hold; over rows twice as many, which 64 bits hold."""
+    """As many terms of codes of 127 as 32 bits hold; over rows twice as many, which 64 bits hold."""
     with use(backend):
         most = torch.full((2, MOST_TERMS - 1), 127, dtype=torch.int8)
         product = int8_mm(most, torch.ones(2), most, 1.0, transposed=True)

@@ -1,4 +1,4 @@
-"""Joins of layers: values, masks and gradients of separate steps, on every backend, what is kept and what is made."""
+"""Joins of layers: values, masks and gradients of separate steps, on every backend; saved and allocated matrices."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_of_the_largest_one_byte_an_element_is_kept_and_of_columns_nothing(backe
 @on_native
 @each("how", JOINS)
 def test_a_pass_back_makes_a_matrix_a_layer(backend, how):
-    """And a pass there makes the join alone, with a byte an element of the largest."""
+    """A forward pass allocates the join alone, with a byte per element of the largest."""
     layers, mask, ledger = _layers(3, 50, 40), _mask(50, 0.5), MemoryTracker()
     sizes, enter = {}, ledger.enter
 

@@ -1,4 +1,4 @@
-"""Which rows moved: the compiled kernel chooses what plain PyTorch chooses."""
+"""Changed rows: the compiled kernel selects the rows that plain PyTorch selects."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_backend_chooses_the_rows_that_the_definition_names(columns, epsil
     for backend in ("native", "reference"):
         with native.use(backend):
             assert row_moves(x, rows, held, epsilon).tolist() == expected
-            assert row_moves(wide[:, :columns], rows, held, epsilon).tolist() == expected, "a stride of its own"
+            assert row_moves(wide[:, :columns], rows, held, epsilon).tolist() == expected, "a different stride"
     assert epsilon < 0.3 or len(expected) < 47
 
 

@@ -1,4 +1,4 @@
-"""Which kernels are loaded: choice of backend and instruction set, and what importing the operators costs."""
+"""Loaded kernels: choice of backend and instruction set, and the time to import the operators."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ native.active(torch.device("cpu"))
 
 @needs_library
 def test_one_openmp_runtime():
-    # In a process of its own: other tests load packages that bring a runtime along.
+    # In a separate process: other tests load packages that bring an OpenMP runtime.
     done = run("from gnnqlab.kernels import native; print(len(native.status()['openmp']))")
     assert done.stdout.strip() in ("0", "1"), done.stdout
 
@@ -127,7 +127,7 @@ print("torch._dynamo" in sys.modules)
 
 @needs_library
 def test_no_undefined_or_foreign_symbols():
-    """The library needs only the C library and OpenMP: nothing of torch, so no torch version can break it."""
+    """The library needs only the C library and OpenMP, not torch, so no torch version can break it."""
     done = subprocess.run(["readelf", "-d", native.status()["library"]], capture_output=True, text=True)
     if done.returncode:
         pytest.skip("readelf is not installed")
@@ -139,7 +139,7 @@ def test_no_undefined_or_foreign_symbols():
 @pytest.mark.skipif(not (shutil.which("cmake") and shutil.which("c++")), reason="slow: needs cmake and a C++ compiler")
 @pytest.mark.skipif(not SOURCES.exists(), reason="slow: needs the source tree")
 def test_random_calls_stay_in_bounds(tmp_path):
-    """The address sanitizer over random calls in buffers of exactly the promised size, sets against each other."""
+    """Run the address sanitizer over random calls in buffers of exact size, and compare the instruction sets."""
     # The sanitizer must be the first library of a process, which a preloaded one prevents.
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     for command in (
@@ -150,7 +150,7 @@ def test_random_calls_stay_in_bounds(tmp_path):
             "-B",
             str(tmp_path),
             "-DCMAKE_BUILD_TYPE=None",
-            "-DCMAKE_CXX_FLAGS=-O1",  # half the seconds of compiling
+            "-DCMAKE_CXX_FLAGS=-O1",  # halves the time to compile
             "-DGNNQLAB_SANITIZE=ON",
             f"-DGNNQLAB_ISAS={';'.join(sorted({'scalar', *AVAILABLE}))}",  # others would be compiled and not called
         ],

@@ -1,4 +1,4 @@
-"""Normalise, activate and drop in one pass: today's masks, values and gradients of the separate steps, what is kept."""
+"""Normalise, activate and drop in one pass: masks, values and gradients of the separate steps; saved tensors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _mask(rows: int, p: float) -> Mask | None:
 
 
 def _in_float64(x, norm, activation, mask, weights):
-    """What is dropped, what it is dropped from, and gradients of x, weight and bias: PyTorch's own, in float64."""
+    """Return the dropped and the whole rows, and gradients of x, weight and bias: PyTorch's own, in float64."""
     x = x.detach().double().requires_grad_()
     norm = None if norm is None else Norm(*(t.detach().double().requires_grad_() for t in (norm.weight, norm.bias)))
     dropped, whole = step_by_step(x, norm, activation=activation, mask=mask)
@@ -51,7 +51,7 @@ def _in_float64(x, norm, activation, mask, weights):
 
 
 def _close(found, expected, bound: float) -> None:
-    """Absolute in units of the largest element: sums over rows and columns cancel."""
+    """Compare in units of the largest element: sums over rows and columns cancel."""
     assert found.shape == expected.shape
     if found.numel():
         found, expected = found.detach().double(), expected.detach()
@@ -123,7 +123,7 @@ def test_rows_of_bfloat16_are_rounded_once(backend):
 
 
 def test_steps_of_bfloat16_rows_are_rounded_once():
-    """What runs without compiled kernels: computed in float32 from the rows as they are, rounded at the end."""
+    """The path without compiled kernels: computed in float32 from the unchanged rows, rounded at the end."""
     x = _random(70, 50, seed=0).bfloat16().requires_grad_()
     norm, mask, weight = _norm(50), _mask(70, 0.5), _random(70, 50, seed=3).bfloat16()
     with use("reference"):
@@ -225,16 +225,16 @@ def test_what_is_kept_is_one_matrix_and_two_numbers_a_row(backend):
         result = nodewise(y, norm, mask=mask)
         kept = [t for t in result.grad_fn.saved_tensors if t is not None and t.shape != norm.weight.shape]
         assert sorted(t.numel() for t in kept if t.dtype != torch.int64) == [2 * 50, 32 * 50]
-        assert any(t.data_ptr() == y.data_ptr() for t in kept), "the rows that came in are there anyway"
+        assert any(t.data_ptr() == y.data_ptr() for t in kept), "the input rows are alive anyway"
         y = x.clone().requires_grad_() * 1.0
         result = nodewise(y, mask=mask, inplace=True)
         kept = [t for t in result.grad_fn.saved_tensors if t is not None and t.numel()]
-    assert [t.data_ptr() for t in kept] == [result.data_ptr()] == [y.data_ptr()], "without a norm what comes out"
+    assert [t.data_ptr() for t in kept] == [result.data_ptr()] == [y.data_ptr()], "without a norm the result is saved"
 
 
 @on_native
 def test_of_elu_what_comes_out_is_kept_and_of_gelu_what_came_in(backend):
-    """ELU's slope is 1 + ELU(z); GELU falls and rises below 0, so that its value does not tell its slope."""
+    """ELU's slope is 1 + ELU(z); GELU falls and rises below 0, so its value does not determine its slope."""
     x, mask = _random(50, 32, seed=0), _mask(50, 0.5)
     for activation, of_output in (("elu", True), ("gelu", False), ("gelu-tanh", False)):
         with use(backend):

@@ -1,4 +1,4 @@
-"""Symmetric codes: the same from every backend, unbiased, in their range; zeros, odd sizes and what is not finite."""
+"""Symmetric codes: the same from every backend, unbiased, in their range; zeros, odd sizes and non-finite values."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_an_element_is_off_by_less_than_a_step_and_codes_stay_in_their_range(bac
             assert int(found.codes.abs().max()) == 2 ** (bits - 1) - 1
             steps = (found.codes * found.scales.unsqueeze(1) - x).abs() / found.scales.clamp(min=1e-30).unsqueeze(1)
             assert float(steps.max()) <= most + 2.0**-8  # sixteen fractional bits, and float32 of 127 steps
-            assert (found.codes[x == 0.0] == 0).all(), "a zero has moved"
+            assert (found.codes[x == 0.0] == 0).all(), "a zero has changed"
 
 
 def test_noise_makes_it_unbiased_and_nearest_is_not() -> None:

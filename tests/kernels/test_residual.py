@@ -1,4 +1,4 @@
-"""Residual joins: values and gradients of one ``lerp`` a layer, on every backend, and how often a matrix is made."""
+"""Residual joins: values and gradients of one ``lerp`` per layer, on every backend, and the number of allocations."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.cases import each
 from .backends import AVAILABLE, EVERY, on_native, use
 
 SHAPES = [(1, 1), (3, 7), (0, 5), (37, 31), (300, 129), (1100, 512)]
-"""A last one that does not fit into the caches, and takes several parts."""
+"""The last one does not fit into the caches, and takes several parts."""
 
 
 def _layers(rows: int, columns: int, share: float, join) -> list[torch.Tensor]:
-    """What four layers come to, and the gradients of each layer's rows and of the first rows."""
+    """Return the result of four layers, and the gradients of each layer's rows and of the first rows."""
     generator = torch.Generator().manual_seed(columns)
     first, *xs = (torch.randn(rows, columns, generator=generator).requires_grad_() for _ in range(5))
     h, again = torch.zeros(rows, columns), first
@@ -56,7 +56,7 @@ def test_gradients_in_float64_are_numerical_ones():
 
 @on_native
 def test_a_layer_back_makes_two_matrices(backend):
-    """As many as it hands on: none for a part of a gradient that is added at once."""
+    """It allocates as many as it returns: none for a part of a gradient that is added at once."""
     x, first = torch.randn(50, 40, requires_grad=True), torch.randn(50, 40, requires_grad=True)
     with use(backend):
         twice = residual(*residual(x, first, 0.1), 0.1)[0]

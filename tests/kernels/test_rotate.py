@@ -1,4 +1,4 @@
-"""Rotated rows: every instruction set gives the bytes of the reference, and the operators are what they claim."""
+"""Rotated rows: every instruction set gives the bytes of the reference, and the operators do what they claim."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY = {"seed": 2**40 + 7, "epoch": 3, "stream": (1 << 28) + 5}
 
 
 def rows_of(columns: int, count: int = 24) -> torch.Tensor:
-    """Rows of very different norms; constants, spikes and zeros among them."""
+    """Return rows of very different norms, with constants, spikes and zeros among them."""
     x = (
         torch.randn(count, columns, generator=torch.Generator().manual_seed(columns))
         * torch.logspace(-9, 9, count)[:, None]
@@ -31,7 +31,7 @@ def rows_of(columns: int, count: int = 24) -> torch.Tensor:
 
 
 def there_and_back(x: torch.Tensor, rotations: int, gaps: bool = False, device: str = "cpu") -> list[torch.Tensor]:
-    """Payload, scales, spreads, decoded and added rows; every width in one call."""
+    """Return payload, scales, spreads, decoded and added rows; every width in one call."""
     count, columns = x.shape
     if gaps:
         x = torch.cat([x, torch.full((count, 3), math.nan)], dim=1)[:, :columns]

@@ -1,4 +1,4 @@
-"""Errors of rows: every instruction set notes what the reference does, and that is the variance of the codes."""
+"""Errors of rows: every instruction set records those of the reference, which are the variance of the codes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_numbers_are_the_same_everywhere(columns):
 
 @each("bits", ERROR_WIDTHS)
 def test_errors_are_those_of_codes_in_the_parameters_that_travel(bits):
-    """Two thousand roundings of each row know its squared error to some per cent; fractions are far from uniform."""
+    """Two thousand roundings of a row determine its squared error to some per cent; fractions are not uniform."""
     draws, generator = 2000, torch.Generator().manual_seed(bits)
     x = torch.stack([torch.randn(24, generator=generator).relu(), torch.rand(24, generator=generator) + 5.0])
     for row, noted in zip(x, noted_of(x), strict=True):

@@ -1,4 +1,4 @@
-"""Products of many rows with one matrix: within the roundings of their chain, the same rows alone, every layout."""
+"""Products of many rows with one matrix: within the roundings of their chain, equal for single rows, every layout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _random(*shape: int, seed: int = 1) -> torch.Tensor:
 
 
 def _close(found: torch.Tensor, x: torch.Tensor, w: torch.Tensor, base: torch.Tensor | None) -> None:
-    """A chain of I products from the base on is off by (I + 1) 2^-24 of the sum of magnitudes at most (and products
+    """A chain of I products and the base is off by (I + 1) 2^-24 of the sum of magnitudes at most (and products
     that are rounded before they are added, where there is no fused addition, by I 2^-24 more)."""
     true, most = x.double() @ w.double(), x.double().abs() @ w.double().abs()
     if base is not None:

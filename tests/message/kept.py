@@ -1,4 +1,4 @@
-"""Two workers in one process that send to each other what a cache makes of their rows."""
+"""Two workers in one process that send each other the messages of a cache."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.simulation.threaded_workers import LoopbackTransport, Mailbox
 
 ROWS = 30
-"""Of each worker; half of its rows go to the other."""
+"""Rows of each worker; half of them are sent to the other."""
 
 
 class Two:
-    """What runs of a cache on two workers, and the channel of one place on each."""
+    """The state of a cache on two workers, and the channel of one exchange key on each."""
 
     def __init__(self, cache: Any, codec: Codec, bits: Any, *, direction: str = "forward", seed: int = 1) -> None:
         mail = Mailbox(2)
@@ -35,7 +35,7 @@ class Two:
         ]
 
     def epoch(self, rows: list[Tensor], epoch: int) -> list[Tensor]:
-        """Exchange rows ``(ROWS, D)``; return what each worker has of the other's."""
+        """Exchange rows ``(ROWS, D)``; return the rows that each worker received."""
         halos = [torch.zeros(ROWS // 2, rows[0].shape[1]) for _ in range(2)]
         coming = [
             channel.post(own, halo, epoch=epoch) for channel, own, halo in zip(self.channels, rows, halos, strict=True)
@@ -43,12 +43,12 @@ class Two:
         return [each.decode() for each in coming]
 
     def sent(self, rows: list[Tensor], to: int) -> Tensor:
-        """Return the rows that go to a worker, as they are."""
+        """Return the rows that are sent to a worker, unchanged."""
         return rows[1 - to][self.plans[1 - to].send[0].rows]
 
 
 def walk(epochs: int, *, columns: int = 16, pace: float = 0.1, seed: int = 0) -> Callable[[int], list[Tensor]]:
-    """Rows of both workers by epoch: a random walk, each step ``pace`` of the first rows."""
+    """Return rows of both workers by epoch: a random walk, each step ``pace`` of the first rows."""
     generator = torch.Generator().manual_seed(seed)
     steps = torch.randn(epochs, 2, ROWS, columns, generator=generator)
     steps[1:] *= pace

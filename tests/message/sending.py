@@ -1,4 +1,4 @@
-"""Rows through a codec and back, without workers."""
+"""Encode rows by a codec and decode them, without workers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def send(
     out: Tensor | None = None,
     accumulate: bool = False,
 ) -> tuple[Tensor, Tensor, Layout]:
-    """Encode rows in reverse over bytes that are not zero, and decode them: what came by row, what was noted of each,
-    and the layout."""
+    """Encode rows in reverse over bytes that are not zero, and decode them; return the decoded rows, the facts
+    recorded of each, and the layout."""
     count = x.shape[0]
     layout = codec.layout(widths, count, x.shape[1])
     order = layout.to_wire_order(torch.arange(count).flip(0))

@@ -1,4 +1,4 @@
-"""The rule of ε on sequences made by hand, in both readings, and its life between epochs."""
+"""The rule of ε on hand-made sequences, in both readings, and its state between epochs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_it_goes_on_from_a_checkpoint():
 
 
 def test_held_rows_come_back_at_both_ends():
-    """Receivers' rows are kept once; a sender takes those of its peer."""
+    """Receivers' rows are saved once; a sender takes those of its peer."""
     seats = [
         WorkerContext(rank=rank, workers=2, seed=0, ids=torch.arange(2), importance=torch.zeros(2)) for rank in range(2)
     ]
@@ -85,7 +85,7 @@ def test_held_rows_come_back_at_both_ends():
             held = threshold.cache.held_at(ExchangeKey(1, direction))
             held["send", 1 - rank], held["receive", 1 - rank] = rows[rank, direction], rows[1 - rank, direction]
     kept = [threshold.state().own for threshold in before]
-    assert not set(kept[0]) & set(kept[1]), "names of its own"
+    assert not set(kept[0]) & set(kept[1]), "names differ between workers"
     for rank, worker in enumerate(seats):
         after = Threshold(AdaptiveCache().at_work(), worker)
         after.load({"epsilon": 0.2, "mean": 0.5}, {**kept[0], **kept[1]})
@@ -103,7 +103,7 @@ def test_epsilon_is_a_knob():
     _, threshold = after(AdaptiveCache(first_mean=0.5), [0.6])
     moved = threshold.cache.epsilon
     threshold.steer(AdaptiveCache(first_mean=0.5, rule="fixed"), version=1)
-    assert threshold.cache.epsilon == moved, "another rule goes on from where epsilon is"
+    assert threshold.cache.epsilon == moved, "another rule continues from the present epsilon"
     threshold.steer(AdaptiveCache(first_mean=0.5, rule="fixed", epsilon=0.2), version=2)
     assert threshold.cache.epsilon == 0.2
     chooser = threshold.cache.build()

@@ -1,4 +1,4 @@
-"""Receives posted ahead: no sender waits, the same bytes and rows, and no memory that two messages share."""
+"""Preposted receives: no sender waits, bytes and rows are the same, and no two messages share memory."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ COLUMNS = 13
 
 
 def sent_to_one_who_is_late(rank, workers):
-    """Send 100 bytes to a worker that posts late, which expects them or does not; whether it had posted when they left.
+    """Send 100 bytes to a worker that posts late, with and without preposted receives; return if it had posted by then.
 
-    Where they are expected, the receiver posts only once they have left: were they held back, both would wait.
+    With preposted receives the receiver posts only after they were sent: if they were delayed, both would wait.
     """
     store, found = dist.distributed_c10d._get_default_store(), []
     for foreseen in (False, True):
@@ -49,7 +49,7 @@ def sent_to_one_who_is_late(rank, workers):
             store.set(f"has left {foreseen}", "")
         else:
             store.wait([f"has left {foreseen}" if foreseen else f"sends {foreseen}"], datetime.timedelta(seconds=60))
-            time.sleep(0 if foreseen else LATE_S)  # bytes that nobody holds back leave meanwhile
+            time.sleep(0 if foreseen else LATE_S)  # without a wait for the receiver, bytes are sent meanwhile
             store.set(f"posts {foreseen}", "")
             transport.post({}, {0: body}, expected=expected).wait()
             assert body.tolist() == [7] * 100
@@ -61,7 +61,7 @@ def test_a_message_that_is_expected_leaves_before_its_receiver_posts():
 
 
 def trained(rank, workers, graph, owner):
-    """Losses, bytes and the last weights with receives posted ahead and without, and how many were at once."""
+    """Losses, bytes and the last weights with and without preposted receives, and how many were posted at once."""
     real, ahead, found = moving.prepost, [], []
 
     def watched(*of_exchange):
@@ -94,12 +94,12 @@ def test_trainings_are_the_same_to_the_bit_and_the_byte():
         (losses, counts, weights), (other_losses, other_counts, others) = found
         assert losses == other_losses and counts == other_counts and torch.equal(weights, others)
         assert counts[0][2] > 0  # headers were counted once
-        # Five exchanges an epoch: each posts before it encodes, or has been posted behind the one before it.
+        # Five exchanges an epoch: each posts before it encodes, or was posted after the one before it.
         assert len(ahead) == 4 * 5 and right
 
 
 def in_changing_order(rank, workers, graph, owner, run):
-    """Rows that came through three channels with one memory, whose order changes."""
+    """Return rows of three channels with one memory, in changing order."""
     shard, found = build_shard(graph, owner, rank, workers), []
     plan, transport, buffers = shard.plan("forward"), make_transport("direct", rank, workers), {}
     for ahead in (PrepostedReceives(buffers), None):
@@ -140,7 +140,7 @@ def test_without_headers_nothing_is_foreseen_since_bodies_have_one_tag():
 
 
 class Told:
-    """A channel that notes what it was told to prepost."""
+    """A channel that records the epochs in which it preposts."""
 
     def __init__(self):
         self.epochs = []
@@ -157,10 +157,10 @@ def test_what_follows_is_learnt_within_an_epoch_and_forgotten_once_it_was_wrong(
         for channel in (first, second):
             ahead.posts(channel, epoch)
             ahead.read(channel, epoch)
-    assert (first.epochs, second.epochs) == ([], [1]) and buffers  # what ends an epoch foresees nothing
+    assert (first.epochs, second.epochs) == ([], [1]) and buffers  # the last exchange of an epoch preposts nothing
     ahead.posts(first, 2)
     ahead.read(first, 2)
-    ahead.posts(third, 2)  # and not the second
+    ahead.posts(third, 2)  # but not the second
     assert second.epochs == [1, 2] and not buffers
     ahead.read(third, 2)
     ahead.posts(second, 2)

@@ -1,4 +1,4 @@
-"""Rows fetched from their owners: exact in float32, unbiased as codes, refused with rank and node where not finite."""
+"""Rows fetched from their owners: exact in float32, unbiased as codes; the refusal names rank and node of bad rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def asked_rows(rank, workers=WORKERS, *, table=TABLE, codec=None, bits=32):
 
 
 def fetches(rank, workers):
-    """Return rows in float32, means and deviations of many fetches of codes, bytes, and what a bad row says."""
+    """Return rows in float32, means and deviations of many fetches of codes, bytes, and the error for a bad row."""
     wanted = [torch.randperm(NODES)[:17], torch.arange(0), torch.tensor([0, 3, 1])][rank]
     exact = asked_rows(rank)
     rows = exact.fetch(wanted, 0)
@@ -63,7 +63,7 @@ def test_codes_are_unbiased_and_own_rows_stay(fetched):
         assert torch.equal(draws[:, ~travelled], TABLE[wanted][~travelled].expand(len(draws), -1, -1))
         off = draws[:, travelled] - TABLE[wanted][travelled]
         if not len(off[0]):
-            continue  # this one asked for nothing
+            continue  # this rank requested no rows
         assert off.abs().max() > 0.05
         # 5.5 standard errors: beyond them by chance in one of 10^5 runs of some 200 means; noise has 16 bits
         assert (off.mean(0).abs() <= 5.5 * off.std(0) / len(off) ** 0.5 + 1e-4).all()

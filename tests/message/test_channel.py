@@ -1,4 +1,4 @@
-"""Channels between real ranks: what arrives, what is counted, and what is refused."""
+"""Channels between real ranks: received rows, counted bytes, and refusals."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def exchange(rank, workers, graph, owner, codec, bits, transport, direction):
 
 
 def rows_of(ids: torch.Tensor, rank: int) -> torch.Tensor:
-    """A row that node and rank determine."""
+    """Return a row that node and rank determine."""
     return torch.sin(ids[:, None].float() * (1 + torch.arange(COLUMNS)) + rank)
 
 

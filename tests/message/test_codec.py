@@ -1,4 +1,4 @@
-"""Codecs: every width in one message, parameters that are sent as they were used, and those that are not."""
+"""Codecs: every width in one message, parameters that are sent as they were used, and codecs without parameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rows(count: int, columns: int, seed: int = 0) -> torch.Tensor:
 
 
 def through(x, widths, codec=None, *, epoch=0, accumulate=False, out=None):
-    """Encode rows in reverse and decode them; returns what came, by row, the ranges, and the layout."""
+    """Encode rows in reverse and decode them; return the decoded rows, the ranges, and the layout."""
     codec = codec or Stochastic()
     number = x.shape[0]
     layout = codec.layout(widths, number, x.shape[1])
@@ -45,7 +45,7 @@ def test_rows_of_every_width_in_one_message_err_by_less_than_a_step(widths, colu
     out, ranges, layout = through(x, torch.tensor(widths, dtype=torch.uint8), Stochastic(parameters=parameters))
     assert torch.equal(ranges, x.amax(1) - x.amin(1))
     size = 4 if parameters == "float32" else 2
-    of_row = torch.tensor(widths[::-1])  # rows went in reverse
+    of_row = torch.tensor(widths[::-1])  # rows are encoded in reverse order
     assert layout.num_bytes == sum(-(-columns * b // 8) + (0 if b == 32 else 2 * size) for b in widths)
     assert torch.equal(out[of_row == 32], x[of_row == 32])
     steps = ranges / (2.0 ** of_row.clamp(max=16) - 1)
@@ -65,7 +65,7 @@ def test_a_row_is_written_alike_whatever_stands_beside_it():
 
 
 def test_16_bits_are_unbiased_and_as_fine_as_promised():
-    # A row of thirds of a step between the ends of the range: 10.33, 10.67 are never on a code.
+    # A row of thirds of a step between the ends of the range: 10.33, 10.67 are never exactly a code.
     x = torch.cat([torch.tensor([0.0, 65535.0]), torch.full((30_000,), 10 + 1 / 3)])[None]
     out, _, _ = through(x, 16)
     middle = out[0, 2:]
@@ -100,7 +100,7 @@ def test_rows_of_every_width_can_be_added():
 @each("value", [float("nan"), float("inf"), 3e38])
 def test_a_row_that_is_not_finite_is_found_among_all(width, value):
     x = rows(7, 5)
-    x[4, 1], x[4, 3] = value, -value  # 3e38 alone is finite: the range is not
+    x[4, 1], x[4, 3] = value, -value  # 3e38 alone is finite, but the range is not
     widths = torch.tensor([*WIDTHS, 2], dtype=torch.uint8)
     position = int((torch.tensor(WIDTHS) == width).nonzero())
     order = torch.arange(7)
@@ -126,7 +126,7 @@ def test_parameters_cut_after_encoding_bias_what_is_decoded(parameters, biased, 
     errors = torch.stack(
         [through(x, bits, Stochastic(parameters=parameters), epoch=epoch)[0].double() - x for epoch in range(200)]
     )
-    # Without bias the mean of all elements' errors has this standard error; row by row, since each row has one Z and S.
+    # Without bias the mean of all elements' errors has this standard error; computed by row, as each has one Z and S.
     standard_errors = errors.mean(dim=(0, 2)).abs() / (errors.mean(2).std(0) / 200**0.5)
     assert (float(standard_errors.median()) > 5) == biased
     assert (float(standard_errors.max()) > 5) == biased

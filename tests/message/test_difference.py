@@ -1,4 +1,4 @@
-"""Rows as differences to what their receiver holds: both ends agree, errors do not add up, and steps become fine."""
+"""Rows as differences to the receiver's rows: both ends agree, errors do not add up, and steps become fine."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_both_ends_hold_the_same_and_receivers_use_it(codec, bits, direction):
 
 
 def test_the_first_message_holds_whole_rows_and_later_ones_differences():
-    """A sender whose peers have nothing codes rows from zero; the same rows again are a difference of the error."""
+    """A sender whose peers have no rows codes from zero; for the same rows again the difference is the error."""
     two, rows = Two(Difference(), Stochastic(), Fixed(bits=8)), walk(2, pace=0.0)
     plain = Two(NoCache(), Stochastic(), Fixed(bits=8))
     first, usual = two.epoch(rows(0), 0), plain.epoch(rows(0), 0)
@@ -62,12 +62,12 @@ def test_the_first_message_holds_whole_rows_and_later_ones_differences():
     spread = rows(0)[1].amax() - rows(0)[1].amin()
     second = two.epoch(rows(1), 1)[0]
     step = 2 * spread / 255
-    assert (second - two.sent(rows(1), 0)).abs().max() <= step / 255 * 1.01, "the step of a step"
+    assert (second - two.sent(rows(1), 0)).abs().max() <= step / 255 * 1.01, "a step of a step"
 
 
 @pytest.mark.parametrize("bits", [2, 4])
 def test_errors_stay_those_of_one_difference(bits):
-    """An element is off by at most a step of the last difference, and that is far finer than a step of a row."""
+    """An element is off by at most a step of the last difference, which is far finer than a step of a row."""
     codec, rows = Stochastic(), walk(60, pace=0.01)
     two, plain = Two(Difference(), codec, Fixed(bits=bits)), Two(NoCache(), codec, Fixed(bits=bits))
     for epoch in range(60):
@@ -82,7 +82,7 @@ def test_errors_stay_those_of_one_difference(bits):
 
 
 def test_at_one_bit_errors_between_ends_would_grow_so_it_is_refused():
-    """What the refusal is of, measured: a channel that is made by hand grows without bound, and others do not."""
+    """Measure the growth that the refusal prevents: only the error of a hand-made channel at one bit is unbounded."""
     worst = {}
     for name, codec, bits in (("1", Stochastic(), 1), ("2", Stochastic(), 2), ("rotated", Rotated(), 1),
                               ("linear", Linear(), 1)):  # fmt: skip
@@ -97,7 +97,7 @@ def test_at_one_bit_errors_between_ends_would_grow_so_it_is_refused():
             replace(fixed_bits(bits=1), cache=cache)
         for fine in (fixed_bits(bits=2), replace(fixed_bits(bits=1), codec=Rotated())):
             assert replace(fine, cache=cache).cache == cache
-    assert replace(fixed_bits(bits=1), cache=Unchanged()).cache == Unchanged(), "whole rows leave nothing behind"
+    assert replace(fixed_bits(bits=1), cache=Unchanged()).cache == Unchanged(), "whole rows leave no error"
     with pytest.raises(ValueError, match="at 1 bit Spikes"):
         replace(vanilla(), codec=(Float32(), Spikes()), bits=(Fixed(), Fixed(bits=1)), cache=Difference())
 
@@ -123,7 +123,7 @@ def test_held_rows_are_in_checkpoints_once_and_come_back_at_both_ends():
     for epoch in range(3):
         straight.epoch(rows(epoch), epoch)
     kept = [cache.rows_to_save(worker) for cache, worker in zip(straight.caches, seats, strict=True)]
-    assert [list(one) for one in kept] == [["0/forward/0/1/0"], ["0/forward/0/0/1"]], "what receivers have, once"
+    assert [list(one) for one in kept] == [["0/forward/0/1/0"], ["0/forward/0/0/1"]], "receivers' rows, once"
     kept = {name: value.clone() for one in kept for name, value in one.items()}
     resumed = Two(Difference(), codec, bits)
     for cache, worker in zip(resumed.caches, seats, strict=True):

@@ -1,4 +1,4 @@
-"""Entropies of the codes of messages, against counts of codes taken apart by hand."""
+"""Entropies of the codes of messages, compared with counts of codes that are unpacked by hand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gnnqlab.simulation.threaded_workers import LoopbackTransport, Mailbox
 from gnnqlab.train.config.run_config import RunConfig, TrainSettings
 
 COLUMNS = 13
-"""No width but 8 and 16 fills the last byte of a row."""
+"""No width except 8 and 16 fills the last byte of a row."""
 
 
 def by_hand(codes: list[int]) -> float:
@@ -74,12 +74,12 @@ def test_of_mixed_widths_each_has_its_own_and_float32_none():
 @pytest.mark.parametrize("codec", [Stochastic(parameters="bfloat16"), Linear(), Rotated(), Spikes()], ids=str)
 @pytest.mark.parametrize("bits", [1, 4])
 def test_codes_of_every_codec_are_counted(codec, bits):
-    """Rows whose elements are alike say nothing; those of many values say at most their width."""
+    """Rows of identical elements have no information; those of many values have at most their width."""
     layout, segment = encoded(codec, torch.randn(50, 64, generator=torch.Generator().manual_seed(1)), bits)
     [(width, entropy)] = code_entropies(layout, segment).items()
     assert width == bits and 0.5 * bits < entropy <= bits
     layout, segment = encoded(codec, torch.full((50, 64), 3.0), bits)
-    assert code_entropies(layout, segment)[bits] <= 1.0, "constant rows need no codes; a rotation may leave signs"
+    assert code_entropies(layout, segment)[bits] <= 1.0, "constant rows need no codes; of rotated rows signs may remain"
 
 
 @pytest.mark.parametrize("codec", [FP8(), MXFP8(rounding="stochastic")], ids=str)
@@ -92,7 +92,7 @@ def test_bytes_of_floats_are_counted_too(codec):
 
 
 def arrivals(counting, codec, bits, cache=None):
-    """Both workers send in two epochs what came of it at worker 1."""
+    """Return the arrivals at worker 1 while both workers send in two epochs."""
     mail, rows = Mailbox(2), torch.randn(100, COLUMNS, generator=torch.Generator().manual_seed(4))
     channels = []
     for rank in range(2):

@@ -1,4 +1,4 @@
-"""What rounding left of a row goes into its next message: sums of messages are those of rows, one message is biased."""
+"""The rounding error of a row enters its next message: sums of messages equal those of rows, one message is biased."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ AT_RANDOM = [(Stochastic(), 2), (Stochastic(parameters="bfloat16"), 8), (Spikes(
 
 
 def step(codec, bits, message, came):
-    """The largest step of each row's codes, ``(n, 1)``: what rounding may leave of an element."""
+    """Largest step of each row's codes, ``(n, 1)``: bound of the rounding error of an element."""
     spread = (message.amax(1) - message.amin(1))[:, None]
     if isinstance(codec, Linear):
         return spread / 2**bits
@@ -60,11 +60,11 @@ def test_sums_of_messages_are_within_one_step_of_sums_of_rows(codec, bits, direc
         # float32: 40 sums of messages below 32, each rounded by at most 2^-20, is below 4e-5
         bound = step(codec, bits, message, now).double() * (1 + 1e-5) + 4e-5
         assert ((truth - came).abs() <= bound).all(), (epoch, float((truth - came).abs().max()))
-        assert ((truth - came) - left).abs().max() <= 4e-5, "what is missing is what is left"
+        assert ((truth - came) - left).abs().max() <= 4e-5, "the missing part is the stored error"
 
 
 def test_without_it_rounding_to_the_nearest_errs_alike_in_every_epoch():
-    """Rows that stay: the sum drifts by the same error each epoch, with feedback it does not."""
+    """Constant rows: the sum drifts by the same error each epoch, with feedback it does not."""
     drift = {}
     for name, cache in (("plain", NoCache()), ("feedback", Feedback())):
         two, rows = Two(cache, Linear(), Fixed(bits=2)), walk(EPOCHS, pace=0.0)
@@ -74,7 +74,7 @@ def test_without_it_rounding_to_the_nearest_errs_alike_in_every_epoch():
 
 
 def second_message(cache, draws=400):
-    """Mean error of the second message over draws of the noise, after the same first one; what was coded; what is kept.
+    """Mean error of the second message over draws of the noise, after the same first one; coded rows; stored errors.
 
     A mean of n draws within a step S is off by more than ``S (ln(2 N / p) / 2 n)^(1/2)`` in any of N elements with a
     probability below p (Hoeffding): 0.14 S for 240 elements, 400 draws and p = 1e-4.
@@ -100,7 +100,7 @@ def within(error, message):
 
 
 def test_one_message_is_biased_by_what_was_left_and_by_nothing_else():
-    """Where Theorem 1 ends: ``E[C(m)] - x = e``, though the codec is unbiased; 0 without it, and of differences."""
+    """Limit of Theorem 1: ``E[C(m)] - x = e``, though the codec is unbiased; 0 without it, and for differences."""
     error, row, left = second_message(Feedback())
     assert within(error - left, row + left).all()
     assert (~within(error, row + left)).double().mean() > 0.5, "most elements are biased beyond doubt"
@@ -111,7 +111,7 @@ def test_one_message_is_biased_by_what_was_left_and_by_nothing_else():
 
 
 def test_what_is_left_is_of_each_row_and_receiver_and_waits_for_rows_that_do_not_travel():
-    """Under a sampler a row keeps what was left of it until it travels again."""
+    """With a sampler a row stores its rounding error until it is sent again."""
     x, mail = torch.tensor([[0.0, 0.4, 4.0], [0.0, 1.3, 4.0], [0.0, 2.2, 4.0]]), Mailbox(2)
     whole = Route(peer=1, rows=torch.tensor([2, 0, 1]), ids=torch.tensor([2, 0, 1]), first=None)
     some = Route(peer=1, rows=whole.rows[[1]], ids=whole.ids[[1]], first=None, sampled_positions=torch.tensor([1]))
@@ -152,14 +152,14 @@ def test_it_goes_on_from_a_checkpoint_bit_for_bit():
     for epoch in range(3):
         straight.epoch(rows(epoch), epoch)
     kept = [cache.rows_to_save(worker) for cache, worker in zip(straight.caches, seats, strict=True)]
-    assert [list(one) for one in kept] == [["0/forward/0/0/1"], ["0/forward/0/1/0"]], "what senders keep"
+    assert [list(one) for one in kept] == [["0/forward/0/0/1"], ["0/forward/0/1/0"]], "errors that senders store"
     kept = {name: value.clone() for one in kept for name, value in one.items()}
     for cache, worker in zip(resumed.caches, seats, strict=True):
         cache.restore_rows(kept, worker)
     for epoch in range(3, 6):
         ends = [two.epoch(rows(epoch), epoch)[0] for two in (straight, resumed, forgetful)]
         assert torch.equal(ends[0], ends[1])
-        assert not torch.equal(ends[0], ends[2]) or epoch > 3, "without what was left it goes another way"
+        assert not torch.equal(ends[0], ends[2]) or epoch > 3, "without the stored error the results differ"
 
 
 def test_who_weighs_rows_by_theorem_1_refuses_biased_messages():
@@ -180,10 +180,10 @@ def test_company():
     with pytest.raises(ValueError, match="direction must be 'both', 'forward' or 'backward', got 'up'"):
         Feedback(direction="up")
     one_bit = replace(vanilla(), codec=(Stochastic(), Linear()), bits=Fixed(bits=1))
-    assert replace(one_bit, cache=Feedback(direction="backward")), "the errors of rows forward do not come back"
+    assert replace(one_bit, cache=Feedback(direction="backward")), "errors of rows forward are not fed back"
     with pytest.raises(ValueError, match="at 1 bit Stochastic"):
         replace(one_bit, cache=Feedback())
     assert replace(fixed_bits(bits=2), cache=Feedback(), schedule=Pipelined())
     assert not replace(fixed_bits(bits=2), cache=Feedback()).uses_stale_rows, (
-        "rows are dropped by who sends them, as ever"
+        "rows are dropped by their sender as usual"
     )

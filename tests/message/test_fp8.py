@@ -1,4 +1,4 @@
-"""Eight-bit floats by block: the nearest numbers by hand, unbiased where noise rounds, biased where it does not, bytes,
+"""Eight-bit floats by block: the nearest numbers by hand, unbiased with noise, biased without it, bytes,
 every width, the law of the variance."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HIGHEST = {"e4m3": 8, "e5m2": 15}
 
 
 def numbers(elements: str) -> torch.Tensor:
-    """Every finite number that is not negative, ascending: from the definition, sign, exponent, mantissa."""
+    """Every finite number that is not negative, ascending: by the definition, sign, exponent, mantissa."""
     mantissa, lowest = (3, -6) if elements == "e4m3" else (2, -14)
     exponents = range(1, HIGHEST[elements] - lowest + 2)
     found = [n * 2.0 ** (lowest - mantissa) for n in range(2**mantissa)]
@@ -68,12 +68,12 @@ CODECS = [codec(elements=elements, rounding="stochastic") for codec in (FP8, MXF
 @each("codec", CODECS)
 @each("columns", [1, 33])
 def test_rounding_by_noise_is_unbiased(codec: Codec, columns: int):
-    """Also of the largest element, which the specification's scale would clamp, and of blocks with tiny ones."""
+    """Also for the largest element, which the specification's scale would clamp, and for blocks with tiny ones."""
     row = uneven(1, columns)[0]
     row[0] = 1.97
     draws = of_one_row(codec, row, 8, DRAWS)
     assert off_by_errors(draws, row) < SURE
-    assert draws.std(0).max() > 0 or columns == 1, "there is noise to average"
+    assert draws.std(0).max() > 0 or columns == 1, "the noise has an effect"
 
 
 def test_rounding_to_the_nearest_is_biased_and_the_clamp_too():
@@ -91,7 +91,7 @@ def test_rows_of_both_widths_in_one_message(codec: Codec, columns: int):
     out, noted, layout = send(codec, x, widths)
     blocks = -(-columns // (codec.block if codec.param_bytes(8, 1) == 4 else 32))
     assert layout.num_bytes == 10 * (columns + blocks * codec.param_bytes(8, 1)) + 5 * 4 * columns
-    exact = widths.flip(0) == 32  # rows went in reverse
+    exact = widths.flip(0) == 32  # rows are encoded in reverse order
     assert torch.equal(out[exact], x[exact])
     alone, noted_alone, _ = send(codec, x, 8)
     assert torch.equal(out[~exact], alone[~exact]) and torch.equal(noted, noted_alone)
@@ -102,7 +102,7 @@ def test_rows_of_both_widths_in_one_message(codec: Codec, columns: int):
 
 @each("codec", CODECS)
 def test_the_variance_is_that_of_elements_of_any_scale(codec: Codec):
-    """Normal rows, of random sizes, come within a sixth of it."""
+    """Normal rows, of random sizes, are within a sixth of it."""
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(400, 64, generator=generator) * 2 ** torch.rand(400, 1, generator=generator)
     error = sum(float((send(codec, x, 8, epoch=epoch)[0] - x).double().square().sum()) for epoch in range(4)) / 4

@@ -1,4 +1,4 @@
-"""Headers: what is wrong with a message is said before anything else happens, and nothing else changes."""
+"""Headers: an error in a message is reported before anything else happens, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_runs_have_their_numbers():
 
 
 class Counting:
-    """A transport that counts the bytes of what passes through it."""
+    """A transport that counts the bytes of the messages that it transfers."""
 
     def __init__(self, inner):
         self.inner, self.bodies, self.posted = inner, 0, []
@@ -109,7 +109,7 @@ class Counting:
 
 
 def one_exchange(rank, workers, graph, owner, transport, direction, codec, bits, wrong):
-    """Exchange once; the worker with the last rank takes the wrong settings. Returns the error, or what came."""
+    """Exchange once; the last rank takes the wrong settings. Return the error or the received rows."""
     shard = build_shard(graph, owner, rank, workers)
     plan = shard.plan(direction)
     mine = wrong if rank == workers - 1 else {}
@@ -130,7 +130,7 @@ def one_exchange(rank, workers, graph, owner, transport, direction, codec, bits,
     try:
         channel.post(x, out, epoch=mine.get("epoch", 3)).decode()
     except UnexpectedMessage as error:
-        dist.barrier()  # whoever waits for a body that will not come must not end first
+        dist.barrier()  # a worker that waits for a body that will not come must not end first
         return str(error)
     return {
         "counted": (channel.bytes_payload + channel.bytes_params, channel.bytes_headers),
@@ -199,7 +199,7 @@ def test_workers_that_disagree_about_widths_are_told():
 
 
 class Flipping:
-    """A transport whose messages lose a bit on the way."""
+    """A transport that flips a bit of each message."""
 
     def __init__(self, inner):
         self.inner = inner

@@ -1,4 +1,4 @@
-"""The byte layout: every row has its place, none overlaps, and the size is what the format promises."""
+"""The byte layout: every row has its position, none overlaps, and the size is that of the format."""
 
 from __future__ import annotations
 

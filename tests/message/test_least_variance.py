@@ -1,4 +1,4 @@
-"""Each row in the code that errs less: the choice, its variance, constants, bytes, every width, both ends of a run."""
+"""Each row in the code with the smaller error: the choice, variance, constants, bytes, widths, both ends of a run."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.message.sending import of_one_row, send
 
 NARROW = (1, 2, 4)
 ENDS = Stochastic(parameters="bfloat16")
-"""Codes between ends in as many bytes."""
+"""Codes between ends in the same number of bytes."""
 
 
 def mixed(columns: int, count: int = 40) -> torch.Tensor:
-    """Rows that are better rotated (spiky), better not (two values, after a ReLU), and hard to tell (normal)."""
+    """Rows for which rotation is better (spiky), worse (two values, after a ReLU), or hard to decide (normal)."""
     generator = torch.Generator().manual_seed(columns)
     x = torch.randn(count, columns, generator=generator)
     x[::4] = (x[::4] > 0.3).float()
@@ -50,7 +50,7 @@ def rotated_rows(codec: LeastVariance, x: torch.Tensor, bits: int) -> torch.Tens
 @each("bits", NARROW)
 @each("columns", [64, 100])
 def test_no_row_errs_more_than_in_either_code_and_some_less_than_in_each(bits, columns):
-    """Expected squared errors row by row, measured: 64 messages know one of them to 4 % or so."""
+    """Expected squared errors row by row, measured: 64 messages determine one of them to 4 % or so."""
     x, found = mixed(columns), {}
     for name, codec in (("least", LeastVariance()), ("between", ENDS), ("rotated", Rotated())):
         errors = [(send(codec, x, bits, epoch=epoch)[0] - x).double().square().sum(1) for epoch in range(64)]
@@ -70,7 +70,7 @@ def test_what_is_noted_is_the_variance_at_every_width_whatever_the_row_travels_i
     x = mixed(64, 200)
     for codec in (LeastVariance(), LeastVariance(rotations=1)):
         if codec.rotations == 1:
-            x = x[torch.arange(200) % 4 != 2]  # one rotation of spikes errs otherwise, and is biased
+            x = x[torch.arange(200) % 4 != 2]  # one rotation of spikes has another error, and is biased
         variance, noted = codec.row_variance(64), send(codec, x, bits)[1]
         for other in NARROW:
             measured = codec_error(codec, x, other).squared * float(x.double().square().sum())
@@ -83,7 +83,7 @@ def test_what_is_noted_is_the_variance_at_every_width_whatever_the_row_travels_i
 
 @each("bits", NARROW)
 def test_rows_are_unbiased_in_either_code(bits):
-    """The mean of 1200 messages is off by what as many independent errors leave: 64 columns know that to 9 %."""
+    """The mean of 1200 messages is off by the error of as many independent ones: 64 columns determine it to 9 %."""
     codec, kinds = LeastVariance(), set()
     for row, said in zip(mixed(64, 8), rotated_rows(codec, mixed(64, 8), bits), strict=True):
         off = float((of_one_row(codec, row, bits, 1200).mean(0) - row).norm())
@@ -94,7 +94,7 @@ def test_rows_are_unbiased_in_either_code(bits):
 
 
 def distances(codec, bits, only, passes=24):
-    """Squared distance of the weights' gradient from the exact one, pass by pass, messages of ``only`` in codes."""
+    """Return squared errors of the weights' gradient, pass by pass, if only messages of ``only`` have codes."""
     graph, shape = random_graph(nodes=120, edges=480), ModelSettings(layers=3, hidden=64, norm="none", dropout=0.0)
     recipe = replace(gq.systems.vanilla(), partition=Random(), codec=codec)
     exact = exact_trainer(graph, shape)
@@ -111,10 +111,10 @@ def distances(codec, bits, only, passes=24):
 
 @each("bits", NARROW)
 def test_the_gradient_has_no_more_variance_of_gradient_messages_that_chose(bits):
-    """The backward pass is linear in messages whose errors are independent: each row's variance is weighted and added.
+    """The backward pass is linear in messages with independent errors: each row's variance is weighted and added.
 
-    24 distances know their mean to 5 % or so; where all rows stayed between their ends the means would be alike. Those
-    of the last layer have 4 columns: chosen by what levels leave of long rows, they had 1.7 times as much in 1 bit.
+    24 distances determine their mean to 5 % or so; if all rows used codes between ends the means would be equal. Those
+    of the last layer have 4 columns: chosen by the levels for long rows, they had 1.7 times as much in 1 bit.
     """
     wide, last = ([("backward", layer)] for layer in (1, 2))
     chosen, between = (distances(codec, bits, wide) for codec in (LeastVariance(), ENDS))
@@ -126,7 +126,7 @@ def test_the_gradient_has_no_more_variance_of_gradient_messages_that_chose(bits)
 @each("bits", NARROW)
 @each("columns", [4, 7, 8, 15, 20, 32])
 def test_short_rows_err_no_more_than_between_their_ends_whatever_their_shape(bits, columns):
-    """Gradients of a softmax and spikes, of which few columns have few rotations; a sixth is the guide's room."""
+    """Gradients of a softmax and spikes, of which few columns have few rotations; a sixth is the tolerance."""
     generator = torch.Generator().manual_seed(columns)
     shares = (2 * torch.randn(200, columns, generator=generator)).softmax(1)
     of_loss = shares - torch.nn.functional.one_hot(torch.multinomial(shares, 1, generator=generator)[:, 0], columns)
@@ -157,12 +157,12 @@ def test_rows_of_every_width_in_one_message(columns):
     out, noted, layout = send(codec, x, widths)
     beside = {1: 4, 2: 4, 4: 4, 8: 8, 16: 8, 32: 0}
     assert layout.num_bytes == sum(-(-columns * b // 8) + beside[b] for b in widths.tolist())
-    of_row = widths.flip(0)  # rows went in reverse
+    of_row = widths.flip(0)  # rows are encoded in reverse order
     assert torch.equal(out[of_row == 32], x[of_row == 32])
     for width in (*NARROW, 8, 16):
         alone, noted_alone, _ = send(codec, x, width)
         assert torch.equal(out[of_row == width], alone[of_row == width]), width
-        assert torch.equal(noted, noted_alone), "what is noted of a row does not depend on its width"
+        assert torch.equal(noted, noted_alone), "the recorded facts of a row do not depend on its width"
     twice, _, _ = send(codec, x, widths, out=out.clone(), accumulate=True)
     assert torch.allclose(twice, 2 * out, atol=1e-6)
 
@@ -179,17 +179,17 @@ def test_rows_are_those_of_the_code_that_is_chosen_bit_for_bit():
 @each("value", [math.nan, math.inf, 3e38])
 def test_a_row_that_cannot_be_encoded_is_refused(value):
     x = mixed(20, 8)
-    x[6, 18], x[6, 17] = value, -value  # of finite ones the range overflows
+    x[6, 18], x[6, 17] = value, -value  # elements are finite, but the range overflows
     for bits in (1, 4, 8, 16, 32):
         with pytest.raises(NonFiniteRow) as refused:
             send(LeastVariance(), x, bits)
-        assert refused.value.position == 1, "rows went in reverse"
+        assert refused.value.position == 1, "rows are encoded in reverse order"
     x[6] = torch.linspace(1e38, 3.3e38, 20) * torch.tensor([1.0, -1.0]).repeat(10) / 2
     x[6, 3] = 3.3e38  # the range is finite; that of bfloat16 parameters, or sums of elements, may not be
     try:
         assert bool(torch.isfinite(send(LeastVariance(), x, 1)[0]).all())
     except NonFiniteRow as error:
-        assert error.position == 1, "the row, not its place among those that are rotated"
+        assert error.position == 1, "the row, not its position among the rotated ones"
 
 
 def test_empty_messages_rows_without_columns_and_wrong_calls():
@@ -213,4 +213,4 @@ def test_a_system_takes_it_by_name_in_a_pair_for_assigned_widths_and_for_differe
     pair = replace(system, codec=(Stochastic(), LeastVariance()))
     assert gq.System.from_json(pair.to_json()) == pair
     kept = replace(system, bits=Fixed(bits=1), cache=gq.caches.Difference())
-    assert kept.cache == gq.caches.Difference(), "an error of at most 0.57 of a row fades"
+    assert kept.cache == gq.caches.Difference(), "an error of at most 0.57 of a row decays"

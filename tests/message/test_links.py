@@ -27,5 +27,5 @@ def test_one_sample_is_refused():
 
 def test_links_are_timed_by_messages_no_larger_than_trainings_own():
     assert sizes_up_to(200_000)[-1] == 200_000 and sizes_up_to(10**9) == SIZES
-    least = sizes_up_to(0)  # a line through latencies alone would say that bytes cost nothing
+    least = sizes_up_to(0)  # a line fitted to latencies alone would make bytes free
     assert least == sizes_up_to(1000) and least[-1] == 64 * 2**10 and least[0] < least[1] < least[2]

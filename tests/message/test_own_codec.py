@@ -1,4 +1,4 @@
-"""Codecs of a user's own: two methods, with or without the base class."""
+"""Codecs of a user: two methods, with or without the base class."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PlainHalf:
 
 @dataclass(frozen=True)
 class Steps(Codec):
-    """A byte an element and a scale of four bytes a row; at 8 bits in 255 steps, at 4 in 15, rounded at random."""
+    """A byte per element and a scale of four bytes per row; 255 steps at 8 bits, 15 at 4, stochastic rounding."""
 
     widths = (4, 8)
 
@@ -64,7 +64,7 @@ class Steps(Codec):
 
 
 def sent(codec: Codec, x: Tensor, widths: int | Tensor, *, accumulate: bool = False) -> Tensor:
-    """What the receiver has of all rows."""
+    """Return the rows that the receiver decodes."""
     rows = torch.arange(len(x))
     layout = codec.layout(widths, *x.shape)
     segment, out, rows = (
@@ -111,7 +111,7 @@ def test_rows_that_cannot_be_encoded_are_named() -> None:
 
 @dataclass(frozen=True)
 class WithoutDecoding(Codec):
-    """Half of a pair."""
+    """Has only one method of the pair."""
 
     def encode_rows(self, rows: Tensor, bits: int, noise: Any) -> Tensor:
         return rows
@@ -119,7 +119,7 @@ class WithoutDecoding(Codec):
 
 @dataclass(frozen=True)
 class WithoutParameters:
-    """Whole messages, but nothing says how large they are."""
+    """Encodes whole messages, but has no method for their size."""
 
     widths = (16,)
 
@@ -144,7 +144,7 @@ def test_one_without_a_method_is_refused_when_the_system_is_made(codec: Any, lac
 
 @dataclass(frozen=True)
 class Ragged(Half):
-    """One byte more where a row is not zero."""
+    """Two more bytes per row if not all rows are zero."""
 
     def encode_rows(self, rows: Tensor, bits: int, noise: Any) -> Tensor:
         more = 0 if not rows.any() else 2

@@ -1,4 +1,4 @@
-"""The link that is not there: how long messages take on it, and that they arrive unchanged."""
+"""The simulated link: the time that messages take on it, and their unchanged contents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RATE = 10e6
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, to be set."""
+    """A clock whose time is set by the test."""
     now = [100.0]
     monkeypatch.setattr(paced.time, "monotonic", lambda: now[0])
     return now
@@ -36,9 +36,9 @@ def test_messages_leave_one_after_the_other_at_the_rate(clock: list[float], tmp_
     assert first.leave({1: 500, 2: 1000}) == pytest.approx(101.5)  # 1500 bytes at 1000 a second
     assert second.come(0, second.prepost(0)) == pytest.approx(100.5)
     assert third.come(0, third.prepost(0)) == pytest.approx(101.5)
-    assert first.leave({1: 500}) == pytest.approx(102.0)  # behind those before it
+    assert first.leave({1: 500}) == pytest.approx(102.0)  # after those before it
     clock[0] = 110.0
-    assert first.leave({1: 100}) == pytest.approx(110.1)  # a link at rest saves up nothing
+    assert first.leave({1: 100}) == pytest.approx(110.1)  # an idle link does not save up capacity
     assert [second.come(0, second.prepost(0)) for _ in (500, 100)] == pytest.approx([102.0, 110.1])
 
 
@@ -82,9 +82,9 @@ def test_messages_take_as_long_as_the_rate_says(transport: str, tmp_path: Path) 
 
 
 def exchange(rank: int, workers: int, name: str, board: Path) -> tuple[list[float], list[float]]:
-    """Exchange messages of all sizes on a clock that only a sleep moves.
+    """Exchange messages of all sizes on a clock that only advances by sleep.
 
-    Return for each the seconds from post to arrival, as they are shown and as they passed.
+    Return for each the seconds from post to completion, as recorded and as elapsed.
     """
     import torch.distributed as dist
 

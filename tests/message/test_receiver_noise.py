@@ -1,4 +1,4 @@
-"""Noise by receiver and noise by node: who errs alike, and what that does to the gradient."""
+"""Noise by receiver and noise by node: correlated errors, and their effect on the gradient."""
 
 from __future__ import annotations
 
@@ -103,10 +103,10 @@ def star():
 
 
 def test_errors_that_agree_do_not_average_out():
-    """In a layer that sums first, W's gradient holds ``e_1 s_1 + e_2 s_2 + e_3 s_3``: errors times sums of gradients.
+    """In a layer that sums first, W's gradient has ``e_1 s_1 + e_2 s_2 + e_3 s_3``: errors times sums of gradients.
 
-    Nearly all nodes have one label, so the three sums are alike: with one error the variance is that of ``3 e s``, with
-    three of their own a third of it.
+    Nearly all nodes have one label, so the three sums are almost equal: with one error the variance is that of
+    ``3 e s``, with three errors a third of it.
     """
     graph, shape = star(), ModelSettings(layers=1, norm="none", dropout=0.0)
     recipe = replace(vanilla(), partition=Blocks())
@@ -118,7 +118,7 @@ def test_errors_that_agree_do_not_average_out():
 
 
 class Blocks(Random):
-    """Nodes in order: the hub and 15 others on worker 0."""
+    """Assigns nodes in order: the hub and 15 others to worker 0."""
 
     def cut(self, graph, workers):
         from gnnqlab.partition.cut import NodeCut

@@ -36,7 +36,7 @@ def gaussian(count: int, columns: int) -> torch.Tensor:
 
 
 def there_and_back(x, widths, codec=None, *, noise=NOISE, ids=None, out=None, accumulate=False):
-    """Encode rows in reverse and decode them: what came by row, and the layout."""
+    """Encode rows in reverse and decode them; return the decoded rows and the layout."""
     codec, count = codec or Rotated(), x.shape[0]
     layout = codec.layout(widths, count, x.shape[1])
     order = layout.to_wire_order(torch.arange(count).flip(0))
@@ -97,7 +97,7 @@ def test_the_error_of_a_normal_row_is_the_one_of_the_paper(bits, columns):
 
 
 def test_no_range_and_no_scale_changes_the_error():
-    """What min-max codes suffer from: one large element among small ones, and rows of very different norms."""
+    """Cases that are hard for min-max codes: one large element among small ones, and rows of very different norms."""
     x = gaussian(300, 256) * 0.05
     x[:, 3] = 1.0
     for scale in (1.0, 1e-12, 1e15):
@@ -109,20 +109,20 @@ def test_no_range_and_no_scale_changes_the_error():
 
 @each("bits", [1, 2])
 def test_dense_rows_are_unbiased(bits):
-    """A normal row and one after ReLU: the mean of 3000 rotations is off by what as many independent errors leave.
+    """A normal row and one after ReLU: the mean of 3000 rotations has the error of as many independent ones.
 
-    Of a relative error v that is ``v / 3000`` of the square; a bias of 3 % of the norm would double it at one bit.
+    With a relative error v that is ``v / 3000`` of the square; a bias of 3 % of the norm would double it at one bit.
     """
     for x in (gaussian(1, 256)[0], gaussian(1, 256)[0].relu()):
         draws = draws_of(x, bits, 1, 3000)
         off = (draws.mean(0) - x).square().sum() / x.double().square().sum()
         assert float(off) < EDEN[bits] / 3000 * 1.6 + 0.012**2
         along = draws @ x.double() / x.double().square().sum()
-        assert (along - 1).abs().max() < 1e-5, "along the row itself no rotation errs"
+        assert (along - 1).abs().max() < 1e-5, "along the row itself rotations have no error"
 
 
 def test_the_bias_that_spiky_rows_keep_is_known_and_two_rotations_end_it():
-    """One rotation of k spikes has 2^(k-1) magnitudes and no more; measured: 0.5, 0.58, 0.2 of the norm at one bit."""
+    """One rotation of k spikes has only 2^(k-1) magnitudes; measured: 0.5, 0.58, 0.2 of the norm at one bit."""
     for places, values, kept in (([3, 9], [1.0, 0.5], 0.50), ([3, 9, 100], [1.0, 0.5, 0.3], 0.58)):
         x = torch.zeros(256)
         x[places] = torch.tensor(values)
@@ -136,7 +136,7 @@ def test_what_one_spike_or_a_constant_says_is_exact():
     x = torch.zeros(6, 40)
     x[1] = 2.7
     x[2] = -1e-3
-    x[3, 8] = -4.25  # 40 columns are two windows: only where one spike meets one of them alone is it exact
+    x[3, 8] = -4.25  # 40 columns are two windows: it is exact only where a single spike meets one of them alone
     x[4] = -0.0
     for bits in (1, 2, 3, 4):
         out, _ = there_and_back(x, bits)
@@ -176,11 +176,11 @@ def test_a_rotation_belongs_to_its_node_epoch_and_receiver():
 def test_a_row_that_cannot_be_encoded_is_refused(value):
     x = torch.zeros(4, 20)
     x[2, 18] = value
-    x[2, 17] = -value  # of finite ones the range overflows
+    x[2, 17] = -value  # elements are finite, but the range overflows
     for bits in (1, 4, 8):
         with pytest.raises(NonFiniteRow) as refused:
             there_and_back(x, bits)
-        assert refused.value.position == 1, "rows went in reverse"
+        assert refused.value.position == 1, "rows are encoded in reverse order"
     x[2] = torch.linspace(2e38, 3e38, 20)  # the range is finite, sums are not
     with pytest.raises(NonFiniteRow):
         there_and_back(x, 1)
@@ -220,7 +220,7 @@ def rows_of(ids: torch.Tensor, rank: int) -> torch.Tensor:
 
 
 def exchange(rank, workers, graph, owner, codec, bits):
-    """Rows forward and gradients backward at one worker, by global node."""
+    """Return rows forward and gradients backward at one worker, by global node."""
     shard, came = build_shard(graph, owner, rank, workers), {}
     for direction in ("forward", "backward"):
         channel = Channel(
@@ -239,7 +239,7 @@ def exchange(rank, workers, graph, owner, codec, bits):
 
 
 def test_both_ends_of_an_exchange_draw_the_same_rotation_whatever_the_workers():
-    """Decoded rows are those of the codec alone, whoever sends them; gradients are the sum of one from each sender."""
+    """Decoded rows are those of the codec alone, for any sender; gradients are the sum of one from each sender."""
     graph, codec, workers = random_graph(seed=5), Rotated(noise="node"), 3
     owner = Random(seed=1).assign(graph, workers)
     results = run_ranks(exchange, workers, graph, owner, codec, Fixed(bits=2))
@@ -287,7 +287,7 @@ def test_three_bits_are_of_rotated_rows_alone_and_refused_by_name_elsewhere():
 
 @each("columns", [1, 2, 3, 7, 8, 9, 64])
 def test_eight_codes_of_three_bits_fill_three_bytes_and_none_is_lost(columns):
-    """Element j at bits 3 j to 3 j + 2 of the row, lowest first, as at every width."""
+    """Element j is at bits 3 j to 3 j + 2 of the row, lowest first, as at every width."""
     codes = torch.randint(8, (40, columns), generator=torch.Generator().manual_seed(columns))
     packed = pack(codes, 3)
     assert packed.dtype == torch.uint8 and packed.shape == (40, -(-3 * columns // 8))

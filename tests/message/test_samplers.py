@@ -1,4 +1,4 @@
-"""Samples of boundary rows: the right share, apart from each other, and refused settings."""
+"""Samples of boundary rows: the right share, independent samples, and refused settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_sample_belongs_to_seed_epoch_and_holder():
     assert torch.equal(first, kept(sampler))
     for changes in ({"holder": 2}, {"seed": 1}, {"epoch": 1}):
         both = torch.isin(first, kept(sampler, **changes)).sum() / IDS.numel()
-        assert abs(both - 0.25) < 5 * (0.25 * 0.75 / IDS.numel()) ** 0.5  # drawn apart
+        assert abs(both - 0.25) < 5 * (0.25 * 0.75 / IDS.numel()) ** 0.5  # samples are independent
 
 
 def test_whether_a_row_is_kept_does_not_depend_on_the_others():
@@ -42,7 +42,7 @@ def test_the_ends_of_the_range():
     assert kept(BoundarySampling(p=0.0)).numel() == 0
     assert torch.equal(kept(BoundarySampling(p=1.0)), IDS) and torch.equal(kept(AllRows()), IDS)
     assert BoundarySampling(p=0.0).sampled_positions(IDS[:0], holder=0, seed=0, epoch=0).numel() == 0
-    assert BoundarySampling(p=0.1).rescale == 65536 / 6554  # of the probability that is drawn with
+    assert BoundarySampling(p=0.1).rescale == 65536 / 6554  # of the probability that the generator uses
 
 
 @each(

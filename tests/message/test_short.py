@@ -29,7 +29,7 @@ NOISE = Noise(5, 1, 2)
 
 
 def sent(x: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The bytes of some rows, and what they come to."""
+    """Return the bytes of some rows, and the decoded rows."""
     layout = BFloat16().layout(16, rows.numel(), x.shape[1])
     segment = torch.full((layout.num_bytes,), 7, dtype=torch.uint8)
     assert BFloat16().encode(x, rows, rows, layout, segment, NOISE) is None
@@ -40,7 +40,7 @@ def sent(x: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tenso
 
 @each("shape", [(1, 1), (9, 33), (700, 256), (4, 0), (0, 5)])
 def test_an_element_is_the_nearest_of_eight_bits_in_two_bytes(shape: tuple[int, int]) -> None:
-    """By float64: the significand in steps of 2^-7, halves to the even one; blocks of rows are all of them."""
+    """By float64: the significand in steps of 2^-7, halves to the even one; rows are processed in blocks."""
     x = torch.randn(shape, generator=torch.Generator().manual_seed(shape[0])) * torch.logspace(-30, 30, shape[1])
     rows = torch.arange(0, shape[0], 2).flip(0)
     segment, out = sent(x, rows)
@@ -60,7 +60,7 @@ def test_rows_that_are_bfloat16_already_have_the_same_bytes() -> None:
 
 @each("strange", [float("nan"), float("-inf"), 3.4e38])
 def test_a_row_that_would_not_be_finite_is_refused(strange: float) -> None:
-    x = torch.full((5, 40), 3e38)  # whose sum is not finite
+    x = torch.full((5, 40), 3e38)  # its sum is not finite
     sent(x, torch.arange(5))
     x[2, 1] = strange
     with pytest.raises(NonFiniteRow) as refused:
@@ -95,7 +95,7 @@ def losses(rank: int, workers: int, graph, systems) -> dict[str, tuple]:
 
 
 def test_rows_that_products_round_anyway_lose_nothing_on_half_the_wire() -> None:
-    """All looks of an SGC are of rows that are rounded before they are summed."""
+    """SGC aggregates only rows that are rounded before they are summed."""
     exact = replace(vanilla(), compute=BFloat16Rows())
     short = replace(exact, codec=(BFloat16(), Float32()), bits=(Fixed(bits=16), Fixed(bits=32)))
     both = replace(exact, codec=BFloat16(), bits=Fixed(bits=16))

@@ -1,4 +1,4 @@
-"""Rows with their spikes apart: unbiased, exact where constant, bytes, the law of the variance, every width."""
+"""Rows with separate spikes: unbiased, exact if constant, bytes, the law of the variance, every width."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SURE = 5.0
 
 
 def spiky(count: int, columns: int, seed: int = 0) -> torch.Tensor:
-    """Small normal elements, and in each row two spikes at places of its own."""
+    """Small normal elements, and in each row two spikes at random columns."""
     generator = torch.Generator().manual_seed(100 * columns + seed)
     x = torch.randn(count, columns, generator=generator) * 0.05
     places = torch.rand(count, columns, generator=generator).argsort(1)[:, : min(2, columns)]
@@ -32,11 +32,11 @@ def spiky(count: int, columns: int, seed: int = 0) -> torch.Tensor:
 @each("bits", [1, 2, 8, 16])
 @each("scale", [1.0, 3e-9, 1e9])
 def test_rows_are_unbiased_whatever_float16_makes_of_their_spikes(bits, scale):
-    """Also gradients far below what float16 holds, and spikes between two of its numbers."""
+    """Also gradients far below the range of float16, and spikes between two of its numbers."""
     row = spiky(1, 20)[0] * scale
     draws = of_one_row(Spikes(count=3), row, bits, DRAWS)
     assert off_by_errors(draws, row) < SURE
-    assert draws.std(0).max() > 0, "there is noise to average"
+    assert draws.std(0).max() > 0, "the noise has an effect"
 
 
 @each("columns", [1, 2, 3, 5])
@@ -55,7 +55,7 @@ def test_what_spikes_leave_is_the_row_but_for_float16():
     assert bool((mantissas == 0.5).all()), "U is a power of two, so nothing is rounded by it"
     others = torch.ones_like(x, dtype=torch.bool).scatter(1, places, False)
     assert torch.equal(rest[others], x[others])
-    assert (rest.amax(1) - rest.amin(1) < 0.6).all(), "spikes are out of the range"
+    assert (rest.amax(1) - rest.amin(1) < 0.6).all(), "spikes are outside the range"
 
 
 @each("columns", [1, 3, 40])
@@ -79,19 +79,19 @@ def test_rows_of_every_width_in_one_message(columns):
     out, noted, layout = send(codec, x, widths)
     beside = 12 + 4 * min(3, columns - 1)
     assert layout.num_bytes == sum(-(-columns * b // 8) + (beside if b < 32 else 0) for b in widths.tolist())
-    of_row = widths.flip(0)  # rows went in reverse
+    of_row = widths.flip(0)  # rows are encoded in reverse order
     assert torch.equal(out[of_row == 32], x[of_row == 32])
     for width in (1, 2, 4, 8, 16):
         alone, noted_alone, _ = send(codec, x, width)
         assert torch.equal(out[of_row == width], alone[of_row == width]), width
-        assert torch.equal(noted, noted_alone), "what is noted of a row does not depend on its width"
+        assert torch.equal(noted, noted_alone), "the recorded facts of a row do not depend on its width"
     twice, _, _ = send(codec, x, widths, out=out.clone(), accumulate=True)
     assert torch.allclose(twice, 2 * out, atol=1e-6)
 
 
 @each("bits", [1, 2, 4, 8])
 def test_the_variance_is_that_of_the_rest(bits):
-    """``D range^2 / 6 / (2^b - 1)^2`` where fractions of a step are uniform, and far below that of whole rows."""
+    """``D range^2 / 6 / (2^b - 1)^2`` if fractions of a step are uniform, and far below that of whole rows."""
     generator = torch.Generator().manual_seed(bits)
     x = torch.rand(400, 50, generator=generator)
     x[:, 7], x[:, 11] = 20.0 + x[:, 7], -30.0 - x[:, 11]
@@ -111,7 +111,7 @@ def test_a_row_that_cannot_be_encoded_is_refused(value):
     for bits in (1, 8, 16, 32):
         with pytest.raises(NonFiniteRow) as refused:
             send(Spikes(), x, bits)
-        assert refused.value.position == 1, "rows went in reverse"
+        assert refused.value.position == 1, "rows are encoded in reverse order"
     x[2] = 0.0
     x[2, 3], x[2, 4] = 3e38, -3e38
     out = send(Spikes(count=2), x, 8)[0][2]

@@ -1,4 +1,4 @@
-"""Messages through host memory: the same bytes, and buffers that are used again."""
+"""Messages through host memory: the same bytes, and reused buffers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_buffer_is_free_once_the_device_has_copied():
 
 
 def staged_exchange(rank, workers, name, lazily):
-    """Three exchanges of messages that grow and shrink, through host memory though they lie there already."""
+    """Three exchanges of messages that grow and shrink, staged although they are in host memory already."""
     staging.through_host = lambda device, group: True
     transport = make_transport(name, rank, workers)
     kept, results = [], []
@@ -56,7 +56,7 @@ def staged_exchange(rank, workers, name, lazily):
 def test_staged_bytes_are_the_bytes_sent(name, lazily):
     for results, kept in run_ranks(staged_exchange, 3, name, lazily):
         assert results == [[True, True]] * 3
-        assert kept[2] == kept[1]  # the third exchange, a smaller one, made no new buffer
+        assert kept[2] == kept[1]  # the third exchange, a smaller one, allocated no new buffer
 
 
 def test_on_the_cpu_nothing_is_copied():

@@ -1,4 +1,4 @@
-"""``make mutants``: plants every fault, says how far it is and how long it takes, and names those that survive."""
+"""``make mutants``: plant every fault, show progress and time, and list the faults that no test notices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One planted fault: what is edited, and which test must notice."""
+"""One planted fault: the edit, and the test that must notice it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["PACKAGE", "ROOT", "Fault", "wrong_with"]
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "gnnqlab"
 _ONE_PARSER = threading.Lock()
-"""Python 3.11 counts the depth of all threads' trees in one place: two at once end in a SystemError."""
+"""Python 3.11 has one counter for the depth of all threads' trees: two parsers at once end in a SystemError."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,17 +20,17 @@ class Fault:
     """A small wrong edit of one file."""
 
     name: str
-    """What is wrong, in a few words; no two faults have the same."""
+    """The error in a few words; no two faults have the same."""
     file: str
     """In the package, for instance ``bits/assigner/groups.py``, or in ``benchmarks/``."""
     before: str
-    """Text of the file; it stands there exactly once."""
+    """Text of the file; it occurs there exactly once."""
     after: str
-    """What takes its place."""
+    """Text that replaces it."""
     test: str
     """``file::test`` in ``tests``; must fail by an assertion, in seconds."""
     why: str
-    """What would be believed if nobody noticed."""
+    """The wrong result or belief if no test failed."""
 
     @property
     def room(self) -> str:
@@ -47,7 +47,7 @@ class Fault:
 
 
 def wrong_with(fault: Fault, *, root: Path = ROOT) -> str:
-    """Say why a record cannot be planted: its text is gone or stands twice, its test is gone; empty if it can.
+    """Return the reason why a record cannot be planted (its text is not there exactly once, no test), or an empty text.
 
     Args:
         root: of another checkout.

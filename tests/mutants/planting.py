@@ -1,4 +1,4 @@
-"""Runs named tests with faults planted, each in processes of its own, and says which were noticed."""
+"""Run named tests with planted faults, each in processes of its own, and report the noticed ones."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from tests.slow_down import HANG_S
 __all__ = ["LIMIT_S", "Outcome", "failing", "plant", "plant_all"]
 
 LIMIT_S = HANG_S
-"""A test that takes longer hangs, on however busy a machine; on an idle one each takes seconds."""
+"""A test that takes longer hangs, even on a busy machine; on an idle one each takes seconds."""
 HOOK = Path(sitecustomize.__file__).parent
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What became of one fault."""
+    """Result of one fault."""
 
     fault: Fault
     noticed: bool
-    """Whether its test failed by an assertion while the fault was in."""
+    """True if its test failed by an assertion with the fault in place."""
     words: str
     seconds: float
 
@@ -64,7 +64,7 @@ def plant(fault: Fault) -> Outcome:
 
 
 def plant_all(faults: Sequence[Fault], *, at_once: int | None = None) -> Iterator[Outcome]:
-    """Plant faults one by one, several at a time; yield what became of each as it ends.
+    """Plant faults one by one, several at a time; yield the result of each as it ends.
 
     Args:
         at_once: processes; by default one for each processor.
@@ -78,7 +78,7 @@ def plant_all(faults: Sequence[Fault], *, at_once: int | None = None) -> Iterato
 
 
 def failing(tests: Sequence[str]) -> list[str]:
-    """Return which tests do not pass as the package is: of these no fault could be told."""
+    """Return the tests that do not pass without a fault: they cannot notice one."""
     with tempfile.TemporaryDirectory(prefix="gnnqlab-fault-") as folder:
         names = sorted(set(tests))
         lines, rest = _tests(Path(folder), names, {}, limit_s=LIMIT_S * len(names), more=())
@@ -86,12 +86,12 @@ def failing(tests: Sequence[str]) -> list[str]:
         return [f"no test ran: {rest}"]
     outcomes: dict[str, set[str]] = {name: set() for name in names}
     for line in lines:
-        outcomes[line["test"].removeprefix("tests/").partition("[")[0]].add(line["outcome"])  # whatever its parameters
+        outcomes[line["test"].removeprefix("tests/").partition("[")[0]].add(line["outcome"])  # for any parameters
     return [name for name, seen in outcomes.items() if seen != {"passed"}]
 
 
 def _judged(lines: list[dict[str, str]], rest: str, *, imported: bool) -> tuple[bool, str]:
-    """Say what the lines of a run mean: noticed or not, and why not."""
+    """Return True if the fault was noticed, and the reason if not, from the lines of a run."""
     if not lines:
         return False, f"its test did not run: {rest}"
     failed = [line for line in lines if line["outcome"] == "failed"]
@@ -109,13 +109,13 @@ def _judged(lines: list[dict[str, str]], rest: str, *, imported: bool) -> tuple[
 def _tests(
     folder: Path, names: Sequence[str], environment: dict[str, str], *, limit_s: float, more: Sequence[str] = ("-x",)
 ) -> tuple[list[dict[str, str]], str]:
-    """Run tests in a process group of their own; return a line for each, and the end of what was printed."""
+    """Run tests in a process group of their own; return a line for each, and the end of the output."""
     told = folder / "told"
     command = [sys.executable, "-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "tests.mutants.told"]
     command += ["-p", "no:nbval", "-p", "no:anyio", "-p", "no:xdist"]  # their imports take longer than most tests
     command += [*more, *(f"tests/{name}" for name in names)]
     environment = {**os.environ, **environment, TOLD: str(told), "GNNQLAB_RUNS": str(folder / "runs")}
-    environment.pop(STARTER, None)  # a process that is there already would not import the fault
+    environment.pop(STARTER, None)  # an existing process would not import the fault
     with subprocess.Popen(
         command,
         cwd=ROOT,

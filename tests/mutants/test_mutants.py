@@ -1,4 +1,4 @@
-"""Planted faults are noticed: eight of them here, by a seed, all by ``make mutants``; and what plants them can fail."""
+"""Planted faults are noticed: eight of them here, by a seed, all by ``make mutants``; planting reports its failures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOMS = {
     "benchmarks", "bits", "compute", "course", "exchange", "graph", "kernels", "lab", "launch", "message", "nn",
     "partition", "simulation", "systems", "theory", "train", "tune",
 }  # fmt: skip
-"""Rooms with a formula, a measure or a book that can be wrong without anybody's noticing."""
+"""Folders with a formula, a measurement or a record that can be wrong without a visible effect."""
 HARMLESS = Fault(
     name="harmless",
     file="theory/intervals.py",
@@ -40,7 +40,7 @@ HARMLESS = Fault(
 
 
 def seed() -> int:
-    """A number that changes with the package, so that in time all faults have their turn; the same for everybody."""
+    """Return a number that changes with the package, so that all faults are chosen in time, but not by machine."""
     given = os.environ.get("GNNQLAB_PLANTED_SEED")
     return int(given) if given else zlib.crc32(b"".join(path.read_bytes() for path in sorted(PACKAGE.rglob("*.py"))))
 
@@ -59,7 +59,7 @@ def test_every_record_can_be_planted(fault: Fault) -> None:
 
 
 def test_threads_that_check_records_leave_each_other_alone() -> None:
-    """Python 3.11 broke off when one thread parsed while another's parsing was held up, as a callback of gc may do."""
+    """Python 3.11 failed when one thread parsed while another's parsing was paused, as by a callback of gc."""
 
     def hold_up(*_: object) -> None:
         time.sleep(0.0001)

@@ -1,4 +1,4 @@
-"""A pytest plugin: what became of each test, and whether it failed by an assertion, as lines of JSON."""
+"""A pytest plugin: the result of each test, and whether it failed by an assertion, as lines of JSON."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 VARIABLE = "GNNQLAB_PLANTED_TOLD"
-"""File that the lines go to."""
+"""File to which the lines are written."""
 _CANNOT_RUN = (ImportError, SyntaxError, NameError)
-"""Errors of code that does not even run: no test is needed to notice these."""
+"""Errors of code that does not run: no test is needed to notice these."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -34,7 +34,7 @@ def pytest_runtest_makereport(
 
 
 def _is_assertion(error: BaseException | None) -> bool:
-    """Whether an assertion failed, and not for code that cannot run, here or in a worker whose words it carries."""
+    """Return True if an assertion failed here or in a worker, except for code that cannot run."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(_is_assertion, error.exceptions))
     if not isinstance(error, AssertionError | pytest.fail.Exception):

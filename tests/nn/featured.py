@@ -19,7 +19,7 @@ WIDTH = 3
 
 @pytest.fixture(autouse=True, scope="module")
 def messages() -> Iterator[None]:
-    """A model of messages, as one registers a model of one's own."""
+    """Register a model of messages, as a user does."""
     register_model(edges="rows")(tests.nn.message_model.messages)
     yield
     del MODELS["messages"], _KINDS["messages"]

@@ -1,4 +1,4 @@
-"""The activation between layers, a setting of every model: who honours it, who refuses it, and that workers agree."""
+"""The activation between layers, a setting of every model: models that use or refuse it, and equal workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MODELS = ("gcn", "graphsage", "gat", "gcnii", "dagnn", "jknet")
 
 
 class InSteps(GraphPass):
-    """Norm, the activation that is expected, and dropout, one after another, whatever a model asks for."""
+    """Apply norm, the expected activation, and dropout, one after another, and ignore the model's activation."""
 
     expected: str
 
@@ -61,13 +61,13 @@ def test_every_model_has_between_its_layers_what_it_is_told(name):
                 assert float((ours - right).abs().max()) <= 2e-5 * max(1.0, float(right.abs().max())), shape
             losses[activation, norm] = float(found[0])
     for norm in {norm for _, norm in losses}:
-        assert losses[None, norm] == losses["relu", norm], "the default is what it was"
+        assert losses[None, norm] == losses["relu", norm], "the default is ReLU"
         assert len({losses[activation, norm] for activation in ACTIVATED}) == len(ACTIVATED), losses
 
 
 @each("activation", ACTIVATED[1:])
 def test_workers_are_one_process(activation):
-    """The law, with and without norms, dropout on the way; JKNet's joins among them."""
+    """The law, with and without norms, with dropout; JKNet's joins among them."""
     for name, settings in (("gcn", {"norm": "none"}), ("gcnii", {}), ("jknet", {"jump": "max"}), ("gat", {})):
         gq.testing.check_law(name, workers=(2, 3), activation=activation, **settings)
 
@@ -98,7 +98,7 @@ def test_what_no_model_honours_is_refused(settings, text):
 
 
 def test_codes_of_activations_are_of_a_rectifier():
-    """A slope of more than two values does not fit into one bit: refused before anything starts, and in a pass."""
+    """A slope of more than two values does not fit into one bit: refused before training starts, and in a pass."""
     system = replace(vanilla(), compute=ExactActivations())
     for activation in ACTIVATED[1:]:
         shape = ModelSettings(layers=2, hidden=8, activation=activation)

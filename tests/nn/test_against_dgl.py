@@ -1,4 +1,4 @@
-"""The single process against DGL's own layers on the same weights: results, and the gradients of all inputs."""
+"""The single process compared with DGL's own layers on the same weights: results, and the gradients of all inputs."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_gat_layer(heads, mean):
     close(ours.a_source.grad, theirs.attn_l.grad[0])
     close(ours.a_target.grad, theirs.attn_r.grad[0])
     close(ours.weight.grad, theirs.fc.weight.grad.T)
-    bias = theirs.bias.grad.view(heads, -1)  # of each head; ours is one for their mean
+    bias = theirs.bias.grad.view(heads, -1)  # one per head; ours is one for their mean
     close(ours.bias.grad, bias.sum(0) if mean else bias.flatten())
 
 
@@ -172,7 +172,7 @@ def same_gradients(ours, theirs, names):
 
 
 def same(graph, ours, theirs):
-    """Compare results and the gradients of the features; leave the gradients of parameters."""
+    """Compare results and the gradients of the features, and compute those of parameters."""
     x, y = (graph.features.clone().requires_grad_() for _ in range(2))
     mine, other = ours(LocalGraph(graph).open_pass(0, training=False), x), theirs(as_dgl(graph), y)
     torch.testing.assert_close(mine, other, **TOLERANCE)

@@ -1,4 +1,4 @@
-"""Every model under the axis ``compute``: its gradients against float64, what it rounds, and what it leaves alone."""
+"""Every model under the ``compute`` axis: its gradients compared with float64, rounded operands, and exact ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MODELS_AND_MORE = [*((name, {}) for name in sorted(MODELS)), ("gat", {"heads": 4
 def _trained_once(
     graph: Graph, shape: ModelSettings, products: Products, dtype: torch.dtype
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits and flat gradients of one pass, as float64."""
+    """Return logits and flat gradients of one pass, as float64."""
     model = build_model(shape, graph.num_features, graph.num_classes, seed=1).to(dtype)
     local = LocalGraph(graph, products=products)
     out = model(local.open_pass(0, training=True), local.features.to(dtype))
@@ -42,11 +42,11 @@ def _apart(found: torch.Tensor, truth: torch.Tensor) -> float:
 @pytest.mark.parametrize("features", [12, 40])  # aggregated first, and projected first
 @pytest.mark.parametrize(("name", "more"), MODELS_AND_MORE)
 def test_gradients_are_those_of_rounded_operands_and_exact_sums(name: str, more: dict, features: int) -> None:
-    """Held against the same roundings in float64.
+    """Compare with the same roundings in float64.
 
-    Float32 sums are off by some 2^-22 of their size, so about one operand's element in 2^13 lies near enough to the
-    middle between two bfloat16 numbers to fall on the other side, a step of 2u of itself. Of the 30 000 here a handful
-    do, each one of a thousand in its matrix: less than u / 4 in the norm. Left out, the roundings are u and more.
+    Float32 sums are off by some 2^-22 of their size, so about one operand's element in 2^13 is near enough to the
+    middle between two bfloat16 numbers to be rounded to the other one, a step of 2u of itself. Of the 30 000 here a few
+    are, each one of a thousand in its matrix: less than u / 4 in the norm. Without the roundings it is u and more.
 
     Where two layers take the same rows, their gradients are rounded before they are added: two more roundings, each
     u / 4 in the norm at most (half a step, of which a third is uniform).
@@ -104,9 +104,9 @@ def test_rows_between_layers_are_bfloat16_and_so_are_their_gradients(name: str) 
 @pytest.mark.parametrize(("name", "most"), [("gcn", 0.63), ("gcnii", 0.75), ("graphsage", 0.75), ("gat", 0.8)])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_half_the_bytes_are_kept_but_in_the_layer_before_the_loss(name: str, most: float, workers: int) -> None:
-    """Of GCN 2.1 matrices in place of 4.1 in two layers, and the same one before the loss.
+    """GCN saves 2.1 matrices instead of 4.1 in two layers, and the same one before the loss.
 
-    Others keep bfloat16 features beside those that are there, and GAT sums of float32.
+    Others save bfloat16 features in addition to the existing ones, and GAT sums of float32.
     """
     graph, shape = random_graph(nodes=2000, edges=6000, features=32), ModelSettings(name=name, layers=3, hidden=32)
     ours, theirs = (
@@ -137,7 +137,7 @@ def test_sparse_features_meet_rounded_weights() -> None:
 
 
 class _Told(RoundedInFloat64):
-    """Counts products, and names those that were asked to be exact."""
+    """Counts products, and requests of exact products."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ def test_the_layer_before_the_loss_is_exact(name: str) -> None:
 
 
 def test_a_pass_forgets_the_operands_of_the_one_before() -> None:
-    """Weights change where autograd does not see it."""
+    """Weights change without a record in autograd."""
     graph = random_graph()
     products = BFloat16Rows().build()
     local, weight = LocalGraph(graph, products=products), torch.ones(12, 2)

@@ -1,4 +1,4 @@
-"""DGL's models as they are, in a block of integer codes: against DGL in float64, counted, and put back as they were."""
+"""DGL's models, unchanged, in a block of integer codes: compared with DGL in float64, counted, and restored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ import dgl.nn as dglnn  # noqa: E402
 from dgl.ops import sddmm, spmm  # noqa: E402
 
 STEP = 1 / 127
-"""Relative to a row's largest element, what stochastic rounding to 8 bits changes at most."""
+"""Relative to a row's largest element, the largest change by stochastic rounding to 8 bits."""
 
 
 def _graph(nodes: int = 40, edges: int = 160, seed: int = 0):
@@ -49,7 +49,7 @@ def _with_gradients(run, *inputs: torch.Tensor) -> list[torch.Tensor]:
 
 
 def _size(x: torch.Tensor) -> torch.Tensor:
-    """Of each row, its largest element: an element is off by less than a step of it."""
+    """Return the largest element of each row: an element is off by less than a step of it."""
     return x.abs().flatten(1).amax(1).double()
 
 
@@ -76,7 +76,7 @@ def test_dense_products_stay_within_the_rounding_of_both_factors() -> None:
 
 @pytest.mark.parametrize("heads", [1, 3])
 def test_weighed_sums_stay_within_the_rounding_of_rows(heads: int) -> None:
-    """Rows are rounded, numbers of edges are not: off by a step of each row, weighed as the sum is."""
+    """Rows are rounded, numbers of edges are not: off by a step of each row, weighted as in the sum."""
     graph = _graph()
     x, weights = _random(40, heads, 6), _random(graph.num_edges(), heads, 1, seed=1)
 
@@ -126,7 +126,7 @@ def test_plain_sums_and_means_of_nodes_and_edges(message) -> None:
 
 
 def test_a_sum_of_rows_of_edges_is_that_of_codes_which_another_product_left() -> None:
-    """Alone it quantizes on its way and keeps nothing; where codes are known, it takes them."""
+    """Alone it quantizes while it sums and saves nothing; known codes are used."""
     graph, weight = _graph(), _random(4, 6, seed=1)
     x, known = _random(graph.num_edges(), 6), _random(graph.num_edges(), 6)
     with gq.tango() as block:
@@ -139,7 +139,7 @@ def test_a_sum_of_rows_of_edges_is_that_of_codes_which_another_product_left() ->
     products = gq.tango().products
     products.begin(block.products._rows)
     edges = edges_of(graph._graph)
-    assert torch.equal(alone, products.aggregate(edges.incidence, x)), "the same bits as of codes that are kept"
+    assert torch.equal(alone, products.aggregate(edges.incidence, x)), "the same bits as of saved codes"
 
 
 @pytest.mark.parametrize("way", ["together", "apart", "measured"])
@@ -194,7 +194,7 @@ def _models() -> dict:
 @pytest.mark.parametrize("name", list(_models()))
 @pytest.mark.parametrize("scale", ["row", "tensor"])
 def test_layers_agree_with_dgl_in_float64(name: str, scale: str) -> None:
-    """Every layer is a product or two and a sum: a few roundings deep, each of less than a step."""
+    """Every layer is a product or two and a sum: a few successive roundings, each of less than a step."""
     torch.manual_seed(0)
     layer, graph, x = _models()[name](), _graph(), _random(40, 12)
     with gq.tango(scale=scale) as block:
@@ -237,7 +237,7 @@ def _typed_models() -> dict:
 @pytest.mark.parametrize("name", list(_typed_models()))
 @pytest.mark.parametrize("presorted", [False, True])
 def test_layers_of_several_types_agree_with_dgl_in_float64(name: str, presorted: bool) -> None:
-    """Products by type, in messages written in Python too, and their gradients; of four types one has no edges."""
+    """Products by type, also in messages written in Python, and their gradients; of four types one has no edges."""
     torch.manual_seed(0)
     make, taken, left = _typed_models()[name]
     layer, graph, x = make(), _graph(), _random(40, 12)
@@ -287,7 +287,7 @@ def test_products_by_type_are_those_of_each_type_alone_and_quantize_rows_once() 
 
 
 def test_operators_that_share_an_input_share_its_codes() -> None:
-    """SAGEConv's two products share the rows that come in where it multiplies before it sums."""
+    """SAGEConv's two products share the input rows if it multiplies before it sums."""
     torch.manual_seed(0)
     layer, graph = dglnn.SAGEConv(12, 8, "mean"), _graph()
     with gq.tango() as block:
@@ -353,7 +353,7 @@ def test_everything_is_put_back_after_exceptions_too() -> None:
     assert not model.last._forward_hooks
     with pytest.raises(dgl.DGLError), block:
         model(dgl.graph(([0], [1]), num_nodes=40), x)  # nodes without edges
-    assert _places() == before and "__matmul__" not in vars(torch.Tensor), "what was inherited is so again"
+    assert _places() == before and "__matmul__" not in vars(torch.Tensor), "inherited attributes are inherited again"
     with block, pytest.raises(RuntimeError, match="cannot be opened while it is open"):
         block.__enter__()
     assert _places() == before
@@ -450,7 +450,7 @@ def test_accuracy_on_cora_is_that_of_float32(kind: str) -> None:
 
 
 def _area(graph: gq.Graph, quantized: bool) -> tuple[float, dict[str, int]]:
-    """Area under the curve of held-back links, which message passing does not see, and what was taken in an epoch."""
+    """Return the area under the curve of held-back links, which are no edges, and the products of an epoch."""
     nodes, taken = graph.num_nodes, {}
     ends = graph.indices.long(), torch.repeat_interleave(torch.arange(nodes), graph.indptr.diff())
     one_way = ends[0] < ends[1]

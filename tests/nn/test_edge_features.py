@@ -1,4 +1,4 @@
-"""Features of edges: layers against dense float64 and DGL, workers against one process, and bytes."""
+"""Features of edges: layers compared with dense float64 and DGL, workers with one process, and bytes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CASES = [("graphsage", {}), ("gat", {}), ("gat", {"heads": 4}), ("messages", {})
 
 
 def dense(graph: Graph) -> tuple[Tensor, Tensor]:
-    """``(N, N)`` weights and ``(N, N, F)`` features; row v, column u is the edge u -> v, which stands once."""
+    """Return ``(N, N)`` weights and ``(N, N, F)`` features; row v, column u: the edge u -> v, which is stored once."""
     src, dst = (end.long() for end in graph.edge_list())
     there = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
     there[dst, src] = 1.0 if graph.edge_weights is None else graph.edge_weights.double()
@@ -52,7 +52,7 @@ def dense(graph: Graph) -> tuple[Tensor, Tensor]:
 
 
 def dense_sage(layer: SageConvolution, x: Tensor, there: Tensor, features: Tensor) -> Tensor:
-    """Messages ``x_u W_n + e_uv W_e`` one by one, then their mean."""
+    """Add messages ``x_u W_n + e_uv W_e`` one by one, then take their mean."""
     messages = (x @ layer.weight_neighbour).unsqueeze(0) + features @ layer.weight_edge
     sums = (there.unsqueeze(-1) * messages).sum(1)
     total = there.sum(1, keepdim=True)
@@ -60,7 +60,7 @@ def dense_sage(layer: SageConvolution, x: Tensor, there: Tensor, features: Tenso
 
 
 def dense_messages(layer: MessageConvolution, x: Tensor, there: Tensor, features: Tensor) -> Tensor:
-    """A message for every pair, those of pairs without an edge times 0."""
+    """Compute a message for every pair; those of pairs without an edge are multiplied by 0."""
     ends = (x @ layer.weight_source).unsqueeze(0) + (x @ layer.weight_target + layer.bias_message).unsqueeze(1)
     sums = (there.unsqueeze(-1) * functional.relu(ends + features @ layer.weight_edge)).sum(1)
     total = there.sum(1, keepdim=True)
@@ -68,7 +68,7 @@ def dense_messages(layer: MessageConvolution, x: Tensor, there: Tensor, features
 
 
 def dense_gat(layer: AttentionConvolution, x: Tensor, there: Tensor, features: Tensor) -> Tensor:
-    """Every pair's features projected as wide as the heads, as the equation has it."""
+    """Project the features of every pair to all heads, as in the equation."""
     z = (x @ layer.weight).unflatten(1, layer.a_source.shape)
     projected = (features @ layer.weight_edge).unflatten(2, layer.a_edge.shape)
     logits = (
@@ -136,7 +136,7 @@ def test_gradients_of_a_tiny_graph(name, more):
 @each("heads", [1, 4])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_attention_is_that_of_dgl(heads, directed):
-    """DGL sums ``W x_u + W_e e_uv`` with its attention; less the second term it is what we sum."""
+    """DGL sums ``W x_u + W_e e_uv`` with its attention; minus the second term it is our sum."""
     dglnn = pytest.importorskip("dgl.nn.pytorch", reason="DGL is not installed")
     graph = featured(directed=directed, isolated=0)
     make = {"edge_features": WIDTH, "generator": torch.Generator().manual_seed(1)}
@@ -181,7 +181,7 @@ def test_zeros_are_as_no_features():
 
 
 def test_memory_of_edges_is_as_said():
-    """Messages: one row an edge; attention: two numbers an edge and head; GraphSAGE: nothing."""
+    """Messages: one row per edge; attention: two numbers per edge and head; GraphSAGE: nothing."""
     graph = featured(nodes=100, edges=900)
     make = {"edge_features": WIDTH, "generator": torch.Generator().manual_seed(1)}
     layers = [
@@ -286,7 +286,7 @@ def test_means_of_edges_are_made_once():
     ],
 )
 def test_graphsage_trains_with_them_in_every_system_of_halo_rows(system):
-    """Its sums of edges are exact beside whatever happens to rows."""
+    """Its sums of edges are exact for any treatment of rows."""
     system = system if hasattr(system, "partition") else replace(HALO, compute=system)
     graph = featured(nodes=80, edges=400)
     threads = ThreadedWorkers(
@@ -300,7 +300,7 @@ def test_graphsage_trains_with_them_in_every_system_of_halo_rows(system):
 
 @each("cache", [Unchanged(tolerance=0.0), Difference()])
 def test_attention_keeps_rows_as_a_cache_has_them(cache):
-    """Rows that came in an epoch before, or as differences, are whole where terms of edges are made."""
+    """Rows that were received in an epoch before, or as differences, are complete when terms of edges are added."""
     graph = featured(nodes=80, edges=400)
     losses = []
     for system in (HALO, replace(HALO, cache=cache)):
@@ -325,7 +325,7 @@ def test_a_saved_model_knows_them(tmp_path):
 
 
 def test_rows_of_layers_are_those_of_nodes():
-    """What embeddings are made of: a layer of messages takes rows of nodes, and its sums are no layer."""
+    """Embeddings are rows of nodes: a layer of messages takes rows of nodes, and its sums are no layer."""
     graph = featured()
     for name, more in CASES:
         model = network(graph, shape(name, dropout=0.0, **more))

@@ -1,4 +1,4 @@
-"""Features of edges are refused, with the ways out, by whoever would not look at them."""
+"""Features of edges are refused, with alternatives, by parts that would ignore them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_model_says_what_it_makes_of_them():
     del MODELS["messages"], _KINDS["messages"]
     find_model("messages", home | {"stacked": True})
     assert edges_in("messages") == "rows" and is_stacked("messages")
-    assert model_home("messages") == home | {"stacked": True}, "told on to the next process"
+    assert model_home("messages") == home | {"stacked": True}, "passed on to the next process"
     del MODELS["messages"], _KINDS["messages"]
     find_model("messages", home)
     assert not is_stacked("messages")

@@ -1,4 +1,4 @@
-"""Weights of edges: models against dense float64 matrices, workers against one process, and who refuses them."""
+"""Weights of edges: models compared with dense float64 matrices, workers with one process, and refusals."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def one_process(graph: Graph, settings: ModelSettings) -> dict:
 
 
 def several(graph: Graph, workers: int, system, settings: ModelSettings) -> list[dict]:
-    """The same of workers that are threads, each with the losses and gradients of all."""
+    """Return the losses and gradients of workers that are threads, each with those of all."""
     threads = ThreadedWorkers(graph, system.partition.cut(graph, workers), system, settings, SETTINGS, as_launched=True)
     losses, gradients = [], []
     for epoch in range(EPOCHS):
@@ -165,7 +165,7 @@ def test_workers_in_processes_equal_one():
 
 
 def test_sampled_neighbours_have_their_weights():
-    """Everything but the sampled share: a mean over epochs comes to the sum over all neighbours."""
+    """Everything but the sampled share: a mean over epochs approaches the sum over all neighbours."""
     graph = random_graph(directed=True, weighted=True, edges=400)
     system = replace(HALO, sampler=BoundarySampling(p=0.5))
     threads = ThreadedWorkers(graph, system.partition.cut(graph, 2), system, shape("gcn"), SETTINGS, as_launched=True)
@@ -184,13 +184,13 @@ def test_sampled_neighbours_have_their_weights():
     threads.run(summed)
     error = (sums.mean(0) - truth).abs()
     # Standard error of a mean over 200 epochs; six of them leave a chance of 2e-9 for each of 720 elements. A row
-    # whose neighbours are all here has no error but rounding.
+    # whose neighbours are all on this worker has only rounding error.
     assert (error <= 6 * sums.std(0) / len(sums) ** 0.5 + 1e-5).all()
     assert (sums.std(0) > 0).any()
 
 
 def test_the_assigner_sees_weighted_coefficients():
-    """AdaQP Eq. 12: how much a message counts is the sum of its squared α, here with weights."""
+    """AdaQP Eq. 12: the weight of a message is the sum of its squared α, here with weights of edges."""
     graph = random_graph(directed=True, weighted=True)
     owner = Random(seed=1).assign(graph, 3)
     matrix = coefficients(graph)["symmetric"]

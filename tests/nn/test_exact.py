@@ -1,4 +1,4 @@
-"""Whole models that keep codes for their backward pass: bytes by formula, gradients that err by chance alone."""
+"""Whole models that save codes for their backward pass: bytes by formula, gradients with random errors only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODELS_AND_MORE = [*((name, {}) for name in sorted(MODELS)), ("gat", {"heads": 4
 def _passed(
     graph: Graph, shape: ModelSettings, products: Products, epoch: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits and flat gradients of one pass; dropout is left to the model's shape."""
+    """Return logits and flat gradients of one pass; dropout is that of the model's shape."""
     model = build_model(shape, graph.num_features, graph.num_classes, seed=1)
     local = LocalGraph(graph, products=products)
     out = model(local.open_pass(epoch, training=True), local.features)
@@ -34,7 +34,7 @@ def _passed(
 @pytest.mark.parametrize("features", [12, 40])  # aggregated first, and projected first
 @pytest.mark.parametrize(("name", "more"), MODELS_AND_MORE)
 def test_logits_are_those_of_float32_and_gradients_are_near(name: str, more: dict, features: int) -> None:
-    """Bit for bit those of the same steps one after another: one pass rounds in another order."""
+    """Equal bit for bit to the same steps one after another: one pass rounds in another order."""
     graph = random_graph(features=features)
     shape = ModelSettings(name=name, hidden=16, layers=3, dropout=0.3, **more)
     found = _passed(graph, shape, ExactActivations().build())
@@ -47,7 +47,7 @@ def test_logits_are_those_of_float32_and_gradients_are_near(name: str, more: dic
 
 @pytest.mark.parametrize("name", ["gcn", "graphsage", "gcnii", "sgc", "dagnn"])
 def test_mean_gradients_are_those_of_float64(name: str) -> None:
-    """Without LayerNorm every gradient is linear in what is kept: the mean of draws is off by chance and sums alone."""
+    """Without LayerNorm gradients are linear in the saved tensors: the mean of draws errs only by noise and sums."""
     graph = random_graph(features=40)
     shape = ModelSettings(name=name, hidden=16, layers=2, dropout=0.0, norm="none")
     products = ExactActivations(bits=1, ratio=0.5).build()
@@ -59,7 +59,7 @@ def test_mean_gradients_are_those_of_float64(name: str) -> None:
     exact = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
     bound = SIGMAS * draws.std(0) / DRAWS**0.5 + 1e-5 * exact.abs().max()
     assert ((draws.mean(0) - exact).abs() <= bound).all()
-    assert (draws.std(0) > 1e-3 * exact.abs().max()).any(), "nothing was kept in codes"
+    assert (draws.std(0) > 1e-3 * exact.abs().max()).any(), "nothing was saved in codes"
 
 
 @pytest.mark.parametrize(("bits", "ratio"), [(8, 1.0), (2, 1.0), (4, 0.5)])
@@ -77,5 +77,5 @@ def test_kept_bytes_of_a_gcn_are_the_formula(bits: int, ratio: float) -> None:
     with disable_fusion():
         steps = saved_bytes_by_purpose(graph, shape, PLAIN)
     assert steps["inputs of products"] + steps["norms"] + steps["activations"] > 6 * 4 * rows * hidden
-    if native.active(torch.device("cpu")):  # one pass keeps nothing between a norm and its rectifier
+    if native.active(torch.device("cpu")):  # a single pass saves nothing between a norm and its ReLU
         assert plain["norms"] == 2 * 4 * rows * (hidden + 2) and plain["activations"] == 0

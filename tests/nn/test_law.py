@@ -53,12 +53,12 @@ def overlapped_on_rank(*arguments) -> dict:
 
 
 def all_on_rank(rank: int, workers: int, cases: dict[Any, tuple], axes: dict[str, Any]) -> dict[Any, dict]:
-    """Several trainings in one process group: ``cases`` are name -> graph, owner, model, settings."""
+    """Run several trainings in one process group: ``cases`` are name -> graph, owner, model, settings."""
     return {name: on_rank(rank, workers, *case, **axes) for name, case in cases.items()}
 
 
 def assert_all_same(workers: int, cases: dict[Any, tuple], **axes: Any) -> None:
-    """The law for several cases, one spawn of workers for all of them."""
+    """Assert the law for several cases, one spawn of workers for all of them."""
     results = run_ranks(all_on_rank, workers, cases, axes)
     for name, (graph, _, model, settings) in cases.items():
         try:
@@ -121,7 +121,7 @@ MODELS = {
 def test_every_model_obeys(directed, schedule):
     graph = random_graph(directed=directed, isolated=4)
     owner = Random(seed=3).assign(graph, 3)
-    # Adam makes a whole step of a gradient that is nothing but rounding, and 32 layers have some: so a small one.
+    # Adam makes a whole step of a gradient that is only rounding error, and 32 layers have some: so a small one.
     cases = {
         name: (graph, owner, shape, TrainSettings(seed=7, lr=1e-4 if shape.layers == 32 else 0.01))
         for name, shape in MODELS.items()
@@ -132,7 +132,7 @@ def test_every_model_obeys(directed, schedule):
 def test_every_model_obeys_at_depth_32():
     """Sums of 32 layers forward and 32 back; measured 5e-7 of the largest gradient at most, the bound is 1e-5."""
     graph = random_graph(isolated=4)
-    # Adam makes a whole step of a gradient that is nothing but rounding: so a small one.
+    # Adam makes a whole step of a gradient that is only rounding error: so a small one.
     settings, owner = TrainSettings(seed=7, lr=1e-4), Random(seed=3).assign(graph, 2)
     names = ["gcn", "graphsage", "gat", "gcnii", "dagnn", "sgc", "jknet"]
     shapes = {name: ModelSettings(name=name, layers=32, hidden=8, dropout=0.3) for name in names}

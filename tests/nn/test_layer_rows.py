@@ -1,4 +1,4 @@
-"""Which rows layers take: of every model, of one of bare weights, and of one of torch's modules."""
+"""Input rows of layers: of every model, of one with bare weights, and of one of torch's modules."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_layers_of_every_model(name: str) -> None:
         assert torch.equal(layer_rows(model, GRAPH, layer - len(widths)), each)
     with pytest.raises(ValueError, match=rf"one of -{len(widths)} to {len(widths) - 1}, got {len(widths)}"):
         layer_rows(model, GRAPH, len(widths))
-    assert [list(module._forward_pre_hooks) for module in model.modules()] == hooks  # none is left behind
+    assert [list(module._forward_pre_hooks) for module in model.modules()] == hooks  # no hook is left
 
 
 @torch.no_grad()
@@ -81,7 +81,7 @@ class Torchs(nn.Module):
     def forward(self, g: GraphPass, x: Tensor) -> Tensor:
         h = self.norm(g.aggregate(self.first(x)))
         logits: Tensor = self.last(h)
-        h.zero_()  # what was seen before stays
+        h.zero_()  # rows that were recorded before do not change
         return logits
 
 

@@ -1,4 +1,4 @@
-"""What a model is told, and what its formula says where a setting is extreme."""
+"""Settings of models, and their formulas at extreme values."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def gcnii_on_rank(rank, workers, graph, owner):
 
 
 def test_gcnii_that_keeps_its_first_rows_needs_no_halo():
-    """α = 1 with two workers: what came from the other one has no weight, not in the loss and not in a gradient."""
+    """α = 1 with two workers: received rows have no weight, neither in the loss nor in a gradient."""
     graph = random_graph()
     results = run_ranks(gcnii_on_rank, 2, graph, Random(seed=1).assign(graph, 2))
     shape = ModelSettings(name="gcnii", layers=3, hidden=8, dropout=0.0, initial_share=1.0)
@@ -95,7 +95,7 @@ def test_gcnii_that_keeps_its_first_rows_needs_no_halo():
 
 
 def test_gcnii_without_weights_needs_none():
-    """θ = 0 (λ that float32 cannot tell from 0): H P alone is mixed, and W gets no gradient."""
+    """θ = 0 (λ that float32 cannot distinguish from 0): H P alone is mixed, and W gets no gradient."""
     graph = random_graph()
     shape = ModelSettings(name="gcnii", layers=3, hidden=8, dropout=0.0, identity_decay=1e-30)
     outputs = []
@@ -121,7 +121,7 @@ def test_every_dropout_of_a_pass_has_a_mask_of_its_own():
 
 
 def test_dagnn_without_hops_is_a_gated_perceptron():
-    """K = 0: ``sigmoid(<Z, w> + c) Z`` and no neighbour. Settings begin at one hop, so it is asked of the module."""
+    """K = 0: ``sigmoid(<Z, w> + c) Z`` and no neighbour. Settings begin at one hop, so the module's is set."""
     graph = random_graph()
     model = build_model(ModelSettings(name="dagnn", layers=1, hidden=8), 12, 4, seed=1)
     model.hops = 0
@@ -131,7 +131,7 @@ def test_dagnn_without_hops_is_a_gated_perceptron():
 
 
 def test_dagnn_weighs_what_gcn_sums():
-    """With a gate shut off for good (bias to minus infinity) nothing is left."""
+    """With a permanently closed gate (bias to minus infinity) nothing is left."""
     graph = random_graph()
     model = build_model(ModelSettings(name="dagnn", layers=4, hidden=8), 12, 4, seed=1)
     with torch.no_grad():
@@ -163,7 +163,7 @@ def test_the_largest_of_equal_layers_is_that_layer():
 
 @each("jump", ["cat", "max"])
 def test_the_join_of_jknet_is_dropped_last_of_all(jump):
-    """Joined and dropped in one pass: the mask is the pass's last, as if both were steps of their own."""
+    """Joined and dropped in one pass: the mask is the last of the pass, as if both were separate steps."""
     graph, seen = random_graph(), {}
     model = build_model(ModelSettings(name="jknet", layers=3, hidden=8, jump=jump, dropout=0.4), 12, 4, seed=1)
     for how in ("one", "steps"):
@@ -194,7 +194,7 @@ def test_sgc_projects_or_propagates_first_alike():
 
 @each("name", ["gcn", "graphsage", "gat", "gcnii", "dagnn", "sgc", "jknet"])
 def test_every_model_learns_at_depth_8(name):
-    """The loss falls by a tenth in 40 steps; a sign or a missing gradient would not let it."""
+    """The loss falls by a tenth in 40 steps; with a wrong sign or a missing gradient it would not."""
     graph = random_graph(nodes=120, edges=400)
     model = build_model(ModelSettings(name=name, layers=8, hidden=16, dropout=0.0), 12, 4, seed=1)
     local = LocalGraph(graph)

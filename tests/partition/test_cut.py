@@ -1,4 +1,4 @@
-"""Cuts: what they make, what they refuse, and which of them an exchange takes."""
+"""Cuts: their shards, their refusals, and the exchanges that take them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_every_partitioner_makes_cuts_that_can_be_kept(name, tmp_path):
 
 @dataclass(frozen=True)
 class ByEdge:
-    """A partitioner of edges, which no exchange takes so far."""
+    """A vertex-cut partitioner that no exchange takes."""
 
     cuts: ClassVar[str] = "edges"
 
@@ -72,7 +72,7 @@ class ByEdge:
 
 @dataclass(frozen=True)
 class Replicas:
-    """An exchange that would take it."""
+    """An exchange that takes vertex-cuts."""
 
     takes_cuts_of: ClassVar[str] = "edges"
 

@@ -1,4 +1,4 @@
-"""Importance by the rank of global in-degrees in the boundary pool."""
+"""Importance by the rank of global in-degrees among the boundary nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links shared out: each to one worker, and rows to send are those that others need."""
+"""Assignment of links: each to one worker; the rows to send are those that others need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""METIS by either library: the same questions, good cuts, and a word on which of the two it was."""
+"""METIS by either library: the same input, good cuts, and a record of the library that made the cut."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_what_a_cell_prints_while_a_widget_s_thread_cuts_is_not_lost(library, mo
     printed.set()
     thread.join()
     assert capsys.readouterr() == ("from a cell\n", "and a warning\n")
-    assert while_cutting == (sys.stdout.encoding, sys.stdout.isatty()), "a stream as it is"
+    assert while_cutting == (sys.stdout.encoding, sys.stdout.isatty()), "the stream has the same attributes"
 
 
 def test_two_threads_that_cut_at_once_leave_the_streams_as_they_were(library, capsys):
@@ -105,14 +105,14 @@ def test_the_objective_and_the_weights_reach_metis(library):
 
 
 def test_self_loops_are_not_shown(library):
-    graph = random_graph()  # given its self loops, METIS reads what it should not and never settles
+    graph = random_graph()  # with self loops, METIS reads outside its input, and its cuts vary
     METIS().cut(graph, 3)
     METIS().cut(graph, 3)
     assert len({tuple(METIS().cut(graph, 3).owner.tolist()) for _ in range(8)}) == 1
 
 
 def test_a_partition_is_made_once(library):
-    graph = gq.load("digits")  # left to itself DGL's METIS cuts it in another way at each of the first calls
+    graph = gq.load("digits")  # without a seed DGL's METIS cuts it in another way at each of the first calls
     first = parts_of(graph, METIS(), 2)
     assert all(torch.equal(parts_of(graph, METIS(), 2).owner, first.owner) for _ in range(3))
     folder = store_shards(graph, METIS(), 2)
@@ -149,7 +149,7 @@ def test_pymetis_cuts_alike_in_every_process_and_leaves_no_worker_empty():
 
 @pytest.mark.parametrize("times", [1, 3, 128, 256])
 def test_both_ways_has_each_neighbour_once(times):
-    # 0 -> 1 and back, 1 -> 2, 3 alone; given again and again, an edge is still one.
+    # 0 -> 1 and back, 1 -> 2, 3 alone; an edge that is given several times is still one.
     source, destination = (torch.tensor(ends, dtype=torch.int32).repeat(times) for ends in ([0, 1, 1], [1, 0, 2]))
     indptr, indices = Edges(source, destination, 4).both_ways()
     assert indptr.tolist() == [0, 1, 3, 4, 4] and indices.tolist() == [1, 0, 2, 1]
@@ -181,7 +181,7 @@ def test_a_kept_cut_says_which_library_made_it(monkeypatch):
         block(inner, "pymetis")
         folder = store_shards(graph, METIS(), 2)
     assert kept_library(folder) == "dgl"
-    assert parts_of(graph, METIS(), 2).cut.library == "dgl", "kept, though pymetis is there again"
+    assert parts_of(graph, METIS(), 2).cut.library == "dgl", "the stored cut is used, though pymetis is available again"
     assert kept_library(store_shards(graph, Random(), 2)) is None
 
 

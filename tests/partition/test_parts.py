@@ -1,4 +1,4 @@
-"""Partitioners, partitions kept on disk, and what is said before a large one."""
+"""Partitioners, partitions stored on disk, and the message before a large one."""
 
 from __future__ import annotations
 

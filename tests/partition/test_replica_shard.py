@@ -1,4 +1,4 @@
-"""Shards of a cut of edges: every edge once, one master a node, both ends of a route in one order."""
+"""Shards of a vertex-cut: every edge once, one master per node, both ends of a route in one order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shards: what random graphs cut at random must obey."""
+"""Shards: properties that hold for random cuts of random graphs."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class _Given:
 
 
 def test_boundary_follows_out_edges_and_marginal_in_edges():
-    # 0 -> 1 crosses; 0 has no in-edge from afar, 1 has no out-edge to afar.
+    # 0 -> 1 crosses; 0 has no in-edge from another worker, 1 has no out-edge to one.
     graph = Graph.from_edges(
         torch.tensor([0]),
         torch.tensor([1]),

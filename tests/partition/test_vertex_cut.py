@@ -1,4 +1,4 @@
-"""Partitioners of edges: every edge on one part, few copies, bounded shares, the same cut again; native = reference."""
+"""Vertex-cut partitioners: every edge on one part, few replicas, bounded shares, reproducible; native = reference."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_every_edge_is_in_one_part_and_masters_are_copies(partitioner, workers):
     _, number = pair.unique(return_inverse=True)
     first = torch.zeros(int(number.max()) + 1, dtype=torch.int32)
     first[number] = cut.part
-    assert torch.equal(first[number], cut.part), "both directions of an edge lie together"
+    assert torch.equal(first[number], cut.part), "both directions of an edge are on one part"
     loops = source == target
     assert torch.equal(cut.part[loops].long(), cut.owner[source[loops]])
     held = torch.zeros(workers, graph.num_nodes, dtype=torch.bool)
@@ -118,19 +118,19 @@ def test_cost_of_an_edge_by_hand():
         settings = {"alpha": 0.3, "beta": 0.1, "gamma": gamma, "parts": 4, "hosts": 2, "limit": 3}
         return place_by_cost(ends, copies, home=home, **settings).tolist()
 
-    assert placed(0.0) == [0, 2, 0], "where both copies are; then either end's, the first of equals"
+    assert placed(0.0) == [0, 2, 0], "the part with both copies; then that of either end, the first of equal ones"
     belongs = np.array([1, 1, 0, 0, 1], np.int32)
-    assert placed(0.1, belongs) == [0, 2, 2], "both are at home on host 1, one on host 0"
+    assert placed(0.1, belongs) == [0, 2, 2], "both belong to host 1, one to host 0"
     assert placed(0.9) == [0, 2, 1], "a new copy within a host costs less than the load of the part that has one"
 
 
 def test_worth_of_a_copy_by_hand():
-    # Node 0 (degree 9) has a copy on part 0, node 1 (degree 1) on part 1: the rarer end keeps its copy whole.
+    # Node 0 (degree 9) has a copy on part 0, node 1 (degree 1) on part 1: the end of lower degree gets no second copy.
     copies = np.array([[1], [2]], np.uint8)
     ends = Ends(np.array([0], np.int32), np.array([1], np.int32))
     settings = {"limit": 9, "lam": 1.0, "eps": 1.0, "degrees": np.array([9, 1])}
     assert place_by_worth(ends, copies.copy(), np.array([0, 0]), **settings).tolist() == [1]
-    # 1.1 + λ 4 / (1 + 4) = 1.9 against 1.9: a draw at λ = 1 goes to the first; above it balance wins.
+    # 1.1 + λ 4 / (1 + 4) = 1.9 against 1.9: at λ = 1 both are equal and the first is used; above it balance decides.
     assert place_by_worth(ends, copies.copy(), np.array([0, 4]), **{**settings, "lam": 1.1}).tolist() == [0]
     assert place_by_worth(ends, copies.copy(), np.array([0, 4]), **{**settings, "lam": 0.9}).tolist() == [1]
     assert place_by_worth(ends, copies.copy(), np.array([0, 4]), **{**settings, "limit": 4}).tolist() == [0]
@@ -140,7 +140,7 @@ def test_worth_of_a_copy_by_hand():
 
 def test_masters_by_hand():
     copies = np.array([[0b1101], [0b0011], [0b0011], [0], [0b1110]], np.uint8)
-    # Node 0 has two copies on host 1; nodes 1 and 2 take turns; of node 4's two there, part 2 answers for mirrors.
+    # Node 0 has two copies on host 1; nodes 1 and 2 alternate; of node 4's two there, part 2 is master for mirrors.
     assert choose_masters(copies, parts=4, hosts=2).tolist() == [2, 0, 1, 0, 3]
     assert choose_masters(copies, parts=4).tolist() == [0, 1, 1, 3, 2]
 
@@ -243,7 +243,7 @@ def test_hep_without_hubs_streams_nothing_and_with_hubs_alone_is_hdrf():
 
 
 def test_a_part_grows_where_fewest_edges_are_left():
-    # Two cliques of four, joined by one edge: a part takes one clique and, as its room allows, the edge.
+    # Two cliques of four, joined by one edge: a part takes one clique and, if its limit allows, the edge.
     pairs = [(a + shift, b + shift) for shift in (0, 4) for a in range(4) for b in range(a)] + [(0, 4)]
     graph = graph_of([a for a, _ in pairs], [b for _, b in pairs], 8)
     edges = undirected(graph)
@@ -256,7 +256,7 @@ def test_a_part_grows_where_fewest_edges_are_left():
 def test_a_hub_is_never_at_the_core():
     edges = undirected(star(12))
     grown = grow(edges.ends, edges.degrees == 12, np.zeros(12, bool), 3)
-    assert grown.tolist() == [0] * 5 + [1] * 5 + [-1] * 2, "leaf by leaf; from the hub all would come at once"
+    assert grown.tolist() == [0] * 5 + [1] * 5 + [-1] * 2, "leaf by leaf; from the hub all would be added at once"
 
 
 @pytest.mark.parametrize("partitioner", [HEP(), DNE()], ids=repr)

@@ -1,8 +1,8 @@
-"""Every system and every part of every axis goes through what any of them must stand: one battery over the registry.
+"""Tests that every system and every part of every axis must pass: one battery over the registry.
 
-A new recipe, or a new part, is in it without a line here. What it must stand: a trip through JSON and one through the
-command line, training on 1 and 3 workers, a stop, a checkpoint that is gone on from bit for bit, a comparison, and
-the law where its messages can be exact. One spawn of workers a test trains all of them.
+A new recipe, or a new part, is in it without a line here. Each passes through JSON and the command line, training on
+1 and 3 workers, a stop, a training resumed from a checkpoint bit for bit, a comparison, and the law if its messages
+can be exact. One spawn of workers per test trains all of them.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from tests.ranks import run_ranks
 from tests.run.folders import run_folder
 
 ASSIGNED = {"lam": 1.0, "when": "blocking"}
-"""λ = 1 minds no seconds, and nobody knows after which epoch an assignment in the background is there."""
+"""λ = 1 ignores seconds, and the epoch in which an assignment computed in the background is ready is not known."""
 SETTINGS = {"adaqp": ASSIGNED, "adaqp-q": ASSIGNED, "adaqp-r": ASSIGNED}
 """System -> settings under which two trainings are the same; SYLVIE first decides by seconds after these epochs."""
 EPOCHS = 6
 PARTINGS = ("straight", "stopped", "resumed")
 STOPPED = 1
-"""Epochs after which a training is stopped and gone on with."""
+"""Epochs after which a training is stopped and resumed."""
 EXACT = {
     "adaqp": {"bit_widths": (32,), **ASSIGNED},
     "adaqp-p": {},
@@ -71,11 +71,11 @@ INEXACT = {
     "sylvie": "uses rows of the epoch before: held against a dense reference in tests/exchange/test_staleness.py",
     "sylvie-r": "is SYLVIE's staleness",
 }
-"""System -> why no setting makes it obey, and what holds it instead."""
+"""System -> the reason why no setting makes it obey, and the test that covers it instead."""
 
 
 def of_part(axis: str, part: object) -> System:
-    """A system around one part: Vanilla, with a codec that writes what the part may want, or a width it writes."""
+    """Return a system around one part: Vanilla with the other parts that this one requires."""
     company = {"codec": gq.codecs.Stochastic()} if axis == "bits" else {}
     if axis == "codec" and 32 not in part.widths:
         company = {"bits": gq.bits.Fixed(bits=max(part.widths))}
@@ -87,14 +87,14 @@ def of_part(axis: str, part: object) -> System:
 
 
 def taker(partitioner: type) -> type | None:
-    """The first exchange that takes the cuts of a partitioner."""
+    """Return the first exchange that takes the cuts of a partitioner."""
     made = getattr(partitioner, "cuts", "nodes")
     return next((kind for kind in PARTS["exchange"].values() if getattr(kind, "takes_cuts_of", "nodes") == made), None)
 
 
 @cache
 def candidates() -> dict[str, System]:
-    """Every system, and a system around each part that none of them has."""
+    """Return every system, and a system around each part that none of them has."""
     found = {name: make_system(name, **SETTINGS.get(name, {})) for name in SYSTEMS}
     used = {(axis, type(getattr(system, axis))) for system in found.values() for axis in PARTS}
     for axis, kinds in PARTS.items():
@@ -132,7 +132,7 @@ def test_every_system_is_made_from_the_command_line(monkeypatch):
             again = command_of(made[-1])
             cli.main(shlex.split(again)[1:])
             assert made[-1] == made[-2], again
-    # A cut of edges and an exchange that takes it are a system together alone.
+    # A vertex-cut and an exchange that takes it are a system only together.
     cli.main(["train", "--graph", "digits", "--partition", "ebv", "--replace", "exchange=replicas"])
     assert made[-1].system == replace(
         make_system("vanilla"), partition=gq.partitioners.EBV(), exchange=gq.exchanges.Replicas()
@@ -173,7 +173,7 @@ def test_impossible_company_is_refused_with_rule_value_and_way_out(axes, text):
 
 
 def configured(name: str, workers: int, graph: str, *, epochs: int = EPOCHS):
-    """The run of one candidate; METIS is tried as a part, the others are cut at random."""
+    """Return the run of one candidate; METIS is tested as a part, the other cuts are random."""
     system = candidates()[name]
     if name != "vanilla" and getattr(system.partition, "cuts", "nodes") == "nodes":
         system = replace(system, partition=gq.partitioners.Random(seed=1))
@@ -182,7 +182,7 @@ def configured(name: str, workers: int, graph: str, *, epochs: int = EPOCHS):
 
 
 def train_all(rank: int, workers: int, graph: str, root: str) -> None:
-    """Train every candidate straight, stopped early, and on from where it was stopped."""
+    """Train every candidate without a stop, with an early stop, and resumed from that stop."""
     for name in candidates():
         straight, stopped, resumed = (Path(root, f"{name}-{what}") for what in PARTINGS)
         fit_one(rank, workers, configured(name, workers, graph), straight)
@@ -193,7 +193,7 @@ def train_all(rank: int, workers: int, graph: str, root: str) -> None:
 
 
 def fit_one(rank: int, workers: int, config, folder: Path) -> None:
-    """What a launched worker does, in a folder that is asked for a checkpoint at its first epoch and its last."""
+    """Do the work of a launched worker, with checkpoints requested at the first and the last epoch."""
     torch.distributed.barrier()
     config = replace(config, train=replace(config.train, checkpoint_every=EPOCHS))
     fit(config, folder, rank, workers, Heartbeat(folder / "heartbeat" / f"rank{rank}", rank))
@@ -219,7 +219,7 @@ def test_every_system_trains_stops_goes_on_and_is_compared(workers, tmp_path):
         straight, stopped, resumed = (gq.Run(tmp_path / f"{name}-{what}") for what in PARTINGS)
         losses = straight.records.pivot(index="epoch", columns="rank", values="loss")
         assert losses.shape == (EPOCHS, workers) and losses.eq(losses[0], axis=0).all().all(), name
-        assert losses[0].iloc[-1] < losses[0].iloc[0], f"{name} learns nothing: {losses[0].tolist()}"
+        assert losses[0].iloc[-1] < losses[0].iloc[0], f"the loss of {name} does not fall: {losses[0].tolist()}"
         assert (straight.records["bytes_payload"].sum() > 0) == (workers > 1), name
         assert not (stopped.folder / CHECKPOINT_NOW).exists() and len(stopped.records) == STOPPED * workers, name
         assert_same_end(name, straight, resumed)
@@ -228,10 +228,10 @@ def test_every_system_trains_stops_goes_on_and_is_compared(workers, tmp_path):
 
 
 def assert_same_end(name: str, straight: gq.Run, resumed: gq.Run) -> None:
-    """What went on from a checkpoint ended bit for bit as what was never stopped.
+    """Assert that a training resumed from a checkpoint ends bit for bit as one without a stop.
 
-    Rows that were under way are in no checkpoint, so a pipelined training begins again with a fresh epoch; what a
-    receiver held is not either, so more rows travel; and links are timed anew.
+    Checkpoints have no rows under way, so a pipelined training begins again with a fresh epoch; nor have they a
+    receiver's cached rows, so more rows are sent; and links are timed again.
     """
     system = candidates()[name]
     later = straight.records[straight.records["epoch"] >= STOPPED].reset_index(drop=True)
@@ -245,7 +245,7 @@ def assert_same_end(name: str, straight: gq.Run, resumed: gq.Run) -> None:
     one, other = (read_checkpoint(path).tensors for path in folders)
     assert one.keys() == other.keys(), name
     differ = [key for key in one if "cost/" not in key and not torch.equal(one[key], other[key])]
-    assert not differ, f"{name} went on differently: {differ}"
+    assert not differ, f"{name} has another state after its resumption: {differ}"
 
 
 LAW = TrainSettings(seed=5, weight_decay=1e-3)
@@ -256,7 +256,7 @@ def law_shapes() -> dict[str, ModelSettings]:
 
 
 def models_of(name: str) -> list[str]:
-    """Three of the models for each system, so that each model meets many; all for the one without services."""
+    """Return three of the models for each system, so that each model is in many; all for the one without services."""
     models = sorted(MODELS)
     start = sorted(exact_systems()).index(name)
     return models if name == "vanilla" else [models[(start + step) % len(models)] for step in (0, 2, 4)]
@@ -264,7 +264,7 @@ def models_of(name: str) -> list[str]:
 
 @cache
 def exact_systems() -> dict[str, System]:
-    """Systems with exact messages, and a system around each part that leaves them exact."""
+    """Return systems with exact messages, and a system around each part that leaves them exact."""
     found = {name: make_system(name, **settings) for name, settings in EXACT.items()}
     for name in ("adaqp", "adaqp-q", "adaqp-r"):
         found[name] = replace(found[name], bits=replace(found[name].bits, start=32))
@@ -272,7 +272,7 @@ def exact_systems() -> dict[str, System]:
 
 
 def is_exact(system: System) -> bool:
-    """Whether a system around one part of its default settings sends float32 rows of this epoch."""
+    """Return True if a system around one part of its default settings sends float32 rows of this epoch."""
     part = system.to_json()
     fresh = part["schedule"]["name"] in ("synchronous", "overlapped") and part["cache"]["name"] != "adaptive"
     return fresh and set(system.bits.choices) == {32} and part["compute"]["name"] == "float32"
@@ -297,7 +297,7 @@ def obey_all(rank: int, workers: int, graph) -> dict[str, dict]:
 
 @pytest.mark.slow
 def test_the_law_holds_for_all_systems_and_models():
-    assert set(EXACT) | set(INEXACT) == set(SYSTEMS), "a system obeys the law under some settings, or says why not"
+    assert set(EXACT) | set(INEXACT) == set(SYSTEMS), "a system obeys the law under some settings, or has a reason"
     graph = random_graph(directed=True, isolated=4, seed=3)
     results = run_ranks(obey_all, 3, graph)
     for model, shape in law_shapes().items():

@@ -1,4 +1,4 @@
-"""What parts of one axis read of parts of another: typed members of a base class for each axis, never ``getattr``."""
+"""Members of parts that parts of other axes use: typed members of a base class for each axis, never ``getattr``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.cases import each
 ROOT = Path(gq.__file__).parent
 AXES = ("partition", "bits", "message", "exchange", "compute", "systems")
 RUNNING = (BitPolicy, Chooser, Cut, Products, Runner, RunningCache)
-# Asked of what is no part of an axis: a solver's result, a shard's own clock, a transport.
+# Used on objects that are no part of an axis: a solver's result, a shard's own clock, a transport.
 OTHERS = {
     ("bits/assigner/full_duplex.py", "mip_dual_bound"),
     ("bits/assigner/descent.py", "extract_s"),
@@ -36,13 +36,13 @@ OTHERS = {
 
 
 def members(base: type) -> set[str]:
-    """Public members of a base class, those without a value included."""
+    """Return the public members of a base class, those without a value included."""
     annotated = {name for kind in base.__mro__ for name in inspect.get_annotations(kind)}
     return {name for name in {*dir(base), *annotated} if not name.startswith("_")}
 
 
 def asked() -> Iterator[tuple[str, int, str]]:
-    """File, line and name of every ``getattr`` and ``hasattr`` in the package whose name is written out."""
+    """Yield file, line and name of every ``getattr`` and ``hasattr`` in the package with a literal name."""
     for path in sorted(ROOT.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or len(node.args) < 2:
@@ -128,7 +128,7 @@ class Evenly:
 
 @dataclass(frozen=True)
 class InStep:
-    """Schedule without the base class, nor has what it builds one."""
+    """Schedule without the base class; the object that it builds has none either."""
 
     def build(self):
         return _Steps()
@@ -139,10 +139,10 @@ class _Steps:
         gq.schedules.Synchronous().run(step, place)
 
     def release(self):
-        """Nothing is held back."""
+        """Do nothing: no message is deferred."""
 
     def drain(self):
-        """Nothing is under way."""
+        """Do nothing: no message is under way."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Named points of a system made exact: one axis is replaced, by direction where each has its own."""
+"""Named exact points of a system: one axis is replaced, by direction if each has its own."""
 
 from __future__ import annotations
 
@@ -64,4 +64,4 @@ def test_a_command_line_says_it_around_the_systems_own_bits():
     assert command is not None and "--replace 'bits=exact-at:points=backward 1+forward 0:since=30'" in command
     other = replace(plain, system=replaced(plain.system, {}))
     object.__setattr__(other.system, "bits", ExactAt(inner=Fixed(bits=4)))
-    assert command_of(other) is None, "words would say it of two bits"
+    assert command_of(other) is None, "the words would mean two bits"

@@ -1,4 +1,4 @@
-"""Parts of axes as words: every part that has a name is said and read again, and made by the command line."""
+"""Parts of axes as words: every part with a name is written and read again, and made by the command line."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_command_repeats_a_run_with_other_parts() -> None:
     config = replace(configure("digits", system="fixed-bits", bits=2), system=other)
     line = command_of(config)
     assert line is not None and line.endswith("--bits 2 --replace cache=unchanged:tolerance=0.1,compute=bfloat16")
-    assert command_of(replace(config, system=replace(system, bits=Fixed(bits=4)))) is None  # nobody knows what made it
+    assert command_of(replace(config, system=replace(system, bits=Fixed(bits=4)))) is None  # its recipe is not known
 
 
 def test_the_command_line_trains_with_other_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,7 +81,7 @@ def test_the_command_line_trains_with_other_parts(tmp_path: Path, capsys: pytest
     assert (system["codec"], system["bits"]["bits"]) == (codec, 4)
     assert system["compute"] == {"name": "bfloat16"}
     with pytest.raises(SystemExit) as end:
-        main([*asked, "--replace", "bits=fixed:bits=4"])  # in company of a codec that writes float32 alone
+        main([*asked, "--replace", "bits=fixed:bits=4"])  # together with a codec that writes float32 alone
     assert end.value.code == 2
     assert "bits must be widths that the codec can write" in capsys.readouterr().err
     assert parts_in(parts)["codec"] == Stochastic(parameters="bfloat16")

@@ -1,4 +1,4 @@
-"""Services for all: what they change in a system, and what they leave alone."""
+"""Services for all: their changes to a system, and its unchanged parts."""
 
 from __future__ import annotations
 

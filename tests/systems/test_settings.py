@@ -1,4 +1,4 @@
-"""Settings of recipes: what their signatures and the parts they fill say."""
+"""Settings of recipes: from their signatures and from the parts that they set."""
 
 from __future__ import annotations
 

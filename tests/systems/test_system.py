@@ -1,4 +1,4 @@
-"""Systems: complete, refusable, replaceable, and the same after a trip through JSON."""
+"""Systems: completion, refusals, replacement, and equality after a conversion to JSON and back."""
 
 from __future__ import annotations
 

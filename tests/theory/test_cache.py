@@ -1,4 +1,4 @@
-"""Lemmas and theorem of CDFGNN, against matrices and descents in which they can be seen to hold, or not."""
+"""Lemmas and theorem of CDFGNN, checked on matrices and descents for which they hold, or do not."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_as_printed_it_is_exceeded_because_the_error_does_not_vanish():
     kept = cache_bound(loss_gap=0.5, step=0.01, curvature=1.0, errors=errors)
     mean = sum(squares) / len(squares)
     assert printed.total < mean <= kept.total
-    assert kept.error == pytest.approx(0.25, rel=0.01), "a neighbourhood, however small the step"
+    assert kept.error == pytest.approx(0.25, rel=0.01), "a neighbourhood, for any step size"
 
 
 def test_without_error_both_readings_have_the_descent_alone():

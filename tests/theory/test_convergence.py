@@ -1,4 +1,4 @@
-"""Theorem 2 as a formula, on quadratics where everything is known, and L_2 against the full Hessian."""
+"""Theorem 2 as a formula, on quadratics with known constants, and L_2 compared with the full Hessian."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cost model: a fit that noise and outliers do not move far, never negative, and exchanges added up by hand."""
+"""The cost model: a fit that noise and outliers hardly change, never negative, and exchanges added up by hand."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_pairs_are_fitted_apart_and_refreshed_apart():
     cost = LinkCost.measured(2, samples)
     assert cost.theta_s_per_byte[0, 1] == pytest.approx(1e-8) and cost.theta_s_per_byte[1, 0] == pytest.approx(3e-8)
     assert cost.gamma_s[1, 0] == pytest.approx(2e-4) and cost.theta_s_per_byte[0, 0] == 0
-    # The link became twice as slow: old medians fade by half at each refresh, so θ goes there and nowhere else.
+    # The link became twice as slow: old medians lose half their weight at each refresh, so θ approaches that value.
     slower = [(200_000, 2 * (1e-8 * 200_000 + 1e-4))] * 5 + [(400_000, 2 * (1e-8 * 400_000 + 1e-4))] * 5
     fresh = cost
     for _ in range(12):
@@ -110,9 +110,9 @@ def test_ring_rounds_are_those_of_the_transport():
 def test_the_busiest_end_may_be_a_receiver_and_directions_are_told_apart():
     cost = LinkCost.uniform(3, bytes_per_s=2.0, latency_s=0.5)
     into_one = np.array([[0.0, 8.0, 0.0], [0.0, 0.0, 2.0], [0.0, 8.0, 0.0]])
-    # Each of the two senders is busy for 4.5 s, who receives from both for 9.
+    # Each of the two senders is busy for 4.5 s, the common receiver for 9.
     assert all_at_once_s(cost, into_one) == 9.0
-    # Backward everything goes the other way: then it is one sender.
+    # Backward every message has the other direction: then there is one sender.
     assert all_at_once_s(cost, into_one.T) == 9.0
     slow_out = LinkCost(
         theta_s_per_byte=np.array([[0.0, 3.0, 3.0], [1.0, 0.0, 1.0], [1.0, 1.0, 0.0]]),

@@ -1,4 +1,4 @@
-"""Theorems 1 and 3 as formulas, held against the codec's own noise."""
+"""Theorems 1 and 3 as formulas, compared with the codec's own noise."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def normal(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 def decoded(rows_KD: torch.Tensor, bits: int, repeats: int) -> torch.Tensor:
-    """``(R, K, D)`` float64: what our codec makes of the same rows under different noise."""
+    """Return the rows decoded under different noise, ``(R, K, D)`` float64."""
     count, columns = rows_KD.shape
     numbers = torch.arange(count)
     payload = torch.zeros(count * int(row_bytes(columns, bits)), dtype=torch.uint8)
@@ -64,7 +64,7 @@ def test_average_is_the_mean_over_uniform_fractions():
     # 8 bits on normal rows: fractions are uniform up to the two ends of each row, which have no noise.
     moments = decoded_moments(normal(400, 256), 8)
     assert float(moments.exact.sum() / moments.average.sum()) == pytest.approx(254 / 256, rel=0.01)
-    # 1 bit: most values lie near the middle of the only step, so the average is too small (ERRATA AQ-15).
+    # 1 bit: most values are near the middle of the only step, so the average is too small (ERRATA AQ-15).
     one = decoded_moments(normal(400, 256), 1)
     assert 1.2 < float(one.exact.sum() / one.average.sum()) < WORST / AVERAGE
 

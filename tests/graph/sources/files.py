@@ -1,4 +1,4 @@
-"""Tiny graphs written in the file layouts of public datasets."""
+"""Write tiny graphs in the file layouts of public datasets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NODES, WIDTH = 30, 4
 
 
 def adjacency() -> np.ndarray:
-    """A symmetric 0/1 matrix without diagonal."""
+    """Return a symmetric 0/1 matrix without diagonal."""
     dense = np.random.default_rng(0).random((NODES, NODES)) < 0.15
     dense = dense | dense.T
     np.fill_diagonal(dense, False)
@@ -74,7 +74,7 @@ def write_ogb(folder: Path, *, binary: bool = False) -> Path:
 
 
 def write_planetoid(folder: Path, name: str, *, gap: bool = False) -> Path:
-    """Six classified nodes and four test nodes, written as Python 2 would; with a gap, id 8 is missing."""
+    """Write six classified nodes and four test nodes in the format of Python 2; with a gap, id 8 is missing."""
     from scipy.sparse import csr_matrix
 
     folder.mkdir(parents=True, exist_ok=True)

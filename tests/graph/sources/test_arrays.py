@@ -1,4 +1,4 @@
-"""Graphs in .npz files: the real ones, and what is refused."""
+"""Graphs in .npz files: the real ones, and refusals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def write(path: Path, **arrays: object) -> Path:
     return path
 
 
-# Counts of undirected edges and facts are those of MANIFEST.md beside the files.
+# Counts of undirected edges and facts are those of MANIFEST.md in the same folder.
 @each(
     ("name", "nodes", "undirected", "width", "classes", "split", "max_degree"),
     [
@@ -46,7 +46,7 @@ def test_real_graphs_have_their_sizes(
 ) -> None:
     g = load(shared / f"{name}.npz")
     assert (g.name, g.num_nodes, g.num_features, g.num_classes) == (name, nodes, width, classes)
-    assert g.num_edges == 2 * undirected + nodes  # both ways, and a self loop each
+    assert g.num_edges == 2 * undirected + nodes  # both directions, and a self loop each
     assert int(g.in_degrees.max()) == max_degree + 1
     if split is None:
         split = (round(0.6 * nodes), round(0.2 * nodes), nodes - round(0.6 * nodes) - round(0.2 * nodes))

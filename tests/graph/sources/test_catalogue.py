@@ -42,7 +42,7 @@ def test_digits_are_those_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> No
     images, labels = load_digits(return_X_y=True)
     g = load("digits")
     assert (g.features.numpy() * 16 == images).all() and (g.labels.numpy() == labels).all()
-    # Where the bundled file has moved, or scikit-learn is absent.
+    # As if the bundled file had moved, or scikit-learn were absent.
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert load("digits").content_hash == g.content_hash
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)

@@ -1,4 +1,4 @@
-"""Downloads: from a server of our own, and what is said in seconds when there is no network."""
+"""Downloads: from a local server, and errors within seconds when there is no network."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NEEDS_DOWNLOAD = (
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Path]]:
-    """Address and folder of a web server on this machine; DGL's own setting points at it."""
+    """Return address and folder of a web server on this machine; DGL's own setting names it."""
     folder = tmp_path / "served"
     folder.mkdir()
 
@@ -46,7 +46,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[st
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as running:
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)  # notices its end soon
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)  # polls often
         thread.start()
         address = f"http://127.0.0.1:{running.server_port}/"
         monkeypatch.setenv("DGL_REPO", address)
@@ -86,7 +86,7 @@ def test_dgl_archives(server: tuple[str, Path], tmp_path: Path) -> None:
     zipped(files.write_planetoid(tmp_path / "c", "cora_v2"), folder / "dataset" / "cora_v2.zip")
     root = tmp_path / "root"
     first = load("reddit", root=root)
-    # The same with and without DGL, and as read from the files by hand: nodes keep their numbers.
+    # The same with and without DGL, and as read from the files by hand: nodes have the same numbers.
     assert first.content_hash == load(tmp_path / "r").content_hash
     assert load("yelp", root=root).multi_label
     assert load("cora", root=root).name == "cora"
@@ -98,7 +98,7 @@ def test_dgl_archives(server: tuple[str, Path], tmp_path: Path) -> None:
 
 @pytest.fixture
 def arxiv(server: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The archive that OGB's server would send."""
+    """Return the archive that OGB's server would send."""
     address, folder = server
     files.write_ogb(tmp_path / "z" / "arxiv")
     zipped(tmp_path / "z", folder / "arxiv.zip")
@@ -133,7 +133,7 @@ def test_load_in_two_threads_downloads_an_archive_once(
 
     def at_once(path: Path) -> AbstractContextManager[bool]:
         asked.append(path)
-        both.wait(HANG_S)  # neither has the archive when both ask for the lock
+        both.wait(HANG_S)  # neither has the archive when both wait for the lock
         return locked(path)
 
     def counted(*arguments: Any) -> str:
@@ -190,7 +190,7 @@ def test_unknown_host() -> None:
 
 
 def test_check_reachable_waits_as_long_as_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "REACH_S", math.inf)  # no clock of Python can wait so long
+    monkeypatch.setattr(fetch, "REACH_S", math.inf)  # too long for any clock of Python
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

@@ -31,7 +31,7 @@ def test_graphsaint(tmp_path: Path, several: bool) -> None:
     g = load(files.write_graphsaint(tmp_path / "folder", several=several))
     assert (g.name, g.num_edges, g.multi_label, g.num_classes) == ("folder", undirected_edges(), several, 3)
     assert g.labels[1].tolist() == ([1, 1, 0] if several else 1)  # by id, not by the order of the file
-    assert np.allclose(g.features, files.features() * 3 + 1, atol=1e-5)  # as they are
+    assert np.allclose(g.features, files.features() * 3 + 1, atol=1e-5)  # as they are stored
     assert [len(part) for part in (g.train_idx, g.val_idx, g.test_idx)] == [20, 5, 5]
 
 
@@ -81,7 +81,7 @@ def test_ogb_folder_by_name(tmp_path: Path, binary: bool, place: str) -> None:
 def test_ogb_folder_by_path(tmp_path: Path) -> None:
     g = load(files.write_ogb(tmp_path / "ogbn_mine"))
     assert g.name == "ogbn-mine"
-    # The edge list is directed: without symmetrizing it stays so.
+    # The edge list is directed: without symmetrizing it stays directed.
     assert load(tmp_path / "ogbn_mine", symmetrize=False).num_edges == (undirected_edges() - 30) // 2 + 30
 
 

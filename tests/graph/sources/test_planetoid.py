@@ -1,4 +1,4 @@
-"""Citation graphs from raw files: the real ones, the gap of citeseer, and pickles that mean harm."""
+"""Citation graphs from raw files: the real ones, the gap of citeseer, and malicious pickles."""
 
 from __future__ import annotations
 

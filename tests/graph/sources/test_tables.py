@@ -1,4 +1,4 @@
-"""Edge lists as tables: what their columns are for, and every way of being none."""
+"""Edge lists as tables: the use of their columns, and every malformed table."""
 
 from __future__ import annotations
 

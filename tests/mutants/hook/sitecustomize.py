@@ -1,7 +1,7 @@
-"""Plants one fault into a module of the package while it is imported, in this process and in those that it starts.
+"""Plant one fault into a module of the package while it is imported, in this process and in those that it starts.
 
 Python imports a module of this name at every start where its folder is on the path. The environment names the fault;
-without it nothing happens. Files stay as they are, and no byte code of the fault is ever written or read. Standard
+without it nothing happens. Files do not change, and no byte code of the fault is ever written or read. Standard
 library only: it runs before anything else.
 """
 
@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 VARIABLE = "GNNQLAB_PLANTED"
-"""JSON: ``module`` and its ``path``, the text ``before`` and ``after``, and the file that is ``told`` of an import."""
+"""JSON: ``module`` and its ``path``, the text ``before`` and ``after``, and the file ``told`` that marks an import."""
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
@@ -34,7 +34,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Answers for one module, before every other finder."""
+    """Finds a single module, before every other finder."""
 
     def __init__(self, fault):
         self._fault = fault

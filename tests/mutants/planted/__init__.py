@@ -1,4 +1,4 @@
-"""The faults, room by room; a room's tests are where they are noticed."""
+"""The faults by folder of the package; tests of the same folder notice them."""
 
 from tests.mutants.planted import (
     bits,

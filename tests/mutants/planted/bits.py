@@ -1,4 +1,4 @@
-"""Faults in who gets which width: β, groups, the problem, decisions, and what a row takes."""
+"""Faults in bit-widths: β, groups, the problem, decisions, and the size of a row."""
 
 from tests.mutants.fault import Fault
 

@@ -1,4 +1,4 @@
-"""Faults of codecs: how rows become bytes, what is left of them, and which of two codes a row chooses."""
+"""Faults of codecs: encoding, rounding errors, and the choice between two codes."""
 
 from tests.mutants.fault import Fault
 

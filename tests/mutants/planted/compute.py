@@ -1,4 +1,4 @@
-"""Faults in products of codes: scales, noise, ranges, and what stays exact."""
+"""Faults in products of codes: scales, noise, ranges, and exact values."""
 
 from tests.mutants.fault import Fault
 

@@ -1,4 +1,4 @@
-"""Faults in when rows are used and what they count: staleness, smoothing, samples in sums and in attention."""
+"""Faults in the use of rows: staleness, smoothing, samples in sums and in attention."""
 
 from tests.mutants.fault import Fault
 

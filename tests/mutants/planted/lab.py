@@ -1,4 +1,4 @@
-"""Faults in what is shown: tables and figures of true records that say something else."""
+"""Faults in displays: wrong tables and figures of correct records."""
 
 from tests.mutants.fault import Fault
 

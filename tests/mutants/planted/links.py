@@ -1,4 +1,4 @@
-"""Faults in the prediction of links: what is held back, what is drawn, what travels, and the scores."""
+"""Faults in link prediction: held-back links, draws, fetched rows, and scores."""
 
 from tests.mutants.fault import Fault
 

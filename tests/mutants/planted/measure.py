@@ -1,4 +1,4 @@
-"""Faults in what is measured beside training: intervals, variance, ages of rows, and tables that compare."""
+"""Faults in measurements: intervals, variance, ages of rows, and tables that compare."""
 
 from tests.mutants.fault import Fault
 

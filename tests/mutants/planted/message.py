@@ -1,4 +1,4 @@
-"""Faults in what travels: noise, codes, layouts, headers, samples, caches, and the rate of a link."""
+"""Faults in messages: noise, codes, layouts, headers, samples, caches, and the rate of a link."""
 
 from tests.mutants.fault import Fault
 

@@ -1,4 +1,4 @@
-"""Faults in models and in how their products are rounded."""
+"""Faults in models and in the rounding of their products."""
 
 from tests.mutants.fault import Fault
 

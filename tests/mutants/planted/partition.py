@@ -1,4 +1,4 @@
-"""Faults in the graph and its cuts: degrees, splits, importance, what a cut costs."""
+"""Faults in the graph and its cuts: degrees, splits, importance, the cost of a cut."""
 
 from tests.mutants.fault import Fault
 

@@ -1,4 +1,4 @@
-"""Faults in what keeps runs whole: files, locks, who is heard, and what a folder is said to hold."""
+"""Faults in the protection of runs: files, locks, failure reports, and the recorded contents of a folder."""
 
 from tests.mutants.fault import Fault
 

@@ -1,4 +1,4 @@
-"""Faults in training and its books: losses, scores, phases, bytes, checkpoints, and who is to blame."""
+"""Faults in training and its records: losses, scores, phases, bytes, checkpoints, and failure reports."""
 
 from tests.mutants.fault import Fault
 

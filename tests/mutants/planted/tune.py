@@ -1,4 +1,4 @@
-"""Faults in predictions: bytes of a link, its rate from two volumes, what is summed."""
+"""Faults in predictions: bytes of a link, its rate from two volumes, and sums."""
 
 from tests.mutants.fault import Fault
 
