@@ -91,7 +91,7 @@ class RowPasses(ABC):
         *,
         activation: str = "relu",
         dropout: float = 0.0,
-        looked_at: bool = True,
+        aggregated_next: bool = True,
     ) -> Tensor:
         """Compute ``dropout(activation(norm(y)))``, ``(N, D)``: all operations between two layers, in one pass.
 
@@ -104,14 +104,14 @@ class RowPasses(ABC):
             norm: LayerNorm over columns, or ``None``.
             activation: one of ``gnnqlab.kernels.rowwise.nodewise.ACTIVATIONS``.
             dropout: dropout of the next layer's input; see :meth:`dropout`.
-            looked_at: True if the next operation aggregates these rows; otherwise dropout is applied here in any case.
+            aggregated_next: True if the next operation aggregates these rows; otherwise dropout is applied here in any case.
 
         Example:
             ``h = g.activate(y, norm, dropout=p)``, then ``y = convolution(g, h, dropout=g.remaining_dropout(p))``
         """
-        if looked_at and (drop := self._drop_ahead(dropout)) is not None:
+        if aggregated_next and (drop := self._drop_ahead(dropout)) is not None:
             return self._activate_ahead(y, norm, activation, drop)
-        mask = self._mask(dropout, looked_at)
+        mask = self._mask(dropout, aggregated_next)
         run = partial(self._products.nodewise, activation=activation, mask=mask)
         inplace = self._remakes is None  # recomputing the result needs y
         h = run_in_phase(self.clock, "elementwise", partial(run, inplace=inplace), y, _affine(norm))
@@ -125,7 +125,7 @@ class RowPasses(ABC):
             whole = self._activate_ahead(y, norm, activation, drop)
             # Receivers apply dropout themselves, so both results are the rows before it.
             return whole, whole
-        mask, affine = self._mask(dropout, looked_at=True), _affine(norm)
+        mask, affine = self._mask(dropout, aggregated_next=True), _affine(norm)
         run = partial(self._products.nodewise_both, activation=activation, mask=mask)
         whole, dropped = run_in_phase(self.clock, "elementwise", run, y, affine)  # (N, D), (N, D)
         recompute = partial(self._products.nodewise, activation=activation)
@@ -150,9 +150,9 @@ class RowPasses(ABC):
         self._precomputed = PrecomputedDropout(whole, dropped, drop)
         return whole
 
-    def _mask(self, p: float, looked_at: bool) -> Mask | None:
+    def _mask(self, p: float, aggregated_next: bool) -> Mask | None:
         # Rows that receivers drop must not be dropped here, too.
-        return _mask_of(None if looked_at and self._keeps_rows else self._next_drop(p))
+        return _mask_of(None if aggregated_next and self._keeps_rows else self._next_drop(p))
 
     def _register(self, result: Tensor, remake: Callable[..., Tensor], *inputs: Any) -> Tensor:
         """Register how to recompute a result in the backward pass, if the pass recomputes; return the result."""

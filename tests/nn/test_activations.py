@@ -33,7 +33,7 @@ class InSteps(GraphPass):
 
     expected: str
 
-    def activate(self, y, norm=None, *, activation="relu", dropout=0.0, looked_at=True):
+    def activate(self, y, norm=None, *, activation="relu", dropout=0.0, aggregated_next=True):
         return self.dropout(PLAIN[self.expected](y if norm is None else norm(y)), dropout)
 
     def activate_both(self, y, norm=None, *, activation="relu", dropout=0.0):

@@ -39,7 +39,9 @@ class DAGNN(nn.Module):
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
         y = self.first(g, g.dropout(x, self.input_dropout))  # (N, D) -> (N, hidden)
         # Z has a column per class (N, C), and so has every row that is sent.
-        h: Tensor = self.second(g, g.activate(y, activation=self.activation, dropout=self.dropout, looked_at=False))
+        h: Tensor = self.second(
+            g, g.activate(y, activation=self.activation, dropout=self.dropout, aggregated_next=False)
+        )
         out = g.rowwise(_gated, self.gate(g, h), h)  # k = 0
         for _ in range(self.hops):
             h = g.aggregate(h, alpha="symmetric")  # P^k Z

@@ -46,6 +46,7 @@ class GCNII(nn.Module):
     """
 
     takes_sparse_input = True
+    """The first projection reads sparse features as they are."""
 
     def __init__(self, settings: GCNIISettings, in_features: int, num_classes: int, seed: int) -> None:
         super().__init__()
@@ -74,10 +75,11 @@ class GCNII(nn.Module):
         h0 = to_float32(h0)  # every layer adds to its gradient, which is accumulated in float32
         for index, (weight, theta) in enumerate(zip(self.weights, self.thetas, strict=True)):
             # One name for all intermediate rows, so that each assignment frees the rows before it.
-            h = g.aggregate(h, alpha="symmetric", dropout=g.remaining_dropout(self.dropout))  # P H
+            h = g.aggregate(h, alpha="symmetric", dropout=g.remaining_dropout(self.dropout))  # P H, symmetric P
             h, h0 = g.residual(h, h0, self.initial_share)  # (1 - α) P H + α H^0
-            h = g.affine(h, h, weight, beta=1 - theta, alpha=theta)  # (N, hidden)
-            looked_at = index + 1 < len(self.weights)  # a projection follows the last layer
-            h = g.activate(h, norm_of(self.norms, index), looked_at=looked_at, **options)
-        logits: Tensor = self.last(g, h, exact=True)  # (N, hidden) -> (N, C)
+            h = g.affine(h, h, weight, beta=1 - theta, alpha=theta)  # H ((1 - θ) I + θ W)
+            # The receiver of an aggregated row may apply dropout; the projection after the last layer needs it here.
+            aggregated_next = index + 1 < len(self.weights)
+            h = g.activate(h, norm_of(self.norms, index), aggregated_next=aggregated_next, **options)
+        logits: Tensor = self.last(g, h, exact=True)  # (N, hidden) -> (N, C); logits in float32 products
         return logits
