@@ -104,7 +104,7 @@ class RowPasses(ABC):
             norm: LayerNorm over columns, or ``None``.
             activation: one of ``gnnqlab.kernels.rowwise.nodewise.ACTIVATIONS``.
             dropout: dropout of the next layer's input; see :meth:`dropout`.
-            aggregated_next: True if the next operation aggregates these rows; otherwise dropout is applied here in any case.
+            aggregated_next: True if the next operation aggregates these rows; else dropout is applied here in any case.
 
         Example:
             ``h = g.activate(y, norm, dropout=p)``, then ``y = convolution(g, h, dropout=g.remaining_dropout(p))``
