@@ -151,10 +151,18 @@ def former_functions(module: str, present: Mapping[str, str]) -> Callable[[str],
 
 
 def _translating(function: Callable[..., Any], settings: Callable[[], list[Setting]]) -> Callable[..., Any]:
+    @functools.cache
+    def renamed() -> tuple[list[Setting], frozenset[str]]:
+        # Type hints are resolved at the first call: a module may define their names below.
+        known = [setting for setting in settings() if setting.former]
+        return known, frozenset(former.name for setting in known for former in setting.former)
+
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
-        # Type hints are resolved at the first call: a module may define their names below.
-        return function(*arguments, **with_present_names(named, settings()) if named else {})
+        known, former = renamed()
+        if not former.isdisjoint(named):
+            named = with_present_names(named, known)
+        return function(*arguments, **named)
 
     return call
 
