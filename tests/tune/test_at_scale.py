@@ -69,7 +69,7 @@ def test_every_part_by_hand():
     work = {
         "central": lambda of: sum(w * of.independent_edges(way) for (_, way), w in wide.items()),
         "marginal": lambda of: sum(w * (of.edges - of.independent_edges(way)) for (_, way), w in wide.items()),
-        "dense": lambda of: of.owned,
+        "dense": lambda of: of.owned_nodes,
     }
     each_s = {name: PHASES[name] * of(now) / of(before).mean() for name, of in work.items()}
     assert found["computing_s"] == pytest.approx(sum(seconds.mean() for seconds in each_s.values()))
@@ -92,7 +92,7 @@ def test_the_largest_part_is_waited_for():
     whole = at_scale(probe, _named("vanilla"), workers=(1,)).iloc[0]
     assert whole["wire_s"] == whole["reduce_s"] == whole["bytes"] == whole["uneven_s"] == whole["coding_s"] == 0
     before = CutCounts.from_cut(graph, cut_graph(graph, Random(), 2))
-    assert before.owned.mean() == 60
+    assert before.owned_nodes.mean() == 60
     dense = PHASES["dense"] * 2
     central = PHASES["central"] * _all_edges(probe, graph.num_edges) / _independent(probe, before)
     assert whole["computing_s"] == pytest.approx(dense + central)

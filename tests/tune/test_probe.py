@@ -120,7 +120,7 @@ def test_drift_grows_with_age_and_decides_the_period():
     assert found.ages[0] == 1 and all(loss >= 0 for loss in found.loss)
     assert found.to_frame().columns.tolist() == ["age", "loss"]
     steep = Drift(ages=(1, 10), loss=(0.0, 1.0))
-    assert steep.at(0) == 0 and steep.at(10) == 1 and steep.at(1000) == 1
+    assert steep.loss_at(0) == 0 and steep.loss_at(10) == 1 and steep.loss_at(1000) == 1
     assert steep.mean_loss(2) < steep.mean_loss(20)
     assert steep.period(0.05, periods=(1, 2, 50)) == 2 and Drift(ages=(), loss=()).period() == 200
 
