@@ -110,7 +110,7 @@ def test_other_settings_have_other_numbers():
         ),
         (
             {"thresholds": (0.5, 0.75)},
-            r"thresholds must ascend and be 3 or more for the bit-widths \(1, 2, 4, 8\), got \(0.5",
+            r"thresholds must ascend and be 3 or more for bit-widths \(1, 2, 4, 8\), got \(0.5",
         ),
         ({"thresholds": (0.5, 0.75, 1.5)}, r"thresholds must lie in \[0, 1\], got"),
     ],

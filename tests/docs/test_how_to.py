@@ -184,7 +184,8 @@ def test_your_own_graph_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_your_own_model(read: Callable[[str], Read], capsys: pytest.CaptureFixture[str]) -> None:
     page = read("own_model")
     (run,) = page.runs
-    assert page.names["report"].max_difference < 1e-5 and "gin: workers agree with one process" in str(page.names["report"])
+    report = page.names["report"]
+    assert report.max_difference < 1e-5 and "gin: workers agree with one process" in str(report)
     said = capsys.readouterr().out.splitlines()[-1]
     assert said.startswith("2 the loss of epoch 0 0.") and float(said.split()[-1]) > 1e-4
     assert (run.config.model.name, run.config.model.epsilon, run.config.model.norm) == ("gin", 0.1, "none")

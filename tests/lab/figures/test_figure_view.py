@@ -96,7 +96,7 @@ def test_a_page_that_comes_late_is_given_little_and_the_code_when_it_asks(monkey
 
 def test_code_is_sent_unasked_where_a_page_may_lack_it(monkeypatch: pytest.MonkeyPatch) -> None:
     code = _instances[FigureView(figure(1)).widget.plotly["id"]]
-    code.tell()
+    code.send_code()
     sent = Sent(code, monkeypatch)
     FigureView(figure(2))
     assert not sent.messages, "all pages have the code"
