@@ -53,7 +53,7 @@ def test_counts_are_drawn_as_they_are():
 def test_predicted_stands_beside_measured(monkeypatch):
     seen = {0.5: 0.5, 0.1: 0.1}
     monkeypatch.setattr(
-        views, "spent", lambda run, quantile: SimpleNamespace(epoch_s=seen[run.records["epoch_s"].iloc[-1]])
+        views, "read_epoch_time", lambda run, quantile: SimpleNamespace(epoch_s=seen[run.records["epoch_s"].iloc[-1]])
     )
     runs = cast("Any", {("vanilla", 2): _run(2, 0.5), ("adaqp", 8): _run(8, 0.1)})
     table = views.compare_with_measured(FOUND, runs)

@@ -36,7 +36,7 @@ SYSTEMS = {
 def made(root: Path, name: str, graph: gq.Graph, **settings: object) -> gq.Run:
     """Make the folder of a run that has not been trained."""
     shape = {"layers": 2, "hidden": HIDDEN, "epochs": EPOCHS, "lr": 0.05, "seed": 3, "workers": WORKERS}
-    task = {"task": "links", "val_share": 0.15, "test_share": 0.2, "pool": POOL, "ranked": 10}
+    task = {"task": "links", "val_share": 0.15, "test_share": 0.2, "negative_pool": POOL, "num_candidates": 10}
     config = gq.configure(graph, partition="random", **{**shape, **task, **settings})
     return run_folder(root, name, config)
 
