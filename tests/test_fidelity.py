@@ -212,7 +212,7 @@ ITEMS = {
         "SYLVIE Fig. 7",
         "bits/test_orchestrator.py::test_the_candidates_are_the_base_and_wider_ones "
         "bits/test_orchestrator.py::test_a_message_has_its_nodes_widths_in_its_own_order",
-        (("10", "gets the base, the next quarter the next width"),),
+        (("10", "gets the base, the next quarter the next bit-width"),),
     ),
     "SY-V-B, F8": Item(
         "exchange.schedules.pipeline:AdaptivePipeline course.experiments.staleness:draw_epoch",

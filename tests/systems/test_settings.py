@@ -31,7 +31,6 @@ def test_options_that_differ_from_their_settings():
         if setting.option != setting.name.replace("_", "-")
     }
     assert renamed == {
-        "bit_widths": "widths",
         "bound": "stale-bound",
         "p": "boundary-share",
         "attention": "boundary-attention",
