@@ -282,7 +282,7 @@ ITEMS = {
         "CDFGNN Eq. 24, Table 3",
         "tune/test_bytes.py::test_tiers_are_those_of_the_records "
         "course/experiments/test_host_connections.py::test_lines_are_those_of_the_cuts",
-        (("14", "two emulated hosts of two workers"),),
+        (("14", "two emulated hosts with two workers each"),),
     ),
     "CD-E24": Item(
         "partition.ebv:EBV kernels.sparse.vertex_cut:place_by_cost kernels.reference.vertex_cut:place_by_cost",
@@ -394,7 +394,7 @@ ITEMS = {
         "kernels.codec.quantize:Noise kernels.codec.quantize:quantize benchmarks.studies.int8:measure_rounding",
         "draws its noise from a generator in registers",
         "kernels/test_quantize.py::test_noise_makes_it_unbiased_and_nearest_is_not",
-        (("15", "Noise lets some of them through"),),
+        (("15", "rounds some of them up, at random, and is unbiased"),),
         "the noise comes from Philox, as a function of the node, and not from its generator",
     ),
     "TG-E4, F2": Item(
@@ -418,7 +418,7 @@ ITEMS = {
         "(section 3.2, Eqs. 7, 8)",
         "nn/test_compute.py::test_the_layer_before_the_loss_is_exact "
         "compute/test_int8.py::test_halves_of_logits_are_rounded_only_where_they_may_be",
-        (("15", "*Test1* quantizes the last layer all the same"),),
+        (("15", "*Test1* quantizes the last layer too"),),
     ),
     "TG-F3,F4": Item(
         "kernels.dense.int8_mm:int8_mm kernels.dense.int8_mm:int8_mm_transposed kernels.dense.int8_mm:int8_mm_scaled",
@@ -440,7 +440,7 @@ ITEMS = {
         "kernels/test_int8_edges.py::test_products_are_those_of_the_widened_rows "
         "nn/test_dgl.py::test_weighed_sums_stay_within_the_rounding_of_rows "
         "kernels/test_head_sums.py::test_the_faster_way_is_measured_once_and_taken",
-        (("15", "multi-head sum beside DGL"),),
+        (("15", "multi-head aggregation, compared with DGL"),),
     ),
     "TG-F15": Item(
         "kernels.sparse.int8_edges:int8_sddmm_add kernels.sparse.int8_edges:int8_sddmm_dot",
@@ -454,7 +454,7 @@ ITEMS = {
         "compute/test_int8.py::test_operands_are_quantized_once_and_kept_as_codes "
         "nn/test_dgl.py::test_operators_that_share_an_input_share_its_codes "
         "exchange/test_int8.py::test_rows_that_are_rounded_twice_are_counted",
-        (("16", "Kept codes"),),
+        (("16", "## Reused codes"),),
         "received codes multiplied as they are",
     ),
     "TG-F7": Item(
@@ -468,7 +468,7 @@ ITEMS = {
         "TANGO's Figs. 7 and 8",
         "benchmarks/test_tango.py::test_seconds_to_accuracy_are_those_of_seeds_with_which_both_got_there "
         "benchmarks/test_tango.py::test_dgl_trains_as_ours_do",
-        (("15", "seconds to float32's accuracy, beside EXACT"),),
+        (("15", "time to float32's accuracy, compared with EXACT"),),
     ),
     "TG-F9": Item(
         "train.mini_batch:MiniBatchTrainer train.gradient_codes:AsCodes message.channels.remote_rows:RemoteRows "
@@ -487,7 +487,7 @@ ITEMS = {
         "benchmarks.studies.int8:measure_dense benchmarks.studies.int8:measure_edges",
         "Fig. 12",
         "benchmarks/test_int8.py::test_products_and_trainings_are_measured",
-        (("15", "product of 256"),),
+        (("15", "256 × 256 weights, compared with the framework"),),
     ),
     "TG-F16": Item(
         "kernels.dense.code_rows:PairedRows compute.codes:rows_to_sum benchmarks.studies.int8:measure_edges",
@@ -505,7 +505,7 @@ ITEMS = {
         "nn/test_dgl.py::test_layers_of_several_types_agree_with_dgl_in_float64 "
         "nn/test_dgl.py::test_everything_is_put_back_after_exceptions_too "
         "nn/test_dgl.py::test_links_are_predicted_by_dot_products",
-        (("16", "Inside the block are"),),
+        (("16", "The block supports `GraphConv`"),),
     ),
     "CD-F5": Item(
         "benchmarks.studies.broadcasts:broadcasts systems.recipes.cagnet:cagnet systems.recipes.sancus:sancus "
@@ -554,7 +554,7 @@ ITEMS = {
         "exchange/test_broadcast.py::test_raw_rows_may_travel_once "
         "exchange/test_broadcast.py::test_held_blocks_survive_a_checkpoint "
         "tune/test_bytes.py::test_predicted_bytes_are_sent_bytes_of_blocks",
-        (("17", "SANCUS avoids broadcasts"),),
+        (("17", "broadcasts that SANCUS skips"),),
     ),
     "SAR": Item(
         "systems.recipes.sar:sar exchange.schedules.sequential:Sequential "
@@ -567,7 +567,7 @@ ITEMS = {
         "exchange/test_sequential.py::test_attention_holds_rows_or_their_gradients_not_both "
         "exchange/test_sequential.py::test_messages_are_those_of_all_at_once "
         "tune/test_bytes.py::test_second_fetches_are_foreseen",
-        (("17", "| SAR (halo, in turn) |"),),
+        (("17", "| SAR (halo, one worker at a time) |"),),
     ),
     "AQ-T7": Item(
         "tune.at_scale:at_scale tune.cut_counts:CutCounts",

@@ -47,7 +47,7 @@ def test_what_is_handed_in_can_be_checked() -> None:
         assert {name[:2] for name in re.findall(r"`(\d\d\.\w+)`", week)} <= taught, week
     graders = set(re.findall(r"`(grade_\w+)`", text))
     assert {"grade_policy", "grade_codec", "grade_rounding", "grade_widths"} == graders
-    assert graders <= set(graded.__all__) and hasattr(gq, "EpochPlayer")
+    assert graders <= set(graded.__all__) and hasattr(gq.course, "EpochPlayer")
     said = re.search(r"\*Build it\* \(([\d, ]+)\)", text)
     built = [
         name[:2] for name in sorted(set(linked(text))) if "grade_" in (ROOT / "notebooks" / name).read_text("utf-8")
