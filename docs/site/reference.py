@@ -33,7 +33,7 @@ _TITLES = {
     "results": "Kept measurements",
     "simulation": "Simulation",
 }
-_BESIDE = {"launch": ("on_machines", "resume_on_machines", "cleanup")}
+_FURTHER_FUNCTIONS = {"launch": ("on_machines", "resume_on_machines", "cleanup")}
 """Callable module -> its other functions that users call."""
 _CLASS = ":members:\n:inherited-members:"
 
@@ -126,9 +126,9 @@ def _page(room: str, names: list[str], modules: dict[str, types.ModuleType]) -> 
                     text.append(_module(path, module))
         else:
             text.append(_directive(f"gq.{name}", getattr(modules["gq"], name)))
-        if name in _BESIDE:
+        if name in _FURTHER_FUNCTIONS:
             module = importlib.import_module(f"gnnqlab.{name}")
-            text += [_function(f"gq.{name}.{each}", getattr(module, each)) for each in _BESIDE[name]]
+            text += [_function(f"gq.{name}.{each}", getattr(module, each)) for each in _FURTHER_FUNCTIONS[name]]
     return "\n".join(text)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gnnqlab.bits import Fixed, Growing, Rows, UniformRandom
+from gnnqlab.bits import Bits, Fixed, Growing, Rows, UniformRandom
 from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.bits.orchestrator import Orchestrated
 from tests.cases import each
@@ -78,3 +78,18 @@ def test_widths_to_choose_from_are_several_whole_numbers_that_are_known(policy, 
 @each("policy", [Assigned, Orchestrated, UniformRandom, Growing])
 def test_widths_to_choose_from_may_come_as_any_numbers_that_are_whole(policy):
     assert tuple(policy(bit_widths=[np.int64(2), 4]).bit_widths) == (2, 4)
+
+
+def test_a_policy_may_define_its_version_by_the_former_name():
+    with pytest.warns(DeprecationWarning, match="Eight.round is called version now"):
+
+        class Eight(Bits):
+            choices = (8,)
+
+            def round(self, epoch):
+                return epoch // 5
+
+            def widths(self, rows, epoch):
+                return 8
+
+    assert Eight().version(12) == 2

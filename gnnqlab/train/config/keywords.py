@@ -24,7 +24,7 @@ from gnnqlab.train.config.run_config import LaunchSettings, TrainSettings
 from gnnqlab.train.link_prediction.settings import TaskSettings
 
 __all__ = [
-    "BESIDE",
+    "PASSED_ON",
     "SECTIONS",
     "OwnedSetting",
     "STUB",
@@ -41,7 +41,7 @@ SECTIONS = ("training", "task", "model", "launch", "system")
 STUB = Path(__file__).with_name("launch_keywords.pyi")
 OwnedSetting = tuple[str, Setting]
 """Model or system that has a setting, empty for all, and the setting."""
-BESIDE = {
+PASSED_ON = {
     "workers_per_host": ("int | None", "Alternative to ``workers``: number of workers on each of ``hosts``."),
     "partition": ("str | Partitioner | None", "Partitioner, or its name, in place of the system's own."),
 }
@@ -74,9 +74,9 @@ def settings_of_section(section: str) -> Iterator[OwnedSetting]:
 
 def keywords() -> dict[str, list[OwnedSetting]]:
     """Return the settings that ``gq.launch`` takes in addition to its own parameters, by name."""
-    own = (setting for setting in parameters_of(configure) if setting.name in BESIDE)
+    own = (setting for setting in parameters_of(configure) if setting.name in PASSED_ON)
     found: dict[str, list[OwnedSetting]] = {
-        setting.name: [("", dataclasses.replace(setting, help=BESIDE[setting.name][1]))] for setting in own
+        setting.name: [("", dataclasses.replace(setting, help=PASSED_ON[setting.name][1]))] for setting in own
     }
     for section in SECTIONS:
         for owner, setting in settings_of_section(section):
@@ -150,7 +150,7 @@ def stub_text() -> str:
     """Return the text of the stub: one typed key for each setting, with its help."""
     lines = []
     for name, users in keywords().items():
-        known = (BESIDE[name][0],) if name in BESIDE else (_type_text(setting) for _, setting in users)
+        known = (PASSED_ON[name][0],) if name in PASSED_ON else (_type_text(setting) for _, setting in users)
         kinds = dict.fromkeys(known)
         lines.append(f"    {name}: {' | '.join(kinds)}")
         text = "; ".join(dict.fromkeys(" ".join(setting.help.split()) for _, setting in users if setting.help))
