@@ -248,8 +248,11 @@ class Guard:
                 files.append_event(self.folder, "recovered", kind=before.kind, ranks=before.ranks)
                 self._set("running" if self._witness.training else "starting")
             return
-        # Stacks at the first sign, while the ranks still hang; a stopped process cannot write any.
-        if before is None and stall.kind != "stopped":
+        # Stacks at the first sign, while the ranks still hang; of a working rank only when it is ended, because it
+        # may crash. A stopped process cannot write any.
+        if stall.fatal and stall.kind == "slow":
+            self._witness.ask_for_stacks(stall.ranks)
+        elif before is None and stall.kind != "stopped":
             self._witness.ask_for_stacks()
         found = self._witness.stalled(stall)
         if stall.fatal:

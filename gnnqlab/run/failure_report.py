@@ -1,13 +1,14 @@
 """Failure reports: errors of ranks, their order and wording. Standard library only, pure functions."""
 
 import dataclasses
+import re
 import signal as signals
 from collections.abc import Sequence
 from typing import Any
 
 from gnnqlab.train.heartbeat import PHASES
 
-__all__ = ["WorkerError", "is_consequence", "order", "place_of", "signal_name"]
+__all__ = ["WorkerError", "crash_site", "is_consequence", "order", "place_of", "signal_name"]
 
 # Errors of Gloo, NCCL and stores, in lower case, if the process at the other end has ended.
 _TRANSPORT = (
@@ -86,6 +87,20 @@ def place_of(phase: str, epoch: int) -> str:
     """
     doing = f"while {PHASES.get(phase, phase)}"
     return doing if epoch < 0 else f"in epoch {epoch} {doing}"
+
+
+def crash_site(trace: str) -> str:
+    r"""Return file, line and function of the innermost frame of a crash recorded by faulthandler; empty if none.
+
+    Example:
+        >>> crash_site('Fatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call first):\n'
+        ...            '  File "/home/me/gnnqlab/kernels/native.py", line 88 in __call__')
+        'kernels/native.py:88 (__call__)'
+    """
+    # Stacks that a rank wrote earlier, when it did not crash, come before.
+    crash = trace.rpartition("Fatal Python error: ")[2] if "Fatal Python error: " in trace else ""
+    frame = re.search(r'Current thread .*\n  File "([^"]+)", line (\d+) in (.*)', crash)
+    return "" if frame is None else f"{'/'.join(frame[1].split('/')[-2:])}:{frame[2]} ({frame[3]})"
 
 
 def signal_name(number: int) -> str:

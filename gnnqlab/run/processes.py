@@ -16,6 +16,7 @@ from typing import NamedTuple
 __all__ = [
     "Process",
     "is_alive",
+    "is_asleep",
     "become_subreaper",
     "collect",
     "die_with_parent",
@@ -87,6 +88,19 @@ def is_alive(pid: int, start: int) -> bool:
     """Return True if exactly this process still runs; a zombie does not."""
     found = read(pid)
     return found is not None and found.start == start and found.state not in "ZX"
+
+
+def is_asleep(pid: int, start: int) -> bool:
+    """Return True if exactly this process lives and all its threads sleep."""
+    found = read(pid)
+    if found is None or found.start != start:
+        return False
+    try:
+        threads = [read(int(name)) for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return False
+    # D: sleeps until a device has answered. A thread that has just ended (None) means that the process is working.
+    return all(thread is not None and thread.state in "SD" for thread in threads)
 
 
 def open_pidfd(pid: int, start: int) -> int | None:

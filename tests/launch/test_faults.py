@@ -66,7 +66,8 @@ def test_a_killed_rank_is_named_where_the_kernel_and_the_log_say_nothing(bench: 
 def test_a_crashed_rank(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(bench.root)
     run, _, message = failed(bench, {"kind": "segv", "phase": "reduce", "epoch": 2})
-    assert message.startswith("rank 1 was killed (signal 11, SIGSEGV) in epoch 2 while summing gradients")
+    assert message.startswith("rank 1 was killed (signal 11, SIGSEGV) at train/fault.py:")
+    assert "(_act), in epoch 2 while summing gradients over the workers; see " in message
     assert "Segmentation fault" in run.errors[0].traceback and "fakes.py" in run.errors[0].traceback
     assert not list(bench.root.glob("core*"))
 

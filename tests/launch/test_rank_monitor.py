@@ -17,6 +17,7 @@ from gnnqlab.run import folder as files
 from gnnqlab.run import processes
 from gnnqlab.run.failure_report import order
 from gnnqlab.train.heartbeat import Heartbeat
+from tests.slow_down import wait_until
 
 
 class Clock:
@@ -150,3 +151,34 @@ def test_the_end_of_a_process_that_another_has_collected() -> None:
         kernel = tuple(map(int, os.uname().release.split(".")[:2]))
         assert processes.exit_status(child.pid, start, pidfd) == (status if kernel >= (6, 15) else None)
         assert processes.open_pidfd(child.pid, start) is None
+
+
+def rank_process(folder: Path, rank: int, body: str) -> subprocess.Popen[str]:
+    """Start a rank that writes its stack at SIGUSR1, and return it once it is about to run ``body``."""
+    code = (
+        "import faulthandler, signal, sys, time; from pathlib import Path\n"
+        "from gnnqlab.train.heartbeat import Heartbeat\n"
+        f"faulthandler.register(signal.SIGUSR1, open(sys.argv[1] + '/errors/rank{rank}.trace', 'w'))\n"
+        f"heartbeat = Heartbeat(Path(sys.argv[1], 'heartbeat', 'rank{rank}'), {rank})\n"
+        "heartbeat.phase('compute', epoch=1)\nprint('ready', flush=True)\n" + body
+    )
+    child = subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None and child.stdout.readline() == "ready\n"
+    return child
+
+
+def test_a_working_rank_writes_its_stack_only_when_it_is_ended(tmp_path: Path) -> None:
+    folder = files.create(tmp_path, "run")
+    with rank_process(folder, 0, "time.sleep(1000)") as asleep, rank_process(folder, 1, "while True: pass") as working:
+        try:
+            wait_until(lambda: processes.is_asleep(asleep.pid, processes.start_time(asleep.pid)), what="the sleep")
+            seeing = witness(folder, 2)
+            seeing.poll()
+            seeing.ask_for_stacks()  # faulthandler may crash a process whose threads run
+            wait_until(lambda: seeing._trace(0), what="the stack of the sleeping rank")
+            assert seeing._trace(1) == ""
+            seeing.ask_for_stacks([1])
+            assert 'File "<string>", line 7' in seeing._trace(1)
+        finally:
+            asleep.kill()
+            working.kill()

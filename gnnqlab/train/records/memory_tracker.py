@@ -128,6 +128,10 @@ class MemoryFile(Recorder):
         self._path, self._rank, self._trainer, self._every = folder / f"memory-rank{rank}.jsonl", rank, trainer, every
         self._open: tuple[ExitStack, MemoryTracker] | None = None
         self._epoch = 0
+        if every > 0:
+            with MemoryTracker():
+                # PyTorch imports 800 modules at the first tracked operator: before the first epoch, not during it.
+                torch.empty(0)
 
     def begin(self, epoch: int) -> None:
         """Start tracking if this epoch is recorded."""
