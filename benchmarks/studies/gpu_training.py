@@ -155,7 +155,7 @@ def _overlap_s(spans: list[Span], some: tuple[str, ...], others: tuple[str, ...]
 def _launched(case: dict[str, Any], path: str, *, epochs: int, device: str, **settings: Any) -> Run:
     from gnnqlab.launch import local
     from gnnqlab.partition.edge_cut import Random
-    from gnnqlab.systems.system import make_system
+    from gnnqlab.systems.registry import make_system
     from gnnqlab.train.config.configure import configure
 
     config = configure(

@@ -76,7 +76,7 @@ def memory(
         ValueError: if there is no such part, model or recipe, or there are fewer epochs.
     """
     from gnnqlab.nn.models.registry import MODELS
-    from gnnqlab.systems.system import SYSTEMS
+    from gnnqlab.systems.registry import SYSTEMS
 
     for name, names, known in (("parts", parts, PARTS), ("models", models, MODELS), ("systems", systems, SYSTEMS)):
         strange = [each for each in names or () if each not in known]

@@ -69,7 +69,7 @@ def predict(
         ValueError: if no shape has these numbers, or a system is unknown.
     """
     from gnnqlab.launch.emulated import available
-    from gnnqlab.systems.system import SYSTEMS, make_system
+    from gnnqlab.systems.registry import SYSTEMS, make_system
 
     chosen = tuple(systems or sorted(SYSTEMS))
     for name in chosen:

@@ -31,7 +31,7 @@ class Autotune(Options):
     """Epochs of each of these trainings."""
 
     def run(self) -> dict[str, Any]:
-        from gnnqlab.systems.system import make_system
+        from gnnqlab.systems.registry import make_system
         from gnnqlab.train.config.command import command_of
         from gnnqlab.tune.autotune import autotune
 

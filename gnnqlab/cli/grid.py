@@ -88,7 +88,7 @@ def _each_once(what: str, names: Sequence[str]) -> list[str]:
 
 
 def _choice(text: str) -> Choice:
-    from gnnqlab.systems.system import make_system
+    from gnnqlab.systems.registry import make_system
 
     name, *parts = (part.strip() for part in text.split(":"))
     if _NUMBER.match(name):
@@ -112,8 +112,8 @@ _EXAMPLE = "fixed-bits:bits=4"
 
 def _value(system: str, setting: str, text: str) -> Any:
     """Return a setting's value, with the type in the recipe's signature."""
+    from gnnqlab.systems.registry import SYSTEMS, make_system
     from gnnqlab.systems.settings import settings_of
-    from gnnqlab.systems.system import SYSTEMS, make_system
 
     known = {each.name: each for each in settings_of(SYSTEMS[system])}
     if setting not in known:

@@ -33,7 +33,7 @@ class Systems(_List):
     """List the systems with their part on each axis."""
 
     def run(self) -> dict[str, Any]:
-        from gnnqlab.systems.system import SYSTEMS
+        from gnnqlab.systems.registry import SYSTEMS
 
         rows = []
         for name, recipe in SYSTEMS.items():

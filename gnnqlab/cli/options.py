@@ -85,7 +85,7 @@ class Options:
         Raises:
             ValueError: if an option belongs to other systems only.
         """
-        from gnnqlab.systems.system import make_system
+        from gnnqlab.systems.registry import make_system
 
         takes = self.select_settings(system)
         others = {name: text for name, text in self.system_only_options().items() if name not in takes}

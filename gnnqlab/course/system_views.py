@@ -15,7 +15,7 @@ from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.log_ticks import value_ticks
 from gnnqlab.lab.figures.theme import finish
 from gnnqlab.lab.training.memory_view import memory_figure
-from gnnqlab.systems.system import SYSTEMS
+from gnnqlab.systems.registry import SYSTEMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

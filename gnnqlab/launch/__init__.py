@@ -11,7 +11,7 @@ from gnnqlab.callable_module import make_callable
 
 _HOMES = {
     "Run": "gnnqlab.run.run",
-    "Stray": "gnnqlab.run.run",
+    "Stray": "gnnqlab.run.strays",
     "WorkerError": "gnnqlab.run.failure_report",
     "cleanup": "gnnqlab.launch.leftovers",
     "launch": "gnnqlab.launch.local",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gnnqlab.launch.guarded import begin
-from gnnqlab.systems.system import make_system
+from gnnqlab.systems.registry import make_system
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.link import link_name, parse_link
 

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from gnnqlab.launch.emulated import remove_leftovers
-from gnnqlab.run.run import Stray, end_strays, runs
+from gnnqlab.run.run import runs
+from gnnqlab.run.strays import Stray, end_strays
 
 __all__ = ["cleanup"]
 

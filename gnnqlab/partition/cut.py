@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import torch
@@ -56,10 +56,20 @@ class Cut(ABC):
         """Read a cut written by :meth:`save`."""
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-        # Arrays without dimensions are numbers and strings.
-        return cls(
-            **{name: torch.from_numpy(array) if array.ndim else array.item() or None for name, array in arrays.items()}
-        )
+        # Arrays without dimensions are numbers and strings; an empty string stands for None.
+        fields: dict[str, Any] = {
+            name: torch.from_numpy(array) if array.ndim else array.item() for name, array in arrays.items()
+        }
+        empty = [name for name, value in fields.items() if isinstance(value, str) and not value]
+        return cls(**{**fields, **dict.fromkeys(empty)})
+
+
+CUTS = {
+    "nodes": "an edge-cut (nodes are assigned to workers)",
+    "edges": "a vertex-cut (edges are assigned to workers)",
+    "blocks": "a block partition (consecutive rows are assigned to workers)",
+}
+"""Assigned objects -> the field's name of such a cut."""
 
 
 class Partitioner(AxisPart, ABC):
@@ -67,7 +77,7 @@ class Partitioner(AxisPart, ABC):
 
     required: ClassVar[tuple[tuple[str, ...], ...]] = (("cut",),)
     cuts: ClassVar[str] = "nodes"
-    """Kind of cut, ``nodes``, ``edges`` or ``blocks`` of rows; ``System`` compares it with the exchange's."""
+    """Objects that it assigns to workers, a key of `CUTS`; ``System`` compares them with those of the exchange."""
     repeatable: ClassVar[bool] = True
     """True if the same graph always gets an identical cut; otherwise the first cut is stored on disk and reused."""
 

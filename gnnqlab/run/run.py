@@ -18,13 +18,14 @@ from gnnqlab.run import processes
 from gnnqlab.run.failure_report import WorkerError
 from gnnqlab.run.folder import LIVE
 from gnnqlab.run.progress import Progress
+from gnnqlab.run.strays import end_strays
 from gnnqlab.run.trained_run import TrainedRun
 from gnnqlab.train.config.config_file import NAME as CONFIG
 from gnnqlab.train.config.config_file import read_config
 from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
 from gnnqlab.train.records.missing_ranks import missing_ranks_error
 
-__all__ = ["LIVE", "Run", "Runs", "Stray", "end_strays", "runs"]
+__all__ = ["LIVE", "Run", "Runs", "runs"]
 
 _POLL_S = 0.05
 _START_S = 20.0  # limit from the launch to guard.json
@@ -161,7 +162,16 @@ class Run(TrainedRun):
 
         Args:
             timeout: seconds for these files, and again for an orderly end.
+
+        Raises:
+            RuntimeError: if its processes are on another machine, or in a container with pids of its own.
         """
+        if not self._comparable() and self._guards() and self.status in LIVE:
+            host = (files.read_json(self.folder / "guard.json") or {})["place"].get("host", "another machine")
+            raise RuntimeError(
+                f"a run must be stopped where its processes are, on {host}, got a call on {processes.place()['host']}; "
+                f"call gq.runs() and stop it there"
+            )
         # Without facts.json no epoch has begun, so there is no state to save.
         if self.status == "running" and (self.folder / "facts.json").exists():
             self._save_first(timeout)
@@ -368,32 +378,3 @@ def runs(root: Path | str | None = None) -> Runs:
     """
     folder = files.default_root() if root is None else Path(root).absolute()
     return Runs(Run(path.parent) for path in sorted(folder.glob(f"*/{CONFIG}")) if path.is_file())
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Stray:
-    """Process that outlived its run."""
-
-    run: str
-    """Name of the run."""
-    role: str
-    """``agent`` or ``rank R``."""
-    pid: int
-    """Process id."""
-
-
-def end_strays(folder: Path) -> list[Stray]:
-    """End processes of one run whose guard has ended; return these processes."""
-    strays: list[Stray] = []
-    for path in sorted(folder.glob("guard*.json")):
-        guard = files.read_json(path)
-        # Only processes of this machine and boot, and only if no guard is left to end them.
-        if guard is None or guard["place"] != processes.place() or processes.is_alive(*guard["guard"]):
-            continue
-        named = {"agent": guard["agent"], **{f"rank {rank}": process for rank, process in guard["workers"].items()}}
-        for role, (pid, start) in named.items():
-            if processes.is_alive(pid, start):  # pid and start time: never another process with the same pid
-                os.kill(pid, signal.SIGKILL)
-                strays.append(Stray(run=folder.name, role=role, pid=pid))
-        shutil.rmtree(folder / "tmp", ignore_errors=True)
-    return strays

@@ -18,7 +18,8 @@ from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.observe import MessageEncoded, Observer, Observers
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
-from gnnqlab.systems.system import System, make_system
+from gnnqlab.systems.registry import make_system
+from gnnqlab.systems.system import System
 from gnnqlab.train.config.run_config import TrainSettings
 
 __all__ = ["CodecError", "Rows", "codec_error", "observed_workers", "trained_rows"]

@@ -11,7 +11,8 @@ from gnnqlab.graph.graph import Graph
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.simulation.threaded_workers import FrozenBits, ThreadedWorkers, exact_trainer
-from gnnqlab.systems.system import System, make_system
+from gnnqlab.systems.registry import make_system
+from gnnqlab.systems.system import System
 from gnnqlab.theory.convergence import Smoothness, convergence_bound, largest_step, smoothness
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import Trainer

@@ -15,7 +15,8 @@ from gnnqlab.message.direction import ByDirection
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.simulation.threaded_workers import FrozenBits, ThreadedWorkers, exact_trainer
-from gnnqlab.systems.system import System, make_system
+from gnnqlab.systems.registry import make_system
+from gnnqlab.systems.system import System
 from gnnqlab.train.config.run_config import TrainSettings
 
 __all__ = ["GradientNoise", "gradient_noise", "trained_weights"]

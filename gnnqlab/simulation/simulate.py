@@ -14,7 +14,8 @@ from gnnqlab.observe import Observer, Observers
 from gnnqlab.partition.cut import Partitioner
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
-from gnnqlab.systems.system import System, make_system
+from gnnqlab.systems.registry import make_system
+from gnnqlab.systems.system import System
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.recorders import report_epoch, take_decisions
 from gnnqlab.train.loop.trainer import Trainer

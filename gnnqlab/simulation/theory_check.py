@@ -21,7 +21,8 @@ from gnnqlab.partition.parts import cut_graph
 from gnnqlab.simulation.gradient_trace import LayerMeans, traced_workers
 from gnnqlab.simulation.threaded_workers import FrozenBits, exact_trainer
 from gnnqlab.simulation.weight_terms import Place, WeightTerms, weight_terms
-from gnnqlab.systems.system import System, make_system
+from gnnqlab.systems.registry import make_system
+from gnnqlab.systems.system import System
 from gnnqlab.systems.unbiased import require_unbiased
 from gnnqlab.theory.variance import AVERAGE, WORST
 from gnnqlab.train.config.run_config import TrainSettings

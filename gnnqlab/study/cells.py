@@ -240,7 +240,7 @@ def make_contestants(systems: Iterable[str | System | Contestant] | Mapping[str,
     Raises:
         ValueError: if there are none, a system is unknown, or two have the same name.
     """
-    from gnnqlab.systems.system import make_system
+    from gnnqlab.systems.registry import make_system
 
     if isinstance(systems, str):
         raise ValueError(f"systems must be a list, got the text {systems!r}; write [{systems!r}]")

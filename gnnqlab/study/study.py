@@ -301,7 +301,7 @@ class Study:
     def _resolve_link(self, cell: Cell) -> Cell:
         """Return a cell with the link rate of its case; calibrate it with Vanilla at the first call."""
         from gnnqlab.launch.calibrate import resolve_comm_share
-        from gnnqlab.systems.system import make_system
+        from gnnqlab.systems.registry import make_system
 
         share = cell.config.launch.comm_share
         if share is None:

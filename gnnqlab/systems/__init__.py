@@ -13,7 +13,8 @@ from gnnqlab.systems.recipes.sylvie import sylvie
 from gnnqlab.systems.recipes.uniform_bits import fixed_bits, random_bits
 from gnnqlab.systems.recipes.vanilla import vanilla
 from gnnqlab.systems.recipes.varco import varco
-from gnnqlab.systems.system import SYSTEMS, System, make_system, register_system
+from gnnqlab.systems.registry import SYSTEMS, make_system, register_system
+from gnnqlab.systems.system import System
 
 __all__ = [
     "SYSTEMS",

@@ -1,59 +1,29 @@
-"""A training system as a choice along eight axes, and the registry of recipes."""
+"""A training system: one part for each of the eight axes."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import inspect
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from gnnqlab.bits.policy import Bits, Fixed
-from gnnqlab.by_name import did_you_mean
 from gnnqlab.compute import Compute, Float32Products
 from gnnqlab.exchange.halo.exchange import Halo
 from gnnqlab.exchange.protocol import ExchangePart
 from gnnqlab.exchange.schedules.schedule import Schedule, Synchronous
-from gnnqlab.former_names import with_present_names
 from gnnqlab.message.caches.cache import Cache, NoCache
 from gnnqlab.message.codecs.codec import Codec, Float32
 from gnnqlab.message.direction import ByDirection, of_direction
 from gnnqlab.message.samplers import AllRows, Sampler
-from gnnqlab.partition.cut import Partitioner, on_hosts
+from gnnqlab.partition.cut import CUTS, Partitioner, on_hosts
 from gnnqlab.partition.edge_cut import METIS
 from gnnqlab.systems.parts import BY_DIRECTION, PARTS, check_part, part_from_json, part_to_json
-from gnnqlab.systems.settings import settings_of
+from gnnqlab.systems.recipe_call import RecipeCall
 
-__all__ = ["SYSTEMS", "RecipeCall", "System", "make_system", "register_system", "settings_for"]
+__all__ = ["System"]
 
 _ANY_COLUMNS = 64
 """Number of columns for testing if a codec has a row variance; a codec has one for all numbers or for none."""
-
-
-@dataclass(frozen=True)
-class RecipeCall:
-    """Call of a recipe: its name and the settings passed, without defaults.
-
-    Example:
-        >>> RecipeCall.from_json(RecipeCall("random-bits", {"bit_widths": (2, 8)}).to_json())
-        RecipeCall(name='random-bits', settings={'bit_widths': (2, 8)})
-    """
-
-    name: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any] | None:
-        """Convert to ``{"name": ..., its settings}``; ``None`` if a setting cannot be stored as JSON."""
-        if not all(_is_plain(value) for value in self.settings.values()):
-            return None
-        return {"name": self.name, **self.settings}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Build from the result of :meth:`to_json`; lists become tuples."""
-        settings = {key: tuple(each) if isinstance(each, list) else each for key, each in value.items()}
-        return cls(str(settings.pop("name")), settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,29 +56,27 @@ class System:
     """Call of the registered recipe that built the system; ``None`` after ``replace``."""
 
     def __post_init__(self) -> None:
-        for axis in BY_DIRECTION:
-            pair = getattr(self, axis)
-            # A tuple always stands for a pair, because a part is a dataclass.
-            if isinstance(pair, tuple) and len(pair) == 2:
-                object.__setattr__(self, axis, ByDirection(*pair))  # the dataclass is frozen
-        # Types first: the checks below read members of the base classes.
-        for axis in PARTS:
+        self._expand_pairs()
+        for axis in PARTS:  # types first: the checks below read members of the axes' base classes
             check_part(axis, getattr(self, axis))
+        # Rules between two axes.
         self._check_cut()
-        # Rules between axes, each with the pair of parts that one direction has.
         for direction in ("forward", "backward"):
-            self._check_widths(of_direction(self.codec, direction), of_direction(self.bits, direction))
-            if self.sampler.p < 1.0:
-                self._check_sampled(of_direction(self.bits, direction))
-        if self.sampler.p < 1.0:
-            self._check_sampled(self.schedule)
+            codec, bits = of_direction(self.codec, direction), of_direction(self.bits, direction)
+            self._check_widths(codec, bits)
+            self._check_sampled(bits)
+        self._check_sampled(self.schedule)
+        # Rules of a part about all other axes, last, because all axes are complete then.
         for axis in PARTS:
-            ahead, back = (of_direction(getattr(self, axis), way) for way in ("forward", "backward"))
-            for part in (ahead,) if ahead is back else (ahead, back):  # a part for both directions is checked once
-                # Rules that only the part itself has, last, when all axes are known to be complete.
-                reason = part.refuses(self)
-                if reason:
-                    raise ValueError(f"{axis} {type(part).__name__} cannot work in this system: {reason}")
+            self._check_refusals(axis)
+
+    def _expand_pairs(self) -> None:
+        """Replace ``(forward, backward)`` by an object with one part per direction."""
+        for axis in BY_DIRECTION:
+            part = getattr(self, axis)
+            # A tuple always stands for a pair, because a part is a dataclass.
+            if isinstance(part, tuple) and len(part) == 2:
+                object.__setattr__(self, axis, ByDirection(*part))  # the dataclass is frozen
 
     @property
     def uses_stale_rows(self) -> bool:
@@ -159,7 +127,7 @@ class System:
 
     def _check_sampled(self, part: Bits | Schedule) -> None:
         reason = part.needs_every_row
-        if reason:
+        if reason and self.sampler.p < 1.0:
             raise ValueError(
                 f"{type(part).__name__} needs every boundary row in every epoch ({reason}), got sampler "
                 f"{type(self.sampler).__name__} with p {self.sampler.p}; choose sampler AllRows() or another part"
@@ -170,9 +138,17 @@ class System:
         if cut != needed:
             known = sorted(name for name, kind in PARTS["partition"].items() if kind.cuts == needed)
             raise ValueError(
-                f"the exchange {type(self.exchange).__name__} takes cuts of {needed}, got partition "
-                f"{type(self.partition).__name__}, which cuts {cut}; choose a partition of {known} or another exchange"
+                f"exchange {type(self.exchange).__name__} needs {CUTS.get(needed, needed)}, got partition "
+                f"{type(self.partition).__name__}, {CUTS.get(cut, cut)}; choose a partition of {known} or another "
+                "exchange"
             )
+
+    def _check_refusals(self, axis: str) -> None:
+        forward, backward = (of_direction(getattr(self, axis), direction) for direction in ("forward", "backward"))
+        for part in (forward,) if forward is backward else (forward, backward):  # one part for both is checked once
+            reason = part.refuses(self)
+            if reason:
+                raise ValueError(f"{axis} {type(part).__name__} cannot work in this system: {reason}")
 
     def to_json(self) -> dict[str, Any]:
         """Convert the system to plain JSON; :meth:`from_json` restores it without loss."""
@@ -192,92 +168,8 @@ class System:
         return cls(name=value.get("name", "custom"), **parts)  # axes that are missing have their defaults
 
 
-Recipe = Callable[..., System]
-
-SYSTEMS: dict[str, Recipe] = {}
-"""Registered recipes by name; each returns a complete :class:`System`."""
-
-
-def register_system(recipe: Recipe) -> Recipe:
-    """Register a recipe under its function's name, with ``_`` replaced by ``-``.
-
-    Raises:
-        ValueError: if the name is taken.
-    """
-    name = recipe.__name__.replace("_", "-")
-    if name in SYSTEMS:
-        raise ValueError(f"a system's name must be new, {name!r} is registered already")
-
-    @functools.wraps(recipe)
-    def wrapper(*values: Any, **settings: Any) -> System:
-        if not set(settings) <= set(_names(recipe)):
-            settings = with_present_names(settings, settings_of(recipe))
-        # Positional values by name, so that the stored call can be written as JSON.
-        named = {**dict(zip(_names(recipe), values, strict=False)), **settings}
-        return _with_recipe_call(recipe(*values, **settings), name, named)
-
-    SYSTEMS[name] = wrapper  # the signature stays that of the recipe, for command line and checks
-    return wrapper
-
-
-def make_system(system: str | System, **settings: Any) -> System:
-    """Build a system by name; a :class:`System` is returned unchanged.
-
-    Args:
-        system: a registered name, or a :class:`System`.
-        **settings: settings of the recipe, for instance ``bits=2``.
-
-    Raises:
-        ValueError: if the name or a setting is unknown; the message lists the known ones.
-    """
-    if isinstance(system, System):
-        if settings:
-            raise ValueError(
-                f"settings {sorted(settings)} need a system's name, got a System; use dataclasses.replace instead"
-            )
-        return system
-    if system not in SYSTEMS:
-        raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}{did_you_mean(system, SYSTEMS)}")
-    recipe = SYSTEMS[system]
-    # Checked before the call, so that the error lists the known settings.
-    known = _names(recipe)
-    if not set(settings) <= set(known):
-        settings = with_present_names(settings, settings_of(recipe))
-    unknown = sorted(set(settings) - set(known))
-    if unknown:
-        takes = f"takes {sorted(known)}" if known else "takes no settings"
-        way = did_you_mean(unknown[0], known) or "; leave them out or choose another system"
-        raise ValueError(f"system {system!r} {takes}, got {unknown}{way}")
-    return _with_recipe_call(recipe(**settings), system, settings)
-
-
-def _with_recipe_call(system: System, name: str, settings: dict[str, Any]) -> System:
-    """Return the system with its recipe's name, and the recipe's call stored in ``recipe``."""
-    named = dataclasses.replace(system, name=name)
-    object.__setattr__(named, "recipe", RecipeCall(name, settings))  # frozen, and not a field of the constructor
-    return named
-
-
 def _codec_of(widths: set[int]) -> str:
     """Return the first codec that supports these bit-widths, as text."""
     kinds = (kind.__name__ for kind in PARTS["codec"].values() if widths <= set(kind().widths))
     name = next(kinds, None)
     return f"codec {name}()" if name else "other bit-widths"
-
-
-def _names(recipe: Recipe) -> list[str]:
-    return list(inspect.signature(recipe).parameters)
-
-
-def settings_for(system: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the subset of ``settings`` that a system's recipe has; comparisons pass shared settings this way."""
-    if system not in SYSTEMS:
-        raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}{did_you_mean(system, SYSTEMS)}")
-    known = _names(SYSTEMS[system])
-    return {name: value for name, value in settings.items() if name in known}
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, tuple | list):
-        return all(_is_plain(each) for each in value)
-    return value is None or isinstance(value, bool | int | float | str)

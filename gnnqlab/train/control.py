@@ -42,7 +42,7 @@ def steered(system: System, changes: Mapping[str, Any]) -> System:
         TypeError: if a value is of the wrong kind.
 
     Example:
-        >>> from gnnqlab.systems.system import make_system
+        >>> from gnnqlab.systems.registry import make_system
         >>> steered(make_system("adaqp"), {"lam": 0.2, "period": 10}).bits.lam
         0.2
     """

@@ -22,7 +22,7 @@ from gnnqlab.graph.sources import load
 from gnnqlab.launch.local import launch
 from gnnqlab.settings import Former
 from gnnqlab.simulation.gradient_noise import gradient_noise
-from gnnqlab.systems.system import make_system
+from gnnqlab.systems.registry import make_system
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.tune.drift import PERIODS
 from gnnqlab.tune.forecast import Forecast

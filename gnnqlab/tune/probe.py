@@ -19,7 +19,8 @@ from gnnqlab.graph.sources import load
 from gnnqlab.launch.calibrate import resolve_comm_share
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.settings import Former
-from gnnqlab.systems.system import System, make_system
+from gnnqlab.systems.registry import make_system
+from gnnqlab.systems.system import System
 from gnnqlab.train.config.configure import configure
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.tune.drift import Drift, drift
@@ -116,19 +117,19 @@ class Probe:
         self,
         lams: Sequence[float] = LAMS,
         *,
-        group_size: int = 100,
-        bit_widths: Annotated[Sequence[int], Former("widths")] = (2, 4, 8),
+        group_size: int | None = None,
+        bit_widths: Annotated[Sequence[int] | None, Former("widths")] = None,
         **settings: Any,
     ) -> list[Forecast]:
-        """Predict one setting at many λ: time against variance.
+        """Predict one setting at many λ, time against variance; the other settings are those of :meth:`forecast`.
 
         Returns:
             A forecast for each λ, in the order of ``lams``; all are cached.
         """
         return [self.forecast(lam=lam, group_size=group_size, bit_widths=bit_widths, **settings) for lam in lams]
 
-    def front_frame(self, *arguments: Any, **settings: Any) -> DataFrame:
-        """Return the front as a table: ``lam, epoch_s, speedup, variance, bound, bytes_sent, mean_bits``."""
+    def front_frame(self, lams: Sequence[float] = LAMS, **settings: Any) -> DataFrame:
+        """Return :meth:`front` as a table: ``lam, epoch_s, speedup, variance, bound, bytes_sent, mean_bits``."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -142,7 +143,7 @@ class Probe:
                     "bytes_sent": each.bytes_sent,
                     "mean_bits": each.mean_bits,
                 }
-                for each in self.front(*arguments, **settings)
+                for each in self.front(lams, **settings)
             ]
         )
 
@@ -182,6 +183,12 @@ class Probe:
 
     def with_link(self, link: str, *, hosts: int = 2) -> Probe:
         """Return a probe for another link: computation as measured, transfers at the rate in the link's name.
+
+        Its ``error`` remains that of predictions for the probed link.
+
+        Args:
+            link: a rate, such as ``"100mbit"``.
+            hosts: number of hosts that the workers are spread over.
 
         Raises:
             ValueError: if the name of the link is wrong, or workers are not a multiple of the hosts.

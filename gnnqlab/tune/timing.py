@@ -23,7 +23,8 @@ from gnnqlab.atomic import write_text
 from gnnqlab.launch.local import launch
 from gnnqlab.partition.parts import cache_folder
 from gnnqlab.run.run import Run
-from gnnqlab.systems.system import System, make_system
+from gnnqlab.systems.registry import make_system
+from gnnqlab.systems.system import System
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.link import Link
 from gnnqlab.tune.wire import GOODPUT, Wire

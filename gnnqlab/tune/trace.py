@@ -26,7 +26,8 @@ from gnnqlab.partition.parts import cut_graph
 from gnnqlab.simulation.gradient_trace import LayerMeans, is_covered, traced_workers
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
 from gnnqlab.simulation.weight_terms import weight_terms
-from gnnqlab.systems.system import System, make_system
+from gnnqlab.systems.registry import make_system
+from gnnqlab.systems.system import System
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.tune.timing import with_probed_parts
 from gnnqlab.tune.traced import Reach, Theorem, Trace, TracedMessage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gnnqlab.cli.grid import Choice, graphs_in, models_in, systems_in
-from gnnqlab.systems.system import make_system
+from gnnqlab.systems.registry import make_system
 from tests.cases import each
 
 

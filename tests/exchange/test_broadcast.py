@@ -237,7 +237,10 @@ REFUSED = [
     ({"sampler": gq.samplers.BoundarySampling(p=0.5)}, r"exchange Broadcast cannot work .*choose sampler AllRows"),
     ({"cache": Unchanged()}, r"got cache Unchanged, which selects rows; choose StaleBlocks"),
     ({"codec": gq.codecs.Stochastic(), "bits": Assigned()}, r"bits Assigned need halo rows, got whole blocks; choose"),
-    ({"partition": gq.partitioners.Random()}, "the exchange Broadcast takes cuts of blocks, got partition Random"),
+    (
+        {"partition": gq.partitioners.Random()},
+        "exchange Broadcast needs a block partition .*, got partition Random, an edge-cut",
+    ),
 ]
 
 

@@ -159,7 +159,10 @@ REFUSED = [
         {"codec": gq.codecs.Stochastic(), "bits": Assigned()},
         r"bits Assigned need halo rows, got partial sums; choose",
     ),
-    ({"partition": gq.partitioners.Random()}, "the exchange Replicas takes cuts of edges, got partition Random"),
+    (
+        {"partition": gq.partitioners.Random()},
+        "exchange Replicas needs a vertex-cut .*, got partition Random, an edge-cut",
+    ),
 ]
 
 

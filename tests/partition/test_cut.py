@@ -83,11 +83,11 @@ class Replicas:
 def test_a_cut_that_the_exchange_does_not_take_is_refused_with_a_way_out():
     with pytest.raises(
         ValueError,
-        match=r"the exchange Halo takes cuts of nodes, got partition ByEdge, which cuts edges; choose a partition of "
+        match=r"exchange Halo needs an edge-cut .*, got partition ByEdge, a vertex-cut .*; choose a partition of "
         r"\['metis', 'random'\]",
     ):
         dataclasses.replace(gq.systems.vanilla(), partition=ByEdge())
-    with pytest.raises(ValueError, match="the exchange Replicas takes cuts of edges, got partition Random"):
+    with pytest.raises(ValueError, match="exchange Replicas needs a vertex-cut .*, got partition Random"):
         dataclasses.replace(gq.systems.vanilla(), partition=Random(), exchange=Replicas())
 
 

@@ -45,6 +45,17 @@ def test_a_run_whose_workers_train_is_running_though_its_guard_has_not_looked_ye
     assert run.status == "running" and run.epoch == 0 and "running, epoch 0" in repr(run)
 
 
+def test_a_run_of_another_machine_is_stopped_there(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    guard = {"place": {"host": "elsewhere"}, "guard": [1, 1], "agent": [1, 1], "workers": {}}
+    files.write_json(run.folder / "guard.json", guard)
+    with pytest.raises(RuntimeError, match="must be stopped where its processes are, on elsewhere, got a call on"):
+        run.stop()
+    ended = made(tmp_path / "ended", state="finished")
+    files.write_json(ended.folder / "guard.json", guard)
+    assert ended.stop() is ended  # nothing is left to stop
+
+
 def test_a_run_of_another_machine_is_believed(tmp_path: Path) -> None:
     run = made(tmp_path)
     guard = {"place": {"host": "elsewhere"}, "guard": [1, 1], "agent": [1, 1], "workers": {}}

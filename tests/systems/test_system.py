@@ -12,7 +12,6 @@ import gnnqlab as gq
 from gnnqlab.exchange import Synchronous
 from gnnqlab.systems import System, make_system, register_system
 from gnnqlab.systems.parts import PARTS, part_from_json, part_to_json
-from gnnqlab.systems.system import settings_for
 
 
 def test_a_variant_is_one_replaced_axis():
@@ -73,13 +72,6 @@ def test_a_second_registration_is_an_error():
 
     with pytest.raises(ValueError, match="'vanilla' is registered already"):
         register_system(vanilla)
-
-
-def test_a_comparison_gives_each_system_what_it_takes():
-    given = {"bits": 2, "period": 10}
-    assert settings_for("vanilla", given) == {}
-    assert settings_for("fixed-bits", given) == {"bits": 2}
-    assert settings_for("random-bits", given) == {"period": 10}
 
 
 def test_as_released_does_both_things_that_the_published_code_does():

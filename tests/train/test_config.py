@@ -12,8 +12,9 @@ import gnnqlab as gq
 from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.cli import main
 from gnnqlab.settings import settings_in
+from gnnqlab.systems.recipe_call import RecipeCall
+from gnnqlab.systems.registry import SYSTEMS
 from gnnqlab.systems.settings import settings_of
-from gnnqlab.systems.system import SYSTEMS, RecipeCall
 from gnnqlab.train.config.command import command_of
 from gnnqlab.train.config.presets import ADAQP, SYLVIE
 from gnnqlab.train.config.run_config import LaunchSettings, RunConfig, TrainSettings

@@ -15,7 +15,7 @@ from gnnqlab.lab.figures.charts import bars, lines, panels
 from gnnqlab.lab.figures.frames import human_bytes, without_first_epoch
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer
-from gnnqlab.systems.system import make_system
+from gnnqlab.systems.registry import make_system
 from gnnqlab.train.config.run_config import TrainSettings
 
 if TYPE_CHECKING:

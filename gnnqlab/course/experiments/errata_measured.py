@@ -25,7 +25,7 @@ from gnnqlab.message.codecs.codec import Noise, Stochastic
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.partition.edge_cut import Random
 from gnnqlab.simulation.theory_check import gradient_variance
-from gnnqlab.systems.system import make_system
+from gnnqlab.systems.registry import make_system
 from gnnqlab.theory.cost import LinkCost
 from gnnqlab.theory.variance import decoded_moments, received_variance, step_widths
 from gnnqlab.train.config.run_config import TrainSettings
@@ -321,7 +321,7 @@ def _power_law_pass() -> dict[str, Tensor]:
     """Return weights and noise of each halo row in layer 0 of a GCN, on a power-law graph with four workers."""
     from gnnqlab.nn.models.registry import ModelSettings
     from gnnqlab.simulation.gradient_trace import traced_workers
-    from gnnqlab.systems.system import make_system
+    from gnnqlab.systems.registry import make_system
 
     graph: Graph = rmat(11, 8, features=16)  # power-law degrees: 2^11 nodes, 8 edges per node
     system = _quantized(8)

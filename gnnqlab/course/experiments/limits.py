@@ -24,7 +24,7 @@ from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.partition.edge_cut import Random
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.simulation.threaded_workers import one_thread
-from gnnqlab.systems.system import make_system
+from gnnqlab.systems.registry import make_system
 from gnnqlab.theory.cost import epoch_s
 from gnnqlab.theory.limits import Product
 from gnnqlab.train.config.run_config import TrainSettings

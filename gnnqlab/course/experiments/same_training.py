@@ -13,7 +13,7 @@ from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.lab.training.snapshot import RunLike, take
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer
-from gnnqlab.systems.system import make_system
+from gnnqlab.systems.registry import make_system
 from gnnqlab.train.config.run_config import TrainSettings
 
 if TYPE_CHECKING:

@@ -29,7 +29,8 @@ from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.partition.shard import Shard
 from gnnqlab.simulation.gradient_noise import gradient_noise, trained_weights
-from gnnqlab.systems.system import System, make_system
+from gnnqlab.systems.registry import make_system
+from gnnqlab.systems.system import System
 from gnnqlab.theory.intervals import interval
 
 if TYPE_CHECKING:

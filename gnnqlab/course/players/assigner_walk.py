@@ -54,7 +54,7 @@ def trace_parts(
         [(0, 1, [3, 4]), (1, 0, [5, 7])]
     """
     from gnnqlab.nn.models.registry import ModelSettings
-    from gnnqlab.systems.system import make_system
+    from gnnqlab.systems.registry import make_system
     from gnnqlab.train.config.run_config import TrainSettings
 
     recipe = replace(make_system("vanilla"), partition=_ExistingCut(parts.cut))  # no partitioner runs

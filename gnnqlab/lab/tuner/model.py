@@ -20,7 +20,8 @@ from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
 from gnnqlab.lab.tuner.settings import LOOPBACK, PRESETS, TunerSettings
-from gnnqlab.systems.system import System, make_system
+from gnnqlab.systems.registry import make_system
+from gnnqlab.systems.system import System
 from gnnqlab.train.config.configure import configure
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.tune.drift import Drift

@@ -17,7 +17,7 @@ from gnnqlab.lab.tuner.settings import LINKS, PLACE, PRESETS, Knob, knobs_of
 from gnnqlab.lab.tuner.tiles import tiles_html
 from gnnqlab.lab.tuner.views import TunerNumbers, draw_tuner, values
 from gnnqlab.nn.models.registry import MODELS
-from gnnqlab.systems.system import SYSTEMS
+from gnnqlab.systems.registry import SYSTEMS
 from gnnqlab.tune.probe import LAMS
 
 __all__ = ["TunerPanel"]

@@ -16,8 +16,8 @@ from typing import Any
 from gnnqlab.bits.policy import USUAL
 from gnnqlab.former_names import with_present_names
 from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.systems.registry import SYSTEMS, Recipe, make_system
 from gnnqlab.systems.settings import Setting, settings_of
-from gnnqlab.systems.system import SYSTEMS, Recipe, make_system
 from gnnqlab.train.config.run_config import LaunchSettings
 
 __all__ = ["OFFERED", "PLACE", "Knob", "knobs_of", "GRAPH", "LINKS", "LOOPBACK", "PRESETS", "TunerSettings"]

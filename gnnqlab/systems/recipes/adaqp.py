@@ -9,7 +9,8 @@ from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.exchange.schedules.schedule import Overlapped, Synchronous
 from gnnqlab.message.codecs.codec import Stochastic
 from gnnqlab.systems.recipes.vanilla import vanilla
-from gnnqlab.systems.system import System, register_system
+from gnnqlab.systems.registry import register_system
+from gnnqlab.systems.system import System
 
 __all__ = ["adaqp", "adaqp_p", "adaqp_q"]
 

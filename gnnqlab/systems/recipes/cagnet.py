@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gnnqlab.exchange.broadcast.exchange import Broadcast
 from gnnqlab.partition.contiguous import Contiguous
-from gnnqlab.systems.system import System, register_system
+from gnnqlab.systems.registry import register_system
+from gnnqlab.systems.system import System
 
 __all__ = ["cagnet"]
 

@@ -7,7 +7,8 @@ from gnnqlab.exchange.vertex_cut.exchange import Replicas
 from gnnqlab.message.caches.adaptive_cache import AdaptiveCache
 from gnnqlab.message.codecs.linear import Linear
 from gnnqlab.partition.ebv import EBV
-from gnnqlab.systems.system import System, register_system
+from gnnqlab.systems.registry import register_system
+from gnnqlab.systems.system import System
 
 __all__ = ["cdfgnn"]
 

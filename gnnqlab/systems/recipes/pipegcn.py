@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from gnnqlab.exchange.schedules.pipeline import Pipelined
 from gnnqlab.systems.recipes.vanilla import vanilla
-from gnnqlab.systems.system import System, register_system
+from gnnqlab.systems.registry import register_system
+from gnnqlab.systems.system import System
 
 __all__ = ["pipegcn"]
 

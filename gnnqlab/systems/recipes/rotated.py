@@ -8,7 +8,8 @@ from gnnqlab.bits.orchestrator import HALVES
 from gnnqlab.message.codecs.least_variance import LeastVariance
 from gnnqlab.systems.recipes.adaqp import adaqp
 from gnnqlab.systems.recipes.sylvie import sylvie
-from gnnqlab.systems.system import System, register_system
+from gnnqlab.systems.registry import register_system
+from gnnqlab.systems.system import System
 
 __all__ = ["adaqp_r", "sylvie_r"]
 

@@ -8,7 +8,8 @@ from gnnqlab.bits.policy import Fixed
 from gnnqlab.message.caches.stale_blocks import StaleBlocks
 from gnnqlab.message.codecs.codec import Stochastic
 from gnnqlab.systems.recipes.cagnet import cagnet
-from gnnqlab.systems.system import System, register_system
+from gnnqlab.systems.registry import register_system
+from gnnqlab.systems.system import System
 
 __all__ = ["sancus", "sancus_q"]
 

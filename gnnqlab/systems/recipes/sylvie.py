@@ -8,7 +8,8 @@ from gnnqlab.bits.orchestrator import HALVES, Orchestrated
 from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline
 from gnnqlab.message.codecs.codec import Stochastic
 from gnnqlab.systems.recipes.vanilla import vanilla
-from gnnqlab.systems.system import System, register_system
+from gnnqlab.systems.registry import register_system
+from gnnqlab.systems.system import System
 
 __all__ = ["sylvie"]
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from gnnqlab.bits.policy import Fixed, UniformRandom
 from gnnqlab.message.codecs.codec import Stochastic
 from gnnqlab.systems.recipes.vanilla import vanilla
-from gnnqlab.systems.system import System, register_system
+from gnnqlab.systems.registry import register_system
+from gnnqlab.systems.system import System
 
 __all__ = ["fixed_bits", "random_bits"]
 

@@ -1,6 +1,7 @@
 """Vanilla synchronous full-graph training: the reference of every comparison."""
 
-from gnnqlab.systems.system import System, register_system
+from gnnqlab.systems.registry import register_system
+from gnnqlab.systems.system import System
 
 __all__ = ["vanilla"]
 

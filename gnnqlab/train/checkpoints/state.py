@@ -166,22 +166,34 @@ class CheckpointManager:
         """Restore the newest checkpoint, if any; return the first epoch to train and the seconds trained before it.
 
         Raises:
-            RuntimeError: if the checkpoint has another configuration, or holds per-row state of another partition.
+            RuntimeError: on every worker, if the checkpoint has another configuration, or holds per-row state of
+                another partition.
         """
         found = newest_checkpoint(self._folder) if self._rank == 0 else None
-        if found is not None and found.facts["config"] not in self._known:
-            raise RuntimeError(
+        refusal = [self._refusal(found)]
+        if self._trainer.distributed:  # only rank 0 has read the checkpoint; without it the others would wait
+            dist.broadcast_object_list(refusal, src=0)
+        if refusal[0]:
+            raise RuntimeError(refusal[0])
+        epoch, facts = restore(self._trainer, found)
+        return epoch, facts.get("time_s", 0.0)
+
+    def _refusal(self, found: Checkpoint | None) -> str:
+        """Return the reason why a checkpoint cannot be restored, or an empty string."""
+        if found is None:
+            return ""
+        if found.facts["config"] not in self._known:
+            return (
                 f"a checkpoint must have the configuration of its run, got one of another run in {self._folder}; "
                 "launch a new run, or resume the run that wrote the checkpoint"
             )
-        per_row = [] if found is None else found.facts.get("of_rows", [])
-        if found is not None and per_row and found.facts["cut"] != self._cut:
-            raise RuntimeError(
+        per_row = found.facts.get("of_rows", [])
+        if per_row and found.facts["cut"] != self._cut:
+            return (
                 f"a checkpoint with per-row state ({', '.join(per_row)}) needs the partition that it was taken on, got "
                 f"another partition for {self._folder}, because the stored one was deleted; launch a new run"
             )
-        epoch, facts = restore(self._trainer, found)
-        return epoch, facts.get("time_s", 0.0)
+        return ""
 
     def after(self, epoch: int, time_s: float) -> None:
         """Take a checkpoint after an epoch if one is due or requested; on request, write the model too."""

@@ -9,9 +9,9 @@ from typing import Any
 from gnnqlab.nn.models.registry import word_for
 from gnnqlab.settings import settings_in
 from gnnqlab.systems.parts import PARTS, partitioner_named
+from gnnqlab.systems.registry import SYSTEMS, make_system
 from gnnqlab.systems.replaced import words_of
 from gnnqlab.systems.settings import settings_of
-from gnnqlab.systems.system import SYSTEMS, make_system
 from gnnqlab.train.config.run_config import RunConfig
 
 __all__ = ["command_of"]

@@ -15,9 +15,10 @@ from gnnqlab.observe import observer_name
 from gnnqlab.partition.cut import Partitioner
 from gnnqlab.settings import Setting, nearest, parameters_of, settings_in
 from gnnqlab.systems.parts import partitioner_named
+from gnnqlab.systems.registry import SYSTEMS, make_system
 from gnnqlab.systems.replaced import replaced
 from gnnqlab.systems.settings import settings_of
-from gnnqlab.systems.system import SYSTEMS, System, make_system
+from gnnqlab.systems.system import System
 from gnnqlab.train.config.edges import require_edges
 from gnnqlab.train.config.run_config import LaunchSettings, RunConfig, TrainSettings
 from gnnqlab.train.link_prediction.settings import TaskSettings

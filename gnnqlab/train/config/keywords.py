@@ -17,8 +17,8 @@ from typing import Any, Literal
 from gnnqlab.nn.models import MODELS, ModelSettings
 from gnnqlab.nn.models.registry import settings_class
 from gnnqlab.settings import Setting, parameters_of, settings_in
+from gnnqlab.systems.registry import SYSTEMS
 from gnnqlab.systems.settings import settings_of
-from gnnqlab.systems.system import SYSTEMS
 from gnnqlab.train.config.configure import configure
 from gnnqlab.train.config.run_config import LaunchSettings, TrainSettings
 from gnnqlab.train.link_prediction.settings import TaskSettings

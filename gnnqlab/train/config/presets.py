@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gnnqlab.nn.models.registry import ModelSettings
-from gnnqlab.systems.system import System, make_system
+from gnnqlab.systems.registry import make_system
+from gnnqlab.systems.system import System
 from gnnqlab.train.config.run_config import TrainSettings
 
 __all__ = ["ADAQP", "SYLVIE", "preset", "preset_system"]

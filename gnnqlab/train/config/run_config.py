@@ -12,8 +12,10 @@ from gnnqlab.message.codecs.entropy import without_codes
 from gnnqlab.message.transport.transport import TRANSPORTS
 from gnnqlab.nn.models.registry import ModelSettings, find_model, model_home, settings_from_json
 from gnnqlab.settings import NO_OPTION, POSITIVE, Former, OneOf, Range, check, settings_in
+from gnnqlab.systems.recipe_call import RecipeCall
+from gnnqlab.systems.registry import SYSTEMS, make_system
 from gnnqlab.systems.settings import filled, settings_of
-from gnnqlab.systems.system import SYSTEMS, RecipeCall, System, make_system
+from gnnqlab.systems.system import System
 from gnnqlab.train.link import MOST_HOSTS, parse_link
 from gnnqlab.train.link_prediction.settings import TaskSettings
 from gnnqlab.train.loop.reduction import GRADIENTS

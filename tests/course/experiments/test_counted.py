@@ -21,7 +21,7 @@ from gnnqlab.partition.edge_cut import Random
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.partition.shard import Shard
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
-from gnnqlab.systems.system import make_system
+from gnnqlab.systems.registry import make_system
 from gnnqlab.theory.limits import RowPass
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.phase_timer import PhaseTimer

@@ -18,7 +18,7 @@ from gnnqlab.simulation.convergence_check import convergence
 from gnnqlab.simulation.gradient_noise import gradient_noise
 from gnnqlab.simulation.theory_check import gradient_variance
 from gnnqlab.systems import System, cdfgnn, fixed_bits
-from gnnqlab.systems.system import SYSTEMS, make_system
+from gnnqlab.systems.registry import SYSTEMS, make_system
 from gnnqlab.train.config.run_config import LaunchSettings, RunConfig, TrainSettings
 from gnnqlab.tune.trace import trace
 from tests.cases import each
