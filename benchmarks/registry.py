@@ -64,14 +64,14 @@ def measure(name: str, *, repeats: int | None = None, **options: Any) -> dict[st
     Raises:
         ValueError: if the name is unknown (the message lists the known ones), or does not take an option.
     """
-    from benchmarks.engine.trained import Options
+    from benchmarks.engine.trained import TrainingOptions
 
     if name not in BENCHES:
         raise ValueError(f"bench must be one of {sorted(BENCHES)}, got {name!r}{did_you_mean(name, BENCHES)}")
     function = getattr(importlib.import_module(BENCHES[name]), name)  # imported on demand
     parameters = set(inspect.signature(function).parameters)
-    if "options" in parameters:  # fields of Options are options of the command too
-        parameters |= {field.name for field in dataclasses.fields(Options)}
+    if "options" in parameters:  # fields of TrainingOptions are options of the command too
+        parameters |= {field.name for field in dataclasses.fields(TrainingOptions)}
     unknown = sorted(set(options) - parameters)
     if unknown:
         raise ValueError(f"bench {name} takes no {unknown}; leave it out")

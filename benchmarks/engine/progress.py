@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import time
 
-__all__ = ["Progress"]
+__all__ = ["PartsProgress"]
 
 
-class Progress:
+class PartsProgress:
     """Counter of finished parts, with an estimate of the remaining time.
 
     Args:

@@ -11,7 +11,7 @@ from gnnqlab.theory.intervals import interval
 
 __all__ = [
     "LEAST_POINTS",
-    "Difference",
+    "PairedDifference",
     "cells",
     "seed_count_text",
     "half_interval",
@@ -89,7 +89,7 @@ def cells(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 
 @dataclass(frozen=True)
-class Difference:
+class PairedDifference:
     """Mean of paired differences and half its 95 % confidence interval, both in points (hundredths of a score)."""
 
     points: float
@@ -109,7 +109,7 @@ class Difference:
         return f"{self.points:+.2f} ± {self.half:.2f} points"
 
 
-def paired_difference(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
+def paired_difference(ours: Sequence[float], theirs: Sequence[float]) -> PairedDifference:
     """Compare scores of the same seeds, in [0, 1].
 
     Example:
@@ -117,7 +117,7 @@ def paired_difference(ours: Sequence[float], theirs: Sequence[float]) -> Differe
         '+0.67 ± 1.43 points'
     """
     points = [100 * (mine - other) for mine, other in zip(ours, theirs, strict=True)]  # score in [0, 1] -> points
-    return Difference(statistics.fmean(points), half_interval(points))
+    return PairedDifference(statistics.fmean(points), half_interval(points))
 
 
 def seed_count_text(seeds: int, first_seed: int = 0) -> str:

@@ -11,11 +11,20 @@ from typing import Any
 from benchmarks.engine.rows import seed_count_text
 from gnnqlab.study import Case, Cell, RunResult, Study
 
-__all__ = ["Options", "Results", "mean_of", "scores_of", "study_rows", "train_each", "train_here", "train_mini_batches"]
+__all__ = [
+    "TrainingOptions",
+    "Results",
+    "mean_of",
+    "scores_of",
+    "study_rows",
+    "train_each",
+    "train_here",
+    "train_mini_batches",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class TrainingOptions:
     """Options shared by all studies of launched trainings."""
 
     graph: str | None = None

@@ -50,7 +50,7 @@ def instance(workers: int, groups: int, *, lam: float, transport: str = "ring", 
     """Return a problem with ``groups`` groups for every pair (``even``), or 30 to 100 % of that."""
     import numpy as np
 
-    from gnnqlab.bits.assigner.assemble import Message, assemble
+    from gnnqlab.bits.assigner.assemble import MessageGroups, assemble
     from gnnqlab.theory.cost import LinkCost
 
     generator = np.random.default_rng(workers * 1000 + groups)
@@ -70,7 +70,7 @@ def instance(workers: int, groups: int, *, lam: float, transport: str = "ring", 
             # Lognormal β with a factor per pair, descending as the assigner sorts rows, summed by group.
             # first row of each group, for the sum by group
             beta = np.sort(generator.lognormal(0, 2, int(rows.sum())) * generator.lognormal(0, 1))[::-1]
-            messages.append(Message(sender, receiver, rows, np.add.reduceat(beta, np.cumsum(rows) - rows)))
+            messages.append(MessageGroups(sender, receiver, rows, np.add.reduceat(beta, np.cumsum(rows) - rows)))
     cost = LinkCost.measured(workers, samples)
     return assemble(messages, cost, columns=256, lam=lam, transport=transport)
 

@@ -269,10 +269,10 @@ def _quantize_rows(repeats: int, rows: int) -> list[dict[str, Any]]:
     """Compare the compulsory bytes per second of quantizing with those of a device copy."""
     import torch
 
-    from gnnqlab.kernels.codec.quantize import Noise, quantize
+    from gnnqlab.kernels.codec.quantize import NoiseCounter, quantize
 
     x, ids = torch.randn(rows, COLUMNS, device=DEVICE), torch.arange(rows, device=DEVICE)
-    noise, out = Noise(ids, **SETTINGS), quantize(x)
+    noise, out = NoiseCounter(ids, **SETTINGS), quantize(x)
     copied = torch.empty_like(x)
     contestants: dict[str, Callable[[], object]] = {
         "copy": lambda: copied.copy_(x),
@@ -297,12 +297,12 @@ def _dense_rows(repeats: int, rows: int, width: int) -> list[dict[str, Any]]:
     """Measure ``X W`` and ``X^T dY`` of codes of ``(rows, width)`` and ``(width, width)``."""
     import torch
 
-    from gnnqlab.kernels.codec.quantize import Noise, quantize
+    from gnnqlab.kernels.codec.quantize import NoiseCounter, quantize
     from gnnqlab.kernels.dense.int8_mm import int8_mm, int8_mm_scaled, int8_mm_transposed
 
     x, w = torch.randn(rows, width, device=DEVICE), torch.randn(width, width, device=DEVICE)
     ids = torch.arange(rows, device=DEVICE)
-    noise, codes, weight = Noise(ids, **SETTINGS), quantize(x), quantize(w, scale="tensor")
+    noise, codes, weight = NoiseCounter(ids, **SETTINGS), quantize(x), quantize(w, scale="tensor")
     step, of_all = float(weight.scales[0]), quantize(x, scale="tensor")
     out, narrow, narrow_w = torch.empty_like(x), x.bfloat16(), w.bfloat16()
     # column-major codes; (N, 1) scales

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graph
 from benchmarks.engine.rows import LEAST_POINTS, paired_difference, row, score_row
-from benchmarks.engine.trained import Options, mean_of, scores_of, study_rows
+from benchmarks.engine.trained import TrainingOptions, mean_of, scores_of, study_rows
 
 if TYPE_CHECKING:
     from gnnqlab.study import RunResult
@@ -103,8 +103,8 @@ def accuracy(
     Args:
         models: models to train with Vanilla and SYLVIE, if ``systems`` has it; ablations need ``graphsage``.
         systems: some of :func:`contestants`; by default all.
-        **options: see :class:`benchmarks.engine.trained.Options`; by default the graphs are ``GRAPHS``, or ``digits``
-            if these are missing.
+        **options: see :class:`benchmarks.engine.trained.TrainingOptions`; by default the graphs are ``GRAPHS``, or
+            ``digits`` if these are missing.
 
     Returns:
         Rows, see :func:`benchmarks.registry.measure`, values in per cent; a row that compares also has ``points``, ours
@@ -119,7 +119,7 @@ def accuracy(
         strange = sorted(set(selection) - set(known))
         if strange:
             raise ValueError(f"{what}s must be among {list(known)}, got {strange}")
-    run_options = Options(**{"trainings": "runs/bench-accuracy", **options})
+    run_options = TrainingOptions(**{"trainings": "runs/bench-accuracy", **options})
     # Vanilla is always trained: the others are compared with it
     chosen = [name for name in known_systems if name in ("vanilla", *systems)]
     beside, dense = _graphs() if run_options.graph is None else (run_options.graph, run_options.graph)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
 from benchmarks.engine.rows import paired_difference, row
-from benchmarks.engine.trained import Options, mean_of, study_rows
+from benchmarks.engine.trained import TrainingOptions, mean_of, study_rows
 from benchmarks.studies.systems import table
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ def broadcasts(
         systems: parts of the names of lines; by default all.
         hosts: emulated hosts; 1 for the loopback.
         link: rate of each host's link.
-        **options: see :class:`benchmarks.engine.trained.Options`; by default ``GRAPHS``, ``EPOCHS`` and 4 workers.
+        **options: see :class:`benchmarks.engine.trained.TrainingOptions`; by default ``GRAPHS``, ``EPOCHS`` and 4
+            workers.
 
     Returns:
         For each line its total time compared with Vanilla's, with time to accuracy, score, interval and bytes in
@@ -89,7 +90,9 @@ def broadcasts(
     Raises:
         ValueError: if there is no seed, or no line of such a name.
     """
-    run_options = Options(**{"workers": (4,), "epochs": EPOCHS, "trainings": "runs/bench-broadcasts", **options})
+    run_options = TrainingOptions(
+        **{"workers": (4,), "epochs": EPOCHS, "trainings": "runs/bench-broadcasts", **options}
+    )
     link_settings: dict[str, Any] = {"hosts": hosts, "link": link} if hosts > 1 else {}  # one host has no link
     place = "{workers} workers, " + ("{hosts} hosts over {link}" if link_settings else "loopback")
     return study_rows(

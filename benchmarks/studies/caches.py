@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
 from benchmarks.engine.rows import paired_difference, row
-from benchmarks.engine.trained import Options, mean_of, study_rows
+from benchmarks.engine.trained import TrainingOptions, mean_of, study_rows
 from benchmarks.studies.accuracy import CASE
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def caches(
     Args:
         systems: parts of the names of lines, such as ``metis / float32``; by default all. The lines without a cache
             that they are compared with are trained in any case.
-        **options: see :class:`benchmarks.engine.trained.Options`; by default ``GRAPHS`` and 4 workers.
+        **options: see :class:`benchmarks.engine.trained.TrainingOptions`; by default ``GRAPHS`` and 4 workers.
 
     Returns:
         Rows, see :func:`benchmarks.registry.measure`.
@@ -100,7 +100,7 @@ def caches(
         raise ValueError(f"a line must be one of {sorted(known)}, got {list(systems or ())}")
     # Each line is compared with the same line without a cache.
     baselines = {_line_without_cache(name) for name in chosen}
-    run_options = Options(**{"workers": (4,), "trainings": "runs/bench-caches", **options})
+    run_options = TrainingOptions(**{"workers": (4,), "trainings": "runs/bench-caches", **options})
     rows = study_rows(
         compare_lines,
         {name: system for name, system in known.items() if name in baselines or name in chosen},

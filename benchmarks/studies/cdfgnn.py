@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
 from benchmarks.engine.rows import row, score_row
-from benchmarks.engine.trained import Options, mean_of, scores_of, study_rows, train_each, train_mini_batches
+from benchmarks.engine.trained import TrainingOptions, mean_of, scores_of, study_rows, train_each, train_mini_batches
 from gnnqlab.study import Cell, RunResult
 from gnnqlab.study.study import launch_cell
 
@@ -78,8 +78,8 @@ def cdfgnn(
 
     Args:
         link: rate of the link between the hosts.
-        **options: see :class:`benchmarks.engine.trained.Options`; by default amazon_computers, or ``digits`` if it is
-            missing, and 4 workers.
+        **options: see :class:`benchmarks.engine.trained.TrainingOptions`; by default amazon_computers, or ``digits``
+            if it is missing, and 4 workers.
 
     Returns:
         Rows, see :func:`benchmarks.registry.measure`; those of scores also have ``points`` and ``half_interval``.
@@ -87,7 +87,7 @@ def cdfgnn(
     Raises:
         ValueError: if there is no seed, or an odd number of workers.
     """
-    run_options = Options(**{"workers": (4,), "trainings": "runs/bench-cdfgnn", **options})
+    run_options = TrainingOptions(**{"workers": (4,), "trainings": "runs/bench-cdfgnn", **options})
     grid = {"graphs": [graph_or_digits(run_options.graph, "amazon_computers")], **run_options.merge_into(SETTINGS)}
     single = _train_in_one_process(grid["graphs"][0], {**grid, "workers": 1})  # one process, without a link
     grid |= {"hosts": HOSTS, "link": link or LINK}

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graphs
 from benchmarks.engine.rows import LEAST_POINTS, half_interval, paired_difference, row, score_row
-from benchmarks.engine.trained import Options, mean_of, scores_of, study_rows
+from benchmarks.engine.trained import TrainingOptions, mean_of, scores_of, study_rows
 from benchmarks.studies.accuracy import CASE
 from gnnqlab.study.result import MARGIN
 
@@ -89,8 +89,8 @@ def codec_trainings(
 
     Args:
         systems: some of `LINES`; by default all.
-        **options: see :class:`benchmarks.engine.trained.Options`; several graphs are separated by commas, by default
-            those of `GRAPHS` that exist here, each with its number of epochs, and 8 workers.
+        **options: see :class:`benchmarks.engine.trained.TrainingOptions`; several graphs are separated by commas, by
+            default those of `GRAPHS` that exist here, each with its number of epochs, and 8 workers.
 
     Returns:
         Rows, see :func:`benchmarks.registry.measure`; those of scores also have ``points`` and ``half_interval``, and
@@ -100,7 +100,7 @@ def codec_trainings(
         ValueError: if there is no seed, or a system is unknown.
     """
     # most neighbours are remote with 8 workers
-    run_options = Options(**{"workers": (8,), "trainings": "runs/bench-codecs", **options})
+    run_options = TrainingOptions(**{"workers": (8,), "trainings": "runs/bench-codecs", **options})
     chosen, rows = lines(systems), []
     for source in find_graphs(run_options.graph, list(GRAPHS), between=","):
         settings = {**SETTINGS, "epochs": GRAPHS.get(Path(source).stem, 60)}

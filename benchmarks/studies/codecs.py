@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graph
-from benchmarks.engine.progress import Progress
+from benchmarks.engine.progress import PartsProgress
 from benchmarks.engine.rows import row
 from benchmarks.studies.codec_trainings import codec_trainings
 from gnnqlab.bits.row import row_bytes
@@ -104,7 +104,7 @@ def codecs(
             print(f"bench codecs: {name}.npz is missing, so its rows are omitted", flush=True)
             continue
         paths[Path(name).stem] = path  # without folder and suffix
-    rows, progress = [], Progress(len(paths) * len(models) * len(GOALS))
+    rows, progress = [], PartsProgress(len(paths) * len(models) * len(GOALS))
     for stem, path in paths.items():
         for model in models:
             trained = GRAPHS.get(stem, 20) if epochs is None else epochs
@@ -113,7 +113,7 @@ def codecs(
 
 
 def _rows(
-    name: str, path: str, model: str, epochs: int, repeats: int, parts: Sequence[str], progress: Progress
+    name: str, path: str, model: str, epochs: int, repeats: int, parts: Sequence[str], progress: PartsProgress
 ) -> list[dict[str, Any]]:
     from gnnqlab.graph.sources import load
     from gnnqlab.message.direction import ByDirection

@@ -91,14 +91,14 @@ def measure_rounding(repeats: int) -> list[dict[str, Any]]:
     import torch
 
     from gnnqlab.kernels import native
-    from gnnqlab.kernels.codec.quantize import Noise, quantize
+    from gnnqlab.kernels.codec.quantize import NoiseCounter, quantize
     from gnnqlab.kernels.noise import stream
     from gnnqlab.kernels.sparse.aggregate import QuantizedRows
 
     x = torch.randn(ROUNDED_SHAPE, generator=torch.Generator().manual_seed(0))
     copy, numbers = torch.empty_like(x), torch.empty_like(x)
     out = QuantizedRows(torch.empty(ROUNDED_SHAPE, dtype=torch.int8), torch.empty(ROUNDED_SHAPE[0]))
-    noise = Noise(torch.arange(ROUNDED_SHAPE[0]), seed=1, epoch=0, stream=stream("operand", 0))
+    noise = NoiseCounter(torch.arange(ROUNDED_SHAPE[0]), seed=1, epoch=0, stream=stream("operand", 0))
     generator = torch.Generator().manual_seed(1)
 
     def in_torch() -> None:

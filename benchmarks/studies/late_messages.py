@@ -20,7 +20,7 @@ from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.observe import MessageEncoded, Observer
 from gnnqlab.partition.plan import Plan, Route
-from gnnqlab.simulation.codec_error import Rows, observed_workers
+from gnnqlab.simulation.codec_error import RowsKey, observed_workers
 from gnnqlab.simulation.threaded_workers import LoopbackTransport, Mailbox
 from gnnqlab.systems.system import System
 
@@ -41,14 +41,14 @@ class _MessageObserver(Observer):
     """Observer of a fixed sample of rows of each message that one worker sends."""
 
     def __init__(self) -> None:
-        self.of: dict[tuple[Rows, int], list[Tensor]] = {}
+        self.of: dict[tuple[RowsKey, int], list[Tensor]] = {}
         self.most, self.since = 0, 0
 
     def on_message_encoded(self, event: MessageEncoded) -> None:
         if event.epoch >= self.since:
             # The seed is fixed, so that the same rows are taken in every epoch.
             drawn = torch.randperm(len(event.values), generator=torch.Generator().manual_seed(0))[: self.most]
-            key = Rows(event.direction, event.layer), int(event.node_ids.min())
+            key = RowsKey(event.direction, event.layer), int(event.node_ids.min())
             self.of.setdefault(key, []).append(event.values[drawn])
 
 
@@ -61,7 +61,7 @@ def late_rows(
     most: int = 400,
     system: System | None = None,
     seed: int = 0,
-) -> dict[Rows, Tensor]:
+) -> dict[RowsKey, Tensor]:
     """Return rows that two workers send in the last epochs of a training with float32 messages.
 
     Args:
@@ -86,7 +86,7 @@ def late_rows(
     if not 2 <= last <= epochs:
         raise ValueError(f"last must lie between 2 and the {epochs} epochs of the training, got {last}")
     threads, observers = observed_workers(_MessageObserver, graph, model, workers=2, system=system, seed=seed)
-    sampled: dict[tuple[Rows, int], list[Tensor]] = {}
+    sampled: dict[tuple[RowsKey, int], list[Tensor]] = {}
     for observer in observers:
         assert isinstance(observer, _MessageObserver)
         observer.most, observer.since = max(1, most // 2), epochs - last
@@ -95,7 +95,7 @@ def late_rows(
     for observer in observers:
         assert isinstance(observer, _MessageObserver)
         sampled |= observer.of
-    messages: dict[Rows, list[Tensor]] = {}
+    messages: dict[RowsKey, list[Tensor]] = {}
     for (place, _), rows in sorted(sampled.items(), key=lambda item: item[0]):
         messages.setdefault(place, []).append(torch.stack(rows))  # T x (n, D) -> (T, n, D)
     return {place: torch.cat(rows, dim=1) for place, rows in messages.items()}

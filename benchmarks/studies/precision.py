@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
 from benchmarks.engine.rows import paired_difference
-from benchmarks.engine.trained import Options, mean_of, study_rows
+from benchmarks.engine.trained import TrainingOptions, mean_of, study_rows
 from benchmarks.studies.systems import EVERY, SHAPE, table
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ def precision(
         computes: names of kinds of products; float32 is always included.
         hosts: number of emulated hosts; 1 for the loopback.
         link, comm_share: see :func:`benchmarks.studies.systems.systems`.
-        **options: see :class:`benchmarks.engine.trained.Options`; by default ``amazon_computers``, or ``digits`` if it
-            is missing, and ``EPOCHS``.
+        **options: see :class:`benchmarks.engine.trained.TrainingOptions`; by default ``amazon_computers``, or
+            ``digits`` if it is missing, and ``EPOCHS``.
 
     Returns:
         One row per line, as in ``bench systems``; further columns compare it with the same system in float32.
@@ -86,7 +86,7 @@ def precision(
     Raises:
         ValueError: if there is no seed, or a model, system or kind of products is unknown.
     """
-    run_options = Options(**{"trainings": "runs/bench-precision", **options})
+    run_options = TrainingOptions(**{"trainings": "runs/bench-precision", **options})
     if link is None and comm_share is None:
         comm_share = 0.75
     link_settings: dict[str, Any] = {"hosts": hosts, "link": link, "comm_share": comm_share} if hosts > 1 else {}

@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.engine.graphs import find_graph, find_graphs
 from benchmarks.engine.rows import half_interval, paired_difference, row
-from benchmarks.engine.trained import Options, mean_of, study_rows
+from benchmarks.engine.trained import TrainingOptions, mean_of, study_rows
 from gnnqlab.study import Contestant, RunResult
 from gnnqlab.study.result import MARGIN
 
@@ -55,8 +55,8 @@ def systems(
         link: rate of each host's link.
         comm_share: alternatively, share of communication in the epoch of Vanilla as published; 0.75 if neither is set.
             The rate is calibrated once per graph, model and number of workers, and stored.
-        **options: see :class:`benchmarks.engine.trained.Options`; several graphs are separated by commas, by default
-            those of ``GRAPHS`` that exist here, else ``digits``, and ``EPOCHS``.
+        **options: see :class:`benchmarks.engine.trained.TrainingOptions`; several graphs are separated by commas, by
+            default those of ``GRAPHS`` that exist here, else ``digits``, and ``EPOCHS``.
 
     Returns:
         One row per line: its total time compared with Vanilla's as published, and further results in columns. Values
@@ -68,7 +68,7 @@ def systems(
     if link is None and comm_share is None:
         comm_share = 0.75
     lines = contestants(SYSTEMS_COMPARED if systems is None else systems)
-    run_options = Options(**{"trainings": "runs/bench-systems", **options})
+    run_options = TrainingOptions(**{"trainings": "runs/bench-systems", **options})
     link_settings = {"hosts": hosts, "link": link, "comm_share": comm_share}
     services = {line.label: _services(line) for line in lines}
     return study_rows(

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import gnnqlab
-from benchmarks.engine.progress import Progress
+from benchmarks.engine.progress import PartsProgress
 from benchmarks.engine.rows import row
 from benchmarks.studies.throughput import MODELS
 
@@ -100,7 +100,7 @@ def versions(
     cases = [
         (name, model, system, number) for name in graphs for model in models for system in systems for number in workers
     ]
-    progress = Progress(len(cases) * repeats)
+    progress = PartsProgress(len(cases) * repeats)
     rows = []
     for name, model, system, number in cases:
         settings = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.summary.group import Block, Chart, Group
+from benchmarks.summary.group import Chart, Group, SummaryTable
 from benchmarks.summary.measures import Measure, Show, difference, points, ratio, value
 
 __all__ = ["FAULTS", "FIDELITY", "MEMORY"]
@@ -18,7 +18,7 @@ MEMORY = Group(
         reference=1.0,
     ),
     blocks=(
-        Block(
+        SummaryTable(
             title="Memory of a training",
             text="SAR and predictions on `rmat:12,30`, four workers. EXACT and bfloat16 on `cora`, three layers of 256 "
             "units.",
@@ -89,7 +89,7 @@ FIDELITY = Group(
         of_goal=True,
     ),
     blocks=(
-        Block(
+        SummaryTable(
             title="Claims of the papers, measured here",
             text="Goals are the papers' numbers, or stand for their claims; for SYLVIE's scores the goal is a loss of "
             "at most half a point. `gq.errata()` lists where papers, text and released code disagree.",
@@ -146,7 +146,7 @@ FAULTS = Group(
         of_goal=True,
     ),
     blocks=(
-        Block(
+        SummaryTable(
             title="Faults of a launched run",
             text="Worst of all repetitions, three workers, with a fault injected into one of them.",
             measures=tuple(

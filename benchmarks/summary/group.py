@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from benchmarks.summary.measures import Measure, Show
 
-__all__ = ["FOUR_WORKERS", "SYSTEMS", "TWO_WORKERS", "Block", "Chart", "Group", "systems"]
+__all__ = ["FOUR_WORKERS", "SYSTEMS", "TWO_WORKERS", "SummaryTable", "Chart", "Group", "systems"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class Chart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class SummaryTable:
     """One table."""
 
     title: str
@@ -37,7 +37,7 @@ class Group:
 
     name: str
     title: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[SummaryTable, ...]
     chart: Chart
 
 

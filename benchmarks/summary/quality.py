@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.summary.group import FOUR_WORKERS, SYSTEMS, TWO_WORKERS, Block, Chart, Group, systems
+from benchmarks.summary.group import FOUR_WORKERS, SYSTEMS, TWO_WORKERS, Chart, Group, SummaryTable, systems
 from benchmarks.summary.measures import Measure, bytes_sent, difference, points, ratio, value
 
 __all__ = ["ACCURACY", "BYTES"]
@@ -17,13 +17,13 @@ ACCURACY = Group(
         reference=0.0,
     ),
     blocks=(
-        Block(
+        SummaryTable(
             title="Test score of each system",
             text=f"Difference to Vanilla over the same seeds. {TWO_WORKERS} {FOUR_WORKERS} On `pcg` 150 epochs are "
             "too few for any system, so its intervals are wide.",
             measures=systems(points),
         ),
-        Block(
+        SummaryTable(
             title="One bit per value",
             text=f"Difference to Vanilla; {_TWELVE}. With `LeastVariance` each row is sent in the one of two codes "
             "that has the smaller variance.",
@@ -43,7 +43,7 @@ ACCURACY = Group(
                 ),
             ),
         ),
-        Block(
+        SummaryTable(
             title="Other systems and precisions",
             text="Difference to the baseline that the line names.",
             measures=(
@@ -77,7 +77,7 @@ ACCURACY = Group(
                 ),
             ),
         ),
-        Block(
+        SummaryTable(
             title="Rounding error of codecs",
             text="Variance of messages in 1 bit with the best codec of the direction, relative to plain codes "
             "between a row's smallest and largest value; trainings of several models on several graphs.",
@@ -102,13 +102,13 @@ BYTES = Group(
         reference=1.0,
     ),
     blocks=(
-        Block(
+        SummaryTable(
             title="Bytes sent per epoch",
             text=f"Relative to Vanilla. {TWO_WORKERS} PipeGCN sends embeddings before their projection, because its "
             "receivers apply dropout; they are wider than Vanilla's.",
             measures=systems(bytes_sent)[: 2 * len(SYSTEMS)],
         ),
-        Block(
+        SummaryTable(
             title="Bytes until Vanilla's accuracy",
             text=f"{_TWELVE}; only seeds in which both reach the accuracy count.",
             measures=(
@@ -137,7 +137,7 @@ BYTES = Group(
                 ),
             ),
         ),
-        Block(
+        SummaryTable(
             title="Caches, broadcasts and mini-batches",
             text="Bytes or messages of an epoch.",
             measures=(

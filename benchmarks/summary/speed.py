@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.summary.group import FOUR_WORKERS, TWO_WORKERS, Block, Chart, Group, systems
+from benchmarks.summary.group import FOUR_WORKERS, TWO_WORKERS, Chart, Group, SummaryTable, systems
 from benchmarks.summary.measures import Measure, ratio, time_to_accuracy, value
 
 __all__ = ["SPEED"]
@@ -25,7 +25,7 @@ SPEED = Group(
         reference=1.0,
     ),
     blocks=(
-        Block(
+        SummaryTable(
             title="Time of a whole training",
             text="Relative to Vanilla; bit-width assignment, waiting and start are included. "
             f"{TWO_WORKERS} {FOUR_WORKERS} On `cora` the weight gradients are as large as the messages, so fewer "
@@ -33,12 +33,12 @@ SPEED = Group(
             "[stored table](../gnnqlab/results/systems.md).",
             measures=systems(ratio, "× as fast"),
         ),
-        Block(
+        SummaryTable(
             title="Time to Vanilla's accuracy",
             text="The same trainings. If some seeds did not reach the accuracy, the line shows how many did.",
             measures=tuple(replace(each, series="") for each in systems(time_to_accuracy)),  # not drawn
         ),
-        Block(
+        SummaryTable(
             title="Epochs and trainings relative to other libraries",
             text="One worker with two threads, unless the line says otherwise. `sbm:200000` is a generated graph with "
             "200,000 nodes.",
@@ -82,7 +82,7 @@ SPEED = Group(
                 ),
             ),
         ),
-        Block(
+        SummaryTable(
             title="Kernels relative to their limits",
             text="One thread. Codecs are compared with `memcpy` of the float32 rows, which is the limit of memory, and "
             "with the framework's own operations. D is the number of values per row.",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.cli.console import grid_table
-from gnnqlab.cli.grid import Choice, graphs_in, models_in, systems_in
+from gnnqlab.cli.grid import SystemChoice, graphs_in, models_in, systems_in
 from gnnqlab.cli.options import Options
 from gnnqlab.cli.train import follow
 
@@ -76,7 +76,7 @@ class Compare(Options):
         """Return a comparison for each graph and model, with its configurations."""
         choices = systems_in(self.systems)
         # A system's own settings override common options of the same name.
-        chosen = [Choice(each.name, {**self.select_settings(each.name), **each.settings}) for each in choices]
+        chosen = [SystemChoice(each.name, {**self.select_settings(each.name), **each.settings}) for each in choices]
         unused = set(self.system_only_options()) - {setting for choice in chosen for setting in choice.settings}
         if unused:
             names = [choice.name for choice in choices]
@@ -171,7 +171,7 @@ class _Field:
 
     graph: str
     model: str
-    choices: list[Choice]
+    choices: list[SystemChoice]
     """Systems with their own settings and those of common options."""
     configs: list[RunConfig]
     runs: list[Run] = field(default_factory=list)
@@ -185,7 +185,7 @@ class _Field:
     names: list[str] = field(default_factory=list)
     summaries: list[dict[str, Any]] = field(default_factory=list)
 
-    def fail(self, choice: Choice, error: str) -> None:
+    def fail(self, choice: SystemChoice, error: str) -> None:
         """Record a failed training, and report it in one line."""
         text = " ".join(error.split())
         where = {"system": choice.name, "settings": choice.settings, "model": self.model, "graph": self.graph}
@@ -201,7 +201,7 @@ class _Field:
             "names": self.names,
             "target": self.target,
             "no_line": self.no_line,
-            "failed": [str(Choice(line["system"], line["settings"])) for line in self.failed],
+            "failed": [str(SystemChoice(line["system"], line["settings"])) for line in self.failed],
         }
 
     def facts(self, *, mini_batch: bool) -> dict[str, Any]:

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Choice", "graphs_in", "models_in", "systems_in"]
+__all__ = ["SystemChoice", "graphs_in", "models_in", "systems_in"]
 
 # A piece that is a number continues the name before it: sbm:400,4,8.
 _NUMBER = re.compile(r"\d+(\.\d+)?$")
 
 
 @dataclass(frozen=True)
-class Choice:
+class SystemChoice:
     """System of a comparison, by name, with its own settings."""
 
     name: str
@@ -30,7 +30,7 @@ class Choice:
         return ":".join([self.name, *(f"{name}={_value_text(value)}" for name, value in self.settings.items())])
 
 
-def systems_in(text: str) -> list[Choice]:
+def systems_in(text: str) -> list[SystemChoice]:
     """Return the systems in an option's text.
 
     Raises:
@@ -38,7 +38,7 @@ def systems_in(text: str) -> list[Choice]:
 
     Example:
         >>> systems_in("vanilla,fixed-bits:bits=1,sylvie:bit_widths=1+8:delta=3")[-1]
-        Choice(name='sylvie', settings={'bit_widths': (1, 8), 'delta': 3})
+        SystemChoice(name='sylvie', settings={'bit_widths': (1, 8), 'delta': 3})
     """
     choices = [_choice(piece) for piece in _pieces(text)]
     if not choices:
@@ -87,7 +87,7 @@ def _each_once(what: str, names: Sequence[str]) -> list[str]:
     return list(names)
 
 
-def _choice(text: str) -> Choice:
+def _choice(text: str) -> SystemChoice:
     from gnnqlab.systems.registry import make_system
 
     name, *parts = (part.strip() for part in text.split(":"))
@@ -104,7 +104,7 @@ def _choice(text: str) -> Choice:
             raise ValueError(f"{setting} must be given once, got {text!r}")
         settings[setting] = _value(name, setting, value)
     make_system(name, **settings)  # raises for a value out of its range
-    return Choice(name, settings)
+    return SystemChoice(name, settings)
 
 
 _EXAMPLE = "fixed-bits:bits=4"

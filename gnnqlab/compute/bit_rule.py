@@ -12,7 +12,7 @@ from typing import Protocol
 from torch import Tensor
 
 from gnnqlab.adaptive import DECISIONS, Adaptive, Entry, Sharing, State
-from gnnqlab.kernels.codec.quantize import Noise, quantize
+from gnnqlab.kernels.codec.quantize import NoiseCounter, quantize
 
 __all__ = ["CHOICES", "EPSILON", "TARGET", "BitChoice", "bits_needed", "fewest", "relative_error"]
 
@@ -53,7 +53,7 @@ def bits_needed(
     *,
     choices: tuple[int, ...] = CHOICES,
     scale: str = "tensor",
-    noise: Noise | None = None,
+    noise: NoiseCounter | None = None,
     target: float = TARGET,
     epsilon: float = EPSILON,
 ) -> int:

@@ -18,7 +18,7 @@ from gnnqlab.kernels.dense.code_rows import PAIRED_WIDTHS, PairedRows, Quantized
 from gnnqlab.kernels.noise import stream
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 
-__all__ = ["PACKINGS", "Codes", "Numbers", "Quantized", "check_packing", "rows_to_sum"]
+__all__ = ["PACKINGS", "Codes", "StreamCounters", "Quantized", "check_packing", "rows_to_sum"]
 
 ALWAYS, NEVER = "always", "never"
 PACKINGS = ("auto", ALWAYS, NEVER)
@@ -74,7 +74,7 @@ class Quantized:
 
 
 @dataclass
-class Numbers:
+class StreamCounters:
     """Counters that give each operand of a pass its own noise stream."""
 
     next: dict[str, int] = field(default_factory=dict)

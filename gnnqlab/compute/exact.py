@@ -21,9 +21,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from gnnqlab.compute.float32 import PlainProducts
-from gnnqlab.compute.gradients import Attend, Linear
+from gnnqlab.compute.gradients import AttendFunction, LinearFunction
 from gnnqlab.compute.packed import Counter, PackedRows, pack
-from gnnqlab.compute.packed_gradients import Affine, LayerNorm, Rectifier
+from gnnqlab.compute.packed_gradients import LayerNorm, PackedAffine, Rectifier
 from gnnqlab.compute.products import Compute, Operand, PassRows, Products, Range
 from gnnqlab.kernels.noise import stream
 from gnnqlab.kernels.rowwise.nodewise import Mask, Norm, step_by_step
@@ -168,13 +168,13 @@ class ExactProducts(PlainProducts):
         if not self._packs:
             return super().linear(x, weight, bias)
         # The same float32 product, as a function that saves codes of x.
-        product: Tensor = Linear.apply(x, weight, self)
+        product: Tensor = LinearFunction.apply(x, weight, self)
         return product if bias is None else product + bias
 
     def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
         if not self._packs:
             return super().affine(base, x, weight, beta=beta, alpha=alpha)
-        result: Tensor = Affine.apply(base, x, weight, beta, alpha, self)
+        result: Tensor = PackedAffine.apply(base, x, weight, beta, alpha, self)
         return result
 
     def mixed(self, x: Tensor, weight: Tensor, *, beta: float, alpha: float) -> Tensor:
@@ -187,7 +187,7 @@ class ExactProducts(PlainProducts):
     ) -> Tensor:
         if not self._packs:
             return super().attend(adjacency, z, a_source, a_target, slope=slope)
-        attended: Tensor = Attend.apply(z, a_source, a_target, adjacency, slope, self)
+        attended: Tensor = AttendFunction.apply(z, a_source, a_target, adjacency, slope, self)
         return attended
 
 

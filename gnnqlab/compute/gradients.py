@@ -18,7 +18,7 @@ from gnnqlab.compute.saved import save_operands, saved_operands
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.kernels.sparse.attention import pack_rows, segment_sum
 
-__all__ = ["Aggregate", "Attend", "Linear", "LinearByType", "rounded"]
+__all__ = ["AggregateFunction", "AttendFunction", "LinearFunction", "LinearByType", "rounded"]
 
 
 def rounded(products: Products, halves: Tensor) -> Tensor:
@@ -27,7 +27,7 @@ def rounded(products: Products, halves: Tensor) -> Tensor:
     return logits.dense(logits.operand(halves))
 
 
-class Linear(torch.autograd.Function):
+class LinearFunction(torch.autograd.Function):
     """``y = x w``; ``dx = dy w.T``, ``dw = x.T dy``."""
 
     @staticmethod
@@ -88,7 +88,7 @@ def _runs(lengths: tuple[int, ...]) -> list[tuple[int, int]]:
     return list(zip([0, *stops[:-1]], stops, strict=True))
 
 
-class Aggregate(torch.autograd.Function):
+class AggregateFunction(torch.autograd.Function):
     """``y = A x``; ``dx = A.T dy``."""
 
     @staticmethod
@@ -103,7 +103,7 @@ class Aggregate(torch.autograd.Function):
         return ctx.products.spmm(ctx.adjacency, gradient, transposed=True), None, None
 
 
-class Attend(torch.autograd.Function):
+class AttendFunction(torch.autograd.Function):
     """Attention over all columns of a matrix; of ``z`` only the operand is saved, for both values and logits."""
 
     @staticmethod

@@ -42,11 +42,11 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from gnnqlab.adaptive import Adaptive, Training
 from gnnqlab.compute.amax import WHOLE, Largest
 from gnnqlab.compute.bit_rule import CHOICES, BitChoice, relative_error
-from gnnqlab.compute.codes import Codes, Numbers, Quantized, check_packing, rows_to_sum
+from gnnqlab.compute.codes import Codes, Quantized, StreamCounters, check_packing, rows_to_sum
 from gnnqlab.compute.edge_products import EdgeProducts
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.products import Compute, Operand, PassRows, Products, Range
-from gnnqlab.kernels.codec.quantize import SCALES, WIDTHS, Noise, check_bits, quantize
+from gnnqlab.kernels.codec.quantize import SCALES, WIDTHS, NoiseCounter, check_bits, quantize
 from gnnqlab.kernels.dense.code_rows import QuantizedRows
 from gnnqlab.kernels.dense.int8_mm import MOST_TERMS, int8_mm, int8_mm_scaled, int8_mm_transposed
 from gnnqlab.kernels.noise import stream
@@ -152,7 +152,7 @@ class QuantizedProducts(EdgeProducts):
         self._weights: MutableMapping[Tensor, tuple[Codes, int]] = WeakTensorKeyDictionary()  # codes and version
         self._rows: PassRows | None = None
         self._passes = 0
-        self._numbers = Numbers()
+        self._numbers = StreamCounters()
 
     @property
     def exact(self) -> Products:
@@ -214,7 +214,7 @@ class QuantizedProducts(EdgeProducts):
     def begin(self, rows: PassRows | None = None) -> None:
         super().begin()
         self._weights.clear()
-        self._rows, self._numbers = rows, Numbers()
+        self._rows, self._numbers = rows, StreamCounters()
         self._passes += 1
 
     def weight(self, w: Operand) -> Operand:
@@ -354,7 +354,13 @@ class QuantizedProducts(EdgeProducts):
         return Codes(rows.codes, rows.scales, tuple(x.shape), number, bits=self.bits, largest=shared)
 
     def _round(
-        self, x: Tensor, scale: str, noise: Noise | None, largest: float | Tensor | None, *, bits: int | None = None
+        self,
+        x: Tensor,
+        scale: str,
+        noise: NoiseCounter | None,
+        largest: float | Tensor | None,
+        *,
+        bits: int | None = None,
     ) -> QuantizedRows:
         one = "tensor" if scale == WHOLE else scale  # for the kernel both are one scale; `largest` makes it common
         return quantize(x, bits=bits or self.bits, scale=one, noise=noise, largest=largest)
@@ -371,9 +377,9 @@ class QuantizedProducts(EdgeProducts):
             return self._rows.ids
         return torch.arange(x.shape[0], device=x.device)
 
-    def _noise(self, ids: Tensor, number: int) -> Noise | None:
+    def _noise(self, ids: Tensor, number: int) -> NoiseCounter | None:
         if self.settings.rounding == "nearest":
             return None
         # Without rows of a pass, a count of passes takes the place of the epoch.
         seed, epoch = (0, self._passes) if self._rows is None else (self._rows.seed, self._rows.epoch)
-        return Noise(ids, seed, epoch, number)
+        return NoiseCounter(ids, seed, epoch, number)

@@ -18,10 +18,10 @@ from gnnqlab.compute.products import Operand, Products
 from gnnqlab.compute.saved import save_operands, saved_operands
 from gnnqlab.kernels.rowwise.signs import pack_positive, unpack_positive
 
-__all__ = ["Affine", "LayerNorm", "Rectifier"]
+__all__ = ["PackedAffine", "LayerNorm", "Rectifier"]
 
 
-class Affine(torch.autograd.Function):
+class PackedAffine(torch.autograd.Function):
     """``y = beta base + alpha x w``; ``dx = alpha dy w.T``, ``dw = alpha x.T dy``; x is saved as codes."""
 
     @staticmethod

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from gnnqlab.compute.gradients import Aggregate, Attend, Linear
+from gnnqlab.compute.gradients import AggregateFunction, AttendFunction, LinearFunction
 from gnnqlab.compute.products import Operand, PassRows, Products, Range
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 
@@ -48,7 +48,7 @@ class PreparedProducts(Products):
         return entry.operand
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        product: Tensor = Linear.apply(x, weight, self)
+        product: Tensor = LinearFunction.apply(x, weight, self)
         return product if bias is None else product.add_(bias)  # in place: the product is not saved for backward
 
     def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
@@ -58,13 +58,13 @@ class PreparedProducts(Products):
         return torch.add(base if beta == 1.0 else beta * base, self.linear(x, weight), alpha=alpha)
 
     def aggregate(self, adjacency: Adjacency, x: Tensor) -> Tensor:
-        summed: Tensor = Aggregate.apply(x, adjacency, self)
+        summed: Tensor = AggregateFunction.apply(x, adjacency, self)
         return summed
 
     def attend(
         self, adjacency: Adjacency, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float = 0.2
     ) -> Tensor:
-        attended: Tensor = Attend.apply(z, a_source, a_target, adjacency, slope, self)
+        attended: Tensor = AttendFunction.apply(z, a_source, a_target, adjacency, slope, self)
         return attended
 
     @abstractmethod

@@ -38,7 +38,7 @@ from torch import Tensor, nn
 
 from gnnqlab.compute.codes import Quantized
 from gnnqlab.compute.edge_products import EdgeAdd, EdgeDot, EdgeSum, WeightedSum
-from gnnqlab.compute.gradients import Linear, LinearByType
+from gnnqlab.compute.gradients import LinearByType, LinearFunction
 from gnnqlab.compute.int8 import Int8Products, QuantizedProducts
 from gnnqlab.compute.products import PassRows
 from gnnqlab.former_names import FormerMember
@@ -158,7 +158,7 @@ class Tango:
             self._leave("dense")
             return None
         self._take("dense")
-        product: Tensor = Linear.apply(x if x.dim() == 2 else x.reshape(-1, x.shape[-1]), weight, self.products)
+        product: Tensor = LinearFunction.apply(x if x.dim() == 2 else x.reshape(-1, x.shape[-1]), weight, self.products)
         return product.view(*x.shape[:-1], weight.shape[1])  # (M, O) -> (..., O)
 
     def by_type(self, x: Tensor, weights: Tensor, lengths: Tensor) -> Tensor | None:

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 
-__all__ = ["Edges", "edges_of"]
+__all__ = ["TypedEdges", "edges_of"]
 
 
-class Edges:
+class TypedEdges:
     """Edges of one type of a DGL graph, sorted by target and in DGL's order."""
 
     def __init__(self, gidx: Any) -> None:
@@ -35,15 +35,15 @@ class Edges:
         return torch.zeros_like(values).index_copy(0, self.numbers, values)
 
 
-_known_edges: dict[int, Edges] = {}
+_known_edges: dict[int, TypedEdges] = {}
 """Edges by ``id()`` of DGL's graph index, which is not hashable; removed when the index is collected."""
 
 
-def edges_of(gidx: Any) -> Edges:
+def edges_of(gidx: Any) -> TypedEdges:
     """Return the edges of DGL's graph index of one edge type, cached."""
     known = _known_edges.get(id(gidx))
     if known is None:
-        known = _known_edges[id(gidx)] = Edges(gidx)
+        known = _known_edges[id(gidx)] = TypedEdges(gidx)
         # Removed with the index, since a later object may have the same id().
         weakref.finalize(gidx, _known_edges.pop, id(gidx), None)
     return known

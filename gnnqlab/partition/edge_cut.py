@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.partition.cut import NodeCut, Partitioner, check_workers
-from gnnqlab.partition.metis import Edges, metis_library
+from gnnqlab.partition.metis import MetisEdges, metis_library
 
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
@@ -63,7 +63,7 @@ class METIS(Partitioner):
         # METIS does not allow self loops; with some, its cuts are worse and differ from call to call.
         no_loop = source != destination
         name, run_metis = metis_library(2 * int(no_loop.sum()))
-        edges = Edges(source[no_loop], destination[no_loop], graph.num_nodes)
+        edges = MetisEdges(source[no_loop], destination[no_loop], graph.num_nodes)
         del source, destination, no_loop  # METIS needs many times the memory of the graph, so free these first
         owner = run_metis(edges, workers, self.objective, self.balance_edges)
         return NodeCut(owner=owner, workers=workers, library=name)

@@ -16,14 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Edges", "metis_library"]
+__all__ = ["MetisEdges", "metis_library"]
 
 _LONGEST = 2**31
 """Upper bound (exclusive) of edges in both directions for pymetis, which numbers them with 32 bits."""
 
 
 @dataclass(frozen=True, eq=False)
-class Edges:
+class MetisEdges:
     """Input of METIS: both ends of every edge, int32 ``(E,)``, without self loops."""
 
     source: Tensor
@@ -48,11 +48,11 @@ class Edges:
         return self.destination.bincount(minlength=self.num_nodes)
 
 
-Run = Callable[[Any, Edges, int, str, bool], Tensor]
+Run = Callable[[Any, MetisEdges, int, str, bool], Tensor]
 """Type of a function ``(library, edges, parts, objective, balance_edges) -> owner``."""
 
 
-def metis_library(num_edges: int = 0) -> tuple[str, Callable[[Edges, int, str, bool], Tensor]]:
+def metis_library(num_edges: int = 0) -> tuple[str, Callable[[MetisEdges, int, str, bool], Tensor]]:
     """Return the name of the available library and its function ``(edges, parts, objective, balance_edges) -> owner``.
 
     Args:
@@ -92,14 +92,14 @@ def _load_pymetis() -> Any:
     return pymetis
 
 
-def _by_dgl(dgl: Any, edges: Edges, parts: int, objective: str, balance_edges: bool) -> Tensor:
+def _by_dgl(dgl: Any, edges: MetisEdges, parts: int, objective: str, balance_edges: bool) -> Tensor:
     graph = dgl.graph((edges.source.long(), edges.destination.long()), num_nodes=edges.num_nodes)
     with _dgl_is_silent():
         owner = dgl.metis_partition_assignment(graph, parts, balance_edges=balance_edges, objtype=objective)
     return owner.to(torch.int64)
 
 
-def _by_pymetis(pymetis: Any, edges: Edges, parts: int, objective: str, balance_edges: bool) -> Tensor:
+def _by_pymetis(pymetis: Any, edges: MetisEdges, parts: int, objective: str, balance_edges: bool) -> Tensor:
     """Run METIS with DGL's options (k-way, imbalance 1.03, in-degrees as weights) and a seed, which is reproducible.
 
     K-way cuts of very small graphs leave parts empty; then use recursive bisection, which minimises cut edges only.

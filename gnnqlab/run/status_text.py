@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from gnnqlab.run import processes
 from gnnqlab.train.heartbeat import PHASES, Pulse
 
-__all__ = ["Wire", "describe_activity"]
+__all__ = ["RateMeter", "describe_activity"]
 
 _AGAIN_S = 0.4  # least seconds between two measurements
 _FEWEST = 1000
@@ -40,7 +40,7 @@ def describe_activity(pulses: Collection[Pulse]) -> str:
     return f"epoch {slowest.epoch + 1}, {progress}: {words}"
 
 
-class Wire:
+class RateMeter:
     """Meter of the highest receive rate of all emulated hosts, in bytes per second between two calls.
 
     Args:
@@ -49,7 +49,7 @@ class Wire:
 
     Example:
         >>> seconds, counted = iter([0.0, 2.0]), iter([1000, 9000])
-        >>> wire = Wire(lambda pid: next(counted), clock=lambda: next(seconds))
+        >>> wire = RateMeter(lambda pid: next(counted), clock=lambda: next(seconds))
         >>> wire.rate([7]), wire.rate([7])
         (None, 4000.0)
     """

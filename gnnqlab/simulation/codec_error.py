@@ -22,10 +22,10 @@ from gnnqlab.systems.registry import make_system
 from gnnqlab.systems.system import System
 from gnnqlab.train.config.run_config import TrainSettings
 
-__all__ = ["CodecError", "Rows", "codec_error", "observed_workers", "trained_rows"]
+__all__ = ["CodecError", "RowsKey", "codec_error", "observed_workers", "trained_rows"]
 
 
-class Rows(NamedTuple):
+class RowsKey(NamedTuple):
     """Key of rows that are sent in one direction at one layer."""
 
     direction: str
@@ -46,10 +46,10 @@ class _Messages(Observer):
     """Observer that stores ids and rows of each message that one worker sends."""
 
     def __init__(self) -> None:
-        self.of: dict[Rows, list[tuple[Tensor, Tensor]]] = {}
+        self.of: dict[RowsKey, list[tuple[Tensor, Tensor]]] = {}
 
     def on_message_encoded(self, event: MessageEncoded) -> None:
-        self.of.setdefault(Rows(event.direction, event.layer), []).append((event.node_ids, event.values))
+        self.of.setdefault(RowsKey(event.direction, event.layer), []).append((event.node_ids, event.values))
 
 
 def observed_workers(
@@ -80,7 +80,7 @@ def trained_rows(
     most: int = 400,
     system: System | None = None,
     seed: int = 0,
-) -> dict[Rows, Tensor]:
+) -> dict[RowsKey, Tensor]:
     """Sample the rows that workers would send in the next epoch as float32, by direction and layer.
 
     Args:
@@ -102,7 +102,7 @@ def trained_rows(
     threads, observers = observed_workers(_Messages, graph, model, workers=workers, system=system, seed=seed)
     threads.set_weights(weights)
     threads.gradients(0)  # one pass: every message of both directions is encoded once
-    sent: dict[Rows, list[tuple[Tensor, Tensor]]] = {}
+    sent: dict[RowsKey, list[tuple[Tensor, Tensor]]] = {}
     for observer in observers:
         assert isinstance(observer, _Messages)
         for place, messages in observer.of.items():

@@ -11,13 +11,13 @@ from gnnqlab.graph.graph import Graph
 from gnnqlab.partition.cut import NodeCut
 from gnnqlab.partition.edge_cut import Random
 
-__all__ = ["Case", "cases"]
+__all__ = ["EdgeCase", "cases"]
 
 _NODES, _EDGES, _ISOLATED, _FEATURES, _CLASSES = 48, 150, 4, 12, 4
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class EdgeCase:
     """A graph with a partition."""
 
     description: str
@@ -29,7 +29,7 @@ class Case:
         return self.cut.workers
 
 
-def cases(workers: Sequence[int], *, seed: int, edge_features: int = 0) -> list[Case]:
+def cases(workers: Sequence[int], *, seed: int, edge_features: int = 0) -> list[EdgeCase]:
     """Build a random edge-cut for each number of workers, and one whose last worker owns isolated nodes only.
 
     Args:
@@ -47,7 +47,9 @@ def cases(workers: Sequence[int], *, seed: int, edge_features: int = 0) -> list[
     found = []
     for number, count in enumerate(workers):
         description = kinds[number % len(kinds)]
-        found.append(Case(description, graphs[description], Random(seed=seed + number).cut(graphs[description], count)))
+        found.append(
+            EdgeCase(description, graphs[description], Random(seed=seed + number).cut(graphs[description], count))
+        )
     most = max(workers)
     if most > 1:
         # The last worker owns only the isolated nodes: no boundary, no halo, empty messages.
@@ -56,7 +58,7 @@ def cases(workers: Sequence[int], *, seed: int, edge_features: int = 0) -> list[
         owner[connected] = connected % (most - 1)
         description = kinds[1]
         found.append(
-            Case(f"{description}, a worker without halo", graphs[description], NodeCut(owner=owner, workers=most))
+            EdgeCase(f"{description}, a worker without halo", graphs[description], NodeCut(owner=owner, workers=most))
         )
     return found
 

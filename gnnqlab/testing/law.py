@@ -15,7 +15,7 @@ from gnnqlab.former_names import FormerMember
 from gnnqlab.nn.models.registry import ModelSettings, build_model, for_now
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer
 from gnnqlab.systems.recipes.vanilla import vanilla
-from gnnqlab.testing.edge_cases import Case, cases
+from gnnqlab.testing.edge_cases import EdgeCase, cases
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import Trainer
 
@@ -127,7 +127,7 @@ def _require_same_start(shape: ModelSettings, model_name: str, seed: int, edge_f
             )
 
 
-def _compare_case(case: Case, shape: ModelSettings, model_name: str, tolerance: float, seed: int) -> dict[str, Any]:
+def _compare_case(case: EdgeCase, shape: ModelSettings, model_name: str, tolerance: float, seed: int) -> dict[str, Any]:
     """Compute the largest differences of one case, by kind."""
     truth = _run_one_process(case, shape, seed)
     # Relative to the kind's largest value: a tensor of zeros has no relative error of its own.
@@ -152,7 +152,7 @@ def _size(value: Tensor) -> float:
     return float(value.abs().max()) if value.numel() else 0.0
 
 
-def _run_one_process(case: Case, shape: ModelSettings, seed: int) -> Passes:
+def _run_one_process(case: EdgeCase, shape: ModelSettings, seed: int) -> Passes:
     trainer = exact_trainer(case.graph, shape, seed=seed)
     found: Passes = []
     for epoch in range(_EPOCHS):
@@ -161,7 +161,7 @@ def _run_one_process(case: Case, shape: ModelSettings, seed: int) -> Passes:
     return [*found, ("logits", "logits", _logits(trainer))]
 
 
-def _run_workers(case: Case, shape: ModelSettings, seed: int) -> Passes:
+def _run_workers(case: EdgeCase, shape: ModelSettings, seed: int) -> Passes:
     train = TrainSettings(seed=seed)
     threads = ThreadedWorkers(case.graph, case.cut, vanilla(), shape, train, as_launched=True)
     found: Passes = []

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
-from gnnqlab.kernels.codec.quantize import Noise, quantize
+from gnnqlab.kernels.codec.quantize import NoiseCounter, quantize
 from gnnqlab.kernels.noise import stream
 from gnnqlab.train.loop.parameters import FlatParameters
 from gnnqlab.train.loop.reduction import Facts, ReducedFacts, Slots
@@ -86,7 +86,7 @@ class AsCodes:
 
     def _quantize(self, blocks: Tensor, numbers: Tensor, *, sender: int) -> Tensor:
         """Return codes and scales of blocks as bytes, uint8 ``(m, 260)``."""
-        noise = Noise(numbers, self._seed, self._step, stream("gradient", 0, sender=sender))
+        noise = NoiseCounter(numbers, self._seed, self._step, stream("gradient", 0, sender=sender))
         try:
             rows = quantize(blocks, noise=noise)
         except NonFiniteRow as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from gnnqlab.bits.assigner.assignment import Trace, largest_sent, traces_of
+from gnnqlab.bits.assigner.assignment import ChannelTrace, largest_sent, traces_of
 from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.graph.sources import load
 from gnnqlab.message.direction import of_direction
@@ -76,7 +76,7 @@ class _WorkerMemory:
     at_peak: dict[str, int]
     after_step: dict[str, int]
     """Bytes after the step of an epoch, when links are timed."""
-    traces: list[Trace]
+    traces: list[ChannelTrace]
     """Statistics of the messages that it sent."""
 
 
@@ -93,7 +93,7 @@ def _measure(trainer: Trainer) -> _WorkerMemory:
     return _WorkerMemory({purpose: tracker.at_peak[purpose] for purpose in PURPOSES}, after_step, traces)
 
 
-def _timed_bytes(system: System, direction: str, traces: list[list[Trace]]) -> int:
+def _timed_bytes(system: System, direction: str, traces: list[list[ChannelTrace]]) -> int:
     """Return the bytes of the buffers that time links for a policy of one direction, or of both."""
     policy = of_direction(system.bits, direction)
     if len(traces) == 1 or not policy.times_links:  # one worker has no links

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnqlab.bits.assigner.assemble import Message, assemble
+from gnnqlab.bits.assigner.assemble import MessageGroups, assemble
 from gnnqlab.bits.assigner.assigned import Assigned, AssignedWidths
 from gnnqlab.bits.assigner.groups import group
 from gnnqlab.bits.assigner.problem import Problem
@@ -111,7 +111,7 @@ class OfflineAssigner:
         by_place = self.groups(index, settings.group_size, as_released=settings.as_released)
         for place, groups in by_place.items():
             messages = [
-                Message(message.sender, message.receiver, each.rows, each.beta)
+                MessageGroups(message.sender, message.receiver, each.rows, each.beta)
                 for message, each in zip(self.messages(place), groups, strict=True)
             ]
             variance = self._variance(place)

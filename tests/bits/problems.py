@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gnnqlab.bits.assigner.assemble import Message, assemble
+from gnnqlab.bits.assigner.assemble import MessageGroups, assemble
 from gnnqlab.bits.assigner.problem import Problem
 from gnnqlab.bits.row import two_parameters
 from gnnqlab.theory.cost import LinkCost
@@ -42,7 +42,7 @@ def from_messages(
             rows = np.full(number, size)
             rows[-1] = generator.integers(1, size + 1)
             beta = np.sort(generator.lognormal(0, spread, number) * generator.lognormal(0, 1))[::-1]
-            messages.append(Message(sender, receiver, rows, beta * rows / size))
+            messages.append(MessageGroups(sender, receiver, rows, beta * rows / size))
     how = "ring" if transport == "ring" else "direct"
     problem = assemble(messages, cost, columns=columns, lam=lam, widths=widths, transport=how)
     if transport != "senders" or problem.pair_far_link is None:

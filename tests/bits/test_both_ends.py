@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from gnnqlab.bits.assigner.assemble import Message, assemble
+from gnnqlab.bits.assigner.assemble import MessageGroups, assemble
 from gnnqlab.bits.assigner.full_duplex import solve_full_duplex
 from gnnqlab.bits.assigner.problem import Problem
 from gnnqlab.bits.assigner.reference import brute_force, solve_reference
@@ -36,7 +36,7 @@ def drawn(workers: int, groups: int, seed: int, *, lam: float, widths=(2, 4, 8),
     for sender, receiver in pairs:
         number = int(generator.integers(1, groups + 1))
         rows = generator.integers(1, 30, number)
-        messages.append(Message(sender, receiver, rows, generator.lognormal(0, 2, number)))
+        messages.append(MessageGroups(sender, receiver, rows, generator.lognormal(0, 2, number)))
     columns = int(generator.integers(4, 40))
     return messages, cost, columns, assemble(messages, cost, columns=columns, lam=lam, widths=widths)
 
@@ -100,7 +100,7 @@ def test_a_narrow_receiver_is_relieved_where_senders_alone_would_see_nothing(tra
     """Two senders, one receiver: its link is busy twice as long as theirs. Backward there is one sender."""
     cost = LinkCost.uniform(3, bytes_per_s=1.0)
     pairs = [(0, 1), (2, 1), (1, 0)]
-    messages = [Message(*(pair[::-1] if transposed else pair), [10] * 4, [8.0, 4.0, 2.0, 1.0]) for pair in pairs]
+    messages = [MessageGroups(*(pair[::-1] if transposed else pair), [10] * 4, [8.0, 4.0, 2.0, 1.0]) for pair in pairs]
     problem = assemble(messages, cost, columns=64, lam=0.5)
     found = solve(problem)
     bits = found.widths.reshape(3, 4).astype(int)
@@ -112,15 +112,18 @@ def test_a_narrow_receiver_is_relieved_where_senders_alone_would_see_nothing(tra
 
 def test_two_workers_queue_once_and_so_does_whoever_has_one_peer():
     message = {"rows": [3, 2], "beta": [2.0, 1.0]}
-    two = assemble([Message(0, 1, **message), Message(1, 0, **message)], LinkCost.uniform(2, bytes_per_s=1.0),
+    both = [MessageGroups(0, 1, **message), MessageGroups(1, 0, **message)]
+    two = assemble(both, LinkCost.uniform(2, bytes_per_s=1.0),
                    columns=4, lam=0.5)  # fmt: skip
     assert two.pair_far_link is None and two.pair_link.tolist() == [0, 1]
     three = LinkCost.uniform(3, bytes_per_s=1.0)
-    fan_out = assemble([Message(0, 1, **message), Message(0, 2, **message)], three, columns=4, lam=0.5)
-    fan_in = assemble([Message(1, 0, **message), Message(2, 0, **message)], three, columns=4, lam=0.5)
+    fan_out = assemble([MessageGroups(0, 1, **message), MessageGroups(0, 2, **message)], three, columns=4, lam=0.5)
+    fan_in = assemble([MessageGroups(1, 0, **message), MessageGroups(2, 0, **message)], three, columns=4, lam=0.5)
     assert fan_out.pair_far_link is fan_in.pair_far_link is None
     assert fan_out.pair_link.tolist() == fan_in.pair_link.tolist() == [0, 0]
-    ring = assemble([Message(0, 1, **message), Message(2, 1, **message)], three, columns=4, lam=0.5, transport="ring")
+    ring = assemble(
+        [MessageGroups(0, 1, **message), MessageGroups(2, 1, **message)], three, columns=4, lam=0.5, transport="ring"
+    )
     assert ring.pair_far_link is None and ring.num_rounds == 2
 
 
@@ -181,7 +184,7 @@ def test_what_is_refused():
 def test_problems_know_how_busy_both_ends_are():
     cost = LinkCost.uniform(3, bytes_per_s=1.0, latency_s=3.0)
     pairs = [(0, 1), (2, 1), (1, 2), (0, 2)]
-    problem: Problem = assemble([Message(*pair, [5], [1.0]) for pair in pairs], cost, columns=8, lam=0.5)
+    problem: Problem = assemble([MessageGroups(*pair, [5], [1.0]) for pair in pairs], cost, columns=8, lam=0.5)
     size = {width: row_bytes(width, 8, two_parameters(4)) for width in (2, 4, 8)}
     busy = problem.link_s(problem.choice([2, 4, 8, 8]))
     leaving = [6 + 5 * (size[2] + size[8]), 3 + 5 * size[8], 3 + 5 * size[4]]

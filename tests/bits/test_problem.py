@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from gnnqlab.bits.assigner.assemble import Message, assemble
+from gnnqlab.bits.assigner.assemble import MessageGroups, assemble
 from gnnqlab.bits.assigner.problem import Problem
 from gnnqlab.bits.assigner.reference import brute_force, solve_reference
 from gnnqlab.bits.row import row_bytes, two_parameters
@@ -69,7 +69,7 @@ def test_a_round_is_as_slow_as_its_slowest_link(small):
 
 
 def test_last_group_is_charged_for_its_true_size():
-    message = Message(0, 1, [100, 1], [5.0, 1.0])
+    message = MessageGroups(0, 1, [100, 1], [5.0, 1.0])
     problem = assemble([message], LinkCost.uniform(2, bytes_per_s=1.0), columns=8, lam=0.5)
     assert problem.seconds(problem.choice([2, 2])) == 101 * row_bytes(2, 8, two_parameters(4))
 
@@ -95,7 +95,7 @@ def test_seconds_are_those_of_the_cost_model(transport):
 
 def test_messages_without_rows_are_left_out():
     cost = LinkCost.uniform(3, bytes_per_s=1.0, latency_s=7.0)
-    messages = [Message(0, 1, [4], [1.0]), Message(1, 2, [], []), Message(2, 1, [2], [1.0])]
+    messages = [MessageGroups(0, 1, [4], [1.0]), MessageGroups(1, 2, [], []), MessageGroups(2, 1, [2], [1.0])]
     problem = assemble(messages, cost, columns=4, lam=0.5, transport="ring")
     assert problem.theta_s_per_byte.size == 2 and problem.num_rounds == 2
     assert problem.gamma_s.sum() == 14
@@ -153,9 +153,9 @@ def test_bad_problems_are_refused_with_the_reason(changes, text):
 
 def test_bad_messages_and_choices_are_refused():
     cost = LinkCost.uniform(2, bytes_per_s=1.0)
-    one = Message(0, 1, [1], [1.0])
+    one = MessageGroups(0, 1, [1], [1.0])
     with pytest.raises(ValueError, match="no messages"):
-        assemble([Message(0, 1, [], [])], cost, columns=4, lam=0.5)
+        assemble([MessageGroups(0, 1, [], [])], cost, columns=4, lam=0.5)
     with pytest.raises(ValueError, match="at most one for each ordered pair"):
         assemble([one, one], cost, columns=4, lam=0.5)
     with pytest.raises(ValueError, match="transport must be 'ring' or 'direct', got 'x'"):
@@ -167,7 +167,7 @@ def test_bad_messages_and_choices_are_refused():
 
 
 def test_shares_of_another_codec_take_the_place_of_those_of_min_max_codes():
-    message = Message(0, 1, [2, 1], [4.0, 1.0])
+    message = MessageGroups(0, 1, [2, 1], [4.0, 1.0])
     cost = LinkCost.uniform(2, bytes_per_s=1.0)
     problem = assemble([message], cost, columns=8, lam=0.5, width_shares=(0.5, 0.25, 0.0))
     assert problem.variance(np.array([0, 1])) == 4.0 * 0.5 + 1.0 * 0.25 and (problem.cheapest, problem.finest) == (0, 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gnnqlab.cli.grid import Choice, graphs_in, models_in, systems_in
+from gnnqlab.cli.grid import SystemChoice, graphs_in, models_in, systems_in
 from gnnqlab.systems.registry import make_system
 from tests.cases import each
 
@@ -67,4 +67,4 @@ def test_commas_in_the_names_of_graphs(tmp_path):
 
 
 def test_a_choice_is_written_as_it_is_read():
-    assert str(Choice("adaqp", {"lam": 0.3, "bit_widths": (2, 8)})) == "adaqp:lam=0.3:bit_widths=2+8"
+    assert str(SystemChoice("adaqp", {"lam": 0.3, "bit_widths": (2, 8)})) == "adaqp:lam=0.3:bit_widths=2+8"

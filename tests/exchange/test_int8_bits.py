@@ -12,7 +12,7 @@ import torch
 import gnnqlab as gq
 from gnnqlab.compute import Int8Products
 from gnnqlab.compute.bit_rule import CHOICES, TARGET, BitChoice, relative_error
-from gnnqlab.kernels.codec.quantize import Noise, quantize
+from gnnqlab.kernels.codec.quantize import NoiseCounter, quantize
 from gnnqlab.kernels.noise import stream
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
@@ -86,7 +86,7 @@ def test_the_errors_are_those_of_the_first_output() -> None:
     trainer.gradients(0)
     (y,), (taken,) = seen, said
     torch.testing.assert_close(y.shape, (60, 16))
-    noise = Noise(trainer.graph.ids, 5, 0, stream("bits", 0))
+    noise = NoiseCounter(trainer.graph.ids, 5, 0, stream("bits", 0))
     for bits in CHOICES:
         rows = quantize(y, bits=bits, noise=noise)
         error = relative_error(y, rows.codes * rows.scales.unsqueeze(1))

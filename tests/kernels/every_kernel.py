@@ -12,7 +12,7 @@ import torch
 from gnnqlab.kernels import noise
 from gnnqlab.kernels.codec import rows as codec
 from gnnqlab.kernels.codec.linear import encode_linear
-from gnnqlab.kernels.codec.quantize import Noise, quantize
+from gnnqlab.kernels.codec.quantize import NoiseCounter, quantize
 from gnnqlab.kernels.codec.rotate import ROTATED_WIDTHS, decode_rotated, encode_rotated
 from gnnqlab.kernels.codec.row_errors import NOTED, row_errors
 from gnnqlab.kernels.dense.code_rows import pack_pairs
@@ -96,8 +96,11 @@ def every_kernel(device: str) -> int:
         noise.uniform16(ids, columns, **SETTINGS)
         noise.dropout(x, ids, p=0.3, **SETTINGS)
         noise.dropout_values(x[:, 0].contiguous(), ids, ids % columns, p=0.3, **SETTINGS)
-        of_rows, of_all = quantize(x, noise=Noise(ids, **SETTINGS)), quantize(grad[:OWNED], bits=4, scale="tensor")
-        packed = quantize(x, bits=4, noise=Noise(ids, **SETTINGS), packed=True)
+        of_rows, of_all = (
+            quantize(x, noise=NoiseCounter(ids, **SETTINGS)),
+            quantize(grad[:OWNED], bits=4, scale="tensor"),
+        )
+        packed = quantize(x, bits=4, noise=NoiseCounter(ids, **SETTINGS), packed=True)
         spmm(adj, packed, pack_pairs(quantize(halo, bits=4)))
         int8_mm(of_rows.codes, of_rows.scales, of_all.codes, 1.0, transposed=True, bias=x[:, 0].contiguous())
         int8_mm(of_rows.codes[:, :OWNED], of_rows.scales, of_all.codes[: min(columns, OWNED)], 1.0)
@@ -126,7 +129,7 @@ def every_kernel(device: str) -> int:
         spmm(incidence(adj), quantize(added))
         for scale in ("row", "tensor"):
             quantized_sum(
-                incidence(adj, by_column=True), added, scale=scale, noise=Noise(adj.indices.long(), **SETTINGS)
+                incidence(adj, by_column=True), added, scale=scale, noise=NoiseCounter(adj.indices.long(), **SETTINGS)
             )
         calls += 8
     calls += every_loop_of_vertex_cuts()

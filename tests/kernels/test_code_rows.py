@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gnnqlab.kernels import native
-from gnnqlab.kernels.codec.quantize import Noise, quantize
+from gnnqlab.kernels.codec.quantize import NoiseCounter, quantize
 from gnnqlab.kernels.dense.code_rows import PAIRED_WIDTHS, PairedRows, QuantizedRows, pack_pairs, unpack_pairs
 from gnnqlab.kernels.noise import stream
 from gnnqlab.kernels.sparse.adjacency import Adjacency
@@ -44,7 +44,7 @@ def test_rows_are_quantized_into_the_pairs_of_their_codes(backend: str, bits: in
         x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(1))
         x[rows // 2] = 0.0
         for scale in ("row", "tensor"):
-            for noise in (None, Noise(torch.arange(rows), 5, 2, stream("operand", 3))):
+            for noise in (None, NoiseCounter(torch.arange(rows), 5, 2, stream("operand", 3))):
                 settings = {"bits": bits, "scale": scale, "noise": noise}
                 with use(backend):
                     packed = quantize(x, packed=True, **settings)

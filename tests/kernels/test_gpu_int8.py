@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
-from gnnqlab.kernels.codec.quantize import Noise, quantize
+from gnnqlab.kernels.codec.quantize import NoiseCounter, quantize
 from gnnqlab.kernels.codec.rows import raise_refused
 from gnnqlab.kernels.dense.code_rows import PairedRows, pack_pairs
 from gnnqlab.kernels.dense.int8_mm import int8_mm, int8_mm_scaled, int8_mm_transposed
@@ -64,7 +64,7 @@ def test_codes_are_those_of_the_reference(device: str, columns: int, scale: str)
     for bits, noised, packed in ((8, True, False), (8, False, False), (3, True, True), (5, True, False)):
         found: list[QuantizedRows | PairedRows] = []
         for backend, place in (("reference", "cpu"), ("native", device)):
-            noise = Noise(ids.to(place), **SETTINGS) if noised else None
+            noise = NoiseCounter(ids.to(place), **SETTINGS) if noised else None
             with native.use(backend):
                 found.append(quantize(x.to(place), bits=bits, scale=scale, noise=noise, packed=packed))
                 if packed:
@@ -72,9 +72,9 @@ def test_codes_are_those_of_the_reference(device: str, columns: int, scale: str)
                     assert torch.equal(pack_pairs(unpacked).codes, found[-1].codes)
         assert torch.equal(found[0].codes, found[1].codes.cpu())
         assert torch.equal(found[0].scales, found[1].scales.cpu())
-    halves = Noise(ids[::2].int().to(device), **SETTINGS)
+    halves = NoiseCounter(ids[::2].int().to(device), **SETTINGS)
     part = quantize(x.to(device)[::2], scale="tensor", noise=halves, largest=float(x.abs().max()))
-    whole = quantize(x.to(device), scale="tensor", noise=Noise(ids.int().to(device), **SETTINGS))
+    whole = quantize(x.to(device), scale="tensor", noise=NoiseCounter(ids.int().to(device), **SETTINGS))
     assert torch.equal(part.codes, whole.codes[::2]) and torch.equal(part.scales, whole.scales[::2])
 
 
@@ -142,7 +142,7 @@ def test_a_sum_that_quantizes_on_its_way_is_that_of_the_codes(device: str, colum
     adj = graph(weighted=False).to(device)
     x = rows_of(adj.num_edges, columns, 1).to(device)
     ids = torch.arange(adj.num_edges).flip(0).to(device) * 7
-    for ends, noise in ((incidence(adj), Noise(ids, **SETTINGS)), (incidence(adj, by_column=True), None)):
+    for ends, noise in ((incidence(adj), NoiseCounter(ids, **SETTINGS)), (incidence(adj, by_column=True), None)):
         codes = quantize(x, bits=bits, scale=scale, noise=noise)
         assert torch.equal(quantized_sum(ends, x, bits=bits, scale=scale, noise=noise), spmm(ends, codes))
         truth = dense(ends) @ wide(codes)[:, 0]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gnnqlab.errors import NonFiniteRow
-from gnnqlab.kernels.codec.quantize import Noise, quantize
+from gnnqlab.kernels.codec.quantize import NoiseCounter, quantize
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.kernels.sparse.aggregate import QuantizedRows, spmm
 from gnnqlab.kernels.sparse.attention import attend_columns, attend_rows, pack_rows
@@ -119,7 +119,8 @@ def test_a_sum_that_quantizes_on_its_way_is_that_of_the_codes(
     ids = torch.arange(EDGES).flip(0) * 7
     with use(backend):
         for ends, noise in itertools.product(
-            (incidence(adj), incidence(adj, by_column=True)), (None, Noise(ids, 1, 2, 3), Noise(ids.int(), 1, 2, 3))
+            (incidence(adj), incidence(adj, by_column=True)),
+            (None, NoiseCounter(ids, 1, 2, 3), NoiseCounter(ids.int(), 1, 2, 3)),
         ):
             codes = quantize(x, bits=bits, scale=scale, noise=noise)
             found = quantized_sum(ends, x, bits=bits, scale=scale, noise=noise)

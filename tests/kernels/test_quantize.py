@@ -7,7 +7,7 @@ import torch
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
-from gnnqlab.kernels.codec.quantize import Noise, quantize
+from gnnqlab.kernels.codec.quantize import NoiseCounter, quantize
 from gnnqlab.kernels.noise import stream
 from tests.kernels.backends import EVERY, on_native, use
 
@@ -22,9 +22,9 @@ def _rows(rows: int, columns: int, seed: int = 0) -> torch.Tensor:
     return x
 
 
-def _noise(rows: int, epoch: int = 2) -> Noise:
+def _noise(rows: int, epoch: int = 2) -> NoiseCounter:
     ids = torch.randperm(rows + 3, generator=torch.Generator().manual_seed(1))[:rows]
-    return Noise(ids, 5, epoch, stream("operand", 3))
+    return NoiseCounter(ids, 5, epoch, stream("operand", 3))
 
 
 @on_native
@@ -70,7 +70,7 @@ def test_noise_is_of_the_node_and_not_of_its_place() -> None:
     noise = _noise(20)
     order = torch.randperm(20, generator=torch.Generator().manual_seed(3))
     whole = quantize(x, noise=noise)
-    there = quantize(x[order], noise=Noise(noise.ids[order].int(), 5, 2, noise.stream))
+    there = quantize(x[order], noise=NoiseCounter(noise.ids[order].int(), 5, 2, noise.stream))
     assert torch.equal(there.codes, whole.codes[order])
     assert not torch.equal(quantize(x, noise=_noise(20, epoch=3)).codes, whole.codes)
 
@@ -129,10 +129,10 @@ def test_settings_that_cannot_be_are_refused() -> None:
 def test_a_part_is_rounded_as_in_the_whole() -> None:
     x = torch.randn(9, 5, generator=torch.Generator().manual_seed(0))
     x[7, 2] = -6.0
-    noise = Noise(torch.arange(9), 1, 2, 3)
+    noise = NoiseCounter(torch.arange(9), 1, 2, 3)
     whole = quantize(x, scale="tensor", noise=noise)
     for first, last in ((0, 4), (4, 9), (3, 3)):
-        of_part = Noise(noise.ids[first:last], 1, 2, 3)
+        of_part = NoiseCounter(noise.ids[first:last], 1, 2, 3)
         part = quantize(x[first:last], scale="tensor", noise=of_part, largest=6.0)
         assert torch.equal(part.codes, whole.codes[first:last])
         assert torch.equal(part.scales, whole.scales[first:last])

@@ -18,7 +18,7 @@ import torch
 import gnnqlab as gq
 from gnnqlab.graph.generate import rmat
 from gnnqlab.partition import METIS, Random
-from gnnqlab.partition.metis import Edges, metis_library
+from gnnqlab.partition.metis import MetisEdges, metis_library
 from gnnqlab.partition.parts import kept_library, shard_path, store_shards
 from gnnqlab.partition.shard import Shard
 from tests.graphs import random_graph
@@ -151,7 +151,7 @@ def test_pymetis_cuts_alike_in_every_process_and_leaves_no_worker_empty():
 def test_both_ways_has_each_neighbour_once(times):
     # 0 -> 1 and back, 1 -> 2, 3 alone; an edge that is given several times is still one.
     source, destination = (torch.tensor(ends, dtype=torch.int32).repeat(times) for ends in ([0, 1, 1], [1, 0, 2]))
-    indptr, indices = Edges(source, destination, 4).both_ways()
+    indptr, indices = MetisEdges(source, destination, 4).both_ways()
     assert indptr.tolist() == [0, 1, 3, 4, 4] and indices.tolist() == [1, 0, 2, 1]
     assert indptr.dtype == indices.dtype == np.int32
 

@@ -12,13 +12,13 @@ from gnnqlab.bits.assigner.problem import Index, Problem
 from gnnqlab.bits.row import ParamBytes, two_parameters
 from gnnqlab.theory.cost import LinkCost
 
-__all__ = ["Message", "assemble"]
+__all__ = ["MessageGroups", "assemble"]
 
 _FLOATS = two_parameters(4)
 
 
 @dataclass(frozen=True, eq=False)
-class Message:
+class MessageGroups:
     """Groups of one message; both arrays come from ``Groups`` of :mod:`gnnqlab.bits.assigner.groups`."""
 
     sender: int
@@ -30,7 +30,7 @@ class Message:
 
 
 def assemble(
-    messages: Sequence[Message],
+    messages: Sequence[MessageGroups],
     cost: LinkCost,
     *,
     columns: int,

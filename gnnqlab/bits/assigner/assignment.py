@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from gnnqlab.bits.assigner.assemble import Message, assemble
+from gnnqlab.bits.assigner.assemble import MessageGroups, assemble
 from gnnqlab.bits.assigner.groups import Groups, group, use_of_halo
 from gnnqlab.bits.assigner.link_samples import Place, Witnessed, clock_offsets, machine, refreshed, samples
 from gnnqlab.bits.assigner.solver import solve
@@ -26,7 +26,7 @@ from gnnqlab.bits.variance import Weighed
 from gnnqlab.partition.shard import Shard
 from gnnqlab.theory.cost import LinkCost
 
-__all__ = ["JointAssignment", "Key", "Trace", "Weighing", "largest_sent", "traces_of"]
+__all__ = ["JointAssignment", "Key", "ChannelTrace", "Weighing", "largest_sent", "traces_of"]
 
 Key = tuple[int, str, int, int]
 """(layer, direction, sender, receiver)."""
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class ChannelTrace:
     """Statistics of the rows that one channel sent in the traced epoch."""
 
     place: Place
@@ -81,16 +81,16 @@ class _Exchange(Protocol):
     def channels(self) -> Sequence[_Channel]: ...
 
 
-def traces_of(channels: Sequence[_Channel], direction: str | None = None) -> list[Trace]:
+def traces_of(channels: Sequence[_Channel], direction: str | None = None) -> list[ChannelTrace]:
     """Collect the statistics of the last messages of channels, of one direction or of both."""
     return [
-        Trace((channel.layer, channel.direction), channel.columns, dict(channel.spreads))
+        ChannelTrace((channel.layer, channel.direction), channel.columns, dict(channel.spreads))
         for channel in channels
         if direction in (None, channel.direction)
     ]
 
 
-def largest_sent(traces: Sequence[Trace], width: int, param_bytes: ParamBytes) -> int:
+def largest_sent(traces: Sequence[ChannelTrace], width: int, param_bytes: ParamBytes) -> int:
     """Return the bytes of the largest message in traces, with every row at bit-width ``width``; 0 without messages."""
     sent = (
         len(spreads) * row_bytes(width, trace.columns, param_bytes)
@@ -138,7 +138,7 @@ class JointAssignment:
         if shard.workers > 2 and not ring:
             import scipy.optimize  # noqa: F401  # for the solver of both ends: a slow import, not during an epoch
 
-    def traces(self) -> list[Trace]:
+    def traces(self) -> list[ChannelTrace]:
         """Collect the statistics of the channels' last messages; the next epoch replaces them."""
         return traces_of(self._exchange.channels, self._direction)
 
@@ -157,7 +157,7 @@ class JointAssignment:
         self.cost = LinkCost.measured(self._shard.workers, by_pair)
 
     def work_out(
-        self, traces: list[Trace], settings: Weighing, witnessed: Witnessed
+        self, traces: list[ChannelTrace], settings: Weighing, witnessed: Witnessed
     ) -> tuple[dict[Key, Tensor], dict[str, Any]]:
         """Compute the bit-widths of the rows that this worker sends and receives, and figures for the record.
 
@@ -182,7 +182,7 @@ class JointAssignment:
         cpu_s = round(time.thread_time() - start_s, 6)  # on few cores this time is lost to training
         return table, {"problems": [one.figures for one in solved], "links": links, "cpu_s": cpu_s}
 
-    def _weigh(self, traces: list[Trace], settings: Weighing) -> tuple[dict[Key, Groups], list[_Summary]]:
+    def _weigh(self, traces: list[ChannelTrace], settings: Weighing) -> tuple[dict[Key, Groups], list[_Summary]]:
         """Group the rows of every message this worker sent in the epoch that was traced."""
         groups, summaries = {}, []
         for trace in sorted(traces, key=lambda trace: trace.place):  # the order of collectives, equal on all workers
@@ -256,7 +256,7 @@ class JointAssignment:
         variance = self._codec.row_variance(messages[0].columns)
         totals = np.sum([one.totals for one in messages], axis=0)  # (K,)
         problem = assemble(
-            [Message(one.key[2], one.key[3], one.rows, one.beta) for one in messages],
+            [MessageGroups(one.key[2], one.key[3], one.rows, one.beta) for one in messages],
             self.cost,
             columns=messages[0].columns,
             lam=settings.lam,

@@ -18,7 +18,7 @@ from gnnqlab.bits.in_words import human_bits
 from gnnqlab.compute import Int8Products
 from gnnqlab.compute.bit_rule import EPSILON, relative_error
 from gnnqlab.compute.products import PassRows
-from gnnqlab.kernels.codec.quantize import Noise, quantize
+from gnnqlab.kernels.codec.quantize import NoiseCounter, quantize
 from gnnqlab.kernels.noise import stream
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.kernels.sparse.attention import sddmm_add, segment_softmax, weighted_sum
@@ -72,7 +72,9 @@ def error_by_width(
     """
     import pandas as pd
 
-    noise = Noise(torch.arange(x.shape[0]), 0, 0, stream("operand", 0))  # a noise key of its own for quantized operands
+    noise = NoiseCounter(
+        torch.arange(x.shape[0]), 0, 0, stream("operand", 0)
+    )  # a noise key of its own for quantized operands
     table: dict[float, list[float]] = {epsilon: [] for epsilon in epsilons}
     for width in bits:
         rows = quantize(x, bits=width, scale="tensor", noise=noise)

@@ -15,7 +15,7 @@ from gnnqlab.message.codecs.codec import Codec
 from gnnqlab.message.codecs.least_variance import by_rotation
 from gnnqlab.message.codecs.lloyd_max import relative_error
 from gnnqlab.nn.models.registry import ModelSettings
-from gnnqlab.simulation.codec_error import Rows, codec_error, trained_rows
+from gnnqlab.simulation.codec_error import RowsKey, codec_error, trained_rows
 from gnnqlab.simulation.gradient_noise import trained_weights
 from gnnqlab.systems.system import System
 
@@ -34,7 +34,7 @@ def rows_by_epoch(
     most: int,
     system: System | None = None,
     seed: int = 0,
-) -> Iterator[tuple[int, dict[Rows, Tensor]]]:
+) -> Iterator[tuple[int, dict[RowsKey, Tensor]]]:
     """Yield each epoch with the rows that workers would send in it, as returned by `trained_rows`.
 
     Args:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnqlab.bits.assigner.assemble import Message, assemble
+from gnnqlab.bits.assigner.assemble import MessageGroups, assemble
 from gnnqlab.bits.assigner.problem import Problem
 from gnnqlab.bits.assigner.solver import solve
 from gnnqlab.graph.generate import rmat, sbm
@@ -285,7 +285,7 @@ def _problem(slower: float) -> Problem:
     rates = np.ones((_WORKERS, 1))
     rates[0] = slower  # worker 0 sends more slowly than the others
     messages = [
-        Message(sender, receiver, np.full(_GROUPS, _ROWS), np.sort(generator.lognormal(0, 2, _GROUPS))[::-1])
+        MessageGroups(sender, receiver, np.full(_GROUPS, _ROWS), np.sort(generator.lognormal(0, 2, _GROUPS))[::-1])
         for sender, receiver in itertools.permutations(range(_WORKERS), 2)
     ]
     cost = replace(cost, theta_s_per_byte=rates * cost.theta_s_per_byte)  # θ in seconds per byte, (sender, receiver)

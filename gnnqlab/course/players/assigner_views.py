@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.course.players.assigner_walk import AssignerWalk
-from gnnqlab.course.players.stepped import Step, titled_charts
+from gnnqlab.course.players.stepped import WalkStep, titled_charts
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
 
@@ -340,12 +340,12 @@ def _count(number: int, noun: str) -> str:
 
 
 # The order of the dictionary is the order of the steps.
-ASSIGNER_STEPS: dict[str, Step] = {
-    "trace": Step("Trace the ranges", _draw_trace, _columns("range"), _say_trace, legend_rows=0),
-    "beta": Step("Weight β of each row", _draw_beta, _columns("use", "range", "beta"), _say_beta, legend_rows=0),
-    "groups": Step("Sort into groups", _draw_groups, _columns("beta", "group"), _say_groups),
-    "cost": Step("Cost of the link", _draw_cost, _cost_frame, _say_cost),
-    "problem": Step("Trade time for variance", _draw_problem, _problem_frame, _say_problem),
-    "widths": Step("Send the bit-widths to the peers", _draw_widths, _widths_frame, _say_widths),
+ASSIGNER_STEPS: dict[str, WalkStep] = {
+    "trace": WalkStep("Trace the ranges", _draw_trace, _columns("range"), _say_trace, legend_rows=0),
+    "beta": WalkStep("Weight β of each row", _draw_beta, _columns("use", "range", "beta"), _say_beta, legend_rows=0),
+    "groups": WalkStep("Sort into groups", _draw_groups, _columns("beta", "group"), _say_groups),
+    "cost": WalkStep("Cost of the link", _draw_cost, _cost_frame, _say_cost),
+    "problem": WalkStep("Trade time for variance", _draw_problem, _problem_frame, _say_problem),
+    "widths": WalkStep("Send the bit-widths to the peers", _draw_widths, _widths_frame, _say_widths),
 }
 """Steps by name, in their order."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gnnqlab.course.players.message_walk import MessageWalk
-from gnnqlab.course.players.stepped import Step, titled_charts
+from gnnqlab.course.players.stepped import WalkStep, titled_charts
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.byte_axis import byte_ticks
 from gnnqlab.lab.figures.charts import bars, lanes, lines, panels, scatter
@@ -369,18 +369,18 @@ def _frame_of(*columns: str) -> Callable[[MessageWalk], DataFrame]:
     return lambda walk: walk.to_frame()[list(columns)]
 
 
-STEPS: dict[str, Step] = {
-    "row": Step("The row", _draw_row, _frame_of("value"), _say_row, legend_rows=0),
-    "ruler": Step(
+STEPS: dict[str, WalkStep] = {
+    "row": WalkStep("The row", _draw_row, _frame_of("value"), _say_row, legend_rows=0),
+    "ruler": WalkStep(
         "Quantization levels, a ruler over its range", _draw_ruler, _frame_of("value", "(x - Z) / S"), _say_ruler
     ),
-    "round": Step(
+    "round": WalkStep(
         "Stochastic rounding",
         _draw_round,
         _frame_of("value", "(x - Z) / S", "fraction σ", "noise u", "code q"),
         _say_round,
     ),
-    "pack": Step(
+    "pack": WalkStep(
         "Pack codes into bytes",
         _draw_pack,
         MessageWalk.byte_frame,
@@ -388,7 +388,9 @@ STEPS: dict[str, Step] = {
         legend_rows=0,
         height=lambda walk: 190 + 20 * len(walk.payload[: 2 * SHOWN]),
     ),
-    "wire": Step("The message on the wire", _draw_wire, MessageWalk.wire_frame, _say_wire, 2, height=lambda walk: 300),
-    "unpack": Step("Unpack", _draw_unpack, _frame_of("value", "code q", "decoded", "error"), _say_unpack),
+    "wire": WalkStep(
+        "The message on the wire", _draw_wire, MessageWalk.wire_frame, _say_wire, 2, height=lambda walk: 300
+    ),
+    "unpack": WalkStep("Unpack", _draw_unpack, _frame_of("value", "code q", "decoded", "error"), _say_unpack),
 }
 """Steps by name, in their order."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gnnqlab.course.players.epoch_views import lane_axis, lane_names, lanes_below, make_film
-from gnnqlab.course.players.run_walk import Message, Moment, RunWalk, place_words
+from gnnqlab.course.players.run_walk import Moment, RunWalk, WalkMessage, place_words
 from gnnqlab.course.players.run_words import run_title, say_message, say_run_step
 from gnnqlab.graph.pictures import data_address, write_png
 from gnnqlab.lab.figures.bundle import FigureData
@@ -50,7 +50,7 @@ Kind = tuple[int, bool, bool]
 class Track:
     """Path of a message, or of one of its rows, across the drawing."""
 
-    message: Message
+    message: WalkMessage
     start: tuple[float, float]
     end: tuple[float, float]
 
@@ -194,7 +194,7 @@ class RunDrawing:
         figure.update_layout(height=figure.layout.height + 80, margin={"b": figure.layout.margin.b + 80})
         return film
 
-    def _tracks(self, message: Message, *, line: int) -> Iterator[Track]:
+    def _tracks(self, message: WalkMessage, *, line: int) -> Iterator[Track]:
         forward = message.place.direction == "forward"
         nodes = self._rows(message)  # paths of single rows, for few rows
         for row in nodes:
@@ -209,7 +209,7 @@ class RunDrawing:
         # without the ends, where names are
         yield Track(message, *((x + share * across, y + share * along) for share in (_OUT, _IN)))
 
-    def _rows(self, message: Message) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    def _rows(self, message: WalkMessage) -> list[tuple[tuple[float, float], tuple[float, float]]]:
         """Return the cells of each row's node and of a node that needs it; empty unless all are drawn and few."""
         owner, holder = message.sender, message.receiver
         if message.place.direction == "backward":  # gradients go from holder to owner
@@ -342,11 +342,11 @@ class RunDrawing:
         )  # fmt: skip
 
 
-def _describe(message: Message) -> str:
+def _describe(message: WalkMessage) -> str:
     return f"{say_message(message)}, {human_bytes(message.num_bytes)}"
 
 
-def _label(message: Message, single: bool) -> str:
+def _label(message: WalkMessage, single: bool) -> str:
     widths = [bits for bits, _ in message.rows]
     bits = f"{widths[0]}b" if len(widths) == 1 else f"{widths[0]}–{widths[-1]}b"
     return bits if single else f"{message.num_rows:,}<br>{bits}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gnnqlab.partition.parts import Parts
     from gnnqlab.run.run import Run
 
-__all__ = ["Activity", "Message", "Moment", "RunWalk", "place_words"]
+__all__ = ["Activity", "WalkMessage", "Moment", "RunWalk", "place_words"]
 
 _SHORT_MS = 2e-3
 """Times closer than this are merged: clocks are read one after another."""
@@ -41,7 +41,7 @@ class Activity(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Message:
+class WalkMessage:
     """Rows of one worker for another, from the sender's post to their arrival."""
 
     place: ExchangeKey
@@ -105,7 +105,7 @@ class RunWalk:
     epoch: int
     activities: tuple[Activity, ...]
     """Activities by worker, then by time."""
-    messages: tuple[Message, ...]
+    messages: tuple[WalkMessage, ...]
     """Messages in the order of sending."""
     facts: Mapping[str, float]
     """``loss`` of the epoch, and ``gradients``, bytes of weight gradients that one worker sends."""
@@ -174,11 +174,11 @@ class RunWalk:
         begun = [activity for activity in mine if activity.start <= time]  # started by then
         return begun[-1] if begun and time < mine[-1].end else None
 
-    def messages_in_transit(self, time: float) -> list[tuple[Message, float]]:
+    def messages_in_transit(self, time: float) -> list[tuple[WalkMessage, float]]:
         """Return the messages in transit at a time, with the fraction of the way that each has covered."""
         return [(message, fraction) for message in self.messages if (fraction := message.progress(time)) is not None]
 
-    def awaited_messages(self, activity: Activity) -> list[Message]:
+    def awaited_messages(self, activity: Activity) -> list[WalkMessage]:
         """Return the messages that a worker receives in an exchange."""
         # Messages of the next epoch are sent here, but not awaited.
         mine = [one for one in self.messages if one.receiver == activity.rank and one.place == activity.place]
@@ -257,7 +257,7 @@ def _first_postponed(activities: Sequence[Activity]) -> int | None:
     return first if first < len(activities) else None
 
 
-def _messages(some: DataFrame, traffic: DataFrame, epoch: int, begin: float) -> tuple[Message, ...]:
+def _messages(some: DataFrame, traffic: DataFrame, epoch: int, begin: float) -> tuple[WalkMessage, ...]:
     """Join the recorded traffic with the times of posts and arrivals on the timeline."""
     arrivals = {  # (receiver, sender, exchange) -> start and end of the transfer
         (int(row["rank"]), int(row["peer"]), _place(row)): _times(row, begin)
@@ -288,7 +288,7 @@ def _messages(some: DataFrame, traffic: DataFrame, epoch: int, begin: float) -> 
     return tuple(sorted(found, key=lambda message: (message.start, message.sender, message.receiver)))
 
 
-def _recorded_messages(traffic: DataFrame) -> Iterator[Message]:
+def _recorded_messages(traffic: DataFrame) -> Iterator[WalkMessage]:
     """Yield the messages of an epoch with rows and bytes; ``start`` is 0 and ``end`` the duration."""
     columns = ["layer", "direction", "round", "sender", "receiver"]
     for (layer, direction, number, sender, receiver), rows in traffic.groupby(columns, sort=False):
@@ -297,7 +297,7 @@ def _recorded_messages(traffic: DataFrame) -> Iterator[Message]:
         size = int(rows["payload_bytes"].sum() + rows["param_bytes"].sum())  # bytes on the wire without the header
         if counts:
             place, duration = ExchangeKey(int(layer), direction, int(number)), 1e3 * float(rows["seconds"].max())
-            yield Message(place, int(sender), int(receiver), counts, size, 0.0, duration, "now")
+            yield WalkMessage(place, int(sender), int(receiver), counts, size, 0.0, duration, "now")
 
 
 def _place(row: Mapping[Any, Any]) -> ExchangeKey:
@@ -308,7 +308,7 @@ def _times(row: Mapping[Any, Any], begin: float) -> tuple[float, float]:
     return float(1e3 * (row["start_s"] - begin)), float(1e3 * (row["end_s"] - begin))  # seconds -> ms
 
 
-def _check_rows(parts: Parts, messages: Iterable[Message], run: Run) -> None:
+def _check_rows(parts: Parts, messages: Iterable[WalkMessage], run: Run) -> None:
     """Raise ValueError if a message has more rows than the partition's plan: then the run used another partition."""
     routes = {  # rows of each pair in the forward pass
         (route.peer, shard.rank): route.num_rows for shard in parts.shards for route in shard.plan("forward").receive

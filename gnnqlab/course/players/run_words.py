@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from gnnqlab.bits.in_words import human_bits
-from gnnqlab.course.players.run_walk import Activity, Message, Moment, RunWalk, place_words
+from gnnqlab.course.players.run_walk import Activity, Moment, RunWalk, WalkMessage, place_words
 from gnnqlab.lab.figures.frames import human_bytes
 
 __all__ = ["run_title", "say_message", "say_run_step"]
@@ -66,7 +66,7 @@ def say_run_step(walk: RunWalk, step: Moment) -> str:
     return " ".join([when, *sentences])
 
 
-def say_message(message: Message) -> str:
+def say_message(message: WalkMessage) -> str:
     """Describe a message: number of rows, bit-widths, layer, sender and receiver."""
     kinds = [f"{count:,} in {human_bits(bits)}" for bits, count in message.rows]
     noun = "row" if message.place.direction == "forward" else "gradient"
@@ -102,7 +102,7 @@ def _say(walk: RunWalk, activity: Activity | None, rank: int, at: float) -> str:
     return f"{words} ({place_words(activity.place)})"
 
 
-def _say_wait(awaited: Sequence[Message], rows: str, at: float) -> str:
+def _say_wait(awaited: Sequence[WalkMessage], rows: str, at: float) -> str:
     late = [message for message in awaited if message.end > at]  # not yet arrived
     if late:
         senders = sorted({message.sender for message in late})

@@ -1,6 +1,6 @@
 """Base classes of all stepped players: steps of a walk, state, controls, and the player.
 
-Players differ only in their walk, which has the numbers of every step, and in a table of ``Step`` that draws them.
+Players differ only in their walk, which has the numbers of every step, and in a table of ``WalkStep`` that draws them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
 
-__all__ = ["Player", "Step", "StepControls", "Stepped", "WalkModel", "draw_step", "titled_charts"]
+__all__ = ["Player", "WalkStep", "StepControls", "Stepped", "WalkModel", "draw_step", "titled_charts"]
 
 
 @dataclass(frozen=True)
-class Step:
+class WalkStep:
     """Step of a walk: title, figure, table and description."""
 
     title: str
@@ -36,7 +36,7 @@ class Step:
     height: Callable[[Any], int] = lambda walk: 330
 
 
-def draw_step(steps: Mapping[str, Step], walk: Any, name: str, *, dark: bool = False) -> FigureData:
+def draw_step(steps: Mapping[str, WalkStep], walk: Any, name: str, *, dark: bool = False) -> FigureData:
     """Draw one step of a walk.
 
     Args:
@@ -59,7 +59,7 @@ def draw_step(steps: Mapping[str, Step], walk: Any, name: str, *, dark: bool = F
 
 
 def titled_charts(
-    steps: Mapping[str, Step], walk: Any, names: Iterable[str], *, panel: bool = True
+    steps: Mapping[str, WalkStep], walk: Any, names: Iterable[str], *, panel: bool = True
 ) -> dict[str, Figure]:
     """Return the charts of some steps, keyed by number and title."""
     # numbers are those of all steps, even if only some are drawn
@@ -129,7 +129,7 @@ class WalkModel(Stepped):
         walk: object with the numbers of all steps.
     """
 
-    def __init__(self, kinds: Mapping[str, Step], walk: Any) -> None:
+    def __init__(self, kinds: Mapping[str, WalkStep], walk: Any) -> None:
         super().__init__(list(kinds))
         self._kinds = kinds  # steps by name
         self.walk = walk

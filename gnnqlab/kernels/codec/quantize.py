@@ -21,7 +21,7 @@ from gnnqlab.kernels.noise import check_counter
 from gnnqlab.kernels.reference import quantize as reference
 from gnnqlab.kernels.sparse.adjacency import describe
 
-__all__ = ["SCALES", "WIDTHS", "Noise", "check_bits", "largest_magnitude", "quantize"]
+__all__ = ["SCALES", "WIDTHS", "NoiseCounter", "check_bits", "largest_magnitude", "quantize"]
 
 WIDTHS = (2, 3, 4, 5, 6, 7, 8)
 """Bit-widths of codes supported by products."""
@@ -33,7 +33,7 @@ _quantize_pairs = native.declare("quantize_pairs", "p i i i p i f p i i i i p i 
 
 
 @dataclass(frozen=True, eq=False)
-class Noise:
+class NoiseCounter:
     """Counter of rounding noise, a function of (seed, epoch, stream, id, column); see :mod:`gnnqlab.kernels.noise`."""
 
     ids: Tensor
@@ -59,7 +59,7 @@ def quantize(
     *,
     bits: int = ...,
     scale: str = ...,
-    noise: Noise | None = ...,
+    noise: NoiseCounter | None = ...,
     out: QuantizedRows | None = ...,
     largest: float | Tensor | None = ...,
     packed: Literal[False] = ...,
@@ -70,7 +70,7 @@ def quantize(
     *,
     bits: int,
     scale: str = ...,
-    noise: Noise | None = ...,
+    noise: NoiseCounter | None = ...,
     out: None = ...,
     largest: float | Tensor | None = ...,
     packed: Literal[True],
@@ -80,7 +80,7 @@ def quantize(
     *,
     bits: int = 8,
     scale: str = "row",
-    noise: Noise | None = None,
+    noise: NoiseCounter | None = None,
     out: QuantizedRows | None = None,
     largest: float | Tensor | None = None,
     packed: bool = False,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
-from gnnqlab.kernels.codec.quantize import SCALES, Noise, check_bits, largest_magnitude, quantize
+from gnnqlab.kernels.codec.quantize import SCALES, NoiseCounter, check_bits, largest_magnitude, quantize
 from gnnqlab.kernels.codec.rows import raise_or_note, run_noting
 from gnnqlab.kernels.huge_pages import empty_in_huge_pages
 from gnnqlab.kernels.native import call
@@ -65,7 +65,7 @@ def incidence(adj: Adjacency, *, by_column: bool = False) -> Adjacency:
 
 
 def quantized_sum(
-    adj: Adjacency, x: Tensor, *, bits: int = 8, scale: str = "row", noise: Noise | None = None
+    adj: Adjacency, x: Tensor, *, bits: int = 8, scale: str = "row", noise: NoiseCounter | None = None
 ) -> Tensor:
     """Compute ``spmm(adj, quantize(x, ...))``, bit-identical, without storing codes; no gradient is recorded.
 

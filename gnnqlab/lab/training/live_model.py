@@ -15,7 +15,7 @@ from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.theme import PHASES
 from gnnqlab.run.folder import read_json
 from gnnqlab.run.run import LIVE, Run
-from gnnqlab.run.status_text import Wire, describe_activity
+from gnnqlab.run.status_text import RateMeter, describe_activity
 from gnnqlab.train.config.config_file import find_unimported_modules, read_config
 from gnnqlab.train.loop.scores import FURTHER_SCORES, SCORES, read_further_score_names, read_score_name
 from gnnqlab.train.records.json_lines import JsonLinesTail, last_line, lines_at, spread_lines
@@ -146,7 +146,7 @@ class LiveModel:
         self.switches: list[tuple[int, bool]] = []
         """Epochs from which on rows are fresh (True) or stale (False), as the system decided."""
         self._slow = ""
-        self._wire = Wire()
+        self._wire = RateMeter()
         self._epoch_seen = (-1, time.monotonic())
         self._score: str | None = None
         self.also: dict[str, str] = {}

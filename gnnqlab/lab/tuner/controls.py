@@ -11,7 +11,7 @@ from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.controls import MARK, alert, make_tip
 from gnnqlab.lab.tuner.settings import Knob
 
-__all__ = ["Choice", "Number", "CheckBoxes", "Switch", "TextBox", "control_of"]
+__all__ = ["ChoiceControl", "Number", "CheckBoxes", "Switch", "TextBox", "control_of"]
 
 _WIDE, _LABEL = "392px", "88px"
 OnChange = Callable[[str, Any], None]
@@ -115,7 +115,7 @@ class Number(_Control):
         return round(self.slider.value) if self.knob.logarithmic else round(self.slider.value, 6)
 
 
-class Choice(_Control):
+class ChoiceControl(_Control):
     """List of values, one of which is chosen."""
 
     def __init__(self, name: str, knob: Knob, value: Any, on_change: OnChange, options: Sequence[Any]) -> None:
@@ -196,7 +196,7 @@ class TextBox(Switch):
         self.widget = self._place(self.box)
 
 
-class Numbers(TextBox):
+class NumbersBox(TextBox):
     """Box for several numbers separated by commas, sent when the input is complete."""
 
     def __init__(self, name: str, knob: Knob, value: Sequence[float], on_change: OnChange) -> None:
@@ -220,12 +220,12 @@ class Numbers(TextBox):
 def control_of(name: str, knob: Knob, value: Any, on_change: OnChange) -> Any:
     """Return the control of a system's knob with an initial value."""
     if knob.kind == "choice":
-        return Choice(name, knob, value, on_change, knob.choices)
+        return ChoiceControl(name, knob, value, on_change, knob.choices)
     kinds: dict[str, Any] = {
         "number": Number,
         "several": CheckBoxes,
         "switch": Switch,
         "text": TextBox,
-        "numbers": Numbers,
+        "numbers": NumbersBox,
     }
     return kinds[knob.kind](name, knob, value, on_change)

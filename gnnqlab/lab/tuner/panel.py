@@ -10,7 +10,7 @@ from typing import Any
 from gnnqlab.lab.figures.controls import PAGE, alert, make_access, row_with_tip
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.figures.updates import Updater
-from gnnqlab.lab.tuner.controls import Choice, Number, control_of
+from gnnqlab.lab.tuner.controls import ChoiceControl, Number, control_of
 from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.lab.tuner.session import TunerSession
 from gnnqlab.lab.tuner.settings import LINKS, PLACE, PRESETS, Knob, knobs_of
@@ -85,9 +85,9 @@ class TunerPanel:
             "workers": place("workers"),
             "layers": place("layers"),
             "hidden": place("hidden", step=8),
-            "model": Choice("model", PLACE["model"], current.model, on_change, sorted(MODELS)),
-            "link": Choice("link", PLACE["link"], current.link, on_change, LINKS),
-            "system": Choice("system", _SYSTEM, current.system, on_change, sorted(SYSTEMS)),
+            "model": ChoiceControl("model", PLACE["model"], current.model, on_change, sorted(MODELS)),
+            "link": ChoiceControl("link", PLACE["link"], current.link, on_change, LINKS),
+            "system": ChoiceControl("system", _SYSTEM, current.system, on_change, sorted(SYSTEMS)),
         }
         self._own: dict[str, Any] = {}
         self.own = widgets.VBox()

@@ -14,7 +14,7 @@ from gnnqlab.message.codecs.codec import Codec
 from gnnqlab.message.transport.transport import Transport
 from gnnqlab.partition.plan import Plan, Route
 
-__all__ = ["RemoteRows", "Sent"]
+__all__ = ["RemoteRows", "SentBytes"]
 
 COUNT_BYTES = 8
 """Bytes of the number of rows requested from a peer, int64."""
@@ -23,7 +23,7 @@ ID_BYTES = 4
 
 
 @dataclass
-class Sent:
+class SentBytes:
     """Bytes sent so far by this worker to all peers."""
 
     request_bytes: int = 0
@@ -76,7 +76,7 @@ class RemoteRows:
         self._place[owned] = torch.arange(len(owned))
         self._rank, self._peers = rank, [peer for peer in range(workers) if peer != rank]
         self._workers, self._codec, self._transport = workers, codec, transport
-        self.sent = Sent()
+        self.sent = SentBytes()
         no_ids = dict.fromkeys(self._peers, torch.empty(0, dtype=torch.int64))
         self._channel = Channel(
             layer=0,

@@ -254,7 +254,7 @@ FAULTS = (
     Fault(
         name="widths of other rows after a resume",
         file="train/checkpoints/state.py",
-        before='if found is not None and per_row and found.facts["cut"] != self._cut:',
+        before='if per_row and found.facts["cut"] != self._cut:',
         after="if False:",
         test="train/test_checkpoint.py::test_what_belongs_to_rows_of_another_cut_is_refused_and_what_does_not_goes_on",
         why="bit-widths chosen for the rows of one cut would be used for those of another",
