@@ -53,9 +53,18 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
     """Return an error suffix with the known word closest to an unknown one; empty if none is similar.
 
     Example:
-        >>> did_you_mean("Metsi", ["metis", "random"]), did_you_mean(3, ["metis"])
-        ('; did you mean metis', '')
+        >>> did_you_mean("Metsi", ["metis", "random"]), did_you_mean("gcm", ["sgc", "gcn"])
+        ('; did you mean metis', '; did you mean gcn')
     """
     written = {word.lower(): word for word in known}  # compared without case, returned as written
-    close = difflib.get_close_matches(str(name).lower(), written, n=1)
-    return f"; did you mean {written[close[0]]}" if close else ""
+    unknown = str(name).lower()
+    close = difflib.get_close_matches(unknown, written)
+    if not close:
+        return ""
+    # Of equally similar words the one with the same first letter, which is misspelled least.
+    best = max(close, key=lambda word: (_similarity(unknown, word), word[0] == unknown[0]))
+    return f"; did you mean {written[best]}"
+
+
+def _similarity(unknown: str, word: str) -> float:
+    return difflib.SequenceMatcher(a=word, b=unknown).ratio()  # as get_close_matches compares

@@ -38,8 +38,9 @@ class Options:
     partition: str | None = None
     """Partitioner instead of the system's own, for instance metis or random; an unknown name shows the list."""
     replace: str | None = None
-    """Other parts on axes of the system, for instance cache=unchanged:tolerance=0.05,compute=bfloat16; an unknown name
-    shows the list. Your own one is module:Class, importable from here, as in codec=my_module:MyCodec."""
+    """Other parts of the system, as AXIS=PART:SETTING=VALUE with one of the axes partition, exchange, sampler, cache,
+    codec, bits, schedule and compute; for instance cache=unchanged:tolerance=0.05,compute=bfloat16. An unknown name
+    shows the list. Your own part is module:Class, importable from here, as in codec=my_module:MyCodec."""
     out: Path | None = None
     """Folder for runs; default: $GNNQLAB_RUNS, else runs."""
     json: bool = False

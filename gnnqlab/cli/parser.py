@@ -41,14 +41,25 @@ def parse(name: str, command: type[Any], words: Sequence[str]) -> Any:
     parser, known = parser_of(name, command, stored=wants_help and "torch" not in sys.modules, chosen=chosen)
     namespace, unknown = parser.parse_known_args(_present_options([_hyphens(word) for word in words], known))
     if unknown:
-        near = nearest(unknown[0].partition("=")[0].lstrip("-").replace("-", "_"), known)
-        hint = next((f"; did you mean --{each.option}" for each in known if each.name == near), "")
-        raise UsageError(f"{' '.join(unknown)} is no option of gnnqlab {name}{hint}")
+        raise UsageError(f"{' '.join(unknown)} is no option of gnnqlab {name}{_hint(unknown, known)}")
     texts: dict[str, str] = vars(namespace)
     values: dict[str, Any] = {
         each: own[each].read(texts.pop(each), label=_display_name(own[each])) for each in own & texts.keys()
     }
     return command(**values, **({"option_texts": texts} if issubclass(command, Options) else {}))
+
+
+def _hint(unknown: Sequence[str], known: Sequence[Setting]) -> str:
+    """Return a way to write an unknown option, with its punctuation; empty if there is none."""
+    option, _, value = unknown[0].lstrip("-").partition("=")
+    if "replace" in {each.name for each in known}:
+        from gnnqlab.systems.parts import PARTS
+
+        if option in PARTS:
+            value = value or next(iter(unknown[1:]), "PART")
+            return f"; a part of the axis {option} is set by --replace {option}={value}"
+    near = nearest(option.replace("-", "_"), known)
+    return next((f"; did you mean --{each.option}" for each in known if each.name == near), "")
 
 
 def _register_models(words: Sequence[str]) -> list[str]:
@@ -68,7 +79,11 @@ def _register_models(words: Sequence[str]) -> list[str]:
 def _names_by_section(
     command: type[Any], own: Mapping[str, Setting], words: Sequence[str]
 ) -> dict[str, list[str]] | None:
-    """Return the models and the systems of a command line, by section; ``None`` if the command has neither."""
+    """Return the models and the systems of a command line, by section; ``None`` if the command has neither.
+
+    Raises:
+        ValueError: if a model or a system does not exist.
+    """
     if not issubclass(command, Options):
         return None
     before = _Parser(add_help=False, allow_abbrev=False)
@@ -76,10 +91,23 @@ def _names_by_section(
     for setting in names.values():
         before.add_argument(f"--{setting}", default=own[setting].default if setting in own else "")
     found, _ = before.parse_known_args(list(words))
-    return {
+    chosen = {
         section: [each.partition(":")[0] for each in vars(found)[setting].split(",")]
         for section, setting in names.items()
     }
+    for section, setting in names.items():
+        if vars(found)[setting] != before.get_default(setting):
+            _check_names(section, chosen[section])
+    return chosen
+
+
+def _check_names(section: str, names: Sequence[str]) -> None:
+    stored = {each.owner for shown in stored_sections()[section].values() for each in shown}
+    for name in set(names) - stored:  # those without options are not stored, so torch is imported to find them
+        from gnnqlab.nn.models.registry import settings_class
+        from gnnqlab.systems.registry import make_system
+
+        (make_system if section == "system" else settings_class)(name)  # raises an error with the names that exist
 
 
 def parser_of(
