@@ -15,7 +15,7 @@ from torch import Tensor
 from gnnqlab.adaptive import Adaptive, Training
 from gnnqlab.axis_part import complete, missing
 from gnnqlab.bits.policy import BitPolicy, Bits, Fixed, Rows, in_force
-from gnnqlab.bits.policy_preview import PolicyPreview, PreviewedWidths
+from gnnqlab.bits.policy_prediction import PredictedWidths, PredictionContext
 from gnnqlab.bits.row import EXACT
 from gnnqlab.former_names import accepts_former_names
 from gnnqlab.settings import Former, Range, check
@@ -177,24 +177,24 @@ class ExactAt(Bits):
         reason: str = self.inner.refuses(system)
         return reason
 
-    def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
+    def predict(self, context: PredictionContext) -> PredictedWidths:
         """Predict the bit-widths of the other policy, with 32 bits at the points; by default from epoch ``since`` on.
 
         Raises:
             ValueError: if the other policy cannot be predicted.
         """
-        preview: PreviewedWidths = self.inner.foresee(outlook)
-        if outlook.epoch is not None and outlook.epoch < self.since:  # before the first float32 epoch
-            return preview
+        predicted: PredictedWidths = self.inner.predict(context)
+        if context.epoch is not None and context.epoch < self.since:  # before the first float32 epoch
+            return predicted
         # Same shapes as predicted by the inner policy: one (n,) per message.
         exact = {
             (layer, direction): [torch.full_like(part, EXACT) for part in parts]
-            for (layer, direction), parts in preview.widths.items()
+            for (layer, direction), parts in predicted.widths.items()
             if self.covers(direction, layer)
         }
-        later = outlook.epoch is None and self.since > 0
+        later = context.epoch is None and self.since > 0
         assumes = (f"an epoch from {self.since} on, in which points are exact",) if later else ()
-        return replace(preview, widths={**preview.widths, **exact}, assumes=(*preview.assumes, *assumes))
+        return replace(predicted, widths={**predicted.widths, **exact}, assumes=(*predicted.assumes, *assumes))
 
 
 class ExactFrom(BitPolicy):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gnnqlab.bits.policy import WIDTHS, Bits, Period, Rows, Steered, Widths, check_subset
-from gnnqlab.bits.policy_preview import PolicyPreview, PreviewedWidths
+from gnnqlab.bits.policy_prediction import PredictedWidths, PredictionContext
 from gnnqlab.former_names import accepts_former_names
 from gnnqlab.settings import check
 from gnnqlab.worker_context import WorkerContext
@@ -58,10 +58,10 @@ class Growing(Bits):
     def widths(self, rows: Rows, epoch: int) -> int:
         return self.bit_widths[self.version(epoch)]
 
-    def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
+    def predict(self, context: PredictionContext) -> PredictedWidths:
         """Predict the bit-width of an epoch; by default of epoch 0, the smallest of the plan."""
-        epoch = outlook.epoch or 0
+        epoch = context.epoch or 0
         assumes: tuple[str, ...] = ()
-        if outlook.epoch is None and len(self.choices) > 1:
+        if context.epoch is None and len(self.choices) > 1:
             assumes = (f"the bit-width of epoch 0, {self.bit_widths[0]}, which grows to {self.bit_widths[-1]}",)
-        return PreviewedWidths(widths=outlook.ask(self, epoch), epoch=epoch, assumes=assumes)
+        return PredictedWidths(widths=context.widths_of(self, epoch), epoch=epoch, assumes=assumes)

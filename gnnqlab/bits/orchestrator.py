@@ -16,7 +16,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from gnnqlab.adaptive import Adaptive, Entry, State, Training
 from gnnqlab.bits.assigner.descent import Watch
 from gnnqlab.bits.policy import BitPolicy, Bits, Period, Rows, check_subset
-from gnnqlab.bits.policy_preview import PolicyPreview, PreviewedWidths
+from gnnqlab.bits.policy_prediction import PredictedWidths, PredictionContext
 from gnnqlab.former_names import accepts_former_names
 from gnnqlab.settings import Former, OneOf, Range, check
 from gnnqlab.worker_context import WorkerContext
@@ -94,19 +94,19 @@ class Orchestrated(Bits):
     def widths(self, rows: Rows, epoch: int) -> int:
         return self.bit_widths[0]
 
-    def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
+    def predict(self, context: PredictionContext) -> PredictedWidths:
         """Predict the bit-widths for one base; by default for the smallest, with which training starts.
 
         Raises:
             ValueError: if the base is not among the bit-widths.
         """
-        base = self.bit_widths[0] if outlook.base is None else outlook.base
+        base = self.bit_widths[0] if context.base is None else context.base
         if base not in self.bit_widths:
             raise ValueError(f"base must be one of the bit-widths {self.bit_widths}, got {base}")
-        epoch = outlook.epoch or 0
-        start = ", where it starts; how the loss will move it is unknown" if outlook.base is None else ""
-        return PreviewedWidths(
-            widths=outlook.ask(_AtBase(self, base, outlook), epoch),
+        epoch = context.epoch or 0
+        start = ", where it starts; how the loss will move it is unknown" if context.base is None else ""
+        return PredictedWidths(
+            widths=context.widths_of(_AtBase(self, base, context), epoch),
             epoch=epoch,
             base=base,
             assumes=(f"a base bit-width of {base}{start}",),
@@ -119,7 +119,7 @@ class _AtBase(BitPolicy):
 
     settings: Orchestrated
     base: int
-    outlook: PolicyPreview
+    context: PredictionContext
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -131,7 +131,7 @@ class _AtBase(BitPolicy):
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
         if not self.settings.by_node or self.base == self.settings.bit_widths[-1]:
             return self.base
-        p, settings = self.outlook.importance(rows.ids), self.settings
+        p, settings = self.context.importance(rows.ids), self.settings
         return by_importance(p, self.base, settings.bit_widths, settings.thresholds)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gnnqlab.adaptive import Adaptive, Follower, Training
 from gnnqlab.axis_part import AxisPart, RenamedMembers, Running, complete, not_predicted
-from gnnqlab.bits.policy_preview import PolicyPreview, PreviewedWidths
+from gnnqlab.bits.policy_prediction import PredictedWidths, PredictionContext
 from gnnqlab.former_names import accepts_former_names
 from gnnqlab.kernels.noise import stream, uniform16
 from gnnqlab.settings import Former, OneOf, Range, check
@@ -109,6 +109,7 @@ class Bits(AxisPart, BitPolicy):
     """Base class of recipe parts of the axis; its own bit-widths are those at the start of a training."""
 
     required: ClassVar[tuple[tuple[str, ...], ...]] = (("choices", "version", "widths"),)
+    renamed: ClassVar[dict[str, str]] = {**BitPolicy.renamed, "foresee": "predict"}
 
     @property
     def needs_every_row(self) -> str:
@@ -139,9 +140,9 @@ class Bits(AxisPart, BitPolicy):
         """Build the policy of one worker; by default the part itself, with settings that can be replaced."""
         return Steered(self)
 
-    def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
+    def predict(self, context: PredictionContext) -> PredictedWidths:
         """Predict the bit-widths of an epoch; forecasts call it."""
-        raise not_predicted("bits", self, "foresee")
+        raise not_predicted("bits", self, "predict")
 
 
 def in_force(part: Bits, worker: WorkerContext) -> BitPolicy:
@@ -226,10 +227,10 @@ class Fixed(Bits):
     def widths(self, rows: Rows, epoch: int) -> int:
         return self.bits
 
-    def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
+    def predict(self, context: PredictionContext) -> PredictedWidths:
         """Predict the one bit-width."""
-        epoch = outlook.epoch or 0
-        return PreviewedWidths(widths=outlook.ask(self, epoch), epoch=epoch)
+        epoch = context.epoch or 0
+        return PredictedWidths(widths=context.widths_of(self, epoch), epoch=epoch)
 
 
 @accepts_former_names
@@ -271,8 +272,8 @@ class UniformRandom(Bits):
         # Scale the 16-bit draw to an index in [0, len(among)) in integers, identical on CPU and GPU.
         return table[(draw.long() * len(self.bit_widths)) >> 16]  # (k,)[(n,)] -> uint8 (n,)
 
-    def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
+    def predict(self, context: PredictionContext) -> PredictedWidths:
         """Return the draw of an epoch, which follows from the seed; by default that of epoch 0."""
-        epoch = outlook.epoch or 0
-        assumes = ("the bit-widths drawn for epoch 0",) if outlook.epoch is None else ()
-        return PreviewedWidths(widths=outlook.ask(self, epoch), epoch=epoch, assumes=assumes)
+        epoch = context.epoch or 0
+        assumes = ("the bit-widths drawn for epoch 0",) if context.epoch is None else ()
+        return PredictedWidths(widths=context.widths_of(self, epoch), epoch=epoch, assumes=assumes)

@@ -17,7 +17,7 @@ from gnnqlab.bits.assigner.groups import group
 from gnnqlab.bits.assigner.problem import Problem
 from gnnqlab.bits.assigner.solver import solve
 from gnnqlab.bits.policy import BitPolicy
-from gnnqlab.bits.policy_preview import Place, Widths
+from gnnqlab.bits.policy_prediction import Place, Widths
 from gnnqlab.bits.row import EXACT
 from gnnqlab.bits.variance import RowVariance, min_max
 from gnnqlab.message.codecs.codec import Codec, Stochastic

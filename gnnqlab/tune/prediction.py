@@ -1,6 +1,6 @@
 """Prediction of a system: bit-widths of its policy, bytes of its layouts, and the exposed time by its schedule.
 
-Every part predicts its own share (methods ``foresee``, ``expected_share``, ``exposed``, ``layout``,
+Every part predicts its own share (methods ``predict``, ``expected_share``, ``exposed``, ``layout``,
 ``sampled_positions``), so that a user's own part is predicted like any other. A part without these methods is refused
 by name.
 """
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gnnqlab.bits.policy_preview import Place, PreviewedWidths, Widths
+from gnnqlab.bits.policy_prediction import Place, PredictedWidths, Widths
 from gnnqlab.bits.row import EXACT
 from gnnqlab.message.direction import of_direction
 from gnnqlab.systems.system import System
@@ -25,20 +25,20 @@ from gnnqlab.theory.variance import AVERAGE
 from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.offline_assigner import OfflineAssigner
 from gnnqlab.tune.timing import EpochTime, Timing
-from gnnqlab.tune.trace_preview import TracePreview
+from gnnqlab.tune.trace_prediction import TracePredictionContext
 from gnnqlab.tune.traced import Trace, untraced_reason
 from gnnqlab.tune.volume import Volume, volume
 from gnnqlab.tune.wire import Wire
 
-__all__ = ["Prediction", "preview_widths"]
+__all__ = ["Prediction", "predict_widths"]
 
 _ON_THE_LINK = "reduce"
 """Phase whose bytes use the same links as rows."""
 
 
-def preview_widths(
+def predict_widths(
     assigner: OfflineAssigner, wire: Wire, system: System, *, epoch: int | None = None, base: int | None = None
-) -> PreviewedWidths:
+) -> PredictedWidths:
     """Predict the bit-widths of a system's policy.
 
     Args:
@@ -51,11 +51,11 @@ def preview_widths(
     Raises:
         ValueError: if the policy cannot be predicted, or has no base.
     """
-    outlook = TracePreview(
+    context = TracePredictionContext(
         assigner=assigner.with_codec(system.codec), cost=wire.cost(), transport=wire.transport, epoch=epoch, base=base
     )
     parts = [of_direction(system.bits, direction) for direction in ("forward", "backward")]
-    answers = [part.foresee(outlook) for part in dict.fromkeys(parts)]  # one, if both directions share a policy
+    answers = [part.predict(context) for part in dict.fromkeys(parts)]  # one, if both directions share a policy
     found = _join(answers[0], answers[-1])
     if base is not None and found.base is None:
         raise ValueError(
@@ -64,12 +64,12 @@ def preview_widths(
     return found
 
 
-def _join(forward: PreviewedWidths, backward: PreviewedWidths) -> PreviewedWidths:
+def _join(forward: PredictedWidths, backward: PredictedWidths) -> PredictedWidths:
     """Combine the predictions of two policies, one for embeddings and one for gradients."""
     if forward is backward:
         return forward
     by_direction = {"forward": forward, "backward": backward}
-    return PreviewedWidths(
+    return PredictedWidths(
         widths={place: by_direction[place[1]].widths[place] for place in forward.widths},
         epoch=max(forward.epoch, backward.epoch),
         base=forward.base if backward.base is None else backward.base,
@@ -91,12 +91,12 @@ class Prediction:
     """Base bit-width to assume; ``None``: the one that training starts with."""
 
     @cached_property
-    def previewed_widths(self) -> PreviewedWidths:
-        return preview_widths(self.assigner, self.wire, self.system, epoch=self.epoch, base=self.base)
+    def predicted_widths(self) -> PredictedWidths:
+        return predict_widths(self.assigner, self.wire, self.system, epoch=self.epoch, base=self.base)
 
     @cached_property
     def volume(self) -> Volume:
-        return volume(self.assigner, self.system, self.previewed_widths.widths, self.epoch)
+        return volume(self.assigner, self.system, self.predicted_widths.widths, self.epoch)
 
     @cached_property
     def wire_s(self) -> dict[Place, float]:
@@ -146,19 +146,19 @@ class Prediction:
         """
         bits: Any = self.system.bits
         settings = {each.name: getattr(bits, each.name) for each in dataclasses.fields(bits)}
-        sent, preview = self.volume, self.previewed_widths
+        sent, predicted = self.volume, self.predicted_widths
         assigner, wrong = self.assigner.with_codec(self.system.codec), biased(self.system)
-        unknown = _untraced_reason(assigner, preview.widths)
+        unknown = _untraced_reason(assigner, predicted.widths)
         known = not wrong and not unknown  # Theorems 1 and 3 apply
-        bounds, share = _bounds(assigner, preview.widths) if known else ({}, None)
-        variances = assigner.variance(preview.widths, assigner.trace.index(preview.epoch)) if known else {}
+        bounds, share = _bounds(assigner, predicted.widths) if known else ({}, None)
+        variances = assigner.variance(predicted.widths, assigner.trace.index(predicted.epoch)) if known else {}
         assumed = self.system.schedule.assumes
         payload, params = round(sent.payload_bytes), round(sent.param_bytes)
         return Forecast(
             system=self.system.name,
             recipe=self.system,
             epoch=self.epoch,
-            base=preview.base,
+            base=predicted.base,
             lam=settings.get("lam"),
             group_size=settings.get("group_size"),
             bit_widths=settings.get("bit_widths"),
@@ -175,10 +175,10 @@ class Prediction:
             noise_share=share,
             rows={width: round(count) for width, count in sent.rows.items()},
             tiers=self.tiers,
-            pair_bits=_pair_bits(self.assigner, preview.widths),
+            pair_bits=_pair_bits(self.assigner, predicted.widths),
             link=self.wire.name,
             error=error,
-            assumes=(*preview.assumes, *sent.assumes, *([assumed] if assumed else [])),
+            assumes=(*predicted.assumes, *sent.assumes, *([assumed] if assumed else [])),
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,7 +28,7 @@ from gnnqlab.tune.estimate import estimate_timing
 from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.memory import predict_memory
 from gnnqlab.tune.offline_assigner import OfflineAssigner, Widths
-from gnnqlab.tune.prediction import Prediction, preview_widths
+from gnnqlab.tune.prediction import Prediction, predict_widths
 from gnnqlab.tune.prediction_error import compare_with_runs, median_error
 from gnnqlab.tune.timing import PROBED, Timing, measure_timing, read_cached_timing, with_probed_parts
 from gnnqlab.tune.trace import trace
@@ -101,11 +101,11 @@ class Probe:
         Example:
             ``gq.probe("digits").forecast(lam=0.3).speedup``
         """
-        recipe = make_system(system, **settings)
-        chosen = None if bit_widths is None else tuple(bit_widths)
-        changes: dict[str, Any] = {"lam": lam, "group_size": group_size, "bit_widths": chosen, "period": period}
-        recipe = _with_settings(recipe, {name: value for name, value in changes.items() if value is not None})
-        return self._cached_forecast(self._as_probed(recipe, named=isinstance(system, str)), epoch, base)
+        chosen = make_system(system, **settings)
+        widths = None if bit_widths is None else tuple(bit_widths)
+        bits = {"lam": lam, "group_size": group_size, "bit_widths": widths, "period": period}
+        chosen = _with_bit_settings(chosen, {name: value for name, value in bits.items() if value is not None})
+        return self._cached_forecast(self._on_probed_cut(chosen, by_name=isinstance(system, str)), epoch, base)
 
     @property
     def vanilla(self) -> Forecast:
@@ -167,7 +167,7 @@ class Probe:
         """Return the bit-width of every row of a setting; see :meth:`forecast` for the settings."""
         chosen = forecast or self.forecast(**settings)
         assigner = self._assigner_of(chosen.recipe)
-        return preview_widths(assigner, self.wire, chosen.recipe, epoch=chosen.epoch, base=chosen.base).widths
+        return predict_widths(assigner, self.wire, chosen.recipe, epoch=chosen.epoch, base=chosen.base).widths
 
     def build_policy(self, forecast: Forecast) -> AssignedWidths:
         """Return a policy with the bit-widths of a forecast installed, for measurements."""
@@ -220,46 +220,46 @@ class Probe:
             f"{self.wire.name}, {rows} rows per epoch; Vanilla {self.vanilla.epoch_s * 1e3:.2f} ms{seconds}>"
         )
 
-    def _as_probed(self, recipe: System, *, named: bool) -> System:
+    def _on_probed_cut(self, system: System, *, by_name: bool) -> System:
         """Return the system on the probe's cut; refuse parts that were neither traced nor timed."""
-        own = self.config.system
+        probed = self.config.system
         # The defaults of a system by name stand for the probe's cut and exchange.
-        if named and (recipe.partition, recipe.exchange) == (System().partition, System().exchange):
-            recipe = replace(recipe, partition=own.partition, exchange=own.exchange)
+        if by_name and (system.partition, system.exchange) == (System().partition, System().exchange):
+            system = replace(system, partition=probed.partition, exchange=probed.exchange)
         for axis in PROBED:
-            part, probed_part = getattr(recipe, axis), getattr(own, axis)
+            part, probed_part = getattr(system, axis), getattr(probed, axis)
             if part != probed_part:
                 raise ValueError(
                     f"{axis} must be as probed, {probed_part}, got {part}; probe with it: "
                     f"gq.probe(..., system=replace(gq.systems.vanilla(), {axis}=...))"
                 )
-        return recipe
+        return system
 
-    def _cached_forecast(self, recipe: System, epoch: int | None, base: int | None) -> Forecast:
-        facts = {**recipe.to_json(), "name": None}  # the name of a system changes no prediction
+    def _cached_forecast(self, system: System, epoch: int | None, base: int | None) -> Forecast:
+        facts = {**system.to_json(), "name": None}  # the name of a system changes no prediction
         key = json.dumps([facts, epoch, base], sort_keys=True, default=repr)  # a user's part may not be JSON
         if key not in self._cache:
-            forecast = self._prediction(recipe, epoch, base).forecast(self._vanilla_s, self.error)
-            self._cache[key] = replace(forecast, measure_memory=partial(self._memory, recipe))  # a trial only on demand
+            forecast = self._prediction(system, epoch, base).forecast(self._vanilla_s, self.error)
+            self._cache[key] = replace(forecast, measure_memory=partial(self._memory, system))  # a trial only on demand
         cached: Forecast = self._cache[key]
-        return cached if cached.system == recipe.name else replace(cached, system=recipe.name, recipe=recipe)
+        return cached if cached.system == system.name else replace(cached, system=system.name, recipe=system)
 
-    def _memory(self, recipe: System) -> dict[str, int]:
+    def _memory(self, system: System) -> dict[str, int]:
         config = self.config
-        placed = replace(config, system=recipe).system_on_hosts
+        placed = replace(config, system=system).system_on_hosts
         return predict_memory(config.graph, config.model, placed, workers=config.workers, settings=config.train)
 
     @cached_property
     def _vanilla_s(self) -> float:
         return sum(self._prediction(self.config.system).phases.values())
 
-    def _prediction(self, recipe: System, epoch: int | None = None, base: int | None = None) -> Prediction:
-        assigner = self._assigner_of(recipe)
-        return Prediction(assigner=assigner, timing=self.timing, wire=self.wire, system=recipe, epoch=epoch, base=base)
+    def _prediction(self, system: System, epoch: int | None = None, base: int | None = None) -> Prediction:
+        assigner = self._assigner_of(system)
+        return Prediction(assigner=assigner, timing=self.timing, wire=self.wire, system=system, epoch=epoch, base=base)
 
-    def _assigner_of(self, recipe: System) -> OfflineAssigner:
+    def _assigner_of(self, system: System) -> OfflineAssigner:
         # The order of aggregation and projection decides the columns of every message.
-        return self._aggregate_first_assigner if recipe.aggregates_before_projection else self._assigner
+        return self._aggregate_first_assigner if system.aggregates_before_projection else self._assigner
 
 
 def probe(
@@ -305,7 +305,7 @@ def probe(
     Example:
         ``gq.probe("digits", workers=4, hosts=2, link="100mbit").forecast(lam=0.5)``
     """
-    config = _vanilla(graph, model, system, workers, settings)
+    config = _vanilla_config(graph, model, system, workers, settings)
     if config.train.input_features != "resend":
         raise ValueError("a probe needs rows that are sent in every epoch, got input_features 'cache'; choose 'resend'")
     whole = graph if isinstance(graph, Graph) else load(config.graph)
@@ -315,7 +315,7 @@ def probe(
             "features; launch a short run with memory_every=1, or probe graph.without_edge_features()"
         )
     # Ranges of rows and processor time, from threads of this process.
-    seen = trace(
+    traced = trace(
         whole,
         config.model,
         config.system_on_hosts,
@@ -330,13 +330,13 @@ def probe(
         if launched:
             timing = measure_timing(config, epochs=timed_epochs, fresh=fresh, quantile=quantile)
         else:
-            timing = estimate_timing(config, seen)
-    found = Probe(config=config, trace=seen, timing=timing, wire=timing.wire)
+            timing = estimate_timing(config, traced)
+    measured = Probe(config=config, trace=traced, timing=timing, wire=timing.wire)
     # Forecasts of earlier runs need the probe itself, so their error is added last.
-    return replace(found, error=median_error(found.compare_with_runs()["error"]))
+    return replace(measured, error=median_error(measured.compare_with_runs()["error"]))
 
 
-def _vanilla(
+def _vanilla_config(
     graph: GraphLike | RunConfig,
     model: str | ModelSettings,
     system: str | System,
@@ -359,14 +359,12 @@ def _vanilla(
     return resolve_comm_share([config])[0] if config.launch.comm_share is not None else config
 
 
-def _with_settings(recipe: System, settings: dict[str, Any]) -> System:
+def _with_bit_settings(system: System, settings: dict[str, Any]) -> System:
     """Return the system with other settings of its bit policy."""
-    if not settings:
-        return recipe
-    bits: Any = recipe.bits
-    unknown = sorted(name for name in settings if not hasattr(bits, name))
+    bits: Any = system.bits  # a dataclass, as System has checked
+    unknown = sorted(set(settings) - {field.name for field in fields(bits)})
     if unknown:
         raise ValueError(
-            f"system {recipe.name!r} assigns no bit-widths, so it has no {unknown}; leave them out or choose adaqp"
+            f"system {system.name!r} assigns no bit-widths, so it has no {unknown}; leave them out or choose adaqp"
         )
-    return replace(recipe, bits=replace(bits, **settings))
+    return replace(system, bits=replace(bits, **settings)) if settings else system

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnqlab.bits.policy_preview import Place, Widths
+from gnnqlab.bits.policy_prediction import Place, Widths
 from gnnqlab.bits.row import EXACT
 from gnnqlab.message.caches.cache import Cache
 from gnnqlab.message.codecs.codec import Float32

@@ -64,7 +64,7 @@ def test_systems_are_predicted_on_as_many_hosts_as_workers_and_on_two_tiers(monk
         class Probe:
             def forecast(self, *, system, **settings):
                 if system == "sylvie":
-                    raise ValueError("bits must say what they foresee")
+                    raise ValueError("bits must say what they predict")
                 return type("Forecast", (), {"epoch_s": 2.0})
 
         return Probe(), lambda system, **choice: ran.append(system) or 1.6
@@ -75,7 +75,7 @@ def test_systems_are_predicted_on_as_many_hosts_as_workers_and_on_two_tiers(monk
     assert placed == [(3, 3, "50mbit"), (4, 4, "50mbit"), (4, 2, "50mbit")] and ran == ["vanilla"] * 3
     assert [each["value"] for each in rows[:2]] == [2.0, None]
     assert rows[1]["case"].startswith("sylvie: ") and rows[1]["figure"] == (
-        "not predicted: bits must say what they foresee"
+        "not predicted: bits must say what they predict"
     )
     assert [each["value"] for each in rows[2:4]] == pytest.approx([0.25, 0.25])
     assert predict.predict(epochs=5, hosts=2, workers=(4,), systems=("vanilla",)) and placed[-1][:2] == (4, 2)

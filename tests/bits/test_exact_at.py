@@ -134,15 +134,15 @@ def test_what_the_policy_inside_needs_is_needed():
 
 
 def test_widths_are_foreseen_from_its_epoch_on():
-    class Outlook:
+    class Context:
         def __init__(self, epoch):
             self.epoch = epoch
 
-        def ask(self, policy, epoch):
+        def widths_of(self, policy, epoch):
             return {(0, way): [torch.full((3,), policy.widths(rows(way, 0), epoch))] for way in ("forward", "backward")}
 
     policy = ExactAt(inner=TWO, points=("backward 0",), since=5)
-    seen = {epoch: policy.foresee(Outlook(epoch)) for epoch in (None, 4, 5)}
+    seen = {epoch: policy.predict(Context(epoch)) for epoch in (None, 4, 5)}
     widths = {epoch: [of.widths[0, way][0].tolist() for way in ("forward", "backward")] for epoch, of in seen.items()}
     assert widths == {None: [[2] * 3, [32] * 3], 4: [[2] * 3, [2] * 3], 5: [[2] * 3, [32] * 3]}
     assert seen[None].assumes == ("an epoch from 5 on, in which points are exact",) and not seen[5].assumes

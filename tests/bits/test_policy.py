@@ -80,8 +80,8 @@ def test_widths_to_choose_from_may_come_as_any_numbers_that_are_whole(policy):
     assert tuple(policy(bit_widths=[np.int64(2), 4]).bit_widths) == (2, 4)
 
 
-def test_a_policy_may_define_its_version_by_the_former_name():
-    with pytest.warns(DeprecationWarning, match="Eight.round is called version now"):
+def test_a_policy_may_define_members_by_their_former_names():
+    with pytest.warns(DeprecationWarning, match="Eight.(round is called version|foresee is called predict) now"):
 
         class Eight(Bits):
             choices = (8,)
@@ -92,4 +92,7 @@ def test_a_policy_may_define_its_version_by_the_former_name():
             def widths(self, rows, epoch):
                 return 8
 
-    assert Eight().version(12) == 2
+            def foresee(self, context):
+                return "predicted"
+
+    assert Eight().version(12) == 2 and Eight().predict(None) == "predicted"

@@ -182,7 +182,7 @@ def test_parts_of_ones_own_are_asked() -> None:
     [
         ("cache", own.Silent(), "expected_share"),
         ("schedule", own.Mute(), "exposed"),
-        ("bits", own.Unforeseen(), "foresee"),
+        ("bits", own.Unforeseen(), "predict"),
     ],
 )
 def test_a_part_without_an_answer_is_refused_by_name(axis: str, part: object, method: str) -> None:

@@ -15,7 +15,7 @@ from gnnqlab.adaptive import ASSIGNMENTS, Adaptive, Entry, Follower, State, Trai
 from gnnqlab.bits.assigner.assignment import JointAssignment, Key
 from gnnqlab.bits.assigner.link_samples import LinkSample, Transfers
 from gnnqlab.bits.policy import WIDTHS, BitPolicy, Bits, Period, Rows, Widths, check_subset
-from gnnqlab.bits.policy_preview import PolicyPreview, PreviewedWidths
+from gnnqlab.bits.policy_prediction import PredictedWidths, PredictionContext
 from gnnqlab.former_names import accepts_former_names
 from gnnqlab.settings import OneOf, Range, check
 from gnnqlab.theory.cost import LinkCost
@@ -84,22 +84,22 @@ class Assigned(Bits):
         """Return True if the statistics of this epoch are used for an assignment."""
         return epoch == self.first or (epoch > self.first and (epoch + 1) % self.period == 0)
 
-    def foresee(self, outlook: PolicyPreview) -> PreviewedWidths:
+    def predict(self, context: PredictionContext) -> PredictedWidths:
         """Predict the bit-widths of an epoch: solve the assigner's problem for traced ranges and the probed link.
 
         By default those of the first assignment, which follow the epochs in ``start`` bits.
         """
-        if outlook.epoch is None:
-            return PreviewedWidths(widths=outlook.assign(self, self.first), epoch=self.first)
+        if context.epoch is None:
+            return PredictedWidths(widths=context.assign(self, self.first), epoch=self.first)
         # An assignment in the background is solved during one more epoch.
-        last = outlook.epoch - (2 if self.when == "background" else 1)
+        last = context.epoch - (2 if self.when == "background" else 1)
         if last < self.first:
-            return PreviewedWidths(widths=outlook.ask(self, outlook.epoch), epoch=outlook.epoch)
+            return PredictedWidths(widths=context.widths_of(self, context.epoch), epoch=context.epoch)
         # The latest assigning epoch; there is one, because `first` is at most `last`.
         weighed = next(epoch for epoch in range(last, -1, -1) if self.assigns_after(epoch))
-        return PreviewedWidths(
-            widths=outlook.assign(self, weighed),
-            epoch=outlook.epoch,
+        return PredictedWidths(
+            widths=context.assign(self, weighed),
+            epoch=context.epoch,
             assumes=(f"the bit-widths assigned after epoch {weighed}, from the ranges traced last before it",),
         )
 

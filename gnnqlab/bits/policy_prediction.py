@@ -1,7 +1,7 @@
-"""Input and result of ``policy.foresee()``: facts known before a training, and the predicted bit-widths.
+"""Input and result of ``policy.predict()``: facts known before a training, and the predicted bit-widths.
 
-A policy that can be predicted has ``foresee(outlook) -> PreviewedWidths``. One whose bit-widths follow from its
-settings passes itself to ``outlook.ask``; one that decides by ranges or importance reads these from the outlook.
+A policy that can be predicted has ``predict(context) -> PredictedWidths``. One whose bit-widths follow from its
+settings passes itself to ``context.widths_of``; one that decides by ranges or importance reads these from the context.
 
 Letters: n rows of a message.
 """
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-__all__ = ["PreviewedWidths", "PolicyPreview", "Place", "Widths"]
+__all__ = ["PredictedWidths", "PredictionContext", "Place", "Widths"]
 
 Place = tuple[int, str]
 """(layer, direction)."""
@@ -22,7 +22,7 @@ Widths = Mapping[Place, Sequence[Tensor]]
 """Place -> bit-width of every row, one ``(n,)`` per message, sorted by sender and receiver."""
 
 
-class PolicyPreview(Protocol):
+class PredictionContext(Protocol):
     """Facts about a training that a forecast has."""
 
     @property
@@ -33,7 +33,7 @@ class PolicyPreview(Protocol):
     def base(self) -> int | None:
         """Base bit-width to assume; ``None``: the one that training starts with."""
 
-    def ask(self, policy: Any, epoch: int) -> Widths:
+    def widths_of(self, policy: Any, epoch: int) -> Widths:
         """Return the bit-widths from ``policy.widths`` for every message of an epoch."""
 
     def assign(self, settings: Any, epoch: int) -> Widths:
@@ -44,7 +44,7 @@ class PolicyPreview(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PreviewedWidths:
+class PredictedWidths:
     """Predicted bit-widths of a policy, and the assumptions behind them."""
 
     widths: Widths

@@ -10,16 +10,17 @@ from torch import Tensor
 
 from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.bits.policy import BitPolicy
-from gnnqlab.bits.policy_preview import Widths
+from gnnqlab.bits.policy_prediction import Widths
+from gnnqlab.former_names import FormerMember
 from gnnqlab.theory.cost import LinkCost
 from gnnqlab.tune.offline_assigner import OfflineAssigner
 
-__all__ = ["TracePreview"]
+__all__ = ["TracePredictionContext"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TracePreview:
-    """Implementation of :class:`gnnqlab.bits.policy_preview.PolicyPreview` over the messages of one trace."""
+class TracePredictionContext:
+    """Implementation of :class:`gnnqlab.bits.policy_prediction.PredictionContext` over the messages of one trace."""
 
     assigner: OfflineAssigner
     cost: LinkCost
@@ -29,8 +30,10 @@ class TracePreview:
     epoch: int | None = None
     base: int | None = None
 
-    def ask(self, policy: BitPolicy, epoch: int) -> Widths:
+    def widths_of(self, policy: BitPolicy, epoch: int) -> Widths:
         return self.assigner.choose(policy, epoch)
+
+    ask = FormerMember("widths_of")
 
     def assign(self, settings: Assigned, epoch: int) -> Widths:
         index = self.assigner.trace.index(epoch)
